@@ -10,7 +10,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
+.PHONY: zoo zoo-quick zoo-unseen test-heap-foreign test-frameworks bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
 	bench-python soak all build demo test fuzz lint format bench \
 	bench-long install wheels test-wheels test-targets release clean help
 
@@ -37,6 +37,11 @@ test:
 # Runs the suites of jansson, libuv and numpy with and without the preloaded library: about ten minutes.
 test-heap-foreign: build
 	@/usr/bin/env python3 scripts/test_foreign.py --build $(BUILD) $(FOREIGN_FLAGS)
+
+# Steps of every framework that is hooked, with the real packages: 4 GB and some minutes.
+test-frameworks: build
+	@BUILD="$(BUILD)" scripts/setup.sh frameworks
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" "$(BUILD)/frameworks/bin/python" -m pytest -q -rs tests/py/test_frameworks.py
 
 # Ten seconds for each target of fuzz/; FUZZ_FLAGS='--seconds 60 --only mark' is another choice. The tree
 # is the one in which make test builds them.
@@ -187,6 +192,7 @@ help:
 	@echo "                      installs torch and the like into $(BUILD)/venv for it (not with TORCH=no)"
 	@echo "make fuzz             every parser of foreign bytes on mutated input, 10 s each (FUZZ_FLAGS='--seconds 60')"
 	@echo "make test-heap-foreign  suites of other projects, with and without the heap profiler"
+	@echo "make test-frameworks  steps of TensorFlow, JAX, Ray, DeepSpeed and others, in $(BUILD)/frameworks"
 	@echo "make lint             layout, static analysis, headers, include table, scripts, Python, pages"
 	@echo "make format           lay out the sources as lint wants them"
 	@echo "make bench            measurements against their bars, about five minutes"

@@ -3,7 +3,7 @@
 # prints one line for each action, and prints nothing when everything is installed.
 #
 #   scripts/setup.sh [build|test|fuzz|lint|bench|bench-heap|bench-peers|zoo|web|wheels|
-#                     browser|earlyoom|promtool|python]
+#                     browser|earlyoom|promtool|python|frameworks]
 #
 # fuzz is clang with libFuzzer; where it is missing, `make test` only replays the fuzz corpora.
 # web is npm, which builds the plots of `ebb report` and the page of `ebb serve`; the build does not require
@@ -11,6 +11,7 @@
 # python makes a virtual environment, $BUILD/venv, with the packages in tests/py/requirements.txt for the
 # tests of the Python package. Where it cannot, it prints why, writes the reason to $BUILD/venv.reason for
 # the skipped tests, and does not fail. With TORCH=no it installs nothing.
+# frameworks makes $BUILD/frameworks in the same way, with all frameworks of `make test-frameworks`.
 # wheels is for `make wheels`, `make test-wheels`, `make test-targets` and `make release`.
 # earlyoom is only unpacked, into $BUILD/earlyoom: the installed package would begin to guard this machine.
 # Measurements that need it are skipped where it is missing. promtool, of the package prometheus, checks the
@@ -245,10 +246,11 @@ why_pip_failed() {
     fi
 }
 
+# make_venv NAME FILE: makes $BUILD/NAME of the packages in tests/py/FILE.
 make_venv() {
     local requirements python wanted free_mib status=0
-    requirements=$(dirname "$0")/../tests/py/requirements.txt
-    venv=${BUILD:-build}/venv
+    requirements=$(dirname "$0")/../tests/py/$2
+    venv=${BUILD:-build}/$1
     python=$(system_python)
     wanted=$("$python" --version 2>&1; cat "$requirements")
     if [ "$wanted" = "$(cat "$venv/complete" 2>/dev/null)" ] && "$venv/bin/python" -c '' 2>/dev/null; then
@@ -314,7 +316,11 @@ bench-peers)
     exit 0
     ;;
 python)
-    make_venv
+    make_venv venv requirements.txt
+    exit 0
+    ;;
+frameworks)
+    make_venv frameworks requirements-frameworks.txt
     exit 0
     ;;
 earlyoom)
@@ -342,7 +348,7 @@ test) needs=$build_needs$test_needs ;;
 fuzz) needs=$build_needs$fuzz_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, fuzz, lint, bench, bench-heap, bench-peers, zoo, web, wheels, browser, earlyoom, promtool or python)" ;;
+*) die "no such group: $1 (build, test, fuzz, lint, bench, bench-heap, bench-peers, zoo, web, wheels, browser, earlyoom, promtool, python or frameworks)" ;;
 esac
 
 missing=$(missing_of "$needs")

@@ -74,6 +74,19 @@ _HOMES = {
 }
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """%load_ext ebb: adds the cell magic %%ebb."""
+    from . import _notebook
+
+    _notebook.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    from . import _notebook
+
+    _notebook.unload(shell)
+
+
 def __getattr__(name: str) -> Any:
     # Imported at first use, because the shim imports this package into every program that imports
     # torch.

@@ -1,4 +1,5 @@
-"""Hooks that the shim installs in torch, transformers and lightning after they are imported.
+"""Hooks of the shim in frameworks, installed after these are imported: torch, tqdm and trainers
+here, the others in _frameworks.py.
 
 Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line on standard error
 for each hook that cannot be installed. Many programs import torch and never train, often without
@@ -33,9 +34,9 @@ def _say(sentence: str) -> None:
             pass  # printing failed, because standard error is closed or missing
 
 
-def _quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
-    """Wraps the function that FIND returns so that it never raises; after its first exception it
-    is not called any more. FIND is called at the first call."""
+def quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
+    """Wraps the function that FIND returns so that it never raises; after its first exception it is
+    not called any more. FIND is called at the first call."""
     is_broken = False
     function: Optional[Callable[..., None]] = None
 
@@ -54,20 +55,20 @@ def _quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., 
     return wrapper
 
 
-def _the_tracker() -> Tracker:
+def the_tracker() -> Tracker:
     global _tracker
     if _tracker is None:
         from . import _control, _steps
 
-        tracker = _steps.Tracker(_quiet("allocators", lambda: _control.at_hooked_step))
-        atexit.register(_quiet("the end", lambda: tracker.close))
+        tracker = _steps.Tracker(quiet("allocators", lambda: _control.at_hooked_step))
+        atexit.register(quiet("the end", lambda: tracker.close))
         _tracker = tracker
     return _tracker
 
 
-def _tracked(what: str, name: str) -> Callable[..., None]:
-    """Returns a method of the step tracker, which is created at the first call."""
-    found = _quiet(what, lambda: getattr(_the_tracker(), name))
+def tracked(what: str, name: str) -> Callable[..., None]:
+    """A method of the tracker, which is created at the first call."""
+    found = quiet(what, lambda: getattr(the_tracker(), name))
     found.__name__ = name
     return found
 
@@ -76,7 +77,7 @@ def _tracked(what: str, name: str) -> Callable[..., None]:
 
 
 def _hook_optimizers(module: ModuleType) -> None:
-    on_step = _tracked("optimizers", "on_step")
+    on_step = tracked("optimizers", "on_step")
 
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         on_step(optimizer)
@@ -126,7 +127,7 @@ def _is_for_accelerate() -> bool:
 
 def _hook_begins(loader: Any) -> None:
     make = loader.__iter__
-    on_iter = _tracked("the start of data-loader passes", "on_iter")
+    on_iter = tracked("the start of passes", "on_iter")
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
@@ -140,8 +141,8 @@ def _hook_begins(loader: Any) -> None:
 def _hook_loaders(module: ModuleType) -> None:
     iterator = module._BaseDataLoaderIter
     take = iterator.__next__
-    on_batch = _tracked("batches", "on_batch")
-    on_end = _tracked("the end of data-loader passes", "on_end")
+    on_batch = tracked("batches", "on_batch")
+    on_end = tracked("the end of passes", "on_end")
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
@@ -162,6 +163,45 @@ def _hook_torchdata(module: ModuleType) -> None:
     _hook_begins(module.StatefulDataLoader)
 
 
+# ---- tqdm, which torch imports ----
+
+
+def _hook_tqdm(module: ModuleType) -> None:
+    bar = module.tqdm
+    update, close = bar.update, bar.close
+    bars: Any = None
+    home = os.getpid()
+
+    def find(name: str) -> Callable[..., None]:
+        nonlocal bars
+        from . import _frameworks
+
+        if os.getpid() != home or _frameworks.is_worker():  # which has a part of the work
+            return lambda bar: None
+        if bars is None:
+            from . import _bars
+
+            bars = _bars.Bars(the_tracker())
+        found: Callable[..., None] = getattr(bars, name)
+        return found
+
+    on_update = quiet("bars", lambda: find("on_update"))
+    on_close = quiet("bars", lambda: find("on_close"))
+
+    @functools.wraps(update)
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = update(self, *args, **kwargs)
+        on_update(self)
+        return result
+
+    @functools.wraps(close)
+    def closed(self: Any) -> None:
+        on_close(self)
+        close(self)
+
+    bar.update, bar.close = counted, closed
+
+
 # ---- trainers ----
 
 
@@ -177,6 +217,15 @@ def _hook_lightning(module: ModuleType) -> None:
     lightning.install(default=True)
 
 
+def _framework(name: str) -> Callable[[ModuleType], None]:
+    def hook(module: ModuleType) -> None:
+        from . import _frameworks
+
+        getattr(_frameworks, f"hook_{name}")(module)
+
+    return hook
+
+
 _HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "torch.optim.optimizer": _hook_optimizers,
     "torch.utils.data.dataloader": _hook_loaders,
@@ -184,7 +233,17 @@ _HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "transformers.trainer": _hook_transformers,
     "lightning.pytorch": _hook_lightning,
     "pytorch_lightning": _hook_lightning,
+    "deepspeed.runtime.engine": _framework("deepspeed"),
+    "keras.src.callbacks": _framework("keras_fit"),
+    "keras.src.models.model": _framework("keras_model"),
+    "optax._src.update": _framework("optax"),
+    "xgboost.core": _framework("xgboost"),
+    "lightgbm.basic": _framework("lightgbm"),
+    "sklearn.base": _framework("sklearn"),
+    "tqdm.std": _hook_tqdm,
 }
+# Many programs import these and train nothing, or only in processes that they fork.
+_WEAK = ("sklearn.base", "tqdm.std")
 
 
 def loaded(name: str, module: ModuleType) -> None:
@@ -192,7 +251,8 @@ def loaded(name: str, module: ModuleType) -> None:
     if _done.get(name) is module:
         return
     _done[name] = module
-    _process.set_hooked()
+    if name not in _WEAK:
+        _process.set_hooked()
     try:
         _HOOKS[name](module)
     except Exception as error:  # the module's version is too old or too new

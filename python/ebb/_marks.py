@@ -40,7 +40,7 @@ def step(
         return
     if not _has_hello:
         _hello()
-    w.is_sent_by_job = True
+    w.claim_steps()
     try:
         tail = _tail(steps_per_epoch, max_steps)
         epoch = None if epoch is None else _finite(epoch)
@@ -86,7 +86,7 @@ def mark(kind: str = "other", **values: Value) -> None:
     """Records any other event, such as mark("save", step=100) or mark(loss=0.1)."""
     w = wire()
     if kind == "step" or kind == "begin":
-        w.is_sent_by_job = True
+        w.claim_steps()
     w.mark(kind, kind != "other", **values)
 
 

@@ -1,5 +1,9 @@
 """Detects steps and passes of a training loop that does not report them.
 
+Sources of steps have ranks: a step of a better source begins the count anew, and worse ones are
+ignored from then on. An update of a model is best, then `partial_fit` of scikit-learn, which
+scalers have too, then a progress bar.
+
 An iteration lies between two steps of the same optimizer: several optimizers that step once each
 count as one step. A step is sent when the first optimizer has stepped.
 
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 import weakref
 from typing import Any, Callable, Optional
@@ -22,6 +27,8 @@ from . import _wire
 _CHECKS_APART_S = 0.1
 # the optimizers of a loop are known after this many iterations without a new one
 _STEPS_TO_SETTLE = 2
+# all other sources are updates of a model, and have rank 0
+_RANKS = {"sklearn": 1, "tqdm": 2}
 
 
 class Pass:
@@ -107,7 +114,8 @@ def _nobody() -> None:
 def _steps_before(optimizer: Any) -> int:
     """Returns the number of steps of OPTIMIZER before its last one, if its state contains it: an
     optimizer loaded from a checkpoint continues its count."""
-    for state in optimizer.state.values():
+    states = getattr(optimizer, "state", None)
+    for state in states.values() if isinstance(states, dict) else ():
         count = state.get("step") if isinstance(state, dict) else None
         return max(0, int(count) - 1) if count is not None else 0
     return 0
@@ -117,7 +125,10 @@ class Tracker:
     """Tracks the training loops of this process. The hooks call it; it sends marks on the wire."""
 
     def __init__(self, at_step: Optional[Callable[[int], None]] = None) -> None:
-        self._at_step = at_step  # function to call at the end of every step
+        self._at_step = at_step  # called at the end of every step
+        self.source = ""  # of the steps
+        self._rank = max(_RANKS.values()) + 1
+        self._inside: set[int] = set()  # threads in a call that counts as one step
         self.step = 0
         self.epoch = 0
         self._has_begun = False  # True once the first step was sent
@@ -184,10 +195,28 @@ class Tracker:
         so by then."""
         if self._has_begun or self.step <= self._sent or not self._may_send():
             return
+        self._send_begin(self.step - 1)
+        _wire.wire().step(self.step, None, self._counted + self._ending(), True)
+
+    def _send_begin(self, step: int) -> None:
         self._has_begun = True
         self._send(f"KIND=versions{_wire.versions_text()}")
-        self._send(f"KIND=begin\nSTEP={self.step - 1}")
-        _wire.wire().step(self.step, None, self._counted + self._ending(), True)
+        self._send(f"KIND=begin\nSTEP={step}\nSOURCE={self.source}")
+        if self._rank:
+            _wire.wire().before_source = self.restart
+
+    def restart(self) -> None:
+        """Ends the count: the next step is the first of another training."""
+        w = _wire.wire()
+        w.before_source = _wire.nothing
+        if self._has_begun and w.is_there:
+            self._send(f"KIND=end\nSTEP={self.step}")
+        self.step = self.epoch = self._sent = self._since_new = self._sent_length = 0
+        self._has_begun = self._has_just_ended = False
+        self._held = self._even = None
+        self._only = _nobody
+        self._stepped.clear()
+        self._seen.clear()
 
     def _send_epoch(self) -> None:
         p, self._held = self._held, None
@@ -208,6 +237,49 @@ class Tracker:
         self._send_epoch()
         self._has_just_ended = False
 
+    # ---- sources ----
+
+    def _admits(self, source: str) -> bool:
+        """Whether a step of SOURCE counts."""
+        if self._inside and threading.get_ident() in self._inside:
+            return False
+        rank = _RANKS.get(source, 0)
+        if rank < self._rank:
+            if self.source:
+                self.restart()
+            self.source, self._rank = source, rank
+        return rank == self._rank
+
+    def enter(self) -> bool:
+        """Begins a call that counts as one step, whatever steps inside of it. Returns False if this
+        thread is in such a call already."""
+        thread = threading.get_ident()
+        if thread in self._inside:
+            return False
+        self._inside.add(thread)
+        return True
+
+    def leave(self) -> None:
+        self._inside.discard(threading.get_ident())
+
+    def on_count(self, source: str, count: int, seconds: float) -> None:
+        """Counts the COUNT steps that ended in the last SECONDS, for a source that is only read now
+        and then. The first ones are start-up."""
+        if not self._admits(source):
+            return
+        self.step += count
+        w = _wire.wire()
+        if w.has_source:
+            self._has_begun, self._sent = False, self.step
+        elif not self._has_begun:
+            if self._may_send():
+                self._send_begin(self.step)
+        else:
+            row = f"\nSTEPS={count}\nSECONDS={seconds:.6f}"
+            row = row if 1 < count <= _wire.STEPS_PER_MARK else ""
+            w.send_step(f"KIND=step\nSTEP={self.step}{row}{self._ending()}")
+        self._run_at_step()
+
     # ---- optimizers ----
 
     def _is_new_iteration(self, optimizer: Any) -> bool:
@@ -220,8 +292,8 @@ class Tracker:
             and self._since_new >= _STEPS_TO_SETTLE
         )
 
-    def on_step(self, optimizer: Any) -> None:
-        # most loops have one optimizer, so that nothing has to be decided
+    def on_step(self, optimizer: Any, source: str = "torch") -> None:
+        # most loops have one optimizer, and nothing has to be decided
         if self._only() is optimizer:
             w = self._even
             if w is not None:
@@ -237,6 +309,8 @@ class Tracker:
                 self._begin()
             if self._count():
                 self._run_at_step()
+            return
+        if not self._admits(source):
             return
         if self._is_new_iteration(optimizer):
             self._stepped.clear()
@@ -353,8 +427,7 @@ class Tracker:
         if p is None or p.fetched == 0:
             return
         if p.steps == 0 and not _has_gradients():
-            if self._has_begun and self._may_send():
-                self._send(f"KIND=eval\nSTEP={self.step}")
+            self.on_eval()
             return
         if p.epochs_before != self.epoch or self._is_beside_larger(p):
             return
@@ -363,6 +436,11 @@ class Tracker:
         if not p.has_leftover:
             self._send_epoch()
             self._has_just_ended = True
+
+    def on_eval(self) -> None:
+        """An evaluation has ended."""
+        if self._has_begun and self._may_send():
+            self._send(f"KIND=eval\nSTEP={self.step}")
 
     def _is_beside_larger(self, p: Pass) -> bool:
         """Returns True if a larger pass is open or, for a pass without steps, if any other is in

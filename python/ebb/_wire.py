@@ -38,11 +38,28 @@ _KEYS_KEPT = 256
 # ebb samples memory at most five times per second, so more frequent marks of steps would add
 # nothing. A step that is held back is sent when no other has followed for this time.
 _STEPS_APART_S = 0.1
-_STEPS_PER_MARK = 256  # number of steps that one mark may represent (mark/row.h)
-_STEPS_AT_ONCE = 10  # number of steps of a process that are first sent one by one, however fast
+STEPS_PER_MARK = 256  # steps that one mark may represent (mark/row.h)
+_STEPS_AT_ONCE = 10  # the first steps of a process are sent one by one, however fast
 
-# Packages whose versions are sent if the job has imported them, because reports of leaks name them.
-_VERSIONED = ("torch", "transformers", "accelerate", "lightning", "datasets", "numpy", "PIL")
+# Packages whose versions are sent if the job has imported them: reports of leaks name them.
+_VERSIONED = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "deepspeed",
+    "lightning",
+    "keras",
+    "tensorflow",
+    "jax",
+    "optax",
+    "xgboost",
+    "lightgbm",
+    "sklearn",
+    "ray",
+    "datasets",
+    "numpy",
+    "PIL",
+)
 
 _pid = os.getpid()  # the pid is cached, as a system call is expensive in a busy process
 
@@ -120,7 +137,7 @@ def _fit(lines: list[str]) -> str:
     return "\n".join(kept)
 
 
-def _nothing() -> None:
+def nothing() -> None:
     pass
 
 
@@ -182,13 +199,12 @@ class Wire:
         self._substep_due = 0.0
         self._step_lock = threading.RLock()  # lock that keeps steps in order
         self._has_helper = False
-        self._is_helped = False  # True if the helper knows that steps are held back
-        self._wake: Callable[[], None] = _nothing
-        # called on close; wakes the thread that reads requests
-        self.on_close: Callable[[], None] = _nothing
-        self.is_sent_by_job = False  # True if the job sends its steps itself
-        # training runs in progress that have a callback
-        self.trainings: dict[int, "weakref.ref[Any]"] = {}
+        self._is_helped = False  # the helper knows that steps are held back
+        self._wake: Callable[[], None] = nothing
+        self.on_close: Callable[[], None] = nothing  # wakes the thread that reads requests
+        self.is_sent_by_job = False  # the job sends its steps itself
+        self.before_source: Callable[[], None] = nothing  # ends the count of a weak step source
+        self.trainings: dict[int, "weakref.ref[Any]"] = {}  # in progress, with a callback
 
     # ---- sending ----
 
@@ -198,8 +214,14 @@ class Wire:
         hooks do not."""
         return self.is_sent_by_job or bool(self.trainings)
 
+    def claim_steps(self) -> None:
+        """The job sends its steps itself from now on."""
+        self.is_sent_by_job = True
+        self.before_source()
+
     def begin_training(self, training: Any) -> None:
-        """Makes the training's callback send the steps from now on, for as long as it lives."""
+        """The training's callback sends the steps from now on, for as long as it lives."""
+        self.before_source()
         key, trainings = id(training), self.trainings
         trainings[key] = weakref.ref(training, lambda _: trainings.pop(key, None))
 
@@ -263,12 +285,12 @@ class Wire:
                 now < self._step_due
                 and self._has_helper
                 and sent is not None
-                and n - sent[0] < _STEPS_PER_MARK
+                and n - sent[0] < STEPS_PER_MARK
                 and self._steps_sent >= _STEPS_AT_ONCE
                 and not is_last
                 and self._pid == _pid
             ):
-                self._row_end = sent[0] + _STEPS_PER_MARK
+                self._row_end = sent[0] + STEPS_PER_MARK
                 self._epoch_end = 0.0 if epoch is None else int(epoch) + 1.0
                 self._wake_helper()
                 return False
@@ -328,7 +350,7 @@ class Wire:
                 return
             n, epoch, tail, row, at = step
             text = f"KIND=step\nSTEP={n}" + ("" if epoch is None else f"\nEPOCH={epoch!r}") + tail
-            if sent is not None and sent[3] == row and 1 < n - sent[0] <= _STEPS_PER_MARK:
+            if sent is not None and sent[3] == row and 1 < n - sent[0] <= STEPS_PER_MARK:
                 text += f"\nSTEPS={n - sent[0]}\nSECONDS={at - sent[4]:.6f}"
             self._step_due, self._row_end = time.monotonic() + _STEPS_APART_S, 0
             self._steps_sent += 1
@@ -349,7 +371,7 @@ class Wire:
         send_held several times per second until rest returns True. None removes it."""
         self._has_helper = wake is not None
         self._row_end = 0
-        self._wake = wake or _nothing
+        self._wake = wake or nothing
         self._is_helped = False
         if wake is None and self._step is not self._sent:
             self._send_step(None)

@@ -1,5 +1,5 @@
-"""`ebb run` puts the folder of this file in front of PYTHONPATH. It waits for torch, transformers
-and lightning, and then runs the user's own sitecustomize.
+"""`ebb run` puts the folder of this file in front of PYTHONPATH. It waits for torch and other
+frameworks, and then runs the user's own sitecustomize.
 
 Every Python of the job runs this, old ones too, and often without a cache of its bytecode: nothing
 here may need a new Python, and what can wait for one of those modules is in ebb/_watch.py.
@@ -24,6 +24,14 @@ class _Watcher(object):
         "transformers.trainer",
         "lightning.pytorch",
         "pytorch_lightning",
+        "deepspeed.runtime.engine",
+        "keras.src.callbacks",
+        "keras.src.models.model",
+        "optax._src.update",
+        "xgboost.core",
+        "lightgbm.basic",
+        "sklearn.base",
+        "tqdm.std",
     )
 
     @classmethod

@@ -1,0 +1,83 @@
+"""Progress bars of tqdm as a clock of steps, for loops without a better one.
+
+A bar is read at most ten times per second, and when it closes. Of nested bars the inner one counts.
+Of several loops with bars, the one in which most time was spent counts; if another one takes its
+place, the count begins anew. Bars of bytes and bars that end within seconds are downloads and files
+being loaded, not training.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from types import CodeType
+from typing import Any, Optional
+
+from ._frameworks import caller
+from ._steps import Tracker
+
+_APART_S = 0.1
+_WORTH_S = 5.0  # a loop counts once its bars have run for this long
+_SITES_MAX = 256
+
+_Site = tuple[Optional[CodeType], int]
+
+
+class _Bar:
+    __slots__ = ("site", "start", "seen", "at")
+
+    def __init__(self, bar: Any, now: float) -> None:
+        loop = caller("tqdm")
+        self.site: _Site = (loop.f_code, loop.f_lineno) if loop else (None, 0)
+        self.start = float(bar.start_t)  # by tqdm's clock
+        self.seen = bar.initial  # the count
+        self.at = now - max(0.0, time.time() - self.start)
+
+
+class Bars:
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._due = 0.0
+        self._known: "weakref.WeakKeyDictionary[Any, _Bar]" = weakref.WeakKeyDictionary()
+        self._spent: dict[_Site, float] = {}  # seconds in the bars of each loop
+        self._clock: Optional[_Site] = None  # the loop that counts
+        self._last: Optional[_Bar] = None  # the bar that counted last
+
+    def on_update(self, bar: Any) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + _APART_S
+            self._read(bar, now)
+
+    def on_close(self, bar: Any) -> None:
+        if not getattr(bar, "disable", True):
+            self._read(bar, time.monotonic())
+
+    def _read(self, bar: Any, now: float) -> None:
+        if bar.disable or bar.unit_scale or bar.unit.endswith("B"):
+            return
+        b = self._known.get(bar)
+        if b is None:
+            b = self._known[bar] = _Bar(bar, now)
+        last, before = self._last, b.at
+        count, seconds = bar.n - b.seen, now - before
+        b.seen, b.at = bar.n, now
+        if count < 1 or (last is not None and last.start > b.start and last.at >= before):
+            return  # an inner bar has counted in the meantime
+        self._last = b
+        if len(self._spent) >= _SITES_MAX:
+            self._spent.clear()
+        self._spent[b.site] = self._spent.get(b.site, 0.0) + seconds
+        if self._is_clock(b.site):
+            self._tracker.on_count("tqdm", int(count), seconds)
+
+    def _is_clock(self, site: _Site) -> bool:
+        spent = self._spent[site]
+        if site != self._clock and spent >= _WORTH_S:
+            if self._clock is None:
+                self._clock = site
+            elif spent > self._spent.get(self._clock, 0.0):
+                self._clock = site
+                if self._tracker.source == "tqdm":
+                    self._tracker.restart()
+        return site == self._clock

@@ -1,0 +1,287 @@
+"""Hooks of the shim in frameworks other than torch. Each raises if the package is not as expected,
+and then has changed nothing."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import weakref
+from types import CodeType, ModuleType
+from typing import Any, Callable, Optional
+
+from . import _wire
+from ._hooks import quiet, the_tracker, tracked
+
+_CODES_MAX = 256
+
+
+def caller(*skipped: str) -> Any:
+    """Returns the innermost frame outside of this package and those SKIPPED, or None."""
+    packages = (__name__.partition(".")[0], *skipped)
+    frame: Any = sys._getframe(1)
+    while frame and str(frame.f_globals.get("__name__")).partition(".")[0] in packages:
+        frame = frame.f_back
+    return frame
+
+
+def _enter() -> bool:
+    try:
+        return the_tracker().enter()
+    except Exception:
+        return False
+
+
+def _leave() -> None:
+    try:
+        the_tracker().leave()
+    except Exception:
+        pass
+
+
+def _counted(
+    method: Callable[..., Any], source: str, count_of: Optional[Callable[[Any], int]] = None
+) -> Callable[..., Any]:
+    """Returns METHOD with every outermost call that returns counted as a step of its object; with
+    COUNT_OF, only if the number that it returns for the object has increased."""
+    on_step = tracked(source, "on_step")
+
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        is_outer = _enter()
+        before = count_of(self) if count_of else 0
+        try:
+            result = method(self, *args, **kwargs)
+        finally:
+            if is_outer:
+                _leave()
+        if is_outer and (count_of is None or count_of(self) > before):
+            on_step(self, source)
+        return result
+
+    return wrapper
+
+
+# ---- gradient boosting ----
+
+
+def hook_xgboost(module: ModuleType) -> None:
+    booster: Any = module.Booster  # type: ignore[attr-defined]
+    update, boost = booster.update, booster.boost
+    booster.update, booster.boost = _counted(update, "xgboost"), _counted(boost, "xgboost")
+
+
+def hook_lightgbm(module: ModuleType) -> None:
+    booster: Any = module.Booster  # type: ignore[attr-defined]
+    booster.update = _counted(booster.update, "lightgbm")
+
+
+# ---- scikit-learn ----
+
+
+def hook_sklearn(module: ModuleType) -> None:
+    """Every fit method of scikit-learn has this decorator."""
+    decorate = module._fit_context  # type: ignore[attr-defined]
+
+    def around(method: Callable[..., Any], decorated: Callable[..., Any]) -> Callable[..., Any]:
+        return _counted_here(decorated) if method.__name__ == "partial_fit" else decorated
+
+    @functools.wraps(decorate)
+    def _fit_context(*args: Any, **kwargs: Any) -> Callable[..., Any]:
+        decorator = decorate(*args, **kwargs)
+        return lambda method: around(method, decorator(method))
+
+    module._fit_context = _fit_context  # type: ignore[attr-defined]
+
+
+def is_worker() -> bool:
+    """Whether this process was started by multiprocessing."""
+    processes = sys.modules.get("multiprocessing.process")
+    return processes is not None and processes.parent_process() is not None
+
+
+def _counted_here(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Counts calls in this process alone: workers fit parts of a model."""
+    home, counted = os.getpid(), _counted(method, "sklearn")
+
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = counted if _wire.pid() == home and not is_worker() else method
+        return call(self, *args, **kwargs)
+
+    return wrapper
+
+
+# ---- DeepSpeed ----
+
+
+def hook_deepspeed(module: ModuleType) -> None:
+    """ZeRO steps an optimizer once for each group of parameters, so the engine counts instead."""
+    engine: Any = module.DeepSpeedEngine  # type: ignore[attr-defined]
+    engine.step = _counted(engine.step, "deepspeed", lambda e: int(getattr(e, "global_steps", 0)))
+
+
+# ---- Keras ----
+
+
+class _Epoch:
+    """Stands in for a loader and its iterator."""
+
+    __slots__ = ("steps", "batches", "__weakref__")
+
+    def __init__(self, steps: Any) -> None:
+        self.steps = steps
+        self.batches = 0
+
+    def __len__(self) -> int:
+        return int(self.steps)
+
+
+class _Keras:
+    """Receives what the callbacks of `fit` receive."""
+
+    def __init__(self) -> None:
+        self._epoch: Optional[_Epoch] = None
+
+    def on_epoch_begin(self, callbacks: Any, *_: Any) -> None:
+        self._epoch = e = _Epoch((getattr(callbacks, "params", None) or {}).get("steps"))
+        the_tracker().on_iter(e, e, False)
+
+    def on_train_batch_end(self, callbacks: Any, batch: int, *_: Any) -> None:
+        t, e = the_tracker(), self._epoch
+        if e is None:
+            return
+        model = getattr(callbacks, "model", None) or callbacks
+        # with steps_per_execution there is one call for several batches, and the last one has fewer
+        batches = batch + 1 if e.steps is None else min(batch + 1, int(e.steps))
+        while e.batches < batches:
+            e.batches += 1
+            t.on_batch(e)
+            t.on_step(model, "keras")
+
+    def on_epoch_end(self, *_: Any) -> None:
+        e, self._epoch = self._epoch, None
+        if e is not None:
+            the_tracker().on_end(e)
+
+    def on_test_end(self, *_: Any) -> None:
+        the_tracker().on_eval()
+
+
+def _after(method: Callable[..., Any], then: Callable[..., None]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, *args, **kwargs)
+        then(self, *args)
+        return result
+
+    return wrapper
+
+
+def hook_keras_fit(module: ModuleType) -> None:
+    callbacks: Any = module.CallbackList  # type: ignore[attr-defined]
+    keras = _Keras()
+    names = ("on_epoch_begin", "on_train_batch_end", "on_epoch_end", "on_test_end")
+    methods = {name: getattr(callbacks, name) for name in names}
+    for name, method in methods.items():
+        then = getattr(keras, name)
+        setattr(callbacks, name, _after(method, quiet("keras", lambda then=then: then)))
+
+
+def hook_keras_model(module: ModuleType) -> None:
+    model: Any = module.Model  # type: ignore[attr-defined]
+    model.train_on_batch = _counted(model.train_on_batch, "keras")
+
+
+# ---- JAX ----
+
+
+class _Updates:
+    """Stands in for an optimizer."""
+
+    __slots__ = ("__weakref__",)
+
+
+def _code_of(function: Any) -> Optional[CodeType]:
+    """Returns the code of the function that FUNCTION wraps, at most eight times."""
+    for _ in range(8):
+        for name in ("__wrapped__", "func", "__func__"):
+            inner = getattr(function, name, None)
+            if callable(inner):
+                function = inner
+                break
+    return getattr(function, "__code__", None)
+
+
+class _Jax:
+    """Steps of loops that call optax.apply_updates.
+
+    Most loops compile it into a step, and then Python sees it only while that is traced. JAX calls
+    its post hook after each call of a compiled function, except the first, which compiles."""
+
+    def __init__(self) -> None:
+        self._post_hook: Any = None
+        self._before: Any = None  # the hook that was set before
+        self._eager: dict[tuple[CodeType, int], _Updates] = {}  # by the line of the call
+        self._traced: set[CodeType] = set()  # functions that contain an update
+        # compiled functions; None: without an update
+        self._compiled: "weakref.WeakKeyDictionary[Any, Optional[_Updates]]"
+        self._compiled = weakref.WeakKeyDictionary()
+        self._install = quiet("compiled steps of jax", lambda: self._set_post_hook)
+
+    def on_apply(self, updates: Any) -> None:
+        jax: Any = sys.modules["jax"]
+        leaves = jax.tree_util.tree_leaves(updates)
+        frame = caller()
+        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            self._on_eager(frame)
+            return
+        while frame:
+            if len(self._traced) < _CODES_MAX:
+                self._traced.add(frame.f_code)
+            frame = frame.f_back
+        self._compiled.clear()
+        if self._post_hook is None:
+            self._install()
+
+    def _on_eager(self, frame: Any) -> None:
+        where = (frame.f_code, frame.f_lineno)
+        if len(self._eager) >= _CODES_MAX:
+            self._eager.clear()
+        the_tracker().on_step(self._eager.setdefault(where, _Updates()), "jax")
+
+    def _set_post_hook(self) -> None:
+        api: Any = sys.modules["jax._src.api"]
+        state = api._post_hook_state
+        self._before = state.get_global()
+        on_call = quiet("compiled steps of jax", lambda: self._on_call)
+
+        def post_hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
+            on_call(function)
+            if self._before is not None:
+                self._before(function, args, kwargs, output)
+
+        state.set_global(post_hook)
+        self._post_hook = post_hook
+
+    def _on_call(self, function: Any) -> None:
+        known = self._compiled.get(function, self)
+        if known is self:
+            has_update = _code_of(function) in self._traced
+            known = self._compiled[function] = _Updates() if has_update else None
+            if known is not None:
+                the_tracker().on_step(known, "jax")  # the call that compiled it
+        if known is not None:
+            the_tracker().on_step(known, "jax")
+
+
+def hook_optax(module: ModuleType) -> None:
+    apply_updates = module.apply_updates  # type: ignore[attr-defined]
+    on_apply = quiet("optax", lambda: _Jax().on_apply)
+
+    @functools.wraps(apply_updates)
+    def wrapper(params: Any, updates: Any) -> Any:
+        on_apply(updates)
+        return apply_updates(params, updates)
+
+    module.apply_updates = wrapper  # type: ignore[attr-defined]

@@ -1,0 +1,220 @@
+"""%%ebb: runs a cell of a notebook, and shows its memory and the verdict on it.
+
+A thread of the kernel samples resident memory and malloc's live heap while the cell runs. They are
+in memory until the cell has ended, and `ebb verdict` judges them as a table: no process and no file
+is left when the kernel is killed. Steps that the cell reports with ebb.step count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import linecache
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, Optional
+
+from . import _binary, _memory, _tap, _truth
+
+_INTERVAL_S = 0.1
+_SAMPLES_MAX = 20_000  # then every second one is dropped, and the interval doubled
+_LINES = 5
+_WIDTH, _HEIGHT = 640, 120
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+Sample = tuple[float, int, Optional[int]]  # time, resident bytes, live heap
+
+
+def _mib(n: float) -> str:
+    return f"{n / (1 << 30):.2f} GiB" if n >= 1 << 30 else f"{n / (1 << 20):.1f} MiB"
+
+
+class Sampler:
+    """Samples this process in a thread: with Sampler() as s: … s.samples"""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self.marks: list[dict[str, Any]] = []
+        self._interval_s = _INTERVAL_S
+        self._start = time.monotonic()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ebb-notebook", daemon=True)
+
+    def now(self) -> float:
+        return time.monotonic() - self._start
+
+    def sample(self) -> None:
+        rss = _memory.rss_bytes()
+        if rss is not None:
+            self.samples.append((self.now(), rss, _truth.read().get("heap_live_bytes")))
+        if len(self.samples) >= _SAMPLES_MAX:
+            del self.samples[1:-1:2]
+            self._interval_s *= 2
+
+    def _run(self) -> None:
+        while not self._end.wait(self._interval_s):
+            self.sample()
+
+    def _take_mark(self, text: str, must_arrive: bool) -> None:
+        self.marks.append({**_tap.as_dict(text), "t": self.now()})
+
+    def __enter__(self) -> "Sampler":
+        self.sample()
+        self._tap = _tap.tap_thread(self._take_mark)
+        self._tap.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._end.set()
+        self._thread.join()
+        self._tap.__exit__()
+        self.sample()
+
+
+def judge(samples: list[Sample], marks: list[dict[str, Any]]) -> str:
+    """Returns the headline of the verdict, or why there is none."""
+    try:
+        program = _binary.find_ebb()
+        with tempfile.TemporaryDirectory(prefix="ebb-cell-") as folder:
+            table, lines = os.path.join(folder, "cell.csv"), os.path.join(folder, "marks.jsonl")
+            with open(table, "w") as f:
+                f.write("t,rss_bytes\n")
+                f.writelines(f"{t:.6f},{rss}\n" for t, rss, _ in samples)
+            with open(lines, "w") as f:
+                f.writelines(json.dumps(mark) + "\n" for mark in marks)
+            env = {**os.environ, "COLUMNS": "1000", "NO_COLOR": "1"}
+            command = [program, "verdict", table] + (["--marks", lines] if marks else [])
+            done = subprocess.run(command, env=env, text=True, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        text = done.stdout or done.stderr
+        return text.strip().splitlines()[0] if text.strip() else "no verdict"
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"no verdict: {error}"
+
+
+class Summary:
+    """The memory of a cell: text in a terminal, with a plot in a notebook."""
+
+    def __init__(self, sampler: Sampler, lines: list[str]) -> None:
+        self.samples, self.lines = sampler.samples, lines
+        self.steps = sum(mark.get("kind") == "step" for mark in sampler.marks)
+        self.verdict = judge(sampler.samples, sampler.marks)
+
+    def text(self) -> str:
+        (_, first, heap_first), (end, last, heap_last) = self.samples[0], self.samples[-1]
+        peak = max(rss for _, rss, _ in self.samples)
+        steps = f", {self.steps} steps" if self.steps else ""
+        out = [f"ebb  {self.verdict}",
+               f"resident   {_mib(first)} → {_mib(last)}, peak {_mib(peak)}; {end:.1f} s{steps}"]
+        if heap_first is not None and heap_last is not None:
+            out.append(f"live heap  {_mib(heap_first)} → {_mib(heap_last)}, by malloc's own count")
+        return "\n".join(out + self.lines)
+
+    def _columns(self, n: int) -> list[int]:
+        """Returns the maximum of resident memory in each of up to N equal parts of the samples."""
+        rss = [rss for _, rss, _ in self.samples]
+        n = min(n, len(rss))
+        return [max(rss[i * len(rss) // n:(i + 1) * len(rss) // n]) for i in range(n)]
+
+    def __repr__(self) -> str:
+        columns = self._columns(60)
+        low, high = min(columns), max(columns)
+        scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0
+        line = "".join(_BLOCKS[round((value - low) * scale)] for value in columns)
+        return f"{self.text()}\n{line}"
+
+    def svg(self) -> str:
+        columns = self._columns(_WIDTH // 2)
+        low, high = min(columns), max(columns)
+        x, y = _WIDTH / max(1, len(columns) - 1), (_HEIGHT - 4) / max(1, high - low)
+        points = " ".join(f"{i * x:.1f},{_HEIGHT - 2 - (value - low) * y:.1f}"
+                          for i, value in enumerate(columns))
+        title = f"resident memory, {_mib(low)} to {_mib(high)}"
+        return (f'<svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+                f'role="img"><title>{title}</title><polyline points="{points}" fill="none" '
+                'stroke="#2a78d6" stroke-width="2"/></svg>')
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text())}</pre>{self.svg()}"
+
+
+class Lines:
+    """The lines whose objects grew most, by tracemalloc."""
+
+    def __enter__(self) -> "Lines":
+        import tracemalloc
+
+        self.found: list[str] = []
+        self._is_ours = not tracemalloc.is_tracing()
+        if self._is_ours:
+            tracemalloc.start()
+        self._before = tracemalloc.take_snapshot()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        import tracemalloc
+
+        after = tracemalloc.take_snapshot()
+        if self._is_ours:
+            tracemalloc.stop()
+        ours = tracemalloc.Filter(False, os.path.join(os.path.dirname(__file__), "*"))
+        tracer = tracemalloc.Filter(False, tracemalloc.__file__)
+        after, before = (s.filter_traces([ours, tracer]) for s in (after, self._before))
+        for row in after.compare_to(before, "lineno"):
+            if row.size_diff < 1 << 16 or len(self.found) == _LINES:
+                break
+            at = row.traceback[0]
+            source = linecache.getline(at.filename, at.lineno).strip()
+            self.found.append(f"+{_mib(row.size_diff)}  {os.path.basename(at.filename)}:{at.lineno}"
+                              f"  {source}".rstrip())
+
+
+class _Nothing:
+    found: list[str] = []
+
+    def __enter__(self) -> "_Nothing":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise ValueError(message)
+
+
+def run(shell: Any, line: str, cell: Optional[str]) -> None:
+    parser = _Parser(prog="%%ebb", add_help=False)
+    parser.add_argument("--lines", action="store_true")
+    try:
+        options = parser.parse_args(shlex.split(line))
+    except ValueError as error:
+        print(f"%%ebb: {error}; usage: %%ebb [--lines]", file=sys.stderr)
+        return
+    traced = Lines() if options.lines else _Nothing()
+    with Sampler() as sampler, traced:
+        shell.run_cell(cell)
+    from IPython.display import display
+
+    display(Summary(sampler, traced.found))  # type: ignore[no-untyped-call]
+
+
+def load(shell: Any) -> None:
+    def ebb(line: str, cell: Optional[str] = None) -> None:
+        """Run a cell, and show its memory and the verdict on it. --lines also names the lines whose
+        Python objects grew; the cell then runs more slowly."""
+        run(shell, line, cell)
+
+    shell.register_magic_function(ebb, magic_kind="cell", magic_name="ebb")
+
+
+def unload(shell: Any) -> None:
+    shell.magics_manager.magics["cell"].pop("ebb", None)

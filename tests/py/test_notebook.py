@@ -1,0 +1,128 @@
+"""%%ebb in a real IPython and in a real kernel."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from jobs import PACKAGE, PATIENCE_S, binary, environment, wait_for
+
+pytest.importorskip("IPython", reason="IPython is not installed")
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    """A fresh IPython in this process, with the magic."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    monkeypatch.setenv("EBB_BINARY", str(binary()))
+    one = InteractiveShell()
+    one.run_cell("%load_ext ebb")
+    yield one
+    one.run_cell("%unload_ext ebb")
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    found = []
+    monkeypatch.setattr("IPython.display.display", found.append)
+    return found
+
+
+def test_cell_runs_in_the_namespace_and_its_memory_is_shown(shell, shown):
+    shell.run_cell("%%ebb\nkept = bytearray(64 << 20)\nn = len(kept)")
+    assert shell.user_ns["n"] == 64 << 20
+    summary, = shown
+    first, last = summary.samples[0][1], summary.samples[-1][1]
+    assert last - first > 60 << 20
+    assert summary.text().startswith("ebb  ") and "resident" in repr(summary)
+    assert "<svg" in summary._repr_html_() and "no verdict" not in summary.verdict
+
+
+def test_verdict_counts_the_steps_of_the_cell(shell, shown):
+    shell.run_cell("%%ebb\nimport ebb\nfor n in range(1, 41): ebb.step(n)")
+    summary, = shown
+    assert summary.steps == 40 and "40 steps" in summary.text()
+
+
+def test_lines_name_the_growing_line(shell, shown):
+    shell.run_cell("%%ebb --lines\nkept = [bytes(1000) for _ in range(5000)]")
+    summary, = shown
+    assert "kept = [bytes(1000)" in summary.lines[0]
+    import tracemalloc
+    assert not tracemalloc.is_tracing()
+
+
+def test_error_in_the_cell_is_shown_with_its_memory(shell, shown, capsys):
+    shell.run_cell("%%ebb\nkept = 1\n1 / 0")
+    assert "ZeroDivisionError" in capsys.readouterr().out
+    assert len(shown) == 1
+
+
+def test_unknown_option_is_refused_without_running_the_cell(shell, shown, capsys):
+    shell.run_cell("%%ebb --nonsense\nran = True")
+    assert "--nonsense" in capsys.readouterr().err
+    assert "ran" not in shell.user_ns and shown == []
+
+
+def test_missing_program_gives_a_summary_without_verdict(shell, shown, monkeypatch):
+    monkeypatch.setenv("EBB_BINARY", "/nowhere/ebb")
+    shell.run_cell("%%ebb\n1")
+    assert "no verdict" in shown[0].verdict
+
+
+def test_no_thread_is_left_after_a_cell(shell, shown):
+    import threading
+    before = threading.active_count()
+    shell.run_cell("%%ebb\n1")
+    assert threading.active_count() == before
+
+
+def test_kernel_shows_a_plot(tmp_path):
+    client = pytest.importorskip("nbclient", reason="nbclient is not installed")
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    cells = ["%load_ext ebb", "%%ebb\nkept = bytearray(32 << 20)"]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    env = environment({"PYTHONPATH": PACKAGE, "EBB_BINARY": binary()})
+    client.NotebookClient(book, timeout=PATIENCE_S, kernel_name="python3").execute(env=env)
+    output, = book.cells[1].outputs
+    assert "<svg" in output["data"]["text/html"]
+    assert output["data"]["text/plain"].startswith("ebb  ")
+
+
+def test_killed_kernel_leaves_no_file_and_no_process(tmp_path):
+    """A restart kills the kernel, perhaps in the middle of a cell."""
+    code = """
+import os
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell()
+shell.run_cell("%load_ext ebb")
+shell.run_cell("%%ebb\\nprint('runs', flush=True)\\nimport time\\nwhile True: time.sleep(1)")
+"""
+    env = environment({"PYTHONPATH": PACKAGE, "EBB_BINARY": binary(), "TMPDIR": tmp_path,
+                       "IPYTHONDIR": tempfile.mkdtemp(dir=tmp_path)})
+    kernel = subprocess.Popen([sys.executable, "-c", code], env=env, text=True, cwd=tmp_path,
+                              stdout=subprocess.PIPE, start_new_session=True)
+    for line in kernel.stdout:
+        if line.strip() == "runs":
+            break
+    kernel.kill()
+    assert kernel.wait(PATIENCE_S) == -signal.SIGKILL
+    wait_for(lambda: not members(kernel.pid), "the end of all processes of the kernel")
+    assert [name for name in os.listdir(tmp_path) if name.startswith("ebb")] == []
+
+
+def members(session):
+    """The processes of a session."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if os.getsid(int(pid)) == session:
+                found.append(int(pid))
+        except OSError:
+            pass
+    return found
