@@ -41,7 +41,8 @@ test-heap-foreign: build
 # Steps of every framework that is hooked, with the real packages: 4 GB and some minutes.
 test-frameworks: build
 	@BUILD="$(BUILD)" scripts/setup.sh frameworks
-	@EBB_BINARY="$(abspath $(BUILD))/ebb" "$(BUILD)/frameworks/bin/python" -m pytest -q -rs tests/py/test_frameworks.py
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" "$(BUILD)/frameworks/bin/python" -m pytest -q -rs \
+		tests/py/test_frameworks.py tests/py/test_notebook.py
 
 # Ten seconds for each target of fuzz/; FUZZ_FLAGS='--seconds 60 --only mark' is another choice. The tree
 # is the one in which make test builds them.

@@ -25,6 +25,8 @@ from . import _binary, _memory, _tap, _truth
 _INTERVAL_S = 0.1
 _SAMPLES_MAX = 20_000  # then every second one is dropped, and the interval doubled
 _LINES = 5
+_LEAK = 1  # exit status of `ebb verdict`
+_PATIENCE_S = 60
 _WIDTH, _HEIGHT = 640, 120
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -78,23 +80,38 @@ class Sampler:
         self.sample()
 
 
+def _judge(rows: list[tuple[float, int]], marks: list[dict[str, Any]]) -> tuple[int, str]:
+    """Returns exit status and headline of `ebb verdict`."""
+    with tempfile.TemporaryDirectory(prefix="ebb-cell-") as folder:
+        table, lines = os.path.join(folder, "cell.csv"), os.path.join(folder, "marks.jsonl")
+        with open(table, "w") as f:
+            f.write("t,rss_bytes\n")
+            f.writelines(f"{t:.6f},{n}\n" for t, n in rows)
+        with open(lines, "w") as f:
+            f.writelines(json.dumps(mark) + "\n" for mark in marks)
+        command = [_binary.find_ebb(), "verdict", table] + (["--marks", lines] if marks else [])
+        done = subprocess.run(
+            command,
+            env={**os.environ, "COLUMNS": "1000", "NO_COLOR": "1"},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=_PATIENCE_S,
+        )
+    return done.returncode, ((done.stdout or done.stderr).strip() or "no verdict").splitlines()[0]
+
+
 def judge(samples: list[Sample], marks: list[dict[str, Any]]) -> str:
-    """Returns the headline of the verdict, or why there is none."""
+    """Returns the verdict on resident memory; on the live heap, if only that leaks."""
     try:
-        program = _binary.find_ebb()
-        with tempfile.TemporaryDirectory(prefix="ebb-cell-") as folder:
-            table, lines = os.path.join(folder, "cell.csv"), os.path.join(folder, "marks.jsonl")
-            with open(table, "w") as f:
-                f.write("t,rss_bytes\n")
-                f.writelines(f"{t:.6f},{rss}\n" for t, rss, _ in samples)
-            with open(lines, "w") as f:
-                f.writelines(json.dumps(mark) + "\n" for mark in marks)
-            env = {**os.environ, "COLUMNS": "1000", "NO_COLOR": "1"}
-            command = [program, "verdict", table] + (["--marks", lines] if marks else [])
-            done = subprocess.run(command, env=env, text=True, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
-        text = done.stdout or done.stderr
-        return text.strip().splitlines()[0] if text.strip() else "no verdict"
+        status, headline = _judge([(t, rss) for t, rss, _ in samples], marks)
+        heap = [(t, n) for t, _, n in samples if n is not None]
+        if status != _LEAK and heap:
+            status, found = _judge(heap, marks)
+            if status == _LEAK:
+                return f"live heap {found}"
+        return headline
     except (OSError, subprocess.SubprocessError) as error:
         return f"no verdict: {error}"
 
