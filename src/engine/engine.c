@@ -523,10 +523,28 @@ static bool record_mark(struct engine *e, const struct mark *mark)
     return false;
 }
 
+/* The hooks of the Python package name their source when they begin. A process can send anything,
+ * so only a lower-case word is kept. */
+static void note_source(struct engine *e, const struct mark *mark)
+{
+    size_t len;
+    if (mark->kind != MARK_BEGIN && !(mark->kind == MARK_STEP && e->step_source[0]))
+        return;
+    const char *source = mark_get(mark, "SOURCE", &len);
+    if (mark->kind == MARK_STEP && mark_is(mark, "BY", "hook"))
+        return;
+    bool is_word = source && len > 0 && len < sizeof e->step_source;
+    for (size_t i = 0; is_word && i < len; i++)
+        is_word = source[i] >= 'a' && source[i] <= 'z';
+    memcpy(e->step_source, is_word ? source : "", is_word ? len : 0);
+    e->step_source[is_word ? len : 0] = '\0';
+}
+
 void engine_mark(struct engine *e, const struct mark *mark)
 {
     bool is_first_step = mark->kind == MARK_STEP && e->steps_seen == 0;
     e->marks_seen++;
+    note_source(e, mark);
     if (mark->kind == MARK_STEP) {
         e->steps_seen++;
         proc_tree_note_step(e->tree, mark->pid);

@@ -251,10 +251,12 @@ int engine_measure(struct engine *e, uint64_t now_ns, struct outcome_measured *r
     if (ret->has_recording)
         measure_recording(e, &ret->recording);
     ret->has_marks = ret->has_cost = true;
-    ret->marks = (struct outcome_marks){.received = e->marks_seen,
-                                        .steps = e->steps_seen,
-                                        .has_last_step = run->has_step,
-                                        .last_step = run->step};
+    ret->marks =
+        (struct outcome_marks){.received = e->marks_seen,
+                               .steps = e->steps_seen,
+                               .has_last_step = run->has_step,
+                               .last_step = run->step,
+                               .source = e->step_source[0] ? strdup(e->step_source) : NULL};
     measure_cost(e, now_ns, &ret->cost);
     int r = measure_processes(run, ret);
     if (r == 0)

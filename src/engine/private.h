@@ -96,6 +96,7 @@ struct engine {
     uint64_t started_ns, started_wall_ns, last_tick_ns;
     uint64_t newest_ns; /* the latest time that was recorded */
     uint64_t steps_seen, marks_seen;
+    char step_source[16]; /* what counts the steps, if a hook sends them */
     /* the recording */
     struct trace_writer *writer;
     struct trace_writer_status recorded; /* status of the writer when the recording was closed */

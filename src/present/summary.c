@@ -48,9 +48,11 @@ static void add_end(struct buf *out, const struct outcome *o)
     bool has_failed = summary_has_failed(o);
     if (o->measured.has_duration_s && !has_failed)
         buf_printf(out, "%s %s", word, text_about_time(time, o->measured.duration_s));
-    if (o->measured.marks.has_last_step && !has_failed)
-        buf_printf(out, "%s%lld steps", out->len ? ", " : "",
-                   (long long)o->measured.marks.last_step);
+    const struct outcome_marks *marks = &o->measured.marks;
+    bool is_bar = marks->source && strcmp(marks->source, "tqdm") == 0;
+    if (marks->has_last_step && !has_failed)
+        buf_printf(out, "%s%lld steps%s", out->len ? ", " : "", (long long)marks->last_step,
+                   is_bar ? " of a tqdm bar" : "");
     if (end->by && end->kind == OUTCOME_WATCH_ENDED)
         buf_printf(out, ", stopped by %s", end->by);
     if (end->left_behind)

@@ -220,10 +220,13 @@ static const struct codec recording_codec[] = {STRING_OR_NULL(outcome_recording,
                                                FIELD(outcome_recording, marks_left_out, UINT),
                                                {0}};
 
-static const struct codec marks_codec[] = {
-    FIELD(outcome_marks, received, UINT),   FIELD(outcome_marks, steps, UINT),
-    OR_NULL(outcome_marks, last_step, INT), OR_NONE(outcome_marks, bad, UINT),
-    OR_NONE(outcome_marks, doubled, UINT),  {0}};
+static const struct codec marks_codec[] = {FIELD(outcome_marks, received, UINT),
+                                           FIELD(outcome_marks, steps, UINT),
+                                           OR_NULL(outcome_marks, last_step, INT),
+                                           OR_NONE(outcome_marks, bad, UINT),
+                                           OR_NONE(outcome_marks, doubled, UINT),
+                                           STRING_OR_NONE(outcome_marks, source),
+                                           {0}};
 
 static const struct codec cost_codec[] = {OR_NONE(outcome_cost, cpu_s, REAL),
                                           OR_NULL(outcome_cost, cpu_permyriad, INT),

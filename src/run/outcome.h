@@ -207,6 +207,7 @@ struct outcome_marks {
     bool has_last_step, has_bad, has_doubled;
     int64_t last_step;
     uint64_t bad, doubled;
+    char *source; /* of the steps, if a hook counts them: torch, tqdm, … */
 };
 
 struct outcome_cost {

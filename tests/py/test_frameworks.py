@@ -2,9 +2,14 @@
 are skipped; `make test-frameworks` installs them all."""
 
 import importlib.util
+import json
+import subprocess
 import sys
+import types
 
 import pytest
+
+from jobs import PATIENCE_S, binary
 
 
 def needs(*packages):
@@ -336,6 +341,60 @@ for _ in tqdm(range(300), mininterval=0):
     pass
 """)
     assert (counts(run), source(run)) == (300, ["tqdm"])
+    assert json.loads((run.folder / "run.json").read_text())["marks"]["source"] == "tqdm"
+    shown = subprocess.run([binary(), "show", run.folder], text=True, stdout=subprocess.PIPE,
+                           check=True, timeout=PATIENCE_S).stdout
+    assert "300 steps of a tqdm bar" in " ".join(shown.split())
+
+
+class Bar:
+    """A bar as the hooks see it."""
+    disable, unit_scale, unit, initial = False, False, "it", 0
+
+    def __init__(self, now):
+        self.n, self.start_t = 0, now
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    """Bars(tracker) with a clock that stands still, and the counts that it passes on."""
+    from ebb import _bars
+
+    found = []
+    tracker = types.SimpleNamespace(source="tqdm", restart=lambda: found.append("restart"),
+                                    on_count=lambda source, n, seconds: found.append(n))
+    clock = types.SimpleNamespace(now=0.0)
+    clock.monotonic = clock.time = lambda: clock.now
+    monkeypatch.setattr(_bars, "time", clock)
+    return _bars.Bars(tracker), clock, found
+
+
+def test_loop_with_more_time_in_its_bars_takes_over(bars):
+    read, clock, found = bars
+
+    def loading(bar):
+        read.on_close(bar)
+
+    def training(bar):
+        read.on_close(bar)
+
+    for begin, loop, seconds in ((0, loading, 8), (10, training, 6), (20, training, 6)):
+        bar = Bar(begin)
+        bar.n, clock.now = 100, begin + seconds
+        loop(bar)
+    assert found == [100, "restart", 100]
+
+
+def test_outer_bar_that_is_updated_after_the_inner_one_does_not_count(bars):
+    read, clock, found = bars
+    outer = Bar(0)
+    for epoch in range(3):
+        inner = Bar(clock.now + 1)
+        inner.n, clock.now = 50, clock.now + 11
+        read.on_close(inner)
+        outer.n += 1
+        read.on_close(outer)
+    assert found == [50, 50, 50]
 
 
 def test_bar_updated_by_hand_counts_steps(train):
