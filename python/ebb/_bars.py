@@ -37,7 +37,7 @@ class _Bar:
 class Bars:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self._due = 0.0
+        self.due = 0.0  # when on_update is to be called again
         self._known: "weakref.WeakKeyDictionary[Any, _Bar]" = weakref.WeakKeyDictionary()
         self._spent: dict[_Site, float] = {}  # seconds in the bars of each loop
         self._clock: Optional[_Site] = None  # the loop that counts
@@ -45,9 +45,8 @@ class Bars:
 
     def on_update(self, bar: Any) -> None:
         now = time.monotonic()
-        if now >= self._due:
-            self._due = now + _APART_S
-            self._read(bar, now)
+        self.due = now + _APART_S
+        self._read(bar, now)
 
     def on_close(self, bar: Any) -> None:
         if not getattr(bar, "disable", True):

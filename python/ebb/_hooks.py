@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import atexit
 import functools
+import math
 import os
 import re
 import sys
+from time import monotonic
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -188,10 +190,15 @@ def _hook_tqdm(module: ModuleType) -> None:
     on_update = quiet("bars", lambda: find("on_update"))
     on_close = quiet("bars", lambda: find("on_close"))
 
+    due = 0.0
+
     @functools.wraps(update)
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = update(self, *args, **kwargs)
-        on_update(self)
+    def counted(self: Any, n: Any = 1) -> Any:
+        nonlocal due
+        result = update(self, n)
+        if monotonic() >= due:
+            on_update(self)
+            due = bars.due if bars else math.inf
         return result
 
     @functools.wraps(close)
