@@ -160,15 +160,24 @@ static int parse_options(const struct table *t, int argc, char **argv, struct cl
     return 0;
 }
 
-/* Checks the number of operands against the command's description of them. */
+static int count_words(const char *s)
+{
+    int count = *s != 0;
+    for (; *s; s++)
+        count += *s == ' ';
+    return count;
+}
+
+/* Checks the number of operands by the command's description of them. */
 static int check_operands(const struct cli_command *command, int count, char **operands,
                           struct err *err)
 {
     const char *wanted = command->operands;
-    if (count == 0 && wanted[0] && !strchr("[-", wanted[0]))
+    int named = count_words(wanted);
+    if (count < named && !strchr("[-", wanted[0]))
         return err_set(err, -EINVAL, "%s: %s is missing; write ebb %s %s%s", command->name, wanted,
                        command->name, command->options ? "[OPTION…] " : "", wanted);
-    int most = strstr(wanted, "…") ? count : wanted[0] ? 1 : 0;
+    int most = strstr(wanted, "…") ? count : named;
     if (count > most)
         return err_set(err, -EINVAL, "%s: unexpected operand \"%.100s\"; write ebb %s%s%s%s",
                        command->name, operands[most], command->name,

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -68,18 +69,43 @@ static bool is_ignored(int signo)
     return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
 }
 
-static int run_finish(const struct run_options *o, struct run_client_end *end, pid_t sentinel)
+/* Opens the files that are written at the end: a job should not run for hours before one of them
+ * turns out to be unwritable. Returns the exit status. */
+static int run_open_output(const char *option, const char *path, int *ret_fd)
+{
+    *ret_fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    if (path && *ret_fd < 0)
+        return cli_failf(125, "run: %s: cannot write \"%s\": %s", option, path, strerror(errno));
+    return 0;
+}
+
+enum { STATUS_FAIL_ON = 3 };
+
+/* The exit status: the job's own, or that of --fail-on for a job that finished. */
+static int run_status(const struct run_options *o, const struct run_client_end *end)
+{
+    if (!end->status_known)
+        return 125;
+    if (end->status != 0 || !o->fail_on || !end->doc || !run_end_fails(end->doc, o->fail_on))
+        return end->status;
+    cli_say("exit status %d because of --fail-on %s", STATUS_FAIL_ON, o->fail_on);
+    return STATUS_FAIL_ON;
+}
+
+static int run_finish(const struct run_options *o, struct run_client_end *end,
+                      const struct run_end_output *to, pid_t sentinel)
 {
     if (end->doc)
-        run_end_print(end->doc, o->quiet, o->json);
+        run_end_print(end->doc, to);
     else if (!end->status_known)
         cli_say("the supervisor of the job was lost; %s",
                 o->guard.keep_on_exit ? "the job continues, and its output goes to log.txt"
                                       : "the remaining processes of the job are being ended");
+    int status = run_status(o, end);
     json_decref(end->doc);
     while (waitpid(sentinel, NULL, 0) < 0 && errno == EINTR)
         ;
-    return end->status_known ? end->status : 125;
+    return status;
 }
 
 /* Returns the folder of the Python hooks. EBB_SHIM and EBB_VERBOSE are also set for the job's
@@ -124,7 +150,12 @@ static int run_job(const struct cli_call *call)
     struct err err = {""};
     struct supervisor_client client;
     struct run_client_end end;
+    struct run_end_output to = {.is_quiet = o->quiet, .as_json = o->json};
     int status = check_command(call->argv[0], path);
+    if (status == 0)
+        status = run_open_output("--junit", o->junit, &to.junit_fd);
+    if (status == 0)
+        status = run_open_output("--markdown", o->markdown, &to.markdown_fd);
     if (status)
         return status;
     if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
@@ -160,7 +191,7 @@ static int run_job(const struct cli_call *call)
         return 0;
     if (!o->is_detached)
         run_client(&client, &s.tty, &end);
-    return run_finish(o, &end, client.sentinel);
+    return run_finish(o, &end, &to, client.sentinel);
 }
 
 static int check_lock(const struct run_options *o, struct err *err)
@@ -215,8 +246,8 @@ const struct cli_command cmd_run = {
         "\n"
         "The exit status is the job's own; 128 + N if signal N killed it; 124 if the guard "
         "stopped it and it was not restarted; 125 if ebb itself failed; 126 if CMD cannot be "
-        "executed; 127 if CMD was not found. Problems of ebb itself, such as a full disk, never "
-        "end the job.\n"
+        "executed; 127 if CMD was not found; 3 if it exited with 0 but fails --fail-on. Problems "
+        "of ebb itself, such as a full disk, never end the job.\n"
         "\n"
         "The environment of the job contains EBB_SOCKET (to which it can send marks), "
         "EBB_RUN_DIR, EBB_SEGMENT (the number of this start, from 0), EBB_RESUME (1 after a "
@@ -232,7 +263,8 @@ const struct cli_command cmd_run = {
         "--no-heap or EBB_HEAP=0 in the environment disables that.",
     .examples = "ebb run -- python train.py --epochs 3\n"
                 "ebb run --limit 80% --restart --resume-args '--resume last' -- python train.py\n"
-                "ebb run --interval 200ms --name build -- make -j8\n",
+                "ebb run --interval 200ms --name build -- make -j8\n"
+                "ebb run --fail-on leak --junit ebb.xml -- python train.py --max-steps 300\n",
     .options = run_options_table,
     .options_size = sizeof(struct run_options),
     .usage_status = 125,

@@ -1,6 +1,8 @@
 /* Prints the summary at the end of a run, and `ebb show`. */
 #include "cli/run_end.h"
 
+#include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -10,6 +12,7 @@
 #include "cli/csv_options.h"
 #include "cli/report_read.h"
 #include "present/document.h"
+#include "present/junit.h"
 #include "present/report.h"
 #include "present/verdict.h"
 
@@ -43,7 +46,46 @@ static bool has_used_gpus(const json_t *doc)
     return false;
 }
 
-static void print_ended(json_t *doc, const struct outcome *o, bool as_json)
+static void run_end_write(int fd, const char *option, const struct buf *text)
+{
+    int r = text->failed ? -ENOMEM : io_write_all(fd, text->data, text->len);
+    if (close(fd) < 0 && r == 0)
+        r = -errno;
+    if (r < 0)
+        cli_failf(0, "run: cannot write the file of %s: %s", option, strerror(-r));
+}
+
+static void run_end_write_files(const struct summary *s, const struct run_end_output *to)
+{
+    struct buf text = {0};
+    struct doc d = {0};
+    if (to->junit_fd >= 0) {
+        junit_write(&text, s);
+        run_end_write(to->junit_fd, "--junit", &text);
+        buf_fini(&text);
+    }
+    if (to->markdown_fd >= 0) {
+        text = (struct buf){0};
+        summary_brief(&d, s);
+        doc_markdown(&text, &d, s->outcome->about.cwd);
+        buf_add_byte(&text, '\n');
+        run_end_write(to->markdown_fd, "--markdown", &text);
+        doc_fini(&d);
+        buf_fini(&text);
+    }
+}
+
+static void print_json(json_t *doc, const struct summary *s, const struct report *r)
+{
+    if (r->has_heap || r->has_gpu)
+        json_object_set_new(json_object_get(doc, "heap"), "growing",
+                            profile_rows_json(report_worst_heap(r), s->n_growing));
+    if (s->diagnosis)
+        json_object_set_new(doc, "diagnosis", diagnosis_brief_json(s->diagnosis));
+    json_write(STDERR_FILENO, doc, 0);
+}
+
+static void print_ended(json_t *doc, const struct outcome *o, const struct run_end_output *to)
 {
     const struct csv_options no_csv = {0};
     struct verdicts verdicts = {0};
@@ -56,21 +98,16 @@ static void print_ended(json_t *doc, const struct outcome *o, bool as_json)
         s.outcome = o;
         s.verdicts = &verdicts;
     }
-    if (as_json) {
-        if (r.has_heap || r.has_gpu)
-            json_object_set_new(json_object_get(doc, "heap"), "growing",
-                                profile_rows_json(report_worst_heap(&r), s.n_growing));
-        if (s.diagnosis)
-            json_object_set_new(doc, "diagnosis", diagnosis_brief_json(s.diagnosis));
-        json_write(STDERR_FILENO, doc, 0);
-    } else {
+    if (!to->is_quiet && to->as_json)
+        print_json(doc, &s, &r);
+    else if (!to->is_quiet)
         print_text(&s);
-    }
+    run_end_write_files(&s, to);
     report_fini(&r);
     verdicts_fini(&verdicts);
 }
 
-void run_end_print(json_t *doc, bool is_quiet, bool as_json)
+void run_end_print(json_t *doc, const struct run_end_output *to)
 {
     struct outcome o = {0};
     if (outcome_read(doc, &o) < 0)
@@ -80,9 +117,22 @@ void run_end_print(json_t *doc, bool is_quiet, bool as_json)
         cli_failf(0, "%s", o.end.error);
     else if (o.end.error)
         cli_failf(0, "\"%s\" cannot be executed: %s", command, o.end.error);
-    else if (!is_quiet)
-        print_ended(doc, &o, as_json);
+    struct run_end_output files = *to;
+    files.is_quiet = to->is_quiet || o.end.error;
+    if (!files.is_quiet || to->junit_fd >= 0 || to->markdown_fd >= 0)
+        print_ended(doc, &o, &files);
     outcome_fini(&o);
+}
+
+bool run_end_fails(const json_t *doc, const char *what)
+{
+    struct verdicts verdicts = {0};
+    verdicts_read(json_object_get(doc, "verdict"), &verdicts);
+    const struct judged *worst = verdict_worst(&verdicts);
+    bool is_leak = worst && worst->result.leak == VERDICT_LEAK_YES;
+    bool is_open = !worst || worst->result.leak == VERDICT_LEAK_UNKNOWN;
+    verdicts_fini(&verdicts);
+    return is_leak || (is_open && strcmp(what, "undecided") == 0);
 }
 
 int run_end_show(const char *path, bool as_json)

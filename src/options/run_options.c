@@ -163,6 +163,13 @@ const struct option_desc run_options_table[] = {
     OPTION_ROW('q', "quiet", FLAG, NULL, AT(quiet), LOCAL, .help = "print no summary"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), LOCAL,
                .help = "print the summary as one line of JSON, on standard error"),
+    OPTION_ROW(0, "fail-on", CHOICE, "leak|undecided", AT(fail_on), LOCAL,
+               .help = "exit with status 3 if the job finished but leaks; undecided: also if the "
+                       "verdict is undecided"),
+    OPTION_ROW(0, "junit", PATH, "FILE", AT(junit), LOCAL,
+               .help = "write the result as a JUnit file with one test case"),
+    OPTION_ROW(0, "markdown", PATH, "FILE", AT(markdown), LOCAL,
+               .help = "write the summary as Markdown, for the page of a CI job"),
     OPTION_ROW(0, "config", PATH, "FILE", AT(config), LOCAL,
                .help = "read the options below from FILE; the command line takes precedence"),
     OPTION_ROW(0, "detached", FLAG, NULL, AT(is_detached), HIDDEN,

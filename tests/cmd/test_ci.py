@@ -1,0 +1,205 @@
+"""Gates for CI: --fail-on, --junit, --markdown, `ebb compare`, and the templates in contrib."""
+
+import json
+import os
+import pathlib
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+
+from commands import PATIENCE_S, PYTHON, ROOT, binary, environment, refused
+
+# Keeps 1 MiB per step if its argument is "leak".
+JOB = """
+import os, socket, sys, time
+marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+kept = []
+for n in range(1, 161):
+    block = bytearray(b"x" * (1 << 20))
+    if sys.argv[1] == "leak":
+        kept.append(block)
+    marks.sendto(f"KIND=step\\nSTEP={n}\\nEPOCH={n / 32}".encode(), os.environ["EBB_SOCKET"])
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    path = tmp_path_factory.mktemp("job") / "job.py"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture
+def run(ebb, tmp_path):
+    def start(*command, options=()):
+        return ebb("run", "-d", tmp_path / "run", "--junit", tmp_path / "out.xml",
+                   "--markdown", tmp_path / "out.md", *options, "--", *command, cwd=tmp_path)
+    return start
+
+
+def case_of(folder):
+    suite = xml.etree.ElementTree.parse(folder / "out.xml").getroot().find("testsuite")
+    assert suite.get("tests") == "1"
+    return suite.find("testcase")
+
+
+def test_leak_exits_with_3_and_is_a_failure_in_both_files(run, job, tmp_path):
+    result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
+    assert result.returncode == 3, result.stderr
+    assert result.stderr.endswith("ebb: exit status 3 because of --fail-on leak\n")
+    case = case_of(tmp_path)
+    assert case.find("failure").get("message").startswith("leaking: +1.")
+    assert "job.py:6" in case.find("system-out").text
+    markdown = (tmp_path / "out.md").read_text()
+    assert markdown.startswith("leaking: +1.") and "job.py:6" in markdown
+
+
+def test_sound_job_passes_the_gate(run, job, tmp_path):
+    result = run(PYTHON, job, "sound", options=["--fail-on", "undecided", "-q"])
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [child.tag for child in case_of(tmp_path)] == ["system-out"]
+    assert (tmp_path / "out.md").read_text().startswith("no leak: ")
+
+
+def test_short_job_is_undecided(run, tmp_path):
+    assert run("true", options=["--fail-on", "leak"]).returncode == 0
+    case = case_of(tmp_path)
+    assert case.find("skipped").get("message").startswith("undecided: ")
+
+
+def test_undecided_job_exits_with_3_on_request(run):
+    assert run("true", options=["--fail-on", "undecided"]).returncode == 3
+
+
+def test_status_of_a_failed_job_stays(run, tmp_path):
+    assert run("sh", "-c", "exit 7", options=["--fail-on", "undecided"]).returncode == 7
+    error = case_of(tmp_path).find("error")
+    assert "exited with status 7" in error.get("message")
+
+
+def test_job_that_cannot_be_started_is_an_error_in_the_file(run, tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/nowhere/interpreter\n")
+    program.chmod(0o755)
+    assert run(program).returncode == 127
+    assert case_of(tmp_path).find("error") is not None
+
+
+def test_hostile_name_stays_text_in_the_junit_file(run, tmp_path):
+    run("true", options=["--name", "a\"<b>&\x1b]0;c\x07"])
+    assert case_of(tmp_path).get("name").startswith('a"<b>&\\e')
+
+
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+def test_unwritable_file_is_refused_before_the_job_starts(ebb, tmp_path, option):
+    started = tmp_path / "started"
+    result = ebb("run", option, "/proc/nowhere/file", "--", "touch", started, cwd=tmp_path)
+    assert refused(result, f'run: {option}: cannot write "/proc/nowhere/file": '
+                           "No such file or directory", status=125)
+    assert not started.exists()
+
+
+def test_unknown_word_of_fail_on_is_refused(ebb, tmp_path):
+    assert refused(ebb("run", "--fail-on", "leek", "--", "true", cwd=tmp_path),
+                   'run: --fail-on: "leek" is not one of leak|undecided', status=125)
+
+
+# ---- compare ----
+
+
+def table(path, rate, level=1000, rows=400):
+    lines = ["step,mib"] + [f"{n},{level + rate * n + (n * 7919 % 13) / 13}"
+                            for n in range(rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def compare(ebb, tmp_path):
+    def start(base, head, *options):
+        paths = [table(tmp_path / f"{i}.csv", *side) for i, side in enumerate((base, head))]
+        return ebb("compare", *paths, "--step-column", "step", "--column", "mib", "--unit", "MiB",
+                   *options)
+    return start
+
+
+def test_compare_fails_if_head_leaks(compare):
+    result = compare((0,), (0.2,), "--peak", "1G")
+    assert result.returncode == 1, result.stdout
+    assert result.stdout.startswith("worse: The change made it worse")
+
+
+def test_compare_fails_if_the_peak_is_higher(compare):
+    result = compare((0,), (0, 1200))
+    assert result.returncode == 1
+    assert result.stdout.startswith("worse: The peak is higher.")
+    assert "at most 100 MiB more is allowed" in result.stdout
+
+
+def test_compare_allows_the_peak_that_is_given(compare):
+    assert compare((0,), (0, 1200), "--peak", "300M").returncode == 0
+
+
+def test_compare_passes_equal_and_better_runs(compare):
+    assert compare((0,), (0,)).returncode == 0
+    assert compare((0.2,), (0,)).returncode == 0
+
+
+def test_compare_is_undecided_for_short_runs(compare):
+    result = compare((0,), (10, 1000, 12), "--peak", "1G")
+    assert (result.returncode, result.stdout.split(":")[0]) == (3, "undecided")
+
+
+def test_compare_json_has_the_gate(compare):
+    gate = json.loads(compare((0,), (0.2, 1200), "--json").stdout)["gate"]
+    assert gate["result"] == "worse" and gate["growth_is_worse"] and gate["peak_is_worse"]
+
+
+def test_compare_markdown_has_both_runs(compare):
+    text = compare((0,), (0.2,), "--markdown").stdout
+    assert text.startswith("worse: ") and "Before and after" in text
+
+
+def test_compare_refuses_one_run_and_unreadable_runs(ebb, tmp_path):
+    assert refused(ebb("compare", "a"),
+                   "compare: BASE HEAD is missing; write ebb compare [OPTION…] BASE HEAD")
+    assert refused(ebb("compare", tmp_path / "a", tmp_path / "b"),
+                   f"compare: {tmp_path}/a: No such file or directory; give a run folder or a "
+                   "recording")
+
+
+# ---- templates ----
+
+
+def shell(script, tmp_path, **variables):
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "ebb").symlink_to(os.path.abspath(binary()))
+    env = environment({"PATH": f"{bin_folder}:{os.environ['PATH']}", **variables})
+    return subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=env, text=True,
+                          timeout=PATIENCE_S, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+
+
+@pytest.mark.parametrize("command, status", [("exit 0", 3), ("exit 9", 9)])
+def test_github_action_passes_the_status_and_shows_the_summary(tmp_path, command, status):
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((ROOT / "contrib/github-action/action.yml").read_text())
+    step, = action["runs"]["steps"]
+    assert set(step["env"]) == {"COMMAND", "FAIL_ON", "RUN_DIR", "BASE", "PEAK"}
+    done = shell(step["run"], tmp_path, COMMAND=command, FAIL_ON="undecided", RUN_DIR="run",
+                 BASE="", PEAK="10%", GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
+    assert done.returncode == status, done.stdout
+    assert (tmp_path / "summary.md").read_text() == (tmp_path / "run.md").read_text() != ""
+
+
+@pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
+def test_gitlab_template_fails_by_its_variable(tmp_path, fail_on, status):
+    yaml = pytest.importorskip("yaml")
+    template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
+    done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",
+                 EBB_FAIL_ON=fail_on, EBB_PEAK="10%")
+    assert done.returncode == status, done.stdout
+    assert pathlib.Path(tmp_path / template["artifacts"]["reports"]["junit"]).exists()
