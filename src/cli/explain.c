@@ -66,8 +66,70 @@ static void explain_page(struct buf *out, enum hypothesis_id id, const char *tex
     buf_fini(&flat);
 }
 
+/* ---- JSON ---- */
+
+/* The parts of a page, each of which begins with its title in bold, and their keys. */
+static const char *const explain_parts[][2] = {{"**What it means.**", "meaning"},
+                                               {"**How ebb knows.**", "evidence"},
+                                               {"**What to do.**", "fix"},
+                                               {"**How to check.**", "check"}};
+enum { EXPLAIN_PARTS = sizeof explain_parts / sizeof *explain_parts };
+
+static json_t *explain_part_json(const char *from, const char *end)
+{
+    while (from < end && (*from == ' ' || *from == '\n'))
+        from++;
+    while (end > from && end[-1] == '\n')
+        end--;
+    return json_stringn(from, (size_t)(end - from));
+}
+
+/* The page as Markdown, by its parts. TEXT of LEN bytes may be NULL, for a list. */
+static json_t *explain_json(enum hypothesis_id id, const char *text, size_t len)
+{
+    json_t *doc =
+        json_pack("{s:s, s:s}", "code", hypothesis_code(id), "title", hypothesis_title(id));
+    const char *at[EXPLAIN_PARTS + 1] = {[EXPLAIN_PARTS] = text ? text + len : NULL};
+    for (size_t i = EXPLAIN_PARTS; text && i-- > 0;) {
+        at[i] = memmem(text, len, explain_parts[i][0], strlen(explain_parts[i][0]));
+        if (!at[i])
+            return doc; /* a test checks that every page has all parts */
+    }
+    for (size_t i = 0; text && i < EXPLAIN_PARTS; i++)
+        json_object_set_new(doc, explain_parts[i][1],
+                            explain_part_json(at[i] + strlen(explain_parts[i][0]), at[i + 1]));
+    return doc;
+}
+
+static int explain_print_json(const char *wanted)
+{
+    json_t *doc = wanted ? NULL : json_array();
+    for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
+        size_t len = 0;
+        enum hypothesis_id id = (enum hypothesis_id)i;
+        if (!wanted)
+            json_array_append_new(doc, explain_json(id, NULL, 0));
+        else if (strcmp(hypothesis_code(id), wanted) == 0) {
+            const char *text = explain_find(wanted, &len);
+            doc = explain_json(id, text, len);
+        }
+    }
+    return cli_print_json(doc);
+}
+
+struct explain_options {
+    bool json;
+};
+
+static const struct option_desc options_table[] = {
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct explain_options, json),
+               .help = "print the parts of the page, or the list, as JSON"),
+    {0},
+};
+
 static int explain_exec(const struct cli_call *call)
 {
+    const struct explain_options *o = call->options;
     const char *codes[HYPOTHESIS_COUNT], *wanted = call->argc ? call->argv[0] : NULL;
     struct buf out = {0};
     size_t len = 0;
@@ -79,6 +141,10 @@ static int explain_exec(const struct cli_call *call)
             explain_page(&out, (enum hypothesis_id)i, text, len);
         if (!wanted)
             buf_printf(&out, "%-20s %s\n", codes[i], hypothesis_title((enum hypothesis_id)i));
+    }
+    if (o->json && out.len) {
+        buf_fini(&out);
+        return explain_print_json(wanted);
     }
     if (out.len || out.failed)
         return cli_print(&out);
@@ -97,7 +163,10 @@ const struct cli_command cmd_explain = {
                    "meaning, the evidence, the fix, and how to verify it. Codes do not change "
                    "between versions.",
     .examples = "ebb explain\n"
-                "ebb explain graph-kept\n",
+                "ebb explain graph-kept\n"
+                "ebb explain graph-kept --json | jq -r .fix\n",
+    .options = options_table,
+    .options_size = sizeof(struct explain_options),
     .usage_status = 2,
     .exec = explain_exec,
 };

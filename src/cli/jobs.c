@@ -163,7 +163,8 @@ const struct cli_command cmd_jobs = {
 /* ---- one job ---- */
 
 static const struct option_desc show_table[] = {
-    CLIENT_JSON_OPTION("print run.json, or the job (docs/reference/api.md)"),
+    CLIENT_JSON_OPTION(
+        "print the run (docs/reference/run.schema.json) or the job (api.md) as JSON"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -205,6 +206,7 @@ const struct cli_command cmd_show = {
     .examples = "ebb show\n"
                 "ebb show ebb-runs/train-20260131-120000\n"
                 "ebb show 17\n"
+                "ebb show --json | jq -r '.diagnosis.hypotheses[0].code'\n"
                 "ebb show --json 17 | jq .memory.peak_bytes\n",
     .options = show_table,
     .options_size = sizeof(struct client_options),

@@ -75,14 +75,14 @@ static void run_end_write_files(const struct summary *s, const struct run_end_ou
     }
 }
 
-static void print_json(json_t *doc, const struct summary *s, const struct report *r)
+/* Adds what the summary names and run.json does not contain: growing call sites, the diagnosis. */
+static void add_explanation(json_t *doc, const struct summary *s, const struct report *r)
 {
     if (r->has_heap || r->has_gpu)
         json_object_set_new(json_object_get(doc, "heap"), "growing",
                             profile_rows_json(report_worst_heap(r), s->n_growing));
     if (s->diagnosis)
         json_object_set_new(doc, "diagnosis", diagnosis_brief_json(s->diagnosis));
-    json_write(STDERR_FILENO, doc, 0);
 }
 
 static void print_ended(json_t *doc, const struct outcome *o, const struct run_end_output *to)
@@ -98,10 +98,12 @@ static void print_ended(json_t *doc, const struct outcome *o, const struct run_e
         s.outcome = o;
         s.verdicts = &verdicts;
     }
-    if (!to->is_quiet && to->as_json)
-        print_json(doc, &s, &r);
-    else if (!to->is_quiet)
+    if (!to->is_quiet && to->as_json) {
+        add_explanation(doc, &s, &r);
+        json_write(STDERR_FILENO, doc, 0);
+    } else if (!to->is_quiet) {
         print_text(&s);
+    }
     run_end_write_files(&s, to);
     report_fini(&r);
     verdicts_fini(&verdicts);
@@ -144,9 +146,12 @@ int run_end_show(const char *path, bool as_json)
     int status;
     if (report_read(path, &no_csv, true, &r, &err) < 0) {
         status = cli_failf(2, "show: %s", err.text);
+    } else if (as_json && !r.recorded.run_json) {
+        status = cli_failf(2, "show: %s has no run.json", path);
     } else if (as_json) {
-        status = r.recorded.run_json ? cli_print_json(json_incref(r.recorded.run_json))
-                                     : cli_failf(2, "show: %s has no run.json", path);
+        const struct summary s = report_summary(&r);
+        add_explanation(r.recorded.run_json, &s, &r);
+        status = cli_print_json(json_incref(r.recorded.run_json));
     } else {
         const struct summary s = report_summary(&r);
         summary_full(&d, &s);
