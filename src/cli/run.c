@@ -20,6 +20,7 @@
 #include "cli/run_end.h"
 #include "cli/run_program.h"
 #include "options/run_options.h"
+#include "server/http/listen.h"
 #include "supervise/lost.h"
 #include "supervise/supervisor.h"
 #include "guard/cgroup_place.h"
@@ -77,6 +78,43 @@ static int run_open_output(const char *option, const char *path, int *ret_fd)
     if (path && *ret_fd < 0)
         return cli_failf(125, "run: %s: cannot write \"%s\": %s", option, path, strerror(errno));
     return 0;
+}
+
+/* Opens the socket of --metrics and the folder of --metrics-file. Returns the exit status. */
+static int run_open_metrics(const struct run_options *o, struct supervisor_metrics *ret)
+{
+    char text[PATH_MAX], name[LISTEN_NAME_MAX];
+    struct listen_address address;
+    struct err err = {""};
+    *ret = (struct supervisor_metrics){.listen_fd = -1, .folder_fd = -1};
+    if (o->metrics) {
+        snprintf(text, sizeof text, "%s%s",
+                 strchr(o->metrics, ':') ? "" : "127.0.0.1:", o->metrics);
+        if (listen_parse(text, &address, &err) < 0 ||
+            listen_tcp(&address, name, &ret->listen_fd, &err) < 0)
+            return cli_failf(125, "run: --metrics %s: %s", o->metrics, err.text);
+        if (!o->quiet)
+            cli_say("metrics on http://%s/metrics", name);
+    }
+    if (!o->metrics_file)
+        return 0;
+    const char *slash = strrchr(o->metrics_file, '/');
+    ret->file = run_base_name(o->metrics_file);
+    snprintf(text, sizeof text, "%.*s", slash ? (int)(slash - o->metrics_file) + 1 : 1,
+             slash ? o->metrics_file : ".");
+    ret->folder_fd = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (ret->folder_fd < 0 || faccessat(ret->folder_fd, ".", W_OK, 0) < 0)
+        return cli_failf(125, "run: --metrics-file: cannot write \"%s\": %s", o->metrics_file,
+                         strerror(errno));
+    return 0;
+}
+
+static void run_close_metrics(const struct supervisor_metrics *m)
+{
+    if (m->listen_fd >= 0)
+        close(m->listen_fd);
+    if (m->folder_fd >= 0)
+        close(m->folder_fd);
 }
 
 enum { STATUS_FAIL_ON = 3 };
@@ -143,8 +181,9 @@ static void choose_heap(const struct run_options *o, const char *program,
 static int run_job(const struct cli_call *call)
 {
     const struct run_options *o = call->options;
+    struct supervisor_metrics metrics;
     struct supervisor_options s = {
-        .grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}, .guard = o->guard};
+        .grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}, .guard = o->guard, .metrics = &metrics};
     struct proc_root root;
     char path[PATH_MAX], shim[PATH_MAX], heap[PATH_MAX];
     struct err err = {""};
@@ -156,6 +195,8 @@ static int run_job(const struct cli_call *call)
         status = run_open_output("--junit", o->junit, &to.junit_fd);
     if (status == 0)
         status = run_open_output("--markdown", o->markdown, &to.markdown_fd);
+    if (status == 0)
+        status = run_open_metrics(o, &metrics);
     if (status)
         return status;
     if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
@@ -187,6 +228,7 @@ static int run_job(const struct cli_call *call)
     if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);
+    run_close_metrics(&metrics);
     if (o->is_detached && run_client_until_started(client.fd, &end))
         return 0;
     if (!o->is_detached)

@@ -170,6 +170,12 @@ const struct option_desc run_options_table[] = {
                .help = "write the result as a JUnit file with one test case"),
     OPTION_ROW(0, "markdown", PATH, "FILE", AT(markdown), LOCAL,
                .help = "write the summary as Markdown, for the page of a CI job"),
+    OPTION_ROW(0, "metrics", TEXT, "[HOST:]PORT", AT(metrics), LOCAL,
+               .help = "serve OpenMetrics on http://HOST:PORT/metrics while the job runs (default "
+                       "host: 127.0.0.1; port 0: a free one)"),
+    OPTION_ROW(0, "metrics-file", PATH, "FILE", AT(metrics_file), LOCAL,
+               .help = "write the same into FILE every 5 s, for the textfile collector of "
+                       "node_exporter; it is removed at the end"),
     OPTION_ROW(0, "config", PATH, "FILE", AT(config), LOCAL,
                .help = "read the options below from FILE; the command line takes precedence"),
     OPTION_ROW(0, "detached", FLAG, NULL, AT(is_detached), HIDDEN,

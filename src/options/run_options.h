@@ -19,7 +19,7 @@ struct run_options {
     uint64_t heap_interval_bytes;
     uint64_t log_max_bytes;
     const char *run_dir, *name;
-    const char *fail_on, *junit, *markdown; /* NULL: not given */
+    const char *fail_on, *junit, *markdown, *metrics, *metrics_file; /* NULL: not given */
     int64_t lock_fd;
     const char *folder_id;
     bool is_detached;

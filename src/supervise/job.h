@@ -15,6 +15,7 @@
 #include "supervise/job_guard.h"
 #include "supervise/job_heap.h"
 #include "supervise/job_output.h"
+#include "supervise/job_scrape.h"
 #include "supervise/job_segment.h"
 #include "supervise/message.h"
 #include "supervise/step_sources.h"
@@ -30,7 +31,8 @@ struct job {
     struct job_output output;
     struct job_heap heap;
     struct job_guard guard;
-    struct job_control *control; /* the control socket, or NULL */
+    struct job_control *control; /* NULL: no control socket */
+    struct job_scrape *scrape;   /* NULL: no metrics */
     struct job_segment now;
     struct job_end end;
     uint64_t started_ns, started_wall_ns; /* times at which the first segment started */

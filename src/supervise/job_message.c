@@ -203,6 +203,29 @@ json_t *job_message_sample(struct job *j, uint64_t now_ns)
     return job_message_json(&m);
 }
 
+void job_facts_now(struct job *j, struct job_facts *ret)
+{
+    const struct sample *machine = &engine_run(j->engine)->machine.last;
+    struct job_message_gpu gpus[GPU_MAX];
+    struct job_memory *m = &ret->memory;
+    struct proc_tree_memory tree;
+    proc_tree_memory(engine_tree(j->engine), &tree);
+    m->has_job_bytes = engine_memory(j->engine, &m->job_bytes);
+    m->has_peak_bytes = engine_peak(j->engine);
+    m->peak_bytes = engine_peak(j->engine);
+    m->has_unique_bytes = tree.unique_known;
+    m->unique_bytes = tree.unique_bytes;
+    TAKE_SAMPLE(*m, limit_bytes, machine, MACHINE_LIMIT);
+    m->has_headroom_bytes = m->has_limit_bytes && sample_has(machine, MACHINE_LIMIT_USED);
+    m->headroom_bytes = u64_minus(m->limit_bytes, machine->v[MACHINE_LIMIT_USED]);
+    for (size_t i = list_gpus(j, gpus); i-- > 0;) {
+        m->has_gpu_bytes |= gpus[i].has_job_bytes;
+        m->gpu_bytes += gpus[i].has_job_bytes ? gpus[i].job_bytes : 0;
+    }
+    ret->progress = progress_of(j);
+    ret->has_verdict = verdict_of(j, &ret->verdict);
+}
+
 json_t *job_message_verdict(struct job *j, uint64_t now_ns)
 {
     struct job_message m = {.type = MESSAGE_VERDICT,

@@ -71,6 +71,7 @@ static void on_job_tick(void *user, struct engine *e, uint64_t now_ns)
     job_guard_tick(j, now_ns);
     job_heap_tick(j, now_ns);
     job_control_tick(j, now_ns);
+    job_scrape_tick(j, now_ns);
 }
 
 static void on_process(void *user, const struct proc_event *event)
@@ -113,6 +114,8 @@ static int set_up_job(struct job *j, struct err *err)
     struct engine_options options = j->options->engine;
     options.is_launched = true;
     r = engine_new(j->loop, &options, &callbacks, &j->engine, err);
+    if (r == 0)
+        job_scrape_start(j);
     return r < 0 ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
 }
 
@@ -120,6 +123,7 @@ static void tear_down(struct job *j)
 {
     job_signals_ignore();
     job_control_free(j);
+    job_scrape_free(j);
     job_streams_close(&j->output);
     loop_remove(j->output.log_source);
     loop_remove(j->output.log_timer);

@@ -42,6 +42,13 @@ struct supervisor_streams {
     bool is_one_pipe; /* standard output and error are the same pipe or file */
 };
 
+/* Where the metrics of the job go. */
+struct supervisor_metrics {
+    int listen_fd;    /* a listening socket; -1: none */
+    int folder_fd;    /* folder of the file; -1: no file */
+    const char *file; /* its name in the folder */
+};
+
 struct supervisor_options {
     const char *path; /* path of the program, found through $PATH */
     char **argv;
@@ -63,10 +70,10 @@ struct supervisor_options {
     /* whether SIGPIPE and SIGXFSZ were ignored when ebb was started */
     bool ignores_pipe, ignores_xfsz;
     struct guard_settings guard;
-    /* maximum size of log.txt and its later pieces (trace/logs.h); 0 means unlimited */
-    uint64_t log_max_bytes;
-    bool is_detached; /* the client exits once the job has started */
-    int lock_fd; /* lock that the sentinel and the supervisor of a detached job keep open, or -1 */
+    const struct supervisor_metrics *metrics; /* NULL: none */
+    uint64_t log_max_bytes; /* of log.txt and its later parts (trace/logs.h); 0: unlimited */
+    bool is_detached;       /* the client exits once the job has started */
+    int lock_fd; /* the lock that sentinel and supervisor of a detached job keep open; -1: none */
 };
 
 /* The client's ends of the connections, which the client closes. */

@@ -70,3 +70,12 @@ def golden():
             path.write_text(text)
         assert text == path.read_text(), f"not as in {path}; EBB_UPDATE_GOLDEN=1 accepts it"
     return compare
+
+
+@pytest.fixture(scope="session")
+def promtool():
+    build = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build"))
+    path = shutil.which("promtool") or build / "prometheus" / "usr" / "bin" / "promtool"
+    if not os.access(path, os.X_OK):
+        pytest.skip("promtool is not there (scripts/setup.sh promtool)")
+    return str(path)

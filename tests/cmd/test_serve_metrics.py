@@ -2,8 +2,6 @@
 exist."""
 
 import json
-import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -13,7 +11,6 @@ import pytest
 from commands import ROOT, environment
 from serving import serving
 
-BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build"))
 NAME = re.compile(r"\b((?:ebb|process)_[a-z_]+)\b")
 
 
@@ -74,14 +71,6 @@ def test_contrib_files_use_existing_metrics(metrics, path):
     typed = set(re.findall(r"^# TYPE (\S+) ", metrics, re.M))
     named = {re.sub(r"_(sum|count)$", "", n) for n in NAME.findall(text)}
     assert named and named <= typed
-
-
-@pytest.fixture(scope="module")
-def promtool():
-    path = shutil.which("promtool") or BUILD / "prometheus" / "usr" / "bin" / "promtool"
-    if not os.access(path, os.X_OK):
-        pytest.skip("promtool is not there (scripts/setup.sh promtool)")
-    return str(path)
 
 
 def test_promtool_accepts_the_metrics(metrics, promtool):

@@ -96,8 +96,7 @@ int listen_tcp(const struct listen_address *a, char ret_name[LISTEN_NAME_MAX], i
     if (bind(fd, (const struct sockaddr *)&a->address, a->len) < 0 || listen(fd, BACKLOG) < 0) {
         int r = -errno;
         close(fd);
-        return err_set(err, r, "cannot listen: %s; choose another address with --listen",
-                       strerror(-r));
+        return err_set(err, r, "cannot listen: %s; choose another address", strerror(-r));
     }
     socket_name(fd, ret_name);
     *ret_fd = fd;

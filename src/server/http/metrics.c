@@ -4,7 +4,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -12,19 +13,15 @@
 #include "base/buf.h"
 #include "base/io.h"
 #include "proc/procfs.h"
+#include "run/metrics.h"
 #include "server/http/live.h"
 #include "server/jobs/jobs.h"
 #include "version.h"
 
-static void metric_head(struct buf *out, const char *name, const char *type, const char *help)
-{
-    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
 static void metric_value(struct buf *out, const char *name, const char *type, const char *help,
                          double v)
 {
-    metric_head(out, name, type, help);
+    metrics_put_head(out, name, type, help);
     buf_printf(out, "%s %.17g\n", name, v);
 }
 
@@ -65,7 +62,7 @@ static void print_counters(struct buf *out, const struct jobs_metrics *m)
 {
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
         size_t len = strlen(counters[i].key);
-        metric_head(out, counters[i].name, "counter", counters[i].help);
+        metrics_put_head(out, counters[i].name, "counter", counters[i].help);
         if (!counters[i].label)
             buf_printf(out, "%s %.17g\n", counters[i].name, counter_value(m, counters[i].key));
         for (size_t k = 0; counters[i].label && k < m->counter_count; k++) {
@@ -75,15 +72,15 @@ static void print_counters(struct buf *out, const struct jobs_metrics *m)
                            c->key + len, c->value);
         }
     }
-    metric_head(out, "ebb_job_start_seconds", "summary",
-                "Time from the decision to start a job until it runs.");
+    metrics_put_head(out, "ebb_job_start_seconds", "summary",
+                     "Time from the decision to start a job until it runs.");
     buf_printf(out, "ebb_job_start_seconds_sum %.17g\nebb_job_start_seconds_count %.17g\n",
                counter_value(m, "start_seconds"), counter_value(m, "starts"));
 }
 
 static void print_states(struct buf *out, const struct jobs_metrics *m)
 {
-    metric_head(out, "ebb_jobs", "gauge", "Jobs in the store by state.");
+    metrics_put_head(out, "ebb_jobs", "gauge", "Jobs in the store by state.");
     for (unsigned i = 0; i < JOB_STATES; i++)
         buf_printf(out, "ebb_jobs{state=\"%s\"} %llu\n", job_state_word((enum job_state)i),
                    (unsigned long long)m->by_state[i]);
@@ -91,61 +88,23 @@ static void print_states(struct buf *out, const struct jobs_metrics *m)
 
 /* ---- running jobs ---- */
 
-/* NOLINTNEXTLINE(bugprone-macro-parentheses): names of members */
-#define FACT(part, m) offsetof(struct job_facts, part.has_##m), offsetof(struct job_facts, part.m)
-
-static const struct job_metric {
-    const char *name, *help;
-    size_t has, at; /* offsets of the has_… flag and of the value in struct job_facts */
-    bool is_real;
-} job_metrics[] = {
-    {"ebb_job_memory_bytes", "Memory of a running job, shared pages counted once.",
-     FACT(memory, job_bytes), false},
-    {"ebb_job_memory_peak_bytes", "Peak memory of a running job.", FACT(memory, peak_bytes), false},
-    {"ebb_job_memory_unique_bytes", "Memory of a running job that no other process shares.",
-     FACT(memory, unique_bytes), false},
-    {"ebb_job_memory_limit_bytes", "Effective memory limit of a running job.",
-     FACT(memory, limit_bytes), false},
-    {"ebb_job_memory_headroom_bytes", "Memory left below the effective limit.",
-     FACT(memory, headroom_bytes), false},
-    {"ebb_job_gpu_memory_bytes", "GPU memory of a running job.", FACT(memory, gpu_bytes), false},
-    {"ebb_job_memory_growth_bytes_per_minute", "Growth rate of the baseline, from the verdict.",
-     FACT(verdict, rate_bytes_per_min), true},
-    {"ebb_job_step", "Latest step of a running job.", FACT(progress, step), false},
-    {"ebb_job_steps_per_second", "Steps per second.", FACT(progress, steps_per_s), true},
-    {"ebb_job_eta_seconds", "Time to the last step at the current pace.", FACT(progress, eta_s),
-     true},
-};
-
 static void print_running(struct buf *out, const struct jobs_metrics *all)
 {
-    for (const struct job_metric *m = job_metrics;
-         m < job_metrics + sizeof job_metrics / sizeof *job_metrics; m++) {
-        metric_head(out, m->name, "gauge", m->help);
-        for (size_t i = 0; i < all->running_count; i++) {
-            const char *facts = (const char *)all->running[i].facts;
-            double real;
-            int64_t whole;
-            memcpy(&real, facts + m->at, sizeof real);
-            memcpy(&whole, facts + m->at, sizeof whole);
-            if (*(const bool *)(facts + m->has))
-                buf_printf(out, "%s{job=\"%lld\"} %.17g\n", m->name, (long long)all->running[i].id,
-                           m->is_real ? real : (double)whole);
-        }
+    struct running_label {
+        char id[24];
+    } *labels = calloc(all->running_count + 1, sizeof *labels);
+    struct metrics_job *jobs = calloc(all->running_count + 1, sizeof *jobs);
+    out->failed = out->failed || !labels || !jobs;
+    for (size_t i = 0; labels && jobs && i < all->running_count; i++) {
+        snprintf(labels[i].id, sizeof labels[i].id, "%lld", (long long)all->running[i].id);
+        jobs[i] = (struct metrics_job){.label = labels[i].id,
+                                       .started_ns = all->running[i].started_ns,
+                                       .facts = all->running[i].facts};
     }
-    metric_head(out, "ebb_job_start_time_seconds", "gauge", "Start of a running job, Unix time.");
-    for (size_t i = 0; i < all->running_count; i++) {
-        if (all->running[i].started_ns)
-            buf_printf(out, "ebb_job_start_time_seconds{job=\"%lld\"} %.17g\n",
-                       (long long)all->running[i].id, (double)all->running[i].started_ns / 1e9);
-    }
-    metric_head(out, "ebb_job_verdict_info", "gauge", "Verdict on a running job, as a label.");
-    for (size_t i = 0; i < all->running_count; i++) {
-        const char *word = all->running[i].facts->verdict.verdict;
-        if (word[0] && word[strspn(word, "abcdefghijklmnopqrstuvwxyz")] == '\0')
-            buf_printf(out, "ebb_job_verdict_info{job=\"%lld\",verdict=\"%s\"} 1\n",
-                       (long long)all->running[i].id, word);
-    }
+    if (labels && jobs)
+        metrics_put_jobs(out, jobs, all->running_count);
+    free(labels);
+    free(jobs);
 }
 
 /* ---- the server itself ---- */
@@ -184,7 +143,7 @@ static void print_process(struct buf *out, uint64_t started_wall_ns)
                      (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6);
     metric_value(out, "process_start_time_seconds", "gauge", "Start of the server, Unix time.",
                  (double)started_wall_ns / 1e9);
-    metric_head(out, "ebb_build_info", "gauge", "Version of the server, as a label.");
+    metrics_put_head(out, "ebb_build_info", "gauge", "Version of the server, as a label.");
     buf_printf(out, "ebb_build_info{version=\"%s\"} 1\n", EBB_VERSION);
 }
 

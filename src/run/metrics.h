@@ -1,0 +1,19 @@
+/* Metrics of running jobs in the text format of Prometheus, which is also OpenMetrics: for
+ * `ebb serve` and for `ebb run --metrics`. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct job_facts;
+
+struct metrics_job {
+    const char *label;   /* value of the label "job"; escaped here */
+    uint64_t started_ns; /* wall clock; 0: unknown */
+    const struct job_facts *facts;
+};
+
+/* Appends the two comment lines before the samples of a metric. */
+void metrics_put_head(struct buf *out, const char *name, const char *type, const char *help);
+void metrics_put_jobs(struct buf *out, const struct metrics_job *jobs, size_t count);

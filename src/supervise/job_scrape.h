@@ -1,0 +1,13 @@
+/* Metrics of the job for others: over HTTP (`ebb run --metrics`), and as a file for node_exporter
+ * (`--metrics-file`). */
+#pragma once
+
+#include <stdint.h>
+
+struct job;
+struct job_scrape;
+
+/* Does nothing if neither was requested. An error is reported to the user; the job runs. */
+void job_scrape_start(struct job *j);
+void job_scrape_tick(struct job *j, uint64_t now_ns);
+void job_scrape_free(struct job *j); /* removes the file */
