@@ -191,6 +191,10 @@ class Meter:
     def judge(self, final: bool) -> dict[str, Verdict]:
         return {name: judge(s, self.n, final) for name, s in self.series.items()}
 
+    def forget(self) -> None:
+        """Forgets earlier allocations, which would make the search for the line slow."""
+        tracemalloc.clear_traces()
+
     def mark_lines(self) -> None:
         """Begins the search for the lines that allocate what later iterations keep."""
         gc.collect()

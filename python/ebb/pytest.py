@@ -33,7 +33,8 @@ _MAX_ITERATIONS = 8192
 _MAX_CPU_S = 4.0
 _MAX_S = 15.0  # for blocks that wait, and for busy machines
 _MAX_GROWTH_BYTES = 256 << 20  # growth that decides before the iterations above are done
-_LINE_ITERATIONS = 16
+_LINE_ITERATIONS = 16  # of the search for the line
+_SETTLE_ITERATIONS = 2  # before it: until objects that are replaced in each iteration exist
 
 _failed = pytest.StashKey[bool]()
 
@@ -99,7 +100,8 @@ def _source(line: Line) -> list[str]:
     text = linecache.getline(line.filename, line.number).strip()
     kept = f"{_bytes_text(line.bytes_per_iteration)}/iteration"
     if line.objects_per_iteration >= 0.5:
-        kept += f" in {line.objects_per_iteration:.0f} Python objects"
+        count = round(line.objects_per_iteration)
+        kept += f" in {count} Python object{'s' if count > 1 else ''}"
     found = [f"  --> {name}:{line.number}    keeps {kept}"]
     if text:
         found.append(f"   |  {text}")
@@ -114,12 +116,12 @@ def _leak_text(verdicts: dict[str, Verdict], n: int, line: Optional[Line]) -> st
     parts = [f"+{_bytes_text(host)}/iteration"] if host else []
     if "gpu" in rates:
         parts.append(f"+{_bytes_text(rates['gpu'])}/iteration on the GPU")
-    lines = [f"leaking: {', '.join(parts)}, in each part of {n} iterations"]
+    lines = [f"leaking: {', '.join(parts)}, over {n} iterations"]
     if line:
         lines += _source(line)
     if "native" in rates and rates["native"] > 2 * rates.get("python", 0.0):
-        lines.append("   = the memory is native"
-                     + ("" if line else "; run the test under `ebb run` for the call site"))
+        lines.append("   = the rest is native memory, which these objects own" if line else
+                     "   = the memory is native: run the test under `ebb run` for the call site")
     return "\n".join(lines)
 
 
@@ -153,10 +155,12 @@ class Loop:
             line = None
             if any(v.word == "leak" for v in verdicts.values()):
                 captured.trim_files()
-                meter.mark_lines()
-                for i in range(_LINE_ITERATIONS):
+                meter.forget()
+                for i in range(-_SETTLE_ITERATIONS, _LINE_ITERATIONS):
+                    if i == 0:
+                        meter.mark_lines()
                     captured.trim()
-                    yield meter.n + i
+                    yield meter.n + _SETTLE_ITERATIONS + i
                 line = meter.find_line(_LINE_ITERATIONS)
         finally:
             meter.stop()

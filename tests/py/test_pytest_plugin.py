@@ -138,7 +138,7 @@ def test_leaks_fail_with_line_and_growth(tested):
         number, unit = re.search(r"leaking: \+([\d.]+) (B|KiB)/iteration", text).groups()
         rate = float(number) * (1024 if unit == "KiB" else 1)
         assert 900 <= rate <= 1500, text
-    assert "the memory is native; run the test under `ebb run`" in found["test_native"]
+    assert "the memory is native: run the test under `ebb run`" in found["test_native"]
 
 
 def test_without_the_option_tests_run_once(tested):
