@@ -19,7 +19,7 @@ if [ "${1:-}" = python ]; then
     "$python" bench/py/start.py
     printf '\ncost.py\n'
     "$python" bench/py/cost.py "$@"
-    for program in calls lazy_images; do
+    for program in calls lazy_images no_leak; do
         printf '\n%s.py\n' "$program"
         "$python" "bench/py/$program.py"
     done

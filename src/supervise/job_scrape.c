@@ -22,7 +22,7 @@ enum {
     READERS = 8, /* connections; a new one replaces the oldest */
     REQUEST_MAX = 4 << 10,
     FILE_S = 5, /* time between versions of the file */
-    STACK_BYTES = 64 << 10,
+    STACK_BYTES = 128 << 10,
     JOIN_S = 2, /* longest wait for a disk that hangs */
 };
 
