@@ -9,6 +9,7 @@ import xml.etree.ElementTree
 import pytest
 
 from commands import PATIENCE_S, PYTHON, ROOT, binary, environment, refused
+from heap_jobs import not_sanitized
 
 # Keeps 1 MiB per step if its argument is "leak".
 JOB = """
@@ -45,6 +46,7 @@ def case_of(folder):
     return suite.find("testcase")
 
 
+@not_sanitized
 def test_leak_exits_with_3_and_is_a_failure_in_both_files(run, job, tmp_path):
     result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
     assert result.returncode == 3, result.stderr

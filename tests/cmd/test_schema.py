@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from commands import PYTHON, ROOT, refused
+from heap_jobs import not_sanitized
 
 SCHEMA = json.loads((ROOT / "docs/reference/run.schema.json").read_text())
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int,
@@ -83,6 +84,7 @@ def test_output_of_show_json_follows_the_schema(ebb, tmp_path, kind):
     assert list(problems(document, SCHEMA)) == []
 
 
+@not_sanitized
 def test_growing_job_has_call_sites_and_a_diagnosis_in_show_json(ebb, tmp_path):
     ebb("run", "-q", "-d", tmp_path / "run", "--", PYTHON, "-c", GROWS)
     document = json.loads(ebb("show", "--json", tmp_path / "run").stdout)
