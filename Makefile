@@ -10,9 +10,9 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: zoo zoo-quick zoo-unseen test-heap-foreign test-frameworks bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
-	bench-python soak all build demo test fuzz lint format bench \
-	bench-long install wheels test-wheels test-targets release clean help
+.PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
+	bench-python bench-wheels soak all build demo test fuzz lint format bench \
+	bench-long install wheels test-wheels test-bare test-targets release clean help
 
 all: build
 
@@ -163,11 +163,25 @@ wheels:
 	@scripts/setup.sh wheels
 	@scripts/wheels.py --build $(BUILD) --jobs $(JOBS) $(WHEELS_FLAGS)
 
-# The wheel in bare Debian 11, 12 and 13, as root: before a release.
+# The wheel in bare Debian 11 to 14, as root: before a release.
 test-wheels: wheels
 	@scripts/test_wheels.py --build $(BUILD)
 
-# The unit tests for aarch64 under qemu, compiled with zig.
+# make demo and make test in bare Debian 12 and Ubuntu 24.04, as root: before a release. BARE_FLAGS='--only demo'.
+test-bare:
+	@scripts/setup.sh wheels
+	@scripts/test_bare.py --build $(BUILD) $(BARE_FLAGS)
+
+# The program of the wheel (zig) beside that of `make` (gcc), a few minutes. BENCH_FLAGS='--rounds 5'.
+bench-wheels:
+	@$(MAKE) wheels WHEELS_FLAGS="--target $(shell uname -m)"
+	@scripts/setup.sh bench
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload bench_tick bench_heap_filter
+	@cmake --build $(BUILD)/release/$(shell uname -m)-linux-gnu.2.17/tree -j $(JOBS) --target bench_tick >/dev/null
+	@EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh wheels $(BENCH_FLAGS)
+
+# The unit tests for aarch64 under qemu and for musl, compiled with zig.
 test-targets:
 	@scripts/setup.sh wheels
 	@scripts/test_targets.py --build $(BUILD) --jobs $(JOBS) $(TARGETS_FLAGS)
@@ -178,6 +192,8 @@ release:
 	@$(MAKE) CI=true test
 	@$(MAKE) CI=true TIDY_NODES=225000 lint
 	@$(MAKE) test-wheels WHEELS_FLAGS=--twice
+	@$(MAKE) test-targets
+	@$(MAKE) test-bare
 	@scripts/package.py --build $(BUILD)
 
 install: build
@@ -204,6 +220,7 @@ help:
 	@echo "make bench-peers      ebb beside memray and others on the zoo, under half an hour (PEERS_FLAGS=--quick)"
 	@echo "make bench-python     the Python package: start, cost of a step, calls, images; a quarter of an hour (BENCH_FLAGS=--quick)"
 	@echo "make bench-serve      the job server against its bars, about half an hour (SERVE_FLAGS=--quick)"
+	@echo "make bench-wheels     cost, start-up and size of the wheel's program beside gcc's (BENCH_FLAGS='--rounds 5')"
 	@echo "make soak             the job server under everything at once, half an hour (SOAK_FLAGS='--minutes 2')"
 	@echo "make bench-report     the page of a day's run: its size, how long it takes to make and to open"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
@@ -211,8 +228,9 @@ help:
 	@echo "make zoo-quick        eight of them, two minutes"
 	@echo "make zoo-unseen       programs that the rules were not made for, six hours (ZOO_FLAGS='--jobs 6')"
 	@echo "make wheels           wheels for x86_64 and aarch64 into $(BUILD)/release (WHEELS_FLAGS='--target x86_64 --twice')"
-	@echo "make test-wheels      the wheel in bare Debian 11, 12 and 13, as root"
-	@echo "make test-targets     the unit tests for aarch64 under qemu (TARGETS_FLAGS='--only heap')"
+	@echo "make test-wheels      the wheel in bare Debian 11 to 14, as root"
+	@echo "make test-bare        make demo and make test in bare Debian 12 and Ubuntu 24.04, as root (BARE_FLAGS='--only demo')"
+	@echo "make test-targets     the unit tests for aarch64 under qemu, and for musl (TARGETS_FLAGS='--target musl')"
 	@echo "make release          all checks, then wheels, tarballs, a .deb and SHA256SUMS into $(BUILD)/release"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"

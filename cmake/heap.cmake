@@ -2,6 +2,14 @@
 # runtime would be loaded into the job), and exports only the functions that it hooks. Its parts are also a library for
 # the unit tests, without the hooks, which would hook the tests themselves.
 
+include(CheckSymbolExists)
+check_symbol_exists(__GLIBC__ features.h EBB_HAS_GLIBC)
+if(NOT EBB_HAS_GLIBC)
+  message(STATUS "the C library is not glibc: libebb-heap.so is left out")
+  add_custom_target(ebb_heap_preload)
+  return()
+endif()
+
 file(GLOB heap_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/heap/*.c)
 set(heap_hooks ${heap_sources})
 list(FILTER heap_hooks INCLUDE REGEX /hooks[^/]*\\.c$)

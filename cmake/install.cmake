@@ -4,7 +4,9 @@
 # A wheel contains only this component. pip installs the program as a command, without a Python wrapper.
 if(SKBUILD)
   install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
-  install(TARGETS ebb_heap_preload DESTINATION ebb/lib COMPONENT python)
+  if(EBB_HAS_GLIBC)
+    install(TARGETS ebb_heap_preload DESTINATION ebb/lib COMPONENT python)
+  endif()
 endif()
 
 set(ebb_printed
@@ -41,7 +43,9 @@ else()
 endif()
 
 install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # where the program looks, on every system
+if(EBB_HAS_GLIBC)
+  install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # where the program looks, on every system
+endif()
 # The program finds these relative to its own path.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python
   FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)

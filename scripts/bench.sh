@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the measurements with the system's Python, which has psutil. Arguments are passed to bench/run.py; if the first
-# is guard, heap, report or serve, the rest are passed to bench/guard/guard.py, bench/heap/heap.py,
-# bench/report/report.py or bench/serve/serve.py. If it is python, the measurements in bench/py run with
+# is guard, heap, report, serve or wheels, the rest are passed to bench/guard/guard.py, bench/heap/heap.py,
+# bench/report/report.py, bench/serve/serve.py or bench/wheels.py. If it is python, the measurements in bench/py run with
 # the Python that has torch, and the rest are passed to bench/py/cost.py.
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,6 +27,10 @@ if [ "${1:-}" = python ]; then
 fi
 program=bench/run.py
 case ${1:-} in
+wheels)
+    program=bench/wheels.py
+    shift
+    ;;
 guard | heap | report | serve)
     program=bench/$1/$1.py
     shift

@@ -3,9 +3,10 @@
 
     scripts/test_wheels.py [--build FOLDER] [--suite NAME]…
 
-The systems are Debian 11, 12 and 13, made by debootstrap in FOLDER/chroots and kept there. In each, `ebb run`
-must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with torch if pip
-finds a torch for the Python of that system.
+The systems are Debian 11, 12, 13 and the next one, made by debootstrap in FOLDER/chroots and kept there. In
+each, `ebb run` must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with
+torch if pip finds a torch for the Python of that system. If the system has further Pythons, the leak in plain
+Python runs with each. In a version that ebb does not know it must report the verdict, and why there is no line.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -21,9 +23,11 @@ import time
 
 import wheels
 
-SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13"}
+SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "forky": "Debian 14"}
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
+FURTHER_PYTHONS = {"forky": ["python3.14", "python3.15"]}  # packages beside the default version
 TORCH = "torch==2.13.0"
+NEWEST_MINOR = 14  # the last Python whose frames ebb reads (src/heap/python_layout.c)
 
 PLAIN_LEAK = '''import time, ebb
 kept = []
@@ -48,20 +52,24 @@ def say(text: str) -> None:
 
 
 class Chroot:
-    """A bare system in its own namespaces, with its own /proc and without network."""
+    """A bare system in its own namespaces, with its own /proc."""
 
-    def __init__(self, folder: pathlib.Path, suite: str) -> None:
+    def __init__(self, folder: pathlib.Path, suite: str, packages: str = PACKAGES, options: tuple = (),
+                 source: tuple = ()) -> None:
+        """OPTIONS are for debootstrap; SOURCE is its mirror and script if the defaults do not fit."""
         self.folder, self.suite = folder, suite
         self.log = folder.with_suffix(".log")
         if not (folder / "complete").is_file():
             say(f"making {folder}")
             shutil.rmtree(folder, ignore_errors=True)
-            wheels.run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, folder],
-                       self.log)
+            wheels.run(["debootstrap", "--variant=minbase", f"--include={packages}", *options, suite, folder,
+                        *source], self.log)
             (folder / "complete").touch()
 
     def command(self, *words) -> list[str]:
-        inside = "mount -t proc proc /proc && exec \"$@\""
+        inside = ("mount -t proc proc /proc && mount -t sysfs sysfs /sys && mkdir -p /dev/pts /dev/shm && "
+                  "mount -t devpts -o newinstance,ptmxmode=666 devpts /dev/pts && "
+                  "mount --bind /dev/pts/ptmx /dev/ptmx && mount -t tmpfs tmpfs /dev/shm && exec \"$@\"")
         return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "chroot", str(self.folder),
                 "/bin/sh", "-c", inside, "sh", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
                 "HOME=/root", "LC_ALL=C.UTF-8", *map(str, words)]
@@ -92,12 +100,12 @@ def install(chroot: Chroot, wheel: pathlib.Path) -> str:
 
 
 def install_torch(chroot: Chroot) -> str | None:
-    """Installs torch. The chroot has no network, so the packages are downloaded on this machine."""
+    """Installs torch. This machine downloads the packages, as the chroot lacks its certificates and settings."""
     python = chroot.worked("/srv/venv/bin/python", "-c",
                            "import sys; print('%d.%d' % sys.version_info[:2])").strip()
-    store = chroot.folder / "root/torch"
+    store = chroot.folder / "srv/torch"
     if not store.is_dir():
-        scratch = chroot.folder / "root/torch.new"
+        scratch = chroot.folder / "srv/torch.new"
         shutil.rmtree(scratch, ignore_errors=True)
         result = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "download",
                                  "-q", "--only-binary=:all:", "--python-version", python,
@@ -110,28 +118,46 @@ def install_torch(chroot: Chroot) -> str | None:
     return None
 
 
-def check_leak(chroot: Chroot, name: str, program: str) -> str:
+def run_leak(chroot: Chroot, name: str, program: str, python: str) -> tuple[str, str]:
+    """Returns the output of `ebb heap` and `ebb diagnose`. The verdict must be a leak."""
     place = chroot.folder / "srv"
     (place / f"{name}.py").write_text(program)
     shutil.rmtree(place / name, ignore_errors=True)
-    line = next(n for n, text in enumerate(program.splitlines(), 1) if "# the leak" in text)
     ebb = "/srv/venv/bin/ebb"
-    result = chroot.run(ebb, "run", "--run-dir", f"/srv/{name}", "--", "/srv/venv/bin/python",
-                        f"/srv/{name}.py")
+    packages = chroot.worked("/srv/venv/bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+    result = chroot.run("env", f"PYTHONPATH={packages.strip()}", ebb, "run", "--run-dir", f"/srv/{name}", "--",
+                        python, f"/srv/{name}.py")
     if result.returncode:
         raise wheels.Failure(f"{chroot.suite}: {name}: status {result.returncode}: {result.stderr[-800:]}")
     verdict = json.loads(chroot.run(ebb, "verdict", "--json", f"/srv/{name}").stdout)
-    heap = chroot.worked(ebb, "heap", f"/srv/{name}")
-    diagnosis = chroot.worked(ebb, "diagnose", f"/srv/{name}")
     word = json.dumps(verdict)
     if '"leaking"' not in word:
         raise wheels.Failure(f"{chroot.suite}: {name}: no verdict of a leak: {word[:400]}")
-    # An autograd graph is kept alive by the line that appends, and allocated by the line before it.
+    return chroot.worked(ebb, "heap", f"/srv/{name}"), chroot.worked(ebb, "diagnose", f"/srv/{name}")
+
+
+def check_leak(chroot: Chroot, name: str, program: str, python: str = "/srv/venv/bin/python") -> str:
+    heap, diagnosis = run_leak(chroot, name, program, python)
+    line = next(n for n, text in enumerate(program.splitlines(), 1) if "# the leak" in text)
+    # an autograd graph is kept alive by the line that appends, and allocated by the line before
     lines = [f"{name}.py:{n}" for n in ([line] if name == "plain" else [line - 1, line])]
     for text, what in ((heap, "ebb heap"), (diagnosis, "ebb diagnose")):
         if not any(where in text for where in lines):
             raise wheels.Failure(f"{chroot.suite}: {name}: {what} does not name {lines[0]}:\n{text[:2000]}")
     return f"{name}: leaking, {lines[0]}, diagnosed"
+
+
+def check_further_python(chroot: Chroot, python: str) -> str:
+    """The version after the last one that ebb knows must degrade to a verdict and one sentence."""
+    chroot.worked("apt-get", "-q", "-y", "install", "--no-install-recommends", python)
+    exact = chroot.worked(python, "--version").strip()
+    if int(python.rpartition(".")[2]) <= NEWEST_MINOR:
+        return f"{exact}: {check_leak(chroot, 'plain', PLAIN_LEAK, python)}"
+    heap, _ = run_leak(chroot, "plain", PLAIN_LEAK, python)
+    found = re.search(r"this version of Python is not known[^\n]*", heap)
+    if not found:
+        raise wheels.Failure(f"{chroot.suite}: {exact}: ebb heap does not say why it has no lines:\n{heap[:2000]}")
+    return f"{exact}: leaking, no line: {found.group()}"
 
 
 def main() -> int:
@@ -155,6 +181,8 @@ def main() -> int:
             say(f"{SUITES[suite]}: {check_leak(chroot, 'plain', PLAIN_LEAK)}")
             missing = install_torch(chroot)
             say(f"{SUITES[suite]}: " + (missing or check_leak(chroot, "torch_leak", TORCH_LEAK)))
+            for python in FURTHER_PYTHONS.get(suite, ()):
+                say(f"{SUITES[suite]}: {check_further_python(chroot, python)}")
         except wheels.Failure as failure:
             say(str(failure))
             status = 1

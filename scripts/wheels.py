@@ -198,14 +198,15 @@ class Target:
         bin_folder = folder / "bin"
         bin_folder.mkdir(parents=True, exist_ok=True)
         for tool, words in {"cc": f"cc -target {name}", "ar": "ar", "ranlib": "ranlib"}.items():
-            (bin_folder / tool).write_text(f'#!/bin/sh\nexec "{tools.zig}" {words} "$@"\n')
+            (bin_folder / tool).write_text(
+                f'#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="{folder.parent}/zig-cache"\n'
+                f'exec "{tools.zig}" {words} "$@"\n')
             (bin_folder / tool).chmod(0o755)
         self.cc, self.ar, self.ranlib = (bin_folder / tool for tool in ("cc", "ar", "ranlib"))
         self.env = {
-            "ZIG_GLOBAL_CACHE_DIR": folder.parent / "zig-cache", "CC": self.cc, "AR": self.ar,
-            "RANLIB": self.ranlib, "CFLAGS": f"-O2 -fPIC -g0 -w -I{self.prefix}/include",
-            "LDFLAGS": f"-L{self.prefix}/lib", "PKG_CONFIG_LIBDIR": f"{self.prefix}/lib/pkgconfig",
-            "SOURCE_DATE_EPOCH": source_date()}
+            "CC": self.cc, "AR": self.ar, "RANLIB": self.ranlib,
+            "CFLAGS": f"-O2 -fPIC -g0 -w -I{self.prefix}/include", "LDFLAGS": f"-L{self.prefix}/lib",
+            "PKG_CONFIG_LIBDIR": f"{self.prefix}/lib/pkgconfig", "SOURCE_DATE_EPOCH": source_date()}
         self.toolchain = folder / "toolchain.cmake"
         self.toolchain.write_text(f"""set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR {arch})
@@ -296,13 +297,15 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         self.keep("lib/pkgconfig", "libmicrohttpd.pc")
 
     def _elfutils(self) -> None:
-        """Builds libelf, and the parts of libdw that cmake/deps.cmake links, without libdwfl and the backends."""
-        musl = {f"ac_cv_search_{name}": "none required"
-                for name in ("argp_parse", "fts_close", "_obstack_free")} if "musl" in self.name else {}
+        """libelf, and of libdw what cmake/deps.cmake wants: nothing of libdwfl and the backends."""
+        known = {f"ac_cv_search_{name}": "none required"
+                 for name in ("argp_parse", "fts_close", "_obstack_free")} if "musl" in self.name else {}
+        # zig would compile its whole C++ library to find out
+        known["ac_cv_lib_stdcpp___cxa_demangle"] = "no"
         self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}",
                 "--disable-debuginfod", "--disable-libdebuginfod", "--without-bzlib",
                 "--without-lzma", "--without-zstd", "--disable-demangler", "--disable-nls",
-                "--disable-symbol-versioning", **musl)
+                "--disable-symbol-versioning", **known)
         flags = f"CFLAGS={self.env['CFLAGS']} -Wno-error"
         for folder, archive in {"lib": "libeu.a", "libelf": "libelf.a", "libdw": "libdw.a",
                                 "libdwelf": "libdwelf.a"}.items():
