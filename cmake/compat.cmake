@@ -12,7 +12,8 @@ set(ebb_compat
   getdents64 dirent.h
   gettid unistd.h
   explicit_bzero string.h
-  sigabbrev_np string.h)
+  sigabbrev_np string.h
+  malloc_trim malloc.h)
 
 add_library(ebb_compat INTERFACE)
 while(ebb_compat)

@@ -197,7 +197,9 @@ class Target:
         self.prefix = folder / "prefix"
         bin_folder = folder / "bin"
         bin_folder.mkdir(parents=True, exist_ok=True)
-        for tool, words in {"cc": f"cc -target {name}", "ar": "ar", "ranlib": "ranlib"}.items():
+        # without -O zig sanitizes, and CMake's first programs would make it compile the sanitizer's runtime
+        cc = f"cc -target {name} -fno-sanitize=undefined"
+        for tool, words in {"cc": cc, "ar": "ar", "ranlib": "ranlib"}.items():
             (bin_folder / tool).write_text(
                 f'#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="{folder.parent}/zig-cache"\n'
                 f'exec "{tools.zig}" {words} "$@"\n')

@@ -70,3 +70,9 @@ const char *compat_sigabbrev_np(int signo)
 
     return signo > 0 && signo < (int)(sizeof names / sizeof names[0]) ? names[signo] : NULL;
 }
+
+int compat_malloc_trim(size_t pad)
+{
+    (void)pad;
+    return 0;
+}

@@ -1,6 +1,6 @@
-/* Replacements for functions that glibc added in 2.25 to 2.32. If the C library lacks any of them,
- * the build includes this header before every source file (cmake/compat.cmake), and macros redirect
- * the calls. */
+/* Replacements for functions that glibc has only since 2.25 to 2.32, or that musl lacks. If the C
+ * library lacks any, the build includes this header before every source file (cmake/compat.cmake),
+ * and macros redirect the calls. */
 #pragma once
 
 #include <stddef.h>
@@ -18,6 +18,8 @@ void compat_explicit_bzero(void *bytes, size_t len);
 /* The short name of a signal: "TERM" for SIGTERM. NULL for real-time signals and invalid
  * numbers. */
 const char *compat_sigabbrev_np(int signo);
+/* Does nothing. */
+int compat_malloc_trim(size_t pad);
 
 #ifdef EBB_NO_REALLOCARRAY
 #define reallocarray compat_reallocarray
@@ -52,4 +54,7 @@ const char *compat_sigabbrev_np(int signo);
 #endif
 #ifdef EBB_NO_SIGABBREV_NP
 #define sigabbrev_np compat_sigabbrev_np
+#endif
+#ifdef EBB_NO_MALLOC_TRIM
+#define malloc_trim compat_malloc_trim
 #endif

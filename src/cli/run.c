@@ -160,6 +160,12 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
     return place_find_shim(space) ? space : NULL;
 }
 
+#ifdef __GLIBC__
+#define NO_HEAP_LIBRARY "libebb-heap.so is not next to this program"
+#else
+#define NO_HEAP_LIBRARY "the heap profiler requires glibc; this is the build for musl"
+#endif
+
 /* Chooses the library to preload into the job; prints the reason if there is none. */
 static void choose_heap(const struct run_options *o, const char *program,
                         struct supervisor_options *s, char space[PATH_MAX])
@@ -175,7 +181,7 @@ static void choose_heap(const struct run_options *o, const char *program,
     else if (place_find_heap(space))
         s->heap.library = space;
     else
-        s->heap.trouble = "libebb-heap.so is not next to this program";
+        s->heap.trouble = NO_HEAP_LIBRARY;
 }
 
 static int run_job(const struct cli_call *call)
