@@ -19,7 +19,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 import wheels
 
@@ -91,12 +90,10 @@ def install(chroot: Chroot, wheel: pathlib.Path) -> str:
     shutil.rmtree(place / "venv", ignore_errors=True)
     shutil.copy(wheel, place)
     chroot.worked("python3", "-m", "venv", "/srv/venv")
-    start = time.monotonic()
-    chroot.worked("/srv/venv/bin/pip", "install", "-q", "--no-index", "--disable-pip-version-check",
-                  f"/srv/{wheel.name}")
-    elapsed = time.monotonic() - start
+    took = wheels.time_of(lambda: chroot.worked("/srv/venv/bin/pip", "install", "-q", "--no-index",
+                                                "--disable-pip-version-check", f"/srv/{wheel.name}"))
     python = chroot.worked("/srv/venv/bin/python", "--version").strip()
-    return f"{python}, installed in {elapsed:.1f} s"
+    return f"{python}, installed in {took}"
 
 
 def install_torch(chroot: Chroot) -> str | None:
