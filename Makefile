@@ -163,7 +163,7 @@ wheels:
 	@scripts/setup.sh wheels
 	@scripts/wheels.py --build $(BUILD) --jobs $(JOBS) $(WHEELS_FLAGS)
 
-# The wheel in bare Debian 11 to 14, as root: before a release.
+# The wheel in bare Debian 11 to 13 and testing, as root: before a release.
 test-wheels: wheels
 	@scripts/test_wheels.py --build $(BUILD)
 
@@ -228,7 +228,7 @@ help:
 	@echo "make zoo-quick        eight of them, two minutes"
 	@echo "make zoo-unseen       programs that the rules were not made for, six hours (ZOO_FLAGS='--jobs 6')"
 	@echo "make wheels           wheels for x86_64 and aarch64 into $(BUILD)/release (WHEELS_FLAGS='--target x86_64 --twice')"
-	@echo "make test-wheels      the wheel in bare Debian 11 to 14, as root"
+	@echo "make test-wheels      the wheel in bare Debian 11 to 13 and testing, as root"
 	@echo "make test-bare        make demo and make test in bare Debian 12 and Ubuntu 24.04, as root (BARE_FLAGS='--only demo')"
 	@echo "make test-targets     the unit tests for aarch64 under qemu, and for musl (TARGETS_FLAGS='--target musl')"
 	@echo "make release          all checks, then wheels, tarballs, a .deb and SHA256SUMS into $(BUILD)/release"

@@ -69,14 +69,20 @@ def emulator(target: wheels.Target) -> list[str]:
     return [f"qemu-{target.arch}-static", "-L", str(sysroot)]
 
 
-def run_tests(tree: pathlib.Path, run_by: list[str], only: str) -> list[str]:
-    """Returns the names of the programs that failed."""
+def chosen_tests(only: str, target: wheels.Target) -> list[tuple[str, str]]:
+    """Folders and names of the test programs to build and run."""
+    left_out = LEFT_OUT if target.arch != os.uname().machine else "^heap\\." if "musl" in target.name else "$^"
+    found = [(path.parent.name, path.stem) for path in sorted((wheels.ROOT / "tests/unit").glob("*/test_*.c"))]
+    return [(folder, name) for folder, name in found
+            if re.search(only, f"{folder}.{name}") and not re.search(left_out, f"{folder}.{name}")]
+
+
+def run_tests(tree: pathlib.Path, run_by: list[str], built: list[tuple[str, str]]) -> list[str]:
+    """The names of the programs that failed."""
     failed = []
     env = {**os.environ, "EBB_BINARY": str(tree / "ebb"), "EBB_BUILD_DIR": str(tree), "EBB_SANITIZED": "0"}
-    left_out, emulated = (LEFT_OUT, EMULATED) if run_by else ("$^", set())
-    programs = [path for path in sorted((tree / "tests").glob("*/test_*"))
-                if path.is_file() and re.search(only, f"{path.parent.name}.{path.name}")
-                and not re.search(left_out, f"{path.parent.name}.{path.name}")]
+    emulated = EMULATED if run_by else set()
+    programs = [tree / "tests" / folder / name for folder, name in built]
     for program in programs:
         name = f"{program.parent.name}.{program.name}"
         with (tree / f"{name}.log").open("wb") as log:
@@ -104,12 +110,16 @@ def test_target(name: str, release: pathlib.Path, options: argparse.Namespace) -
     target = wheels.Target(name, arch, release / name, tools, archive, options.jobs)
     target.libraries()
     build_cmocka(target)
-    say(f"building the program and the unit tests for {name}")
+    say(f"building the unit tests for {name}")
     tree = target.folder / "tests"
-    target.program(tree, "ebb", "unit_tests", options=("-DEBB_TESTS=ON", "-DEBB_WEB=OFF"))
+    built = chosen_tests(options.only, target)
+    program = [] if options.only else ["ebb"]
+    target.program(tree, *program, *(f"{folder}_{test}" for folder, test in built),
+                   options=("-DEBB_TESTS=ON", "-DEBB_WEB=OFF"))
     run_by = emulator(target)
-    say(wheels.output([*run_by, tree / "ebb", "version"]).splitlines()[0])
-    return run_tests(tree, run_by, options.only)
+    if program:
+        say(" ".join(wheels.output([*run_by, tree / "ebb", "version"]).split()[:6]))
+    return run_tests(tree, run_by, built)
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 
     scripts/test_wheels.py [--build FOLDER] [--suite NAME]…
 
-The systems are Debian 11, 12, 13 and the next one, made by debootstrap in FOLDER/chroots and kept there. In
+The systems are Debian 11, 12, 13 and testing, made by debootstrap in FOLDER/chroots and kept there. In
 each, `ebb run` must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with
 torch if pip finds a torch for the Python of that system. If the system has further Pythons, the leak in plain
 Python runs with each. In a version that ebb does not know it must report the verdict, and why there is no line.
@@ -22,9 +22,9 @@ import sys
 
 import wheels
 
-SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "forky": "Debian 14"}
+SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "testing": "Debian testing"}
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
-FURTHER_PYTHONS = {"forky": ["python3.14", "python3.15"]}  # packages beside the default version
+FURTHER_PYTHONS = {"testing": ["python3.14", "python3.15"]}  # packages beside the default version
 TORCH = "torch==2.13.0"
 NEWEST_MINOR = 14  # the last Python whose frames ebb reads (src/heap/python_layout.c)
 

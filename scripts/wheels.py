@@ -329,10 +329,12 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         log.unlink(missing_ok=True)
         self.archive.package(supcxx_package(), self.arch, self.folder / "supcxx")
         supcxx = next((self.folder / "supcxx").glob("usr/lib/gcc/*/*/libsupc++.a"))
-        maps = f"-ffile-prefix-map={tree}=build -ffile-prefix-map={ROOT}=."
+        flags = f"-ffile-prefix-map={tree}=build -ffile-prefix-map={ROOT}=. -I{self.prefix}/include"
+        if self.arch == "x86_64":  # as gcc does; zig keeps frame pointers, which only aarch64's unwinder needs
+            flags += " -fomit-frame-pointer"
         run(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "--log-level=WARNING",
              f"-DCMAKE_TOOLCHAIN_FILE={self.toolchain}", "-DCMAKE_BUILD_TYPE=Release",
-             f"-DCMAKE_C_FLAGS={maps} -I{self.prefix}/include",
+             f"-DCMAKE_C_FLAGS={flags}",
              "-DCMAKE_EXE_LINKER_FLAGS=-Wl,-s", "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,-s",
              f"-DEBB_SUPCXX={supcxx}", "-DEBB_TESTS=OFF", *options], log, env=self.env)
         run(["cmake", "--build", tree, "-j", self.jobs, "--target", *targets], log, env=self.env)
