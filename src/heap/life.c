@@ -128,7 +128,8 @@ static bool set_address(const char *socket)
  * on failure. */
 static void *map_pages(size_t len, int flags, int fd)
 {
-    long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
+    /* The last argument is passed on the stack, where an int would leave half of it undefined. */
+    long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, (off_t)0);
     return p == -1 ? NULL : (void *)p;
 }
 
