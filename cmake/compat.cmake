@@ -13,7 +13,8 @@ set(ebb_compat
   gettid unistd.h
   explicit_bzero string.h
   sigabbrev_np string.h
-  malloc_trim malloc.h)
+  malloc_trim malloc.h
+  scandirat dirent.h)
 
 add_library(ebb_compat INTERFACE)
 while(ebb_compat)

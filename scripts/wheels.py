@@ -195,6 +195,7 @@ class Target:
         self.name, self.arch, self.folder, self.archive, self.jobs = name, arch, folder, archive, jobs
         self.host = f"{arch}-linux-{'musl' if 'musl' in name else 'gnu'}"
         self.prefix = folder / "prefix"
+        self.bsd_headers = tools.zig.parent / "lib/libc/include/generic-glibc"
         bin_folder = folder / "bin"
         bin_folder.mkdir(parents=True, exist_ok=True)
         # without -O zig sanitizes, and CMake's first programs would make it compile the sanitizer's runtime
@@ -236,6 +237,9 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
             done.touch()
         # Only wslay's header is needed, because its library is loaded at run time.
         shutil.copytree("/usr/include/wslay", self.prefix / "include/wslay", dirs_exist_ok=True)
+        if "musl" in self.name:  # which leaves this header of the BSDs to others; it needs no library
+            (self.prefix / "include/sys").mkdir(exist_ok=True)
+            shutil.copy(self.bsd_headers / "sys/queue.h", self.prefix / "include/sys")
 
     def do(self, *command, **env) -> None:
         run(list(command), self.log, cwd=self.source, env={**self.env, **env})

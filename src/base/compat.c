@@ -2,8 +2,11 @@
  * libraries. */
 #include "base/compat.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -75,4 +78,17 @@ int compat_malloc_trim(size_t pad)
 {
     (void)pad;
     return 0;
+}
+
+int compat_scandirat(int folder, const char *path, struct dirent ***ret,
+                     int (*is_wanted)(const struct dirent *),
+                     int (*compare)(const struct dirent **, const struct dirent **))
+{
+    char place[PATH_MAX];
+    int len = snprintf(place, sizeof place, "/proc/self/fd/%d/%s", folder, path);
+    if (len >= (int)sizeof place) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return scandir(place, ret, is_wanted, compare);
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct dirent;
 struct statx;
 
 void *compat_reallocarray(void *array, size_t count, size_t size);
@@ -20,6 +21,9 @@ void compat_explicit_bzero(void *bytes, size_t len);
 const char *compat_sigabbrev_np(int signo);
 /* Does nothing. */
 int compat_malloc_trim(size_t pad);
+int compat_scandirat(int folder, const char *path, struct dirent ***ret,
+                     int (*is_wanted)(const struct dirent *),
+                     int (*compare)(const struct dirent **, const struct dirent **));
 
 #ifdef EBB_NO_REALLOCARRAY
 #define reallocarray compat_reallocarray
@@ -43,6 +47,9 @@ int compat_malloc_trim(size_t pad);
 #endif
 #ifdef EBB_NO_GETDENTS64
 #define getdents64 compat_getdents64
+#ifndef __GLIBC__
+#define dirent64 dirent
+#endif
 #endif
 #ifdef EBB_NO_GETTID
 #define gettid compat_gettid
@@ -57,4 +64,7 @@ int compat_malloc_trim(size_t pad);
 #endif
 #ifdef EBB_NO_MALLOC_TRIM
 #define malloc_trim compat_malloc_trim
+#endif
+#ifdef EBB_NO_SCANDIRAT
+#define scandirat compat_scandirat
 #endif
