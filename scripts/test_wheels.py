@@ -26,6 +26,7 @@ SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 FURTHER_PYTHONS = {"testing": ["python3.14", "python3.15"]}  # packages beside the default version
 TORCH = "torch==2.13.0"
+LIMIT_S = 3600  # unpacking torch with its CUDA libraries takes ten minutes on a busy machine
 NEWEST_MINOR = 14  # the last Python whose frames ebb reads (src/heap/python_layout.c)
 
 PLAIN_LEAK = '''import time, ebb
@@ -73,9 +74,12 @@ class Chroot:
                 "/bin/sh", "-c", inside, "sh", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
                 "HOME=/root", "LC_ALL=C.UTF-8", *map(str, words)]
 
-    def run(self, *words, timeout: int = 600) -> subprocess.CompletedProcess:
-        return subprocess.run(self.command(*words), capture_output=True, text=True, timeout=timeout,
-                              stdin=subprocess.DEVNULL, check=False)
+    def run(self, *words) -> subprocess.CompletedProcess:
+        try:
+            return subprocess.run(self.command(*words), capture_output=True, text=True, timeout=LIMIT_S,
+                                  stdin=subprocess.DEVNULL, check=False)
+        except subprocess.TimeoutExpired:
+            raise wheels.Failure(f"{self.suite}: {' '.join(map(str, words))} took more than {LIMIT_S} s") from None
 
     def worked(self, *words) -> str:
         result = self.run(*words)
