@@ -10,7 +10,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
+.PHONY: zoo zoo-quick zoo-unseen test-heap-foreign test-frameworks bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
 	bench-python bench-wheels soak all build demo test fuzz lint format bench \
 	bench-long install wheels test-wheels test-bare test-targets release clean help
 
