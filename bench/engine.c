@@ -1,7 +1,6 @@
 /* Measures the cost of a complete tick of the engine, as `ebb run` and `ebb watch` make it every
  * second: resident memory of all processes, status of some, the machine, the limit, the recording,
- * the run, and the series of the verdict. It samples a job that another process holds (tick
- * --hold).
+ * the run, and the series of the verdict. The sampled job is held by another process (tick --hold).
  *
  *   engine virtual PID FOLDER    reads commands from stdin and answers each with a line of JSON:
  *     ticks N                    N ticks in virtual time, a second apart

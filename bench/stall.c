@@ -1,12 +1,12 @@
 /* Measures how long sampling delays a job. A child holds N GiB of 4 KiB pages and maps, touches
- * and unmaps memory in a loop, timing each round. Meanwhile this process does one of four things:
- * nothing; samples as ebb does (tick every second, status every 5 s, unique memory at the default
- * pace without pauses); samples unique memory at full speed; or reads smaps_rollup every second.
- * Blocks of the four alternate, so that drift affects all of them.
+ * and unmaps memory in a loop, timing each round. Meanwhile this process either does nothing,
+ * samples as ebb does (tick every second, status every 5 s, unique memory at the default pace
+ * without pauses), samples unique memory at full speed, or reads smaps_rollup every second. Blocks
+ * of the four alternate, so that drift affects all of them.
  *
- * On a busy machine, most long rounds are the job waiting for a CPU and not for a lock. The kernel
- * counts that wait (schedstat), so every figure is given twice: as measured, and without that wait
- * ("locks").
+ * On a busy machine, the job of most long rounds waits for a CPU and not for a lock. The kernel
+ * counts the wait for a CPU (schedstat). Every figure is therefore given twice: as measured, and
+ * without the wait for a CPU ("locks").
  *
  *   stall [GIB [BLOCKS [BLOCK_MS]]]        defaults: 8 10 2000
  *
@@ -178,8 +178,8 @@ static void look_with_rollup(pid_t pid, uint64_t until_ns)
 }
 
 /* Quantiles over rounds alone hide a stall: the job makes a hundred thousand rounds per second, and
- * one that waits for 100 ms counts as one. Quantiles over time weigh each round by its duration
- * ("at a random moment, how long is the current round?"). */
+ * a round that waits for 100 ms counts only as one round. Quantiles over time weigh each round by
+ * its duration ("at a random moment, how long is the current round?"). */
 static double weight_of(const uint64_t *count, unsigned b, bool by_time)
 {
     return (double)count[b] * (by_time ? (double)bucket_top_ns(b) : 1.0);

@@ -1,6 +1,6 @@
-# Finds functions that an old C library (glibc 2.17, for which the wheels are built) or another one (musl) lacks, and
-# replaces them by those in src/base/compat.h. src/heap does not use the replacements, because it hooks one of these
-# functions.
+# Finds functions that an old glibc (2.17, for which the wheels are built) or another C library (musl) lacks, and
+# replaces them by the functions in src/base/compat.h. src/heap does not use the replacements, because it hooks one of
+# these functions.
 
 include(CheckSymbolExists)
 set(CMAKE_REQUIRED_DEFINITIONS -D_GNU_SOURCE)

@@ -2,10 +2,10 @@
 # per tests/cmd/test_*.py and tests/py/test_*.py. They run from the source root, with the program in
 # $EBB_BINARY.
 #
-# Every build tree defines all tests that make sense in it. `make test` runs each test once where that is
-# enough: everything that executes our C code in the sanitized tree, and in the plain tree only the tests
-# labelled "plain": the suites of the Python package and the pages, and tests of memory use, timing and
-# machine code, which sanitizers change. The target plain_tests builds what those need.
+# Every build tree defines all tests that make sense in it. `make test` runs most tests only once. Everything that
+# executes our C code runs in the sanitized tree. The plain tree runs only the tests labelled "plain": the suites of
+# the Python package and the pages, and tests of memory use, timing and machine code, which sanitizers change. The
+# target plain_tests builds the files that the plain tests need.
 
 # Finds a Python with pytest. The system's Python, for which packages install it, is preferred over one on PATH.
 if(NOT EBB_PYTHON)

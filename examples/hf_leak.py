@@ -2,8 +2,8 @@
 
     ebb run --limit 2G --restart -- python examples/hf_leak.py --steps 2000
 
-Needs torch, transformers and accelerate, and downloads nothing. With --callback the script names
-ebb's callback itself, for where the shim is off.
+Needs torch, transformers and accelerate, and downloads nothing. With --callback the script itself passes ebb's
+callback to the Trainer, for runs without the shim.
 """
 
 import argparse

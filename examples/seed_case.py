@@ -6,8 +6,8 @@ every step of the first epoch.
     ebb run -n seed -- python examples/seed_case.py --fixed         # decoded when needed
     ebb run -n seed -- python examples/seed_case.py --width 320 --height 256 --epochs 1    # small
 
-Nothing in here knows of ebb. The images are opened before the training, which reads only a header; the
-collator decodes each on first use, and the list keeps the decoded pixels. docs/guide/tour.md explains the case.
+The program does not use ebb. The images are opened before the training, and opening reads only a header. The collator
+decodes each image on first use, and the list keeps the decoded pixels. docs/guide/tour.md explains the case.
 """
 
 import argparse

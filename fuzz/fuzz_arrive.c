@@ -1,6 +1,6 @@
 /* Fuzzes the socket that receives tables of heaps: packets of any bytes, with any descriptors. The
- * first byte is the number of descriptors, the second their kinds; the third is where the rest is
- * split into a second packet. */
+ * first byte is the number of descriptors, the second selects their kinds. The third is the
+ * position at which the rest is split into two packets. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>

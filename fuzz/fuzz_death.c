@@ -8,7 +8,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct death_tail tail;
     struct death_reading reading;
     char text[DEATH_TEXT];
-    /* In rare inputs, because it is slow, the ring buffer wraps within the text. */
+    /* For a few inputs the ring buffer wraps within the text. This is slow, so it is not done for
+     * every input. */
     tail.written = size && data[0] == 1 ? DEATH_TAIL - 7 : 0;
     memset(tail.text, ' ', sizeof tail.text);
     death_tail_add(&tail, (const char *)data, size / 2);

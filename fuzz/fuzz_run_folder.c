@@ -1,6 +1,7 @@
 /* Fuzzes all readers of a run folder together: the verdict on its recording, the diagnosis, the
- * heap and the report. The input is a list of files, each a byte that names it and its content; the
- * content of a recording is that of fuzz_trace_reader. */
+ * heap and the report. The input is a list of files. Each file is one byte that selects its name,
+ * followed by its content. The content of a recording has the format of fuzz_trace_reader's inputs.
+ * */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of targets whose inputs have a selecting first byte, frames or both, and seeds
-that are easier to write than to record. The other seeds are recorded: seed_*.c, run_json, answers.
+"""Writes the seeds of those targets whose inputs begin with a selecting byte or consist of frames, and other seeds
+that are easier to write than to record. The remaining seeds are recorded: those of seed_*.c, run_json and answers.
 """
 
 import json

@@ -5,8 +5,8 @@
     scripts/fuzz.py --runs 10000000 --limit 500  each to 10 million executions, 500 s in all
     scripts/fuzz.py --pack fuzz.tar.gz           targets, corpora and this script, to run elsewhere
 
-Exits with 1 when a target crashed, leaked, hung or used too much memory; the failing inputs are in
-the folder of --out, and the new inputs that reach more code in its inputs/. Replay one: TARGET FILE.
+Exits with 1 when a target crashed, leaked, hung or used too much memory; the folder of --out has the failing inputs,
+and its subfolder inputs/ has the new inputs that reach more code. `TARGET FILE` replays one input.
 """
 
 import argparse

@@ -190,9 +190,9 @@ def failure_reasons(log):
 
 
 def ctest(folder, jobs, label, names=()):
-    """Runs the tests with LABEL, or of these only NAMES. Returns {name: (status, output)}, {name: reason} for those
-    that failed, ctest's exit status and its output. In suites with tests that need the plain program,
-    EBB_PLAIN_ONLY selects these tests."""
+    """Runs the tests with LABEL; if NAMES is given, only those with these names. Returns {name: (status, output)},
+    {name: reason} for the failed tests, ctest's exit status and ctest's output. In suites with tests that need the
+    plain program, EBB_PLAIN_ONLY selects these tests."""
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
         # ctest counts thirds of a core (cmake/test_costs.txt). By default it truncates the output of tests.
@@ -210,9 +210,9 @@ def ctest(folder, jobs, label, names=()):
 
 
 def retry_alone(folder, label, entries, failed):
-    """Runs failed tests once more without others beside them, and replaces the entries of those that pass. Their
-    first failure has been shown, and is named again: it is a defect of the test or of the program that the load
-    brought out, but it does not hold up a change elsewhere."""
+    """Runs failed tests once more without others beside them, and replaces the entries of those that pass. The first
+    failure of each has been printed, and is listed again at the end. It is a defect of the test or of the program
+    that shows only under load, but it does not block an unrelated change."""
     for name in failed:
         again = ctest(folder, 1, label, [name])[0] or {}
         if name in again and count_entry(*again[name]).failed == 0:

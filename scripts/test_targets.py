@@ -23,8 +23,8 @@ TARGETS = {"aarch64": "aarch64-linux-gnu.2.17", "musl": "x86_64-linux-musl"}
 LIMIT_S = 120
 # These tests start programs of the target, which the kernel cannot execute without binfmt.
 LEFT_OUT = r"^server_(jobs|http)\.|^options\.test_run_options"
-# /proc shows the emulator's signal handlers, masks and name instead of the program's. Whether this alone makes each
-# of these tests fail has not been examined; on a real aarch64 machine all of them must pass.
+# /proc shows the emulator's signal handlers, masks and name instead of the program's. It has not been examined
+# whether each of these tests fails for this reason alone. On a real aarch64 machine all of them must pass.
 EMULATED = {
     "process_without_handler_is_reported_and_not_signalled",
     "save_mark_of_a_signalled_process_completes_the_request",

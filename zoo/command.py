@@ -27,8 +27,8 @@ def count(text):
 
 def call(command, timeout=None, *, env, **how):
     """Runs a child without a terminal, so that it cannot take keys, and returns (status, its
-    stderr). The status is "timeout" if it took too long. The child is killed when this command
-    ends, and its folder for temporary files is removed in any case."""
+    stderr). The status is "timeout" if the child took too long. The child is killed when this command ends, and the
+    child's folder for temporary files is always removed."""
     with tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True) as folder:
         return _wait(command, timeout, env={**env, "TMPDIR": folder}, **how)
 

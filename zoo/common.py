@@ -85,9 +85,9 @@ class Marks:
 class Job:
     """One run: its length, its pace, its marks and its counts.
 
-    FLAG is the option that makes the twin ("--fixed" or "--leak"); `job.twin` says whether it
-    was given. Call begin, then step after each step with the bytes that are alive by the
-    program's own count, evaluated/saved where they happen, and end.
+    FLAG is the option that makes the twin ("--fixed" or "--leak"); `job.twin` is true if the option was given. A
+    program calls `begin` first. After each step it calls `step` with its own count of live bytes; after an evaluation
+    or a checkpoint it calls `evaluated` or `saved`; at the end it calls `end`.
     """
 
     def __init__(self, about, flag, flag_help):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The effect of the usual remedies on memory and speed, on the training of examples/seed_case.py.
+"""Measures how the usual remedies change memory and speed of the training in examples/seed_case.py.
 
     zoo/costs.py [--rounds 5] [--lanes 1] [--python PYTHON] [-- options of seed_case.py]
 
-Each way is a process of its own, the ways in turn within each round, so that what else the machine does falls
-on all of them; a lane does rounds of its own on CPUs of its own. Printed: time of a step beside that of the plain
-training (median of the rounds' ratios, and their range; the first two steps, which load and compile, are left out),
-memory at most (of all its processes, as PSS), and how much more that is than after two steps.
+Each remedy runs in its own process. The remedies alternate within each round, so that other load of the machine
+affects all of them. With --lanes, each lane runs separate rounds on its own CPUs. Prints three numbers per remedy.
+The first is the time of a step relative to the plain training: the median of the rounds' ratios, and their range. The
+first two steps are left out, because they load and compile. The second is the peak memory of all its processes (PSS).
+The third is the growth from the end of the second step to that peak.
 """
 
 import argparse

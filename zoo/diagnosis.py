@@ -5,7 +5,7 @@
     zoo/diagnosis.py --record             makes them first, about a minute each
     zoo/diagnosis.py dict_cache --out DIR
 
-One line for each program, then every contradiction, then the bars; the status is 1 where one is missed.
+Prints one line for each program, then every contradiction, then the bars. The exit status is 1 if a bar is missed.
 """
 
 import argparse

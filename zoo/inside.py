@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The share of ebb's own functions in a program's steps, timed where they are called.
+"""Measures the share of ebb's own functions in the time of a program's steps.
 
     zoo/inside.py [PROGRAM]... [--rounds N] [--root FOLDER]...
 
-For machines that are not quiet, where two runs of one program differ by more than ebb costs. Each program
-runs at full speed under `ebb run`; CPU clocks are read around the program's own marks and the hooks on
-optimizers and loaders, from its first step to its last (looks for keepers apart), and the profiler counts its
-samples' time itself, by the wall: where others may interrupt the program, `chrt -r 1` in front of this command
-keeps them out of it. Not in it: what is put out of the caches, the short way of each allocation, and the
-process that watches (of which the CPU time is given). --root gives other checkouts, whose programs and Python
-package are measured in turns with these.
+For busy machines, where two runs of one program differ by more than the cost of ebb. Each program runs at full speed
+under `ebb run`. From its first step to its last, CPU clocks are read around the program's own marks and around the
+hooks on optimizers and loaders. Scans of containers ("keepers") are counted separately. The profiler measures the
+time of its samples itself, as wall time; `chrt -r 1` in front of this command keeps other processes from interrupting
+the program. Not included are cache misses that ebb causes in the program, the fast path of each allocation, and the
+supervisor, whose CPU time is printed separately. --root names other checkouts; their programs and Python package are
+measured alternately with those of this checkout.
 """
 
 import argparse

@@ -14,21 +14,23 @@ def called(word):
 
 
 def contradicts(word, truth):
-    """Returns whether WORD is wrong for a run of any length: a leak called none, or the reverse."""
+    """Returns True if WORD is wrong however short the run was: a leak that was called benign, or a benign program
+    that was called a leak."""
     return called(word) == ("none" if truth["leak"] else "leak")
 
 
 def functions_of(row):
-    """Returns [(file, function)] that a row of `ebb heap` names: the allocating line, the innermost
-    line in the program's own files, and its callers. A comprehension counts as its function."""
+    """Returns the (file, function) pairs that a row of `ebb heap` names: of the allocating line, of the innermost
+    line in the program's own files, and of its callers. A comprehension counts as the function that contains it."""
     frames = [row["where"], row.get("in_program"), *row.get("callers", [])]
     return [(frame.get("file") or "", (frame.get("function") or "").split(".<")[0]) for frame in frames if frame]
 
 
 def culprit_rows(run_dir, truth, ask):
-    """Returns (row that names the function that keeps the memory, row that names that one or one
-    that allocates it) among the first ROWS of `ebb heap`, from 1 on; 0: none, None: no responsible
-    code. A row counts by its own function only if it grows."""
+    """Returns two row numbers among the first ROWS rows of `ebb heap`, from 1 on. The first is the row that names the
+    function that keeps the memory; the second is the row that names this function or a function that allocates the
+    memory. A number is 0 if no row does, and None if the program has no responsible code. A row counts by its own
+    function only if it grows."""
     culprit = truth["culprit"]
     if not culprit:
         return None, None

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The cost of `ebb run` for each program of the zoo: CPU time under ebb against alone, at full speed.
+"""Measures the cost of `ebb run` for each program of the zoo: CPU time with and without ebb, at full speed.
 
     zoo/overhead.py [PROGRAM]... [--pairs N] [--lanes N] [--within S] [--json FILE] [--update]
 
-Pairs of runs, one after the other, in turns over all programs. --lanes runs several programs side by side,
-each on CPUs of its own. Twins are left out: they differ by a line. At the end, over the programs: what
-running costs, as a share of the CPU time of all steps but the longest, and what is left, which a run costs
-once, however long it is: its start and end, and looks that are taken a few times. --update puts the shares
-of each program's steps, the longest among them, into the kept table.
+The two runs of a pair follow each other, and pairs alternate between all programs. --lanes runs several programs at a
+time, each on its own CPUs. Twins are left out, because they differ by only one line. At the end, two costs over all
+programs are printed. The first is the running cost, as a share of the CPU time of all steps but the longest. The
+second is the rest, which occurs once per run, however long the run is: its start, its end, and scans that are made
+only a few times. --update writes the cost of each program's steps, including the longest steps, to the kept table.
 """
 
 import argparse

@@ -84,7 +84,8 @@ def counted(run_dir):
 
 
 def judge(*arguments):
-    """Returns the output of `ebb verdict`, or None with its message on stderr."""
+    """Returns the parsed output of `ebb verdict --json`. If the command fails, prints its error to stderr and returns
+    None."""
     done = subprocess.run([EBB, "verdict", *map(str, arguments), "--json"],
                           capture_output=True, encoding="utf-8")
     if done.returncode not in (0, 1, 3):
@@ -94,7 +95,7 @@ def judge(*arguments):
 
 
 def verdicts(answer):
-    """Returns the verdicts about the whole job: only the tree's if there is one."""
+    """Returns the verdicts about the whole job: only the verdict on the process tree, if there is one."""
     if answer is None:
         return []
     if "tree" in answer:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes zoo-venv in the build ($EBB_BUILD_DIR, or build) with the libraries of the zoo, at the versions
-# it was written for. Says what it cannot install; programs that need nothing of that still run.
+# Makes a virtual environment, zoo-venv, in the build folder ($EBB_BUILD_DIR, or build), with the libraries of the zoo
+# at the versions that the zoo was written for. Prints what cannot be installed; programs that do not need the missing
+# libraries still run.
 #
 #   zoo/setup.sh [FOLDER]
 set -eu

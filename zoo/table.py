@@ -71,8 +71,8 @@ def share(hits, total):
 
 
 def matrix(outcomes):
-    """Returns lines: truth against verdict, with and without marks, and how often each was
-    right."""
+    """Returns the lines of the confusion matrix: truth against verdict, with and without marks, and how often each
+    verdict was right."""
     lines = []
     for title, word, right in (("with marks", "marks", "marks_right"),
                                ("without marks", "no_marks", "no_marks_right")):

@@ -1,10 +1,10 @@
-/* A job that leaks at a known rate, or crosses a line at a known time, and records its fate in a
- * file that remains after SIGKILL. It needs only libc.
+/* A job that leaks at a known rate, or crosses a memory threshold at a known time. It records its
+ * progress in a mapped file, which remains after SIGKILL. It needs only libc.
  *
  *   leaker leak FACTS rate_mib=N save_ms=N deaf=0|1 most_mib=N
  *   leaker cross FACTS reserve_bytes=N hold_ms=N
  *
- * Without save_ms it ignores requests. A rate of 0 means as fast as possible. */
+ * Without save_ms the job ignores checkpoint requests. A rate of 0 means as fast as possible. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

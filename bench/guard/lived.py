@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs programs that survive within a memory limit although they fill it, because the kernel can reclaim
 the memory: page cache, dentries and inodes, tmpfs, mapped files, lazily freed pages, partly used huge
-pages. The guard must not stop any of them; it must stop the leak at the end.
+pages. The guard must not stop any of these programs. The last program leaks, and the guard must stop it.
 
     bench/guard/lived.py EBB [--limit MIB] [--only NAME[,NAME]] [--scratch DIR] [--json]
 
@@ -152,7 +152,8 @@ while True:
     time.sleep(0.005)
 """,
 }
-# v1 does not report which kernel memory is reclaimable, so the guard counts none of it, and the kernel kills first.
+# cgroup v1 does not report which kernel memory is reclaimable. The guard therefore counts no kernel memory, and the
+# kernel kills the program before the guard acts.
 NOT_SEEN_IN_V1 = ("leak_in_pipes",)
 
 

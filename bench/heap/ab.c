@@ -1,5 +1,6 @@
-/* Removes libebb-heap.so's hooks from a running process and restores them: every slot of every
- * library that leads to a hook is redirected to the function behind it, or to the hook again.
+/* Removes libebb-heap.so's hooks from a running process and restores them. To remove them, every
+ * GOT slot that points to a hook is set to the function that the hook calls; to restore them, the
+ * slot is set to the hook again.
  *
  * A Python program loads this library (bench/heap/ab.py). Slots must be bound already
  * (LD_BIND_NOW), because slots that the dynamic linker fills later are not found. Supports x86-64

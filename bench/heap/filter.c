@@ -5,10 +5,11 @@
  *   filter [TURNS]        default: 300
  *
  * "pair" allocates a block of 64 bytes and frees it at once. "mix" allocates 16 to 1,024 bytes and
- * frees in random order among 4,096 blocks. "live" samples are spread over addresses like those of
- * a heap of that many times 512 KiB; the heap itself is small, because only the filter is
- * measured. With LD_PRELOAD (under `ebb run`), the preloaded malloc is another variant with as
- * many samples of its own, made by cutting one mapping into pieces. */
+ * frees in random order among 4,096 blocks. The column "live" is the number of live samples. Their
+ * addresses are spread like those of a heap of that many times 512 KiB; the heap itself is small,
+ * because only the filter is measured. With LD_PRELOAD (under `ebb run`), the preloaded malloc is
+ * another variant. It has as many samples of its own, which are made by cutting one mapping into
+ * pieces. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

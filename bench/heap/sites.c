@@ -1,5 +1,5 @@
-/* Allocates at many call sites for some seconds, frees a part, and prints the live bytes of each
- * site, with which the profiler's estimates are compared.
+/* Allocates at many call sites for some seconds, frees some blocks, and writes the live bytes of
+ * each site. The profiler's estimates are compared with these bytes.
  *
  *   sites SEED INTERVAL SECONDS FILE      writes a line per site: function, bytes, variance
  *
@@ -78,7 +78,8 @@ static void allocate(int i)
     void *p = take[i](size);
     if (!p)
         exit(1);
-    /* Of every three blocks, one is freed at once or replaces another. */
+    /* One block in three is freed at once, as is every block when the slots are full. After each
+     * kept block, a random block of the site is freed with a chance of one in four. */
     if (s->n == SLOTS || chance(3) == 0) {
         free(p);
         return;

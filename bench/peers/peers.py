@@ -5,8 +5,8 @@
                          [--only TOOL[,TOOL]] [--programs NAME[,NAME]] [--within S] [--json FILE]
 
 Each tool runs each program in two ways. The first run spreads its steps over some seconds and gives the tool's
-report, verdict, memory and files. The second has no pauses and alternates with the plain program, to measure the
-cost; with --lanes, several programs run at a time, each on its own CPUs. The table names tools that cannot be
+report, verdict, memory and files. The second run has no pauses; it alternates with the plain program, to measure the
+cost. With --lanes, several programs run at a time, each on its own CPUs. The table names tools that cannot be
 installed or do not finish. --wheels takes the peers' packages from a folder (default: the package index).
 """
 

@@ -11,8 +11,8 @@ SLOW = ("memray --native", "scalene", "fil", "heaptrack")
 
 class Tool:
     """One way to run a Python program. COMMAND(python, folder, program) is the whole command line. ROWS and VERDICT
-    read its report, or are None if it has none. WHY is the reason why it cannot run here. Tools with IS_SLOW start
-    first."""
+    read the rows and the verdict in the tool's report; each is None if the tool has none. WHY is the reason why the
+    tool cannot run here. Tools with IS_SLOW start first."""
 
     def __init__(self, name, command, rows=None, verdict=None, why=None, is_timed=True):
         self.name, self.command, self.rows, self.verdict = name, command, rows, verdict

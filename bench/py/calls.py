@@ -3,11 +3,12 @@
 
     bench/py/calls.py [--times N] [--work-ms N]
 
-Calls are measured outside a run, inside a real `ebb run`, and inside one without allocator figures (EBB_TRUTH=0).
-Warm calls come eight in a row, of which the first is ignored, followed by a pause, because ebb's queue holds ten.
-Cold calls come between pieces of work that fill the caches, as a training step does. Wall time lasts until the call
-returns; on a busy machine it may include the time in which ebb reads the mark. CPU time is that of the calling thread.
-"nothing" is a call of an empty function, which shows the cost of the measurement and of a cold interpreter.
+Calls are measured outside a run, inside a real `ebb run`, and inside an `ebb run` without allocator figures
+(EBB_TRUTH=0). Warm calls come in groups of eight, and the first of each group is ignored. A pause follows each group,
+because ebb's queue holds only ten marks. Cold calls come between pieces of work that fill the caches, as a training
+step does. Wall time lasts until the call returns; on a busy machine it may include the time in which ebb reads the
+mark. CPU time is that of the calling thread. "nothing" is a call of an empty function, which shows the cost of the
+measurement and of a cold interpreter.
 """
 
 import argparse

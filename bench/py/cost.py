@@ -14,12 +14,12 @@ removed from the running process and restored (cost_job.py):
   all        all three, as in use
   outside    the supervisor that samples the job, which is stopped (SIGSTOP) for the comparison
 
-With --costs only some of these are measured, which is more exact. No part costs more than all three together, so the
-bound of "all" applies to each of them.
+--costs measures only some of these parts, with more rounds for each. No part costs more than "all", so the bound of
+"all" applies to each part.
 
 The cost is the mean of the differences within rounds. Its 95 % interval is a bootstrap over the rounds, and the upper
-bound is the upper end of that interval. Memory bandwidth and cores that the supervisor uses during both sides are not
-included, nor are the start and the end of the job (start.py).
+bound is the upper end of that interval. The supervisor runs during both kinds of blocks, so its use of cores and
+memory bandwidth is not included. The start and the end of the job are not included either (start.py measures them).
 """
 
 import argparse
@@ -141,7 +141,7 @@ def cost_of(rounds, what, base_us):
 
 
 def word(cost, bar):
-    """An interval much wider than the bar decides nothing, wherever it is."""
+    """An interval much wider than the bar cannot show whether the bar is held."""
     if cost["low"] > bar:
         return "MISSED"
     if cost["high"] - cost["low"] > NOISE_BARS * bar:
@@ -150,9 +150,9 @@ def word(cost, bar):
 
 
 def sampling_of(rounds, base_us):
-    """For blocks with the profiler on, returns samples per second, the percentage of a step that they take, and how
-    much of it exceeds normal use. The sampling rate has a budget per second of wall time, so all budget saved while
-    the profiler is off is assumed to be spent while it is on."""
+    """For blocks with the profiler on, returns the samples per second, the percentage of a step that sampling takes,
+    and how much of that percentage exceeds normal use. The sampling rate has a budget per second of wall time. The
+    budget saved while the profiler is off is assumed to be spent while it is on."""
     blocks = [block for row in rounds for block in row]
     on = [block for block in blocks if block["arm"] in ("profiler", "marks", "hooks", "all")]
     on_s, all_s = (sum(block["wall_s"] for block in some) for some in (on, blocks))

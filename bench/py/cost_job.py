@@ -1,8 +1,8 @@
 """The job of cost.py: trains under `ebb run` and switches parts of ebb off and on between blocks of steps.
 
-Each round runs every requested arm in random order. If there are two arms, each runs twice, with the blocks of one in
-the middle, which cancels drift within the round. After each switch there are a few untimed steps. Costs are
-differences between blocks of the same round, so slow drift of the machine cancels out.
+Each round runs every requested arm in random order. If there are two arms, each runs twice per round, in the order
+A-B-B-A, which cancels drift within the round. After each switch there are a few untimed steps. Costs are differences
+between blocks of the same round, so slow drift of the machine cancels out.
 """
 
 import argparse
@@ -69,8 +69,8 @@ def ebb_module(name):
 
 
 class Due:
-    """Switches readings that are due at certain times. Their clocks stop while the Python parts are off; otherwise
-    every block would begin with overdue readings and cost more than in use."""
+    """Switches readings that are due at certain times. Their clocks stop while the Python parts are off. Otherwise
+    every block with these parts would begin with overdue readings, and cost more than in normal use."""
 
     def __init__(self):
         self.off_since = None
@@ -115,8 +115,8 @@ class Hooks:
 
 class MarksByHand:
     """Switches ebb.step in the loop itself. While it is off, the hooks report the steps, as in a program without
-    marks. Each sender continues its own numbers, because a gap or a restarted training would cost additional marks
-    in every block."""
+    marks. The loop and the hooks each continue their own step numbers, because a gap or a restart in the numbers
+    would cost additional marks in every block."""
 
     def __init__(self):
         self.is_on, self.step = True, 0

@@ -2,8 +2,8 @@
 //
 //   node open.mjs CHROMIUM PAGE.html RUNS
 //
-// load: until the browser calls it loaded, its plots drawn; painted: until the frame after that was
-// shown; zoom: from a key that zooms to the frame that shows it.
+// load: time until the load event, with all plots drawn; painted: time until the next frame was shown; zoom: time
+// from the key press that zooms to the frame that shows the result.
 
 import { chromium } from "playwright-core";
 import { pathToFileURL } from "node:url";

@@ -6,8 +6,8 @@
 Every job appends a line to a proof file when it starts. At the end every accepted job must have exactly one
 final state that its kind allows, no job may have run twice, no process of a job may be left, the database must
 be intact, and the server's memory and file descriptors must stay constant between kills. Prints one table;
-exits with 1 if a rule is violated. For root, the state folder is a small tmpfs that is sometimes full, and
-there are fork storms and frozen jobs (cgroup v1); otherwise these are left out, and one line says so.
+exits with 1 if a rule is violated. If run by root, the state folder is a small tmpfs that is sometimes full, and some
+jobs fork without end or are frozen (cgroup v1). For other users these loads are left out, and one line says so.
 """
 
 import argparse
@@ -336,7 +336,8 @@ class Soak:
         for thread in threads:
             thread.start()
         self.load.begin()
-        # Of each third of the time, a fifth has kills of the server and the rest has none.
+        # The run has three equal parts. The server is killed repeatedly during a fifth of each part, and never during
+        # the rest.
         for third in range(3):
             seconds = self.options.minutes * 20
             self.kill_for(seconds / 5)

@@ -27,7 +27,8 @@ static double part_of(size_t family, uint64_t seed)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* Judges R up to END_S. Returns whether it was called a leak while it ran, and after it ended. */
+/* Judges the run R, which ends at END_S. Returns whether R was called a leak while it ran, and
+ * whether it was after it ended. */
 static void judge(const struct shapes_run *r, double end_s, bool steps, bool *ret_before,
                   bool *ret_after)
 {

@@ -1,14 +1,15 @@
 """Makes all ranks save or stop in the same step, at the cost of a byte or two per step.
 
 Ranks receive a request at different times, and a rank that saves alone waits for the others for
-ever. Therefore every rank starts a tiny reduction of its pending requests at the end of step n, on
-a CPU process group of its own, and reads the result at the end of step n + 1, when it has long been
-available: all ranks read the same result in the same step, and none waits. The GPU is not involved.
+ever. Therefore every rank starts a tiny reduction of its pending requests at the end of step n, and
+reads the result at the end of step n + 1. By then the result has long been available, so no rank
+waits, and all ranks read the same result in the same step. The reduction has its own process group
+on the CPU; the GPU is not involved.
 
 A reduction hangs if a rank does not take part, for example because only some ranks were started
 under ebb. Therefore the ranks first check, through the process group's store, that all of them are
-present. The first answer written there is final, so that a rank that gave up and one that did not
-cannot reach different decisions.
+present. The first answer written to the store is final. Otherwise a rank that gave up waiting and a
+rank that did not could reach different decisions.
 """
 
 from __future__ import annotations

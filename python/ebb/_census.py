@@ -333,7 +333,8 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
         plain.look_into(o)
     others.seen = plain.seen
     numbers = {id(o) for o in big}
-    # every slice covers the whole list, so the slices that fit in the time represent the rest
+    # every slice has objects from the whole list, so the slices visited in time represent the
+    # others
     while done < _SLICES and not plain.is_full and time.monotonic() < until:
         others.look([o for o in objects[done::_SLICES] if id(o) not in numbers])
         done += 1

@@ -75,7 +75,7 @@ class MemoryCleanup(TrainerCallback):
     gc, gc_passes: collect garbage, this many times.
     empty_cache: return CUDA's unused memory to the device.
     zero_grad: drop gradients that are still held after the step.
-    log_history: drop the trainer's own log, but for its last entry.
+    log_history: drop all entries of the trainer's own log except the last.
     processor_caches: clear caches of the tokenizer and of processors.
     trim: have the C library return free memory to the system (malloc_trim).
     on_evaluate: also after each evaluation.

@@ -1,11 +1,12 @@
 """Finds containers that gain entries while memory grows: they keep allocated memory alive.
 
 A stack shows the line that allocated memory, not the reference that keeps it alive. Therefore the
-lengths of all lists, dictionaries, sets and queues are read repeatedly, at step ends; if there are
-no steps, a thread reads those that variables of the program refer to. The containers that gain the
-most are followed: their entries and estimated bytes are sent as figures (container:NAME,
-container_bytes:NAME), and when memory has grown significantly they are reported in marks of kind
-kept. No object is kept alive, no code of the job is called, and the time of scans is bounded.
+lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps. If
+there are no steps, a thread reads the lengths of those containers that variables of the program
+refer to. The containers that gain the most entries are followed. Their entries and estimated bytes
+are sent as figures (container:NAME, container_bytes:NAME). When memory has grown significantly,
+these containers are also reported in marks of kind kept. Scans keep no object alive, call no code
+of the job, and take a bounded time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _OBJECTS_MAX = 2_000_000
 _LENGTH_MIN = 2
 _ADDED_MIN = 2  # number of entries that a container must gain for a kept mark
 _GAINED_MAX = 1000
-_WEIGHED_MAX = 96  # number of containers whose bytes are estimated, of those that gained entries
+_WEIGHED_MAX = 96  # of the containers that gained entries, this many have their bytes estimated
 _NAMED_MAX = 3  # number of containers named in kept marks
 _KEPT_BYTES = 1 << 20
 _KEPT_SHARE = 0.1  # fraction of the growth of memory that a container must explain for a kept mark
@@ -110,7 +111,7 @@ def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> li
 
 
 def _containers() -> list[Any]:
-    # read before all objects are listed, some of which are copies of these variables
+    # read first, because the list of all objects below contains copies of these variables as well
     variables = _variables()
     modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
     own = [v for d in modules for v in list(d.values())]
@@ -125,16 +126,16 @@ def _containers() -> list[Any]:
         own, _of_types(objects, classes - types) + own_classes, variables
     )
     for ours in (variables, modules, own, own_classes):
-        # this list was found as well; it is emptied, as its address may be reused by another
-        # container
+        # the scan found this list as well; it is emptied, because another container may reuse its
+        # address
         ours.clear()
     return found
 
 
 class _Scan:
-    """The lengths of all containers at one scan. It consists only of numbers, so that it keeps
-    nothing alive, and creates no tracked object per container, which would trigger another
-    garbage collection."""
+    """The lengths of all containers at one scan. The scan stores only numbers, so that it keeps no
+    container alive. It creates no object per container that gc tracks, because many such objects
+    would trigger another garbage collection."""
 
     def __init__(
         self, step: Optional[int], rss: int, found: list[Any], lengths: array[int]
@@ -564,9 +565,9 @@ def at_step(step: Optional[int] = None) -> None:
 
 
 def without_steps() -> None:
-    """Like at_step, but for a thread, if no step has ended for some time. It scans only
-    variables of the program: a list of all objects refers to tuples that other threads are
-    still creating, and Python fails to resize a tuple that anything else refers to
+    """Like at_step, but for a thread, if no step has ended for some time. The thread scans only
+    variables of the program, not all objects. A list of all objects would refer to tuples that
+    other threads are still creating, and Python fails to resize a tuple that has other references
     (SystemError in _PyTuple_Resize)."""
     now = time.monotonic()
     if now >= _next_s and now - _step_s > _IDLE_STEPS_S and _lock.acquire(False):

@@ -29,7 +29,7 @@ _CHECKS = 8  # number of checks without an unsent step after which the thread sl
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # requests that were not answered yet
-_due = 0.0  # time at which the thread answers pending requests, if no step has
+_due = 0.0  # time at which the thread answers pending requests that no step has answered
 _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread, and ends it when it is closed
@@ -175,8 +175,8 @@ def at_step(n: Optional[int] = None) -> None:
 
 
 def at_hooked_step(n: int) -> None:
-    """Like at_step, but for the hooks on torch, whose count is used only if there is no other
-    source."""
+    """Like at_step, but called by the hooks on torch. Their steps count only if neither the job nor
+    a callback sends steps."""
     if not _is_claimed:
         _at_step_end(n)
 

@@ -3,8 +3,8 @@ here, the others in _frameworks.py.
 
 Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line on standard error
 for each hook that cannot be installed. Many programs import torch and never train, often without
-cached bytecode of this package: everything that only a training run needs is imported at its first
-step or batch.
+cached bytecode of this package. Therefore everything that only a training run needs is imported at
+its first step or batch.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _hook_loaders(module: ModuleType) -> None:
 
 
 def _hook_torchdata(module: ModuleType) -> None:
-    # its iterators use those of torch, but its loader does not
+    # torchdata's iterators call torch's hooked iterators, but its loader class is separate
     _hook_begins(module.StatefulDataLoader)
 
 

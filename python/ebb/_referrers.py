@@ -25,8 +25,9 @@ _SCAN_MAX = 200_000  # number of entries of one container that are searched for 
 def _read_locals(f: FrameType) -> dict[str, Any]:
     found = f.f_locals
     copy = dict(found)
-    # Before 3.13 this is a copy that the frame keeps alive, with everything it refers to. locals()
-    # returns the same object, so it is only cleared if nothing else refers to it.
+    # Before Python 3.13, f_locals is a dict that the frame keeps alive, together with all values in
+    # it. locals() returns the same dict to the job, so it is only cleared if nothing else refers to
+    # it.
     if type(found) is dict and sys.getrefcount(found) <= 3:
         found.clear()
     return copy
@@ -357,9 +358,9 @@ def named_objects() -> dict[int, tuple[str, Any]]:
 
 
 def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
-    """Names the container O by the nearest holder that a reader of the program knows: "cache of a
-    __main__.Features", "__main__.seen", "losses (a variable of train() in …)". Returns None if
-    there is none."""
+    """Names the container O by the nearest object that refers to it and that a reader of the
+    program knows: "cache of a __main__.Features", "__main__.seen", "losses (a variable of train()
+    in …)". Returns None if there is none."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()
     names, at = "", o

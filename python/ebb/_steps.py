@@ -7,10 +7,11 @@ scalers have too, then a progress bar.
 An iteration lies between two steps of the same optimizer: several optimizers that step once each
 count as one step. A step is sent when the first optimizer has stepped.
 
-A pass is one traversal of a DataLoader, from its first batch to its end. It is an epoch if
-optimizers stepped in it, unless a larger pass with steps is still open (then it is a small loader
-that is restarted repeatedly beside a large one) or it only contained other passes that were epochs.
-A pass without any step, with gradients off, after training has begun, is an evaluation.
+A pass is one traversal of a DataLoader, from its first batch to its end. A pass is an epoch if
+optimizers stepped in it, with two exceptions. While a larger pass with steps is still open, a pass
+belongs to a small loader that is restarted repeatedly beside a large one. A pass that only
+contained other epochs is not an epoch either. A pass is an evaluation if training has begun,
+gradients are off, and no optimizer stepped in it.
 """
 
 from __future__ import annotations
@@ -356,7 +357,7 @@ class Tracker:
             self._looks_ahead = True
         w = _wire.wire()
         if w.has_source:
-            # if the hooks have to send again later, they start anew with the next step
+            # if the hooks have to send steps again later, they begin with the next step
             self._has_begun, self._sent = False, self.step
             self._check_due = time.monotonic() + _CHECKS_APART_S
             if self._even is None:
@@ -443,8 +444,8 @@ class Tracker:
             self._send(f"KIND=eval\nSTEP={self.step}")
 
     def _is_beside_larger(self, p: Pass) -> bool:
-        """Returns True if a larger pass is open or, for a pass without steps, if any other is in
-        use."""
+        """Returns True if a larger pass is open. For a pass without steps, returns True if any
+        other pass is in use."""
         if p.steps == 0:
             return any(q.fetched for q in self._open.values())
         return any(q.steps and q.size > p.size for q in self._open.values())

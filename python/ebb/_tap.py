@@ -1,4 +1,5 @@
-"""A second listener on the wire, which passes each mark of this process to its caller as a dict."""
+"""Passes a copy of each mark that this process sends to a callback, as a dict, in addition to
+sending the mark to ebb."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ _last_at = 0.0
 
 
 def verdict(timeout: float = 1.0) -> Optional[dict[str, Any]]:
-    """Returns the current verdict on this run's memory, as `ebb verdict --json` prints it for
-    the tree; None outside a run, or if no answer arrives within TIMEOUT seconds. Within one
-    second the previous answer is returned."""
+    """Returns the current verdict on the memory of the whole process tree, in the form of `ebb
+    verdict --json`. Returns None outside a run, or if no answer arrives within TIMEOUT seconds. A
+    call within one second of the previous answer returns that answer."""
     global _last, _last_at
     w = wire()
     if not w.is_there:

@@ -33,9 +33,9 @@ def package_spec(name: str) -> Optional[ModuleSpec]:
 
 
 def _hooks() -> ModuleType:
-    """Returns ebb._hooks of the package that `import ebb` finds, if that is this package or
-    another version of it. If it is an unrelated package of the user, returns the _hooks of
-    this package under a private name."""
+    """Returns the module ebb._hooks of the package that `import ebb` finds, if that package is some
+    version of ebb. If the user has an unrelated package named ebb, returns the _hooks of this
+    package under a private name."""
     try:
         found = find_spec("ebb")
     except Exception:
@@ -54,7 +54,8 @@ def _hooks() -> ModuleType:
 
 _follower: Optional[int] = None  # native id of the thread that follows memory
 _FORK_PATIENCE_S = 0.1
-# resident bytes from which a process is followed; smaller ones have little to explain
+# resident bytes from which a process is followed; the memory of smaller processes needs no
+# explanation
 _WORTH_BYTES = 48 << 20
 
 

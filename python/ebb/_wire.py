@@ -26,8 +26,9 @@ Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
 # Times to wait if the receiver's queue is full (10 datagrams on many machines), as after a burst.
-# Marks that must arrive wait up to _PATIENCE_S. So do steps, while all steps together have waited
-# at most _STEPS_WAIT_S and _STEPS_WAIT_SHARE of the time. All other marks are dropped.
+# Marks that must arrive wait up to _PATIENCE_S. Steps wait as long, but only while all steps
+# together have waited at most _STEPS_WAIT_S and at most _STEPS_WAIT_SHARE of the run time. All
+# other marks are dropped if the queue is full.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
@@ -127,7 +128,8 @@ def _key(name: str) -> str:
 
 
 def _fit(lines: list[str]) -> str:
-    """Returns as many of LINES as fit in one datagram, because a part is better than nothing."""
+    """Returns as many of LINES as fit in one datagram, because a shortened mark is better than
+    none."""
     room, kept = _TEXT_MAX + 1, []
     for line in lines:
         room -= len(line.encode()) + 1
@@ -268,9 +270,9 @@ class Wire:
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        """Reports that step N has ended; TAIL has further lines. Returns True if the step was
-        sent, False if it followed another one too soon. It is then sent with the next mark,
-        or after a moment, and the caller skips its other work for the end of a step."""
+        """Reports that step N has ended; TAIL has further lines. Returns True if the step was sent.
+        Returns False if it followed another step too soon: then the step is sent later, with the
+        next mark or after a moment, and the caller skips its other work for the end of a step."""
         now, last = time.monotonic(), self._step
         if (
             last is not None
@@ -303,9 +305,9 @@ class Wire:
         return True
 
     def hold(self, n: int, tail: Optional[str], epoch: Optional[float] = None) -> bool:
-        """Holds step N back, if it followed a step with the identical TAIL too soon. Returns
-        False if it may not be held back or needs a full check; the caller then calls `step`.
-        Most short steps execute only this fast path, because every line of Python is
+        """Holds step N back if it follows a step with an identical TAIL too soon. Returns False if
+        the step may not be held back or needs the full check of `step`, which the caller then
+        calls. Most short steps execute only this fast path, because every line of Python is
         expensive in a busy process."""
         last, now = self._step, time.monotonic()
         if (
@@ -539,7 +541,8 @@ class Wire:
         sockets, path = (self._socket, self._replies), self._reply_path
         self._socket = self._replies = self._reply_path = None
         self._mail = select.poll()
-        # a thread that waits on the number of a closed socket would soon wait on another file
+        # a thread that still polls a closed descriptor would wait on the next file that gets its
+        # number
         self.on_close()
         for s in sockets:
             if s is not None:
@@ -567,8 +570,8 @@ _figures: Optional[Wire] = None
 
 
 def figures_wire() -> Wire:
-    """Returns the wire for figures that ebb's own code reads. If the process has sent nothing
-    yet, it is a separate wire, because children of such a process are not workers."""
+    """Returns the wire for figures that ebb's own code reads. If the process has sent no marks yet,
+    this is a separate wire, because the children of a process without marks are not workers."""
     global _figures
     if _wire is not None:
         return _wire

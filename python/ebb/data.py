@@ -208,8 +208,8 @@ def _opened_again(image: Any) -> "Optional[Image]":
     if name and os.path.isfile(name):
         again = Image.open(name)
     elif file is not None and not file.closed:
-        # the file's bytes are copied and its position is restored, because decoders continue from
-        # there
+        # the bytes of the file are copied, and the file position is restored, because decoders
+        # continue at that position
         position = file.tell()
         file.seek(0)
         data = file.read()
@@ -298,10 +298,11 @@ class _Hands:
 class keep_nothing:
     """Wraps a collate function so that it cannot keep its inputs in memory: keep_nothing(collate).
 
-    The function sees copies of the examples. Images that were opened but not decoded yet are opened
-    again, so that those of the data set stay as small as they were. When the batch is complete,
-    every copy that is not in it is closed, so that a copy that is still referenced holds no pixels.
-    Objects that the function creates itself and keeps are not covered.
+    The function receives copies of the examples. Images that were opened but not decoded yet are
+    opened again for the copy, so that the images of the data set stay undecoded. When the batch is
+    complete, every copied image that is not in the batch is closed. If the function still refers to
+    such a copy, the copy holds no pixels. Objects that the function creates itself and keeps are
+    not covered.
     """
 
     def __init__(self, collate: Callable[..., Any]) -> None:

@@ -374,9 +374,9 @@ def _with_resume(
 
 
 def _mend(trainer: Any, path: str, result: Any) -> bool:
-    """Loads a model by both kinds of names. transformers 5 saves some models under the parameter
-    names of the Hub, and its Trainer loads them by the names of the model: parameters with
-    other names keep their initial values, with only a warning
+    """Loads the weights of a checkpoint under either kind of parameter name. transformers 5 saves
+    some models under the parameter names of the Hub, but its Trainer loads them by the names in the
+    model. Parameters whose names differ keep their initial values, with only a warning
     (huggingface/transformers#48805). from_pretrained knows both names."""
     import torch
 
@@ -509,8 +509,8 @@ _HOOKS = {
 
 
 def install(default: bool = False) -> None:
-    """Hooks the Trainer. If DEFAULT, every trainer gets the callback, without logs, whether or
-    not its script uses ebb. Calling it again is harmless."""
+    """Hooks the Trainer. If DEFAULT is true, every trainer gets the callback, even if its script
+    does not use ebb; this callback writes no logs. Calling this function again is harmless."""
     global _is_default
     try:
         from transformers import trainer as module

@@ -1,5 +1,5 @@
 """For Lightning: marks, memory in its loggers, checkpoints on request, and resuming from the last
-complete one. Works with `lightning` and with `pytorch_lightning`.
+complete checkpoint. Works with `lightning` and with `pytorch_lightning`.
 
     from ebb.lightning import EbbCallback
     trainer = Trainer(..., callbacks=[EbbCallback()])
@@ -309,7 +309,7 @@ def _keep_newest(folder: str) -> None:
 
 def _lacks(path: str) -> Optional[str]:
     """Describes what is missing in PATH for resuming from it, or returns None if it is complete."""
-    # such a folder is written by a strategy in which each rank writes its part
+    # a checkpoint is a folder if the strategy makes each rank write its own part
     if os.path.isdir(path):
         return None if os.listdir(path) else "everything"
     if not _checkpoints.is_whole_file(path):
@@ -446,8 +446,9 @@ _HOOKS = {"fit": _hook_fit, "save_checkpoint": _hook_save}
 
 
 def install(default: bool = False) -> None:
-    """Hooks the Trainer of each package in use. If DEFAULT, every trainer gets the callback,
-    without logs, whether or not its script uses ebb. Calling it again is harmless."""
+    """Hooks the Trainer of each package in use. If DEFAULT is true, every trainer gets the
+    callback, even if its script does not use ebb; this callback writes no logs. Calling this
+    function again is harmless."""
     global _is_default
     _is_default = _is_default or default
     for package in _packages():

@@ -66,7 +66,7 @@ def run_job(folder, *command, flags=(), env=None):
 
 
 def start_job(folder, *command, flags=(), env=None):
-    """Starts a command under ebb; the output of the process is that of the job."""
+    """Starts a command under ebb. The process's output stream is the output of the job."""
     return subprocess.Popen([binary(), "run", "-q", "--run-dir", str(folder / "run"), "--no-shim",
                              *flags, "--", *map(str, command)], cwd=folder, env=environment(env),
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

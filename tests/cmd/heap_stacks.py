@@ -1,4 +1,4 @@
-"""A program that allocates in many kinds of Python frames, and prints its own record of them.
+"""A program that allocates in many kinds of Python frames, and prints the stack of each allocation.
 
 Each allocation has a unique size. Prints one JSON object,
 {size: [[file, qualified name, line], …]} with the innermost frame first, then waits for the end of

@@ -1,5 +1,5 @@
-"""Tests GPU blocks reported by a stand-in for PyTorch's allocator: they are in the table by GPU,
-the real functions are still called, and no report makes the program fail."""
+"""Tests GPU blocks that a stand-in for PyTorch's allocator reports. The table must contain the blocks of each GPU,
+the real report functions must still be called, and no report may make the program fail."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Tests that allocations of a library are shown with the function of the program that called it."""
+"""Tests that allocations in a library are attributed to the function of the program that called the library."""
 
 import os
 import re

@@ -14,7 +14,7 @@ from heap_jobs import LIBRARY, facts, heap, needs_library, not_sanitized, where,
 
 pytestmark = needs_library
 
-# A later program of this job keeps 20 MiB, and gets ebb's package only through the shim.
+# This program keeps 20 MiB. It can import ebb only through the shim, because ebb is not installed for its Python.
 HOLDS = """
     import ebb
     keep = bytes(20 << 20)

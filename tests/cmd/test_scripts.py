@@ -422,7 +422,7 @@ def test_build_failure_of_one_tree_fails_the_test_run(whole_run, broken, said):
     assert whole_run(broken=broken) == (1, said)
 
 
-# The stand-in fails test t while it is run with all others (no -R), or always.
+# The stand-in for ctest fails test t either always, or only when t runs with all other tests (without -R).
 @pytest.mark.parametrize("condition, code, last, unsteady", [
     ("true", 0, "3 passed, 0 failed", 3), ("false", 1, "0 passed, 3 failed", 0)])
 def test_failed_test_that_passes_alone_is_listed_as_unsteady(whole_run, tmp_path, condition, code, last, unsteady):

@@ -309,8 +309,8 @@ def test_step_mark_in_the_exit_row_does_not_make_the_drop_count(tmp_path):
     assert verdict(again, "--steps-per-epoch", "100")["samples"] == 202, "it lived on after it"
 
 
-# Recording of a kept graph with three data workers and 50 steps per epoch, as step and MiB. About
-# every tenth reading drops by 220 MiB, and each drop ends higher than the previous one.
+# Readings (step, MiB) of a run that leaks autograd graphs, with three data workers and 50 steps per epoch. About
+# every tenth reading is 220 MiB lower, and each of these low readings is higher than the previous low one.
 KEPT_GRAPH = """1:946 2:968 4:974 6:765 7:985 9:775 10:995 12:844 14:1008 16:1013 17:1018 19:1025 20:1028
     22:1035 24:1043 25:1063 27:1070 29:1077 32:1103 35:1071 37:1200 40:1226 43:1268 45:1291 48:1295
     50:1340 53:1166 55:1421 58:1231 60:1485 63:1544 66:1502 68:1640 71:1683 74:1675 76:1683 79:1478

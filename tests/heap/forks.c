@@ -1,6 +1,7 @@
 /* forks WAY N: a parent with live memory starts N children, one after another, and each allocates.
- * WAY: fork; raw, without notifying the C library; threads, while other threads allocate; vfork,
- * whose child allocates in its parent's memory. Then prints its pid and those of its children. */
+ * WAY is one of: fork; raw (fork without notifying the C library); threads (fork while other
+ * threads allocate); vfork (the child allocates in its parent's memory). Then the parent prints its
+ * pid and the pids of its children. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

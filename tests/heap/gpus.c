@@ -1,9 +1,10 @@
 /* gpus LIBRARY WAY: drives a stand-in for PyTorch's libc10_cuda.so, loaded as Python loads it. WAY
- * is one of: hold N (keep N blocks); threads (each frees blocks of another); nonsense (invalid
- * reports); fork (while threads allocate); exit (handlers free blocks); unload (and load again);
- * fail (requests fail); both LIBRARY2 (two copies in one process); loading LIBRARY2 (its
- * constructor waits for a block); failfork (requests of threads and forked children fail). Prints
- * the live bytes at the end, and how many reports reached the real functions. */
+ * is one of: hold N (keep N blocks); threads (each thread frees blocks of another thread); nonsense
+ * (invalid reports); fork (forks while threads allocate); exit (exit handlers free blocks); unload
+ * (unloads the library and loads it again); fail (requests fail); both LIBRARY2 (two copies in one
+ * process); loading LIBRARY2 (its constructor waits for a block); failfork (requests of threads and
+ * forked children fail). Prints the live bytes at the end, and how many reports reached the real
+ * functions. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>

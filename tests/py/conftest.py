@@ -1,7 +1,7 @@
 """Fixtures of the tests of the Python package: the package itself, and jobs that run under ebb.
 
-Jobs run with the Python that runs the tests. EBB_NO_VENV says why torch and the like could not be
-installed for them.
+Jobs run with the Python that runs the tests. EBB_NO_VENV is the reason why torch and similar
+packages could not be installed for these tests.
 """
 
 import os
@@ -29,7 +29,7 @@ def pytest_make_collect_report(collector):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """pytest counts a suite that skips itself as one without tests, and fails."""
+    """If a whole suite skips itself, pytest finds no tests and exits with an error."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and SKIPPED_WHOLE in session.config.stash:
         session.exitstatus = pytest.ExitCode.OK
 

@@ -276,8 +276,8 @@ def test_wrapped_collator_leaves_dataset_images_undecoded(paths):
 
 
 def test_unwrapped_collator_leaves_dataset_images_decoded(paths):
-    """PIL's behaviour is the reason for the wrapper; if it changes, the wrapper is no longer
-    needed."""
+    """The wrapper exists because PIL keeps decoded pixels in the image. If PIL stops doing so, the
+    wrapper is no longer needed."""
     images = opened(paths)
     colours(images)
     assert all(map(_is_decoded, images))
@@ -454,8 +454,8 @@ SLACK = 40 * MIB  # The sum of a batch of four, its copies, and memory retained 
     ("hoarder", 0, SLACK),
 ])
 def test_epoch_over_lazily_opened_images_keeps_memory_flat(photographs, tmp_path, way, least, most):
-    """A plain list grows to the size of all pixels, one with a budget to its budget, and a
-    wrapped one not at all."""
+    """A plain list grows to the size of all its pixels, and LazyImages to its budget. A list whose
+    collate function is wrapped does not grow."""
     program = tmp_path / "epoch.py"
     program.write_text(textwrap.dedent(EPOCH))
     env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))

@@ -220,7 +220,7 @@ def test_memory_is_added_to_each_log_of_the_trainer(wire, tmp_path):
     seen = []
     from transformers import TrainerCallback
 
-    # This callback is called before those of the user, as that of TensorBoard is.
+    # Like TensorBoard's callback, this callback is called before the callbacks of the user.
     class Writer(TrainerCallback):
         def on_log(self, args, state, control, logs=None, **kwargs):
             seen.append(dict(logs))

@@ -1,5 +1,6 @@
-"""Tests eight programs of the zoo with seven seconds of training each. On any machine, no leak
-is called stable and no benign program a leak; "undecided" is also correct."""
+"""Tests eight programs of the zoo with seven seconds of training each. No leaking program may be
+called stable, and no benign program a leak, however slow the machine is. "undecided" is always
+accepted."""
 
 import json
 import subprocess

@@ -130,9 +130,9 @@ def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
 
 
 def leave():
-    """Ends a rank without shutting down its interpreter: gloo's threads release the last tensors
-    late, and abort if Python is gone by then (pytorch/pytorch#179291). A model that still exists
-    keeps the tensors alive."""
+    """Ends a rank without shutting down its interpreter. gloo's threads release the last tensors
+    late, and abort the process if the interpreter has already shut down (pytorch/pytorch#179291).
+    The tensors live that long because the model that refers to them still exists."""
     import torch
 
     torch.distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-// Opens a report in a browser, does what a reader does, and prints what was seen as JSON.
+// Opens a report in a browser, zooms, selects and prints as a reader would, and prints what the page showed as JSON.
 //
 //   node browse.mjs CHROMIUM PAGE.html [FOLDER]      pictures go into FOLDER
 //

@@ -1,4 +1,5 @@
-// The page of a real `ebb serve`: a job is submitted, watched, outlives a kill of its server, is cancelled; prints what was seen as JSON.
+// Drives the page of a real `ebb serve`: submits a job, watches it, kills the server while the job runs on, cancels
+// the job. Prints what the page showed as JSON.
 //
 //   node browse_serve.mjs CHROMIUM EBB FOLDER PYTHON PROGRAM [PICTURES]
 //

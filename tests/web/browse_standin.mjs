@@ -1,4 +1,5 @@
-// The server's page before a server whose jobs do what this says; prints what was seen as JSON.
+// Opens the server's page with a stand-in for the server, whose jobs this script controls. Prints what the page
+// showed as JSON.
 //
 //   node browse_standin.mjs CHROMIUM FOLDER [PICTURES]     FOLDER has the built page
 

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-FETCH_S = 600  # The script times out before this, even if it waits for that of another suite.
+FETCH_S = 600  # The script has a shorter timeout of its own, even if it has to wait for the script of another suite.
 
 
 def build_folder():

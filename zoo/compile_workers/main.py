@@ -1,7 +1,7 @@
 """A compiled model beside the worker processes of torch.compile, which stay for the whole run.
 
-On a CPU, inductor compiles C++ in threads of its own process and starts worker processes only for
-Triton. Here they are started as on a GPU, and wait as they do there.
+On a CPU, inductor compiles C++ in threads of the training process; it starts worker processes only for Triton, on a
+GPU. This program starts the same worker processes on a CPU, where they only wait.
 """
 
 import os

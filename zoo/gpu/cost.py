@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The cost of the GPU hook, interleaved in one process: plain, with ebb's hook, and with PyTorch's own memory history in
-its cheapest form that has lines. Run it under ebb:
+"""Measures the cost of the GPU hook. Three variants alternate in one process: without a hook ("plain"), with ebb's
+hook, and with PyTorch's own memory history in its cheapest form that records lines. Run it under ebb:
 
     ebb run -- zoo/gpu/cost.py --seconds 70 --json FILE
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, on a machine with one, in under four minutes: records and judges the programs of this
-# folder, measures the cost of the hook and its live bytes, and runs out of memory on purpose. Results and recordings go to
+# Runs everything that needs a GPU, in under four minutes: records and judges the programs of this folder, measures
+# the cost of the hook, checks the live bytes, and runs out of GPU memory on purpose. Results and recordings go to
 # $OUT. Needs build/ebb and build/libebb-heap.so.
 #
 #   OUT=DIR zoo/gpu/device.sh [--quick]

@@ -1,5 +1,6 @@
-"""A teacher is replayed from CUDA graphs, one for each shape. The key includes the temperature, which is annealed, so
-that every third batch is captured again. With --fixed the key is the length alone, which gives six graphs."""
+"""A teacher is replayed from CUDA graphs, one for each shape. The key also includes the temperature. The temperature
+is annealed, so every third batch has a new key and is captured again. With --fixed the key is the length alone, which
+gives six graphs."""
 import torch
 from torch import nn
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Packs recordings below 9 MiB: keep.py FOLDER FILE.tar.xz. Everything but heap histories; then those of programs that leak,
-of the others, and of the measurements, as long as there is room. Histories are compressed already."""
+"""Packs recordings below 9 MiB: keep.py FOLDER FILE.tar.xz. All files except heap histories are packed first. The
+histories follow while there is room: first those of leaking programs, then those of the others, then those of the
+measurements. Histories are compressed already."""
 import pathlib
 import sys
 import tarfile

@@ -1,5 +1,5 @@
 """A small language model answers questions while it trains. The key-value cache of every session is kept for the next
-question of its user; --fixed keeps those of the last eight."""
+question of its user. --fixed keeps only the caches of the last eight sessions."""
 from collections import OrderedDict
 
 import torch

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Live GPU bytes by ebb against torch.cuda.memory_allocated(), at many levels of one process. Run it under ebb:
+"""Compares the live GPU bytes that ebb reports with torch.cuda.memory_allocated(), at many memory levels of one
+process. Run it under ebb:
 
     ebb run -- zoo/gpu/live.py --json FILE
 
-At each level the program holds still and asks `ebb heap --gpu` about itself: the total that the hook was given, which must
-be equal, and the estimate from samples, which must be within its bounds. The last levels have blocks so large that every one
-is a sample: there the estimate must be equal too."""
+At each level the program stops allocating and runs `ebb heap --gpu` on itself. The total that the hook counted must
+be equal to PyTorch's figure, and PyTorch's figure must be within the bounds of the estimate from samples. At the last
+levels the blocks are so large that every block is sampled, so there the estimate must be equal too."""
 import argparse
 import json
 import os

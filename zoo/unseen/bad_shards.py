@@ -1,5 +1,5 @@
-"""Two persistent workers read packed records. Corrupt ones are noted as the exception itself, whose traceback keeps
-the unpacked data; with --text only its message is noted."""
+"""Two persistent workers read packed records. For each corrupt record the workers keep the exception itself, whose
+traceback keeps the unpacked data alive. With --text they keep only its message."""
 import os, zlib
 import numpy as np
 import kit

@@ -1,6 +1,6 @@
 """A structure is relaxed with hand-written BFGS and forces from autograd. The inverse Hessian is built from positions
-that require gradients, and so keeps the graph of all earlier steps; --detach cuts it. There is no torch optimizer and
-there are no epochs."""
+that require gradients, and so keeps the graphs of all earlier steps alive. --detach removes these graphs. There is no
+torch optimizer and there are no epochs."""
 import torch
 
 from tally import TINY, Tally, flag, marks

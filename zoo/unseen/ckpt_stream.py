@@ -1,5 +1,6 @@
-"""Checkpoints are written into one in-memory buffer, from which they are sent. The buffer is never rewound, so that
-each checkpoint follows the previous one; --rewind rewinds it. There are two checkpoints per epoch.
+"""Checkpoints are written into one in-memory buffer and sent from there. The buffer is never rewound, so each
+checkpoint is appended to the previous ones. --rewind rewinds the buffer before each checkpoint. There are two
+checkpoints per epoch.
 """
 import io
 import zlib

@@ -1,6 +1,6 @@
-"""Checkpoints go to an uploader thread through a staging copy; the script sends marks of steps and
-checkpoints. The uploader keeps the checkpoints it has sent, for a possible retry; with `--drop` it forgets
-them.
+"""Checkpoints are copied to a staging buffer and handed to an uploader thread. The script itself sends marks of steps
+and checkpoints. The uploader keeps the checkpoints it has sent, for a possible retry. With `--drop` the uploader
+frees them.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """A cache of spectrograms has a limit in bytes, which it reaches late in the second epoch; then old entries are
-evicted. With --index-only they are removed from the index and the sum, but not from the cache."""
+evicted. With --index-only the old entries are removed from the index and from the sum of bytes, but not from the
+cache."""
 import collections
 import numpy as np
 import kit

@@ -1,5 +1,6 @@
-"""Curriculum learning: epochs 1 to 4 use longer texts each time, packed again, and batches grow with them; epochs 4
-to 6 are alike. With --probe a callback also keeps part of the embeddings of each step."""
+"""Curriculum learning. From epoch 1 to epoch 4 the texts become longer; they are packed anew for each epoch, and the
+batches become larger. Epochs 4 to 6 are alike. With --probe a callback also keeps part of the embeddings of each
+step."""
 import tempfile
 import numpy as np
 import kit

@@ -1,5 +1,5 @@
-"""Training by steps over itertools.cycle(loader), which keeps every batch of the first epoch to
-repeat it: full after one epoch of three. --anew creates an iterator for each epoch. Neither leaks.
+"""Trains over itertools.cycle(loader), which keeps every batch of the first epoch to repeat it. Memory stops growing
+after one epoch of three. --anew creates a new iterator for each epoch. Neither leaks.
 """
 import itertools
 

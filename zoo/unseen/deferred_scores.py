@@ -1,5 +1,5 @@
-"""A classifier of texts of very mixed length. Scores are deferred as closures over the best logits, which are never
-run; with --eager the score is computed at once. Batches change memory by tens of MB.
+"""A classifier of texts of very mixed length. Scores are deferred as closures over the best logits, and the closures
+are never called. With --eager the score is computed at once. Memory differs by tens of MB from batch to batch.
 """
 import random
 import kit

@@ -1,7 +1,6 @@
-"""Batches of very different size in blocks below malloc's threshold for mappings; a small,
-long-lived block follows each batch, so that the heap cannot shrink. It retains the memory of the
-longest batch, which is not a leak; the same batches recur in each epoch. --leak: some blocks of
-each batch are kept for good."""
+"""Batches of very different sizes are allocated in blocks below malloc's threshold for mappings. A small, long-lived
+block follows each batch, so that the heap cannot shrink. The heap retains the memory of the longest batch, which is
+not a leak, because the same batches recur in each epoch. --leak: some blocks of each batch are kept for good."""
 import collections
 import kit, marks
 

@@ -1,6 +1,6 @@
-"""Every batch has a new thread pool, which is kept for a shutdown at the end. Each thread has its own scratch buffer
-in a threading.local, which lives as long as the thread. With --fixed there is one pool for all. Uses raw datagrams
-and no torch."""
+"""Every batch creates a new thread pool. The pools are kept, to be shut down at the end. Each thread has its own
+scratch buffer in a threading.local, which lives as long as the thread. With --fixed all batches share one pool. Sends
+its marks as raw datagrams, and does not use torch."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 import kit, marks

@@ -1,6 +1,6 @@
-"""A ranking service without steps or epochs: each request leaves a task that waits for the user's
-feedback and holds the features; feedback hardly ever arrives, and the tasks never end. --timeout:
-they give up after four seconds. No torch."""
+"""A ranking service without steps or epochs. Each request starts a task that waits for the user's feedback and holds
+the features. Feedback hardly ever arrives, so most tasks never end. With --timeout the tasks give up after four
+seconds. No torch."""
 import asyncio
 import time
 

@@ -1,6 +1,6 @@
-"""A policy learns from doubly linked episodes. The garbage collector is disabled and called every 25 steps, which
-makes a sawtooth. With --freeze, gc.freeze is called before it and moves the dead episodes to where no collection
-searches. There is no loader and there are no epochs."""
+"""A policy learns from doubly linked episodes. Automatic garbage collection is disabled; the program calls gc.collect
+every 25 steps, which makes a sawtooth. With --freeze, gc.freeze is called before gc.collect, and moves the dead
+episodes to a generation that is never collected. There is no loader and there are no epochs."""
 import gc, weakref
 import numpy as np
 import kit

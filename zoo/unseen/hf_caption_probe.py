@@ -1,7 +1,6 @@
 """A caption model with the Hugging Face Trainer; a callback measures
-the loss of one fixed batch. The callback sums up this loss, on which
-backward is never called, with its graph. `--item` sums up the
-number.
+the loss of one fixed batch. The callback sums up this loss as a tensor and never calls backward on the sum, so the
+graphs of all losses stay alive. `--item` sums up plain numbers.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Trainer with gradient checkpointing and texts of mixed length. --trace: a tracer in the block,
-meant for one inspection, keeps its inputs, both in the forward pass and when the block is
+"""Trainer with gradient checkpointing and texts of mixed length. With --trace, a tracer that was meant for one
+inspection stays in the block. It keeps the block's inputs, in the forward pass and again when the block is
 recomputed."""
 import tempfile
 

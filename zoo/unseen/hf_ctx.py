@@ -1,6 +1,6 @@
 """Trainer with a straight-through rounding function. Its forward stores its own output on ctx,
-which makes a cycle through the graph; the garbage collector is off, for steps of even length. With
---save-for-backward the output is saved properly, and there is no cycle."""
+which makes a cycle through the graph; the garbage collector is off, so that all steps take the same time. With
+--save-for-backward the output is saved with ctx.save_for_backward, and there is no cycle."""
 import gc
 import tempfile
 import weakref

@@ -1,5 +1,5 @@
-"""Lazily opened images in a list, decoded at the first access and kept by Pillow: full after one
-epoch. --leak: they are opened again each time, and the collator keeps every decoded one."""
+"""Lazily opened images are in a list. Pillow decodes each at the first access and keeps its pixels, so memory grows
+for one epoch. With --leak the images are opened again each time, and the collator keeps every decoded image."""
 import os, tempfile
 import kit
 

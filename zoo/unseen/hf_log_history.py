@@ -1,5 +1,5 @@
-"""Trainer with a retrieval memory of 1 GB: each step logs a histogram as a list of numbers, and the
-Trainer's state keeps the log, 1.5 % of the process in total. --summary logs the mean."""
+"""Trainer with a retrieval memory of 1 GB. Each step logs a histogram as a list of numbers, and the Trainer's state
+keeps the log. The leak is 1.5 % of the process in total. --summary logs only the mean."""
 import tempfile
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Trainer: each step's embeddings go into a queue for an uploader that takes one in three: full after 120 of 200
-steps, then new ones are dropped. --unbounded has no limit. (wandb #6557)"""
+"""Trainer. Each step's embeddings go into a queue for an uploader, which takes only one in three. The queue is full
+after 120 of 200 steps; then new embeddings are dropped. With --unbounded the queue has no limit. (wandb #6557)"""
 import queue
 import tempfile
 import threading

@@ -1,6 +1,6 @@
 """The hundred hardest examples are kept in a heap in which old entries are only marked as deleted;
-marked entries that are not at the top stay, with their arrays. --compact rebuilds the heap when it
-has twice as many."""
+marked entries that are not at the top stay in the heap, with their arrays. --compact rebuilds the heap when it has
+two hundred entries."""
 import heapq
 
 import numpy as np

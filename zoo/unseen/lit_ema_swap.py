@@ -1,5 +1,5 @@
-"""Lightning with averaged weights from the second epoch on, which replace the others during validation. The backup is
-not removed from its stack; --pop removes it."""
+"""Lightning. From the second epoch on, averaged weights replace the trained weights during validation. The backup of
+the trained weights is never removed from its stack; --pop removes it."""
 import logging
 import kit
 opt = kit.options("--pop")

@@ -1,6 +1,6 @@
-"""Lightning: cross-validation with a new module and Trainer for each of eight folds. The results contain the
-Trainer, and thereby the module with its optimizer; with --scores only the last loss. Steps start again with each
-fold."""
+"""Lightning: cross-validation with a new module and Trainer for each of eight folds. The list of results keeps each
+Trainer, and thereby its module and optimizer. With --scores the list keeps only the last loss of each fold. Step
+numbers start again with each fold."""
 import gc
 import logging
 import warnings

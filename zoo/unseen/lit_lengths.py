@@ -1,6 +1,6 @@
 """Lightning with texts of very mixed length, so that the memory per step varies. The best scores of an epoch are
-collected for a figure at its end and cleared. With --keep-outputs they are not cleared, which adds a tenth of the
-memory in total."""
+collected for a figure at its end and cleared. With --keep-outputs the scores are not cleared, and the process grows
+by a tenth in total."""
 import logging
 import random
 import sys

@@ -1,6 +1,6 @@
-"""Each epoch has its own loader with two persistent workers, because the crop size changes; a
-dictionary keeps the loaders for their statistics, and so their workers. --drop keeps only the
-statistics. (pytorch #64766, #22133)"""
+"""Each epoch has its own loader with two persistent workers, because the crop size changes. A dictionary keeps the
+loaders for their statistics, and so keeps their workers alive. --drop keeps only the statistics. (pytorch #64766,
+#22133)"""
 import numpy as np
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""Meta-learning: each task trains a copy of the net with backward(create_graph=True), after which
-parameter and gradient refer to each other; --functional uses autograd.grad instead. No loader, no
+"""Meta-learning. Each task trains a copy of the net with backward(create_graph=True). Afterwards parameter and
+gradient refer to each other, and the copy is not freed. --functional uses autograd.grad instead. No loader, no
 epochs."""
 import copy
 import weakref

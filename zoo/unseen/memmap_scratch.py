@@ -1,6 +1,5 @@
-"""Shards of features are in mapped files: three files that are read in every epoch. --versions
-writes each step's augmented features into a mapped file in /dev/shm, for a viewer, and neither
-unmaps nor removes it. No torch."""
+"""The features are in three mapped files, which are read in every epoch. --versions also writes each step's augmented
+features to a new mapped file in /dev/shm, for a viewer. These files are neither unmapped nor removed. No torch."""
 import os
 import tempfile
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Gradients are accumulated over four micro-batches; a meter keeps the outputs for a figure that is
-logged once per step. It only uses the last four, and is never cleared; with --clear it is, after
-each step."""
+logged once per step. The meter uses only the last four outputs, but is never cleared. With --clear it is cleared
+after each step."""
 from kit import Ledger, Pace, options, torch_cpu
 
 MICRO, BATCH, CLASSES = 4, 16, 4096

@@ -1,5 +1,5 @@
-"""A pool of two processes computes features for the training process; a module-level list keeps
-them in the pool's processes; --recycle makes these exit after 90 tasks. numpy only."""
+"""A pool of two processes computes features for the training process. In each process of the pool, a module-level
+list keeps the features. --recycle replaces each process after 90 tasks. numpy only."""
 import multiprocessing
 import os
 

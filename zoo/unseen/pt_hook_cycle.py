@@ -1,6 +1,6 @@
 """A hook on a node of the graph closes over the tensor that refers to the node. Neither reference
-counts nor the garbage collector free such a cycle. (--fixed: the hook keeps a number computed
-before, not the tensor.)"""
+counts nor the garbage collector free such a cycle. With --fixed the hook refers to a number that was computed before,
+not to the tensor."""
 import weakref
 import kit
 

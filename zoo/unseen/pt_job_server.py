@@ -1,6 +1,6 @@
-"""A service trains in its own process: jobs arrive in a queue, a thread trains them one after the
-other, and the table of jobs keeps each with its model and optimizer; with --fixed only with its
-figures."""
+"""A service trains in its own process: jobs arrive in a queue, and a thread trains them one after the other. The
+table of jobs keeps each job with its model and optimizer. With --fixed the table keeps only the figures of each
+job."""
 import queue, threading
 import kit
 

@@ -1,5 +1,5 @@
-"""functools.lru_cache on a method: the cache belongs to the class, is unbounded, and keeps every object alive on
-which the method was called. With --fixed, maxsize=200, which is 100 tiles."""
+"""functools.lru_cache on a method. The cache belongs to the class, is unbounded, and keeps every object alive on
+which the method was called. With --fixed maxsize is 200, which is enough for 100 tiles."""
 import functools
 import kit
 

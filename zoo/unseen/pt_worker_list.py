@@ -1,7 +1,6 @@
-"""Data-loader workers that read a list of Python objects: each access writes reference counts, so
-that pages shared with the parent become private to each worker, until all are. RSS stays flat,
-unique memory fills in the first epoch. --leak: in each worker, the dataset also caches its examples
-by a key that never occurs again."""
+"""Data-loader workers read a list of Python objects. Each access writes reference counts, so that pages shared with
+the parent become private to each worker, until all pages are private. RSS stays flat, but unique memory grows during
+the first epoch. --leak: in each worker, the dataset also caches its examples by a key that never occurs again."""
 import random  # noqa
 import kit
 

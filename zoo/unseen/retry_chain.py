@@ -1,6 +1,6 @@
 """A reader retries damaged records and raises its error `from` the previous one, so that every
-error refers to the whole chain of errors, each with its frames and raw records. --from-none: errors
-are not chained."""
+error refers to the whole chain of errors, each with its frames and raw records. With --from-none the errors are not
+chained."""
 import numpy as np
 import torch
 from torch import nn

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs programs that ebb's rules were not made for, and prints ebb's results beside the truth.
 
-Exits with 1 if a program fails, or something is worse than in the kept table (expected.json); results that
-are wrong there already are reported as known defects.
+Exits with 1 if a program fails, or a result is worse than in the kept table (expected.json). Results that are wrong
+in the kept table too are reported as known defects.
 """
 
 import argparse
@@ -188,9 +188,8 @@ def same_function(have, want):
 
 
 def culprit_row(run_dir, truth):
-    """Returns (row, whether its own line names it): the first of three rows of `ebb heap` that
-    names the responsible code, by its line or by its innermost frame in the program; 0 if none
-    does."""
+    """Returns (row, is_line) for the first of three rows of `ebb heap` that names the responsible code, by its line
+    (is_line is true) or by its innermost frame in the program. The row is 0 if none does."""
     def is_mine(frame):
         return Path(frame.get("file") or "").name == f"{truth['program']}.py"
 

@@ -1,5 +1,5 @@
-"""Scans are decoded at the first access and kept, until all are decoded at the end of the first epoch. With --review,
-the crop with the largest loss of each batch is also kept as an image for a reviewer."""
+"""Scans are decoded at the first access and stay decoded, so memory grows until the end of the first epoch. With
+--review, the crop with the largest loss of each batch is also kept as an image for a reviewer."""
 import io
 import numpy as np
 import kit

@@ -1,5 +1,5 @@
-"""A service answers in small batches and keeps sessions, at most 380 of them; --by-request: the
-limit is never reached, because it counts users. No torch, no epochs."""
+"""A service answers in small batches and keeps at most 380 sessions. With --by-request there is one session per
+request, but the limit counts users and is never reached. No torch, no epochs."""
 import asyncio
 from collections import OrderedDict
 

@@ -1,6 +1,5 @@
-"""Two loader workers; the loss and the target masks of each batch are added to a list for a table
-at the end: tensors that the workers sent are in shared memory, one mapping each. --numbers keeps
-only the loss and the covered fraction."""
+"""The loss and the target masks of each batch are added to a list, for a table at the end. The masks come from two
+loader workers, so each is a mapping in shared memory. --numbers keeps only the loss and the covered fraction."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset

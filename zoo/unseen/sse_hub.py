@@ -1,5 +1,5 @@
-"""A service that streams a training's progress to its clients, without steps: three in four clients
-disconnect, and the hub keeps the queue of each of them. --remove unsubscribes them in all cases. No
+"""A service streams the progress of a training to its clients and reports no steps. Three in four clients disconnect
+early, and the hub keeps the queue of each of these clients. --remove unsubscribes every client that disconnects. No
 torch. (encode/broadcaster #108, sse-starlette #209)"""
 import asyncio
 import json

@@ -1,6 +1,5 @@
-"""A fake-quantizer as autograd.Function collects its rounding errors in a class attribute, for a
-histogram that is drawn 'later'; with --ring only those of the last six batches. Batches are of very
-uneven length."""
+"""A fake-quantizer as autograd.Function collects its rounding errors in a class attribute, for a histogram that is
+never drawn. With --ring only the errors of the last six batches are kept. Batches are of very uneven length."""
 import collections
 import kit
 opt = kit.options("--ring")

@@ -1,5 +1,5 @@
-"""A stream of documents with a shuffle buffer in each of two persistent workers, which fills for
-one and a half epochs; --seen also remembers the documents there, so that none is used twice."""
+"""A stream of documents. Each of two persistent workers has a shuffle buffer, which takes one and a half epochs to
+fill. With --seen each worker also remembers all its documents, so that none is used twice."""
 import numpy as np
 import torch
 from torch import nn

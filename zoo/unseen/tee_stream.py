@@ -1,5 +1,5 @@
-"""A stream of documents is teed, one branch for training, one for statistics that are computed at
-the very end: documents that only one branch has read are kept. --per-epoch computes them at the end
+"""itertools.tee splits a stream of documents: one branch is for training, the other for statistics that are computed
+at the very end. tee keeps all documents that only one branch has read. --per-epoch computes the statistics at the end
 of each epoch. Plain Python and numpy."""
 import itertools
 

@@ -1,6 +1,6 @@
-"""A pool takes buffers back with weakref.finalize when their user is freed; the finalizers are
-attached to the model, which is never freed, and keep the buffers alive. --on-batch attaches them to
-the batch."""
+"""A pool takes each buffer back through weakref.finalize, when the object that uses the buffer is freed. The
+finalizers are attached to the model, which is never freed, so they keep the buffers alive. --on-batch attaches them
+to the batch."""
 import weakref
 
 import numpy as np

@@ -1,8 +1,9 @@
 """`ebb run` puts the folder of this file in front of PYTHONPATH. It waits for torch and other
 frameworks, and then runs the user's own sitecustomize.
 
-Every Python of the job runs this, old ones too, and often without a cache of its bytecode: nothing
-here may need a new Python, and what can wait for one of those modules is in ebb/_watch.py.
+Every Python interpreter of the job runs this file, even old versions, and often without cached
+bytecode. So nothing here may require a new Python, and code that is needed only after one of these
+modules is imported is in ebb/_watch.py.
 """
 # Old Pythons do not support annotations, so there are none here for mypy to check.
 # mypy: ignore-errors
@@ -107,8 +108,8 @@ class _Memory(object):
 
     @classmethod
     def import_threading(cls):
-        """Lets the main thread import threading, which takes the first thread that imports it
-        for the main thread, and waits for that thread at exit."""
+        """Lets the main thread import threading. This module takes the first thread that imports it
+        for the main thread, and Python waits for that thread at exit."""
         try:
             import ctypes
 

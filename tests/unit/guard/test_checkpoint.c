@@ -934,7 +934,7 @@ static void checkpoint_requested_in_all_ways_completes_once(void **state)
         assert_true(changes <= 2);
         if (f->checkpoint.command_pid != 0)
             reap_command(f);
-        /* The request may stay open only for a file that the command may have written. */
+        /* The request may stay open only if the command may still have written a file. */
         assert_false(is_dead && f->checkpoint.is_open && !f->checkpoint.awaits_file);
         ends[f->checkpoint.ack]++;
     }

@@ -284,8 +284,9 @@ static void handler_on_alternate_stack_includes_interrupted_code(void **state)
     assert_true(in_handler.is_whole);
 }
 
-/* A signal may interrupt the first instruction of a function that follows a call which never
- * returns. The interrupted address must be looked up as it is, not one byte before. */
+/* A return address is looked up one byte before, so that it belongs to the call. An address
+ * interrupted by a signal must be looked up as it is: it may be the first instruction of a
+ * function, and the byte before may belong to another function that ends in a call. */
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;

@@ -498,7 +498,7 @@ static void verdict_list_survives_the_exit_of_its_processes(void **state)
     event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
     event(&job, PROCESS_BORN, 2, ROLE_OTHER);
     event(&job, PROCESS_DIED, 2, ROLE_OTHER);
-    /* The list is that of the last update, before the processes exited. */
+    /* The list is from the last update, before the processes exited. */
     json_t *doc = judge_json(job.judge);
     assert_string_equal(json_string_value(json_object_get(json_object_get(doc, "tree"), "verdict")),
                         "leaking");

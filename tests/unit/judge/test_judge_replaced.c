@@ -209,8 +209,8 @@ static void process_restarted_by_a_launcher_counts_as_the_job(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* Workers share the pages of their parent and look as large; the series of the sum must continue
- * when they exit. */
+/* Workers share the pages of their parent, so their RSS is as large as the parent's. When they
+ * exit, the series of the sum must continue without a drop. */
 static void series_of_the_tree_continues_when_large_workers_exit(void **state)
 {
     struct job job = usual(false);

@@ -56,8 +56,8 @@ static void overlapping_rate_intervals_compare_as_same(void **state)
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 500, 950, step),
           ANSWER_SAME, "No measurable difference");
-    /* The runs compare as equal even if their words differ, because the first was only just
-     * certain. */
+    /* The runs compare as equal although their verdict words differ, because the first verdict was
+     * barely certain. */
     check(run(VERDICT_LEAKING, 1, 5, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
           ANSWER_SAME, "No measurable difference");
 }

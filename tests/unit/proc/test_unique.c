@@ -608,7 +608,7 @@ static void unique_count_on_an_old_kernel_gives_up_on_huge_holes(void **state)
     count_end(&c);
 }
 
-/* Under AddressSanitizer every process has terabytes of holes for its shadow memory. */
+/* Under AddressSanitizer every process has a shadow mapping of terabytes, most of it untouched. */
 static void unique_count_on_an_old_kernel_handles_ordinary_processes(void **state)
 {
     (void)state;
@@ -738,7 +738,8 @@ static void process_that_dies_during_a_scan_is_forgotten(void **state)
     for (int i = 0; i < 5; i++)
         slice(&c);
     kid_end(pid);
-    /* A search in a freed address space finds nothing, and only its end shows that. */
+    /* A search in the freed address space of an exited process finds no pages, and this is noticed
+     * only at the end of the search. */
     for (int i = 0; i < 100000 && cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
     assert_int_equal(cost_of(&c).scans_given_up, 1);
@@ -934,8 +935,8 @@ static void scan_cpu_share_above_100_percent_is_refused(void **state)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* The sanitizer's shadow memory is terabytes of holes, which cannot be counted without
- * PAGEMAP_SCAN. */
+/* The sanitizer's shadow memory is a mapping of terabytes, most of it untouched. Without
+ * PAGEMAP_SCAN, counting its pages would take too long. */
 static bool can_count(void)
 {
     struct count c;

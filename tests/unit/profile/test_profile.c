@@ -144,8 +144,9 @@ static void process_that_is_idle_at_its_end_is_not_at_work(void **state)
     assert_int_equal(working_before(30), WORKING_MAX);
 }
 
-/* Steps end at 1 to 8 s, and memory is then freed at once. The next reading comes WAY_OUT_S later,
- * when the process has exited; ENDED readings before it show the exit. */
+/* Steps end at 1 to 8 s, and then all memory is freed at once. The next reading comes WAY_OUT_S
+ * later, when the process has exited. The ENDED readings before that one are from the exit of the
+ * process. */
 static struct profile on_its_way_out(struct profile_reading *seen, struct profile_held *held,
                                      unsigned way_out_s, size_t ended)
 {

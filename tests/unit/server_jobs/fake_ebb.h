@@ -1,5 +1,5 @@
-/* A stand-in for `ebb run --detached`, in the test's own program. The job's command chooses what it
- * does:
+/* A stand-in for `ebb run --detached`, in the test's own program. The job's command selects what
+ * the stand-in does:
  *
  *   quick STATUS [FILE]   appends its id to FILE and exits at once
  *   hold [FILE]           runs until it is cancelled, or a file `finish` is in its run folder

@@ -52,7 +52,7 @@ static void hook_marks_of_new_kinds_count_if_the_steps_agree(void **state)
                       "KIND=epoch\nSTEP=40\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=epoch\nSTEP=20"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=20"));
-    /* Once the process sends epochs itself, those of the hook are skipped. */
+    /* Once the process sends epochs itself, epochs from the hook are skipped. */
     assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook"));
 }
 

@@ -650,7 +650,7 @@ static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
         assert_int_equal(tree.word, VERDICT_LEAKING);
         assert_true(tree.has_grower);
         assert_ptr_equal(all[tree.grower].result, &results[1]);
-        /* A process that has just started is listed before or after one with a verdict. */
+        /* A process that has just started is listed before or after a process with a verdict. */
         for (int i = 0; i < 2; i++)
             calm[i] = (struct verdict_member){
                 .result = &results[(i + turn) % 2 ? 2 : 0], .rss_bytes = 1e9, .alive = true};

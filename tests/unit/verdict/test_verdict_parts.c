@@ -317,8 +317,8 @@ static void table_excludes_a_final_drop_but_keeps_swings(void **state)
     assert_int_equal(series.samples, 50);
 }
 
-/* Memory rises, and then an exit on a busy machine takes 7 s, mostly at one level above the memory
- * of ten seconds before. */
+/* Memory rises. Then the process takes 7 s to exit on a busy machine; most of that time its memory
+ * stays at one level, which is above its memory of ten seconds before. */
 static void slow_exit_is_dropped_from_a_table_above_earlier_lows(void **state)
 {
     int64_t t = 0;

@@ -151,8 +151,8 @@ static void growth_counts_as_stopped_only_once_that_is_visible(void **state)
     }
 }
 
-/* Jumps of 8 MB and 3 MB alternate every 10 steps. Two or three jumps have no shape, but the epoch
- * had the same jumps. */
+/* Jumps of 8 MB and 3 MB alternate every 10 steps. Two or three jumps alone do not show a trend,
+ * but the first epoch had the same jumps. */
 static void growth_does_not_count_as_stopped_between_regular_jumps(void **state)
 {
     (void)state;

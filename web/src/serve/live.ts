@@ -33,7 +33,8 @@ const firstWait_ms = 500;
 const longestWait_ms = 30000;
 const askEvery_ms = 4000;
 const patience_ms = 1500; // milliseconds for the stream to open before the page polls
-const silence_ms = 15000; // the stream is dead after so long without a message, as the machine is sent every 2 s
+// The stream counts as dead after this time without a message. The server sends the machine's state every 2 s.
+const silence_ms = 15000;
 const checkEvery_ms = 3000;
 
 export class Live {

@@ -216,7 +216,7 @@ export class PlotGroup {
       legend: { live: true },
       cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
       scales: {
-        // The x range is that of the run, even if a plot's own data ends earlier.
+        // The x range covers the whole run, even if a plot's own data ends earlier.
         x: { time: false, range: (u, min, max) => (min === u.data[0][0] && max === u.data[0][u.data[0].length - 1] ? this.extent : [min, max]) },
         y: { range: (_u, _min, max) => [0, top(max ?? 1)] },
       },
