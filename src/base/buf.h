@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A zeroed struct is a valid empty buffer. If it fails to grow, `failed` is set and later appends
- * do nothing, so one check at the end is enough. */
+/* A zeroed struct is a valid empty buffer. If the buffer fails to grow, `failed` is set and later
+ * appends do nothing. The caller therefore needs to check `failed` only once, at the end. */
 struct buf {
     char *data;
     size_t len;
@@ -23,7 +23,8 @@ void buf_add_str(struct buf *b, const char *s);
 void buf_add_byte(struct buf *b, uint8_t byte);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
-/* The content as a C string: a NUL is added but not counted in len. "" if empty or failed. */
+/* Returns the content as a C string, or "" if the buffer is empty or failed. The NUL at the end is
+ * not counted in len. */
 const char *buf_str(struct buf *b);
 
 /* Appends V as LEB128, at most 10 bytes. */
@@ -35,8 +36,9 @@ void buf_add_u16le(struct buf *b, uint16_t v);
 void buf_add_u32le(struct buf *b, uint32_t v);
 void buf_add_u64le(struct buf *b, uint64_t v);
 
-/* A cursor over bytes that may be hostile. After the first short or malformed read `bad` is set
- * and every get returns 0 (or an empty blob), so one check at the end is enough. */
+/* A cursor over untrusted bytes. The first short or malformed read sets `bad`. After that, every
+ * get function returns 0 or an empty blob, so the caller needs to check `bad` only once, at the
+ * end. */
 struct cur {
     const uint8_t *p;
     const uint8_t *end;

@@ -41,7 +41,8 @@ struct codec {
 #define CODEC_AT(s, m, k, t)                                                                       \
     .key = (k), .type = (t), .offset = offsetof(s, m), .size = sizeof((s *)0)->m
 #define CODEC_HAS(s, m, how) .absent = (how), .has = offsetof(s, has_##m)
-/* CODEC_FIELD is always written. If absent, the other two are written as null or left out. */
+/* CODEC_FIELD is always written. An absent value of the other two kinds is written as null or left
+ * out. */
 #define CODEC_FIELD(s, m, k, t)                                                                    \
     {                                                                                              \
         CODEC_AT(s, m, k, t)                                                                       \
@@ -87,9 +88,9 @@ struct codec {
 json_t *codec_json(const struct codec *fields, const void *from);
 /* Adds the members of *FROM to object O, replacing existing keys. Returns 0 or -ENOMEM. */
 int codec_put(const struct codec *fields, const void *from, json_t *o);
-/* Reads a JSON object into zeroed memory. Documents of other programs are accepted: members that
- * are missing or of the wrong type become absent, and lists are cut at CODEC_LIST_MAX. Returns 0,
- * or -ENOMEM with RET empty. */
+/* Reads a JSON object into zeroed memory. The document may come from another program: members that
+ * are missing or have the wrong type become absent, and lists are truncated to CODEC_LIST_MAX
+ * elements. Returns 0, or -ENOMEM with RET empty. */
 enum { CODEC_LIST_MAX = 4096 };
 int codec_read(const struct codec *fields, const json_t *doc, void *ret, struct err *err);
 /* Frees the members that the struct owns and leaves the others unchanged. */

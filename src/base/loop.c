@@ -141,8 +141,8 @@ static struct timespec timespec_of(uint64_t ns)
 
 static int timer_arm(int fd, uint64_t first_ns, uint64_t period_ns)
 {
-    /* A start in the past fires at once. Periods before now do not count as missed, so the grid
-     * starts at its last point before now. */
+    /* A start in the past fires at once. The grid then starts at its last point before now, so that
+     * earlier periods do not count as missed. */
     uint64_t now_ns = clock_mono_ns();
     if (period_ns > 0 && first_ns < now_ns)
         first_ns += (now_ns - first_ns) / period_ns * period_ns;
@@ -259,7 +259,8 @@ void loop_original_mask(const struct loop *loop, sigset_t *ret)
         pthread_sigmask(SIG_SETMASK, NULL, ret);
 }
 
-/* If no source of SIGNO is left, stops receiving it and unblocks it if it was unblocked before. */
+/* If no source of SIGNO is left, stops receiving SIGNO. Unblocks SIGNO if it was unblocked before
+ * the first source was added. */
 static void signal_release(struct loop *loop, int signo)
 {
     for (const struct loop_source *s = loop->sources; s; s = s->next) {

@@ -19,14 +19,16 @@ int loop_new(struct loop **ret);
 /* Removes the remaining sources and restores the signal mask. LOOP may be NULL. */
 void loop_free(struct loop *loop);
 
-/* Calls FN when FD is ready. The loop never closes FD: remove the source first, then close the fd.
- * Returns -EPERM for a regular file. RET may be NULL if the source lives as long as the loop. */
+/* Calls FN when FD is ready. The loop never closes FD: the caller removes the source first, then
+ * closes FD. Returns -EPERM if FD is a regular file. RET may be NULL if the source is never removed
+ * before the loop ends. */
 int loop_add_fd(struct loop *loop, int fd, uint32_t epoll_events, loop_fd_fn *fn, void *user,
                 struct loop_source **ret);
 int loop_change_fd(struct loop_source *source, uint32_t epoll_events);
 
-/* Calls FN at FIRST_NS (of clock_mono_ns; at once if that is in the past), then every PERIOD_NS on
- * a fixed grid (0: only once). Missed periods are counted, not repeated. */
+/* Calls FN at FIRST_NS (a time of clock_mono_ns; a time in the past means at once), then every
+ * PERIOD_NS on a fixed grid. A PERIOD_NS of 0 means only once. If periods are missed, FN is called
+ * once and receives their number. */
 int loop_add_timer(struct loop *loop, uint64_t first_ns, uint64_t period_ns, loop_timer_fn *fn,
                    void *user, struct loop_source **ret);
 int loop_set_timer(struct loop_source *source, uint64_t first_ns, uint64_t period_ns);
@@ -40,8 +42,8 @@ int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user
 void loop_original_mask(const struct loop *loop, sigset_t *ret);
 
 void loop_remove(struct loop_source *source); /* NULL is fine */
-/* Runs until loop_stop is called; returns at once if it was called before. The current round is
- * finished first. Returns 0, or -errno if epoll fails. */
+/* Runs until loop_stop is called, and then finishes the current round. Returns at once if loop_stop
+ * was called before. Returns 0, or -errno if epoll fails. */
 int loop_run(struct loop *loop);
 /* Runs one round, which waits at most TIMEOUT_MS for an event (-1: no limit). */
 int loop_once(struct loop *loop, int timeout_ms);

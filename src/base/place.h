@@ -4,12 +4,12 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Finds the folder with the sitecustomize.py that `ebb run` adds to PYTHONPATH, in the
- * installation, the wheel or the source tree of this program. Returns false if there is none that
- * can be trusted. */
+/* Finds the folder with the sitecustomize.py that `ebb run` adds to PYTHONPATH. The folder is in
+ * the installation, the wheel or the source tree of this program. Returns false if no such folder
+ * exists or can be trusted. */
 bool place_find_shim(char ret[PATH_MAX]);
-/* Finds libebb-heap.so, for LD_PRELOAD. Returns false if there is none that can be trusted. */
+/* Finds libebb-heap.so, for LD_PRELOAD. Returns false if no such file exists or can be trusted. */
 bool place_find_heap(char ret[PATH_MAX]);
-/* Finds the libwslay.so.1 of a wheel or tarball. Returns false if there is none that can be
- * trusted; the system may still have one. */
+/* Finds the libwslay.so.1 of a wheel or tarball. Returns false if no such file exists or can be
+ * trusted; the system may still have the library. */
 bool place_find_wslay(char ret[PATH_MAX]);

@@ -15,10 +15,10 @@ size_t text_utf8(const char *s, size_t len, uint32_t *ret);
  * become \n, \t, \e, \xNN or \u{NNNN}; a backslash is doubled. Everything else is kept. */
 void text_escape(struct buf *out, const char *s, size_t len);
 
-/* Like text_escape, but into a fixed array. Text wider than WIDTH columns is cut at a character
- * boundary and ends in "…". The width of combining and wide characters comes from wcwidth in the
- * C.UTF-8 locale; if that locale cannot be loaded, each counts as one column. OUT always ends in
- * NUL. Returns OUT. */
+/* Like text_escape, but writes into a fixed array. Text wider than WIDTH columns is cut at a
+ * character boundary and ends in "…". The width of combining and wide characters comes from wcwidth
+ * in the C.UTF-8 locale. If that locale cannot be loaded, each character counts as one column. OUT
+ * always ends in NUL. Returns OUT. */
 char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t len);
 
 /* Copies FROM (NULL counts as "") into SIZE bytes, truncated between UTF-8 characters. */

@@ -7,8 +7,8 @@
 #include <time.h>
 
 /* Starts FN(ARG) in a new thread with all signals blocked, because the event loop's thread handles
- * them. The stack has STACK_BYTES, or the default size if the thread-local storage of a library
- * takes up too much of that. Returns 0 or -errno. */
+ * the signals. The stack has STACK_BYTES. If the thread-local storage of the loaded libraries takes
+ * up too much of STACK_BYTES, the stack has the default size instead. Returns 0 or -errno. */
 int thread_start(size_t stack_bytes, void *(*fn)(void *), void *arg, pthread_t *ret);
 /* Initializes a condition variable whose timed waits use CLOCK_MONOTONIC. */
 void thread_cond_init(pthread_cond_t *cond);

@@ -47,8 +47,8 @@ static const char *copy_word(const char *s, char **at)
 
 int words_split(const char *what, const char *s, char ***ret, struct err *err)
 {
-    /* At most every second byte begins a word, so len / 2 + 2 pointers are enough with the final
-     * NULL. They come first in the allocation, the words after them. */
+    /* At most every second byte begins a word, so len / 2 + 2 pointers are enough, including the
+     * final NULL. The allocation holds the pointers first, then the words. */
     size_t len = strlen(s), most = len / 2 + 2;
     char **words = malloc(most * sizeof *words + len + 1);
     if (!words)

@@ -3,11 +3,11 @@
 
 struct err;
 
-/* Splits S into words, which are separated by blanks and newlines. Single quotes keep everything;
- * double quotes keep everything except a backslash before " \ $ or a backquote; a backslash keeps
- * the next character. Nothing is expanded. *ret is an array that ends in NULL, in a single
- * allocation that the caller frees. Error messages begin with WHAT. Returns 0, -EINVAL (a quote
- * that is not closed, or a backslash at the end) or -ENOMEM. */
+/* Splits S into words, which are separated by blanks and newlines. Single quotes keep every
+ * character as it is. Double quotes do so too, except for a backslash before " \ $ or a backquote.
+ * A backslash keeps the next character. Nothing is expanded. *ret is an array that ends in NULL;
+ * the caller frees it in one call, including the words. Error messages begin with WHAT. Returns 0,
+ * -EINVAL (a quote is not closed, or S ends in a backslash) or -ENOMEM. */
 int words_split(const char *what, const char *s, char ***ret, struct err *err);
 
 /* Parses a signal: "USR1", "SIGUSR1", "usr1", "10" or "RTMIN+1". Returns 0, or -EINVAL with an

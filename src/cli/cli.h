@@ -61,13 +61,14 @@ int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2,
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Opens closed standard streams on /dev/null, so that no other file gets one of their numbers. */
 void cli_open_streams(void);
-/* Returns true if a standard stream was closed when the program started; it is /dev/null by now. */
+/* Returns true if a standard stream was closed when the program started. Such a stream is /dev/null
+ * by now. */
 bool cli_was_closed(int fd);
 bool cli_colour(int fd); /* true if colour is used: FD is a terminal and NO_COLOR is not set */
 /* Width of the output in columns: the terminal's, limited to 40 to 100, or 80. */
 size_t cli_width(int fd);
 
-/* A closed pipe is not reported; this exit status is the one a shell shows for SIGPIPE. */
+/* A closed pipe is not reported as an error. A shell shows the same exit status for SIGPIPE. */
 enum { CLI_PIPE_STATUS = 141 };
 /* Writes OUT to standard output and frees it. Returns the exit status. */
 struct buf;
@@ -87,9 +88,9 @@ struct cli_block {
     bool is_verbatim;
 };
 bool cli_block_next(const char **at, struct cli_block *ret);
-/* Appends LEN bytes of S and a newline, broken at spaces so that lines end before WIDTH. The
- * first line begins at COLUMN, to which the caller has already written; the others are indented
- * by INDENT. */
+/* Appends LEN bytes of S and a newline. Breaks the text at spaces so that each line ends before
+ * WIDTH. The first line begins at COLUMN, because the caller has already written that many columns.
+ * The other lines are indented by INDENT. */
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width);
 

@@ -47,9 +47,10 @@ struct client_answer {
     uint64_t retry_after_s; /* Retry-After; 0: missing */
 };
 
-/* Sends a request. Returns 0 if the answer is 2xx; -ENOENT if there is no server, -EREMOTEIO if
- * the server refused (ret->status is set), -ETIMEDOUT, -EBADMSG and others with an error; or
- * -ECANCELED if FN cancelled. */
+/* Sends a request. Returns 0 if the status of the answer is 2xx, and -ECANCELED if FN cancelled the
+ * request. Otherwise returns -ENOENT if there is no server, -EREMOTEIO if the server refused the
+ * request (ret->status is set), or another code such as -ETIMEDOUT or -EBADMSG, each with an
+ * error. */
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err);
 /* Reads only the answer, from a connected socket; FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,

@@ -30,7 +30,7 @@ struct trial {
 };
 
 /* Disables the memory controller again. If our own group is the root, creating a group below it
- * enables the controller there, but `ebb doctor` must not change anything. */
+ * enables the controller there. `ebb doctor` must not leave such changes behind. */
 static void restore_control(int group, const char *before)
 {
     char now[1024];

@@ -176,8 +176,8 @@ static bool has_cuda(const char *torch)
     return has;
 }
 
-/* Returns true if torch's allocator calls the function by which ebb sees GPU blocks, or if that
- * is unknown. */
+/* Returns true if torch's allocator calls the function that ebb hooks to record GPU blocks. Also
+ * returns true if this is unknown. */
 static bool has_reports(const char *torch)
 {
     static const char name[] = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";

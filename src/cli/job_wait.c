@@ -64,8 +64,9 @@ static bool try_again(struct patience *p, int r, unsigned status)
     return true;
 }
 
-/* Returns true if the server refused because too many requests are waiting. Pauses, at most
- * until UNTIL_NS; the caller then asks again, and gets an answer at once if there is news. */
+/* Returns true if the server refused the request because too many requests are waiting. Before
+ * returning true, pauses, at most until UNTIL_NS. The caller then repeats the request. If the job
+ * has changed meanwhile, the server answers at once. */
 static bool was_busy(int r, const struct client_answer *answer, uint64_t until_ns)
 {
     if (r != -EREMOTEIO || answer->status != 429)

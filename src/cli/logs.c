@@ -36,8 +36,8 @@ static int logs_keep(void *user, const char *data, size_t len)
     return b->failed ? -ENOMEM : 0;
 }
 
-/* Finds the start of the last LINES lines of TEXT. Returns false if it has no more lines than
- * that. */
+/* Finds the start of the last LINES lines of TEXT. Returns false if TEXT has at most LINES
+ * lines. */
 static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
 {
     size_t at = text->len;

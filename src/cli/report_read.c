@@ -98,8 +98,8 @@ static bool has_module(const struct profile *p, const char *end)
     return false;
 }
 
-/* Returns true if torch itself reported CUDA memory, or if the driver did and a sampled stack
- * went through torch's CUDA library. */
+/* Returns true if torch itself reported CUDA memory. Also returns true if the driver reported GPU
+ * memory and a sampled stack contains torch's CUDA library. */
 static bool uses_torch_on_gpu(const struct run *run, const struct folder_heaps *heaps)
 {
     struct run_entity **figures = NULL, **gpus = NULL;
@@ -202,8 +202,8 @@ int report_read(const char *path, const struct csv_options *csv, bool is_brief, 
 
 /* ---- two runs ---- */
 
-/* Finds the first step of a run, and the number of steps up to its last. Returns false if it has
- * no steps. */
+/* Finds the first step of a run, and the number of steps up to the last step. Returns false if the
+ * run has no steps. */
 static bool steps_of(const struct run *run, int64_t *ret_first, int64_t *ret_count)
 {
     const struct run_marks *l = &run->marks[MARK_STEP];

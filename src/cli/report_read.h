@@ -8,8 +8,8 @@ struct err;
 struct report;
 
 /* Reads the run folder, recording or table at PATH. If IS_BRIEF, reads only the part of the heap
- * that a summary shows. The report names parts that cannot be read; returns -errno and an error
- * only if nothing can be read. RET borrows PATH; the caller frees RET in any case. */
+ * that a summary shows. If some parts cannot be read, the report names them. Returns -errno and an
+ * error only if nothing can be read. RET borrows PATH; the caller frees RET in any case. */
 int report_read(const char *path, const struct csv_options *csv, bool is_brief, struct report *ret,
                 struct err *err);
 /* If AFTER is shorter than BEFORE, adds to BEFORE the verdict on its first part of the same

@@ -146,8 +146,8 @@ static int run_finish(const struct run_options *o, struct run_client_end *end,
     return status;
 }
 
-/* Returns the folder of the Python hooks. EBB_SHIM and EBB_VERBOSE are also set for the job's
- * own Python processes: one of them may have the folder from an outer `ebb run`. */
+/* Returns the folder of the Python hooks. Also sets EBB_SHIM and EBB_VERBOSE for the job's Python
+ * processes, because a process may find the hooks through an outer `ebb run`. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
     const char *setting = getenv("EBB_SHIM");

@@ -36,9 +36,9 @@ struct outlet {
     int fd;
     int from; /* pipe with the job's output, or -1 if there is none or it was read to its end */
     const char *name;
-    /* If FD is a pipe, the kernel moves the bytes through this pipe of ours: otherwise the
-     * supervisor would have to wait for the lock of FROM as long as another process holds the
-     * lock of FD. */
+    /* If FD is a pipe, the kernel moves the bytes through this intermediate pipe. A direct splice
+     * would hold the lock of FROM while another process holds the lock of FD, and the supervisor
+     * would have to wait for the lock of FROM. */
     /* Pipe through which the kernel moves the bytes, or -1 if read and write are used. */
     int through[2];
     size_t held; /* bytes in THROUGH */
@@ -66,17 +66,17 @@ struct client {
 
 /* ---- properties of our own streams ---- */
 
-/* Returns true if both are the same terminal. Compares the device, because /dev/tty has a device
- * number of its own. */
+/* Returns true if both fds are the same terminal. Compares the device of the terminal, because
+ * /dev/tty has a device number of its own. */
 static bool is_same_terminal(int a, int b)
 {
     unsigned of_a, of_b;
     return ioctl(a, TIOCGDEV, &of_a) == 0 && ioctl(b, TIOCGDEV, &of_b) == 0 && of_a == of_b;
 }
 
-/* Returns true if both are the same open file. A file that was opened twice is written to in two
- * places, unless both append. If the kernel does not answer (kcmp may be denied in a container),
- * two fds at the same offset count as one. */
+/* Returns true if both fds refer to the same open file description. A file that was opened twice
+ * has two offsets, so writes go to two places, unless both append. The kernel may refuse kcmp in a
+ * container; then two fds at the same offset count as the same. */
 static bool is_one_place(int a, int b)
 {
     struct stat of_a, of_b;
@@ -125,10 +125,10 @@ static bool is_raw(const struct termios *t)
     return !(t->c_lflag & (ICANON | ECHO | ISIG));
 }
 
-/* Enters or leaves raw mode, in which keys go to the job's terminal unchanged; that terminal
- * echoes them and turns them into signals. If the output is not on the terminal, other programs
- * may write there, so it still translates line ends. A terminal that is already raw stays raw at
- * the end: an outer `ebb run` made it raw, and restores it. */
+/* Enters or leaves raw mode. In raw mode keys go unchanged to the job's terminal, which echoes them
+ * and turns them into signals. If ebb's output does not go to the user's terminal, other programs
+ * may write there, so the terminal still translates line ends. A terminal that was already raw
+ * stays raw at the end, because an outer `ebb run` made it raw and will restore it. */
 static void terminal_raw(struct client *c, bool raw)
 {
     if (c->raw == raw || (raw && !in_foreground(c)))
@@ -201,8 +201,9 @@ static bool outlet_waits(const struct outlet *o)
     return o->wait.len || o->held || o->rest.len || left > 0;
 }
 
-/* Handles a write error. If the reader has closed its end, the job's own writes fail, as they
- * would without ebb. After any other error the output is lost, and the error is reported once. */
+/* Handles a write error. If the reader has closed its end, ebb closes the job's output as well, so
+ * that the job's writes fail as they would without ebb. After any other error the output is lost,
+ * and the error is reported once. */
 static void outlet_failed(struct outlet *o, int error)
 {
     buf_clear(&o->wait);

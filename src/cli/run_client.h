@@ -17,11 +17,11 @@ struct run_client_end {
 /* Finds out which of our streams are the user's terminal, and the terminal's settings. If NONE,
  * no terminal is used. */
 void run_client_terminal(bool none, struct supervisor_tty *ret);
-/* Finds out which standard streams are closed, so that they are closed for the job too, and
- * whether two of them are the same file. */
+/* Finds out which standard streams are closed, so that they are closed for the job as well. Also
+ * finds out whether two of them are the same file. */
 void run_client_streams(const struct supervisor_tty *tty, struct supervisor_streams *ret);
-/* Holds back signals until run_client runs, which forwards them. Call it before the job starts.
- * ret_before is the signal mask for the job. */
+/* Holds back signals until run_client runs, which forwards them to the job. Call this function
+ * before the job starts. ret_before is the signal mask for the job. */
 void run_client_hold_signals(sigset_t *ret_before);
 /* Waits until the first process of a detached job has started (returns true), or cannot be
  * started (returns false and sets *ret). Takes ownership of FD. */

@@ -9,6 +9,7 @@
 int run_program_find(const char *name, char ret_path[PATH_MAX]);
 
 /* Returns why a library built for this machine's glibc cannot be preloaded into the program at
- * PATH, as a clause such as "it is a static program", or NULL if nothing prevents it. For a
- * script, its interpreter is checked. A file that cannot be read is assumed to allow it. */
+ * PATH, as a clause such as "it is a static program". Returns NULL if nothing prevents preloading.
+ * For a script, checks its interpreter. Assumes that a file that cannot be read permits
+ * preloading. */
 const char *run_program_obstacle(const char *path);

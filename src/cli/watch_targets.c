@@ -31,7 +31,8 @@ static void add_pid(struct watch_targets *t, int32_t pid)
     t->pids[t->count++] = pid;
 }
 
-/* Adds the process of one --pid or, if that is a launcher, the process that does the work. */
+/* Adds the process of one --pid. If that process is a launcher, adds the process that does the work
+ * instead. */
 static int take_pid(struct watch_targets *t, const struct proc_root *root, const char *text,
                     struct err *err)
 {

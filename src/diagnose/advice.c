@@ -9,7 +9,7 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A planned restart happens at this fraction of the limit, which leaves the rest for spikes
+/* A planned restart happens at this fraction of the limit. The remaining memory is left for spikes
  * within a step. */
 static const double restart_share = 0.8;
 static const double least_share = 0.15;
@@ -335,8 +335,8 @@ static bool is_covered(const struct list *l, const struct hypothesis *h)
     return false;
 }
 
-/* Advice on a cache filled in the first epoch names its line; advice on the call site would repeat
- * it, unless it names the container. */
+/* Advice on a cache filled in the first epoch already names the line of the cache. Advice on the
+ * call site would only repeat the line, unless it names the container. */
 static bool is_covered_by_fill(const struct question *q, const struct hypothesis *first,
                                const struct hypothesis *h)
 {

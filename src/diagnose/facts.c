@@ -121,7 +121,8 @@ static double resident_without_files(const struct facts_process *p, double t_s)
 }
 
 /* Returns the time at which the program had loaded its libraries, at most UNTIL_S. Loading a
- * library adds anonymous memory as well as file pages; mapping data adds file pages only. */
+ * library and mapping data can be told apart: a library adds both anonymous memory and file pages,
+ * data only file pages. */
 static double loaded_s(const struct facts_process *p, double from_s, double until_s)
 {
     const struct facts_series *file = &p->field[SAMPLE_FILE];
@@ -180,8 +181,8 @@ static void facts_choose_moments(struct facts *f)
 
 /* ---- queries ---- */
 
-/* Finds the times of the last reading at or before T_S and of the first one after it; NAN if
- * there is none. */
+/* Finds the time of the last reading at or before T_S, and the time of the first reading after T_S.
+ * Each is NAN if there is no such reading. */
 static void neighbours(const struct facts_series *s, double t_s, double *ret_before_s,
                        double *ret_after_s)
 {
@@ -204,7 +205,7 @@ double facts_field_s(const struct facts_process *p, enum sample_process_field fi
 }
 
 /* Returns the fraction, 0 to 1, of the change of resident memory from FROM_S to TO_S that had
- * happened by T_S. If memory did not change, returns 0 or 1, whichever time is nearer. */
+ * happened by T_S. If memory did not change, returns 0 if T_S is nearer to FROM_S, else 1. */
 static double fraction_of_change(const struct facts_series *rss, double from_s, double to_s,
                                  double t_s)
 {

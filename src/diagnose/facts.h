@@ -1,6 +1,6 @@
 /* All measurements of a run, gathered from its folder: recording, run.json, heap histories and
- * censuses. Values that were not measured are absent, never zero, and a hypothesis that needs
- * one reports this. Facts contain no judgement. */
+ * censuses. A value that was not measured is absent, never zero. A hypothesis that needs an absent
+ * value reports that it is missing. Facts contain no judgement. */
 #pragma once
 
 #include <jansson.h>
@@ -34,8 +34,9 @@ double facts_at(const struct facts_series *s, double t_s);
 double facts_near(const struct facts_series *s, double t_s);
 /* Returns the time of the reading nearest to T_S, or NAN. */
 double facts_near_s(const struct facts_series *s, double t_s);
-/* Returns FIELD of P at T_S, or NAN if it was never read. Memory by kind is read rarely; between
- * two readings it is assumed to change in proportion to resident memory. */
+/* Returns FIELD of P at T_S, or NAN if FIELD was never read. The fields for kinds of memory are
+ * read rarely. Between two readings, such a field is assumed to change in proportion to resident
+ * memory. */
 double facts_field_at(const struct facts_process *p, enum sample_process_field field, double t_s);
 /* Returns the time at which facts_field_at has a value for T_S: T_S itself, clamped to the first
  * and last reading. */
@@ -164,7 +165,8 @@ struct facts {
     struct marks_cleanup cleanup;
     struct kept_lists kept;
 
-    /* First and last census of the main process; NULL if there is none, equal if there is one. */
+    /* First and last census of the main process. Both are NULL if there is no census, and equal if
+     * there is only one. */
     json_t *census_first, *census_last;
     struct facts_heap heap;
     struct facts_gpu gpu_heap; /* GPU memory of the job by call site */

@@ -13,12 +13,13 @@
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
-/* Fractions of the time between the two moments that may be given up to get a heap reading at
- * all, and to get a better one. */
+/* Fractions of the time between the two moments. Up to the first fraction may be given up to get
+ * any heap reading, and up to the second to get a better heap reading. */
 static const double aligned_share = 0.25;
 static const double settled_share = 0.1;
-/* The fraction for short runs, up to SHORT_S seconds: the heap is read every two seconds, and
- * otherwise memory at the end would be compared with a much older heap reading. */
+/* The fraction for short runs, up to SHORT_S seconds. It is larger because the heap is read only
+ * every two seconds. With the usual fraction, memory at the end of a short run would be compared
+ * with a much older heap reading. */
 static const double short_share = 0.55;
 static const double short_s = 4;
 static const double much_less = 0.9;
@@ -65,8 +66,9 @@ static double held_at(const struct facts *f, const struct profile_reading *r)
 }
 
 /* Returns the reading nearest to NEAR_S, which is either FROM_S or TO_S, among the readings from
- * FROM_S to TO_S. If live or resident memory is much lower at another reading, returns that one,
- * because a batch or an evaluation in progress is not growth. NULL if there is none. */
+ * FROM_S to TO_S. If live or resident memory is much lower at another reading, returns that other
+ * reading, because the memory of a batch or an evaluation in progress is not growth. Returns NULL
+ * if there are no readings. */
 static const struct profile_reading *settled_reading(const struct facts *f, const struct profile *p,
                                                      double from_s, double to_s, double near_s)
 {
@@ -86,7 +88,7 @@ static const struct profile_reading *settled_reading(const struct facts *f, cons
     return is_much_less ? least : nearest;
 }
 
-/* Moves the two moments to heap readings, if that does not lose much of the time between them: the
+/* Moves the two moments to heap readings, unless that shortens the time between them by much. The
  * heap is read less often than RSS, but always at the end of the first step, just before RSS. */
 static void align_moments(struct facts *f, const struct profile *p)
 {
@@ -165,9 +167,9 @@ static int judge_sites(const struct facts *f, struct facts_heap *h, struct err *
     return r;
 }
 
-/* Bytes of one call site: all, allocated by malloc, in small Python objects, and added by Python
- * to those when it rounds up to 16 bytes. A call stack always allocates in the same way, so all
- * samples ever kept are used. */
+/* Bytes of one call site: all bytes; bytes allocated by malloc; bytes in small Python objects; and
+ * bytes that Python added to small objects by rounding sizes up to 16 bytes. A call stack always
+ * allocates in the same way, so all samples ever kept are used. */
 struct kinds {
     double all, of_malloc, of_python, rounding;
 };
@@ -243,8 +245,9 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* Returns the sampled growth of malloc's live bytes from the allocator's nearest count to T_S,
- * because a slow allocator reports its count rarely. OF_MALLOC is the sampled live bytes at T_S. */
+/* Returns the sampled growth of malloc's live bytes from the nearest count of the allocator to T_S.
+ * A slow allocator reports its count rarely, so the count nearest to T_S may be old. OF_MALLOC is
+ * the sampled live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)
 {
@@ -348,8 +351,8 @@ static void set_why_not(struct facts *f, const json_t *run_json, bool has_histor
                       : err->text);
 }
 
-/* Reads reserved and allocated memory of the GPU on which most is reserved beyond what was ever
- * allocated at once. */
+/* Reads reserved and allocated memory of one GPU: the GPU on which reserved memory exceeds the peak
+ * of allocated memory by the most. */
 static void facts_read_reserved(const struct folder_heaps *heaps, struct facts_gpu *ret)
 {
     double most_spare = -HUGE_VAL;

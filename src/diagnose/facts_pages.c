@@ -8,8 +8,9 @@
  * process. */
 static const double apart_bytes = 1 << 20;
 
-/* One page count: all unshared pages of the process, and those in malloc's heaps. While memory
- * grows, a count belongs to no exact moment, but both numbers cover the same pages. */
+/* One page count: all unshared pages of the process, and those in malloc's heaps. Counting takes
+ * time, so while memory grows a count belongs to no exact moment. Both numbers still cover the same
+ * pages. */
 struct count {
     bool is_known;
     double unique, heap;
@@ -29,9 +30,9 @@ static double anonymous_at(const struct facts_process *p, double t_s)
            (isnan(shmem) ? 0 : shmem);
 }
 
-/* Returns the bytes of file pages that the process has written to. They are unshared, but not
- * anonymous to the kernel. Their number hardly changes; a count that lags behind growth shows
- * fewer, so the largest difference is used. */
+/* Returns the bytes of file pages that the process has written to. Such pages are unshared, but the
+ * kernel does not count them as anonymous. Their number hardly changes. While memory grows, a count
+ * lags behind and shows too few of them, so the largest difference is used. */
 static double written_files(const struct facts *f)
 {
     const struct facts_process *p = f->main;

@@ -13,14 +13,14 @@
 /* Growth below this fraction of the memory at the start, or below material_bytes, is noise. */
 static const double material_share = 0.025;
 static const double material_bytes = 4 << 20;
-/* Growth that has ended matters only from this fraction of the memory at the start, or of the
- * headroom, on. */
+/* Growth that has ended is diagnosed only if it is at least this fraction of the memory at the
+ * start, or of the headroom. */
 static const double ended_share = 0.1;
 /* A call site keeps memory alive if it still has this fraction of its growth, and explains
  * growth if it has this fraction of all growth. */
 static const double kept_share = 0.5;
-/* Memory that one line allocated in the first steps and that is still live is diagnosed from
- * these sizes on, since every program allocates some. */
+/* Memory that one line allocated in the first steps and that is still live is diagnosed only from
+ * these sizes on, because every program allocates some such memory. */
 static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
 /* Growth seems to have ended if at most this fraction of it occurred in the second half of the
@@ -33,7 +33,7 @@ static const double going_share = 0.3;
 static const double prior = -1;
 
 /* Whether the growth that a hypothesis explains ends by itself. The verdict "leaking" rules out
- * hypotheses whose growth ends, and a verdict of no leak rules out those whose growth continues. */
+ * hypotheses whose growth ends. Verdicts of no leak rule out hypotheses whose growth continues. */
 enum course { EITHER, ENDS, GOES_ON };
 
 /* WORTH: how specific the cause is. Of two hypotheses that explain the same growth, the more
@@ -128,8 +128,8 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Returns true if row I keeps its growth, not only at this moment. If memory certainly keeps
- * growing, the row must keep growing too. */
+/* Returns true if row I keeps its growth for longer than this moment. If memory certainly keeps
+ * growing, the row must keep growing as well. */
 static bool row_keeps_growth(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;
@@ -227,8 +227,8 @@ struct floors baselines_of(const struct question *q)
     return r;
 }
 
-/* Returns the growth of the memory charged to the job's cgroup, else of its processes with
- * shared pages counted once. */
+/* Returns the growth of the memory charged to the job's cgroup. Without a cgroup, returns the
+ * growth of its processes with shared pages counted once. */
 static double tree_growth(const struct facts *f)
 {
     double charge = facts_growth(&f->charge, f->start_s, f->now_s);

@@ -85,5 +85,6 @@ struct question {
 };
 void question_make(const struct facts *f, const struct ledger *l, struct question *ret);
 
-/* Tests all hypotheses and sorts them, the one that explains most of the growth first. */
+/* Tests all hypotheses and sorts them. The hypothesis that explains most of the growth comes
+ * first. */
 void hypotheses_test(const struct question *q, struct hypothesis ret[HYPOTHESIS_COUNT]);

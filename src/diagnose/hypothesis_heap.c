@@ -222,8 +222,8 @@ static void weigh_graph_census(const struct question *q, struct hypothesis *h, d
         evidence_add(h, EVIDENCE_FOR, FAIR, "live autograd nodes (…Backward0): %+.0f", nodes);
 }
 
-/* Adds evidence from the call site. Tensors saved by the graph are owned by C++: a census does
- * not see them, the heap profile does. */
+/* Adds evidence from the call site. Tensors saved by the graph are owned by C++. A census does not
+ * find such tensors, but the heap profile does. */
 static void weigh_graph_site(const struct question *q, struct hypothesis *h, double whole)
 {
     char place[PLACE_MAX];
@@ -294,8 +294,8 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 
 /* ---- call sites ---- */
 
-/* Returns true if most of the growth is in other processes, which this heap profile does not
- * cover, and adds that as evidence. */
+/* Returns true if most of the growth is in other processes, and adds that as evidence. This heap
+ * profile does not cover other processes. */
 static bool is_in_other_processes(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -396,8 +396,8 @@ static double retention_weight(const struct question *q, double beside)
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
 
-/* Returns the growth of retained memory, at most that of the allocator's own count of free
- * memory, because the rest was already free at the start but not resident. */
+/* Returns the growth of retained memory. It is at most the growth of free memory by the allocator's
+ * own count; any excess was already free at the start but not resident. */
 static double retained_growth(const struct question *q)
 {
     const struct facts_figure *spare = facts_figure(q->f, "heap_free_bytes");

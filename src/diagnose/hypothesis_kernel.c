@@ -112,9 +112,9 @@ void test_swap(const struct question *q, struct hypothesis *h)
 
 /* ---- GPUs ---- */
 
-/* Returns true if growth on the GPU has stopped. Memory pools and compiled code are allocated in
- * the first steps. As on the host, growth that has ended is diagnosed from a tenth of the memory
- * at the start on, and not if the verdict is flat. */
+/* Returns true if growth on the GPU has stopped and needs no diagnosis. Memory pools and compiled
+ * code are allocated in the first steps. As on the host, growth that has stopped is diagnosed only
+ * if the verdict is plateaued and the growth exceeds a tenth of the memory at the start. */
 static bool gpu_has_stopped(const struct facts *f, double grown)
 {
     double had = facts_at(&f->gpu_heap.job, f->start_s);
@@ -230,7 +230,8 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
 
 /* ---- huge pages ---- */
 
-/* Compares growth in huge pages that is not otherwise attributed with all growth. */
+/* Compares the growth in huge pages with all growth. Growth that is attributed to other causes does
+ * not count as growth in huge pages. */
 static void weigh_huge(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;

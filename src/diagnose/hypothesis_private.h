@@ -43,14 +43,15 @@ double leakable_at(const struct question *q, double t_s);
  * backend_agg.py:71 (draw)" if a library allocates for the program. */
 enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
-/* Returns by how much more the memory charged to the job grew than that of its processes, if
- * that is most of the growth: files in /dev/shm or another tmpfs. Otherwise returns 0. */
+/* Returns how much more the memory charged to the job grew than the memory of its processes. The
+ * difference is files in /dev/shm or another tmpfs. Returns 0 if the difference is not most of the
+ * growth. */
 double unmapped_growth(const struct question *q);
 /* Returns the growth of the live heap in the ledger, or NAN if it was not counted. */
 double heap_growth(const struct question *q);
 
-/* Returns the call site with the most growth among those that keep their allocations, or NULL,
- * and its growth in RET_GROWN. */
+/* Returns the call site with the most growth among those that keep their allocations, or NULL.
+ * RET_GROWN receives its growth. */
 const struct growth_row *keeping_site(const struct question *q, double *ret_grown);
 /* Returns the growth of call sites on other lines of the same function that keep their
  * allocations, and the number of these lines. */
@@ -71,8 +72,9 @@ struct floors {
     /* Growth of three baselines: of the live heap, of all memory that the allocator holds (live
      * and free, by its own count), and of resident memory. */
     double live, held, memory;
-    /* True if the baseline of resident memory grew, but that of the live heap did not, and no
-     * call site keeps much: small Python objects are not in the allocator's count. */
+    /* True if the baseline of resident memory grew, the baseline of the live heap did not, and no
+     * call site keeps much memory. Call sites are checked because the allocator's count of the live
+     * heap excludes small Python objects. */
     bool is_freed;
 };
 struct floors baselines_of(const struct question *q); /* NAN: not read */

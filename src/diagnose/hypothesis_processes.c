@@ -5,8 +5,8 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A forked worker writes to its own stack and heap; only unshared memory beyond this fraction of
- * the inherited memory shows that it copies data. */
+/* A forked worker always writes to its own stack and heap. Only if its unshared memory exceeds this
+ * fraction of the inherited memory does it count as copying data. */
 static const double unshared_least_share = 0.1;
 static const double compiled_least_bytes = 8 << 20;
 static const double worker_least_s = 3;
@@ -302,8 +302,8 @@ void test_compile(const struct question *q, struct hypothesis *h)
 
 /* ---- processes that pile up ---- */
 
-/* The processes besides the main one that were alive at T_S, and their unique memory. If it was
- * not counted, their RSS is used, part of which may be shared. */
+/* The processes besides the main process that were alive at T_S, and their unique memory. For a
+ * process whose unique memory was not counted, its RSS is used, part of which may be shared. */
 struct pile {
     size_t count, late; /* LATE counts the processes born in the second half of the time */
     double bytes;

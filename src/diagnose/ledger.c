@@ -8,9 +8,9 @@
 /* Growth of RSS below this is not divided into attributed and unattributed growth. */
 static const double growth_least_bytes = 1 << 20;
 static const double z95 = 1.96;
-/* Blocks of this size become resident page by page, when first written to. All unattributed
- * growth is assigned to such blocks if at least this fraction of it was allocated and not
- * resident at the start. */
+/* Blocks of at least this size become resident page by page, when they are first written to. All
+ * unattributed growth is assigned to such blocks if at least this fraction of it was allocated but
+ * not resident at the start. */
 static const double large_bytes = 1 << 20;
 static const double touched_share = 0.3;
 /* Largest ratio of live memory to the resident part of the heaps that contain it. */
@@ -70,8 +70,8 @@ static double census_bytes(const json_t *census, const char *key)
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
-/* Returns the growth of pinned memory since memory was last read by kind, which happens less
- * often than the job reports pinned memory. */
+/* Returns the growth of pinned memory since memory was last read by kind. The job reports pinned
+ * memory more often than memory is read by kind. */
 static double pinned_since(const struct facts *f, const struct moment *m)
 {
     double read_s = facts_field_s(f->main, SAMPLE_SHMEM, m->t_s);
@@ -114,10 +114,9 @@ static double shared_of(const struct moment *m)
     return m->amount[LEDGER_PINNED] + m->amount[LEDGER_SHARED];
 }
 
-/* Finds rows that map shared memory. Drivers map pinned memory as shared memory: the kernel does
- * not count it as anonymous, but the profiler sees the mapping. A mapped row is taken for shared
- * if its growth does not fit into the growth of anonymous memory but does fit into that of
- * shared memory. */
+/* Finds rows that map shared memory. Drivers map pinned memory as shared memory. The kernel does
+ * not count it as anonymous, but the profiler sees the mapping. A mapped row counts as shared if
+ * its growth exceeds the growth of anonymous memory but not the growth of shared memory. */
 static void find_shared_rows(const struct facts *f, const struct moment *start,
                              const struct moment *now, struct ledger *l)
 {
@@ -149,9 +148,9 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 
 /* ---- the heap ---- */
 
-/* Returns all live memory on the heap. The allocator's own count, if there is one, replaces the
- * sampled estimate of malloc's memory and its error; small Python objects and mappings are
- * sampled. */
+/* Returns all live memory on the heap. If the allocator reports its own count, that count replaces
+ * the sampled estimate of malloc's memory and its error. Small Python objects and mappings are
+ * always estimated from samples. */
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
@@ -163,9 +162,9 @@ static double live_at(const struct facts *f, const struct ledger *l, const struc
     return is_exact ? m->used + drift + sampled - of_malloc : sampled;
 }
 
-/* Assigns the sampled heap. If more was allocated at the start than can be resident, the excess
- * was untouched and is assumed to be untouched still, because otherwise it would look like
- * growth. */
+/* Assigns the sampled heap. If more memory was allocated at the start than can have been resident,
+ * the program had not written to the excess. The excess is assumed to be still untouched, because
+ * it would look like growth otherwise. */
 static void take_sampled(const struct facts *f, struct ledger *l, struct moment *start,
                          struct moment *now)
 {
@@ -188,8 +187,9 @@ static void take_counted(const struct facts *f, struct moment *m)
              census_bytes(m->is_start ? f->census_first : f->census_last, "object_bytes"));
 }
 
-/* Returns the resident pages of malloc's heaps that hold no live memory, whatever the allocator
- * counts, or NAN if unknown or if live memory is elsewhere because another allocator is in use. */
+/* Returns the resident pages of malloc's heaps that hold no live memory, regardless of the
+ * allocator's count. Returns NAN if they are unknown, or if live memory is elsewhere because the
+ * program uses another allocator. */
 static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
     double pages = facts_heap_pages(f, m->t_s);
@@ -225,8 +225,8 @@ static void take_retained(const struct facts *f, struct ledger *l, struct moment
     }
 }
 
-/* Assigns empty memory in Python's arenas. It is sampled and may be off by a page, so it is used
- * only if counted at both moments. */
+/* Assigns empty memory in Python's arenas. Its size is sampled and may be off by a page, so it is
+ * used only if it was counted at both moments. */
 static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
 {
     if (!(f->heap.start_spare + f->heap.now_spare > 0)) /* NAN too */
@@ -246,7 +246,8 @@ static double large_row(const struct facts *f, const struct ledger *l, size_t i)
 }
 
 /* Assigns memory that was allocated but not resident at the start and has been written to since.
- * How much else was untouched is unknown, but it cannot exceed the large blocks. */
+ * How much other memory was untouched is unknown, but it cannot exceed the size of the large
+ * blocks. */
 static void take_touched(const struct facts *f, const struct ledger *l, const struct moment *start,
                          struct moment *now)
 {
@@ -270,9 +271,9 @@ static void name_touched(const struct facts *f, const struct ledger *l, struct l
     }
 }
 
-/* Assigns memory in huge pages. The first byte written to a huge page makes the whole page
- * resident, most of it never allocated. Unattributed memory up to the size of the huge pages may
- * be in them; its growth is at most theirs. */
+/* Assigns memory in huge pages. The first write to a huge page makes the whole page resident,
+ * although most of it may never be allocated. Up to the size of the huge pages, unattributed memory
+ * may be in them. Its growth is at most the growth of the huge pages. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
     double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);
@@ -336,8 +337,8 @@ static int by_growth(const void *a, const void *b)
     return (x->now_bytes < y->now_bytes) - (x->now_bytes > y->now_bytes);
 }
 
-/* Returns the attributed fraction of the growth. Entries that shrank offset those that grew, so
- * only the unexplained part is unattributed. */
+/* Returns the attributed fraction of the growth. Entries that shrank are subtracted from those that
+ * grew, so only the unexplained part is unattributed. */
 static double named_share(const struct ledger *l)
 {
     double grown = l->rss_now_bytes - l->rss_start_bytes;

@@ -39,8 +39,9 @@ static double row_now(const struct facts *f, const struct ledger_scale *s, size_
     return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
 }
 
-/* Scales the rows. The sampling error at the start persists: growth is scaled to fit the heap,
- * at most twofold, and a remaining excess is subtracted from all rows. */
+/* Scales the rows. The sampling error at the start persists until the end. Growth is therefore
+ * scaled to fit the heap, at most by a factor of two, and a remaining excess is subtracted from all
+ * rows. */
 static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
                                       double has)
 {

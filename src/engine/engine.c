@@ -250,7 +250,7 @@ static uint64_t walk_period(const struct engine *e)
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
 }
 
-/* Ends the shorter interval of a young job once the job is older, or if sampling it is too
+/* Ends the shorter interval of a young job once the job is older, or if sampling the job is too
  * expensive. */
 static void grow_up(struct engine *e, uint64_t now_ns)
 {
@@ -304,8 +304,9 @@ static void watch_pressure(struct engine *e)
         e->sources.psi = NULL;
 }
 
-/* With hundreds of busy processes a tick may take seconds, and the next one would be due at once.
- * Half of the time is therefore kept free for other work, such as stopping the job. */
+/* With hundreds of busy processes a tick may take seconds, and the next tick would be due at once.
+ * The next tick is therefore delayed by the duration of the last tick, so that half of the time is
+ * left for other work, such as stopping the job. */
 static void rest(struct engine *e, uint64_t begun_ns)
 {
     const uint64_t now_ns = clock_mono_ns();

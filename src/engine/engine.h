@@ -1,6 +1,6 @@
-/* The engine watches one job on the event loop: it samples each source at its own interval, and
- * passes samples and marks to the recording, the run and the judge. Used by `ebb run` and `ebb
- * watch`. */
+/* The engine watches one job on the event loop. It samples each source at the source's own
+ * interval. It passes samples and marks to the recording, the run and the judge. `ebb run` and `ebb
+ * watch` use it. */
 #pragma once
 
 #include <jansson.h>
@@ -95,8 +95,9 @@ const struct gpu_snapshot *engine_gpus(const struct engine *e);
 /* Waits for a GPU reading newer than AFTER_NS. Returns false if none arrived until UNTIL_NS. */
 bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns);
 
-/* The latest verdicts. They are computed at the first tick, then every 10 s (2 s while the job is
- * young), less often if computing them takes more than 0.5 % of a CPU, and at the end. */
+/* The latest verdicts. They are computed at the first tick, then every 10 s (every 2 s while the
+ * job is young), and at the end. They are computed less often if that would take more than 0.5 % of
+ * a CPU. */
 const struct judge *engine_verdict(const struct engine *e);
 uint64_t engine_verdict_count(const struct engine *e); /* how often verdicts were computed so far */
 /* Computes the verdicts now, if there are new readings or marks. */

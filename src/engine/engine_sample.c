@@ -55,8 +55,9 @@ static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
         e->paces.status_credit_ns = count * period;
 }
 
-/* Reads the status of processes in turn, so that every process is read and no tick does all the
- * work, and of a few more that are new or have changed. If ALL is set, reads every process. */
+/* Reads the status of some processes: a few in turn, so that every process is read at some time and
+ * no tick does all the work, and a few more that are new or have changed. If ALL is set, reads
+ * every process. */
 void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
@@ -127,8 +128,9 @@ bool engine_read_charge(const struct engine *e, uint64_t *ret)
     return read_charge(e, &usage, ret);
 }
 
-/* Reads the highest usage of the cgroup since the last call; 0 if unknown. Where the kernel's peak
- * cannot be reset (cgroup v2 before kernel 6.12), the value is known only if the peak has grown. */
+/* Reads the highest usage of the cgroup since the last call. Returns 0 if it is unknown. On cgroup
+ * v2 before kernel 6.12 the kernel's peak cannot be reset, so the highest usage is known only if
+ * the peak has grown since the last call. */
 static uint64_t read_kernel_peak(struct engine *e)
 {
     char text[64];

@@ -25,10 +25,10 @@ struct figures {
     uint32_t next_id;
 };
 
-/* Extracts the figures in MARK, which is of kind series: pairs of NAME= and VALUE=; every other key
- * is a figure whose name is the key in lower case. Returns true if the whole mark was used, so it
- * need not be recorded as a mark; false if it has no figure, an invalid one, or more figures than
- * fit. */
+/* Extracts the figures in MARK, which is of kind series. A pair of NAME= and VALUE= is one figure.
+ * Every other key is a figure, too, whose name is the key in lower case. Returns true if every part
+ * of the mark became a figure, so that the mark itself need not be recorded. Returns false if the
+ * mark has no figure, an invalid figure, or more figures than fit. */
 bool figures_take(struct figures *f, const struct mark *mark);
 /* Sets a figure that ebb measured for process PID. */
 void figures_put(struct figures *f, int32_t pid, const char *name, uint64_t value);

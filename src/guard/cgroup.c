@@ -146,8 +146,8 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
     return 0;
 }
 
-/* Explains why no group can be created at P. If ERR already has a reason, it is that of our own
- * group and is kept. */
+/* Explains why no group can be created at P. If ERR already has a reason, it is the reason for our
+ * own group and is kept. */
 static void explain_place(const struct guard_place *p, int error, struct err *why)
 {
     if (why->text[0] != '\0')
@@ -180,8 +180,8 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
     return first == 0 ? -ENOENT : first;
 }
 
-/* Creates the folder for cgroup.kill, only below our own group: elsewhere in v2 the job would leave
- * its systemd unit, just for a faster kill. */
+/* Creates the folder for cgroup.kill. It is created only below our own group: elsewhere in v2 the
+ * job would leave its systemd unit only to be killed faster. */
 static int make_kill(const struct proc_root *root, const char *name, struct guard_cgroup *g)
 {
     struct guard_place p;
@@ -245,8 +245,8 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
     return 0;
 }
 
-/* limit_v1 and limit_v2 return the result of setting the memory limit. *RET_SWAP is the result for
- * the swap limit, 0 if swap is not counted. */
+/* limit_v1 and limit_v2 return the result of setting the memory limit. *RET_SWAP is the result of
+ * setting the swap limit, or 0 if swap is not counted. */
 static int limit_v1(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
@@ -347,8 +347,8 @@ static size_t members_parse(const char *text, int32_t *ret)
     return n;
 }
 
-/* True if the process is in a group below G, or has exited. The folder's name is unique, so finding
- * it in the visible part of the path is enough. */
+/* True if the process is in a group below G, or has exited. The name of G's folder is unique, so it
+ * is enough to find that name in the part of the path that is visible. */
 static bool is_below(const struct proc_root *root, const struct guard_cgroup *g, int32_t pid)
 {
     char text[4096], path[LIMIT_PATH_MAX];

@@ -16,7 +16,8 @@ struct err;
 enum { GUARD_CGROUP_PATH = 512 };
 
 /* Up to two cgroup folders: one in the hierarchy that counts memory, and one in v2 for cgroup.kill.
- * In pure v2 they are the same. Paths are relative to proc_root.cgroup_fd; "" means no folder. */
+ * In pure v2 both are the same folder. Paths are relative to proc_root.cgroup_fd; "" means no
+ * folder. */
 struct guard_cgroup {
     char memory_dir[GUARD_CGROUP_PATH];
     char kill_dir[GUARD_CGROUP_PATH];
@@ -35,39 +36,40 @@ struct guard_cgroup {
 /* A struct guard_cgroup without folders and files. */
 extern const struct guard_cgroup guard_cgroup_none;
 
-/* Creates the folders below our own cgroup, or else below the nearest ancestor that we may write to
- * and that delegates its memory controller; never above a group with a memory limit, because the
- * job would escape that limit. NAME comes from guard_cgroup_name. If LIMIT_BYTES is not 0, it
- * becomes the hard limit, including swap. Returns 0 if at least one folder was created; ERR then
- * explains which part failed, or is "". Returns -errno, with the reason in ERR, if no folder was
- * created. */
+/* Creates the folders below our own cgroup. If that fails, creates them below the nearest ancestor
+ * that we may write to and that delegates its memory controller. Never goes above a group with a
+ * memory limit, because the job would escape that limit. NAME comes from guard_cgroup_name. If
+ * LIMIT_BYTES is not 0, it becomes the hard limit, including swap. Returns 0 if at least one folder
+ * was created; ERR then explains which part failed, or is "". If no folder was created, returns
+ * -errno with the reason in ERR. */
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err);
 /* Sets the hard limit. Returns 0 or -errno; -EOPNOTSUPP if G does not count memory. v1 refuses a
  * limit below the current usage (-EBUSY); v2 accepts it, and the kernel kills until the usage
  * fits. */
 int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes);
-/* Opens the files of G by their paths. The old fds are not closed: the sentinel receives G from the
- * supervisor, and the fd numbers in it are the supervisor's. Returns 0, or -errno of the first file
- * that cannot be opened; the others are still opened. */
+/* Opens the files of G by their paths. Does not close the old fds: the sentinel received G from the
+ * supervisor, so the fd numbers in G are valid only in the supervisor. Returns 0, or -errno of the
+ * first file that cannot be opened; the remaining files are still opened. */
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
-/* Moves the calling process into both folders of G; called in the child before exec.
- * Async-signal-safe. Returns 0, or -errno of the first folder that failed; the other is still
- * tried. */
+/* Moves the calling process into both folders of G. Called in the child before exec.
+ * Async-signal-safe. Returns 0, or -errno of the first folder that failed; if the first folder
+ * fails, the second is still tried. */
 int guard_cgroup_join(const struct guard_cgroup *g);
-/* Like fork(), but the child starts in G's v2 folder if G has one and the kernel supports it (5.7),
- * because moving a process into another group later makes the kernel wait for 10 ms or more. The
- * child may call only async-signal-safe functions. It must join the other folders with
- * guard_cgroup_join_rest() if *ret_is_in, else all of them with guard_cgroup_join(). */
+/* Like fork(), but the child starts in G's v2 folder, if G has a v2 folder and the kernel supports
+ * it (5.7). A child that is moved later makes the kernel wait for 10 ms or more. The child may call
+ * only async-signal-safe functions. If *ret_is_in is set, the child must call
+ * guard_cgroup_join_rest() to join the other folder, otherwise guard_cgroup_join() to join all
+ * folders. */
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
                         bool *ret_is_in);
 int guard_cgroup_join_rest(const struct guard_cgroup *g); /* joins the v1 folder */
-/* Makes later moves faster. In v1 moving a process makes the kernel wait for 10 ms or more, but a
- * second move within some ms does not wait again. So the sentinel, which is idle then, moves itself
- * into its own group while the job is prepared. */
+/* Makes later moves faster. In v1, moving a process makes the kernel wait for 10 ms or more, but a
+ * second move within some milliseconds does not wait again. The sentinel is idle while the job is
+ * prepared, so it moves itself into its own group at that time. */
 void guard_cgroup_warm(const struct proc_root *root);
-/* Resident memory of the processes of TREE that are outside G, and one such process; 0 if all are
- * inside, as far as known. The tree must have been walked before. */
+/* Resident memory of the processes of TREE that are outside G, and one of these processes. The
+ * result is 0 if all known processes are inside G. The tree must have been walked before. */
 struct proc_tree;
 uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgroup *g,
                            struct proc_tree *tree, int32_t *ret_pid);
@@ -77,9 +79,9 @@ enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g);
 int guard_cgroup_kill(const struct guard_cgroup *g);
 /* Reads the number of OOM kills in G. Returns 0 or -ENODATA. */
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
-/* Closes all files, and removes the folders with the empty groups that the job created in them.
- * Retries until UNTIL_NS while the kernel reports EBUSY. Returns 0 with *G empty, or -errno with
- * the paths kept for another try. */
+/* Closes all files. Removes the folders and the empty groups that the job created in them. Retries
+ * until UNTIL_NS while the kernel reports EBUSY. Returns 0 with *G empty. Returns -errno if a
+ * folder is left; its path is kept in G for another try. */
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
 /* how long removing the cgroup is retried at the end of a job */
 enum { GUARD_CGROUP_BUSY_MS = 2000 };

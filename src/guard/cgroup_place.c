@@ -28,7 +28,7 @@ static bool group_lists(const struct proc_root *root, const struct guard_place *
 }
 
 /* True for the kernel's real root, the only group without the file cgroup.events. The root of a
- * cgroup namespace has it, and follows the same rules as any other group. */
+ * cgroup namespace has this file, and follows the same rules as any other group. */
 static bool is_real_root(const struct proc_root *root, const struct guard_place *p)
 {
     AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.events", O_PATH);
@@ -84,8 +84,8 @@ int guard_place_divide(const struct proc_root *root, const struct guard_place *p
         return fd;
     if (group_lists(root, p, "cgroup.subtree_control", "memory"))
         return 0;
-    /* A group that contains processes, as ours does, cannot enable controllers (EBUSY), unless it
-     * is the root. */
+    /* A group that contains processes cannot enable controllers (EBUSY), unless it is the root. Our
+     * own group contains at least this process. */
     bool may_divide = p->is_own ? is_real_root(root, p) : is_delegated(root, p);
     if (!may_divide || !group_lists(root, p, "cgroup.controllers", "memory"))
         return -EOPNOTSUPP;

@@ -66,9 +66,9 @@ static bool may_answer(const struct checkpoint_peer *p)
     return !p->is_dead && p->ack != LADDER_ACK_DONE && p->ack != LADDER_ACK_FAILED;
 }
 
-/* Decides whether the request is done or has failed, after an answer or the exit of a process. The
- * file is checked last: a process may exit, or the command fail, after the checkpoint was
- * written. */
+/* Decides whether the request is done or has failed. Called after an answer or after the exit of a
+ * process. The file is checked even then: a process may exit, or the command may fail, after the
+ * checkpoint was written. */
 static bool settle_request(struct checkpoint *c, uint64_t now_ns)
 {
     size_t waiting = 0, done = 0, failed = 0;
@@ -101,8 +101,8 @@ static void add_why(char why[CHECKPOINT_TEXT_MAX], const char *clause)
 
 /* ---- over the socket ---- */
 
-/* Sends the request over the marks socket. A rank whose queue is full is counted, too, because the
- * checkpoint would be incomplete without its part. */
+/* Sends the request over the marks socket. A rank whose queue is full is counted as well, because
+ * the checkpoint would be incomplete without the part of that rank. */
 static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 {
     const struct mark_peer *peers;
@@ -400,8 +400,9 @@ static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
     return c->peers == 1 && !is_known && may_answer(&c->peer[0]) ? &c->peer[0] : NULL;
 }
 
-/* Handles an ack while no rank is connected. It can only come from the command of --checkpoint-cmd,
- * which has the id in its environment. The command reports a failure by its exit status. */
+/* Handles an ack while no rank is connected. Such an ack can only come from the command of
+ * --checkpoint-cmd, which has the request's id in its environment. Only a positive ack is used,
+ * because the command reports a failure by its exit status. */
 static bool apply_command_ack(struct checkpoint *c, const struct mark *m, enum ladder_ack status)
 {
     if (status == LADDER_ACK_STARTED)

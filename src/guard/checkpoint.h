@@ -62,11 +62,11 @@ void checkpoint_init(struct checkpoint *c, const struct checkpoint_options *opti
 bool checkpoint_is_possible(const struct checkpoint *c, const struct mark_receiver *marks,
                             char why[CHECKPOINT_TEXT_MAX]);
 /* Sends a request in every configured way. It replaces an open request. The signal goes to
- * connected ranks, else to processes whose role is main, else to the first processes of the job;
- * never to launchers and workers, and only to processes with a handler, because the default action
- * would end them. A command that is still running is not started again; its exit counts for the new
- * request. Returns the number of ways that succeeded; 0 means that the request has failed. WHY
- * explains the ways that failed, or is "". MARKS may be NULL. TREE is not walked. */
+ * connected ranks, else to processes whose role is main, else to the first processes of the job. It
+ * never goes to launchers or workers, nor to processes without a handler, because the default
+ * action would end them. A command that is still running is not started again; its exit counts for
+ * the new request. Returns the number of ways that succeeded; 0 means that the request has failed.
+ * WHY explains the ways that failed, or is "". MARKS may be NULL. TREE is not walked. */
 int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiver *marks,
                        struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX]);
 

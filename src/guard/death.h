@@ -52,9 +52,9 @@ struct death_ooms {
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-/* Why a segment of a job ended, which determines run.json, the exit status and the decision to
- * restart. While the job runs, this is CAUSE_UNKNOWN, or the reason why ebb is stopping the job;
- * death_cause finds the other causes. */
+/* Why a segment of a job ended. The cause determines run.json, the exit status and whether the job
+ * is restarted. While the job runs, the cause is CAUSE_UNKNOWN, or the reason why ebb is stopping
+ * the job. death_cause finds the other causes after the end. */
 enum cause {
     CAUSE_UNKNOWN,
     /* Causes for which ebb stopped the job, in order of precedence: */
@@ -79,8 +79,8 @@ enum cause {
     CAUSES
 };
 const char *cause_kind_name(enum cause cause); /* "finished", "exit status", "exception", … */
-/* The text for end.by in run.json, such as "the guard" or "the death of ebb run". NULL if there is
- * none, or if the request supplies it (CAUSE_CANCELLED). */
+/* The text for end.by in run.json, such as "the guard" or "the death of ebb run". NULL if the cause
+ * has no such text, or if the request supplies the text (CAUSE_CANCELLED). */
 const char *cause_by_text(enum cause cause);
 
 struct death_facts {

@@ -216,8 +216,8 @@ enum {
     NO_RANK = -1,
 };
 
-/* Weights of causes. Of two causes near the end the one with the larger weight counts; if the
- * weights are equal, the later one. */
+/* Weights of causes. Of two causes near the end, the cause with the larger weight counts. If the
+ * weights are equal, the later cause counts. */
 enum weight {
     WEIGHT_NONE,     /* a message such as "Exception ignored in …", which is not a cause */
     WEIGHT_LAUNCHER, /* a launcher's report that a child failed */
@@ -326,8 +326,8 @@ static void set_label(struct open_traceback *o, struct span prefix)
     o->label_sure = sure != 0 && sure == prefix.len;
 }
 
-/* Begins a traceback. Ranks print at the same time: one traceback is read to its end, and those of
- * other ranks are skipped. */
+/* Begins a traceback. Ranks may print tracebacks at the same time. One traceback is read to its
+ * end, and the tracebacks of other ranks are skipped. */
 static bool is_of_another_rank(const struct scan *s, struct span prefix)
 {
     int rank;
@@ -351,8 +351,8 @@ static void begin_traceback(struct scan *s, struct span line, const char *head)
     s->in_message = false;
 }
 
-/* Begins a traceback without its first line, which was cut off by the ring buffer, or is missing
- * because it is a SyntaxError. */
+/* Begins a traceback without its first line. The line is missing because the ring buffer dropped
+ * it, or because the error is a SyntaxError. */
 static bool begin_headless(struct scan *s, struct span line)
 {
     int rank = NO_RANK;

@@ -156,9 +156,9 @@ static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char 
     return true;
 }
 
-/* How long a trigger is ignored after its checkpoint turned out not to be needed. The forecast
- * follows the baseline, which does not fluctuate, so it is ignored only briefly; for recurring
- * peaks the pauses become longer and longer. */
+/* How long a trigger is ignored after its checkpoint turned out not to be needed. The forecast is
+ * ignored only briefly, because it follows the baseline, which does not fluctuate. For recurring
+ * peaks each pause is longer than the last. */
 static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
 {
     bool is_steady = false;
@@ -193,8 +193,8 @@ static void stand_down(struct turn *t, const char *end)
     l->holding = l->episode = 0;
 }
 
-/* Handles a tick at which no trigger holds. Only time in which the job could have grown counts: it
- * does not train while it writes a checkpoint. */
+/* Handles a tick at which no trigger holds. Time in which the job writes a checkpoint does not
+ * count, because the job does not train and cannot grow then. */
 static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
@@ -316,8 +316,8 @@ static bool is_rising_at_level(struct turn *t)
     return false;
 }
 
-/* Lets a job continue whose memory is steady within the reserve, because it is expected to survive.
- * The next request comes only when memory gets closer to the limit. */
+/* Lets a job continue if its memory is steady within the reserve, because such a job is expected to
+ * survive. The next request comes only when memory gets closer to the limit. */
 static void leave_alone(struct turn *t, const char *end)
 {
     struct ladder *l = t->l;

@@ -63,9 +63,9 @@ struct ladder_rules {
 /* The default reserve: 5 % of the limit, but at least 64 MiB and at most 4 GiB, and never more than
  * a fifth of the limit. */
 uint64_t ladder_default_reserve(uint64_t limit_bytes);
-/* The headroom at which SIGTERM is sent without an acknowledged checkpoint, and the headroom at
- * which the reflex kills: a half and an eighth of the reserve. While a checkpoint is being written,
- * SIGTERM waits until headroom is a quarter of the reserve. */
+/* Two levels of headroom: below the first, SIGTERM is sent without an acknowledged checkpoint;
+ * below the second, the reflex kills the job. They are a half and an eighth of the reserve. While a
+ * checkpoint is being written, SIGTERM waits until headroom is a quarter of the reserve. */
 uint64_t ladder_term_headroom(uint64_t reserve_bytes);
 uint64_t ladder_kill_headroom(uint64_t reserve_bytes);
 

@@ -47,8 +47,8 @@ bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, uns
     return false;
 }
 
-/* The newest reading of gauge I that is at least AGE_S old. NULL if there is none, or if it is so
- * old that the machine must have been suspended since. */
+/* The newest reading of gauge I that is at least AGE_S old. Returns NULL if there is no such
+ * reading, or if the reading is so old that the machine must have been suspended since. */
 static const struct ladder_past *past_find(const struct ladder *l, unsigned i, uint64_t now_ns,
                                            double age_s, uint32_t *ret_n)
 {
@@ -93,9 +93,9 @@ static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_
     return sum;
 }
 
-/* The growth rate over the window. Growth counts if it occurred in both halves of the window and
- * was not mostly released in between: a sawtooth that is sampled once per second can end higher by
- * chance. */
+/* The growth rate over the window. Growth counts only if it occurred in both halves of the window
+ * and was not mostly released in between. Otherwise a sawtooth that is sampled once per second
+ * could look like growth, because it can end higher by chance. */
 static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const struct ladder_past now = {now_ns, used_bytes};
@@ -169,8 +169,8 @@ static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct l
     return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
 }
 
-/* True if headroom is within the reserve. If the gauge was steady there before, it triggers again
- * only once its headroom has shrunk by a part of the reserve. */
+/* True if headroom is within the reserve. If memory was already steady within the reserve, this
+ * triggers again only once headroom has shrunk by a part of the reserve. */
 static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
                               const struct ladder_lines *line)
 {

@@ -24,7 +24,7 @@
 #define GAP_MIN_NS (20 * NS_PER_MS)
 #define GAP_MAX_NS (300 * NS_PER_S)
 
-/* Sampling takes at most 1/REST_PER_WORK of the time, however many files appear. */
+/* Sampling takes at most 1/REST_PER_WORK of the time, even if very many files appear. */
 enum {
     REST_PER_WORK = 20,
     PIDS_MAX = 4096,

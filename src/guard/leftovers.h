@@ -1,6 +1,6 @@
 /* Finds files that a job leaves in /dev/shm. A file belongs to the job if it appeared while the job
- * ran and a process of the job had it open for writing or mapped writable, or if its name is one
- * that torch forms from the pid of such a process. */
+ * ran and a process of the job had it open for writing or mapped it writable. A file also belongs
+ * to the job if torch formed its name from the pid of a process of the job. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,8 +20,9 @@ void leftovers_process(struct leftovers *l, int32_t pid);
 /* Searches the processes of TREE for new files, for at most a few milliseconds; the next call
  * continues from there. Cheap while the folder has no new file. */
 void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_ns);
-/* Appends the job's files that still exist to RET, after the last process of the job has exited. If
- * CLEAN is set, removes those that belong to this user and that no process has open or mapped. */
+/* Appends to RET the job's files that still exist. Called after the last process of the job has
+ * exited. If CLEAN is set, removes the files that belong to this user and that no process has open
+ * or mapped. */
 void leftovers_end(struct leftovers *l, const struct proc_root *root, bool clean,
                    struct outcome_left_list *ret);
 /* True if the file system of FOLDER has less than 1 % or 1 MiB of free space, or no free inode. */

@@ -95,10 +95,10 @@ static int stack_make(struct reflex *r)
     return 0;
 }
 
-/* Keeps the reflex's memory from being shared with forked children. After a fork the first write to
- * each page would need a new page, so the child gets zeroed pages instead. The page at the end of
- * the stack is an exception: glibc keeps the thread descriptor there, and since 2.41 the child
- * follows pointers in it. */
+/* Keeps the reflex's memory from being shared with forked children. Without this, the reflex's
+ * first write to each page after a fork would need a new page. The child gets zeroed pages instead.
+ * The page at the end of the stack is an exception: glibc keeps the thread descriptor there, and
+ * since glibc 2.41 the child follows pointers in it. */
 static void keep_from_children(struct reflex *r)
 {
 #ifdef __GLIBC__
@@ -306,8 +306,8 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd)
     struct reflex_process *p = find_free(r);
     if (p)
         process_put(r, p, slot, pidfd, statm_fd);
-    /* Checked after the entry was inserted: either a kill in progress found the process in the
-     * table, or it is killed here. */
+    /* This check comes after the entry was inserted. Either a kill in progress has found the
+     * process in the table, or the process is killed here. */
     if (__atomic_load_n(&r->arm, __ATOMIC_SEQ_CST) & 1)
         reflex_signal(pidfd);
     if (p)

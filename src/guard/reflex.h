@@ -52,9 +52,9 @@ struct reflex_options {
     bool may_kill;
 };
 
-/* The last reading of a gauge, taken at T_NS. For a cgroup with much headroom it may be a second
- * old, because memory.stat is expensive. least_headroom_bytes is the minimum since the gauge was
- * set or rearmed. The growth rate is that of about the last half second, and 0 while memory
+/* The last reading of a gauge, taken at T_NS. For a cgroup with much headroom the reading may be a
+ * second old, because memory.stat is expensive. least_headroom_bytes is the minimum since the gauge
+ * was set or rearmed. The growth rate covers about the last half second, and is 0 while memory
  * shrinks. */
 struct reflex_reading {
     bool known;
@@ -76,11 +76,11 @@ int reflex_event_fd(const struct reflex *r);
 /* Sets gauge WHICH (0 or 1), or removes it if its source is REFLEX_NONE. The old fds are no longer
  * in use on return. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
-/* For REFLEX_TREE: sets the part of the sum of RSS that must not count, from a full sample taken
- * just now, in which SHARED_BYTES were pages of files or shared memory. Until the next call the
- * reflex does not know which pages are shared, and prefers to count too little: a newer process
- * counts by the growth of its anonymous memory, because a fork shares everything with its parent,
- * and new shared or file pages do not count. */
+/* For REFLEX_TREE: sets the part of the sum of RSS that must not count. The part comes from a full
+ * sample taken just now, in which SHARED_BYTES were pages of files or shared memory. Until the next
+ * call the reflex does not know which new pages are shared, and prefers to count too little. New
+ * shared or file pages do not count. A process newer than the sample counts only by the growth of
+ * its anonymous memory, because after a fork it shares all pages with its parent. */
 void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes);
 /* Adds a process of the job and takes ownership of the fds. If STATM_FD is -1, the process is
  * killed but not counted. An existing SLOT is replaced. Returns -ENOSPC, with both fds closed, if
@@ -90,12 +90,13 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd);
 void reflex_remove(struct reflex *r, uint32_t slot);
 
 void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
-/* Kills the job from the loop. May be repeated, and also works if the reflex itself may not kill.
- * The thread then calls process_mrelease, so that memory is freed before the processes have exited.
- * Returns the number of signalled processes; at least 1 if cgroup.kill accepted the write. */
+/* Kills the job from the loop. May be repeated, and also works if the reflex itself is not allowed
+ * to kill. The reflex's thread then calls process_mrelease, so that memory is freed before the
+ * processes have exited. Returns the number of signalled processes, or at least 1 if cgroup.kill
+ * accepted the write. */
 int reflex_kill(struct reflex *r);
 /* When the reflex itself killed the job, and because of which gauge; 0 if it did not. */
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
-/* Call this when a new segment starts: enables kill and alarms again. Waits for a sample in
- * progress, so that it cannot reach the new processes. */
+/* Call this when a new segment starts: it enables kill and alarms again. It waits for a sample in
+ * progress, so that the old sample cannot kill the new processes. */
 void reflex_rearm(struct reflex *r);

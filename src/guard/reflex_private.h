@@ -8,9 +8,9 @@
 
 #include "guard/reflex.h"
 
-/* The thread's code has its own section, so that exactly this code can be locked in memory. It
- * calls and refers to nothing outside of it (scripts/check_reflex.py checks that), so it is
- * compiled without sanitizers and stack protector. */
+/* The thread's code has its own section, so that exactly this code can be locked in memory. It uses
+ * no function or data outside that section, which scripts/check_reflex.py checks. It is therefore
+ * compiled without sanitizers and stack protector, which would add such calls. */
 #if defined(__has_attribute) && __has_attribute(no_stack_protector)
 #define REFLEX_NO_CANARY __attribute__((no_stack_protector))
 #else
@@ -63,10 +63,11 @@ struct reflex_shown {
     uint64_t known, t_ns, used_bytes, room_bytes, least_headroom_bytes, pace;
 };
 
-/* Memory of the thread and the loop. Every member has only one writer, so there is no lock that the
- * loop could hold while it is not scheduled. The loop writes processes, gauges and the members
- * below "written by the loop"; the thread writes the others. A sample in progress may still use fds
- * that the loop has removed: PHASE is odd during a sample, and the fds are closed after it. */
+/* Memory of the thread and the loop. Every member has only one writer, so there is no lock. The
+ * loop could hold a lock while it is not scheduled, and the thread would have to wait. The loop
+ * writes processes, gauges and the members below "written by the loop"; the thread writes the
+ * others. A sample in progress may still use fds that the loop has removed. PHASE is odd during a
+ * sample, and the loop closes such fds only after the sample. */
 struct reflex {
     /* members written by the loop: */
     uint32_t wake; /* a futex, which changes when the thread should sample at once */
@@ -117,8 +118,8 @@ struct reflex {
 /* Parses spaces and a decimal number. Returns false if there is no number, or it exceeds 64
  * bits. */
 bool reflex_number(const char *p, const char *end, uint64_t *ret);
-/* Finds the number after each of N keys at the start of a line. Empty keys are skipped; if two
- * lines have the same key, the first counts. Returns one bit for each key found. */
+/* Finds the number after each of N keys at the start of a line. Empty keys are skipped. If two
+ * lines have the same key, the first line counts. Returns one bit for each key found. */
 uint32_t reflex_keyed(const char *text, size_t len, const struct reflex_key *keys, unsigned n,
                       uint64_t *ret);
 /* Reads the number of resident pages, and of those the pages of files or shared memory, from statm.

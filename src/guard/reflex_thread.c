@@ -1,5 +1,5 @@
 /* The reflex's thread, which samples memory and kills at the kill line. All of its code is in the
- * locked section and makes system calls directly, because pages of libc may have to be read from
+ * locked section. It makes system calls directly, because pages of libc may have to be read from
  * disk first. */
 #include <errno.h>
 #include <linux/futex.h>
@@ -201,10 +201,10 @@ REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge
     return true;
 }
 
-/* Measures the processes of the job. A process newer than the last full sample counts by the growth
- * of its anonymous memory, because it may be a fork that shares all pages with its parent. New
- * shared pages do not count, because they may be the same in every process. The next full sample
- * measures both. */
+/* Measures the processes of the job. A process newer than the last full sample counts only by the
+ * growth of its anonymous memory, because it may be a fork that shares all pages with its parent.
+ * New shared pages do not count, because they may be the same pages in every process. The next full
+ * sample measures new processes and new shared pages. */
 REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
 {
     uint32_t gen = __atomic_load_n(&r->overlap_gen, __ATOMIC_ACQUIRE);
@@ -243,9 +243,9 @@ REFLEX_CODE static bool gauge_measure(struct reflex *r, const struct reflex_gaug
     return true;
 }
 
-/* Updates the growth rate since the newest reading that is at least REFLEX_PACE_MS old. Memory
- * before the oldest reading counts as constant, so that the start of a program does not look like
- * growth. */
+/* Updates the growth rate since the newest reading that is at least REFLEX_PACE_MS old. Before the
+ * first reading, memory is assumed to have been constant, so that the start of a program does not
+ * look like growth. */
 REFLEX_CODE static void reflex_pace_update(struct reflex_memory *m, uint64_t now_ns,
                                            uint64_t used_bytes)
 {
@@ -336,8 +336,8 @@ REFLEX_CODE static void release_all(struct reflex *r)
     }
 }
 
-/* Kills the job. ARM is r->arm from the start of the sample: if the loop has started a new segment
- * since, the sample measured the old one and must not kill. */
+/* Kills the job. ARM is the value of r->arm at the start of the sample. If the loop has started a
+ * new segment since then, the sample measured the old segment and must not kill the new one. */
 REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_ns, uint32_t arm)
 {
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
@@ -362,10 +362,10 @@ REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
     return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
 }
 
-/* The time until the next sample. Above the alarm line it must be in time for the alarm, too: with
- * a large limit the kill line is far away and would allow a long wait. An expensive sample
- * (thousands of processes, a slow memory.stat) may take a fiftieth of a CPU, unless the current
- * growth rate requires more. */
+/* The time until the next sample. Above the alarm line the next sample must also be in time for the
+ * alarm: with a large limit the kill line is far away and would allow a long wait. Expensive
+ * samples (thousands of processes, a slow memory.stat) are taken less often, so that they use at
+ * most a fiftieth of a CPU, unless the current growth rate requires more. */
 REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t above_kill,
                                       uint64_t above_alarm, uint64_t cost_us)
 {

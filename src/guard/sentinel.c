@@ -1,4 +1,4 @@
-/* Waits for the supervisor, and cleans up after it if it was killed. */
+/* Waits for the supervisor. If the supervisor was killed, cleans up after it. */
 #include "guard/sentinel.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The sentinel is the parent of the supervisor and takes over if the supervisor is killed: it ends
- * the processes of the job or, with --keep-on-exit, lets them continue and reads their output. */
+/* The sentinel is the parent of the supervisor. It takes over if the supervisor is killed: it ends
+ * the processes of the job. With --keep-on-exit it lets them continue and reads their output. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,9 +39,9 @@ struct sentinel_end {
     int status;        /* wait status of the job's first process */
 };
 
-/* Waits for SUPERVISOR; called in its parent, which is a subreaper. If the supervisor was killed or
- * failed, ends every process of the job (SIGTERM, GRACE_NS, SIGKILL) or, with note->keep, waits for
- * them and appends their output to the log in LOG_DIRFD. Then removes the cgroup and the socket's
- * folder. */
+/* Waits for SUPERVISOR. Called in its parent, which is a subreaper. If the supervisor was killed or
+ * failed, ends every process of the job (SIGTERM, GRACE_NS, SIGKILL). With note->keep, waits for
+ * these processes instead and appends their output to the log in LOG_DIRFD. In the end, removes the
+ * cgroup and the socket's folder. */
 void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grace_ns,
                    struct sentinel_note *note, int log_dirfd, struct sentinel_end *ret);

@@ -21,7 +21,8 @@
 
 enum {
     /* Maximum number of scans in a row that only stop processes. In a chain of processes that each
-     * fork and exit, every scan finds a new one, which must not delay the killing of the others. */
+     * fork and exit, every scan finds a new process. Without this maximum, such a chain would delay
+     * killing the other processes forever. */
     STOPS_MAX = 16,
     WAIT_SHARE = 8, /* the wait is 1/8 of the time since the last change */
     WAIT_MAX_MS = 1000,
@@ -134,7 +135,7 @@ static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
     return k->count ? bsearch(&key, k->seen, k->count, sizeof key, compare_found_pids) : NULL;
 }
 
-/* Removes processes that are not marked from the scan. Returns the number of the others. */
+/* Removes processes that are not marked from the scan. Returns the number of marked processes. */
 static size_t keep_marked(struct scan *s, size_t *ret_living)
 {
     size_t kept = 0;
@@ -167,8 +168,8 @@ static uint64_t wait_after(const struct guard_kill *k, uint64_t now_ns, uint64_t
     return wait_ns > took_ns * REST_PER_WORK ? wait_ns : took_ns * REST_PER_WORK;
 }
 
-/* Scans the machine once and sends the signals. K->wait_ns is 0 while new processes appear, and
- * later grows up to a second. Returns the number of living processes found, or -errno. */
+/* Scans the machine once and sends the signals. K->wait_ns is 0 while new processes appear; later
+ * it grows up to a second. Returns the number of living processes found, or -errno. */
 static int kill_scan(struct guard_kill *k, const struct proc_root *root, mark_fn *mark,
                      const void *user)
 {
@@ -259,8 +260,8 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
     return signal_scan(root, mark_below_parent, &parent, pgrp, signo);
 }
 
-/* Reaps children. Returns false once no child is left. Every descendant of a subreaper is below one
- * of its children, so no descendant is left then. */
+/* Reaps children. Returns false once no child is left. No descendant is left then either, because
+ * every descendant of a subreaper is below one of its children. */
 static bool reap_all(void *user)
 {
     (void)user;
@@ -271,17 +272,18 @@ static bool reap_all(void *user)
     }
 }
 
-/* Sends SIGKILL to our own children that the last scan did not find: in a chain of processes that
- * each fork and exit, the newest process is always one of them. A pid cannot be reused before we
- * reap it, so the start time need not be checked. Returns the number of signalled children. */
+/* Sends SIGKILL to our own children that the last scan did not find. In a chain of processes that
+ * each fork and exit, the newest process is always one of our children. The start time need not be
+ * checked, because a pid cannot be reused before we reap it. Returns the number of signalled
+ * children. */
 static int kill_new_children(const struct guard_kill *k, int children_fd)
 {
     char text[16384];
     int32_t pids[2048];
     int count = 0;
     ssize_t len = io_pread_small(children_fd, text, sizeof text);
-    /* If pages are 64 KiB, the kernel truncates the text within a number, and the digits before
-     * that would be another pid. */
+    /* If pages are 64 KiB, the kernel may truncate the text within a number. The digits before the
+     * cut would be the pid of another process. */
     while (len > 0 && text[len - 1] != ' ')
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;

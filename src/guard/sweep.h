@@ -1,6 +1,6 @@
-/* Ends processes of the job and no others: signals are sent by pidfd, to a process identified by
- * pid and start time or to our own descendant. No other code signals processes that it did not
- * start. */
+/* Ends processes of the job and no others. Signals are sent by pidfd, and only to our own
+ * descendants or to a process identified by pid and start time. No other code signals processes
+ * that it did not start. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,8 +39,8 @@ struct guard_kill {
 
 /* Kills all descendants of the calling process, which must be a subreaper. Returns when REAP
  * returns false, at UNTIL_NS, or when nothing is left to do but to wait for K->wait_ns. Processes
- * that fork faster than they can be killed are stopped first; a process that survives SIGKILL costs
- * a scan per second. REAP reaps children (and may keep their statuses), and returns whether any
+ * that fork faster than they can be killed are stopped first. A process that survives SIGKILL costs
+ * one scan per second. REAP reaps children, may keep their exit statuses, and returns whether any
  * child is left. Returns 0, or -EXDEV after one call of REAP. */
 typedef bool guard_reap_fn(void *user);
 int guard_kill_below(struct guard_kill *k, const struct proc_root *root, uint64_t until_ns,

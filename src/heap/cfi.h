@@ -43,7 +43,7 @@ struct cfi_rule {
     int32_t fp_offset;
 };
 
-/* Finds the rule at IP; for a return address, pass the address of the call before it. Returns
- * -ENOENT if no function is described there, -EBADMSG if the section is corrupt, -EOPNOTSUPP if
- * the rule has an unsupported form. */
+/* Finds the rule at IP. For a return address, pass an address inside the call instruction before
+ * it. Returns -ENOENT if no function is described there, -EBADMSG if the section is corrupt, or
+ * -EOPNOTSUPP if the rule has an unsupported form. */
 int cfi_find(const struct cfi_section *s, uint64_t ip, struct cfi_rule *ret);

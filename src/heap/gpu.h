@@ -1,7 +1,7 @@
-/* Records blocks of GPU memory that PyTorch's caching allocators report: each goes through the
- * sampler, the stacks and the live samples like a block of the host, with the GPU as its
- * outermost frame. Called under the allocator's lock, so nothing here calls CUDA or Python, or
- * waits. */
+/* Records blocks of GPU memory that PyTorch's caching allocators report. A GPU block goes through
+ * the sampler, the stacks and the live samples like a block of host memory, with the GPU as its
+ * outermost frame. The allocator calls this code while it holds its lock, so nothing here calls
+ * CUDA or Python, or waits. */
 #pragma once
 
 #include "heap/heap.h"
@@ -9,9 +9,9 @@
 /* Returns the pointer under which a GPU block is in the index of live samples. It differs from
  * all host pointers and from pointers of other GPUs. */
 const void *gpu_key(const void *p, unsigned gpu);
-/* Records that a block of SIZE bytes at P was allocated or, if SIZE is negative, freed.
- * ALLOCATED and RESERVED are the allocator's totals; values above INT64_MAX are ignored. A GPU
- * number of HEAP_GPUS or more is counted as a drop. Preserves errno. */
+/* Records that a block of SIZE bytes at P was allocated. If SIZE is negative, records that the
+ * block was freed. ALLOCATED and RESERVED are the allocator's totals; values above INT64_MAX are
+ * ignored. A GPU number of HEAP_GPUS or more is counted as a drop. Preserves errno. */
 void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserved, int gpu);
 /* Resets the state for a new table or in the child of a fork, where no other thread is running. */
 void gpu_reset(void);

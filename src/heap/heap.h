@@ -1,6 +1,7 @@
-/* Definitions shared by the parts of the preloaded library. It runs inside the job, in front of
- * every allocation: nothing here allocates, locks on the unsampled path, takes the GIL, sends a
- * signal, writes to a descriptor of the job, or keeps a descriptor open. */
+/* Definitions shared by the parts of the preloaded library. The library runs inside the job, in
+ * every allocation. Its code therefore never allocates, takes the GIL, sends a signal, writes to a
+ * descriptor of the job, or keeps a descriptor open. It takes no lock for allocations that are not
+ * sampled. */
 #pragma once
 
 #include <stdbool.h>

@@ -82,14 +82,12 @@ HOOK void *calloc(size_t nmemb, size_t size)
     return calloc_slowly(nmemb, size);
 }
 
-/* ---- realloc ----
- *
- * A block is sampled if the Poisson process hits one of its bytes: P(sampled) = 1 −
- * exp(−size/interval), no matter through how many reallocs it reached its size. Therefore a sampled
- * block that grows stays sampled; one that shrinks stays sampled with the probability that the hit
- * byte is in the remaining part; and for an unsampled block only the growth is subtracted from the
- * countdown. Subtracting the whole new size instead would sample a buffer that grows in small steps
- * again and again. */
+/* ---- realloc ---- A block is sampled if the Poisson process hits one of its bytes: P(sampled) = 1
+ * − exp(−size/interval), no matter through how many reallocs it reached its size. Therefore: a
+ * sampled block that grows stays sampled. A sampled block that shrinks stays sampled with the
+ * probability that the hit byte is in the remaining part. For an unsampled block only the growth is
+ * subtracted from the countdown; subtracting the whole new size would sample a buffer that grows in
+ * small steps too often. */
 
 static HOOKS_COLD void *realloc_sample(void *p, size_t size, const struct live_sample *sample)
 {
@@ -99,8 +97,8 @@ static HOOKS_COLD void *realloc_sample(void *p, size_t size, const struct live_s
     return moved;
 }
 
-/* Reallocates a block that is not sampled. Compares usable sizes, as rounded by the allocator,
- * so that the growth over several reallocs adds up. If they are unknown, the whole new size
+/* Reallocates a block that is not sampled. Compares usable sizes, as rounded by the allocator, so
+ * that the growth over several reallocs adds up. If usable sizes are unknown, the whole new size
  * counts. */
 static void *realloc_other(void *p, size_t size)
 {

@@ -9,10 +9,10 @@
 #define HOOK __attribute__((visibility("default")))
 #define HOOKS_COLD __attribute__((noinline, cold))
 
-/* The wrapped functions, which are the next definitions after ours. The first group is never
- * NULL: until hooks_resolve has run, it holds functions that call hooks_resolve or allocate from
- * a small arena. The others are NULL until then, and stay NULL if the process has no such
- * function. */
+/* The wrapped functions: for each hook, the next definition after ours. The first group is never
+ * NULL: until hooks_resolve has run, it holds functions that call hooks_resolve or allocate from a
+ * small arena. The other groups are NULL until hooks_resolve has run. A function that the process
+ * does not have stays NULL. */
 struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
@@ -35,16 +35,17 @@ struct hooks_real {
 };
 extern struct hooks_real hooks_real;
 
-/* Looks up the wrapped functions, once. Returns false while a look-up is in progress, further up
- * this stack or in another thread; waiting for it could deadlock on the dynamic linker's lock. */
+/* Looks up the wrapped functions, once. Returns false while a look-up is in progress, either
+ * further up this thread's stack or in another thread. It does not wait for the other thread,
+ * because waiting could deadlock on the dynamic linker's lock. */
 bool hooks_resolve(void);
 /* Returns true if ADDRESS is in the module that defines the next malloc. */
 bool hooks_is_allocator(const void *address);
 /* Converts the object pointer that dlsym returns to a function pointer. */
 #define HOOKS_FUNCTION(type, p) ((type)(uintptr_t)(p))
 
-/* Subtracts SIZE from this thread's countdown. Returns false, and subtracts nothing, if less than
- * SIZE is left or SIZE is larger than any allocation; the caller then calls hooks_sample. */
+/* Subtracts SIZE from this thread's countdown. If less than SIZE is left, or if SIZE is larger than
+ * any allocation, subtracts nothing and returns false. The caller then calls hooks_sample. */
 static inline bool hooks_count(size_t size)
 {
     int64_t left = (int64_t)((uint64_t)heap_thread.countdown - size);

@@ -27,15 +27,14 @@ typedef void report_block_fn(void *p, int64_t size, size_t allocated, size_t res
 typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
                                struct c10_device device);
 
-/* ---- the real functions ----
- *
- * The hooks call the function that the dynamic linker would have chosen: the first definition
- * behind this library among those loaded at program start, otherwise the one of the caller's own
- * libraries, because each copy of torch has its own. dlsym is not used: the caller holds the lock
- * of a GPU's allocator, and the dynamic linker's lock may be held by a thread that loads a library
- * whose constructor waits for that allocator. From glibc 2.35 on, the search in the caller's
- * libraries takes no lock. The last resort is dl_iterate_phdr, whose lock is never held while code
- * of the job runs. */
+/* ---- the real functions ---- The hooks call the function that the dynamic linker would have
+ * chosen. This is the first definition behind this library among the libraries loaded at program
+ * start, or else the definition in the caller's own libraries, because each copy of torch has its
+ * own. dlsym is not used, because it could deadlock: the caller holds the lock of a GPU's
+ * allocator. Another thread may hold the dynamic linker's lock while it loads a library whose
+ * constructor waits for that allocator. From glibc 2.35 on, the search in the caller's libraries
+ * takes no lock. The last resort is dl_iterate_phdr, whose lock is never held while code of the job
+ * runs. */
 
 struct real {
     report_block_fn *block; /* NULL: none */
@@ -59,8 +58,8 @@ HOOK void hook_failure(int64_t size, size_t allocated, size_t reserved,
 extern report_block_fn own_block __attribute__((alias(REPORT_BLOCK))) HEAP_HIDDEN;
 extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP_HIDDEN;
 
-/* Returns true for a library that precedes this one. If it defines the functions, it is another
- * hook that calls this one, and calling it back would recurse without end. */
+/* Returns true for a library that precedes this library. If it defines the functions, it is another
+ * hook that calls this library, and calling it back would recurse without end. */
 static bool is_before_us(uintptr_t base)
 {
     uint32_t n = atomic_load_explicit(&before_count, memory_order_acquire);
@@ -110,8 +109,9 @@ static __attribute__((constructor)) void find_reports_at_start(void)
     atomic_store_explicit(&has_started, 1, memory_order_release);
 }
 
-/* Number of relocations that are searched, since before glibc 2.35 each lookup searches all
- * libraries. The first few relocations cover most libraries that the caller was linked with. */
+/* Number of relocations that are searched. It is small because before glibc 2.35 each lookup
+ * searches all libraries. The first few relocations cover most libraries that the caller was linked
+ * with. */
 enum { LOOKS_MAX = 64 };
 
 /* The PLT relocations of a library, which name the functions of other libraries that it calls. */
@@ -145,8 +145,8 @@ static struct bound bound_of(const struct module_map *map)
     return b.at && is_rela ? b : (struct bound){0};
 }
 
-/* Searches the libraries that the library of MAP calls. They stay loaded as long as that
- * library, which is on the stack now. */
+/* Searches the libraries that the library of MAP calls. The library of MAP is on the stack now, so
+ * it stays loaded, and so do the libraries that it calls. */
 static bool find_in_bound(const struct module_map *map, struct real *ret)
 {
     struct bound b = bound_of(map);
@@ -207,10 +207,9 @@ static void find_real(const struct module_map *caller, struct real *ret)
     dl_iterate_phdr(find_in_all, &search);
 }
 
-/* ---- cache of the results, by calling library ----
- *
- * An entry is valid until a library is closed, after which another one may be loaded in its place.
- * A child of fork keeps its parent's entries. */
+/* ---- cache of the results, by calling library ---- An entry is valid until any library is closed,
+ * because another library may then be loaded at the same address. A child of fork keeps its
+ * parent's entries. */
 
 enum { CALLERS = 16 };
 

@@ -1,5 +1,6 @@
-/* Hooks for mmap, munmap and mremap, for mappings that the job makes itself. Mappings made by the
- * process's allocator hold blocks that are counted individually, and are not counted again. */
+/* Hooks for mmap, munmap and mremap. They count the mappings that the job makes itself. They do not
+ * count mappings made by the process's allocator, because the blocks inside those are already
+ * counted one by one. */
 #include "heap/hooks.h"
 
 #include <errno.h>

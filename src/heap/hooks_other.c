@@ -77,7 +77,8 @@ static long call_kernel(long number, const long a[6])
     return -1;
 }
 
-/* Hooks syscall. Like the real function, it reads six arguments, however many the caller passes. */
+/* Hooks syscall. Like the real function, it always reads six arguments, even if the caller passes
+ * fewer. */
 /* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's name is reserved */
 HOOK long syscall(long number, ...)
 {
@@ -96,11 +97,10 @@ HOOK long syscall(long number, ...)
 
 #endif
 
-/* ---- a sanitizer's runtime in the job ----
- *
- * The runtime calls these functions for its settings as it starts, so its presence is known before
- * the first sample. It tracks every block itself and reports on the calls it sees, so the hooks
- * only pass calls through. */
+/* ---- a sanitizer's runtime in the job ---- When a sanitizer's runtime starts, it calls these
+ * functions for its settings, so its presence is known before the first sample. The runtime tracks
+ * every block itself and reports on the calls that it sees, so the hooks then only pass calls
+ * through. */
 
 #define SANITIZER(name, settings)                                                                  \
     HOOK const char *name(void);                                                                   \

@@ -203,9 +203,9 @@ bool life_start(void)
 }
 
 /* Starts profiling. Most processes of a job never take a sample and create no table. Direct
- * children of ebb create theirs at once, before they can install a system call filter: a program
- * can do that with its own instructions, unnoticed, and the system calls that create a table
- * might then kill it. */
+ * children of ebb create their table at once, before they can install a system call filter. A
+ * program can install a filter with its own instructions, which this library does not notice. The
+ * system calls that create a table might then kill the program. */
 __attribute__((constructor)) static void begin(void)
 {
     if (!life_start() || atomic_load(&heap_process.state) != HEAP_WAITING ||
@@ -235,8 +235,8 @@ static void close_fd(int fd)
     syscall(SYS_close, fd);
 }
 
-/* Moves FD above the standard streams, because a job that runs with one of them closed must not
- * print into it. */
+/* Moves FD above the standard streams. A job may run with a standard stream closed; if FD took its
+ * number, the job would print into FD. */
 static int move_above_streams(int fd)
 {
     if (fd < 0 || fd > 2)
@@ -360,9 +360,9 @@ uint64_t life_filters(const char *status)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* Returns true if the process is sandboxed. A filter inherited across exec may kill the process
- * for the following system calls, and cannot be queried. Called only by the one thread that
- * creates the table. */
+/* Returns true if the process is sandboxed. A filter inherited across exec cannot be queried, and
+ * may kill the process for the system calls that create the table. Called only by the one thread
+ * that creates the table. */
 static bool is_sandboxed(void)
 {
     static char status[4096];
@@ -375,8 +375,8 @@ static bool is_sandboxed(void)
     return life_filters(status) > heap_process.filters;
 }
 
-/* Returns false in a vfork child, which has its own pid but its parent's memory: a table that it
- * created would be attributed to another process, so the parent creates it. */
+/* Returns false in a vfork child, which has its own pid but its parent's memory. A table created
+ * there would be attributed to the wrong process, so the parent creates the table. */
 static bool is_process_itself(void)
 {
     int32_t known = atomic_load(&page->pid), pid = (int32_t)syscall(SYS_getpid);

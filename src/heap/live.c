@@ -130,9 +130,9 @@ static void set_bit(uint32_t bit)
     atomic_fetch_or(&live_filter[bit / 64], UINT64_C(1) << bit % 64);
 }
 
-/* Clears a filter bit unless another sample needs it. A thread that adds a sample between the
- * check and the clearing sets the bit before or after the clearing. If before, the second check
- * sees its cell. */
+/* Clears a filter bit unless another sample needs it. Another thread may add a sample between the
+ * check and the clearing. If it sets the bit after the clearing, the bit stays set. If it sets the
+ * bit before the clearing, the second check finds the thread's cell and sets the bit again. */
 static void clear_bit(uint32_t bit)
 {
     if (bucket_has_bit(bit))
@@ -161,9 +161,9 @@ static bool put_filter_cell(uintptr_t p, uint32_t entry)
     return false;
 }
 
-/* Returns true if the bucket may contain a pointer with fingerprint PRINT. With many live
- * samples the filter is wrong about one pointer in a hundred. The loop has no branch per cell,
- * which would often be mispredicted. */
+/* Returns true if the bucket may contain a pointer with fingerprint PRINT. With many live samples
+ * the answer is a false positive for about one pointer in a hundred. The loop has no branch per
+ * cell, because such a branch would often be mispredicted. */
 static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
 {
     uint32_t found = 0;

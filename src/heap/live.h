@@ -16,10 +16,10 @@ enum { LIVE_FILTER_BITS = 1 << 21, LIVE_BUCKETS = 1 << 12, LIVE_CELLS = 16 };
 
 extern _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64] HEAP_HIDDEN;
 
-/* Returns the filter bit of P. Pointers within 8 KiB have their bits in one cache line of the
- * filter, as programs allocate and free neighbouring blocks together. The position within the
- * line differs for each stretch of 8 KiB, because large blocks all start at the same offset of a
- * page. */
+/* Returns the filter bit of P. Pointers within the same 8 KiB have their bits in the same cache
+ * line of the filter, because programs allocate and free neighbouring blocks together. The position
+ * within the line differs for each 8 KiB range, because large blocks all start at the same offset
+ * of a page. */
 static inline uint32_t live_bit(uintptr_t p)
 {
     uint64_t stretch = (uint64_t)(p >> 13) * UINT64_C(0x9e3779b97f4a7c15);
@@ -49,12 +49,12 @@ bool live_add(const void *p, const struct live_sample *sample);
 bool live_end(const void *p, struct live_sample *ret);
 /* Finds the sample at P without removing it. */
 bool live_find(const void *p, struct live_sample *ret);
-/* Makes room if the table is nearly full: doubles the smallest interval until a quarter is free,
- * and keeps each sample with the probability of being drawn at the new interval. If another
- * thread is already making room, returns at once. */
+/* Makes room if the table is nearly full. Doubles the smallest interval until a quarter of the
+ * table is free. Keeps each sample with the probability that it would have been drawn at the new
+ * interval. If another thread is already making room, returns at once. */
 void live_thin(uint64_t *random);
-/* Removes the sampled mappings that overlap [START, START+LEN), for munmap. The overlap counts
- * as freed; the parts before and after it are added again, with an interval that preserves the
- * probability at which the whole mapping was drawn. */
+/* Removes the sampled mappings that overlap [START, START+LEN), for munmap. The overlap counts as
+ * freed. The parts before and after the overlap are added again, with an interval at which they
+ * have the same probability of being drawn as the whole mapping had. */
 void live_cut(uintptr_t start, size_t len);
 void live_reset(void); /* removes all samples, after fork or for a new table */

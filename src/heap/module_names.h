@@ -1,6 +1,6 @@
-/* Finds the names that a loaded module exports, in the module's own tables. dlsym is not used: it
- * takes the dynamic linker's lock, and a thread inside malloc that waits for another thread's
- * dlopen, which may in turn wait for this thread, stalls the job. */
+/* Finds the names that a loaded module exports, in the module's own tables. dlsym is not used,
+ * because it takes the dynamic linker's lock. A thread inside malloc would then wait for another
+ * thread's dlopen, which may in turn wait for the first thread, and the job would stall. */
 #pragma once
 
 #include <link.h>

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longest wait for the lock. Adding a module takes a few microseconds, far less than this; the
- * bound ends the wait if the thread that holds the lock is preempted. */
+/* Longest wait for the lock. Adding a module takes a few microseconds, far less than this limit.
+ * The limit matters only if the thread that holds the lock is preempted. */
 enum { PATIENCE_SPINS = 20000 };
 
 /* A copy of the table's modules in memory that no other process can write. */
@@ -140,7 +140,7 @@ static uint32_t add_module(struct heap_table *t, uint32_t n, const struct module
 }
 
 /* A library that was unloaded and loaded again at another address keeps its number, because its
- * frames are the same; a different library at the same address gets a new one. */
+ * frames are the same. A different library at the same address gets a new number. */
 static uint32_t add_or_reuse(struct heap_table *t, const struct module_map *map, uint32_t now)
 {
     uint32_t n = atomic_load_explicit(&known_count, memory_order_relaxed);

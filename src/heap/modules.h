@@ -6,10 +6,10 @@
 
 enum { MODULE_NONE = 0 }; /* 0 means no module; any other number is the module's index + 1 */
 
-/* Finds the module that contains IP, and its load bias. Returns MODULE_NONE and a bias of 0 if
- * IP is in no module or the table is full. Adds a module when it is first seen. Takes no lock
- * and allocates nothing. IP must be on this thread's stack or in code that is certain to stay
- * loaded, so that its library cannot be unloaded meanwhile. */
+/* Finds the module that contains IP, and its load bias. Returns MODULE_NONE and a bias of 0 if IP
+ * is in no module or the table is full. Adds a module when it is first seen. Takes no lock and
+ * allocates nothing. The library of IP must stay loaded during the call, so IP must be on this
+ * thread's stack or in code that is never unloaded. */
 uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base);
 /* Called when a library may have been unloaded (dlclose), so that addresses may map to other
  * modules. */

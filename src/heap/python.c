@@ -156,8 +156,8 @@ static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
     return n;
 }
 
-/* Returns this thread's state, or 0 if it has none or the interpreter is shutting down, when other
- * threads may free it. */
+/* Returns this thread's state. Returns 0 if the thread has none, or if the interpreter is shutting
+ * down, because other threads may then free the state. */
 static uintptr_t this_thread(void)
 {
     if (!symbols.is_initialized() || symbols.is_finalizing())

@@ -15,8 +15,8 @@ struct python_frame {
 };
 
 /* Detects the interpreter, its version, and whether its frames can be read. Called for every sample
- * and for arenas; cheap once the result is final. Also hooks the allocator of small objects if that
- * is requested and this thread holds the GIL. */
+ * and every arena. The call is cheap once the result is final. Also hooks the allocator of small
+ * objects, if that is requested and this thread holds the GIL. */
 void python_detect(void);
 /* Reads this thread's frames, innermost first, and returns their number; 0 if it has none or they
  * are not readable. */

@@ -1,6 +1,6 @@
-/* Wraps pymalloc, Python's allocator of small objects. A sampled object is allocated from
- * Python's own fallback, the raw allocator, as pymalloc does for large objects: pymalloc's free
- * and realloc then see that the pointer is not theirs and pass it on, so that neither needs a
+/* Wraps pymalloc, Python's allocator of small objects. A sampled object is allocated by the raw
+ * allocator, which pymalloc itself uses for large objects. pymalloc's free and realloc then see
+ * that the pointer is not theirs and pass it to the raw allocator, so neither function needs a
  * wrapper. */
 #include "heap/python_small.h"
 
@@ -152,9 +152,9 @@ void python_small_found(const struct python_symbols *symbols)
     atomic_store_explicit(&arena_code, code, memory_order_relaxed);
 }
 
-/* Returns true if the current allocator is pymalloc itself. Others are not wrapped: debug hooks
- * and tracers write around the object and would not find their data, and other allocators do not
- * accept a pointer of malloc. */
+/* Returns true if the current allocator is pymalloc itself. Other allocators are not wrapped. Debug
+ * hooks and tracers write data around each object and would not find it. Replacements of pymalloc
+ * do not accept a pointer from malloc. */
 static bool is_pymalloc(const struct python_symbols *s, struct python_allocator *ret)
 {
     struct python_allocator mem, obj;
@@ -208,9 +208,9 @@ bool python_small_is_on(void)
     return atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_ON;
 }
 
-/* Decides early whether small objects are counted. Mapping an arena takes no sample, and the
- * next sample may be long in coming; until then, the objects in the arena would be counted
- * neither individually nor as an arena. */
+/* Decides early whether small objects are counted. Mapping an arena takes no sample, and the next
+ * sample may be far away. Until that sample, the objects in the arena would be counted neither
+ * individually nor as an arena. */
 static void decide_small(void)
 {
     int saved = errno;

@@ -110,8 +110,8 @@ static void take_sample(struct scratch *d, const void *p, struct live_sample *sa
     count_hook_ns(t, now);
 }
 
-/* Returns true once the table is frozen. It is frozen when the interpreter starts to shut down
- * and frees everything, so that it shows the program's heap before that. */
+/* Returns true once the table is frozen. The table is frozen when the interpreter starts to shut
+ * down and frees everything, so that the table shows the program's heap before the shutdown. */
 static bool is_closed(void)
 {
     if (!python_is_ending())
@@ -203,8 +203,9 @@ bool record_end(const void *p)
     return was_sample;
 }
 
-/* Returns the interval for which size/interval is the expected number of hits: the old bytes at
- * their interval plus the new ones at the current interval. */
+/* Returns the interval for which size/interval is the expected number of hits. That number is the
+ * hits expected of the old bytes at their interval plus those of the new bytes at the current
+ * interval. */
 static uint64_t grown_interval(const struct live_sample *sample, size_t size)
 {
     double hits = (double)sample->size / (double)sample->interval +

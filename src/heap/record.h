@@ -21,17 +21,17 @@ uint32_t record_gpu_site(unsigned gpu);
 bool record_end(const void *p);
 /* Like record_end, but before a realloc, after which record_again may continue the sample. */
 bool record_take(const void *p, struct live_sample *ret);
-/* Continues SAMPLE at P, now SIZE bytes, with its old stack. A block that shrank stays sampled
- * with the probability that the sampled byte is in the remaining part, an empty block never. The
- * call site counts an allocation and a free, but no new sample. Preserves errno. */
+/* Continues SAMPLE at P, now SIZE bytes, with its old stack. A block that shrank stays sampled with
+ * the probability that the sampled byte is in the remaining part; an empty block is never sampled.
+ * The call site counts one allocation and one free, but no new sample. Preserves errno. */
 void record_again(void *p, size_t size, const struct live_sample *sample);
 /* Releases the scratch buffers of the parent's other threads in the child of a fork. */
 void record_reset(void);
 
-/* Merges native and Python frames, both innermost first, into one stack of frame words,
- * outermost first. Each evaluation loop on the C stack is replaced by the Python frames it runs,
- * up to and including the next entry frame; the interpreter's own C frames are omitted, except
- * those inside the innermost Python frame. Python frames without an evaluation loop become the
- * outermost frames. */
+/* Merges native and Python frames, both innermost first, into one stack of frame words, outermost
+ * first. Each evaluation loop on the C stack is replaced by the Python frames it runs, up to and
+ * including the next entry frame. The interpreter's own C frames are omitted, except those inside
+ * the innermost Python frame. Python frames without an evaluation loop become the outermost
+ * frames. */
 size_t record_merge(const struct unwind_frame *native, size_t natives,
                     const struct python_frame *python, size_t pythons, uint64_t *ret, size_t max);

@@ -1,6 +1,6 @@
 /* The Poisson process that chooses allocations, and the adaptive interval. Logarithm and
- * exponential are implemented here: a program may export its own function called log, which the
- * dynamic linker would bind our call to. */
+ * exponential are implemented here: a program may export its own function called log, and the
+ * dynamic linker would bind our call to that function. */
 #include "heap/sampler.h"
 
 #include <string.h>
@@ -143,8 +143,8 @@ double sampler_fraction(uint64_t *random)
     return (double)(sampler_random(random) >> 11) * 0x1p-53;
 }
 
-/* Returns a seed. Threads may start in the same nanosecond, and at the address of one that
- * exited. */
+/* Returns a seed. It includes a counter, because threads may start in the same nanosecond, and a
+ * thread may start at the address of a thread that exited. */
 static uint64_t seed(const struct heap_thread *t)
 {
     uint64_t n = atomic_fetch_add_explicit(&seeds, 1, memory_order_relaxed) + 1;
@@ -290,7 +290,7 @@ static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
 static void adapt(struct pace *p, uint64_t now_ns)
 {
     enum { KEEP, RAISE, LOWER } what;
-    /* The bucket is half full after a change; once it is nearly full, the interval may be
+    /* The bucket is half full after a change. Once the bucket is nearly full, the interval may be
      * halved. */
     const uint64_t changed = tokens_max(p) / 2, plenty = tokens_max(p) / 8 * 7;
     uint64_t now, next, old = atomic_load_explicit(&p->tokens, memory_order_relaxed);

@@ -4,14 +4,15 @@
 
 #include "heap/heap.h"
 
-/* Called when the countdown, after SIZE was subtracted, is below 0; draws the next countdown.
+/* Called when the countdown is below 0 after SIZE was subtracted from it. Draws the next countdown.
  * Returns true if this allocation is sampled, at the interval *ret_interval. Makes no system
  * call. */
 bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
 
-/* Adapts the interval after a sample was taken at NOW_NS. Keeps the process below SAMPLER_RATE
- * samples per second in the long run by doubling the interval, and halves it again later, never
- * below the base. A token bucket permits bursts of two seconds' worth. Any thread may call it. */
+/* Adapts the interval after a sample was taken at NOW_NS. Doubles the interval to keep the process
+ * below SAMPLER_RATE samples per second in the long run. Halves the interval again later, but never
+ * below its initial value. A token bucket permits bursts of two seconds' worth of samples. Any
+ * thread may call this function. */
 enum { SAMPLER_RATE = 100 };
 void sampler_adapt(uint64_t now_ns);
 /* Decides whether a GPU block is sampled. GPU blocks are few and large, so there is no

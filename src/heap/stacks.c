@@ -1,14 +1,15 @@
-/* The tree of stacks, in which nodes are found by parent and frame, and call sites by node.
- * Numbers are reserved, filled in and then published in order by any thread that finds the next
- * one complete, so no thread waits for another. Two threads that add the same new frame at once
- * may use up two numbers; nothing ever refers to the number that is not in the index. */
+/* The tree of stacks, in which nodes are found by parent and frame, and call sites by node. Numbers
+ * are reserved, filled in and then published in order. Any thread that finds the next number
+ * complete publishes it, so no thread waits for another. Two threads that add the same new frame at
+ * the same time may use up two numbers. Only one of the two is in the index; nothing ever refers to
+ * the other number. */
 #include "heap/stacks.h"
 
 enum {
     SLOTS = HEAP_NODES * 2,
-    /* Number of nodes for complete stacks. Importing a hundred libraries creates stacks that
-     * never occur again, so the last quarter of the tree is reserved for later stacks, which are
-     * stored without the frames outside of PYTHON_KEPT or NATIVE_KEPT; the place of the
+    /* Number of nodes for complete stacks. Importing a hundred libraries creates stacks that never
+     * occur again, so the last quarter of the tree is reserved for later stacks. Later stacks are
+     * stored without their outer frames beyond PYTHON_KEPT or NATIVE_KEPT, so the place of the
      * allocation is still known. */
     WHOLE_NODES = HEAP_NODES / 4 * 3,
     PYTHON_KEPT = 3,
@@ -18,13 +19,14 @@ enum {
 /* A hash table with open addressing. Each slot holds a node's number, or 0 if it is empty. */
 static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
 _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
-/* Number of nodes and call sites in use, including those that are reserved but not published in
- * the table yet. Number 0 of both is reserved from the start. */
+/* Number of nodes and of call sites in use, including those that are reserved but not published in
+ * the table yet. Number 0 is reserved from the start for both. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
 /* Hashes a frame and all frames outside of it. The parent's number is not part of the hash, so that
- * the slots of a stack can be computed and prefetched before any is read: after other work all of
- * them are out of the cache, and reading one after the other would be most of a sample's cost. */
+ * all slots of a stack can be computed and prefetched before the first is read. After other work
+ * none of the slots are in the cache, and waiting for one after the other would be most of a
+ * sample's cost. */
 static uint64_t path_hash(uint64_t outside, uint64_t frame)
 {
     uint64_t x = (frame ^ outside) * UINT64_C(0x9e3779b97f4a7c15);
@@ -36,7 +38,8 @@ static uint32_t node_slot(uint64_t hash)
     return (uint32_t)(hash >> 32) % SLOTS;
 }
 
-/* Returns the word that is stored for a frame; 0 means that it is not complete yet. */
+/* Returns the word that is stored for a frame. The word 0 means that the node is not complete
+ * yet. */
 static uint64_t word_of(uint64_t frame)
 {
     return frame ? frame : 1;
@@ -59,9 +62,9 @@ static void fetch_nodes(const struct heap_table *t, uint64_t hash, const uint64_
     }
 }
 
-/* Publishes complete nodes. The loads are sequentially consistent, like the store that completes
- * a node: of two threads that each complete one and then check the other's, at least one must
- * see both. */
+/* Publishes complete nodes. The loads are sequentially consistent, like the store that completes a
+ * node. If two threads each complete a node and then check the other thread's node, at least one
+ * thread must see both. */
 static void count_nodes(struct heap_table *t)
 {
     uint32_t n = atomic_load(&t->header.nodes);

@@ -3,10 +3,10 @@
 
 #include "heap/heap.h"
 
-/* Returns the call site of the stack of N frame words, outermost first. A new stack loses its
- * outermost frames when three quarters of the tree are in use, and the innermost ones that do
- * not fit when the tree is full (both are counted). When there are too many call sites, it is
- * site 0. */
+/* Returns the call site of the stack of N frame words, outermost first. If three quarters of the
+ * tree are in use, a new stack is stored without its outermost frames. If the tree is full, a new
+ * stack is stored without the innermost frames that do not fit. Both cases are counted. If there
+ * are too many call sites, returns site 0. */
 uint32_t stacks_site(const uint64_t *frames, size_t n);
 /* Add to the bytes that SITE has allocated or freed. */
 void stacks_allocated(uint32_t site, uint64_t size, double probability);

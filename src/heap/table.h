@@ -39,9 +39,9 @@ enum {
 
 /* ---- frame words, the contents of a node in the tree ---- */
 
-/* A native frame: bits 48–62 hold the module's index + 1 (0 if in no module), the bits below the
- * address relative to the module's base, or the address itself. It is the address of the call,
- * that is, the return address less 1. */
+/* A native frame. Bits 48–62 hold the module's index + 1, or 0 if the frame is in no module. The
+ * bits below hold the address relative to the module's base, or without a module the address
+ * itself. It is the address of the call, that is, the return address less 1. */
 #define HEAP_FRAME_PYTHON (UINT64_C(1) << 63)
 #define HEAP_FRAME_MODULE_SHIFT 48
 #define HEAP_FRAME_MODULE_MASK UINT64_C(0x7fff)
@@ -52,8 +52,8 @@ enum {
 #define HEAP_FRAME_CODE_MASK UINT64_C(0x7fffffff)
 #define HEAP_FRAME_INSTR_MASK UINT64_C(0xffffffff)
 #define HEAP_INSTR_UNKNOWN UINT32_C(0xffffffff)
-/* The outermost frame of the stacks of GPU blocks, so that every call site belongs to one
- * device. The module's number is one that no module has; the GPU's number is in the bits below
+/* The outermost frame of the stacks of GPU blocks. It ensures that every call site belongs to one
+ * device. The module's number is a number that no module has; the GPU's number is in the bits below
  * it. */
 #define HEAP_FRAME_GPU (HEAP_FRAME_MODULE_MASK << HEAP_FRAME_MODULE_SHIFT)
 static inline int heap_frame_is_gpu(uint64_t frame)
@@ -115,9 +115,9 @@ enum heap_kind {
     HEAP_KINDS
 };
 
-/* A live sample. The writer sets ptr to 0, then the other fields, then ptr; a reader accepts the
+/* A live sample. The writer sets ptr to 0, then the other fields, then ptr. A reader accepts the
  * sample if ptr and turn are the same before and after reading. With P(sampled) = 1 −
- * exp(−size/interval), its weight is size ÷ P bytes and 1 ÷ P objects. */
+ * exp(−size/interval), one sample stands for size ÷ P bytes and 1 ÷ P objects. */
 struct heap_live {
     /* 0 if the entry is empty; for a GPU block, bits 56–63 hold the GPU's number + 1. */
     _Atomic(uint64_t) ptr;
@@ -164,8 +164,8 @@ struct heap_gpu {
     _Atomic(uint64_t) reports;
     _Atomic(uint64_t) allocated_bytes, reserved_bytes;
     _Atomic(uint64_t) allocated_peak_bytes;
-    /* The least memory allocated in this window of a quarter of a second, and in the window
-     * before. It does not include memory that a training step allocates and frees again. */
+    /* The least memory allocated in this window of a quarter of a second, and in the window before
+     * it. This minimum excludes memory that a training step allocates and frees again. */
     _Atomic(uint64_t) low_bytes, low_before_bytes;
     _Atomic(uint32_t) low_ms, pad; /* time at which this window began */
 };
@@ -192,9 +192,9 @@ struct heap_header {
     uint32_t reserved;
     uint64_t start_ns;      /* time of creation on CLOCK_MONOTONIC */
     uint64_t base_interval; /* requested sampling interval in bytes */
-    /* Numbers of complete entries, which never decrease. Several threads add nodes and sites,
-     * but an entry is counted only when all before it are complete, so a site or a live sample
-     * may briefly refer to a node or site that is not counted yet. */
+    /* Numbers of complete entries, which never decrease. Several threads add nodes and sites. An
+     * entry is counted only when all entries before it are complete. A site or a live sample may
+     * therefore briefly refer to a node or site that is not counted yet. */
     _Atomic(uint32_t) modules, codes, nodes, sites;
     _Atomic(uint32_t) live_high; /* number of entries for live samples that were ever used */
     /* Number of reserved bytes. The text of a complete module or code object is complete. */
@@ -232,9 +232,9 @@ struct heap_table {
 _Static_assert(sizeof(struct heap_header) <= 4096, "the header is one page");
 _Static_assert(sizeof(struct heap_table) <= 6 << 20, "at most 6 MiB per process");
 
-/* The message that passes a table to ebb: the process connects to the SOCK_SEQPACKET socket
- * "$EBB_SOCKET.heap", sends this with the memfd attached, and closes the connection. It never
- * waits. The memfd is sealed against shrinking and growing. */
+/* The message that passes a table to ebb. The process connects to the SOCK_SEQPACKET socket
+ * "$EBB_SOCKET.heap", sends this message with the memfd attached, and closes the connection. The
+ * process never waits. The memfd is sealed against shrinking and growing. */
 struct heap_hello {
     char magic[8];
     uint32_t version;

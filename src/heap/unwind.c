@@ -31,8 +31,8 @@ struct location {
 };
 
 #ifdef __x86_64__
-/* A slot of the cache is two words, written without a lock: the key matches only if one writer
- * wrote both. */
+/* A slot of the cache is two words, written without a lock. The key matches only if the same writer
+ * wrote both words. */
 struct slot {
     _Atomic(uint64_t) key, rule;
 };
@@ -116,9 +116,9 @@ static void rule_unpack(uint64_t packed, struct location *ret)
     ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
 }
 
-/* Returns the rule at IP. A return address at the start of a function, with no function
- * described before it, was not pushed by a call: a program put it at the top of a stack that it
- * created itself. */
+/* Returns the rule at IP. A return address may be at the start of a function, with no function
+ * described before it. Then no call pushed it: a program wrote it to the top of a stack that the
+ * program created itself. */
 static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 {
     struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,

@@ -14,19 +14,19 @@ struct unwind_frame {
     uint32_t module; /* module number as returned by modules_find */
 };
 
-/* Stores the frames above the caller of the hook, innermost first, at most MAX, and returns
- * their number. Omits this library's frames at the inner end; where the library is part of the
- * program (unit tests), only this function's. Reads nothing outside the thread's own stack.
- * *ret_whole is true if the outermost frame was reached; a walk that stopped earlier, other than
- * at MAX, is counted (HEAP_DROP_UNWIND). */
+/* Stores the frames above the caller of the hook, innermost first, at most MAX, and returns their
+ * number. Omits this library's frames at the inner end. If the library is part of the program (unit
+ * tests), omits only the frame of this function. Reads nothing outside the thread's own stack.
+ * *ret_whole is true if the outermost frame was reached. A walk that stopped earlier, other than at
+ * MAX, is counted (HEAP_DROP_UNWIND). */
 size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
 /* Prefetches the rules that unwind_here will need for these frames. The outer part of the next
  * stack is probably the same, but its rules may have left the cache. */
 void unwind_expect(const struct unwind_frame *frames, size_t n);
-/* Returns the highest address of this thread's stack (exclusive); everything from SP up to it is
- * readable. Returns 0 if SP is not on that stack, as on one that the program created, or if the
- * address is unknown. Its system calls have no side effects, and it makes none if the process is
- * confined. */
+/* Returns the highest address of this thread's stack (exclusive); all memory from SP up to this
+ * address is readable. Returns 0 if the address is unknown or SP is not on the thread's own stack,
+ * for example on a stack that the program created. Its system calls have no side effects. It makes
+ * no system calls if the process is confined. */
 uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp);
 /* Forgets this thread's stack bounds after fork; they are then looked up again. */
 void unwind_reset(void);

@@ -1,9 +1,9 @@
-/* Finds the bounds of stacks. The main thread's stack is known from the loader, that of another
- * thread from its thread control block, which glibc places at the top of the stack, even in
- * memory that the program provided. A stack pointer is on the thread's own stack, and not on a
- * coroutine's or signal handler's stack below it, if the memory between the two is mapped
- * without a gap; glibc's guard pages ensure that there is a gap otherwise. On any other stack,
- * each page is probed before it is read. */
+/* Finds the bounds of stacks. The main thread's stack is known from the loader. The stack of
+ * another thread is known from its thread control block, which glibc places at the top of the
+ * stack, even in memory that the program provided. A stack pointer may also be on the stack of a
+ * coroutine or signal handler below the thread's own stack. It is on the thread's own stack if all
+ * memory between the pointer and the top is mapped, because glibc's guard pages leave a gap
+ * otherwise. On any other stack, each page is probed before it is read. */
 #include "heap/unwind_stack.h"
 
 #include <errno.h>
@@ -21,7 +21,8 @@ enum {
      * stack and the control block. */
     STRETCH_BYTES = 256 * PAGE_BYTES,
     GROWTH_BYTES = 256 * PAGE_BYTES,
-    /* The kernel maps nothing else within this distance of the main stack, whatever its limit. */
+    /* The kernel maps nothing else within this distance of the main stack, regardless of the
+     * stack's limit. */
     MAIN_GAP_BYTES = 128 << 20,
 };
 
@@ -33,9 +34,9 @@ static uintptr_t page_of(uintptr_t address)
     return address & ~(uintptr_t)(PAGE_BYTES - 1);
 }
 
-/* Uses rt_sigprocmask with an invalid request: the kernel reads the mask before it rejects the
- * request, and returns EFAULT or EINVAL without effect. With NULL it reads no mask, and
- * succeeds. */
+/* Uses rt_sigprocmask with an invalid request. The kernel reads the mask before it rejects the
+ * request, and returns EFAULT or EINVAL without effect. With NULL the kernel reads no mask, and the
+ * call succeeds. */
 bool unwind_is_readable(uintptr_t address)
 {
     int saved = errno;

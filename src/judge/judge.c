@@ -223,8 +223,8 @@ static void limit_dead(struct judge *j, struct run_entity *p)
         entity_forget(j, least);
 }
 
-/* Drops the newest readings of the job and its GPUs when a large process exits, because they
- * were part of that exit. */
+/* Drops the newest readings of the job and its GPUs when a large process exits, because these
+ * readings were taken during the exit. */
 static void drop_exit_readings(struct judge *j)
 {
     size_t at = 0;
@@ -234,8 +234,9 @@ static void drop_exit_readings(struct judge *j)
         judge_series_exit(judge_known(e)->series);
 }
 
-/* Returns true if P, which has exited, was most of the job. It was not if its parent continues:
- * a worker may look as large as its parent, because it shares its pages. */
+/* Returns true if P, which has exited, held most of the job's memory. If the parent of P continues
+ * and is not a launcher, returns false: P may only look as large as its parent because it shares
+ * the parent's pages. */
 static bool was_most_of_job(const struct judge *j, const struct run_entity *p)
 {
     const struct run_entity *parent = judge_find_pid(j, p->parent);
@@ -251,8 +252,9 @@ static void process_died(struct judge *j, struct run_entity *p)
     struct run_entity *const *living;
     struct judge_series *s = p->observed ? judge_known(p)->series : NULL;
     bool was_most = was_most_of_job(j, p);
-    /* Processes that exited young are dropped even if an update judged them while they lived,
-     * because a recording does not show when updates were made. */
+    /* Processes that exited young are dropped even if they were judged while they lived. A
+     * recording does not show when verdicts were updated, so a replay could not reproduce those
+     * verdicts. */
     bool has_lived = p->died_ns - p->execed_ns >= JUDGE_AGE_S * NS_PER_S;
     if (j->has_leader && j->leader == p->id)
         j->has_leader = false;
@@ -295,8 +297,8 @@ static bool sends_steps(const struct run_entity *p)
     return p && p->observed && judge_known(p)->sends_steps;
 }
 
-/* Passes MARK to the sender's figures and, unless IS_SENDERS_ALONE, to those of processes that
- * report no steps. */
+/* Passes MARK to the figures of its sender. Unless IS_SENDERS_ALONE, also passes it to the figures
+ * of processes that report no steps. */
 static void mark_figures(struct judge *j, uint64_t t_ns, const struct run_entity *sender,
                          const struct verdict_mark *mark, bool is_senders_alone)
 {
@@ -353,8 +355,8 @@ static void judge_mark(struct judge *j, const struct mark *mark)
 
 /* ---- segments ---- */
 
-/* Judges the last segment when the job is restarted. Doing it now makes the result independent
- * of the times of earlier updates, which are not in a recording. */
+/* Judges the last segment when the job is restarted. If it were judged later, the result would
+ * depend on the times of earlier updates, which are not in a recording. */
 static void judge_segment(struct judge *j)
 {
     struct run_entity *e;

@@ -31,9 +31,9 @@ struct judge_options {
     uint64_t examples, batch;
 };
 
-/* The verdict on the job. RESULT holds its word, leak and confidence. The other fields of RESULT
- * describe the memory of the whole job if its verdict has the same word; otherwise they describe
- * the deciding process, plus the rates of other leaking processes. */
+/* The verdict on the job. RESULT holds its word, leak and confidence. If the verdict on the memory
+ * of the whole job has the same word, the other fields of RESULT describe that memory. Otherwise
+ * they describe the deciding process, plus the rates of other leaking processes. */
 struct judge_tree {
     struct verdict_result result;
     struct verdict_tree_result of;
@@ -48,17 +48,17 @@ void judge_free(struct judge *j); /* call it after the run is freed; J may be NU
  * that series is skipped. */
 struct run_observer *judge_observer(struct judge *j);
 
-/* Handles the end of the job as described by END ("end" of run.json, or the note in a
- * recording). If the job ended by itself (status 0, not stopped, signalled or cancelled), growth
- * that lasted to the end is decided. */
+/* Handles the end of the job as described by END, which is "end" of run.json or the note in a
+ * recording. If the job ended by itself (status 0, not stopped, signalled or cancelled), growth
+ * that lasted to the end gets a final verdict. */
 void judge_end(struct judge *j, const json_t *end);
 bool judge_is_over(const struct judge *j); /* true if the job ended by itself */
 /* Sets the heap profiler's readings of each process so far. LIST is copied. */
 void judge_set_held(struct judge *j, const struct held *list, size_t count);
 
-/* Updates all verdicts, which the functions below return. Readings of the last TAIL_S seconds,
- * and always the newest, do not count yet: if the process exits now, they are part of its exit.
- * A mark makes them count at once. */
+/* Updates all verdicts, which the functions below return. The newest reading and all readings of
+ * the last TAIL_S seconds do not count yet, because they are part of the exit if the process exits
+ * now. A mark makes them count at once. */
 void judge_update(struct judge *j);
 const struct judge_tree *judge_tree(const struct judge *j); /* NULL: no readings */
 /* True once the job has been read and judged. */

@@ -110,8 +110,9 @@ static void adopt_segment(struct verdict_result *r, const struct verdict_result 
     verdict_put_evidence_first(r, &evidence);
 }
 
-/* A leak in one segment is a leak of the job, unless a segment with more samples shows none; two
- * leaking segments confirm each other. An undecided segment gives way to a longer earlier one. */
+/* A leak in one segment is a leak of the job, unless a segment with more samples shows no leak. Two
+ * leaking segments confirm each other. If a segment is undecided, a longer earlier segment takes
+ * precedence. */
 void judge_join_segments(struct judge *j)
 {
     struct verdict_result *r = &j->tree.result;

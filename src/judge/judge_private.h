@@ -150,9 +150,9 @@ void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p
 void judge_drop_forecasts(struct judge *j);
 /* Returns true if P has exited and its parent started another process for the same purpose. */
 bool judge_was_replaced(const struct judge *j, const struct run_entity *p);
-/* Returns true if P replaced processes that have exited, without using more memory or living
- * much longer. Then P will be replaced too and its memory released, so it is not evidence about
- * the job. */
+/* Returns true if P replaced processes that have exited, and neither uses more memory nor has lived
+ * much longer than those. P will then be replaced as well and its memory released, so P is not
+ * evidence about the job. */
 bool judge_is_replacement(const struct judge *j, const struct run_entity *p);
 /* Returns true if T_NS is recent enough to be part of the end of a job that ends now. */
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns);

@@ -1,6 +1,6 @@
-/* Recognizes processes that replace each other, such as workers that exit with an epoch and are
- * started anew for the next, or evaluations that run as separate programs. Their memory is
- * released when they exit. */
+/* Recognizes processes that replace each other. Examples are workers that exit at the end of an
+ * epoch and are started again for the next one, and evaluations that run as separate programs. The
+ * memory of such processes is released when they exit. */
 #include "base/clock.h"
 #include "judge/judge_private.h"
 

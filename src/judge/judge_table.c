@@ -131,8 +131,9 @@ static size_t row_columns(struct judge_entity *a, const struct csv_row *row,
     return (row->has_step && is_new) || row->has_epoch ? mark_clock_add(c, &m, marks) : 0;
 }
 
-/* Adds the reading of a row, then its marks. A step in a row was completed before the row was
- * written, so it shows that the process lived on after the earlier rows, but not after this one. */
+/* Adds the reading of a row, then the row's marks. A step in a row was completed before the row was
+ * written. The step therefore shows that the process was alive after the earlier rows, but not that
+ * it was alive after this row. */
 static void feed_row(struct judge_entity *a, int64_t t_ns, const struct csv_row *row,
                      const struct verdict_mark *marks, size_t count)
 {

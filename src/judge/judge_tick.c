@@ -9,7 +9,7 @@
 #include "base/clock.h"
 
 enum {
-    /* This many processes get a series at birth; further ones have to wait. */
+    /* This many processes get a series at birth. Further processes get a series later. */
     SERIES_AT_ONCE = 32,
     /* Age in seconds from which the unique memory of a process should be known. */
     UNIQUE_AGE_S = 2,
@@ -21,10 +21,10 @@ enum {
 /* Changes below this fraction of the memory that can leak do not require a new status. */
 static const double FILE_CHANGE = 0.025;
 
-/* Returns true if files are being mapped or unmapped, and resident memory has changed since
- * RssFile was read: subtracting the old value would attribute the change to memory that can
- * leak. Returns false during start-up, which maps libraries, because every reading helps to find
- * its end. */
+/* Returns true if files are being mapped or unmapped, and resident memory has changed since RssFile
+ * was read. Subtracting the old RssFile would then attribute the change to memory that can leak.
+ * Returns false during start-up, which maps libraries, because every reading helps to find the end
+ * of start-up. */
 static bool is_mapping(const struct judge *j, const struct judge_entity *p)
 {
     double most = FILE_CHANGE * fabs((double)p->status_rss_bytes - (double)p->file_bytes);
@@ -124,9 +124,9 @@ static void sample_gpu(struct judge *j, struct run_entity *e)
 
 /* ---- the job ---- */
 
-/* Returns true if the lower bound of the job's memory is usable. Until the unique memory of
- * older processes is known, the bound is the memory of the largest process alone, and its later
- * correction would look like growth. */
+/* Returns true if the lower bound of the job's memory is usable. Until the unique memory of older
+ * processes is known, the bound covers the largest process alone. The bound rises once the unique
+ * memory is known, and this correction would look like growth. */
 static bool is_lower_bound_usable(const struct judge *j, struct run_entity *const *living, size_t n)
 {
     if (run_was_read(j->run, &j->run->job, JOB_CHARGE) || j->whole || n == 1 ||
@@ -139,9 +139,9 @@ static bool is_lower_bound_usable(const struct judge *j, struct run_entity *cons
     return true;
 }
 
-/* Returns the memory of all processes that can leak, with shared pages counted once. Libraries
- * and data files mapped by several processes are the same pages, so only the largest file part
- * is subtracted. */
+/* Returns the memory of all processes that can leak, with shared pages counted once. Libraries and
+ * data files that several processes map are the same pages in each process, so only the file pages
+ * of the process with the most are subtracted. */
 static uint64_t bytes_counted_once(const struct judge *j, struct run_entity *const *living,
                                    size_t n)
 {
@@ -174,9 +174,9 @@ static bool is_whole_known(const struct judge *j, struct run_entity *const *livi
     return true;
 }
 
-/* Adds a reading of the job's memory that can leak, taken from its cgroup if it has one. A
- * second series counts shared pages in each process and adds the memory that the kernel charges
- * beyond them. */
+/* Adds a reading of the job's memory that can leak. The reading comes from the job's cgroup if it
+ * has one. A second series counts shared pages in each process, and adds the memory that the kernel
+ * charges to the job but to no process. */
 static void feed_whole(struct judge *j)
 {
     struct run_entity *const *living;
@@ -236,8 +236,8 @@ void judge_tick(struct judge *j)
     if (!j->has_begun)
         j->begun_ns = j->run->tick_ns;
     j->has_begun = true;
-    /* Once no process is left, the memory charged to the job has been released, and a limit read
-     * now does not apply to it. */
+    /* Once no process is left, the memory charged to the job has been released, and a limit that is
+     * read now does not apply to the job any more. */
     if (n)
         sample_limit(j);
     for (size_t i = 0; i < n; i++)

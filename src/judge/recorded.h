@@ -27,9 +27,9 @@ struct recorded {
     struct err trouble;         /* why an existing run.json could not be read, or "" */
 };
 
-/* Reads the run at PATH. SETTINGS (default: run_settings_read) and OPTIONS may be NULL and are
- * copied. Returns -errno with a message on failure; RET then holds only run.json, and must be
- * freed in any case. */
+/* Reads the run at PATH. SETTINGS and OPTIONS are copied and may be NULL; the default of SETTINGS
+ * is run_settings_read. On failure returns -errno with a message, and RET holds only run.json. The
+ * caller frees RET in any case. */
 int recorded_read(const char *path, const struct run_settings *settings,
                   const struct judge_options *options, struct recorded *ret, struct err *err);
 /* Returns the heap histories of the run folder, which are read on first use. */

@@ -1,6 +1,6 @@
 /* The verdicts on one run as plain data: on the job, its processes, GPUs and figures. They come
- * from the judge or from JSON (`ebb verdict --json`, or "verdict" in run.json), and are used by
- * views and the diagnosis. */
+ * from the judge or from JSON (`ebb verdict --json`, or "verdict" in run.json). Views and the
+ * diagnosis use them. */
 #pragma once
 
 #include <jansson.h>

@@ -55,8 +55,8 @@ enum mark_kind mark_kind_parse(const char *word, size_t len);
 
 /* Parses one datagram: lines of the form KEY=VALUE with keys [A-Z][A-Z0-9_]*, in UTF-8 without NUL,
  * with an optional final newline. KIND is required. A mark with an invalid or negative number, or
- * with STEPS_PER_EPOCH=0 or EFFECTIVE_BATCH=0, is refused with -EBADMSG, and *ret is left
- * untouched. Sets t_ns and pid to 0; text points to S. */
+ * with STEPS_PER_EPOCH=0 or EFFECTIVE_BATCH=0, is refused with -EBADMSG, and *ret is unchanged.
+ * Sets t_ns and pid to 0; text points to S. */
 int mark_parse(const char *s, size_t len, struct mark *ret);
 /* One line of a mark. Key and value point into the mark's text. */
 struct mark_line {
@@ -83,6 +83,6 @@ bool mark_line_number(const struct mark *m, const struct mark_line *line, int64_
 bool mark_figure_parse(const char *full, char *ret_name, size_t name_size, int32_t *ret_pid);
 
 /* Sends TEXT to the datagram socket at PATH. If the socket's queue is full, waits at most WAIT_MS
- * (0: not at all): Linux queues only net.unix.max_dgram_qlen datagrams, 10 on many machines.
- * Returns 0 or -errno (-EAGAIN if the queue stayed full, -ENAMETOOLONG). */
+ * (0: not at all). A full queue is common: Linux queues only net.unix.max_dgram_qlen datagrams, 10
+ * on many machines. Returns 0 or -errno (-EAGAIN if the queue stayed full, -ENAMETOOLONG). */
 int mark_send(const char *path, const char *text, size_t len, unsigned wait_ms);

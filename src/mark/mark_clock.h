@@ -1,5 +1,5 @@
-/* Translates the job's marks into the marks that verdicts use: maps their kinds, remembers values
- * that were sent only once, and finds the ends of epochs that no mark reports. */
+/* Translates the job's marks into the marks that verdicts use. Maps the kinds of marks, remembers
+ * values that were sent only once, and finds the ends of epochs that no mark reports. */
 #pragma once
 
 #include <stdbool.h>

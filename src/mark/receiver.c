@@ -160,10 +160,9 @@ static void on_readable(void *user, int fd, uint32_t events)
     }
 }
 
-/* ---- the folder ----
- * A symbolic link in the folder shows that ebb created it; the link's target is the boot id.
- * Several machines may share the file system, and only the same machine in the same boot can find
- * out whether a process still has the socket open. */
+/* ---- the folder ---- A symbolic link in the folder shows that ebb created the folder. The link's
+ * target is the boot id, because several machines may share the file system: only the same machine
+ * in the same boot can find out whether a process still has the socket open. */
 
 static const char folder_pattern[] = "ebb-XXXXXX";
 static const char boot_link[] = "boot";
@@ -247,8 +246,8 @@ void mark_folder_remove(const char *folder)
     rmdir(folder);
 }
 
-/* True if no process has the socket open, which means that its run was killed before it could
- * remove it. */
+/* True if no process has the socket open. Its run was then killed before the run could remove the
+ * socket. */
 static bool is_abandoned(const char *socket_path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -372,9 +371,9 @@ static int bind_somewhere(struct mark_receiver *r, struct err *err)
         strerror(-code));
 }
 
-/* Opens the datagram socket. SO_RCVBUF is not set: for AF_UNIX datagrams Linux charges the sender,
- * and the queue is limited by the number of datagrams (net.unix.max_dgram_qlen), which only root
- * can raise, and only for all sockets. */
+/* Opens the datagram socket. SO_RCVBUF is not set, because it has no effect: for AF_UNIX datagrams
+ * Linux charges the sender. The queue is limited by the number of datagrams
+ * (net.unix.max_dgram_qlen). Only root can raise that limit, and only for all sockets. */
 static int open_socket(struct mark_receiver *r, struct err *err)
 {
     const int on = 1;

@@ -41,9 +41,10 @@ struct mark_receiver_stats {
 };
 void mark_receiver_stats(const struct mark_receiver *r, struct mark_receiver_stats *ret);
 
-/* A process that can receive requests: it sent a hello with a usable REPLY (an absolute path, short
- * enough, not our own socket). A second hello of the same process replaces the first. Above
- * MARK_PEERS_MAX, a hello is still recorded as a mark but adds no peer. */
+/* A process that can receive requests. It sent a hello with a usable REPLY: an absolute path that
+ * is short enough and is not our own socket. A second hello of the same process replaces the first.
+ * If there are already MARK_PEERS_MAX peers, a hello is still recorded as a mark but adds no
+ * peer. */
 enum { MARK_PEERS_MAX = 1024 };
 struct mark_peer {
     int32_t pid;    /* pid of the sender; 0 if it is in another pid namespace */

@@ -80,8 +80,8 @@ static int config_set_option(const struct option_desc *o, const struct setting *
     return options_give(given, o, o->name, s->value, values, err);
 }
 
-/* A setting that the command line overrides is still checked: it is parsed into SCRATCH and
- * discarded. */
+/* A setting that the command line overrides is still checked. It is parsed into SCRATCH, and the
+ * result is discarded. */
 static int config_take_setting(const struct options_config *c, const struct setting *s, int *lines,
                                void *scratch, struct err *err)
 {

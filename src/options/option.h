@@ -98,8 +98,9 @@ const char *option_nearest(const char *word, const char *const *words, size_t co
 /* Appends "--name" or "--name=value" for each option, each followed by NUL. Returns the number of
  * arguments. */
 size_t options_put_argv(struct buf *out, const struct options_given *given);
-/* Reads options from OBJECT, which maps long names to strings, integers or, for flags, true; null
- * and false mean not given. Error messages start with "options". Returns 0, -EINVAL or -ENOMEM. */
+/* Reads options from OBJECT. It maps long option names to strings or integers, and flags to true. A
+ * value of null or false means that the option is not given. Error messages start with "options".
+ * Returns 0, -EINVAL or -ENOMEM. */
 int options_read_json(const struct option_desc *table, const char *command, const json_t *object,
                       struct options_given *given, void *values, struct err *err);
 /* Adds an option to OBJECT. Returns 0, or -EINVAL and an error if its text is not UTF-8. */

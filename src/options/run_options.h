@@ -1,5 +1,5 @@
-/* The options of `ebb run`: one table for the command line, for `ebb submit`, which sends them to
- * the server, and for the server, which passes them to `ebb run`. */
+/* The options of `ebb run`. One table serves the command line of `ebb run`, `ebb submit`, which
+ * sends the options to the server, and the server, which passes them to `ebb run`. */
 #pragma once
 
 #include <jansson.h>
@@ -9,8 +9,8 @@
 #include "guard/settings.h"
 #include "options/option.h"
 
-/* The options of a run. This must be the first member of a command's own struct, because the
- * table's offsets refer to it. */
+/* The options of a run. This struct must be the first member of a command's own struct, because the
+ * offsets in the table are relative to it. */
 struct run_options {
     struct guard_settings guard; /* complete after run_options_complete */
     const char *resume_args, *config;

@@ -28,7 +28,7 @@ struct asset_file {
     char etag[32]; /* HTTP etag in quotes, which changes with the content */
 };
 
-/* Finds a file by NAME: serve.html, which is the page, or one that it loads from /assets:
- * serve.css, serve.js, icon.svg. If ebb was built without npm, serve.html is a page that
- * explains this and serve.js is empty. Returns 0 or -ENOENT. */
+/* Finds a file by NAME: the page serve.html, or one of the files that the page loads from /assets
+ * (serve.css, serve.js, icon.svg). If ebb was built without npm, serve.html is a page that explains
+ * this, and serve.js is empty. Returns 0 or -ENOENT. */
 int asset_find(const char *name, struct asset_file *ret);

@@ -30,6 +30,7 @@ struct cell_column {
     int priority; /* the column with priority 1 is hidden last; 0 for an empty column */
     bool is_shown;
 };
-/* Shows the columns that fit into WIDTH and hides the least important ones first, so that at least
- * REST columns are left for the text after them. Returns the width of the shown columns. */
+/* Shows the columns that fit into WIDTH, so that at least REST columns of the screen are left for
+ * the text after them. The least important columns are hidden first. Returns the width of the shown
+ * columns. */
 int cell_columns_fit(struct cell_column *columns, size_t count, int width, int rest);

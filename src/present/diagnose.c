@@ -183,8 +183,9 @@ static void diagnose_put_hypothesis(struct doc *d, const struct diagnosis *v, si
     doc_fold_end(d);
 }
 
-/* Adds all hypotheses with the same word as one group: "ruled out: a; b". Markdown includes the
- * first reason against each, so that readers of an issue need not ask for it. */
+/* Adds all hypotheses with the same word as one group: "ruled out: a; b". Markdown also includes
+ * the first reason against each hypothesis, so that readers of an issue need not ask for the
+ * reason. */
 static void diagnose_put_group(struct doc *d, const struct diagnosis *v, enum hypothesis_word word)
 {
     size_t count = 0;

@@ -52,9 +52,9 @@ void doc_para(struct doc *d, enum doc_tone tone);
 /* Begins the most important paragraph. In a terminal it is preceded by LABEL: "ebb", "" to
  * continue below another headline, or NULL for none. */
 void doc_headline(struct doc *d, const char *label);
-/* Begins a fact, which is written as "label      item, item". An item is not wrapped if it fits
- * on a line. A fact without text is omitted; the label "" continues the previous fact. A figure
- * is a fact that HTML emphasises. */
+/* Begins a fact, which is written as "label      item, item". An item is not wrapped if it fits on
+ * a line. A fact without text is omitted. The label "" continues the previous fact. A figure is a
+ * fact that HTML emphasises. */
 void doc_fact(struct doc *d, const char *label);
 void doc_figure(struct doc *d, const char *label);
 void doc_item(struct doc *d);
@@ -79,9 +79,10 @@ void doc_point(struct doc *d, enum doc_point kind);
 /* Adds a line of code. Consecutive lines form one block, which is never wrapped. */
 void doc_code_line(struct doc *d, const char *raw);
 
-/* How a terminal shortens the text of a cell. A terminal hides the columns with the highest
- * PRIORITY until the rest fits, and every back end hides columns in which all cells are empty or
- * "–". Columns are as wide as their content; the last one gets the rest of the line. */
+/* How a terminal shortens the text of a cell. If a table is too wide, a terminal hides the columns
+ * with the highest PRIORITY until the other columns fit. Every back end hides columns in which all
+ * cells are empty or "–". Columns are as wide as their content; the last column gets the rest of
+ * the line. */
 enum doc_cut { CUT_END, CUT_START, CUT_WRAP };
 struct doc_column {
     const char *title;
@@ -91,8 +92,8 @@ struct doc_column {
     size_t least;      /* for the last column, the width that the other columns must leave for it */
     size_t most;       /* maximum width in a terminal, or 0 for the width of the content */
 };
-/* Begins a table. LABEL (or NULL) is written before the head of the table, like the label of a
- * fact. NAME is the accessible name in a page, such as "table of processes". */
+/* Begins a table. LABEL (or NULL) is written before the column headers, like the label of a fact.
+ * NAME is the accessible name in a page, such as "table of processes". */
 void doc_table(struct doc *d, const char *label, const char *name, const struct doc_column *columns,
                size_t count);
 void doc_row(struct doc *d);

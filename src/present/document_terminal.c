@@ -294,7 +294,8 @@ struct terminal_table {
     size_t last_at, last_width; /* position and width of the last column */
 };
 
-/* Makes columns as wide as their content, then hides the least important until the rest fits. */
+/* Makes columns as wide as their content, then hides the least important columns until the others
+ * fit. */
 static void table_measure(struct terminal *t, size_t i, struct terminal_table *table)
 {
     const struct doc *d = t->doc;

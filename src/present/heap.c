@@ -27,7 +27,7 @@ static const char *path_clean(const char *path)
     return clean;
 }
 
-/* Returns the file name, preceded by its folder if the name is one that every package has. */
+/* Returns the file name. If every package has a file of that name, the folder precedes it. */
 static const char *path_base(const char *path)
 {
     const char *base = strrchr(path, '/');
@@ -124,8 +124,8 @@ static void heap_put_places(struct doc *d, const struct profile_row *row, struct
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Adds the stack, or the callers and the C function below a Python line. A report has both: a
- * page contains the stack, the other formats the rest. */
+/* Adds the stack, or the callers and the C function below a Python line. A report has both: a page
+ * contains the stack, and the other formats contain the callers and the C function. */
 static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};

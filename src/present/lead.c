@@ -150,8 +150,9 @@ static bool is_source_name(const char *file)
     return false;
 }
 
-/* Reads the source line at P without its indentation. Returns false if the file does not exist,
- * or was changed after the job started, so that the line may be a different one. */
+/* Reads the source line at P without its indentation. Returns false if the file does not exist.
+ * Also returns false if the file was changed after the job started, because the line may then be a
+ * different line. */
 static bool source_line(const struct lead_place *p, const struct outcome *o, struct buf *ret)
 {
     struct buf text = {0};

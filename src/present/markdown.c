@@ -15,8 +15,8 @@ static bool is_word(char c)
 
 /* ---- markup ---- */
 
-/* Returns true at an @name or #1, which issue trackers turn into a mention or a reference even
- * if it is escaped. A comment after the first character prevents that. */
+/* Returns true at an @name or #1. Issue trackers turn these into a mention or a reference even if
+ * they are escaped. A comment after the first character prevents that. */
 static bool is_call(const char *text, size_t i, size_t len)
 {
     bool begins = i == 0 || !is_word(text[i - 1]);

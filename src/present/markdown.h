@@ -1,5 +1,6 @@
-/* Escapes text of other programs for Markdown that is pasted into an issue: it becomes neither
- * markup nor a mention of a user, and reveals no more of the author's paths than necessary. */
+/* Escapes text from other programs for Markdown that is pasted into an issue. The escaped text
+ * becomes neither markup nor a mention of a user. It reveals no more of the author's paths than
+ * necessary. */
 #pragma once
 
 struct buf;

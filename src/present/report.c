@@ -200,8 +200,8 @@ static void add_head(struct doc *d, const struct report *r)
     doc_text(d, TONE_PLAIN, o->end.cause);
 }
 
-/* Counts the rows that certainly grew and whose verdict does not say that growth has ended. A job
- * without a growth rate has none: all growth may belong to start-up. */
+/* Counts the rows that certainly grew and whose verdict does not say that growth has ended. If the
+ * job has no growth rate, returns 0, because all growth may belong to start-up. */
 static size_t growing_count(const struct profile_view *v, const struct judged *worst)
 {
     const double least = 1 << 20;

@@ -89,8 +89,8 @@ void report_compare_document(struct doc *d, const struct comparison *c, const st
 json_t *report_compare_json(const struct comparison *c, const struct report *before,
                             const struct report *after);
 
-/* Writes a self-contained page: DOC, and the data of the run, or of both runs (AFTER may be
- * NULL), for its script. NONCE is a random string of letters and digits. Returns 0, -ENOMEM, or
+/* Writes a self-contained page with DOC and, for the page's script, the data of the run or of both
+ * runs (AFTER may be NULL). NONCE is a random string of letters and digits. Returns 0, -ENOMEM, or
  * -EIO if the embedded files cannot be decompressed. */
 int report_page(struct buf *out, const char *title, const struct doc *doc,
                 const struct report *before, const struct report *after, const char *nonce);

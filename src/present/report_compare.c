@@ -15,9 +15,9 @@
 
 enum { SITES = 12 };
 
-/* Smallest relative difference that counts as an effect of the change. Two runs of the same
- * program differ by more than the interval within each of them, because of the machine and its
- * other load. */
+/* Smallest relative difference that counts as an effect of the change. The confidence interval of
+ * one run is not enough: two runs of the same program differ by more than that interval, because of
+ * the machine and its other load. */
 static const double least_change = 0.05;
 
 static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse"};
@@ -190,8 +190,9 @@ static bool is_same_function(const struct profile_frame *a, const struct profile
     return is_same_text(a->function, b->function) && is_same_text(a->file, b->file);
 }
 
-/* Returns the row of AFTER for the same call site as ROW: by the allocating line or, if that is
- * ambiguous, by the user's own function, as a fix may have moved the line. */
+/* Returns the row of AFTER for the same call site as ROW. Rows are matched by the allocating line.
+ * If the line is ambiguous, they are matched by the user's own function, because a fix may have
+ * moved the line. */
 static const struct profile_row *same_place(const struct profile_view *after,
                                             const struct profile_row *row, bool is_merged)
 {
@@ -206,7 +207,8 @@ static const struct profile_row *same_place(const struct profile_view *after,
     return NULL;
 }
 
-/* Pairs the rows of BEFORE with those of AFTER for the same call sites, or with NULL. */
+/* Pairs each row of BEFORE with the row of AFTER for the same call site, or with NULL if there is
+ * no such row. */
 static size_t pair_sites(const struct report *before, const struct report *after,
                          const struct profile_row *ret[SITES][2])
 {

@@ -16,9 +16,9 @@ enum {
     FIGURES_DRAWN = 24,
 };
 
-/* The form of the data. If PACKED, numbers are differences from the previous one, times are in
- * ms and sizes in KiB, and text of other programs is escaped, since the page puts it into
- * legends unchanged. */
+/* The form of the data. If PACKED, each number is the difference from the previous number, times
+ * are in ms, and sizes are in KiB. Text from other programs is escaped as well, because the page
+ * puts it into legends unchanged. */
 struct data_writer {
     const struct run *run;
     bool is_packed;
@@ -150,8 +150,8 @@ static bool is_first_rank(const struct run_mark *m)
     return !(m->has & MARK_HAS_RANK) || m->rank == 0;
 }
 
-/* Returns the steps. If there are too many, only every Nth is kept, and in addition all where a
- * restarted job continues at a lower step. */
+/* Returns the steps. If there are too many, keeps only every Nth step. Also keeps every step at
+ * which a restarted job continues at a lower number. */
 static json_t *data_steps(const struct run *run, bool is_packed)
 {
     const struct run_marks *l = &run->marks[MARK_STEP];

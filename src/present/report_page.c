@@ -36,7 +36,8 @@ static json_t *pack_branch(const struct profile_branch *b)
     return o;
 }
 
-/* Packs the process that the report is about: the one that grows, else the largest. */
+/* Packs the process that the report is about: the growing process, or the largest process if none
+ * grows. */
 static json_t *pack_subject(const struct report *r)
 {
     struct run_entity **list = NULL;

@@ -19,9 +19,10 @@ void screen_draw(struct screen *s, const struct frame *frame);
 bool screen_is_paused(const struct screen *s);
 
 enum screen_action { SCREEN_NONE, SCREEN_QUIT };
-/* Handles pending keys and redraws: sort (m memory, a anon, u unique, r rate, p pid, g gpu; the
- * same key again reverses the order), t tree or flat, arrows and PgUp/PgDn/Home/End, space or
- * Enter folds, +/- all, P pauses, c full command, h or ? help, q quits. Never blocks. */
+/* Handles pending keys and redraws. Keys: m memory, a anon, u unique, r rate, p pid and g gpu sort
+ * by that column (the same key again reverses the order); t tree or flat; arrows and
+ * PgUp/PgDn/Home/End move; space or Enter folds, +/- folds all; P pauses; c full command; h or ?
+ * help; q quits. Never blocks. */
 enum screen_action screen_keys(struct screen *s);
 /* Adapts to the new terminal size; call it after SIGWINCH. */
 void screen_resize(struct screen *s);

@@ -30,8 +30,8 @@ struct summary {
     const char *gpu_trouble;
 };
 
-/* Adds the lead. LABEL is "ebb" if the text appears among the job's own output, else NULL
- * (lead.c). Returns the number of pieces of advice in the lead, 0 or 1. */
+/* Adds the lead. LABEL is "ebb" if the text appears among the job's own output; otherwise it is
+ * NULL (lead.c). Returns the number of pieces of advice in the lead, 0 or 1. */
 size_t summary_lead(struct doc *d, const struct summary *s, const char *label);
 /* Returns the code of the diagnosis that the lead names, for `ebb explain`, or NULL. */
 const char *summary_code(const struct summary *s);

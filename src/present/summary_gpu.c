@@ -83,8 +83,8 @@ static void put_failure(struct doc *d, const struct summary *s)
 
 /* ---- fragmentation ---- */
 
-/* Returns the first hypothesis if it is fragmentation. The lead shows it unless there is no
- * leak. */
+/* Returns the first hypothesis if it is fragmentation. The lead names this hypothesis unless there
+ * is no leak. */
 static const struct diagnosis_hypothesis *find_fragments(const struct summary *s)
 {
     const struct diagnosis_hypothesis *h =

@@ -193,8 +193,8 @@ void verdict_put_headline(struct doc *d, const struct judged *one, const struct 
     buf_fini(&text);
 }
 
-/* Ranks verdicts: leaks first, then possible leaks, then the rest; among equals, those with a
- * rate first. */
+/* Ranks verdicts: leaks first, then possible leaks, then all others. Among equals, verdicts with a
+ * rate come first. */
 static unsigned badness(const struct judged *one)
 {
     static const unsigned of_word[VERDICT_WORDS] = {

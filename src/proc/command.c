@@ -21,8 +21,8 @@ bool command_next(struct span *rest, struct span *ret)
     return true;
 }
 
-/* The program's name without its path and without the dash of a login shell. Of a title such as
- * "sshd: me@pts/0" only the part before the colon is used. */
+/* The program's name without its path and without the dash of a login shell. If the name is a title
+ * such as "sshd: me@pts/0", only the part before the colon is used. */
 static struct span command_program_name(struct span argv0)
 {
     const char *colon = memmem(argv0.p, argv0.len, ": ", 2);
@@ -165,8 +165,9 @@ static const struct {
     {"horovod.runner.launch", NULL, "horovodrun"},
 };
 
-/* True if SUB is the subcommand in ARGS. Options may come before it, and the argument after an
- * option without "=" may be that option's value, so both are skipped. */
+/* True if SUB is the subcommand in ARGS. Options may come before the subcommand. The argument after
+ * an option without "=" may be the value of that option. Both the option and that argument are
+ * therefore skipped. */
 static bool has_subcommand(struct span args, const char *sub)
 {
     struct span arg;

@@ -69,9 +69,9 @@ static struct finding *finding_of(const struct tree_node *n)
     return n->pub.user;
 }
 
-/* The parent of N, or NULL. A "parent" that is younger than N only reuses the pid of the real
- * parent. Rejecting it also guarantees that chains of parents form no cycle, whatever recorded or
- * racing files claim. */
+/* The parent of N, or NULL. A "parent" that is younger than N is not the real parent; it only
+ * reuses the real parent's pid. Rejecting it also guarantees that chains of parents form no cycle,
+ * even if the files of a recording or of processes that change meanwhile claim one. */
 static struct tree_node *older_parent(const struct proc_tree *tree, const struct tree_node *n)
 {
     struct tree_node *parent = tree_find(tree, n->pub.info.ppid);
@@ -149,7 +149,8 @@ static void examine(const struct proc_tree *tree, struct tree_node *n, bool devi
 /* ---- evidence ---- */
 
 /* The weights of evidence. A library that only training and inference use outweighs any text on a
- * command line; an open GPU device comes second. Python alone is not evidence, but breaks ties. */
+ * command line. An open GPU device is the second strongest evidence. Python alone is not evidence,
+ * but it breaks ties. */
 enum {
     WEIGHT_LIBRARY = 50,
     WEIGHT_NVIDIA = 30,
@@ -420,7 +421,7 @@ static bool maps_trainer(const struct tree_node *n)
     return n->pub.info.role == ROLE_MAIN && role_maps_library(&n->maps);
 }
 
-/* True if a process between N and TOP is not a launcher: then N is a worker or a tool of that
+/* True if a process between N and TOP is not a launcher. N is then a worker or a tool of that
  * process. */
 static bool has_worker_above(const struct proc_tree *tree, const struct tree_node *n,
                              const struct tree_node *top, bool trains)
@@ -496,8 +497,8 @@ static int32_t follow_launcher(const struct proc_tree *tree, const struct tree_n
     return real;
 }
 
-/* Writes into WHY that PID is a worker. It is watched as requested, but the user may have meant its
- * parent. */
+/* Writes into WHY that PID is a worker. The worker is watched as requested, but the user may have
+ * meant its parent. */
 static void explain_worker(const struct proc_tree *tree, const struct tree_node *n, char why[256])
 {
     const struct process_info *info = &n->pub.info;

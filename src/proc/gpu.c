@@ -9,8 +9,9 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-/* State shared by the thread and the owner. Each has a reference; dropping the last one frees
- * the struct. The lock is held only while a snapshot is copied, never during a driver call. */
+/* State shared by the thread and the owner. Each of the two has a reference; dropping the last
+ * reference frees the struct. The lock is held only while a snapshot is copied, never during a
+ * driver call. */
 struct gpu {
     const struct gpu_vendor *vendor;
     uint64_t period_ns;

@@ -1,5 +1,5 @@
-/* GPU memory by device and by process. NVML is loaded at run time and called in a separate thread,
- * so that a driver that hangs only costs the GPU readings. */
+/* GPU memory by device and by process. NVML is loaded at run time and called in a separate thread.
+ * If the driver hangs, only the GPU readings are missing. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,8 +28,9 @@ struct gpu_snapshot {
     struct gpu_process process[GPU_PROCESS_MAX];
 };
 
-/* The interface to one vendor's driver; tests provide their own. PRESENT must be cheap, as gpu_new
- * calls it (NULL means present). The other functions run in the thread and may be slow. */
+/* The interface to one vendor's driver; tests provide their own. PRESENT must be cheap, because
+ * gpu_new calls it. If PRESENT is NULL, the driver counts as present. The other functions run in
+ * the thread and may be slow. */
 struct gpu_vendor {
     const char *name;
     bool (*present)(void);

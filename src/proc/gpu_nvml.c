@@ -99,9 +99,9 @@ static void nvml_close(void *state)
     free(n);
 }
 
-/* Adds the memory of one process. Entries from FIRST_OF_LIST on belong to the list being read: a
- * pid found among them has memory in several MIG instances, so the sizes are added. A pid found in
- * an earlier list is the same memory reported twice, so it is skipped. */
+/* Adds the memory of one process. Entries from FIRST_OF_LIST on belong to the list being read. If
+ * the pid is among them, the process has memory in several MIG instances, so the sizes are added.
+ * If the pid is in an earlier list, the same memory is reported twice, so it is skipped. */
 static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
                              const struct nvml_process *p)
 {

@@ -13,16 +13,16 @@ struct proc_helper;
 int proc_helper_new(struct proc_helper **ret);
 /* If a call is still running, the helper frees itself when the call returns. H may be NULL. */
 void proc_helper_free(struct proc_helper *h);
-/* Asks the helper to free MEMORY (from malloc) after the running call, which may still use it.
- * Returns true if a call is running and the helper has taken over MEMORY; false if the caller must
- * free it. At most three blocks can be pending. */
+/* Asks the helper to free MEMORY (from malloc) after the running call, which may still use MEMORY.
+ * Returns true if a call is running and the helper has taken over MEMORY. Returns false if the
+ * caller must free MEMORY. At most three blocks can be pending. */
 bool proc_helper_keeps(struct proc_helper *h, void *memory);
 
-/* Runs FN(ARG) in the helper thread, or in the caller's if H is NULL. Returns 0 once FN has
- * returned; -EINPROGRESS if FN has not returned after a second: ARG belongs to the helper until
- * proc_helper_is_busy is false; -EAGAIN if FN was not called, because an earlier call is still
- * running or took so long that calls are paused. *RET_CPU_NS (may be NULL) is the CPU time of the
- * call, 0 if it has not returned. */
+/* Runs FN(ARG) in the helper thread, or in the caller's thread if H is NULL. Returns 0 once FN has
+ * returned. Returns -EINPROGRESS if FN has not returned after a second; ARG then belongs to the
+ * helper until proc_helper_is_busy is false. Returns -EAGAIN if FN was not called, because an
+ * earlier call is still running or took so long that calls are paused. *RET_CPU_NS (may be NULL) is
+ * the CPU time of the call, or 0 if the call has not returned. */
 typedef void proc_helper_fn(void *arg);
 int proc_helper_call(struct proc_helper *h, proc_helper_fn *fn, void *arg, uint64_t *ret_cpu_ns);
 bool proc_helper_is_busy(struct proc_helper *h);

@@ -71,7 +71,8 @@ static bool leads_out(const char *path)
 }
 
 /* Maximum sizes of the files that are read. Long paths can make /proc/PID/cgroup larger than 16
- * KiB; if the line of the memory controller is beyond that, the cgroup is treated as unknown. */
+ * KiB. If the line of the memory controller is beyond the first 16 KiB, the cgroup is treated as
+ * unknown. */
 enum { CGROUP_TEXT_MAX = 16384, MOUNT_TEXT_MAX = 1 << 20 };
 
 static void mount_root(const struct proc_root *root, bool v2, char *ret, size_t size)

@@ -1,5 +1,6 @@
-/* Finds all limits that apply to a process, and the one it will reach first. machine.c uses it, and
- * so does guard/, which creates cgroups below the folder that limit_group_find returns. */
+/* Finds all limits that apply to a process, and the limit that the process will reach first.
+ * machine.c uses these functions. guard/ also uses them, because it creates cgroups below the
+ * folder that limit_group_find returns. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,9 +24,9 @@ struct limit_found {
     char dir[LIMIT_PATH_MAX]; /* folder with the files of the limiting cgroup */
 };
 
-/* Keys of memory.stat that cover the whole subtree. The first five are the kernel's page lists:
- * the two file lists hold file cache and lazily freed pages (MADV_FREE), the two anonymous lists
- * hold tmpfs and anonymous pages, the last holds locked pages of either kind. */
+/* Keys of memory.stat that cover the whole subtree. The first five are the kernel's page lists. The
+ * two file lists hold file cache and lazily freed pages (MADV_FREE). The two anonymous lists hold
+ * tmpfs and anonymous pages. The last list holds locked pages of either kind. */
 enum limit_stat {
     LIMIT_INACTIVE_FILE,
     LIMIT_ACTIVE_FILE,
@@ -44,10 +45,10 @@ struct limit_stats {
 };
 
 /* Memory that the kernel reclaims before it kills a process: file cache, lazily freed pages,
- * dentries and inodes, and the unmapped parts of huge pages. Those parts stay charged until the
- * kernel needs memory and splits the huge page: they are on its page lists, but neither mapped nor
- * part of a file. The function is always inlined, because the reflex thread may call nothing
- * outside its locked section. */
+ * dentries and inodes, and the unmapped parts of huge pages. The unmapped parts stay charged until
+ * the kernel needs memory and splits the huge page. They are on the kernel's page lists, but
+ * neither mapped nor part of a file. The function is always inlined, because the reflex thread may
+ * call nothing outside its locked section. */
 __attribute__((always_inline)) static inline uint64_t
 limit_reclaimable(const struct limit_stats *stats)
 {
@@ -64,8 +65,8 @@ limit_reclaimable(const struct limit_stats *stats)
 /* File names in one kind of cgroup; NULL where that kind lacks the file. */
 struct limit_files {
     const char *usage, *stat, *peak;
-    /* v1 counts reclaimable kernel memory in its usage but has no key for it. All kernel memory,
-     * which is the number in this file, is subtracted instead. */
+    /* v1 counts reclaimable kernel memory in its usage but has no key for it. All kernel memory is
+     * subtracted instead; this file contains its size. */
     const char *kernel;
     const char *keys[LIMIT_STATS];
 };
@@ -91,9 +92,9 @@ void limit_stats_parse(const struct limit_files *files, const char *s, size_t le
 /* Reads the number in a cgroup file. Returns 0 or -errno (-EBADMSG for "max" and anything else that
  * is not a number). */
 int limit_number_read(int fd, uint64_t *ret);
-/* Reads the usage of a cgroup, with and without reclaimable memory; the limit applies to the
- * latter. Missing files count as 0. Returns 0, or -errno of the usage file (-EBADMSG if it has no
- * number). */
+/* Reads the usage of a cgroup, once with and once without reclaimable memory. The limit applies to
+ * the usage without reclaimable memory. Missing files count as 0. Returns 0, or -errno of the usage
+ * file (-EBADMSG if it has no number). */
 int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
                     uint64_t *ret);
 /* The file of /proc/PID that has the size which an rlimit restricts, and the parser of that

@@ -17,10 +17,11 @@ enum limit_kind {
     LIMIT_RLIMIT_DATA
 };
 
-/* The effective limit is the one with the least headroom among the limits of all ancestor cgroups
- * (v1, v2 max and high, hybrid), host memory and the process's rlimits. It is not always the
- * smallest. USED is the charge against that limit minus reclaimable memory (limit_reclaimable).
- * Free swap does not count as headroom, because a job that swaps makes no progress. */
+/* The effective limit is the limit with the least headroom, which is not always the smallest limit.
+ * It is chosen among the limits of all ancestor cgroups (v1, v2 max and high, hybrid), host memory
+ * and the process's rlimits. USED is the charge against that limit minus reclaimable memory
+ * (limit_reclaimable). Free swap does not count as headroom, because a job that swaps makes no
+ * progress. */
 struct machine_limit {
     enum limit_kind kind;
     bool soft; /* the limit is memory.high: the kernel throttles the job instead of killing it */
@@ -47,17 +48,17 @@ int machine_tick(struct machine *m, struct sample *s);
 /* AnonPages + Mapped at the last tick: all mapped pages of the machine, each counted once. 0 if
  * unknown. */
 uint64_t machine_mapped_bytes(const struct machine *m);
-/* Checks all limits again and returns the effective one, which machine_tick reads from now on. This
- * opens files, so once every 30 s is enough. After PID has exited, its last cgroups are checked.
- * Returns -ENODATA if not even meminfo can be read. RET may be NULL. */
+/* Checks all limits again and returns the effective one, which machine_tick reads from now on.
+ * Checking opens files, so one call every 30 s is enough. After PID has exited, its last cgroups
+ * are checked. Returns -ENODATA if not even meminfo can be read. RET may be NULL. */
 int machine_limit(struct machine *m, struct machine_limit *ret);
 /* The cgroup folder of the effective limit, below root's cgroup_fd; "" if it is not a cgroup
  * limit. */
 const char *machine_limit_dir(const struct machine *m);
-/* Returns an fd that polls EPOLLPRI when memory stalls reach STALL_US within WINDOW_US, or -errno
- * if the kernel or our permissions do not allow it (-EINVAL: without CAP_SYS_RESOURCE the window
- * must be a multiple of 2 s). POLLERR means that the cgroup was removed. The caller closes the
- * fd. */
+/* Returns an fd that polls EPOLLPRI when memory stalls reach STALL_US within WINDOW_US. Returns
+ * -errno if the kernel or our permissions do not allow it. (-EINVAL: without CAP_SYS_RESOURCE the
+ * window must be a multiple of 2 s.) POLLERR means that the cgroup was removed. The caller closes
+ * the fd. */
 enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* thresholds that the engine uses */
 int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us);
 

@@ -34,9 +34,9 @@ static uint64_t unique_bytes_of(const struct sample *s)
 }
 
 /* The part of N's shared memory that may already be counted as unique memory of another process.
- * Either that process was counted before N was born, and N may be its fork; or N is about to exit
- * and was not read in this tick, so pages that both shared may now be unique to the other
- * process. */
+ * There are two cases. The other process was counted before N was born, and N may be its fork. Or N
+ * is about to exit and was not read in this tick, so pages that N and the other process shared may
+ * now be unique to the other process. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {
     bool is_there = n->pub.sample.read >> SAMPLE_RSS & 1u;
@@ -120,8 +120,8 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
 }
 
 /* The process from which N was forked, or NULL if that process is not in the tree. After a fork
- * both processes have the same stack address; exec changes it. The parent of an orphan is unknown,
- * so the oldest process with the same stack address is used. */
+ * both processes have the same stack address; exec changes the address. The parent of an orphan is
+ * unknown, so the oldest process with the same stack address counts as its parent. */
 static const struct tree_node *forked_from(const struct proc_tree *tree, const struct tree_node *n)
 {
     const struct tree_node *oldest = NULL;
@@ -152,7 +152,7 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
     uint64_t grown = u64_minus(rss, is_measured ? n->unique_rss_bytes : n->fork_bytes);
     if (is_measured || n->fork_bytes == 0)
         return grown;
-    /* A fork that writes to a shared page gets its own copy. That does not change its RSS, but
-     * causes a page fault. */
+    /* A fork that writes to a shared page gets its own copy of the page. The copy does not change
+     * the RSS of the fork, but causes a page fault. */
     return u64_max(grown, u64_min(pages_to_bytes(tree->root, n->minor_faults), rss));
 }

@@ -25,9 +25,9 @@ struct tree_node {
     /* must be the first member, because a proc_node pointer of a tree points to a tree_node */
     struct proc_node pub;
 
-    /* Open fds; -1 means that the file is opened for each read. If tid is set, all but dir_fd refer
-     * to /proc/PID/task/TID. The fd of a folder always refers to the same process, even after its
-     * pid is reused. */
+    /* Open fds; -1 means that the file is opened for each read. If tid is set, all fds but dir_fd
+     * refer to /proc/PID/task/TID. The fd of a folder always refers to the same process, even after
+     * its pid is reused. */
     int dir_fd, statm_fd, stat_fd, status_fd, children_fd;
     int32_t tid; /* a living thread to read memory from after the main thread has exited; else 0 */
     uint32_t threads;     /* number of threads at the last read of stat */
@@ -104,9 +104,9 @@ bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_
 int node_folder(const struct proc_root *root, const struct tree_node *n, int *ret_temporary);
 int node_open(const struct proc_root *root, const struct tree_node *n, const char *name, int flags);
 
-/* True only if it is certain that the process has exited: it was reaped, or is a zombie without
- * other living threads. If only the main thread has exited, memory is read from another thread
- * from now on. */
+/* True only if the process has certainly exited: either it was reaped, or it is a zombie without
+ * other living threads. If only the main thread has exited, memory is read from another thread from
+ * now on. */
 bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n);
 
 struct err;

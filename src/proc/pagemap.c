@@ -31,8 +31,8 @@ struct scan_arg {
 
 #define MIB (UINT64_C(1) << 20)
 /* The smallest and largest address range of one search for present pages. The kernel holds the
- * process's lock for the whole search, so the range bounds the time where page tables exist but are
- * empty (memory released with MADV_DONTNEED): about 3 ns per page. */
+ * process's lock for the whole search, so the range bounds how long the lock is held. Empty page
+ * tables, left by memory released with MADV_DONTNEED, take about 3 ns per page. */
 #define SEEK_BYTES_MIN (64 * MIB)
 #define SEEK_BYTES_MAX (2048 * MIB)
 
@@ -115,8 +115,9 @@ static bool is_countable(const struct proc_map *map, bool can_seek)
     if (begins_with(map, "/dev/") && !begins_with(map, "/dev/zero") &&
         !begins_with(map, "/dev/shm/"))
         return false;
-    /* Reservations (PROT_NONE) may be terabytes in size. Pages that were touched before they became
-     * inaccessible are worth finding only if holes can be skipped. */
+    /* Reservations (PROT_NONE) may be terabytes in size. They may contain pages that were touched
+     * before they became inaccessible. Such pages are searched for only if the kernel can skip
+     * holes. */
     return can_seek || map->readable || map->writable || map->executable;
 }
 
@@ -140,8 +141,9 @@ static enum pagemap_kind mapping_kind(const struct proc_map *map,
                                                                       : PAGEMAP_OTHER;
 }
 
-/* True if R is a glibc thread arena: it begins at a multiple of 64 MiB, and the mapping behind it
- * reserves the space up to the next multiple. Full arenas below it are part of the same mapping. */
+/* True if R is a glibc thread arena. An arena begins at a multiple of 64 MiB, and the mapping
+ * behind it reserves the space up to the next multiple. Full arenas below R are part of the same
+ * mapping. */
 static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_range *behind)
 {
     uint64_t reserved = ARENA_BYTES - r->end % ARENA_BYTES;
@@ -162,9 +164,10 @@ static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
     return r;
 }
 
-/* Takes the next mapping whose pages are counted. Its kind depends on the line after it, so a
- * mapping is complete only when the next line has been read. Returns 1; 0 at the end of maps or if
- * more of maps must be read first; or -EBADMSG. */
+/* Takes the next mapping whose pages are counted. The kind of a mapping depends on the next line of
+ * maps, so a mapping is complete only when that line has been read. Returns 1 with a mapping.
+ * Returns 0 at the end of maps or if more of maps must be read first. Returns -EBADMSG if maps is
+ * invalid. */
 static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_range *ret)
 {
     struct proc_map line;
@@ -207,8 +210,8 @@ static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Starts the next range, which is the next mapping and those close to it. Reads maps at most once;
- * if that was not enough, the range stays empty. */
+/* Starts the next range, which consists of the next mapping and the mappings close to it. Reads
+ * maps at most once. If one read was not enough, the range stays empty. */
 static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct pagemap_range found;
@@ -262,8 +265,9 @@ static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pac
     return r;
 }
 
-/* Counts anonymous memory in huge pages in the range just read. Checking whether a page belongs to
- * a file doubles the cost, so this is done only if there are huge pages. */
+/* Counts anonymous memory in huge pages in the range just read. The kernel must check for each page
+ * whether it belongs to a file, which doubles the cost. Therefore this is done only if there are
+ * huge pages. */
 static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[HUGE_REGIONS];
@@ -317,8 +321,9 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Counts the present pages of memory that cannot be shared, and how many of them are huge. Not
- * checking whether each page is mapped only once reduces the time to a fifth. */
+/* Counts the present pages of memory that cannot be shared, and how many of them are huge. The
+ * kernel need not check whether each page is mapped only once, which reduces the time to a
+ * fifth. */
 static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[OWN_REGIONS];
@@ -393,8 +398,8 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     else
         s->run_pages = pace->no_seek ? PAGEMAP_CHUNK_MAX : PAGEMAP_CHUNK_MIN;
     s->seek = present == 0;
-    /* Without PAGEMAP_SCAN, holes cannot be skipped. Only a limited number of entries is read for
-     * them, because a terabyte of address space has two gigabytes of entries. */
+    /* Without PAGEMAP_SCAN, holes cannot be skipped. The number of entries that are read for holes
+     * is limited, because a terabyte of address space has two gigabytes of entries. */
     uint64_t holes_max = 4 * s->rss_pages + (UINT64_C(8192) * MIB) / s->page_bytes;
     return pace->no_seek && s->holes_pages > holes_max ? -EOVERFLOW : 0;
 }

@@ -71,12 +71,13 @@ struct pagemap_scan {
 
 enum pagemap_step { PAGEMAP_MORE = 0, PAGEMAP_DONE = 1 };
 
-/* Starts a count and takes ownership of both fds. HAS_OWN: this process shares no anonymous memory,
- * because no living process was forked from it without exec, nor it from a living process. */
+/* Starts a count and takes ownership of both fds. HAS_OWN means that this process shares no
+ * anonymous memory: it was not forked from a living process, and no living process was forked from
+ * it without exec. */
 void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
                    uint64_t rss_pages, bool has_own);
-/* Makes one system call. Returns PAGEMAP_MORE; PAGEMAP_DONE if unique_pages is complete; -ESRCH if
- * the process died or called exec; -EOVERFLOW if there are too many holes to read without
- * PAGEMAP_SCAN; or -errno. */
+/* Makes one system call. Returns PAGEMAP_MORE if the count continues; PAGEMAP_DONE if unique_pages
+ * is complete; -ESRCH if the process died or called exec; -EOVERFLOW if there are too many holes to
+ * read without PAGEMAP_SCAN; or -errno. */
 int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace);
 void pagemap_end(struct pagemap_scan *s); /* closes the fds; S may have no count in progress */

@@ -109,8 +109,8 @@ int proc_maps_next(const char **s, const char *end, struct proc_map *ret);
  * written. */
 size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max);
 
-/* Finds NAME in /proc/PID/environ, which the job may have overwritten. Returns the value, *RET_LEN
- * bytes up to the next NUL or the end; NULL if the variable is unset or empty. */
+/* Finds NAME in /proc/PID/environ, which the job may have overwritten. Returns the value, which has
+ * *RET_LEN bytes up to the next NUL or the end. Returns NULL if the variable is unset or empty. */
 const char *proc_environ_find(const char *s, size_t len, const char *name, size_t *ret_len);
 
 /* Parses a cgroup file that contains one number. Sets *ret_unlimited for "max" (v2) and for values
@@ -124,8 +124,8 @@ int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret);
  * has the memory controller ("4:memory:/path"). Returns 0, -ENOENT or -ENAMETOOLONG. */
 int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
 /* Finds in /proc/self/mountinfo the root of the cgroup hierarchy that is mounted below
- * /sys/fs/cgroup: "/", or the container's own folder in a container without a cgroup namespace.
- * Returns 0, -ENOENT or -ENAMETOOLONG. */
+ * /sys/fs/cgroup. The root is "/", or the container's own folder in a container without a cgroup
+ * namespace. Returns 0, -ENOENT or -ENAMETOOLONG. */
 int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
 /* Gets the soft limit NAME from /proc/PID/limits. Returns 0, -ENOENT or -EBADMSG. */
 int proc_rlimit_parse(const char *s, size_t len, const char *name, bool *ret_unlimited,

@@ -75,9 +75,9 @@ const char *role_maps_library(const struct role_maps *maps)
     return NULL;
 }
 
-/* Input of the rules. Each rule sets *ret and returns true, or leaves *ret alone. The order of the
- * rules matters: workers come before launchers and launchers before libraries, because torchrun and
- * every worker also map libtorch. */
+/* Input of the rules. A rule either sets *ret and returns true, or leaves *ret unchanged. The order
+ * of the rules matters, because torchrun and every worker also map libtorch: workers come before
+ * launchers, and launchers before libraries. */
 
 struct facts {
     const struct role_input *in;
@@ -151,8 +151,8 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
 }
 
 /* A spawned process is a data worker or, under torch.multiprocessing.spawn, a rank. Both have the
- * same command line, but only a rank sends steps or initialises CUDA, which maps libcuda (importing
- * torch alone does not). */
+ * same command line, but only a rank sends steps or initialises CUDA. Initialising CUDA maps
+ * libcuda; importing torch alone does not. */
 static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
 {
     if (span_begins(f->comm, "pt_data_worker"))

@@ -64,8 +64,9 @@ int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
 
 /* Detects births, deaths, exec and new parents. Scans /proc if the kernel has no children files. A
  * dead node is freed after its event. A zombie counts as dead unless it has other living threads.
- * If a child exits while its siblings are being listed, some siblings may be missing until the next
- * walk; a missing process is never considered dead for that reason alone. */
+ * If a child exits while its siblings are being listed, the list may lack some siblings until the
+ * next walk. A process that the list lacks is therefore not considered dead for that reason
+ * alone. */
 int proc_tree_walk(struct proc_tree *tree, uint64_t now_ns);
 /* Reads the resident memory of each process, with one pread each. */
 int proc_tree_tick(struct proc_tree *tree, uint64_t now_ns);
@@ -74,8 +75,8 @@ void proc_tree_clear_read(struct proc_tree *tree);
 /* Reads the status file of NODE (anon, file, shmem, swap, peak). Returns 0 or -errno (-ESRCH if the
  * process died). */
 int proc_node_read_status(struct proc_tree *tree, struct proc_node *node);
-/* Reads the PSS of NODE from smaps_rollup. Reading it stalls the process, so it is done only on
- * request. */
+/* Reads the PSS of NODE from smaps_rollup. Reading smaps_rollup stalls the process, so this is done
+ * only on request. */
 int proc_node_read_pss(struct proc_tree *tree, struct proc_node *node);
 /* Opens NODE/NAME ("maps", "pagemap", "fd"…) through the fd of its folder, so it never opens the
  * file of another process that reuses the pid. */
@@ -118,6 +119,6 @@ struct proc_tree_memory {
 void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes);
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret);
 /* Resident memory that NODE gained since its unique memory was last measured. If it was never
- * measured: all its resident memory, minus the part that it may still share with the process from
- * which it was forked. */
+ * measured, the result is all resident memory of NODE, minus the part that NODE may still share
+ * with the process from which it was forked. */
 uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node);

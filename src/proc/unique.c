@@ -92,8 +92,8 @@ void proc_unique_forget(struct proc_unique *u, const struct proc_node *node)
     u->cost.scans_given_up++;
 }
 
-/* True if resident memory has changed by more than a twentieth since its pages were last counted.
- * The old count is then of little use, so the process is measured sooner. */
+/* True if the resident memory of the process has changed by more than a twentieth since its pages
+ * were last counted. The old count is then of little use, so the process is measured sooner. */
 static bool has_moved(const struct tree_node *n)
 {
     uint64_t rss = n->pub.sample.v[SAMPLE_RSS], then = n->unique_rss_bytes;
@@ -102,8 +102,8 @@ static bool has_moved(const struct tree_node *n)
            moved > UNIQUE_MOVED_BYTES;
 }
 
-/* True if N may be a vfork child before its exec, whose pages would be counted twice, for N and for
- * its parent. Also true if unknown. */
+/* True if N may be a vfork child before its exec, because its pages would be counted both for N and
+ * for its parent. Also true if this is unknown. */
 static bool may_be_parents_memory(const struct proc_tree *tree, const struct tree_node *n)
 {
     enum { SAME_VM = 1 }; /* KCMP_VM; kcmp returns 0 if both processes have the same memory */
@@ -113,8 +113,8 @@ static bool may_be_parents_memory(const struct proc_tree *tree, const struct tre
     return syscall(SYS_kcmp, parent->pub.info.id.pid, n->pub.info.id.pid, SAME_VM, 0, 0) <= 0;
 }
 
-/* When N is due to be measured. New processes wait a little, because many live only for a moment,
- * and a vfork child still has its parent's pages. */
+/* When N is due to be measured. New processes wait a little: many of them live only for a moment,
+ * and a vfork child still uses its parent's pages. */
 static uint64_t unique_due_at(const struct proc_unique *u, const struct tree_node *n)
 {
     if (n->unique_due_ns != 0 && !has_moved(n))
@@ -286,7 +286,7 @@ static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_n
     return false;
 }
 
-/* Collects the result of a helper that was busy. Returns false if it is still busy. */
+/* Collects the result of a helper that was busy. Returns false if the helper is still busy. */
 static bool resume_after_helper(struct proc_unique *u, uint64_t now_ns)
 {
     if (proc_helper_is_busy(u->tree->helper))

@@ -36,13 +36,13 @@ void proc_unique_free(struct proc_unique *u); /* NULL is fine */
 
 /* Runs one slice, which reads chunks of the process whose turn it is. When a process is complete,
  * SAMPLE_UNIQUE (and HUGE, HEAP, STACK) are put into its sample. A reading becomes stale, and keeps
- * its old value, if the last complete count (or the birth) is older than twice the period, because
- * the process is too large for the CPU share or has too many holes, or if its files may not be
- * read. *ret_next_ns is when to call again. */
+ * its old value, if the files of the process may not be read. It also becomes stale if the last
+ * complete count (or the birth) is older than twice the period, because the process is too large
+ * for the CPU share or has too many holes. *ret_next_ns is the time of the next call. */
 int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns);
-/* Speeds up measurement while unmeasured memory decides whether a limit is exceeded: new processes
- * and those whose memory changed are counted without delay, with up to a quarter of a CPU. Counting
- * one GiB of small pages takes 9 ms. */
+/* Speeds up measurement while unmeasured memory decides whether a limit is exceeded. New processes
+ * and processes whose memory changed are then counted without delay, with up to a quarter of a CPU.
+ * Counting one GiB of small pages takes 9 ms. */
 void proc_unique_hurry(struct proc_unique *u, bool is_hurried);
 /* Call this from the tree's event callback when NODE died or executed another program. */
 struct proc_node;

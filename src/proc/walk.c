@@ -39,7 +39,7 @@ static size_t whole_numbers(const char *s, size_t len)
 }
 
 /* The kernel returns at most one page per read. If a read leaves room for one more number, it was
- * the last; this saves a second system call for every small process. */
+ * the last read. This check saves a second system call for every small process. */
 enum { CHILDREN_TEXT = 4096, CHILDREN_ROOM = 16 };
 
 static int add_children_file(struct pid_list *list, int fd)
@@ -153,8 +153,8 @@ static int children_by_scan(struct proc_tree *tree, int32_t ppid)
     return r;
 }
 
-/* Reads the children of N into tree->kin. Returns 0 or -errno; the list has the children that could
- * be read in either case. */
+/* Reads the children of N into tree->kin. Returns 0 or -errno. In either case the list has the
+ * children that could be read. */
 static int kin_children(struct proc_tree *tree, const struct tree_node *n)
 {
     tree->kin.count = 0;
@@ -190,10 +190,10 @@ static bool was_read_during_exec(const struct proc_tree *tree, const struct tree
            node_read_exe(tree->root, n, &dev, &ino) && dev == n->exe_dev && ino == n->exe_ino;
 }
 
-/* Distinguishes exec from a mere rename. A new program usually has a different stack address. If
- * the address is unreadable (no permission) or the same (no address randomisation), exec is
- * assumed if both the name and the program file changed or, if the file is unknown, both the name
- * and the command line. */
+/* Distinguishes exec from a mere rename. A new program usually has a different stack address. The
+ * address may be unreadable (no permission) or unchanged (no address randomisation). Then exec is
+ * assumed if both the name and the program file changed. If the program file is unknown, both the
+ * name and the command line must have changed. */
 static bool has_execed(const struct proc_tree *tree, const struct tree_node *n,
                        const struct proc_stat *st, const struct process_info *before)
 {

@@ -181,8 +181,8 @@ static void on_listener(void *user, int listener, uint32_t events)
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
                 loop_change_fd(a->source,
-                               /* Stop listening until the next tick, as the loop would spin
-                                * otherwise. */
+                               /* Stop listening until the next tick, because otherwise the event
+                                * loop would wake up without end. */
                                0);
             return;
         }

@@ -1,5 +1,5 @@
-/* The socket that receives heap tables from profiled processes. The kernel identifies the
- * sender, which must run as our user or as root, unless we are root. Private to collect.c. */
+/* The socket that receives heap tables from profiled processes. The kernel identifies the sender.
+ * Unless we are root, the sender must run as our user or as root. Private to collect.c. */
 #pragma once
 
 #include <stdint.h>

@@ -247,8 +247,9 @@ static void report_figures(struct process *p, uint64_t now_ns)
     p->figures_cost_ns = clock_mono_ns() - begin;
 }
 
-/* Reads the GPU numbers of a process. CUDA_VISIBLE_DEVICES="2,3" makes GPU 2 the process's GPU
- * 0. If it contains a name instead of a number, the process's own numbers are used. */
+/* Reads the GPU numbers of a process. For example, with CUDA_VISIBLE_DEVICES="2,3" the process's
+ * GPU 0 is GPU 2 of the machine. If the variable contains a name instead of a number, the process's
+ * own numbers are used. */
 static void read_gpu_numbers(struct process *p)
 {
     char path[32], environment[64 << 10];
@@ -335,7 +336,8 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     return r;
 }
 
-/* Returns 0 if no reading is due, otherwise for how long it has been due, plus 1 ns. */
+/* Returns 0 if no reading is due. Otherwise returns how long the reading has been due, plus 1
+ * ns. */
 static uint64_t due_for(const struct process *p, uint64_t now_ns)
 {
     uint64_t elapsed = since(now_ns, p->first_ns);
@@ -454,8 +456,8 @@ static struct process *find_living(const struct collect *c, int32_t pid, size_t 
     return NULL;
 }
 
-/* Takes the last reading of a process that has exited. Its table is complete, however the
- * process exited. The file is closed once it is on disk. */
+/* Takes the last reading of a process that has exited. Its table is complete even if the process
+ * was killed. The file is closed once the reading is on disk. */
 static void finish_process(struct collect *c, size_t at, uint64_t now_ns)
 {
     struct process *p = c->living[at];

@@ -13,8 +13,8 @@ struct loop;
 struct mark;
 
 enum {
-    /* Maximum number of processes profiled at one time; further ones are counted but not
-     * profiled. */
+    /* Maximum number of processes profiled at the same time. Additional processes are counted but
+     * not profiled. */
     COLLECT_TABLES = 256,
     /* Maximum number of files per run folder; beyond that, exited processes with the fewest live
      * bytes lose their file. */
@@ -22,9 +22,9 @@ enum {
 };
 
 /* Listens at PATH ("$EBB_SOCKET.heap"). DIRFD is the run folder (borrowed), or -1 if only the
- * current state is needed. A process gets a file heap.PID.ebbheap (heap.PID-2.ebbheap if that
- * exists, after a reused pid or an exec) with its first reading, 2 s after it connected, or at
- * its exit if it has 1 MiB of live bytes. */
+ * current state is needed. A process gets a file heap.PID.ebbheap with its first reading, 2 s after
+ * it connected. A process that exits earlier gets a file at its exit if it has 1 MiB of live bytes.
+ * If the file exists, after a reused pid or an exec, the new one is called heap.PID-2.ebbheap. */
 int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,
                 struct err *err);
 /* Takes a last reading of all processes, waits briefly for the disk and removes the socket. C
@@ -45,8 +45,8 @@ struct collect_gpu {
 typedef void collect_gpu_fn(void *user, unsigned gpu, const struct collect_gpu *now);
 void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn *on_gpu,
                        void *user);
-/* Handles a mark for a step or epoch; a process uses its own marks if it sends any, otherwise
- * the job's. A reading that is due is taken at the next step. */
+/* Handles a mark for a step or epoch. A process that sends marks uses its own marks; any other
+ * process uses the job's. A reading that is due is taken at the next step. */
 void collect_mark(struct collect *c, const struct mark *mark);
 /* Takes a last reading of process PID, which has exited, and closes its table. Exits that are
  * not reported here are noticed a moment later. */
@@ -57,8 +57,9 @@ void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns);
 size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns);
 /* Waits at most WAIT_NS until everything read so far is on disk. */
 void collect_flush(struct collect *c, uint64_t wait_ns);
-/* Returns -errno and a message for the next unreported problem, each kind once: a write error,
- * an invalid table or one of another version, too many processes. Returns 0 if there is none. */
+/* Returns -errno and a message for the next unreported problem: a write error, an invalid table, a
+ * table of another version, or too many processes. Each kind of problem is reported once. Returns 0
+ * if there is no unreported problem. */
 int collect_trouble(struct collect *c, struct err *err);
 /* Returns {"processes": [{pid, is_alive, file, file_bytes, live_bytes, cost (see
  * profile_cost_json)}], "not_followed": n, "without_file": n} for run.json, or NULL if out of

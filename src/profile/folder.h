@@ -35,8 +35,8 @@ int folder_heap_read(const char *path, int32_t pid, enum folder_memory memory,
                      struct folder_heap *ret, struct err *err);
 void folder_heap_fini(struct folder_heap *h); /* frees the history; accepts a zeroed struct */
 /* Calls FN for each history of the run folder PATH, one at a time. H is freed after the call unless
- * FN takes it and zeroes it. If a history, or the folder (H is NULL), cannot be read, ERROR is
- * negative and WHY describes it. */
+ * FN takes it and zeroes it. If a history cannot be read, ERROR is negative and WHY describes the
+ * reason. If the folder cannot be read, H is NULL as well. */
 typedef void folder_heap_fn(void *user, struct folder_heap *h, int error, const struct err *why);
 void folder_each(const char *path, folder_heap_fn *fn, void *user);
 

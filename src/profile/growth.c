@@ -80,8 +80,8 @@ static uint64_t row_bytes(double bytes)
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-/* Passes readings and marks to the series. A reading is taken right after the mark it belongs
- * to, so marks come first. */
+/* Passes readings and marks to the series. A reading is taken right after the mark that it belongs
+ * to, so the mark is passed before the reading. */
 static void feed(struct tallies *t, struct names *names, struct tally **rows, size_t n)
 {
     const struct profile *p = t->p;
@@ -178,8 +178,8 @@ static double sure_growth(const struct growth_row *row)
     return sure > 0 ? sure : 0;
 }
 
-/* Returns 0 for a row that leaks, 1 for one that may leak, 2 for one that does not. A leak that
- * is small compared to the largest growth is not ranked first. */
+/* Returns 0 for a row that leaks, 1 for a row that may leak, and 2 for a row that does not leak. A
+ * leak that is small compared to the largest growth is not ranked first. */
 static int rank(const struct growth_row *row, double largest_growth)
 {
     double sure = sure_growth(row);
@@ -207,8 +207,9 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
-/* Adjusts a row's verdict to the job's, as a row has few readings of its own: growth that has
- * not ended is part of the job's leak, and no row leaks if the job does not. */
+/* Adjusts a row's verdict to the job's verdict, because a row has few readings of its own. If the
+ * job leaks, a row whose growth has not ended is part of that leak. If the job does not leak, no
+ * row leaks. */
 static void follow_job(struct growth_row *row, const struct verdict_series *series,
                        enum verdict_leak job_leak)
 {

@@ -24,11 +24,11 @@ struct growth_options {
     /* LOCATION groups by the file and line of names_of_site, PROGRAM by the innermost function
      * in the user's own files */
     enum growth_by by;
-    /* If grouped by LOCATION: splits a line of a library into one row per user function that
-     * called it, as one caller may keep what another frees. In addition, growing lines that are
-     * small compared to the total growth are merged into one row if the same user function
-     * called them: a figure that is never closed is one leak, even if a hundred lines of a
-     * library allocated it. Rows are not merged together with since, diff or survivors. */
+    /* If grouped by LOCATION: splits a line of a library into one row per user function that called
+     * it, because one caller may keep memory that another caller frees. In addition, merges growing
+     * lines into one row if the same user function called them and each is small compared to the
+     * total growth. For example, a figure that is never closed is one leak, even if a hundred lines
+     * of a library allocated it. Rows are not merged together with since, diff or survivors. */
     bool minds_program;
     bool has_since; /* true if only memory allocated after since_step counts */
     int64_t since_step;
@@ -36,8 +36,8 @@ struct growth_options {
     /* True if only memory counts that was allocated before from_step and is live at to_step. */
     bool has_survivors;
     int64_t from_step, to_step;
-    /* The verdict on the job, from all evidence, which the rows must not contradict. If it is
-     * unknown, rows are judged by themselves. */
+    /* The verdict on the job, from all evidence. The rows must not contradict this verdict. If it
+     * is unknown, rows are judged by their own readings. */
     enum verdict_leak job_leak;
     uint64_t until_ns;               /* data after this time is ignored; 0 for no limit */
     const struct growth_mark *marks; /* marks in time order; borrowed */
@@ -70,8 +70,8 @@ struct growth_row {
     double live_objects;
     double allocated_bytes;
     double age_s; /* median age of the row's live bytes */
-    /* The growth: the baseline at the end minus the baseline at the start, or at the first step
-     * if there are steps; or the requested difference. */
+    /* The growth: the baseline at the end minus the baseline at the start (at the first step, if
+     * there are steps). If a difference was requested, the growth is that difference. */
     double growth_bytes;
     double growth_sigma;   /* standard deviation of growth_bytes due to sampling */
     double survivor_bytes; /* bytes allocated in the first half of the run and live at its end */
@@ -79,7 +79,8 @@ struct growth_row {
 };
 
 struct growth {
-    /* Rows that leak first, then possible leaks, then the rest; each group sorted by growth. */
+    /* Rows that leak come first, then possible leaks, then all others. Each group is sorted by
+     * growth. */
     struct growth_row *rows;
     size_t count;
     int32_t *row_of_site;                   /* row of each call site of the profile, or -1 */

@@ -10,8 +10,8 @@
 #include "profile/folder.h"
 #include "verdict/fit.h"
 
-/* A call site that frees at most this fraction of its allocations keeps them: its memory does
- * not come and go with every batch, and each sample of it is drawn only once. */
+/* A call site that frees at most this fraction of its allocations keeps them. Its memory is not
+ * allocated and freed with every batch, so each of its samples is drawn only once. */
 static const double KEEPS = 0.2;
 enum { READINGS_AT_LEAST = 9, POINTS = FIT_MAX / 2 };
 /* Settled memory is the minimum over each block of BLOCK readings. */
@@ -125,9 +125,9 @@ static bool measure_kept(const struct profile *p, size_t n, struct model_sites *
     return true;
 }
 
-/* Returns the sum over all call sites of the minimum of their live bytes in the readings FROM <=
- * i < TO, so that memory that is freed in between does not count. LEAST and SEEN have room for
- * every call site. */
+/* Returns the sum, over all call sites, of the minimum of their live bytes in the readings FROM <=
+ * i < TO. With the minimum, memory that is freed in between does not count. LEAST and SEEN have
+ * room for every call site. */
 static double settled_in(const struct profile *p, size_t from, size_t to, double *least,
                          uint32_t *seen)
 {

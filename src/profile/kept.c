@@ -39,8 +39,8 @@ static struct kept_list *list_of(struct kept_lists *l, int32_t pid)
     return &l->at[l->count++];
 }
 
-/* Adds one mark to the report of its process. A report sends one mark per container, all with
- * the same steps; an empty report has one mark without a name. */
+/* Adds one mark to the report of its process. A process sends its report as one mark per container,
+ * all with the same steps. An empty report is one mark without a name. */
 void kept_take(struct kept_lists *l, const struct mark *mark)
 {
     bool is_kept = mark->kind == MARK_OTHER && mark_is(mark, "KIND", "kept");

@@ -1,5 +1,6 @@
-/* Reads a live heap table, which its process continues to write and which may be corrupt: every
- * index and length is checked against values that were read before, and no value is read twice. */
+/* Reads a live heap table. The process of the table continues to write it, and the table may be
+ * corrupt. Therefore every index and length is checked against values that were read before, and no
+ * value is read twice. */
 #pragma once
 
 #include "profile/profile.h"
@@ -20,9 +21,9 @@ struct look_large {
     uint64_t ptr, size, resident;
 };
 
-/* Measures how much of the largest blocks is resident, from the process's pagemap at PAGEMAP_FD:
- * memory that is reserved but was never touched is not live. Blocks count with their full size
- * until they are measured. */
+/* Measures how much of the largest blocks is resident, from the process's pagemap at PAGEMAP_FD.
+ * Memory that is reserved but was never touched does not count as live. Blocks count with their
+ * full size until they are measured. */
 void look_measure(struct look *l, int pagemap_fd);
 
 /* Maps the memfd FD, which the caller keeps. Returns -EBADMSG if it is not a heap table or could

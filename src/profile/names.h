@@ -40,10 +40,11 @@ size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
  * keeps what it allocates, it is the cause, not the user's line that called it.
  * names_program_of_site returns that line. */
 const struct name *names_of_site(struct names *n, uint32_t site);
-/* Stores the Python frames in the user's own files (not in installed packages), innermost first,
- * and returns their number, at most MAX. A comprehension is replaced by its function, a recursive
- * function appears once, and the script's <module> only if it is innermost. If no file of the job
- * is the user's own, the package that was started (python -m, or a command) counts as such. */
+/* Stores the Python frames in the user's own files (not in installed packages), innermost first.
+ * Returns their number, at most MAX. A comprehension is replaced by its function. A recursive
+ * function appears once. The script's <module> appears only if it is innermost. If no file of the
+ * job is the user's own, the package that was started (python -m, or a command) counts as the
+ * user's own. */
 size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const struct name **ret);
 /* Returns the autograd node that allocated, else the innermost native frame of the site that is not
  * an allocator, else NULL. The backward pass on a GPU runs in a thread without Python frames; the

@@ -48,8 +48,9 @@ int profile_site_gpu(const struct profile *p, uint32_t site)
     return site < p->n_sites ? p->nodes[p->site_node[site]].gpu - 1 : -1;
 }
 
-/* Splits N entries of SIZE bytes, each of which begins with its call site: those of the host
- * stay in AT, and the *RET_N others are returned in order. Returns NULL if out of memory. */
+/* Splits N entries of SIZE bytes, each of which begins with its call site. The entries of host
+ * memory stay in AT. The *RET_N other entries are returned in order. Returns NULL if out of
+ * memory. */
 static void *take_gpu_entries(const struct profile *p, void *at, size_t *n, size_t size,
                               size_t *ret_n)
 {
@@ -203,8 +204,8 @@ double profile_sure_growth(const struct profile_held *before, const struct profi
 
 static const double alike = 1.001;
 
-/* Returns the first reading of the exiting process, after which live bytes do not grow, or the
- * last reading if none is marked as exiting. */
+/* Returns the first reading of the exiting process, because live bytes do not grow after it.
+ * Returns the last reading if no reading is marked as exiting. */
 static size_t first_ended(const struct profile *p)
 {
     size_t i = p->n_readings - 1;

@@ -30,8 +30,8 @@ struct profile_code {
     uint32_t first_line;
 };
 
-/* A frame of a stack, as in the heap table: a node's parent has a smaller index, the root is
- * node 0, no node is deeper than HEAP_STACK_MAX, and the module or code of its frame exists. */
+/* A frame of a stack, as in the heap table. The parent of a node has a smaller index, the root is
+ * node 0, and no node is deeper than HEAP_STACK_MAX. The module or code of its frame exists. */
 struct profile_node {
     uint64_t frame; /* 0: unknown */
     uint32_t parent;
@@ -137,8 +137,9 @@ struct profile {
     struct profile_cost cost;
     char *text;    /* contains every profile_text */
     uint32_t refs; /* number of references besides the first */
-    /* The readings and snapshots above cover host memory. Those of GPUs are in this profile,
-     * which shares everything else; NULL if no GPU block was sampled. */
+    /* The readings and snapshots above cover host memory. The readings and snapshots of GPUs are in
+     * this profile, which shares everything else with the outer profile. NULL if no GPU block was
+     * sampled. */
     struct profile *gpu;
     struct profile *whole; /* for a GPU part, the profile that it belongs to */
     struct profile_gpu gpus[HEAP_GPUS];
@@ -158,8 +159,8 @@ int profile_site_gpu(const struct profile *p, uint32_t site);
 /* Moves the readings and snapshots of GPU call sites into P->gpu. Returns 0 or -ENOMEM. */
 int profile_split(struct profile *p);
 
-/* The probability that a block is sampled, 1 − exp(−size/interval), or 1 if the interval is 0;
- * and the weights of a sample, which are 0 for a size of 0. */
+/* The probability that a block is sampled: 1 − exp(−size/interval), or 1 if the interval is 0. The
+ * functions after it return the weights of a sample, which are 0 for a size of 0. */
 double profile_probability(uint64_t size, uint64_t interval);
 double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);
@@ -167,12 +168,12 @@ double profile_weight_objects(uint64_t size, uint64_t interval);
 /* Finds when STEP was completed. Returns false if that was before the first or after the last
  * reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
-/* Returns the number of readings before the process released its memory at the end. Readings are
- * excluded if they are from the last five seconds (or from the time since memory last grew, up
- * to a tenth of the process's life), the process exited by itself, and it had released a tenth
- * or more of its live bytes since before that time or since the previous reading. The last
- * seconds are those before the last reading at which the process was not exiting, because
- * exiting may take longer than five seconds, with few readings. */
+/* Returns the number of readings before the process released its memory at the end. Later readings
+ * are excluded if the process exited by itself and if it had released at least a tenth of its live
+ * bytes, either since before its last seconds or since the previous reading. Its last seconds are
+ * five seconds, or the time since memory last grew, up to a tenth of the process's life. They end
+ * at the last reading at which the process was not exiting yet, because exiting may take longer
+ * than five seconds, with few readings. */
 size_t profile_working(const struct profile *p);
 /* Returns the number of readings that profile_working counts before the process began to exit. */
 size_t profile_at_work(const struct profile *p);

@@ -22,8 +22,8 @@ enum {
     STORE_BYTES_MAX = 48 << 20,
 };
 
-/* Returns how long after one reading the next is due, ELAPSED_NS into the life of the process, with
- * a file of SIZE_BYTES. */
+/* Returns the time from one reading to the next, at ELAPSED_NS into the life of the process and
+ * with a file of SIZE_BYTES. */
 uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes);
 
 /* Creates NAME in DIRFD for LOOK, which must outlive the writer. Returns -EEXIST if NAME exists.
@@ -39,9 +39,10 @@ enum store_why {
     STORE_ASKED,
     STORE_LAST, /* the process has exited; a reading and a snapshot are always taken */
 };
-/* Takes a reading now. HAS_STEP is false if there are no marks. Stores the total of live bytes;
- * if the request came too soon, that of the last reading. Returns 0, -ENOMEM, or
- * -ENOBUFS if the disk is too slow; the next reading will then not depend on earlier ones. */
+/* Takes a reading now. HAS_STEP is false if there are no marks. Stores the total of live bytes. If
+ * the request came too soon, stores the total of the last reading instead. Returns 0, -ENOMEM, or
+ * -ENOBUFS if the disk is too slow. After -ENOBUFS the next reading does not depend on earlier
+ * readings. */
 int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t step,
                enum store_why why, double *ret_live_bytes);
 /* Waits at most WAIT_NS for the disk. Returns 0, -ETIMEDOUT, or the first error. */

@@ -153,8 +153,8 @@ static void get_sites(struct profile *p, struct cur *c)
 }
 
 /* Reads new entries into P, which has zeroed room for the largest possible counts. Entries of a
- * missing block stay 0: no name, at the root. Returns 0 or -EBADMSG; entries that were valid
- * before the error are kept. */
+ * missing block stay 0, which means no name and the root as parent. Returns 0 or -EBADMSG; entries
+ * that were valid before the error are kept. */
 static int read_news(struct profile *p, struct cur *c)
 {
     get_texts(p, c);

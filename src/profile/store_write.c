@@ -36,7 +36,8 @@ struct store_writer {
     const struct look *look;
     struct look_counts done; /* number of table entries that are in the file */
     struct store_last last;  /* values of the last reading, from which changes are computed */
-    /* Numbers of the last reading and of the last one that does not depend on others, or 0. */
+    /* Numbers of two readings, or 0: the last reading, and the last reading that does not depend on
+     * others. */
     uint64_t seq, whole_seq;
     uint64_t size_bytes, losses;
     uint64_t reading_ns, snapshot_ns; /* 0: none */

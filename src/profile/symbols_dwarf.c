@@ -68,8 +68,9 @@ static int index_units(struct dwarf_index *d)
     return r;
 }
 
-/* Attaches the installed file with shared debug information; if none is installed, this DWARF is
- * not read. libdw would open the path in the file and block if it is a FIFO. */
+/* Attaches the installed file with shared debug information. If no such file is installed, this
+ * DWARF is not read: libdw would open the path that the file contains, and would block if the path
+ * is a FIFO. */
 static int attach_alt(struct dwarf_index *d, const char *sysroot)
 {
     const char *name = NULL;

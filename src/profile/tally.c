@@ -123,8 +123,9 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
     return 0;
 }
 
-/* Returns the first reading from which growth counts: the first one with a step, if there are
- * steps, because memory loaded before it is not growth; 0 if most of the run was over by then. */
+/* Returns the first reading from which growth counts. If there are steps, this is the first reading
+ * with a step, because memory loaded before it is not growth. Returns 0 if there are no steps, or
+ * if most of the run was over at that reading. */
 static size_t growth_from(const struct tallies *t)
 {
     size_t at = 0;
@@ -150,8 +151,8 @@ static void keep_floors(struct tallies *t, size_t from, size_t at)
     }
 }
 
-/* Stores the reading in the middle of the run: memory that is loaded once grows before it, a
- * leak also after it. */
+/* Stores the reading in the middle of the run. Memory that is loaded once grows only before this
+ * reading; a leak also grows after it. */
 static void keep_middle(struct tallies *t, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++)
@@ -363,7 +364,7 @@ static double all_growth(struct tally **rows, size_t n)
     return sum;
 }
 
-/* A row that may be merged, and the user function it is merged by. */
+/* A row that may be merged, and its user function. Rows with the same user function are merged. */
 struct small {
     struct tally *row;
     const struct name *own;
@@ -426,7 +427,8 @@ static void take_in(struct tallies *t, struct tally *row, struct tally *part)
             t->of_site[i] = into;
 }
 
-/* Moves rows that absorbed others to the front and removes the absorbed ones. */
+/* Moves rows into which others were merged to the front, and removes the rows that were merged into
+ * them. */
 static size_t reorder(struct tally **rows, size_t *count)
 {
     size_t merged = 0, left = 0;

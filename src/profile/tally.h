@@ -64,7 +64,7 @@ int tallies_diff(struct tallies *t, struct names *names, struct err *err);
 /* Sets `wanted` to the bytes live at options.to_step that were allocated before from_step. */
 int tallies_survivors(struct tallies *t, struct names *names, struct err *err);
 /* Merges rows that grow (or may grow, within the sampling error) and are small compared to the
- * total growth: rows with the same innermost user function are merged into the one that grew
- * most. Returns the number of rows that absorbed others; they come first in ROWS and must be
- * judged again. Absorbed rows are removed from ROWS. */
+ * total growth. Rows with the same innermost user function are merged into the row that grew most.
+ * Merged rows are removed from ROWS. Returns the number of rows into which others were merged;
+ * these come first in ROWS and must be judged again. */
 size_t merge_small(struct tallies *t, struct names *names, struct tally **rows, size_t *count);

@@ -98,7 +98,8 @@ struct profile_view {
     struct profile_steps {
         int64_t first, last;
     } steps;
-    /* Rows that leak first, then possible leaks, then the rest; each group sorted by growth. */
+    /* Rows that leak come first, then possible leaks, then all others. Each group is sorted by
+     * growth. */
     struct profile_row *rows;
     size_t n_rows;
     uint64_t row_count; /* total number of rows, of which only the first are in rows */

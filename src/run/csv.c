@@ -1,5 +1,6 @@
-/* Fills a run from a table. Each group of rows is a process, and its value the resident memory.
- * Rows may be in any order; each group receives the marks up to the time of its own rows. */
+/* Fills a run from a table. Each group of rows is a process, and the value in a row is its resident
+ * memory. Rows may be in any order. Each group receives the marks up to the time of its last
+ * row. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -107,8 +108,8 @@ static int by_time(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* The time at which step N ended, including the marks that directly followed it: the time of the
- * last mark that precedes the first mark of a later step. */
+/* The time at which step N ended, including the marks that directly followed it. This is the time
+ * of the last mark before the first mark of a later step. */
 static double time_of_step(const struct csv_run *c, uint64_t n)
 {
     double cut = -HUGE_VAL;

@@ -164,7 +164,7 @@ static bool lived_long(const struct run_entity *e)
 }
 
 /* Adds E to the dead entities. A job may start a million short processes, so only the largest dead
- * ones are kept, preferably those that lived long enough to be judged. */
+ * entities are kept, preferably those that lived long enough to be judged. */
 static void entity_bury(struct run *run, struct run_entity *e)
 {
     struct run_entity **least = &e;
@@ -577,8 +577,8 @@ void run_add_mark(struct run *run, const struct mark *given)
     struct mark mark = *given;
     mark.t_ns = run_clock(run, given->t_ns);
     run->marks_seen++;
-    /* Each step is counted once: every rank sends it, and both the job and the ebb package may send
-     * it. */
+    /* Each step is counted once, although every rank sends it, and both the job and the ebb package
+     * may send it. */
     if (mark.kind == MARK_STEP && (!(mark.has & MARK_HAS_RANK) || mark.rank == 0))
         run->steps_seen += !(mark.has & MARK_HAS_STEP) || !run->has_step || mark.step != run->step;
     if (mark.kind == MARK_STEP && mark.has & MARK_HAS_STEP) {

@@ -119,8 +119,8 @@ struct run_observer {
     void (*tick)(void *user, struct run *run);
     void (*mark)(void *user, struct run *run, const struct mark *mark);
     void (*note)(void *user, struct run *run, const char *kind, const char *text, size_t len);
-    /* Called before E is freed, because it is dead and only larger ones are kept, or because the
-     * run is being freed. */
+    /* Called before E is freed. E is freed because it is dead and only larger entities are kept, or
+     * because the run is being freed. */
     void (*forget)(void *user, struct run *run, struct run_entity *e);
     /* Called for each row of a table, after those marks of the marks file that concern E. A time
      * before the table's first row is negative. */
@@ -269,7 +269,8 @@ bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret);
 bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret);
 /* The newest value of FIELD of E. */
 bool run_value(const struct run_entity *e, unsigned field, uint64_t *ret);
-/* The living process with this pid, else the one that died last; NULL if none is kept. */
+/* The living process with this pid. If there is none, the process with this pid that died last, or
+ * NULL if no such process is kept. */
 struct run_entity *run_find_pid(const struct run *run, int32_t pid);
 struct run_entity *run_find(const struct run *run, enum run_kind kind,
                             uint32_t id); /* finds a living entity; NULL if there is none */

@@ -1,7 +1,7 @@
 /* One signal over time in bounded memory: buckets of time, each with its minimum, maximum and last
- * reading. When all buckets are used their width doubles, so a run of any length fits and no spike
- * or dip is lost. The series of one run have the same initial width and origin, so the buckets of
- * a coarse series consist of whole buckets of a finer one. */
+ * reading. When all buckets are used, their width doubles, so a run of any length fits and no spike
+ * or dip is lost. All series of one run have the same initial width and origin. Therefore each
+ * bucket of a coarse series consists of whole buckets of a finer series. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,8 +32,8 @@ struct series {
  * least 2. */
 void series_init(struct series *s, uint32_t most, uint64_t width_ns, uint64_t origin_ns);
 void series_fini(struct series *s); /* frees the series; accepts a zeroed struct */
-/* Adds a reading. If T_NS is before the last reading's time, the latter is used. Returns 0, or
- * -ENOMEM if the reading was left out. */
+/* Adds a reading. If T_NS is before the time of the last reading, the time of the last reading is
+ * used. Returns 0, or -ENOMEM if the reading was left out. */
 int series_add(struct series *s, uint64_t t_ns, uint64_t v);
 
 /* In all functions below S may be NULL, which means a series without readings. */

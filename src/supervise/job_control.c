@@ -213,8 +213,9 @@ static bool may_connect(int fd)
            (who.uid == 0 || who.uid == geteuid());
 }
 
-/* Finds an entry for a new connection, which replaces the oldest one if necessary. Otherwise the
- * job itself could use up all of them, and a restarted server could not cancel the job. */
+/* Finds an entry for a new connection. If all entries are used, the new connection replaces the
+ * oldest. Otherwise the job itself could use up all entries, and a restarted server could not
+ * cancel the job. */
 static struct peer *free_peer(struct job_control *c)
 {
     struct peer *oldest = &c->peer[0];

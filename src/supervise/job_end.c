@@ -71,8 +71,8 @@ static void signal_group(const struct job *j, int signo)
 }
 
 /* True if all processes should be stopped while they are signalled. Hundreds of processes that keep
- * forking leave so little CPU time that signalling them one by one takes minutes. If there are only
- * a few, they are not stopped, because a process can notice a stop. */
+ * forking leave so little CPU time that signalling them one by one takes minutes. A few processes
+ * are not stopped, because a process can notice that it was stopped. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };
@@ -84,9 +84,9 @@ static bool stop_crowd(const struct job *j)
 
 /* ---- the end ---- */
 
-/* Handles a stop of the job. After Ctrl-Z the client stops, too, so that the shell returns. If
- * another process continues the job, the client must continue as well. A plain SIGSTOP does not
- * affect the client. */
+/* Handles a stop of the job. After Ctrl-Z the client stops as well, so that the shell returns. If
+ * another process later continues the job, the client must continue as well. A plain SIGSTOP does
+ * not affect the client. */
 static void job_paused(struct job *j, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
@@ -98,8 +98,8 @@ static void job_paused(struct job *j, int status)
     }
 }
 
-/* Adds the peak of a reaped child. Its ru_maxrss includes the memory of the supervisor, which the
- * child had until exec. */
+/* Adds the peak of a reaped child. The child's ru_maxrss includes the memory of the supervisor,
+ * because the child had a copy of it until exec. */
 static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;

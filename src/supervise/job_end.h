@@ -21,20 +21,20 @@ struct job_end {
 };
 
 int job_signals_start(struct job *j);
-/* Ignores the terminating signals. The end of the loop restores the signal mask, and signals that
- * are pending then must not end the supervisor. */
+/* Ignores the terminating signals. When the loop ends, it restores the signal mask. Signals that
+ * are pending at that moment must not end the supervisor. */
 void job_signals_ignore(void);
 /* Forwards a signal that the user sent to the job: to its whole process group if a terminal would
  * do so. */
 void job_signal(struct job *j, int signo);
 /* Handles keys typed at the job's terminal. After the job has exited, no terminal turns Ctrl-C into
- * a signal, and while the job is being stopped, the supervisor would not notice one. */
+ * a signal. While the job is being stopped, the supervisor would not notice such a signal. */
 void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
 /* Sends SIGTERM to launchers and training processes, but not to workers: a training process that is
  * about to save would mistake a worker's exit for a crash. */
 void job_term(struct job *j);
-/* Cancels the job: sends SIGTERM as job_term does, and after GRACE_NS SIGKILL to all remaining
- * processes. The job is not restarted. A second request can only shorten the wait. REASON may be
- * "". */
+/* Cancels the job: sends SIGTERM as job_term does, and after GRACE_NS sends SIGKILL to all
+ * remaining processes. The job is not restarted. A second request can only shorten the wait. REASON
+ * may be "". */
 void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t grace_ns);

@@ -415,8 +415,8 @@ static void tick_memory_returned(struct job *j)
     memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
 }
 
-/* Without a cgroup, memory whose sharing was not measured yet does not count. If it would bring the
- * job into its reserve, it is measured at once. */
+/* Without a cgroup, memory whose sharing was not measured yet does not count. If that memory would
+ * bring the job into its reserve, its sharing is measured at once. */
 static void hurry(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -433,8 +433,9 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     tick_memory_returned(j);
     if (g->reflex)
         job_guard_follow_members(j);
-    /* This must come before anything that may walk the tree: a process that starts after the sample
-     * is not part of this overlap, and would count in full in addition to its parent. */
+    /* This call must come before any code that may walk the tree. A process that starts after the
+     * sample is not part of the overlap, and its memory would count in full in addition to its
+     * parent's. */
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);
     hurry(j);

@@ -9,7 +9,7 @@
 
 #include "proc/limit.h"
 
-/* Finds the limit that applies even without ebb: that of the machine or of a cgroup above the
+/* Finds the limit that applies even without ebb: the limit of the machine, or of a cgroup above the
  * job. */
 void job_guard_find_effective(struct job *j)
 {
@@ -46,11 +46,11 @@ void job_guard_set_charge(struct job *j)
     engine_charge(j->engine, is_charged ? &charge : &ENGINE_NO_CHARGE);
 }
 
-/* Checks whether processes have left the cgroup. The user's limit applies to them as well, so the
- * job is measured by its processes until all of them are back or have exited. They are not moved
- * back, because they may belong to another group, such as a container's. If they use less memory
- * than the headroom of the kill line, they are ignored: the checkpoint command runs outside the
- * cgroup, too. */
+/* Checks whether processes have left the cgroup. The user's limit applies to them as well. The job
+ * is therefore measured by its processes until all of them are back or have exited. They are not
+ * moved back, because they may belong to another group, such as a container's. Processes that use
+ * less memory than the headroom of the kill line are ignored, because the checkpoint command also
+ * runs outside the cgroup. */
 void job_guard_follow_members(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -132,8 +132,8 @@ static void follow_ooms(struct job *j)
     j->now.ooms.group = before.group;
 }
 
-/* Follows the effective limit: another limit may have become the tightest, because it was changed
- * or another process grew. */
+/* Follows the effective limit. Another limit may have become the effective one, because it was
+ * changed or because another process grew. */
 void job_guard_follow_effective(struct job *j)
 {
     struct job_guard *g = &j->guard;

@@ -38,8 +38,8 @@ static const struct env_list python_path = {"PYTHONPATH", ":", "python"};
 /* the dynamic loader expands "$" in LD_PRELOAD */
 static const struct env_list preload = {"LD_PRELOAD", ": \t\n$", "heap"};
 
-/* Finds a form of PATH that LIST can contain: PATH itself, or a link to it in the sockets' folder.
- * (A process that cannot enter that folder cannot send marks either.) */
+/* Finds a form of PATH that LIST can contain: PATH itself, or a link to PATH in the sockets'
+ * folder. (A process that cannot enter the sockets' folder cannot send marks either.) */
 static int env_path(const struct mark_receiver *marks, const struct env_list *list,
                     const char *path, char ret[PATH_MAX], struct err *err)
 {

@@ -29,9 +29,9 @@ enum {
     LOG_WAIT_MS = 1000,
 };
 
-/* Waits for output, unless client or log is behind, and for space if there is input.
- * Edge-triggered, because level-triggered epoll may report one stream before another one that was
- * written to first. A caller that leaves output unread must call this again. */
+/* Waits for output, unless the client or the log is behind. Waits for space if there is input. The
+ * wait is edge-triggered, because level-triggered epoll may report one stream before another stream
+ * that was written to first. A caller that leaves output unread must call this again. */
 void job_stream_want(struct job_stream *st)
 {
     struct job *j = st->j;
@@ -212,8 +212,8 @@ static size_t pass_on(struct job_stream *st)
     return st->fd < 0 ? 0 : PIPE_LARGE;
 }
 
-/* Enlarges the pipe of a job that writes much, which saves system calls. Pipes are not large from
- * the start, because the kernel limits the total size of a user's pipes. */
+/* Enlarges the pipe of a job that writes much, which saves system calls. Pipes are small at first,
+ * because the kernel limits the total size of a user's pipes. */
 static void enlarge(struct job_stream *st)
 {
     st->is_large = true;

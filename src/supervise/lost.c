@@ -78,8 +78,9 @@ void lost_write(int rundir_fd, const struct outcome_end *end)
 
 /* ---- cleaning up after supervisor and sentinel were killed ---- */
 
-/* True if a dead ebb of this user created the cgroup DIR. Others are refused: the job can write
- * run.json, and could name the cgroup or the sockets of another run there. */
+/* True if the cgroup DIR was created by an ebb of this user that is dead. Other cgroups are
+ * refused: the job can write run.json, and could name the cgroup or the sockets of another run
+ * there. */
 static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 {
     struct stat st;

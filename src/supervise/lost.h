@@ -1,5 +1,5 @@
-/* Cleans up after a job whose supervisor was killed: writes its end to run.json, and removes its
- * processes, cgroup and sockets. */
+/* Cleans up after a job whose supervisor was killed: records in run.json how the job ended, and
+ * removes its processes, cgroup and sockets. */
 #pragma once
 
 #include <stdint.h>
@@ -10,8 +10,8 @@
 
 struct err;
 
-/* Checks --lock-fd of COMMAND (negative if not given) and sets close-on-exec, because otherwise the
- * job would hold the lock forever. Returns 0 or -EBADF. */
+/* Checks --lock-fd of COMMAND (negative if not given). Sets close-on-exec on the fd, because
+ * otherwise the job would inherit it and hold the lock forever. Returns 0 or -EBADF. */
 int lost_take_lock(const char *command, int64_t lock_fd, struct err *err);
 /* Writes our pid and start time into the lock file. The start time distinguishes the holder from a
  * later process with the same pid. */
@@ -22,9 +22,9 @@ struct outcome_end lost_end(enum cause cause, int left_behind);
 /* Writes END to run.json in the folder RUNDIR_FD. Does nothing if the fd is -1. */
 void lost_write(int rundir_fd, const struct outcome_end *end);
 
-/* Call this after both supervisor and sentinel were killed: ends the job's processes, removes its
- * cgroup and its sockets, and writes its end to run.json. RUN_DIR is the absolute path, as in the
- * job's environment. A folder not signed with FOLDER_ID (rundir_open_signed) is neither read nor
- * written. Returns 0 or -errno. */
+/* Call this after both supervisor and sentinel were killed. Ends the job's processes, removes its
+ * cgroup and its sockets, and records in run.json how the job ended. RUN_DIR is the absolute path,
+ * as in the job's environment. A folder that is not signed with FOLDER_ID (rundir_open_signed) is
+ * neither read nor written. Returns 0 or -errno. */
 int lost_end_job(const struct proc_root *root, const char *run_dir, const char *folder_id,
                  uint64_t grace_ns);

@@ -103,8 +103,8 @@ static void connect_streams(const struct supervisor_options *o, const struct end
             close(fd);
 }
 
-/* Executes the program. A text file without "#!" is run by the shell, as shells do. Any other file
- * that the kernel refuses is not a program for this machine. */
+/* Executes the program. A text file without "#!" is run by the shell, which is also what shells do.
+ * Any other file that the kernel refuses is not a program for this machine. */
 static void exec_job(const struct spawn_request *q, char *const *shell_argv)
 {
     const struct supervisor_options *o = q->options;

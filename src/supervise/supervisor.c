@@ -154,17 +154,18 @@ static void send_end(struct job *j, const json_t *doc)
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
     buf_fini(&text);
-    /* The reader may be slow (a pager). run.json is already written, so the supervisor can wait. A
-     * client that stops only now is woken until it has read the end. */
+    /* The reader may be slow (a pager). The supervisor can wait, because run.json is already
+     * written. If the client is stopped at this point, the supervisor wakes it until it has read
+     * the end. */
     job_client_flush(j);
     job_client_wake(j);
     while ((!j->client.is_gone && j->client.channel.out.len) || job_client_sleeps(&j->client))
         loop_once(j->loop, -1);
 }
 
-/* Writes the end to run.json, which alone records how a detached job ended. If the disk is full,
- * the supervisor therefore retries, and keeps the job's lock, until there is space or the job is
- * cancelled. The control socket reports that it waits. */
+/* Records in run.json how the job ended, because no other file records this for a detached job. If
+ * the disk is full, the supervisor retries until there is space or the job is cancelled, and keeps
+ * the job's lock meanwhile. The control socket reports that the supervisor waits. */
 static int write_end(struct job *j, const json_t *doc)
 {
     const struct rundir *dir = &j->options->rundir;
@@ -231,8 +232,8 @@ struct client_ends {
     int pidfd;
 };
 
-/* Enlarges the table of open files in advance. The kernel doubles the table when it is full, and in
- * a process with threads it waits for all CPUs each time, which takes seconds on a machine with
+/* Enlarges the table of open files in advance. The kernel doubles the table whenever it is full. In
+ * a process with threads the kernel then waits for all CPUs, which takes seconds on a machine with
  * hundreds of busy processes. */
 static void enlarge_file_table(int any_fd)
 {
@@ -317,9 +318,9 @@ static void detach(const struct supervisor_options *options)
         close(null_fd);
 }
 
-/* Becomes the sentinel: closes all fds of the client and the user, who may wait until they are
- * closed. A detached job ends with its supervisor even with --keep-on-exit, because its memory
- * would no longer be watched and it could not be cancelled. */
+/* Becomes the sentinel. Closes all fds of the client and the user, because other programs may wait
+ * until these are closed. A detached job ends with its supervisor even with --keep-on-exit, because
+ * its memory would no longer be watched and it could not be cancelled. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options,
                                   const struct client_ends *client)
 {
@@ -354,9 +355,9 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     _exit(end.is_lost);
 }
 
-/* Opens a pipe between supervisor and client. Output does not go directly into the user's pipe,
- * because a reader that splices from the user's pipe to a hanging disk keeps the pipe locked, and
- * the supervisor would hang, too. */
+/* Opens a pipe between supervisor and client. Output does not go directly into the user's pipe. A
+ * reader that splices from the user's pipe to a hanging disk keeps that pipe locked, and the
+ * supervisor would hang as well. */
 static int open_stream(int *ret_ours, int *ret_theirs)
 {
     int pair[2];

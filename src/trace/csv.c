@@ -74,7 +74,7 @@ static int no_column(const struct csv_table *t, const char *name, const char *op
 }
 
 /* The factor of a unit: "B", "byte", "bytes", or K, M, G, T with or without "B" or "iB", in upper
- * or lower case. 0 if the unit is unknown. */
+ * or lower case. The factor is 0 if the unit is unknown. */
 static uint64_t unit_named(const char *s, size_t len)
 {
     static const char letters[] = "kmgt";

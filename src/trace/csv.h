@@ -24,8 +24,8 @@ struct csv_options {
     double until_s; /* rows with a later time are ignored */
 };
 
-/* Names of the units, for help texts and errors. K, M, G and T are powers of 1024 with or without
- * the "i", like the kernel's kB and the MB of nearly every monitoring script. */
+/* Names of the units, for help texts and errors. K, M, G and T are powers of 1024, with or without
+ * the "i". The kernel's kB and the MB of nearly every monitoring script have the same meaning. */
 #define CSV_UNITS "B, kB, MB, GB, TB (powers of 1024; KiB, MiB, GiB, TiB are the same)"
 
 /* One row. Rows arrive in the order of the file; has_t is false if the table has no times. */

@@ -37,8 +37,8 @@ static int refuse_record(const struct csv_table *t, struct err *err, const char 
     return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s", t->name, t->line, why);
 }
 
-/* Returns the next byte of the file. ungetc cannot return three bytes to a stream, so bytes that
- * turn out not to be a BOM are kept in the table. */
+/* Returns the next byte of the file. Bytes that turn out not to be a BOM are kept in the table,
+ * because ungetc cannot return three bytes to a stream. */
 static int next_byte(struct csv_table *t)
 {
     if (!t->has_begun) {

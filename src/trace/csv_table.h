@@ -35,9 +35,9 @@ struct csv_table {
 
 void csv_table_init(struct csv_table *t, FILE *in, const char *name);
 void csv_table_fini(struct csv_table *t);
-/* Reads the next record. Returns 1 (a blank line has one empty field); 0 at the end; -EBADMSG for a
- * NUL byte, a quote that is not closed, or too many bytes or fields; -errno on read errors. Error
- * messages have the line number. */
+/* Reads the next record. Returns 1 if there is a record (a blank line has one empty field); 0 at
+ * the end; -EBADMSG for a NUL byte, a quote that is not closed, or too many bytes or fields; -errno
+ * on read errors. Error messages contain the line number. */
 int csv_table_next(struct csv_table *t, struct err *err);
 /* Returns field I of the record without surrounding blanks; empty if the record has fewer fields.
  * Valid until the next record is read. */

@@ -24,5 +24,6 @@ void export_add_double(struct buf *out, double v);
 /* Writes the buffer to OUT if it is large enough, or if NOW is set. Returns 0, -ENOMEM, or -errno
  * of the write. */
 int export_write(struct export *e, bool now);
-/* Writes and flushes the rest, unless R, the result so far, is an error. Frees the buffer. */
+/* Writes and flushes the rest of the buffer, unless R, the result so far, is an error. Frees the
+ * buffer. */
 int export_finish(struct export *e, int r, struct err *err);

@@ -1,7 +1,7 @@
-/* The job's output in its run folder. Without a size cap it is one file, log.txt. With a cap,
- * log.txt has the first eighth of the cap, and later pieces of the same size are called
+/* The job's output in its run folder. Without a size cap, it is one file, log.txt. With a cap,
+ * log.txt has the first eighth of the cap. Later pieces have the same size and are called
  * log.OFFSET.txt, where OFFSET is the position of the piece in the whole output. The oldest of the
- * later pieces are removed. */
+ * later pieces are removed when the cap is reached. */
 #pragma once
 
 #include <stddef.h>
@@ -42,8 +42,8 @@ struct logs_piece {
  * case. */
 int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_end);
 uint64_t logs_end(int dirfd); /* the offset of the end of the log; 0 if it is empty */
-/* Reads at most SIZE bytes from OFFSET on, all from one piece. *RET_AT is where they begin: at
- * OFFSET, or at the next offset that still exists. Returns the number of bytes; 0 if nothing was
- * written there yet (*ret_at is then the end of the log, or OFFSET if that is larger); or
- * -errno. */
+/* Reads at most SIZE bytes from OFFSET on, all from one piece. *RET_AT is where the bytes begin: at
+ * OFFSET, or at the next offset that still exists. Returns the number of bytes, or -errno. Returns
+ * 0 if nothing was written there yet; *ret_at is then the end of the log, or OFFSET if OFFSET is
+ * larger. */
 ssize_t logs_read(int dirfd, uint64_t offset, void *buf, size_t size, uint64_t *ret_at);

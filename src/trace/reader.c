@@ -173,7 +173,8 @@ static int open_raw(struct trace_reader *r)
 }
 
 /* True if records of the current block are lost. Raw parts after a gap cannot be decoded, because
- * each depends on the parts before it. A block without any returned record is lost as well. */
+ * each part depends on the parts before it. A block from which no record was returned is lost as
+ * well. */
 static bool is_incomplete(const struct trace_reader *r)
 {
     if (r->seq == 0 || r->sealed)

@@ -68,9 +68,9 @@ const json_t *trace_reader_header(const struct trace_reader *r);
 uint64_t trace_reader_start_mono_ns(const struct trace_reader *r);
 uint64_t trace_reader_start_wall_ns(const struct trace_reader *r);
 
-/* Reads the next item. Returns 1; 0 at the end; or -errno. Damaged parts are skipped and counted.
- * If a block was lost, its births and deaths are returned when the next block begins. If the file
- * is still being written, more items may follow after the end. */
+/* Reads the next item. Returns 1 if there is an item; 0 at the end; or -errno. Damaged parts are
+ * skipped and counted. If a block was lost, its births and deaths are returned when the next block
+ * begins. If the file is still being written, more items may follow after the end. */
 int trace_reader_next(struct trace_reader *r, struct trace_item *ret);
 
 struct trace_reader_damage {

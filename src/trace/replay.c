@@ -293,8 +293,8 @@ static int apply_entity(struct replay *r, const struct record *record, struct tr
     return 1;
 }
 
-/* Converts a mark. If a later version wrote it and it cannot be parsed, the item still has its
- * text. */
+/* Converts a mark. If the mark cannot be parsed because a later version wrote it, the item still
+ * has the mark's text. */
 static int apply_mark(const struct record *record, struct trace_item *ret)
 {
     struct cur c = record->body;

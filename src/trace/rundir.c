@@ -161,8 +161,8 @@ int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct r
 
 /* ---- the owner's signature ---- */
 
-/* The id is stored as the target of a symbolic link: the link is created atomically and reaches
- * the disk together with the folder, while a file would have to be synced before each start. */
+/* The id is stored as the target of a symbolic link. A link is created atomically and reaches the
+ * disk together with the folder. A file would have to be synced before each start. */
 static const char id_name[] = ".folder-id";
 
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)

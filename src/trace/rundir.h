@@ -25,9 +25,9 @@ int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct r
 /* Signs the folder with FOLDER_ID (1 to 64 characters), which identifies its owner. Call this right
  * after rundir_create: if signing fails, the empty folder is removed. */
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err);
-/* Opens the run folder PATH if it was signed with FOLDER_ID (or, if FOLDER_ID is "", was never
- * signed). Symbolic links are not followed. Returns an fd; -ENOENT if the folder does not exist or
- * has another owner; -errno if the signature cannot be read. */
+/* Opens the run folder PATH if it was signed with FOLDER_ID. If FOLDER_ID is "", opens it only if
+ * it was never signed. Symbolic links are not followed. Returns an fd; -ENOENT if the folder does
+ * not exist or has another owner; -errno if the signature cannot be read. */
 int rundir_open_signed(int dirfd, const char *path, const char *folder_id);
 void rundir_fini(struct rundir *dir);
 /* Replaces run.json atomically and durably, even if the job has created a folder of that name. Uses

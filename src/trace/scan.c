@@ -46,8 +46,8 @@ struct scanner {
     uint8_t chunk[CHUNK_BYTES];  /* buffer for checking payloads */
 };
 
-/* Gets at least LEN bytes at offset AT; fewer only at the end of the file. Each byte of the file is
- * read about once, however many offsets look like a block. */
+/* Gets at least LEN bytes at offset AT, or fewer at the end of the file. Each byte of the file is
+ * read about once, even if many offsets look like the start of a block. */
 static ssize_t peek(struct scanner *sc, uint64_t at, size_t len, const uint8_t **ret)
 {
     if (at < sc->window_at || at + len > sc->window_at + sc->window_len) {

@@ -140,8 +140,8 @@ static int sync_if_dirty(struct shared *sh)
     return e;
 }
 
-/* Replaces the tail of the file. A copy is appended first: once it is on disk nothing can be lost,
- * and after a later error the copy remains valid. */
+/* Replaces the tail of the file. A copy of the new tail is appended first. Once the copy is on disk
+ * nothing can be lost, and after a later error the copy remains valid. */
 static int replace_tail(struct shared *sh, const struct op *op)
 {
     uint64_t tail = sh->tail_at, old = sh->size_bytes;

@@ -8,8 +8,8 @@
 
 struct sink;
 
-/* Creates a sink that owns FD: it is closed at the end, also if this call fails. The file is not
- * truncated. At most MEMORY_BYTES are queued; further data are refused. Returns 0 or -errno. */
+/* Creates a sink that owns FD. FD is closed at the end, or at once if this call fails. The file is
+ * not truncated. At most MEMORY_BYTES are queued; further data are refused. Returns 0 or -errno. */
 int sink_new(int fd, size_t memory_bytes, struct sink **ret);
 
 /* Queues a copy of LEN bytes to be appended to the file. If a write fails halfway, the part that
@@ -17,14 +17,14 @@ int sink_new(int fd, size_t memory_bytes, struct sink **ret);
 int sink_append(struct sink *s, const void *data, size_t len);
 /* Like sink_append, but these bytes begin a new tail, which sink_replace_tail can replace. */
 int sink_begin_tail(struct sink *s, const void *data, size_t len);
-/* Queues the replacement of the tail by these bytes. It is safe against a crash at any moment:
- * append a copy, sync, write in place, sync, truncate. A reader finds the old tail, the new bytes,
- * or both. If the new bytes are longer than the tail, they are only appended; if the disk refuses
- * them, the tail remains. */
+/* Queues the replacement of the tail by these bytes. The replacement is safe against a crash at any
+ * moment: append a copy, sync, write in place, sync, truncate. A reader finds the old tail, the new
+ * bytes, or both. If the new bytes are longer than the tail, they are only appended. If the disk
+ * refuses them, the tail remains. */
 int sink_replace_tail(struct sink *s, const void *data, size_t len);
-/* Queues a switch to the new file DIRFD/NAME. The current file is closed without syncing. The file
- * OLD (may be NULL) is removed first. If the new file cannot be created, data are lost until the
- * next switch. Sizes in the status are those of the newest file. */
+/* Queues a switch to the new file DIRFD/NAME. The file OLD (may be NULL) is removed first. The
+ * current file is closed without syncing. If the new file cannot be created, data are lost until
+ * the next switch. Sizes in the status are those of the newest file. */
 int sink_turn(struct sink *s, int dirfd, const char *name, const char *old);
 /* Queues a call of fdatasync. */
 int sink_sync(struct sink *s);

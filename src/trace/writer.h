@@ -26,10 +26,10 @@ struct trace_writer_options {
      * while, then lost */
     size_t memory_bytes;
     /* Budget for marks in bytes per second; 0 means unlimited. A burst of 8 s of the budget is
-     * accepted. Whenever 4096 s worth of marks were written, the budget is halved, so that the
-     * recording grows ever more slowly. Steps and substeps may use only half of a burst, because
-     * the next step supersedes them. Marks beyond the budget are dropped and counted, in the status
-     * and in notes. */
+     * accepted. The budget is halved after each 4096 s worth of marks, so that the recording grows
+     * ever more slowly. Steps and substeps may use only half of a burst, because the next step
+     * supersedes them. Marks beyond the budget are dropped and counted, in the status and in
+     * notes. */
     uint64_t mark_bytes_per_s;
 };
 
@@ -54,8 +54,8 @@ void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, 
 void trace_writer_entity(struct trace_writer *w, uint64_t t_ns, enum sample_entity_kind kind,
                          uint32_t id, const char *name);
 
-/* Records one tick: call begin, then trace_writer_sample for each entity (a second call for the
- * same entity is ignored), then end. Fields whose `read` bit is set and the stale bits are
+/* Records one tick. Call begin, then trace_writer_sample for each entity, then end. A second sample
+ * of the same entity is ignored. The fields whose `read` bit is set and the stale bits are
  * written. */
 void trace_writer_tick_begin(struct trace_writer *w, uint64_t t_ns);
 void trace_writer_sample(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id,

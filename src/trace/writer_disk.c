@@ -60,8 +60,8 @@ static bool all_handed(const struct trace_writer *w)
     return w->handed == w->records.len;
 }
 
-/* Passes the next part to the disk thread. A part that was refused or lost is sent again with the
- * next one, so that a short disk problem loses nothing. */
+/* Passes the next part to the disk thread. A part that was refused or lost is sent again together
+ * with the next part, so that a short disk problem loses nothing. */
 static void hand_over(struct trace_writer *w)
 {
     while (!w->records.failed && !all_handed(w)) {

@@ -62,9 +62,9 @@ bool judge_same_baseline(const struct view *w, double counts, double slope)
     if (last == 0)
         return false;
     low = w->y[--last];
-    /* Search backwards from the last trough, across a rise that was released, for an earlier
-     * trough. A level that memory only passed on its way up is not a trough: no reading within
-     * the same distance before a trough is lower. */
+    /* Search backwards from the last trough for an earlier trough, across a rise that was released.
+     * A level that memory only passed on its way up is not a trough. At a trough, no reading within
+     * the same distance before it is lower. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
         is_apart = is_apart || w->y[i] - low > counts;

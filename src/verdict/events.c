@@ -7,15 +7,15 @@
 #include "verdict/fit.h"
 
 enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
-/* A schedule (longer texts, larger batches, unfrozen layers) raises the baseline at a few epochs
- * only, so a running job must show one more epoch. */
+/* A schedule (longer texts, larger batches, unfrozen layers) raises the baseline at only a few
+ * epochs. A running job must therefore show one more epoch of growth. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
 /* With at most this many jumps the evidence must be clearer: noise easily produces two. */
 enum { FEW_JUMPS = 3 };
 enum { SEEN_AFTER = 3 }; /* an event counts only after this many step ends have followed it */
-/* Readings expected between two events. If there are fewer than READINGS_APART, the nearest
- * reading on each side of an event is used instead of the lowest of a few, and more events are
- * required. If there are fewer than READINGS_CLOSE, a staircase cannot be told from a line. */
+/* Numbers of readings expected between two events. Below READINGS_APART, the nearest reading on
+ * each side of an event is used instead of the lowest of a few, and more events are required. Below
+ * READINGS_CLOSE, a staircase cannot be told from a line. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
 /* Even growth also puts part of itself at the readings around events. BEYOND_EVEN is the
@@ -31,9 +31,9 @@ static const double GOES_ON = 0.8; /* later jumps must reach this fraction of th
 /* The current run of jumps must be this many times as long as the longest run that was released. */
 static const double TIMES_LOST = 2.5;
 
-/* These apply to growth that is known to be a leak. Its jumps must be equivalent to at least
- * PIECES_PART of all events in equal pieces, and must exceed the share expected by chance by
- * CHANCE_Z deviations. */
+/* These apply to growth that is known to be a leak. Its jumps must be equivalent to equal pieces at
+ * PIECES_PART of all events or more. They must also exceed the share expected by chance by CHANCE_Z
+ * deviations. */
 static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
 
 enum { EVENT_KINDS = 3 };
@@ -55,10 +55,10 @@ static struct sides sides_of(const struct verdict_event *e, bool is_close, doubl
     return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
 }
 
-/* Returns the bytes that an event added to the baseline. Memory may be released shortly before
- * an event and allocated again after it, as by a data loader that runs dry at the end of an
- * epoch. So if the level before the event is lower than AFTER_PREVIOUS, the level after the
- * previous event of the same kind, only growth above AFTER_PREVIOUS counts. */
+/* Returns the bytes that an event added to the baseline. Memory may be released shortly before an
+ * event and allocated again after it, for example by a data loader that runs dry at the end of an
+ * epoch. AFTER_PREVIOUS is the level after the previous event of the same kind. If the level before
+ * this event is lower than AFTER_PREVIOUS, only growth above AFTER_PREVIOUS counts. */
 static double bytes_added(struct sides e, double after_previous, double noise)
 {
     double before = e.before;
@@ -72,8 +72,8 @@ static bool is_usable(const struct verdict_event *e, enum verdict_mark_kind kind
     return e->kind == kind && e->has_before && e->after_n > 0;
 }
 
-/* The events of one kind: how many are stored and usable, the index after the last usable one,
- * and the number of readings from the first to the last. */
+/* The events of one kind: the number stored, the number usable, the index after the last usable
+ * event, and the number of readings from the first event to the last. */
 struct extent {
     unsigned kept, n, readings;
     uint32_t end;
@@ -96,8 +96,9 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
     return r;
 }
 
-/* Estimates the noise from memory movements between events; returns at most NOISE. Jumps only a
- * few readings apart look like noise, while between events nothing should change. */
+/* Estimates the noise from memory movements between events; returns at most NOISE. NOISE may be too
+ * high, because jumps only a few readings apart look like noise. Between events nothing should
+ * change. */
 static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
                             uint32_t end, double noise)
 {
@@ -125,9 +126,9 @@ struct jumps {
     double jump[VERDICT_EVENTS];
 };
 
-/* Adds an event to the totals. The first event and all growth before it prove nothing: the first
+/* Adds an event to the totals. The first event and all growth before it prove nothing. The first
  * evaluation loads code and data that stay without being a leak, and most growth of a warm-up
- * occurs around it. */
+ * occurs around that evaluation. */
 static void take_event(struct jumps *k, struct sides s, double noise)
 {
     double jump;
@@ -155,8 +156,8 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* True if four in five of the N jumps (all but one of four) and the last jump exceed the noise.
- * If the readings have no noise, a jump must also reach a good part of the MEAN jump. */
+/* True if the last jump and four in five of the N jumps (of four jumps, three) exceed the noise. If
+ * the readings have no noise, a jump must also reach a good part of the MEAN jump. */
 static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
@@ -167,9 +168,9 @@ static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, doub
     return (up * 5 >= n * 4 || (n >= 4 && up + 1 >= n)) && jump[n - 1] > least;
 }
 
-/* Returns true if the later half of the jumps are about as large as the earlier half. Growth
- * that levels off adds less each time, such as a cache that evaluations fill or holes in the
- * heap that they leave. Outliers are clipped. */
+/* Returns true if the later half of the jumps are about as large as the earlier half. Growth that
+ * levels off adds less each time. Examples are a cache that evaluations fill, and holes that
+ * evaluations leave in the heap. Outliers are clipped. */
 static bool jumps_continue(const double *jump, unsigned n, double noise)
 {
     double early = 0, late = 0, most = STANDS_OUT * fmax(0, median_of(jump, n));
@@ -209,7 +210,7 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
         if (is_usable(&v->events[i], kind))
             take_event(k, sides_of(&v->events[i], is_close, *noise), *noise);
     /* Events that are no longer stored are assumed to have had the same jumps as the stored
-     * ones. */
+     * events. */
     intervals = (double)(x.n - 1) * v->events_seen[kind] / x.kept;
     even = fmin(1, (is_close ? AROUND_IF_CLOSE : AROUND) * intervals / x.readings);
     *ret = (struct events_steps){.kind = kind,
@@ -224,9 +225,9 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
     return true;
 }
 
-/* Returns true if the jumps consist of enough equal pieces, (sum j)^2 / sum j^2, and exceed
- * chance. A leak unrelated to events coincides with events as often as readings do (EVEN), and a
- * few pieces may all coincide by chance. */
+/* Returns true if the jumps consist of enough equal pieces, (sum j)^2 / sum j^2, and exceed chance.
+ * A leak unrelated to events coincides with events as often as readings do (EVEN). If there are
+ * only a few pieces, all of them may coincide with events by chance. */
 static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;

@@ -142,10 +142,10 @@ static double slope_upper_bound(const double *x, const double *y, size_t n)
                          : HUGE_VAL;
 }
 
-/* Growth that is not significant has not necessarily ended. Returns true if the baseline grew
- * within the epoch, has since grown by a good part of the expected amount, and its noise exceeds
- * material growth. Returns false if the recent block minima (the last half, third or quarter)
- * show that growth has ended. */
+/* Growth that is not significant has not necessarily ended. Returns true if three conditions hold:
+ * the baseline grew within the epoch, it has since grown by a good part of the expected amount, and
+ * its noise exceeds material growth. Returns false if the recent block minima (the last half, third
+ * or quarter) show that growth has ended. */
 static bool may_continue(const struct judging *j, const struct after *a)
 {
     const struct view *w = &a->w;
@@ -174,17 +174,18 @@ static bool too_soon(const struct judging *j, const struct after *a)
 }
 
 /* Returns true if slower growth after the epoch is a separate rise and not the tail of one curve
- * through both parts. It is separate if no saturating curve fits both parts without an
- * additional line, and the lower bound of that line explains most of the growth since the epoch. */
+ * through both parts. It is separate under two conditions. No saturating curve fits both parts
+ * without an additional line, and the lower bound of that line explains most of the growth since
+ * the epoch. */
 static bool is_separate_rise(const struct judging *j, const struct after *a)
 {
     double part = (a->w.x[a->w.n - 1] - a->w.x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
     return j->s.needs_line && part * j->s.line_least > OWN_PART * a->since;
 }
 
-/* Returns true if the end of the epoch left no trace: the epoch and the readings after it form
- * one rise at the same rate, which the latest readings still have. A cache filled within the
- * epoch would have stopped growing. Cleaner lines require fewer readings. */
+/* Returns true if the end of the epoch did not change the growth: the epoch and the readings after
+ * it form one rise at one rate, and the latest readings still have that rate. A cache filled within
+ * the epoch would have stopped growing. Cleaner lines require fewer readings. */
 static bool passes_through(const struct judging *j, const struct after *a)
 {
     const struct shape *s = &j->s;
@@ -207,8 +208,8 @@ static bool passes_through(const struct judging *j, const struct after *a)
 }
 
 /* Returns true if the growth after the epoch, taken alone, is a leak. K holds the view and the
- * shape of that growth. It must be significant, and must either clearly not be the tail of the
- * first epoch or last as long as the epoch. */
+ * shape of that growth. The growth must be significant. In addition, it must either clearly not be
+ * the tail of the first epoch, or last as long as the epoch. */
 static bool is_leak(const struct judging *j, const struct judging *k, const struct after *a)
 {
     const struct shape *s = &a->s;

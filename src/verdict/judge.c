@@ -83,8 +83,8 @@ static void judge_stepping(struct judging *j, const struct events_steps *e)
     judging_conclude(j, VERDICT_STEPPING, fmin(0.97, 0.6 + 0.08 * e->count));
 }
 
-/* Removes start-up from the view. In a view by step, training has already begun: a jump in the
- * first steps still counts as start-up, while growth over several steps counts as growth that
+/* Removes start-up from the view. In a view by step, training has already begun. There, a jump in
+ * the first steps still counts as start-up, but growth over several steps counts as growth that
  * ended. */
 static void trim_startup(struct judging *j)
 {

@@ -53,8 +53,8 @@ static struct knot_sums sums_of(const struct view *w, size_t from, double at)
     return s;
 }
 
-/* Fits y = level + before U + after V by least squares. U V is 0 everywhere, so the level
- * determines both slopes. Returns false if the readings do not determine them. */
+/* Fits y = level + before U + after V by least squares. U V is 0 everywhere, so both slopes follow
+ * from the level. Returns false if the readings do not determine the slopes. */
 static bool knot_fit(const struct view *w, size_t from, double at, double n_eff, struct knot *ret)
 {
     struct knot_sums s = sums_of(w, from, at);

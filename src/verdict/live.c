@@ -16,9 +16,9 @@ static const double CONFIDENCE = 0.9; /* highest confidence of a verdict that co
 /* If the live verdict is nearly certain and both rates agree within SAME_PACE, less growth
  * counts. */
 static const double CERTAIN = 0.95, SAME_PACE = 0.75, MATERIAL_SAME = 0.01;
-/* For level resident memory with a growing live heap: the least growth as a fraction of the
- * resident baseline, the highest confidence, and the fall of resident memory, relative to the
- * live heap's growth, that contradicts a leak. */
+/* For level resident memory with a growing live heap. The values are the least growth as a fraction
+ * of the resident baseline, the highest confidence, and the fall of resident memory that
+ * contradicts a leak, relative to the live heap's growth. */
 static const double HOLES_MATERIAL = 0.05, HOLES_CONFIDENCE = 0.8, HOLES_FALL = 0.4;
 
 /* Finds both growth rates in the same unit: per step if both are known per step, else per
@@ -99,8 +99,8 @@ void result_drop_end(struct verdict_result *r)
     r->growth_ended.known = false;
 }
 
-/* Returns true if resident memory, although judged level, certainly grows at half the rate of
- * the live heap or more, so that only noise hides its growth. */
+/* Returns true if resident memory was judged level but certainly grows at half the rate of the live
+ * heap or more. Only noise hides its growth then. */
 static bool resident_follows(const struct verdict_result *resident,
                              const struct verdict_result *live)
 {
@@ -111,11 +111,11 @@ static bool resident_follows(const struct verdict_result *resident,
                SHARE * live_rate;
 }
 
-/* Handles level resident memory with a live heap that grows into memory that was already
- * resident. This is a leak at the rate of the live heap, with two exceptions: if resident memory
- * has fallen by much of that growth, the heap was released after its last reading, unless the
- * slope of resident memory confirms the growth; and if the live heap exceeds resident memory,
- * the growth was never touched. */
+/* Handles level resident memory with a live heap that grows into memory that was already resident.
+ * This is a leak at the rate of the live heap, with two exceptions. First, if resident memory has
+ * fallen by much of that growth, the heap was released after its last reading, unless the slope of
+ * resident memory confirms the growth. Second, if the live heap exceeds resident memory, the
+ * program never wrote to the memory that was added. */
 static void apply_hidden(struct verdict_result *resident, const struct verdict_result *live)
 {
     double growth = live->floor_last_bytes - live->floor_first_bytes;
@@ -138,8 +138,8 @@ static void apply_hidden(struct verdict_result *resident, const struct verdict_r
                                                        by_step, growth, live->confidence}});
 }
 
-/* Handles a leak in both series where the live heap leaks at events. Between events the live
- * heap moves less than resident memory, which batches and the allocator move too. */
+/* Handles a leak in both series where the live heap leaks at events. Between events the live heap
+ * moves less than resident memory, because batches and the allocator also move resident memory. */
 static void apply_events(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate;

@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 /* Returns the natural logarithm of the wealth after N block minima Y. The test bets that each
- * minimum is among the largest so far, from every possible onset with equal prior weight. */
+ * minimum is among the largest so far. It bets from every possible onset, with equal prior weight
+ * for each. */
 double martingale_log_wealth(const double *y, size_t n);
 
 /* Returns the log wealth required for a false-alarm probability ALPHA over a whole run, after

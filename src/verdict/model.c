@@ -63,8 +63,8 @@ static double steady(const struct trend *t, double all)
     return forecast(t, all) * fmax(0, 1 - t->fallen);
 }
 
-/* Returns 0 to 1: how even and lasting the growth of T is. In a very even series growth counts in
- * full from SMALLEST on. */
+/* Returns 0 to 1: how even and lasting the growth of T is. In a very even series, growth of
+ * SMALLEST or more counts in full. */
 static double clean(const struct trend *t, double all)
 {
     return t->known && t->growth > 0

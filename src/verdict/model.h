@@ -11,8 +11,9 @@
 /* Evidence from the heap profiler on one process. */
 struct model_sites {
     bool known; /* true if there were enough profiler readings */
-    /* Growth in bytes since the middle of the run and in its last quarter, at call sites that
-     * free little of what they allocate and certainly hold more at the end than in the middle. */
+    /* Growth in bytes since the middle of the run and in its last quarter. Only call sites count
+     * that free little of what they allocate and certainly hold more at the end than in the
+     * middle. */
     double grown, grown_late;
     /* Sustained growth in bytes at call sites that free little: three times the least growth in
      * any third of the run's second half (steady), or in any of the run's last three quarters

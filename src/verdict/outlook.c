@@ -47,7 +47,7 @@ void outlook_rates(struct judging *j)
                 w.n--;
         if (w.n < 3)
             continue;
-        /* For level memory use the slope of the baseline, for growing memory that of the
+        /* For level memory, use the slope of the baseline. For growing memory, use the slope of the
          * readings. */
         y = j->r->leak == VERDICT_LEAK_NO ? w.low : w.y;
         fit_sums_build(&sums, w.x, y, w.n);
@@ -121,9 +121,9 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* Forecasts when the limit is reached at RATE, which is per PER units; one x is UNIT_PER_X
- * units. The interval is at least as wide as the headroom divided by the interval of the rate,
- * because both are printed side by side. */
+/* Forecasts when the limit is reached at RATE, which is per PER units; one x is UNIT_PER_X units.
+ * The time and the rate are printed side by side and must agree. The interval is therefore at least
+ * as wide as the headroom divided by the interval of the rate. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)
@@ -180,8 +180,8 @@ void outlook_oom(struct judging *j)
                          pace > 0 ? oom_s.high : oom.high, !(pace > 0));
 }
 
-/* The test uses every block since its phase began, not only the window that the shape was found
- * in: a window chosen by looking at the data would void its guarantee. */
+/* The test uses every block since its phase began, not only the window in which the shape was
+ * found. A window chosen by looking at the data would void the guarantee of the test. */
 void outlook_alarm(struct judging *j)
 {
     const struct envelope *e = j->w.by_step ? &j->v->by_step : &j->v->by_time;

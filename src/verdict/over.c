@@ -37,8 +37,8 @@ static const double STARTUP_PART = 0.1;
 static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5};
 enum { POINTS = 12 };
 
-/* Returns true if the later half grows as fast as the earlier half. Jumps, which the shape
- * removes, are included: one large jump belongs to start-up or to the end. */
+/* Returns true if the later half grows as fast as the earlier half. The jumps that the shape
+ * removes are included here, because one large jump belongs to start-up or to the end. */
 static bool is_even(const struct view *w, const struct shape *s)
 {
     size_t half = w->n / 2;
@@ -71,9 +71,9 @@ static bool is_one_rise(const struct judging *k, double life)
            (!s->may_end || ended_during_exit(k));
 }
 
-/* Returns true if the part before K's window was start-up, that is, steeper than the window or
- * much gentler. A bending curve is neither, because it is only slightly steeper before any cut.
- * By step only steeper counts, since imports come before the first step. */
+/* Returns true if the part before K's window was start-up, that is, steeper than the window or much
+ * gentler. A bending curve is neither, because it is only slightly steeper before any cut. In a
+ * view by step only a steeper part counts, because imports come before the first step. */
 static bool follows_startup(const struct judging *j, const struct judging *k, double life)
 {
     const struct view *w = &j->w;

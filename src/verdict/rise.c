@@ -50,8 +50,9 @@ bool judge_is_rise(const struct judging *j)
            (s->chunky ? s->net >= 0.75 : s->fresh >= FRESH_AT_LEAST);
 }
 
-/* Returns true if the baseline was level for LENGTH before the onset. The shape was found
- * without its largest jumps, and removing them can make the steps of a start-up look level. */
+/* Returns true if the baseline was level for LENGTH before the onset. This must be checked, because
+ * the shape was found without its largest jumps, and without them the steps of a start-up can look
+ * level. */
 static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
@@ -154,9 +155,9 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
     judging_conclude(j, VERDICT_UNDECIDED, 0.5);
 }
 
-/* Returns true if growth in the last third is small compared with both the earlier growth and
- * all memory. Comparing with earlier growth is not enough: start-up in the window makes even a
- * leak look small beside it. */
+/* Returns true if growth in the last third is small compared with both the earlier growth and all
+ * memory. Comparing with earlier growth is not enough: if the window includes start-up, even a leak
+ * is small compared with the growth during start-up. */
 static bool has_nearly_ended(const struct shape *s)
 {
     return s->last_third < fmax(fmin(0.1 * s->growth, 0.06 * s->floor_last), s->material);

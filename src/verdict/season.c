@@ -5,8 +5,8 @@
 
 #include "verdict/judging.h"
 
-/* A schedule (longer texts, larger batches) raises the baseline at a few epochs only, so a running
- * job must show one more epoch. */
+/* A schedule (longer texts, larger batches) raises the baseline at only a few epochs. A running job
+ * must therefore show one more epoch of growth. */
 enum {
     PAIRS_MAX = 24,
     PAIRS_TO_REPEAT = 1,
@@ -19,9 +19,9 @@ enum {
 static const double PAIR_PART = 0.8;
 /* Readings further apart than this fraction of an epoch are not interpolated. */
 static const double APART_PART = 0.34;
-/* Quantile of the differences that measures their spread. It is a high quantile and not the
- * median: if the teeth have another period than the epoch, most differences are alike too, but
- * one or two in ten, at the end of a tooth, are not. */
+/* Quantile of the differences that measures their spread. It is a high quantile and not the median.
+ * If the teeth have another period than the epoch, most differences are still alike. Only one or
+ * two in ten, at the end of a tooth, are larger. */
 static const double SPREAD_PART = 0.75;
 /* A fraction SPREAD_PART of a normal distribution lies within this many standard deviations. */
 static const double SPREAD_NORMAL = 1.15;
@@ -37,8 +37,8 @@ static const double ALIKE = 0.5;
 static const double GOES_ON = 0.85; /* later rises must reach this fraction of the earlier ones */
 /* Fraction of all pairs that must have risen without interruption. */
 static const double RECENT_PART = 0.5;
-/* Fractions of the rise that the lowest readings of the epochs must show and, for a leak, the
- * highest ones too: the whole tooth must move up, not sideways. */
+/* Fractions of the rise that the lowest readings of the epochs must show. For a leak, the highest
+ * readings must show them as well: the whole tooth must move up, not sideways. */
 static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
 /* Growth of the baseline by less than this fraction of a tooth is ignored. */
 static const double TOOTH_PART = 0.25;
@@ -94,7 +94,7 @@ static size_t pair_differences(const struct epochs *p, unsigned k, double *out)
 }
 
 /* Sets the lowest and highest reading of epoch K and returns its largest fall. The last reading
- * before the epoch counts too, since a tooth may end between two epochs. */
+ * before the epoch is included, because a tooth may end between two epochs. */
 static double take_epoch(struct epochs *p, unsigned k)
 {
     size_t end, first = epoch_slots(p, k, &end);
@@ -184,9 +184,9 @@ static bool rises_continue(const double *step, unsigned n)
     return late >= GOES_ON * early;
 }
 
-/* Decides whether the newest RISING pairs are a leak or may become one. The teeth must be at
- * least as large as the rise between them: otherwise memory is a staircase, which has causes
- * other than leaks. */
+/* Decides whether the newest RISING pairs are a leak or may become a leak. The teeth must be at
+ * least as large as the rise between them. Otherwise memory is a staircase, which has causes other
+ * than leaks. */
 static enum season_course course_of_rise(const struct epochs *p, unsigned rising, double material,
                                          bool is_over)
 {
@@ -255,9 +255,9 @@ static void drop_evidence(struct verdict_result *r)
     r->growth_ended.known = r->forecast.known = false;
 }
 
-/* Sets the verdict for epochs of equal height, which have no baseline that grew and stopped.
- * Growth that came earlier and stayed is a plateau. The lowest point of a tooth is not always
- * sampled, so the baseline may move slightly. */
+/* Sets the verdict for epochs of equal height, which have no baseline that grew and stopped. Growth
+ * that came earlier and stayed is a plateau. The baseline may move slightly, because the lowest
+ * point of a tooth is not always sampled. */
 static void conclude_same(struct judging *j, const struct season *s)
 {
     struct verdict_result *r = j->r;

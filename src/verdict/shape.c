@@ -78,8 +78,8 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
         from++;
     if (from + STRAIGHT_POINTS > w->n)
         return;
-    /* The longest straight part may include a stretch that does not belong to the rise. If a
-     * large part of it is much straighter than the whole, the rise is only that part. */
+    /* The longest straight part may include a stretch that does not belong to the rise. If a large
+     * piece of this part is much straighter than the whole part, the rise is only that piece. */
     if (find_hinge(w, s, from, &line, &inner, &tight)) {
         from = inner;
         line = tight;
@@ -106,7 +106,7 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
 }
 
 /* Computes the significance of the straight part from the block minima. The baseline would
- * overstate it, since it never falls by construction. */
+ * overstate the significance, because the baseline never falls by construction. */
 static void straight_significance(const struct view *w, struct shape *r)
 {
     size_t n = w->n - r->from, still = 0;

@@ -39,8 +39,9 @@ static bool has_stopped(const struct verdict_result *r, const struct verdict_res
            live->rate_bytes_per_step.value <= LIVE_RATE_MOST * r->rate_bytes_per_step.value;
 }
 
-/* Sets the verdict. Growth that was uncertain is taken to have ended with that of the live heap.
- * Growth that looked like a leak is not one but has not ended either, so it stays open. */
+/* Sets the verdict. If the growth was uncertain, it is taken to have ended together with the growth
+ * of the live heap. If the growth looked like a leak, it is not a leak but has not ended either, so
+ * the verdict stays open. */
 static void conclude(struct verdict_result *r)
 {
     if (r->leak == VERDICT_LEAK_YES) {

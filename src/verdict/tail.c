@@ -21,8 +21,8 @@ void tail_feed(struct tail *tail, struct verdict_series *v)
     tail->count--;
 }
 
-/* The difference is computed as double, since the clock may have been set to any time. The
- * series itself handles a clock that was set back. */
+/* The difference is computed as double, because the clock may have been set to any time and a
+ * difference of integers could overflow. The series itself handles a clock that was set back. */
 bool tail_is_due(const struct tail *tail, int64_t t_ns)
 {
     double held_ns = (tail->is_table ? TAIL_TABLE_S : TAIL_S) * 1e9;
@@ -72,8 +72,9 @@ static uint64_t lowest_before(const struct tail *tail, uint32_t k)
     return lowest;
 }
 
-/* Returns the number of held readings before a fall that lasts to the end: all later readings
- * are lower than all shortly before them, and the last one by EXIT_FALL. */
+/* Returns the number of held readings before a fall that lasts to the end. In such a fall, all
+ * readings are lower than all readings shortly before it, and the last reading is lower by
+ * EXIT_FALL. */
 static uint32_t count_before_fall(const struct tail *tail)
 {
     uint64_t highest = 0, last = 0;

@@ -1,5 +1,5 @@
-/* Holds back the newest readings of a series: a process that exits releases its memory for a
- * second or two, and readings from that time do not describe its life. */
+/* Holds back the newest readings of a series. A process that exits releases its memory for a second
+ * or two, and readings from that time do not describe its normal memory use. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,17 +36,17 @@ bool tail_is_due(const struct tail *tail, int64_t t_ns);
 /* Passes the oldest held reading on to V, if there is one. */
 void tail_feed(struct tail *tail, struct verdict_series *v);
 
-/* Passes all held readings on to V, because the process sent a mark and so is known to live on.
- * Call it before verdict_mark. */
+/* Passes all held readings on to V. The process sent a mark, so it was alive after those readings.
+ * Call this before verdict_mark. */
 void tail_release(struct tail *tail, struct verdict_series *v);
 
 /* Drops the held readings of a process that has exited, but at most half of all its readings. */
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
-/* Handles the end of a table, with which the process may have ended. If the held readings end in
- * a fall (all below the readings of the TAIL_S before, the last by more than 5 %), that fall is
- * taken for the exit and dropped. All other readings are passed on. The last TAIL_FED readings
- * passed on are compared too. */
+/* Handles the end of a table. The process may have ended at the same time. If the held readings end
+ * in a fall (all below the readings of the TAIL_S before, the last by more than 5 %), the fall
+ * counts as the exit and is dropped. All other readings are passed on. The last TAIL_FED readings
+ * that were already passed on are part of the comparison. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
 /* Returns true if tail_end would drop all held readings. */

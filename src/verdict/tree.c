@@ -90,8 +90,8 @@ static bool is_little_open(const struct verdict_member *members, size_t n, doubl
     return sum < LITTLE * total;
 }
 
-/* Returns true if a process does not count in the tree's verdict: a small undecided process, or
- * a worker that will be replaced, whose memory will be released. */
+/* Returns true if a process does not count in the tree's verdict. This applies to a small undecided
+ * process, and to a worker that will be replaced, because its memory will be released. */
 static bool is_left_out(const struct verdict_member *m, bool is_little)
 {
     return m->is_replacement ||
@@ -156,9 +156,9 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
-    /* The whole tree may grow although no process does, through shared memory or a growing
-     * number of processes. If a process grows, its own verdict shows best whether growth occurs
-     * at events. */
+    /* The whole tree may grow although no process does, through shared memory or a growing number
+     * of processes. If a process grows, the verdict on that process shows best whether growth
+     * occurs at events. */
     if (whole && rank_of(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
         verdict_word_leak(ret->word) != VERDICT_LEAK_YES) {
         ret->word = whole->word;

@@ -50,9 +50,9 @@ struct verdict_event {
     double step;
     float t_s; /* running time of the series in seconds */
     /* Bytes at step ends. Before the event: the lowest of the last three, and the last one. After
-     * the event, up to the next of its kind: the first, the lowest of the second to fourth, and the
-     * lowest of the first eight. At the first step end the event may still be in progress, and some
-     * of its memory is freed soon. */
+     * the event, up to the next event of its kind: the first, the lowest of the second to fourth,
+     * and the lowest of the first eight. Several are kept because the event may still be in
+     * progress at the first step end, and some of its memory is freed soon after. */
     float before_low, before_last;
     float after_first, after_low, after_lowest;
     uint32_t reading; /* number of step ends read before the event */
@@ -101,10 +101,10 @@ _Static_assert(sizeof(struct verdict_series) <= 8192, "a series must fit in 8 KB
 /* Starts an empty series. OPTIONS may be NULL. Returns 0, or -EINVAL for an option out of range. */
 int verdict_init(struct verdict_series *v, const struct verdict_options *options);
 
-/* Adds a reading at T_NS, on any clock that moves forward. A reading older than the last is
- * counted and dropped; after eight of them in a row the clock is assumed to have been set back,
- * and the series continues from there. A gap much longer than the sampling interval is excluded
- * from the running time. Never fails. */
+/* Adds a reading at T_NS, on any clock that moves forward. A reading older than the last reading is
+ * counted and dropped. After eight older readings in a row the clock is assumed to have been set
+ * back, and the series continues from the new time. A gap much longer than the sampling interval is
+ * excluded from the running time. Never fails. */
 void verdict_update(struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
 /* Adds a reading of a table that has steps but no times. Do not mix with verdict_update. */
@@ -114,13 +114,13 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
  * ignored for a table by step. */
 void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *mark);
 
-/* Records that the job ended by itself, so no more evidence will come. Growth from the start
- * that would otherwise stay open is decided if it was even and lasted to the end. Do not call it
- * for a job that was stopped, killed or cut off, whose growth may have been about to end. */
+/* Records that the job ended by itself, so no more evidence will come. Growth from the start that
+ * would otherwise stay open is decided if it was even and lasted to the end. Do not call this for a
+ * job that was stopped, killed or cut off, because its growth may have been about to end. */
 void verdict_job_over(struct verdict_series *v);
 
-/* For a job that ended by itself: its process was still working at T_NS, on the clock of
- * verdict_update, and exited soon after. Later samples are part of the exit and are ignored. */
+/* For a job that ended by itself: records that its process was still working at T_NS, on the clock
+ * of verdict_update, and exited soon after. Later samples are part of the exit and are ignored. */
 void verdict_work_ended(struct verdict_series *v, int64_t t_ns);
 
 /* The limit that the series is compared with. If it is unknown, there is no forecast of when it
@@ -284,13 +284,13 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
 /* Changes R, a leak of V, from leaking to stepping if most of the growth came at evaluations,
- * checkpoints or epoch ends. verdict_judge does this itself; call it where R was taken from another
- * series. */
+ * checkpoints or epoch ends. verdict_judge makes this change itself. Call this function only where
+ * R was taken from another series. */
 void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v);
 
-/* Changes R, the undecided verdict on the growing series RESIDENT, to plateaued if the live heap is
- * level (LIVE, the verdict on IN_USE) and most of the growth is explained by malloc's memory in use
- * (IN_USE) and retained (SPARE). */
+/* Changes R, the undecided verdict on the growing series RESIDENT, to plateaued under two
+ * conditions. LIVE, the verdict on the live heap IN_USE, is level. Most of the growth is explained
+ * by malloc's memory in use (IN_USE) and retained (SPARE). */
 void verdict_apply_free(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
@@ -311,9 +311,10 @@ enum verdict_leak verdict_leak_of(double probability, bool is_over);
 /* Returns true if the job ended so early that its growth may be the first epoch filling a cache. */
 bool verdict_may_be_first_epoch(const struct trend *resident);
 
-/* Checks R, a leak of WHOLE, which is the memory of a process tree with every page counted once,
- * against SUMMED, which counts each process in full. Shared pages that become private by a write
- * add to WHOLE only, until all are copied. R becomes undecided if SUMMED does not grow as well. */
+/* Checks R, a leak of WHOLE, against SUMMED. WHOLE is the memory of a process tree with every page
+ * counted once. SUMMED counts each process in full. When a write makes a shared page private, only
+ * WHOLE grows, until all shared pages are copied. R becomes undecided if SUMMED does not grow as
+ * well. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed);
 
@@ -356,7 +357,7 @@ struct verdict_tree_result {
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret);
 
-/* Adds to R, the verdict on the leaking member GROWER of N, the rates of other leaking members
- * whose growth is unshared, and shortens the time to the limit accordingly. */
+/* R is the verdict on GROWER, a leaking member of N. Adds to R the rates of the other leaking
+ * members whose growth is unshared, and shortens the time to the limit accordingly. */
 void verdict_tree_sum(const struct verdict_member *members, size_t n, size_t grower,
                       struct verdict_result *r);

@@ -31,8 +31,8 @@ struct track {
     double x[FIT_MAX], y[FIT_MAX];
 };
 
-/* Returns how long the level lost at slot FALL had lasted: the time since memory was last near
- * the trough LOW that it fell to. */
+/* Returns how long the level lasted that memory lost at slot FALL: the time since memory was last
+ * near LOW, the trough to which it fell. */
 static double track_raised_for(const struct track *t, size_t fall, size_t low, double largest_fall)
 {
     size_t j = fall;
@@ -70,9 +70,9 @@ static size_t track_trough(const struct track *t, double largest_fall, double *r
     return trough;
 }
 
-/* Returns the last slot before a spike that is still open at the end of T, or T->n if there is
- * none. The spike is a sudden rise of at least LEAST, similar to earlier spikes and no longer
- * than those. */
+/* Returns the last slot before a spike that is still open at the end of T, or T->n if there is no
+ * such spike. The spike is a sudden rise of at least LEAST. It is similar to earlier spikes and no
+ * longer than those. */
 static size_t track_before_spike(const struct track *t, size_t trough, double largest_fall,
                                  double longest, double least)
 {
@@ -85,9 +85,9 @@ static size_t track_before_spike(const struct track *t, size_t trough, double la
                : t->n;
 }
 
-/* Sets low[i] to the minimum of y[j] over j >= i. If the present rise may still be released,
- * judging by earlier rises, the baseline is capped from the last trough on. FIRST is the index
- * of the window's first slot in T. */
+/* Sets low[i] to the minimum of y[j] over j >= i. Earlier rises may show that the present rise
+ * could still be released. In that case the baseline is capped from the last trough on. FIRST is
+ * the index of the window's first slot in T. */
 static void view_set_baseline(struct view *w, const struct track *t, size_t first)
 {
     double high = t->y[0], low = t->y[t->n - 1], longest, since;
@@ -122,8 +122,8 @@ static void view_set_baseline(struct view *w, const struct track *t, size_t firs
     trough = trough > first ? trough - first : 0;
     for (size_t i = trough; i < w->n; i++)
         w->low[i] = fmin(w->low[i], w->low[trough]);
-    /* A short unconfirmed end is removed, because it would look like the end of growth if it
-     * were flattened. */
+    /* A short unconfirmed rise at the end is removed. If it were flattened instead, it would look
+     * like the end of growth. */
     if (trough + 1 < w->n && trough + 1 >= 6 && (double)trough >= 0.7 * (double)w->n)
         w->n = trough + 1;
 }
@@ -156,9 +156,9 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
     return best;
 }
 
-/* Returns the number of slots, of N, up to the end of the process's work, if that is known. If
- * the later slots span more time than any exit takes, the process was sampled too rarely, and
- * all N remain. */
+/* Returns the number of slots, of N, up to the end of the process's work. Returns N if that end is
+ * unknown. If the later slots span more time than any exit takes, the process was sampled too
+ * rarely, and all N slots remain. */
 static size_t slots_before_end_of_work(const struct verdict_series *v, const struct envelope *e,
                                        size_t n)
 {
@@ -170,9 +170,9 @@ static size_t slots_before_end_of_work(const struct verdict_series *v, const str
     return left;
 }
 
-/* Returns the number of slots, of N, before the exit of a job that is over. The last readings
- * are its exit if they are lower than all shortly before them and fall far enough; on a busy
- * machine the held-back readings (tail.c) do not cover the whole exit. */
+/* Returns the number of slots, of N, before the exit of a job that has ended. The last readings are
+ * part of the exit if they are lower than all readings shortly before them and fall far enough. On
+ * a busy machine the readings that tail.c holds back do not cover the whole exit. */
 static size_t slots_before_exit(const struct envelope *e, size_t n)
 {
     size_t left = n;
@@ -193,9 +193,9 @@ static size_t slots_before_exit(const struct envelope *e, size_t n)
     return left;
 }
 
-/* Returns true if the last of the N slots contains a spike that the end of the samples cut
- * short. A spike shorter than a block is visible only in the block's highest reading. At least
- * two earlier spikes must have been as high. */
+/* Returns true if the last of the N slots contains a spike that the end of the samples cut short. A
+ * spike shorter than a block is visible only in the block's highest reading. At least two earlier
+ * spikes must have been as high. */
 static bool ends_in_spike(const struct envelope *e, size_t n)
 {
     double top = 0, second = 0, jump;

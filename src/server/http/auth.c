@@ -77,9 +77,9 @@ static int check_token(char *token, size_t len)
     return 0;
 }
 
-/* Reads the token in DIRFD/NAME: one line of 32 to 256 visible characters. If the file is missing,
- * it is created if MAY_MAKE is set, else the result is -ENOENT. Returns -EPERM if other users may
- * read the file. PATH is for the error message. */
+/* Reads the token in DIRFD/NAME: one line of 32 to 256 visible characters. If the file is missing
+ * and MAY_MAKE is set, creates it. If MAY_MAKE is not set, returns -ENOENT. Returns -EPERM if other
+ * users may read the file. PATH is for the error message. */
 static int read_token(int dirfd, const char *name, const char *path, bool may_make,
                       char ret[TOKEN_MAX + 1], struct err *err)
 {
@@ -147,8 +147,8 @@ static void save_sessions(const struct auth *a)
     buf_fini(&text);
 }
 
-/* Finds a session. Compares with every session, so that the time does not depend on the name.
- * Setting the clock back ends no session. */
+/* Finds a session. Compares with every session, so that the duration does not reveal anything about
+ * a session's name. Setting the clock back ends no session. */
 static struct session *find_session(struct auth *a, const char *name, uint64_t now_ns)
 {
     struct session *found = NULL;
@@ -336,8 +336,8 @@ enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t 
 }
 
 /* Limits wrong tokens with a token bucket: ten at once, then one every six seconds. The right token
- * is accepted at any time: it is too long to be guessed, and a stranger must not be able to lock
- * the owner out. */
+ * is accepted at any time. It is too long to be guessed, and otherwise a stranger could lock the
+ * owner out by sending wrong tokens. */
 static bool is_locked(struct auth *a, uint64_t now_ns)
 {
     uint64_t past = now_ns > a->wrong_ns ? (now_ns - a->wrong_ns) / wrong_every_ns : 0;

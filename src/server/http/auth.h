@@ -12,9 +12,9 @@ struct err;
 
 enum { AUTH_SESSIONS_MAX = 64, AUTH_COOKIE_SIZE = 256, AUTH_SECRET_SIZE = 65 };
 
-/* Secrets that the page receives in exchange for a token. Browsers send a cookie to every port of
- * the host, also to another user's web server, so the cookie alone grants nothing. The page stores
- * KEY and VIEW in the browser, whose storage is separate for each port. */
+/* Secrets that the page receives in exchange for a token. The cookie alone grants nothing, because
+ * browsers send a cookie to every port of the host, including the port of another user's web
+ * server. The page stores KEY and VIEW in the browser, whose storage is separate for each port. */
 struct auth_grant {
     char cookie[AUTH_COOKIE_SIZE]; /* value of Set-Cookie */
     char key[AUTH_SECRET_SIZE];    /* grants, together with the cookie, all rights of the token */
@@ -40,8 +40,8 @@ bool auth_origin_ok(const struct auth *a, const struct http_request *r, const ch
  * constant time. */
 enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t now_ns);
 /* Opens a session for a token and fills in *RET. Returns HTTP_STRANGER if the token is wrong. After
- * ten wrong tokens in a row, further wrong ones set *ret_again for some seconds; the right one is
- * accepted at any time. NOW_NS is wall-clock time. */
+ * ten wrong tokens in a row, each further wrong token sets *ret_again for some seconds. The right
+ * token is accepted at any time. NOW_NS is wall-clock time. */
 enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
                           struct auth_grant *ret, bool *ret_again);
 /* Ends the session of R's cookie and key. ret_cookie is a header that removes the cookie from the

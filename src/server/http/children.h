@@ -25,11 +25,11 @@ void children_free(struct children *all); /* kills the children without calling 
  * -EFBIG, or the -errno of a failed start. OUTPUT is the child's standard output or, if that is
  * empty, its standard error. Called from the event loop, possibly before children_ask returns. */
 typedef void child_done_fn(void *user, int status, const char *output, size_t len);
-/* Runs `ebb ARGV` and calls FN with its answer. KEY identifies the answer (job, kind, range) and
- * STAMP the version of the recording (size and time): if both equal those of a cached answer or a
+/* Runs `ebb ARGV` and calls FN with its answer. KEY identifies the answer (job, kind, range). STAMP
+ * is the version of the recording (size and time). If both equal those of a cached answer or a
  * running child, no new child is started. *RET is the waiter, or NULL if FN was already called.
- * Requests of guests wait behind the others, and take at most half of the queue. Returns -EAGAIN if
- * the queue is full. */
+ * Requests of guests wait behind other requests, and take at most half of the queue. Returns
+ * -EAGAIN if the queue is full. */
 int children_ask(struct children *all, const char *const *argv, const char *key, uint64_t stamp,
                  bool is_guest, child_done_fn *fn, void *user, struct child_waiter **ret);
 void child_waiter_cancel(struct child_waiter *waiter);

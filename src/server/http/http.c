@@ -148,7 +148,7 @@ static enum http_method method_of(const char *s)
 }
 
 /* Checks the headers. A request that is refused here is answered before its body is read, and its
- * connection is closed. Requests without a body are therefore refused later, so that their
+ * connection is closed. Requests without a body are not refused here but later, so that their
  * connection stays open. */
 static void read_headers(struct http_request *r, const char *method, const char *version)
 {
@@ -165,8 +165,8 @@ static void read_headers(struct http_request *r, const char *method, const char 
         r->state = REQUEST_DRAINING;
 }
 
-/* Reads a part of the body. MHD accepts no answer before the end of the body, so the rest of an
- * oversized body is read and discarded, up to four times the limit. */
+/* Reads a part of the body. MHD accepts no answer before the end of the body. The rest of an
+ * oversized body is therefore read and discarded, up to four times the limit. */
 static enum MHD_Result read_body(struct http_request *r, const char *data, size_t *len)
 {
     struct http *h = r->http;

@@ -15,8 +15,7 @@ struct loop;
 
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
 
-/* The rights of a request, as far as it has proved them. Every client of the unix socket is the
- * owner. */
+/* The rights that a request has proved so far. Every client of the unix socket is the owner. */
 enum http_rank { HTTP_STRANGER, HTTP_READER, HTTP_OWNER };
 enum { HTTP_RANKS = 3 };
 
@@ -35,8 +34,8 @@ struct http_listener {
     bool is_unix; /* a unix socket, whose clients are all trusted */
 };
 
-/* Called once for each request, after its headers and before its body are read. A function that
- * does not answer accepts the request; an answer refuses it. */
+/* Called once for each request, after its headers and before its body are read. If the function
+ * answers, the request is refused. If it does not answer, the request is accepted. */
 typedef void http_admit_fn(void *user, struct http_request *r);
 /* Called when the body is complete. Must answer or park the request before it returns. */
 typedef void http_handle_fn(void *user, struct http_request *r);

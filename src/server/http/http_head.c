@@ -73,11 +73,12 @@ static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const ch
 }
 
 /* True if the head is strict HTTP. libmicrohttpd 0.9 writes a NUL after every part of the head, in
- * place. So a NUL sent by the client ends a part, and the rest of that part is lost. It also
- * accepts lines that end in LF alone, and folded lines, whose text it appends to the header's name.
- * All of these shift the parts: in a strict request each part begins right after the one before,
- * and the last ends where the head ends. Not detected are "\0\n" instead of CR LF, and "\0\n" or
- * ":\n" instead of the empty line; they end the line or the head and hide nothing in it. */
+ * place. If the client itself sends a NUL, it ends a part, and the rest of that part is lost.
+ * libmicrohttpd also accepts lines that end in LF alone, and folded lines, whose text it appends to
+ * the header's name. All of these shift the parts. In a strict request each part begins right after
+ * the previous part, and the last part ends where the head ends. This check does not detect "\0\n"
+ * instead of CR LF, nor "\0\n" or ":\n" instead of the empty line. They do no harm: they end the
+ * line or the head and hide nothing in it. */
 static bool is_strict(const struct http_request *r, const struct head_check *c, const char *method,
                       const char *version)
 {
@@ -151,9 +152,9 @@ unsigned http_head_check(struct http_request *r, const char *method, const char 
 /* ---- errors that MHD would answer twice ---- */
 
 /* Answers a request that libmicrohttpd 0.9 itself refuses. If a complete head is invalid (a
- * Content-Length that is not a number), it sends the head of its answer twice. It logs an error
- * before that, and its logger is the only callback we have there. So the logger answers and shuts
- * the socket down. */
+ * Content-Length that is not a number), libmicrohttpd sends the head of its answer twice. Before
+ * that it logs an error, and the logger is the only callback that it calls there. So the logger
+ * answers and shuts the socket down. */
 static void refuse(struct http_connection *c)
 {
     struct head_check check = {0};

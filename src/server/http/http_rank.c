@@ -39,8 +39,9 @@ void http_connection_cut(struct http_connection *c)
 }
 
 /* Adds a new connection, which counts as a stranger's at first. If strangers have more than a
- * quarter of the connections, the one that has been without a complete request for longest is cut:
- * a client with a token sends its request long before that. */
+ * quarter of the connections, one of theirs is closed: the connection that has been without a
+ * complete request for longest. A client with a token is not affected, because it sends its request
+ * long before that. */
 void http_connection_enter(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;
@@ -64,8 +65,8 @@ void http_connection_enter(struct http_connection *c)
 }
 
 /* Removes a connection. MHD stops listening at its connection limit, and checks whether it may
- * listen again only when it is called. Without the call here, that could be much later, at the next
- * event of a connection. */
+ * listen again only when it is called. It is therefore called here: otherwise it would check much
+ * later, at the next event of a connection. */
 void http_connection_leave(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;

@@ -1,6 +1,6 @@
-/* The live stream for WebSocket viewers (wslay), each with its subscription and a bounded queue. A
- * viewer that does not read costs at most 256 KiB, because newer messages replace older ones if
- * possible. */
+/* The live stream for WebSocket viewers (wslay). Each viewer has a subscription and a bounded
+ * queue. A viewer that does not read costs at most 256 KiB, because newer messages replace older
+ * ones if possible. */
 #pragma once
 
 #include <jansson.h>

@@ -1,7 +1,8 @@
 /* The server's log on standard error, one line per event. The lines are JSON unless standard error
  * is a terminal: {"t", "level", "event", "job"?, "message"}. The server never waits for the reader
- * of the log: it drops lines and logs how many. A token bucket limits the lines per event and job,
- * so that jobs cannot fill the disk; the number of suppressed lines is logged. */
+ * of the log. If the reader is too slow, the server drops lines and logs how many. A token bucket
+ * limits the lines per event and job, so that jobs cannot fill the disk. The number of lines
+ * suppressed by the bucket is logged as well. */
 #pragma once
 
 #include <stdint.h>

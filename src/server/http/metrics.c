@@ -1,5 +1,5 @@
 /* Metrics of the server and its jobs in the text format of Prometheus, version 0.0.4. A running job
- * is labelled by its id: names and commands are private to the owner. */
+ * is labelled only by its id, because names and commands are private to the owner. */
 #include "server/http/metrics.h"
 
 #include <dirent.h>

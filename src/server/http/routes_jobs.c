@@ -178,9 +178,9 @@ void route_job_cancel(const struct route_call *c)
     json_decref(body);
 }
 
-/* Answers a checkpoint request once the supervisor reports whether the job accepts it. A supervisor
- * that does not answer in time may still get the checkpoint written, so the request succeeds in
- * that case. */
+/* Answers a checkpoint request once the supervisor reports whether the job accepts it. If the
+ * supervisor does not answer in time, the request succeeds, because the checkpoint may still be
+ * written. */
 bool route_answer_checkpoint(const struct route_waiter *w, bool is_last)
 {
     struct err err = {""};

@@ -34,8 +34,8 @@ static void answer_empty(struct http_request *r, uint64_t offset, uint64_t end)
     http_answer_text(r, 200, type, "", 0);
 }
 
-/* Answers with at most LEN bytes from OFFSET on, all from one file of the log; the client then asks
- * for the next bytes. Returns -ENODATA, without an answer, if the log ends before OFFSET. */
+/* Answers with at most LEN bytes from OFFSET on, all from one file of the log. The client then
+ * requests the next bytes. Returns -ENODATA, without an answer, if the log ends before OFFSET. */
 static int answer_piece(struct http_request *r, int folder, unsigned status, uint64_t offset,
                         uint64_t len)
 {
@@ -114,7 +114,7 @@ static void free_log_stream(void *user)
 }
 
 /* Counts the bytes from *FROM on in all files, up to their current ends. If IS_WHOLE is set, the
- * answer must not have gaps, so *FROM moves to the end of the last gap. */
+ * answer must not have gaps, so *FROM is moved to the end of the last gap. */
 static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool is_whole)
 {
     struct logs_piece piece;

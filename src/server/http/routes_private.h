@@ -91,9 +91,9 @@ struct route_waiter {
     uint64_t until_ns;
     bool is_due; /* the job has changed, so the condition must be checked again */
 };
-/* Answers the request of C now if possible, else parks it for SECONDS. If there are too many
- * waiters, the answer is 429. Only a checkpoint request, which was already sent to the job, is
- * answered with the job's current state instead. */
+/* Answers the request of C now if possible; otherwise parks it for SECONDS. If there are too many
+ * waiters, the answer is 429. A checkpoint request is an exception, because it was already sent to
+ * the job: its answer is the job's current state. */
 void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);

@@ -85,8 +85,8 @@ void route_wait(const struct route_call *c, const struct route_waiter *waiter, d
     set_wait_timer(routes);
 }
 
-/* Wakes the waiters of a job. The caller may be in the middle of a change, so waiters are answered
- * in the next round of the loop, when the change is on disk. */
+/* Wakes the waiters of a job. The caller may be in the middle of a change to the job. Waiters are
+ * therefore answered in the next round of the loop, when the change is on disk. */
 void route_wake(struct routes *routes, int64_t id, enum route_wait what)
 {
     bool is_any = false;

@@ -120,8 +120,8 @@ static int move_up(int fd)
     return r;
 }
 
-/* Starts a process. posix_spawn is not used, because it can set a session only since glibc 2.26 and
- * a working folder only since 2.29. A close-on-exec pipe reports a failed exec. */
+/* Starts a process. posix_spawn is not used, because it can create a session only since glibc 2.26
+ * and change the working folder only since 2.29. A close-on-exec pipe reports a failed exec. */
 static int spawn(const struct executor *x, const struct job_launch *launch, const char *cwd,
                  int error_fd, int lock, pid_t *ret)
 {
@@ -288,8 +288,8 @@ static enum executor_found found_free(const struct executor *x,
     json_t *doc = NULL;
     struct outcome o = {0};
     AUTO_CLOSE int dir = executor_open_folder(x, folder);
-    /* The folder is created before the lock is signed. If only the folder is missing, a user has
-     * removed it. */
+    /* The lock is signed after the folder is created. If the lock is signed and the folder is
+     * missing, a user has removed the folder. */
     if (dir == -ENOENT)
         return was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
     executor_read_run(x, folder, EXECUTOR_JSON_MAX, &doc, &o);

@@ -44,8 +44,8 @@ struct executor_callbacks {
     void (*started)(void *user, int64_t id);
     /* a message from the supervisor (docs/reference/api.md), not owned by the callee */
     void (*news)(void *user, int64_t id, json_t *message);
-    /* No process of the job is left. RUN_JSON is not owned by the callee, and NULL if there is
-     * none. NO_START is the reason why the job could not be started, or NULL. */
+    /* No process of the job is left. RUN_JSON is not owned by the callee, and is NULL if there is
+     * no run.json. NO_START is the reason why the job could not be started, or NULL. */
     void (*over)(void *user, int64_t id, const json_t *run_json, const char *no_start);
     void *user;
 };
@@ -67,13 +67,13 @@ struct executor {
 int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
                    const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
                    struct err *err);
-/* Finds out what happened to a job that an earlier server started. If it is EXECUTOR_ALIVE, *RET is
- * the run; if it is EXECUTOR_ENDED, *ret_json is run.json, which the caller owns. */
+/* Finds out what happened to a job that an earlier server started. For EXECUTOR_ALIVE, *RET is the
+ * run. For EXECUTOR_ENDED, *ret_json is run.json, which the caller owns. */
 int executor_find(struct executor *x, int64_t id, const struct executor_folder *folder,
                   enum executor_found *found, struct executor_run **ret, json_t **ret_json,
                   struct err *err);
-/* Sends a request to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached; a
- * cancel is then repeated until it can. */
+/* Sends a request to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached. A
+ * cancel request is then repeated until the supervisor can be reached. */
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns);
 /* Repeats, after two seconds, a cancel that the supervisor has refused. */
 void executor_cancel_again(struct executor_run *run);

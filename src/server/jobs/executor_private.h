@@ -76,9 +76,9 @@ struct executor_run {
 
 /* ---- executor.c ---- */
 
-/* Call this if the lock is free but run.json does not contain the end, so that processes of the job
- * may still run. Returns true if `ebb sweep` is killing them; it holds the lock until it is
- * done. */
+/* Call this if the lock is free but run.json does not contain the end of the job, so that processes
+ * of the job may still run. Returns true if `ebb sweep` is killing them. `ebb sweep` holds the lock
+ * until all of them have exited. */
 bool executor_sweep(struct executor_run *run);
 
 /* ---- executor_run.c: the lock ---- */

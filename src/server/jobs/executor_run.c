@@ -94,9 +94,9 @@ int executor_lock_read(int lock_fd, struct executor_holder *ret)
     return 0;
 }
 
-/* Opens a pidfd of the process HOLDER. Returns -ESRCH if its pid was reused, or -errno. The pidfd
- * is opened before the start time is compared, so that /proc cannot describe a later process with
- * the same pid. */
+/* Opens a pidfd of the process HOLDER. Returns -ESRCH if its pid was reused, or -errno. The start
+ * time is compared after the pidfd is opened. Otherwise the process could exit in between, and the
+ * pidfd would refer to a later process with the same pid. */
 static int executor_holder_open(const struct executor_holder *holder)
 {
     char path[40], text[1024];
@@ -169,8 +169,8 @@ static void force(struct executor_run *run, const struct proc_root *root, bool i
         guard_signal(root, &run->supervisor, is_over ? SIGKILL : SIGCONT);
 }
 
-/* After a cancel: sends SIGCONT to the supervisor and the sentinel, which may be stopped. If the
- * job outlives the grace period by force_ns, kills the supervisor, and the sentinel ends the
+/* Called after a cancel. Sends SIGCONT to the supervisor and the sentinel, which may be stopped. If
+ * the job outlives the grace period by force_ns, kills the supervisor; the sentinel then ends the
  * job. */
 static void executor_force_check(struct executor_run *run, uint64_t now_ns)
 {

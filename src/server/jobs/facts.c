@@ -6,7 +6,8 @@
 #include "server/jobs/plan.h"
 #include "verdict/verdict_json.h"
 
-/* Updates the verdict. If run.json has none, the last one that the supervisor sent is kept. */
+/* Updates the verdict. If run.json has no verdict, keeps the last verdict that the supervisor
+ * sent. */
 static void end_verdict(struct job_facts *f, const json_t *run)
 {
     struct verdict_result r = {0};

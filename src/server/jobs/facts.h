@@ -11,8 +11,8 @@
 #include "supervise/message.h"
 
 struct outcome;
-/* Updates F from run.json. RUN is the document, O the same as a struct. GPUS are the job's GPUs as
- * bits. IS_ALONE means that no other job ran at the same time. */
+/* Updates F from run.json. RUN is the JSON document, and O is the same document as a struct. GPUS
+ * are the job's GPUs as bits. IS_ALONE means that no other job ran at the same time. */
 void job_facts_end(struct job_facts *f, const json_t *run, const struct outcome *o, uint64_t gpus,
                    bool is_alone);
 /* Copies member M and sets has_M, if FROM has it. */

@@ -22,8 +22,8 @@ struct jobfile_entry {
     json_t *request; /* request for job_spec_read; NULL if the file has no command */
 };
 typedef int jobfile_fn(void *user, const struct jobfile_entry *entry, struct err *err);
-/* Reads TEXT, which is an object with ids as keys or a list; either may be the value of a key
- * "jobs". Calls FN for each job in order, until it fails. PATH is for the error message. Returns 0,
- * -EINVAL, or the result of FN. */
+/* Reads TEXT, which is an object with ids as keys, or a list of jobs. The object or list may also
+ * be the value of a key "jobs". Calls FN for each job in order, until FN fails. PATH is for the
+ * error message. Returns 0, -EINVAL, or the result of FN. */
 int jobfile_read(const char *path, const char *text, size_t len, jobfile_fn *fn, void *user,
                  struct err *err);

@@ -66,19 +66,20 @@ typedef void jobs_news_fn(void *user, const struct jobs_news *news);
 
 int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs **ret,
               struct err *err);
-/* Adopts the jobs that an earlier server started, then starts queued ones. */
+/* Adopts the jobs that an earlier server started, then starts queued jobs. */
 int jobs_start(struct jobs *jobs, struct err *err);
 void jobs_close(struct jobs *jobs); /* closes the jobs; running ones continue */
 /* Adds a listener; at most 8 are possible. If FN is NULL, removes the listener with that USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
 /* Submits a job. *RET is the job as in the API, owned by the caller. Returns 0; -EINVAL if REQUEST
- * is invalid; -ENOSPC or another -errno if it was not accepted. */
+ * is invalid; -ENOSPC or another -errno if the job was not accepted. */
 int jobs_submit(struct jobs *jobs, const json_t *request, json_t **ret, struct err *err);
 int jobs_rerun(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
-/* Cancels a job. A queued job is cancelled at once, or not at all if that cannot be stored (-ENOSPC
- * and others). A second cancel can shorten the grace period; GRACE_NS UINT64_MAX means the default.
- * Returns 0, -ENOENT, or -EALREADY if the job has ended. */
+/* Cancels a job. A queued job is cancelled at once. If the cancellation cannot be stored, the job
+ * stays queued, and -ENOSPC or another -errno is returned. A second cancel can shorten the grace
+ * period; GRACE_NS UINT64_MAX means the default. Returns 0, -ENOENT, or -EALREADY if the job has
+ * ended. */
 int jobs_cancel(struct jobs *jobs, int64_t id, const char *reason, uint64_t grace_ns,
                 struct err *err);
 /* Requests a checkpoint. Returns 0, -ENOENT, -EALREADY if the job is not running, or -ENOTCONN if
@@ -126,6 +127,6 @@ void jobs_metrics(struct jobs *jobs, struct jobs_metrics *ret);
 void jobs_metrics_fini(struct jobs_metrics *m);
 
 /* Imports a job file of another server ({"ID": {"status", …}} or a list). Ended and running jobs
- * become history; queued jobs with a command are queued. Imports all of them or none; a file with
- * the same content is imported only once. Returns the number of jobs. */
+ * become history; queued jobs with a command are queued. Imports either all jobs or none. A file
+ * with the same content is imported only once. Returns the number of jobs. */
 int jobs_import(struct jobs *jobs, const char *path, struct err *err);

@@ -123,8 +123,8 @@ static void adopt_one(struct jobs *j, struct job *job)
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
     int r = executor_find(&j->executor, job->id, &folder, &found, &job->live->run, &run_json, &err);
-    /* If the job's fate is unknown, it is neither started again nor given up, but searched for
-     * later. */
+    /* If it is unknown what happened to the job, the job is neither started again nor given up. It
+     * is searched for again later. */
     if (r < 0) {
         jobs_trouble_set(j, TROUBLE_START, "cannot find out whether job %lld is running: %s",
                          (long long)job->id, err.text);
@@ -147,8 +147,8 @@ static void adopt_one(struct jobs *j, struct job *job)
 
 /* ---- locks of jobs that have ended ---- */
 
-/* Reports locks that are held although the store has no row for them: the store may have been moved
- * away. The locks are kept, so that the running jobs are found once the store is restored. */
+/* Reports locks that are held although the store has no row for their jobs. The store may have been
+ * moved away. The locks are kept, so that the running jobs are found once the store is restored. */
 static void report_strays(struct jobs *j, unsigned count, int64_t one)
 {
     if (count)

@@ -1,7 +1,7 @@
 /* Writes the job file for other front ends whenever a job has changed. A queue may have 100,000
- * jobs, so rows are written in slices of a few milliseconds, each followed by a pause nine times as
- * long, into a temporary file that finally replaces the job file. The file is not synced, because a
- * restarted server writes it again. */
+ * jobs, so rows are written in slices of a few milliseconds. After each slice the writer pauses
+ * nine times as long. The rows go into a temporary file, which replaces the job file when it is
+ * complete. The file is not synced, because a restarted server writes it again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -29,7 +29,7 @@ static int import_row(struct jobs *j, struct store_job *row, const json_t *reque
     return r;
 }
 
-/* Stores a job of the other server. One that had not ended is stored as lost, because this server
+/* Stores a job of the other server. A job that had not ended is stored as lost, because this server
  * has not run it. */
 static int take_history(struct jobs *j, const struct jobfile_entry *e, struct err *err)
 {

@@ -162,8 +162,9 @@ static void choose_next(struct jobs_keeper *k, struct choice *ret)
 
 /* ---- removing ---- */
 
-/* Checks whether the folder may be removed. Returns 1 if it is the job's; 0 if there is no folder,
- * or it is not the job's; or -errno. If a folder was never signed, its name is not sufficient. */
+/* Checks whether the folder may be removed. Returns 1 if the folder belongs to the job; 0 if it
+ * does not exist or does not belong to the job; or -errno. A folder that was never signed does not
+ * count as the job's, even if its name matches. */
 static int is_removable(const struct jobs *j, const struct choice *c)
 {
     struct stat st;
@@ -179,8 +180,8 @@ static int is_removable(const struct jobs *j, const struct choice *c)
     return is_run;
 }
 
-/* Removes a job, its folder first: a row without a folder is removed after the next start, but a
- * folder without a row would never be. */
+/* Removes a job. Removes its folder first: if the server stops in between, a row without a folder
+ * is removed after the next start. A folder without a row would never be removed. */
 static int remove_job(struct jobs_keeper *k, const struct choice *c, struct err *err)
 {
     int r = is_removable(k->j, c);

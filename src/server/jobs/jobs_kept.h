@@ -30,8 +30,9 @@ void job_ending_free(struct job_ending *e);
 int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err);
 void jobs_keeper_free(struct jobs_keeper *k);
 void jobs_keeper_wake(struct jobs_keeper *k); /* call this when a job has ended */
-/* How long servers have run with this store in total. Ended jobs age by this time and not by the
- * wall clock: if the clock were set a year ahead, all of them would be removed. */
+/* How long servers have run with this store in total. The age of ended jobs is measured by this
+ * time and not by the wall clock. Otherwise, if the clock were set a year ahead, all ended jobs
+ * would be removed. */
 uint64_t jobs_age_ns(const struct jobs *j);
 
 /* ---- jobs_file.c: the job file ---- */

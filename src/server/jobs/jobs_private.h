@@ -68,7 +68,7 @@ struct job {
     enum plan_why published_why;
     uint64_t changed_ns; /* time of the latest change, by the wall clock */
     /* Both clocks when this server first saw the job. Later times of the job are computed from
-     * them: if the wall clock is set in the meantime, a job would otherwise seem to run for years,
+     * them. Otherwise, if the wall clock is set in the meantime, a job would seem to run for years,
      * or to end before it started. */
     uint64_t wall_ns, boot_ns;
     bool is_dirty;         /* the latest change is not on disk yet */

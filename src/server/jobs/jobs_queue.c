@@ -101,7 +101,7 @@ static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, 
 }
 
 /* True if a retry would not help. The last two errors mean that another file is in the place of the
- * job's lock, which must not delay other jobs. */
+ * job's lock. Such a job must not delay other jobs. */
 static bool is_hopeless(int r)
 {
     return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR || r == -EISDIR ||
@@ -196,8 +196,8 @@ static void start_one(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
-/* Publishes what the first jobs of the queue wait for. Publishing all of them would mean thousands
- * of messages whenever a job ends. */
+/* Publishes what the first jobs of the queue wait for. Publishing this for all jobs would mean
+ * thousands of messages whenever a job ends. */
 static void publish_waits(struct jobs *j)
 {
     jobs_plan(j);
@@ -249,8 +249,8 @@ void jobs_relearn(struct jobs *j, const char *name)
             set_learned(j, j->queue[i], bytes);
 }
 
-/* ---- jobs that wait for other jobs ----
- * They start once those have succeeded, and are cancelled if one has not. */
+/* ---- jobs that wait for other jobs ---- They start once those other jobs have succeeded. They are
+ * cancelled if one of those jobs has not succeeded. */
 
 /* Maximum number of jobs cancelled at a time, because each cancel is a commit and a chain may have
  * thousands of jobs. */

@@ -14,7 +14,7 @@ int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 void jobs_kick(struct jobs *j);         /* checks the queue in the next round of the loop */
 void jobs_plan(struct jobs *j);         /* updates what each queued job waits for */
 void jobs_start_queued(struct jobs *j); /* starts queued jobs, a few at a time */
-/* Returns JOB to the queue because it could not be started for a temporary reason. */
+/* Returns JOB to the queue, because a temporary problem prevented its start. */
 void jobs_requeue(struct jobs *j, struct job *job, const char *why);
 void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed);
 /* Sets the memory to reserve from earlier runs, unless the request declares it. */
@@ -23,8 +23,8 @@ void jobs_learn_memory(struct jobs *j, struct job *job);
 void jobs_relearn(struct jobs *j, const char *name);
 void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t size);
 
-/* Call this for a job that was just submitted and queued. Returns true if it is the next to start,
- * with state `starting`; once that is on disk, jobs_launch starts it. */
+/* Call this for a job that was just submitted and queued. Returns true if the job is the next to
+ * start; its state is then `starting`. Once that state is on disk, jobs_launch starts the job. */
 bool jobs_take_new(struct jobs *j, struct job *job, const struct job_spec *spec);
 void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec);
 /* Checks the jobs for which JOB waits. Returns 0, 1 if JOB was cancelled and freed, or -errno. */

@@ -89,9 +89,9 @@ void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t
             take_room(&kept, job, true);
             continue;
         }
-        /* The job reserves the resources that are sufficient, and all that is left of those that
-         * are not. Before the first waiting job can start, a running job must end, whose slot it
-         * then uses. */
+        /* Where resources are sufficient, the job reserves what it needs. Where they are not, it
+         * reserves all that is left. The first waiting job reserves no slot: a running job must end
+         * before it can start, and it then uses that job's slot. */
         take_room(&kept, job, is_one_waiting);
         is_one_waiting = true;
     }

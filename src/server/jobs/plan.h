@@ -41,7 +41,7 @@ struct plan_verdict {
 };
 
 /* Plans JOBS, which are in the order of the queue: by priority, then by id. RET has an entry for
- * each. At most one job starts per call, the first that can. */
+ * each job. At most one job starts per call: the first job that can start. */
 void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t count,
                struct plan_verdict *ret);
 /* Converts a set of GPUs to "0,2", the format of CUDA_VISIBLE_DEVICES, and back. The empty set is

@@ -256,8 +256,8 @@ static int spec_read_options(struct spec_input *in, const char *key, const json_
     return r;
 }
 
-/* The keys in the order in which they are read: the default name comes from the command, and
- * `limit` is the memory to reserve only if there is no `memory`. */
+/* The keys in the order in which they are read. The order matters: the default name comes from the
+ * command, and `limit` is the memory to reserve only if there is no `memory`. */
 static const struct {
     const char *key;
     int (*read)(struct spec_input *in, const char *key, const json_t *v);

@@ -33,7 +33,7 @@ struct job_spec {
     struct options_given options; /* options of `ebb run`, including --limit */
 };
 
-/* Reads a request from DOC, which stays the caller's. Relative folders are relative to BASE_CWD,
+/* Reads a request from DOC, which the caller still owns. Relative folders are relative to BASE_CWD,
  * and the folder must exist. Unknown keys are errors. Returns 0, or -EINVAL with an error that
  * contains the key and the value. */
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
@@ -41,9 +41,9 @@ int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret,
 void job_spec_fini(struct job_spec *spec);
 /* The command line of `ebb` (run --detached --lock-fd N --run-dir=PATH … -- COMMAND…) and its
  * environment. Both end with NULL, and each is a single allocation that the caller frees. The
- * environment is the server's own without EBB_* and CUDA_VISIBLE_DEVICES, then the request's, then
- * CUDA_VISIBLE_DEVICES=GPUS. A job that requests no GPUs ("") sees none, unless the request's own
- * environment sets the variable. */
+ * environment consists of three parts: the server's own without EBB_* and CUDA_VISIBLE_DEVICES,
+ * then the request's, then CUDA_VISIBLE_DEVICES=GPUS. A job that requests no GPUs ("") sees no GPU,
+ * unless the request's own environment sets the variable. */
 struct job_launch {
     char **argv;
     char **env;

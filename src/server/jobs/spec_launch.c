@@ -86,8 +86,8 @@ static bool is_named(const char *variable, const char *name)
     return strncmp(variable, name, n) == 0 && variable[n] == '=';
 }
 
-/* True if a variable of the server is passed on to the job. Those of ebb and those that the request
- * sets are not. */
+/* True if a variable of the server is passed on to the job. Variables of ebb and variables that the
+ * request sets are not passed on. */
 static bool is_passed_on(const char *variable, const json_t *env)
 {
     size_t n = strcspn(variable, "=");
