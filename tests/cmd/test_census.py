@@ -103,7 +103,7 @@ def census_json(*arguments):
     return json.loads(result.stdout), result.returncode
 
 
-def test_census_of_stepping_job_is_taken_at_step_end_and_shows_growth(job):
+def test_census_of_job_with_steps_is_taken_at_step_end(job):
     job.start(PYTHON, "-c", JOB, job.stop).wait_for_listeners()
     first, status = census_json(job.folder)
     [one] = first["processes"]
@@ -139,7 +139,7 @@ def test_census_of_stepping_job_is_taken_at_step_end_and_shows_growth(job):
     assert job.end() == 0
 
 
-def test_census_of_job_without_steps_is_taken_by_a_thread(job):
+def test_census_of_job_without_steps_is_taken_by_a_helper_thread(job):
     job.start(PYTHON, "-c", JOB, "--idle", job.stop).wait_for_listeners()
 
     def by_thread():  # The first census may be taken before the only step has ended.
@@ -163,7 +163,7 @@ def test_census_of_a_launcher_shows_one_table_per_rank(job):
     assert [p["pid"] for p in doc["processes"]] == [rank]
 
 
-def test_census_of_run_without_the_package_prints_one_line(job):
+def test_census_of_run_without_ebb_package_prints_one_line_error(job):
     job.start("sleep", "1000")
     try:
         for operand in (job.folder, job.facts()["pid"]):
@@ -247,7 +247,7 @@ def test_census_of_missing_pid_is_refused():
     assert refused_with(run_ebb("census", "2147483646"), "census: ", "no process 2147483646")
 
 
-def test_census_of_process_not_under_ebb_prints_one_line():
+def test_census_of_process_not_under_ebb_prints_one_line_error():
     assert refused(run_ebb("census", os.getpid()),
                    f"census: process {os.getpid()} does not run under ebb; `ebb run -- CMD` starts "
                    "a job under it")

@@ -87,7 +87,7 @@ def test_stale_socket_of_dead_server_is_reported_as_no_server():
     assert refused_with(result, f"no server at {path};")
 
 
-def test_foreign_server_on_socket_is_reported(server, client):
+def test_client_reports_a_server_on_the_socket_that_is_not_ebb(server, client):
     for answer, words in [(b"220 smtp.example.org ready\r\n", "not an ebb server"),
                           (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "incomplete"),
                           (b"HTTP/1.1 200 OK\r\n", "incomplete"), (b"", "incomplete"),
@@ -180,7 +180,7 @@ def test_submit_sends_all_options(server, client, tmp_path):
     (["--cwd", "/no/such/folder"], "/no/such/folder"), (["--restrat"], "--restart"),
     (["--limit", "24"], 'submit: --limit: "24" has no unit; did you mean 24G?'),
     (["--no-guard", "--grace", "2s"], "--grace configures the guard")])
-def test_submit_refuses_invalid_options_without_a_request(server, client, options, words):
+def test_submit_refuses_invalid_options_before_sending_a_request(server, client, options, words):
     assert refused_with(client("submit", *options, "--", "true"), words)
     assert not server.asked
 
@@ -196,7 +196,7 @@ def test_submit_refuses_command_that_is_not_utf8(server):
     assert b"is not UTF-8" in result.stderr
 
 
-def test_client_prints_the_refusal_of_the_server(server, client):
+def test_client_prints_why_the_server_refused_a_request(server, client):
     server.say("POST /api/v1/jobs", error(400, "memory: 24T is more than there is"))
     assert refused(client("submit", "--", "true"), "submit: memory: 24T is more than there is")
 
@@ -312,7 +312,7 @@ def test_jobs_command_filters_by_state_and_name(server, client):
 
 # ---- one job ----
 
-def test_show_prints_all_facts_of_a_job(server, client, golden):
+def test_show_command_prints_every_field_of_a_job(server, client, golden):
     server.say("GET /api/v1/jobs/16", reply({
         **DONE, "given_back": {"host_bytes": 1 << 30, "clean": True},
         "changes": [{"t_s": 1.7e9, "state": "queued", "reason": None},
@@ -396,7 +396,7 @@ def test_logs_command_reports_the_dropped_part_of_a_log(server, client):
     assert result.stderr == "ebb: logs: 37000 bytes of the log were dropped here\n"
 
 
-def test_logs_follow_prints_everything_and_exits_with_the_job(server, client):
+def test_logs_follow_prints_the_whole_log_and_exits_with_the_job(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
 
     def job(query, body):
@@ -407,7 +407,7 @@ def test_logs_follow_prints_everything_and_exits_with_the_job(server, client):
     assert any("wait_s" in query for _, path, query, _, _ in server.asked if path.endswith("log"))
 
 
-def test_client_exits_quietly_on_closed_pipe(server):
+def test_client_exits_quietly_when_its_output_pipe_is_closed(server):
     Log(server, TEXT * 100, piece=100000)
     result = subprocess.run(["sh", "-c", f"'{binary()}' logs 17 | head -1; exit ${{PIPESTATUS:-0}}"],
                             env=environment({"EBB_SERVER": str(server.path)}), capture_output=True,
@@ -500,7 +500,7 @@ def test_logs_follow_polls_when_server_has_too_many_waiters(server, client):
     assert refusals == []
 
 
-def test_wait_command_fails_at_once_if_the_server_refuses_it(server, client):
+def test_wait_command_fails_at_once_if_the_server_refuses_to_wait(server, client):
     server.say("GET /api/v1/jobs/17", error(503, "shutting down"))
     assert refused(client("wait", 17), "wait: shutting down")
     assert len(server.asked) == 1

@@ -112,7 +112,7 @@ def test_cancelled_running_job_records_the_cancel_reason(client):
     assert refused_with(client("cancel", number), "ended")
 
 
-def test_queued_jobs_run_one_after_another(client):
+def test_jobs_with_after_option_run_one_after_another(client):
     first = client.submit("--", "sh", "-c", "sleep 0.5")
     second = client.submit("--after", first, "--", "true")
     third = client.submit("--after", second, "--after", first, "--", "sh", "-c", "exit 4")
@@ -148,7 +148,7 @@ def test_guard_options_of_submit_reach_the_job(client):
 @pytest.mark.parametrize("options, words", [
     (["--no-guard", "--checkpoint-cmd", "true"], "no-guard"), (["--after", "99999"], "99999"),
     (["--gpu", "3"], "GPU")])
-def test_refusal_of_the_server_is_printed_as_one_line(client, options, words):
+def test_client_prints_a_refusal_by_the_server_as_one_line(client, options, words):
     assert refused_with(client("submit", *options, "--", "true"), words)
 
 
@@ -207,7 +207,7 @@ def waits_on(stack, server, number):
     return s
 
 
-def test_clients_poll_while_too_many_requests_wait(client, tmp_path):
+def test_clients_poll_while_the_server_has_too_many_waiters(client, tmp_path):
     script = f"echo one; while [ ! -e {tmp_path}/gate ]; do sleep 0.1; done; echo two; exit 3"
     number = client.submit("--", "sh", "-c", script)
     client.wait_until(number, "running")

@@ -31,7 +31,7 @@ def found(leak, hypotheses=(), advice=(), grew=True, rows=()):
     return list(check.contradictions(verdict, diagnosis, heap))
 
 
-def test_consistent_answers_contain_no_contradiction():
+def test_contradiction_check_accepts_consistent_command_outputs():
     assert found(True, [explanation("call_site"), explanation("retention", "ruled out")], rows=["leaking"]) == []
     assert found(False, [explanation("no_growth")], grew=False, rows=["stable"]) == []
 
@@ -44,11 +44,11 @@ def test_consistent_answers_contain_no_contradiction():
     {"leak": False, "hypotheses": [explanation("call_site", reason="a.py:3 holds more: leaking")]},
     {"leak": False, "rows": ["leaking"]},
 ], ids=lambda answers: "-".join(answers))
-def test_each_kind_of_contradiction_between_answers_is_found(answers):
+def test_contradiction_check_finds_each_kind_of_contradiction(answers):
     assert len(found(**answers)) == 1
 
 
-def test_stored_runs_of_each_version_contain_no_contradiction(tmp_path):
+def test_commands_agree_about_a_stored_run_of_each_ebb_version(tmp_path):
     ebb = os.environ["EBB_BINARY"]
     for kept in (ROOT / "tests" / "data" / "versions").glob("[0-9]*"):
         run = shutil.copytree(kept / "run", tmp_path / kept.name)

@@ -23,7 +23,7 @@ def sleeper(folder, text="while [ ! -e go ]; do sleep 0.05; done"):
 
 # ---- the start ----
 
-def test_detached_run_returns_early_and_holds_lock_until_the_end(guarded):
+def test_detached_run_returns_early_and_keeps_lock_until_job_ends(guarded):
     lock = Lock(guarded.folder / "lock")
     result = detach(guarded, *FAST, *sleeper(guarded.folder), lock=lock)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
@@ -40,7 +40,7 @@ def test_detached_run_returns_early_and_holds_lock_until_the_end(guarded):
     wait_for(lambda: not lock.is_held(), "the lock to be free")
 
 
-def test_detached_job_has_empty_input_and_no_descriptors_of_ebb(guarded):
+def test_detached_job_has_empty_stdin_and_no_descriptors_of_ebb(guarded):
     lock = Lock(guarded.folder / "lock")
     job = script(guarded.folder, """
         import os, sys
@@ -136,7 +136,7 @@ def test_detached_job_without_viewers_writes_all_its_output(guarded):
     assert start + newest.stat().st_size == doc["log"]["bytes"]
 
 
-def test_killed_supervisor_ends_job_and_run_is_lost(guarded):
+def test_killing_supervisor_ends_its_job_and_marks_the_run_lost(guarded):
     lock = Lock(guarded.folder / "lock")
     assert detach(guarded, "--keep-on-exit", *sleeper(guarded.folder), lock=lock).returncode == 0
     lock.let_go()
@@ -235,7 +235,7 @@ def test_stuck_control_reader_costs_little_memory_and_no_delay(guarded):
     b"r" + struct.pack("<I", 0xffffffff) + b"x" * 100,
     b"r" + struct.pack("<I", 1 << 22) + b"x" * (200 << 10),
     os.urandom(1 << 16)], ids=["endless", "too long", "noise"])
-def test_invalid_control_request_closes_only_the_connection(guarded, bytes_sent):
+def test_invalid_control_request_closes_only_its_own_connection(guarded, bytes_sent):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     path = guarded.facts()["control"]
     bad = Control(path)
@@ -316,7 +316,7 @@ def test_job_that_ignores_cancel_is_killed_with_its_children(guarded):
     assert (end["kind"], end["signal"], end["by"]) == ("signalled", "KILL", "cancelled")
 
 
-def test_job_that_ended_before_cancel_keeps_its_cause(guarded):
+def test_job_that_ended_before_a_cancel_keeps_its_own_end_cause(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         (setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 0.1; done' &)
         while [ ! -e ready ]; do sleep 0.05; done
@@ -329,7 +329,7 @@ def test_job_that_ended_before_cancel_keeps_its_cause(guarded):
     assert (end["status"], end["cause"], end.get("by")) == (3, "exit status 3", None)
 
 
-def test_checkpoint_requested_by_control_socket_is_written(guarded):
+def test_checkpoint_requested_over_the_control_socket_is_written(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")
@@ -356,7 +356,7 @@ def test_checkpoint_can_be_requested_with_guard_off(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_by_command_is_confirmed_by_file(guarded):
+def test_checkpoint_by_command_is_done_when_its_file_appears(guarded):
     detach(guarded, *FAST, "--checkpoint-cmd", "sleep 0.1; touch made", "--checkpoint-done", "made",
            *sleeper(guarded.folder))
     control = connect(guarded)
@@ -384,7 +384,7 @@ def series(folder, *options):
     return json.loads(result.stdout)
 
 
-def test_series_command_reads_running_and_finished_jobs(guarded):
+def test_series_command_prints_samples_of_running_and_ended_jobs(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     folder = guarded.run_dirs()[0].parent
     wait_for(lambda: len(series(folder)["series"]["t_s"]) > 5, "samples of a running job")

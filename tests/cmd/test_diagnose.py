@@ -136,7 +136,7 @@ def test_parts_of_the_memory_ledger_add_up_to_rss(leaking):
     assert entries[0]["kind"] == "heap" and entries[0]["site"]["function"] == "make"
 
 
-def test_run_summary_has_place_fix_and_next_command(leaking):
+def test_run_summary_has_leaking_line_fix_and_next_command(leaking):
     assert "  |  memory from one call site grows" in leaking[1]
     assert re.search(r"^ --> leak\.py:\d+ in ", leaking[1], re.M)
     assert re.search(r"^  = help: ", leaking[1], re.M)
@@ -174,7 +174,7 @@ def test_diagnosis_of_job_without_growth_names_no_cause(tmp_path):
     assert "a call site keeps" not in result.stderr
 
 
-def test_heap_read_once_does_not_prove_allocator_retention(tmp_path):
+def test_single_heap_reading_does_not_prove_allocator_retention(tmp_path):
     # With an interval of 128K no block is missed, so the result does not depend on the speed of the
     # machine.
     result = run_ebb("run", "--interval", "100ms", "--heap-interval", "128K", "--run-dir",
@@ -230,7 +230,7 @@ def test_diagnose_accepts_pid_of_running_job(tmp_path):
     ("leaking_collator-fixed", "no_growth"),
     ("loader_workers-plain", "no_growth"),
 ])
-def test_cause_is_found_in_a_recording_that_has_only_marks(tmp_path, name, key):
+def test_growth_cause_is_found_in_a_recording_without_a_profile(tmp_path, name, key):
     doc = diagnosis_of_zoo(name)
     assert doc["hypotheses"][0]["key"] == key
     assert doc["hypotheses"][0]["for"]
@@ -256,7 +256,7 @@ def test_step_hypotheses_cannot_be_tested_without_marks(tmp_path):
         assert found[key]["absent"]
 
 
-def test_early_growth_that_stays_is_startup_if_there_are_no_marks(tmp_path):
+def test_early_growth_is_not_diagnosed_in_a_table_without_marks(tmp_path):
     doc = diagnosis(plain_table(tmp_path, until=300))
     assert doc["hypotheses"][0]["key"] == "no_growth"
     assert doc["growth_bytes"] < 20 * MIB
@@ -335,7 +335,7 @@ def test_diagnose_reports_damaged_heap_history(leaking, tmp_path):
     assert "call sites were not recorded: " in found["call_site"]["absent"][0]
 
 
-def test_diagnosis_escapes_hostile_names(ebb, tmp_path):
+def test_diagnosis_escapes_control_codes_in_names(ebb, tmp_path):
     table = tmp_path / "x.csv"
     name = "\x1b[31m<script>alert(1)</script>"
     table.write_text("t,name,rss_bytes\n" + "".join(
@@ -345,7 +345,7 @@ def test_diagnosis_escapes_hostile_names(ebb, tmp_path):
     assert diagnosis(table, "--group", "name")["process"]["name"].startswith("\x1b")
 
 
-def test_diagnose_of_process_not_under_ebb_prints_one_line(ebb):
+def test_diagnose_of_process_not_under_ebb_prints_one_line_error(ebb):
     assert refused_with(ebb("diagnose", os.getpid()), "does not run under ebb; `ebb run -- CMD`")
 
 

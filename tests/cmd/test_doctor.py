@@ -72,7 +72,7 @@ def handed_down():
     return {path: open(path).read() for path in paths if os.path.exists(path)}
 
 
-def test_doctor_json_has_every_check_and_facts_of_this_machine(ebb):
+def test_doctor_json_has_every_check_and_data_of_this_machine(ebb):
     found = findings(ebb("doctor", "--json"))
     assert ALWAYS <= set(found)
     assert found["kernel"]["data"]["release"] == platform.release()
@@ -92,7 +92,7 @@ def test_doctor_works_without_privileges_and_leaves_nothing_behind(ebb_as_nobody
         assert found["cgroup"]["level"] == "note" and found["cgroup"]["advice"]
 
 
-def test_doctor_removes_the_job_cgroup_it_created_as_a_test(ebb):
+def test_doctor_removes_the_cgroup_it_creates_for_testing(ebb):
     before = handed_down()
     found, left = doctor_and_its_groups(ebb)
     data = found["cgroup"]["data"]
@@ -105,7 +105,7 @@ def test_doctor_removes_the_job_cgroup_it_created_as_a_test(ebb):
         assert (found["cgroup"]["level"] == "ok") == data["memory_limit"]
 
 
-def test_doctor_and_job_agree_about_the_cgroup(ebb, tmp_path):
+def test_doctor_predicts_whether_a_job_gets_a_cgroup_and_a_limit(ebb, tmp_path):
     data = findings(ebb("doctor", "--json"))["cgroup"]["data"]
     result = ebb("run", "--json", "--limit", "1G", "--run-dir", tmp_path / "r", "--", "true")
     assert result.returncode == 0, result.stderr
@@ -122,7 +122,7 @@ def test_doctor_advises_on_memory_that_cannot_be_locked(ebb_as_nobody):
     assert "ulimit -l" in found["advice"]
 
 
-def test_doctor_text_is_aligned_and_has_the_checks_of_json(ebb):
+def test_doctor_text_is_aligned_and_has_the_same_checks_as_json(ebb):
     result = ebb("doctor")
     assert (result.returncode, result.stderr) == (0, "")
     *lines, empty, total = result.stdout.splitlines()

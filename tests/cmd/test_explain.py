@@ -20,7 +20,7 @@ def test_explain_lists_every_code_with_its_title(ebb):
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_every_explain_page_has_four_parts(ebb, code):
+def test_every_explain_page_has_the_four_required_sections(ebb, code):
     assert PAGES.count(f"\n### {code}\n") == 1
     text = ebb("explain", code).stdout
     assert text.startswith(f"{code}: ")

@@ -10,7 +10,7 @@ FORMATS = ["--pprof", "--collapsed", "--speedscope"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_heap_export_of_a_run_without_heap_prints_one_line(ebb, tmp_path, form):
+def test_heap_export_of_run_without_profile_prints_one_line_error(ebb, tmp_path, form):
     assert refused(ebb("export", str(tmp_path), form),
                    f"export: {tmp_path}: there is no heap history; ebb run records one for "
                    "every dynamic program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "

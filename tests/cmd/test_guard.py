@@ -68,7 +68,7 @@ def test_memory_returned_after_the_job_ends_is_measured(guarded):
         assert figure["freed_bytes"] == max(0, figure["peak_bytes"] - figure["after_bytes"])
 
 
-def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(guarded):
+def test_job_that_ignores_sigterm_is_killed_after_grace_period(guarded):
     result = guarded.run(*LINES, "--grace", "500ms", *trainer("steps=3000", "ignore_term=1"))
     doc = guarded.facts()
     assert result.returncode == STOPPED
@@ -76,7 +76,7 @@ def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(guarded):
     assert doc["end"]["signal"] == "KILL"
 
 
-def test_job_that_exits_while_saving_keeps_its_status(guarded):
+def test_job_that_exits_during_a_checkpoint_keeps_its_exit_status(guarded):
     result = guarded.run(*LINES, "--restart",
                          *trainer("steps=3000", "save_ms=300", "die=1", "checkpoint=saved"))
     doc = guarded.facts()
@@ -87,7 +87,7 @@ def test_job_that_exits_while_saving_keeps_its_status(guarded):
     assert not (guarded.folder / "saved").exists()
 
 
-def test_missing_checkpoint_answer_times_out(guarded):
+def test_checkpoint_request_without_an_answer_times_out(guarded):
     result = guarded.run(*LINES, "--checkpoint-wait", "1s", *trainer("steps=3000", "mute=1"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and acts(doc) == ["warn", "ask", "term"]
@@ -95,7 +95,7 @@ def test_missing_checkpoint_answer_times_out(guarded):
     assert doc["guard"]["checkpoints"] == [] and doc["segments"][0]["checkpoint_step"] is None
 
 
-def test_failed_checkpoint_is_reported_and_job_stopped_at_limit(guarded):
+def test_job_whose_checkpoint_failed_is_stopped_at_the_limit(guarded):
     result = guarded.run(*LINES, *trainer("steps=3000", "fail=1"))
     doc = guarded.facts()
     assert result.returncode == STOPPED
@@ -130,14 +130,14 @@ def stops_without_cgroup(result, doc):
     return True
 
 
-def test_guard_acts_the_same_without_cgroup(guarded):
+def test_guard_takes_the_same_actions_without_a_cgroup(guarded):
     result = guarded.run(*LINES, "--no-cgroup", *trainer("steps=3000"))
     doc = guarded.facts()
     assert stops_without_cgroup(result, doc)
     assert doc["guard"]["cgroup_trouble"] == "--no-cgroup"
 
 
-def test_guard_acts_the_same_where_cgroups_cannot_be_created(guarded, open_folder, ebb_as_nobody):
+def test_guard_takes_the_same_actions_if_cgroup_creation_fails(guarded, open_folder, ebb_as_nobody):
     program = shutil.copy(TRAINER, open_folder / "trainer")
     result = ebb_as_nobody("run", *LINES, "--", program, *LEAK, "steps=3000",
                            env=guarded.changes())
@@ -149,7 +149,7 @@ def test_guard_acts_the_same_where_cgroups_cannot_be_created(guarded, open_folde
 
 
 @pytest.mark.parametrize("where", [[], ["--no-cgroup"]], ids=["cgroup", "no cgroup"])
-def test_short_lived_processes_do_not_hide_growth(guarded, where):
+def test_short_lived_processes_do_not_hide_growth_from_the_guard(guarded, where):
     job = script(guarded.folder, """
         import os, sys, time
         kept, begun = [bytearray(b"x") * (60 << 20)], time.monotonic()
@@ -226,7 +226,7 @@ def test_no_warn_option_suppresses_the_warning(guarded):
     assert acts(guarded.facts()) == ["ask", "checkpoint", "term"]
 
 
-def test_no_checkpoint_option_suppresses_the_request(guarded):
+def test_no_checkpoint_option_suppresses_the_checkpoint_request(guarded):
     result = guarded.run(*LINES, "--no-checkpoint",
                          *trainer("steps=3000", "leak_kib=512", "checkpoint=saved"))
     assert result.returncode == STOPPED and acts(guarded.facts()) == ["warn", "term"]
@@ -253,7 +253,7 @@ def looks_at_level(folder):
     return sum(o.get("rss_bytes", 0) > 120 << 20 for o in recorded(folder))
 
 
-def test_low_headroom_is_ignored_if_level_and_forecast_are_off(guarded):
+def test_low_headroom_is_ignored_if_all_guard_triggers_are_off(guarded):
     client = guarded.start(*LINES, "--no-level", "--no-forecast", *trainer(*FINISHES))
     run, = wait_for(guarded.run_dirs, "run.json")
     wait_for(lambda: looks_at_level(run.parent) > 3, "looks at a high level")
@@ -301,13 +301,13 @@ def test_checkpoint_by_command_is_confirmed_by_its_exit(guarded):
     assert (guarded.folder / "asked").read_text() == "1\n"
 
 
-def test_checkpoint_by_command_is_confirmed_by_later_file(guarded):
+def test_checkpoint_is_done_when_file_appears_after_command_exit(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "(sleep 0.5; touch made) &",
                          "--checkpoint-done", "made", *trainer("steps=3000", "hello=0"))
     assert one_checkpoint(guarded, result, "file")
 
 
-def test_failing_checkpoint_command_is_a_failed_checkpoint(guarded):
+def test_failing_checkpoint_command_counts_as_failed_checkpoint(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "exit 3",
                          *trainer("steps=3000", "hello=0", "leak_kib=512"))
     assert result.returncode == STOPPED
@@ -338,7 +338,7 @@ def environments(guarded):
     return [line.split(",") for line in (guarded.folder / "environments").read_text().splitlines()]
 
 
-def test_leaking_job_with_restarts_finishes_in_segments(guarded):
+def test_leaking_job_finishes_after_several_restarts(guarded):
     note = 'echo "$EBB_SEGMENT,$EBB_RESUME,$EBB_LIMIT_BYTES,$*" >> environments'
     result = guarded.run(*LINES, "--restart", "--resume-args", "--resume 'two words'",
                          *in_segments(3, *LEAK, "save_ms=100", first=note))
@@ -362,7 +362,7 @@ def test_leaking_job_with_restarts_finishes_in_segments(guarded):
     assert guarded.notes("guard") == doc["guard"]["events"]
 
 
-def test_recorded_verdict_of_a_job_with_segments_equals_live_verdict(guarded):
+def test_recorded_verdict_of_a_restarted_job_equals_live_verdict(guarded):
     guarded.run(*LINES, "--restart", *in_segments(2, *LEAK, "save_ms=100"))
     doc = guarded.facts()
     assert len(doc["segments"]) >= 2
@@ -382,7 +382,7 @@ def test_job_is_restarted_at_most_max_restarts_times(guarded):
     assert "ebb: not restarted: restarted 1 time" in result.stderr
 
 
-def test_job_is_not_restarted_after_segment_without_progress(guarded):
+def test_job_that_made_no_progress_since_its_restart_is_not_restarted(guarded):
     result = guarded.run(*LINES, "--restart", "--", "sh", "-c",
                          f"'{binary()}' mark KIND=step STEP=5; "
                          f"exec '{TRAINER}' base_mib=160 marks=0 steps=3000")
@@ -404,7 +404,7 @@ def test_job_stopped_without_checkpoint_is_not_restarted(guarded):
     ("1s", ("base_mib=10",)),
     ("60M", ("base_mib=20", "leak_kib=1024")),
 ])
-def test_job_with_planned_restarts_finishes(guarded, every, leak):
+def test_job_with_planned_restarts_runs_to_its_end(guarded, every, leak):
     result = guarded.run("--restart-every", every, "--max-restarts", "100", "--interval", "100ms",
                          *in_segments(3, *leak, "save_ms=20"))
     doc = guarded.facts()
@@ -417,7 +417,7 @@ def test_job_with_planned_restarts_finishes(guarded, every, leak):
     assert {event["trigger"] for event in doc["guard"]["events"]} == {"plan"}
 
 
-def test_ctrl_c_ends_all_segments(guarded):
+def test_ctrl_c_ends_the_job_without_another_restart(guarded):
     client = guarded.start("--restart-every", "20steps", "--interval", "100ms", "--", "sh", "-c",
                            'if [ "$EBB_SEGMENT" = 1 ]; then touch second; exec sleep 300; fi; '
                            f"exec '{TRAINER}' steps=3000")

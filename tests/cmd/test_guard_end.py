@@ -61,7 +61,7 @@ def test_ebb_run_forwards_the_signal_and_waits_for_job_cleanup(guarded, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_cancelled_job_without_handler_is_killed_by_the_signal(guarded, number):
+def test_job_without_signal_handler_is_killed_by_forwarded_signal(guarded, number):
     client = guarded.start(*LINES, "--restart", *trainer("steps=3000", "leak_kib=0"))
     wait_for(lambda: guarded.run_dirs() and guarded.facts().get("pid"), "the job")
     client.send_signal(number)
@@ -157,7 +157,7 @@ def kept(guarded):
     return client
 
 
-def test_keep_on_exit_lets_job_finish_after_ebb_run_was_killed(guarded):
+def test_keep_on_exit_lets_job_finish_if_ebb_run_is_killed(guarded):
     client = kept(guarded)
     client.kill()
     client.wait()
@@ -169,7 +169,7 @@ def test_keep_on_exit_lets_job_finish_after_ebb_run_was_killed(guarded):
     assert doc["end"]["cause_kind"] == "exit status" and doc["processes_seen"] >= 1
 
 
-def test_keep_on_exit_lets_job_finish_after_killed_supervisor(guarded):
+def test_keep_on_exit_lets_job_finish_if_its_supervisor_is_killed(guarded):
     client = kept(guarded)
     os.kill(guarded.facts()["supervisor_pid"], signal.SIGKILL)
     wait_for(lambda: "the job continues" in (guarded.folder / "said").read_text(), "a word about it")
@@ -253,7 +253,7 @@ def cause(guarded, *arguments):
     return result.returncode, end["cause_kind"], end["cause"]
 
 
-def test_cause_of_a_failed_job_is_the_last_line_of_its_exception(guarded):
+def test_reported_cause_of_a_failed_job_is_its_exception_line(guarded):
     code = "import json; print('fine'); json.loads('{') if 1 else 0"
     status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
     assert (status, kind) == (1, "exception")
@@ -266,21 +266,21 @@ def test_memory_error_is_reported_as_failed_allocation(guarded):
     assert (status, kind) == (1, "allocation failed") and "Unable to allocate 3 TiB" in text
 
 
-def test_cause_of_a_crash_is_the_signal(guarded):
+def test_reported_cause_of_a_crashed_job_is_the_signal(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -SEGV $$") == (
         128 + signal.SIGSEGV, "signal", "crashed: SIGSEGV")
 
 
-def test_cause_of_a_sigkill_states_that_the_sender_is_unknown(guarded):
+def test_reported_cause_of_a_sigkill_says_its_sender_is_unknown(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -KILL $$") == (
         128 + signal.SIGKILL, "signal", "killed by SIGKILL (sender unknown)")
 
 
-def test_cause_is_the_exit_status_when_nothing_else_is_known(guarded):
+def test_reported_cause_is_the_exit_status_if_no_other_is_known(guarded):
     assert cause(guarded, "--", "sh", "-c", "exit 9") == (9, "exit status", "exit status 9")
 
 
-def test_cause_of_oom_kill_in_own_cgroup_is_reported(guarded):
+def test_oom_kill_in_the_cgroup_of_the_job_is_reported_as_cause(guarded):
     """The guard is disabled, so that the kernel's limit acts."""
     result = guarded.run("--limit", "100M", "--no-level", "--no-forecast", "--no-term", "--no-kill",
                          "--pressure", "off", *trainer("base_mib=300", "steps=20"))
@@ -342,7 +342,7 @@ def share_of_cpu(pid, seconds=1):
     return (cpu_s(pid) - cpu_before) / (time.monotonic() - began_s)
 
 
-def test_unkillable_process_is_reported_and_waited_for(guarded, freezer):
+def test_process_that_survives_sigkill_is_reported_and_waited_for(guarded, freezer):
     said = guarded.folder / "stderr"
     client = guarded.start("--grace", "100ms", "--no-heap", "--", "sh", script(guarded.folder, """
         sleep 120 &

@@ -75,7 +75,7 @@ def test_heap_command_reports_the_cost_of_the_profiler(leaked):
     assert cost["python"]["state"] == "Python frames are read" and cost["python"]["small_objects"]
 
 
-def test_heap_text_fits_80_columns_with_one_row_for_the_line(leaked):
+def test_heap_text_fits_80_columns_and_lists_leaking_line_once(leaked):
     result = run_ebb("heap", leaked.run)
     assert (result.returncode, result.stderr) == (0, "")
     rows = [line for line in result.stdout.splitlines() if f"job.py:{leaked.line} leak" in line]
@@ -98,7 +98,7 @@ def test_heap_top_option_limits_rows(leaked):
 
 
 @pytest.mark.parametrize("by, name", [("function", "leak"), ("file", "leak"), ("stack", "leak")])
-def test_heap_by_option_groups_rows(leaked, by, name):
+def test_heap_by_option_groups_rows_by_the_given_key(leaked, by, name):
     doc = heap(leaked.run, "--by", by)
     assert doc["rows"][0]["where"]["file"] == str(leaked.path)
     if by != "file":
@@ -154,7 +154,7 @@ def test_heap_since_option_shows_growth_after_the_given_step(leaked):
     assert "since" in run_ebb("heap", leaked.run, "--since", middle).stdout
 
 
-def test_heap_diff_agrees_in_text_and_json(leaked):
+def test_heap_diff_shows_the_same_numbers_in_text_and_json(leaked):
     begin = first_step(leaked)
     docs = [heap(leaked.run, "--diff", f"{begin}..{LAST_STEP}"),
             heap(leaked.run, "--diff", begin, LAST_STEP)]
@@ -264,7 +264,7 @@ def test_heap_command_survives_a_flipped_byte_in_the_heap_file(copy, at):
     assert result.returncode == 2 or json.loads(result.stdout)["rows"] is not None
 
 
-def test_foreign_files_in_run_folder_are_ignored(copy, leaked):
+def test_heap_command_ignores_foreign_files_in_the_run_folder(copy, leaked):
     (copy / "heap.1.ebbheap").write_bytes(b"nonsense")
     os.mkfifo(copy / "heap.2.ebbheap")
     (copy / "heap.3.ebbheap").symlink_to("/dev/zero")
@@ -287,11 +287,11 @@ def test_heap_refuses_missing_folder(tmp_path):
     assert refused_with(run_ebb("heap", tmp_path / "file"), "Not a directory")
 
 
-def test_heap_of_folder_without_heap_files_prints_one_line(tmp_path):
+def test_heap_of_folder_without_heap_files_prints_one_line_error(tmp_path):
     assert refused_with(run_ebb("heap", tmp_path), f"heap: {tmp_path}: there is no heap history")
 
 
-def test_heap_of_process_not_under_ebb_prints_one_line():
+def test_heap_of_process_not_under_ebb_prints_one_line_error():
     assert refused_with(run_ebb("heap", os.getpid()), "does not run under ebb; `ebb run -- CMD`")
 
 
@@ -351,7 +351,7 @@ exec(code)
 """
 
 
-def test_heap_escapes_file_names(tmp_path):
+def test_heap_escapes_control_codes_in_file_names(tmp_path):
     result, _ = run_python(tmp_path, HOSTILE)
     assert result.returncode == 0, result.stderr
     doc = heap(result.run)

@@ -76,7 +76,7 @@ def test_gpu_blocks_freed_by_another_thread_are_not_live(receiver):
     assert abs(estimate - live) < 7 * (most * live) ** 0.5
 
 
-def test_invalid_gpu_allocator_reports_are_forwarded_and_harmless(receiver):
+def test_invalid_gpu_allocator_reports_are_passed_on_and_dropped(receiver):
     lines, (table,) = run(receiver, "nonsense")
     assert lines[0] == "0 307 7"
     assert [s.size for s in gpu_samples(table)] == [LARGE]
@@ -84,7 +84,7 @@ def test_invalid_gpu_allocator_reports_are_forwarded_and_harmless(receiver):
     assert table.header()["drops"]["stale"] == 1
 
 
-def test_forked_child_has_its_own_gpu_table(receiver):
+def test_forked_child_has_its_own_table_of_gpu_blocks(receiver):
     lines, tables = run(receiver, "fork")
     assert int(lines[0].split()[0]) > 4 * LARGE
     assert len(tables) > 1
@@ -92,7 +92,7 @@ def test_forked_child_has_its_own_gpu_table(receiver):
     assert children and all(len(gpu_samples(t)) == 100 for t in children)
 
 
-def test_gpu_reports_at_exit_or_in_a_destructor_are_harmless(receiver):
+def test_gpu_allocator_reports_at_process_exit_are_harmless(receiver):
     lines, _ = run(receiver, "exit")
     assert lines[0].split()[1] == "1"
 
@@ -102,7 +102,7 @@ def test_torch_library_loaded_again_is_hooked_again(receiver):
     assert len(gpu_samples(table)) > 0
 
 
-def test_two_copies_of_torch_each_receive_their_own_reports(receiver):
+def test_two_torch_copies_each_receive_their_own_allocator_reports(receiver):
     lines, (table,) = run(receiver, "both", library("torch2"))
     assert lines[0] == "second 5" and lines[1] == f"{3 * LARGE} 3 0"
     assert len(gpu_samples(table)) > 0
@@ -114,7 +114,7 @@ def test_torch_with_unknown_symbols_is_not_hooked(receiver):
     assert all(not gpu_samples(t) for t in tables)
 
 
-def test_gpu_report_does_not_wait_for_a_library_being_loaded(receiver):
+def test_gpu_allocation_does_not_wait_for_a_library_being_loaded(receiver):
     """The library's constructor holds the dynamic linker's lock until the GPU block is
     allocated."""
     lines, (table,) = run(receiver, "loading", str(PROGRAMS / "torch" / "waits.so"))
@@ -122,19 +122,19 @@ def test_gpu_report_does_not_wait_for_a_library_being_loaded(receiver):
     assert len(gpu_samples(table)) == 1
 
 
-def test_hook_of_another_tool_before_ours_still_reaches_torch(receiver):
+def test_gpu_blocks_are_sampled_if_another_tool_hooks_before_ebb(receiver):
     lines, (table,) = run(receiver, "hold", "6", preload=(OTHER_HOOK, LIBRARY))
     assert lines[:2] == [f"{6 * LARGE} 6 0", "other 6"]
     assert len(gpu_samples(table)) == 6
 
 
-def test_hook_of_another_tool_after_ours_is_called_as_usual(receiver):
+def test_gpu_blocks_are_sampled_if_another_tool_hooks_after_ebb(receiver):
     lines, (table,) = run(receiver, "hold", "6", preload=(LIBRARY, OTHER_HOOK))
     assert lines[:2] == [f"{6 * LARGE} 0 0", "other 6"]
     assert len(gpu_samples(table)) == 6
 
 
-def test_gpu_failure_in_a_forked_child_is_recorded(receiver):
+def test_gpu_allocation_failure_in_a_forked_child_is_recorded(receiver):
     _, tables = run(receiver, "failfork")
     parent, *children = sorted(tables, key=lambda t: t.header()["pid"])
     assert len(children) == 20
@@ -263,14 +263,14 @@ def test_summary_names_the_line_that_leaks_on_the_gpu(recorded):
     assert "ebb heap --gpu" in summary or "ebb report" in summary
 
 
-def test_summary_has_the_failed_gpu_request_and_its_fix(recorded):
+def test_summary_has_the_failed_gpu_allocation_and_its_fix(recorded):
     _, summary = recorded
     assert "out of memory on gpu 0: a request of 1.0 TiB at step 160, 10 GiB allocated of 10 GiB reserved" in summary
     assert "train.py:26 in main" in summary
     assert "fix the leak on this GPU" in summary
 
 
-def test_summary_has_failed_gpu_requests_of_a_job_that_continues(tmp_path):
+def test_summary_has_failed_gpu_allocations_of_a_job_that_continues(tmp_path):
     folder, summary = record(tmp_path, CAUGHT)
     assert "out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 20" in summary
     assert "train.py:16 in ask" in summary
@@ -289,7 +289,7 @@ def test_growth_of_reserved_gpu_memory_alone_is_fragmentation(tmp_path):
     assert b"expandable_segments" in ebb("explain", "gpu-fragmentation").stdout
 
 
-def test_one_sentence_explains_why_gpu_memory_has_no_lines(tmp_path):
+def test_summary_explains_why_gpu_memory_has_no_source_lines(tmp_path):
     folder, _ = record(tmp_path, UNKNOWN, copy="torch_other")
     assert b"GPU memory has no lines: PyTorch's allocator reported no block" in ebb("show", folder).stdout
 
@@ -325,7 +325,7 @@ def test_verdict_of_a_gpu_leak_exits_with_1(recorded):
     assert found["gpus"][0]["rate_bytes_per_step"]["value"] == pytest.approx(64 << 20, rel=0.1)
 
 
-def test_gpu_heap_shows_the_line_its_growth_and_the_failed_request(recorded):
+def test_gpu_heap_shows_line_growth_and_failed_allocation(recorded):
     found = json.loads(ebb("heap", "--gpu", "--json", recorded[0]).stdout)
     row = found["rows"][0]
     assert (row["where"]["function"], row["where"]["line"], row["gpu"]) == ("keep", 18, 0)
@@ -342,7 +342,7 @@ def test_host_heap_excludes_gpu_blocks(recorded):
     assert all("gpu" not in row for row in found["rows"])
 
 
-def test_heap_exports_list_the_gpu_first(recorded):
+def test_exported_gpu_stacks_begin_with_the_gpu(recorded):
     lines = ebb("export", "--gpu", "--collapsed", recorded[0]).stdout.decode().splitlines()
     assert lines and all(line.startswith("gpu 0;") for line in lines)
     assert any("keep (train.py:18)" in line for line in lines)

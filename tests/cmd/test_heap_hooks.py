@@ -80,7 +80,7 @@ def plain(name, *arguments):
 
 
 @pytest.mark.parametrize("interval", [1, 4096, 512 << 10, 1 << 40])
-def test_hooked_allocation_functions_keep_their_edge_cases(job, interval):
+def test_hooked_allocation_functions_behave_as_in_glibc(job, interval):
     result = job.run("calls", settings=f"interval={interval}", check=True)
     assert result.stdout == plain("calls")
     assert "malloc(huge): NULL, errno 12" in result.stdout
@@ -88,7 +88,7 @@ def test_hooked_allocation_functions_keep_their_edge_cases(job, interval):
         assert job.table().header()["samples"] > 50
 
 
-def test_heap_table_contains_its_process_and_is_sealed(job):
+def test_heap_table_has_the_pid_of_its_process_and_is_sealed(job):
     job.run("execs", "0", settings="interval=100000,python=0", check=True)
     (pid, table), = job.tables()
     header = table.header()
@@ -115,7 +115,7 @@ def test_no_live_samples_remain_after_64_threads_free_everything(job):
 
 
 @pytest.mark.parametrize("way", ["fork", "raw", "threads"])
-def test_forked_child_has_its_own_table(job, way):
+def test_forked_child_has_its_own_heap_table(job, way):
     result = job.run("forks", way, 30, settings="interval=65536", check=True)
     parent, *children = map(int, result.stdout.split())
     tables = dict(job.tables())
@@ -130,7 +130,7 @@ def test_forked_child_has_its_own_table(job, way):
         assert_near(live_bytes(tables[pid], MALLOC), 24 << 20, interval)
 
 
-def test_allocations_of_a_vfork_child_are_in_the_table_of_its_parent(job):
+def test_vfork_child_allocations_are_in_its_parents_heap_table(job):
     result = job.run("forks", "vfork", 30, settings="interval=65536", check=True)
     parent = int(result.stdout.split()[0])
     (pid, table), = job.tables()
@@ -147,7 +147,7 @@ def test_program_started_by_exec_is_profiled(job):
     assert all(table.header()["samples"] > 0 for _, table in tables)
 
 
-def test_profiler_follows_dlopen_and_dlclose(job):
+def test_heap_table_stays_consistent_across_dlopen_and_dlclose(job):
     result = job.run("plugins", PROGRAMS / "module_plugin.so", settings="interval=1000")
     table = job.table()
     assert (result.returncode, result.stdout) == (0, "300\n")
@@ -166,7 +166,7 @@ def test_signal_handlers_on_small_stacks_may_allocate(job):
     assert live_bytes(table, MAP) == 0
 
 
-def test_malloc_is_not_a_cancellation_point(job):
+def test_profiled_malloc_is_not_a_thread_cancellation_point(job):
     result = job.run("cancelled", settings="interval=1048576", check=True)
     assert result.stdout == "20 1\n"
     assert job.table().header()["samples"] > 0
@@ -196,12 +196,12 @@ def test_profiler_uses_defaults_for_invalid_settings(job, settings):
         assert table.header()["base_interval"] == 512 << 10
 
 
-def test_profiled_job_runs_without_a_listener(job):
+def test_profiled_job_runs_if_nothing_listens_on_profiler_socket(job):
     job.receiver.close()
     assert job.run("confined", "not", settings="interval=1000", check=True).stdout == "0\n"
 
 
-def test_full_socket_queue_does_not_block_the_job(job, tmp_path):
+def test_full_profiler_socket_does_not_block_the_job(job, tmp_path):
     full = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     full.bind(str(tmp_path / "full.heap"))
     full.listen(0)
@@ -258,14 +258,14 @@ def site_names(table, sites, name):
     return find
 
 
-def test_mapping_samples_have_their_kind_and_end_at_munmap(job):
+def test_sampled_mmap_is_marked_as_mapping_and_ends_at_munmap(job):
     job.run("maps", settings="interval=64", check=True)
     mib = 1 << 20
     found = sorted((s.kind, s.size // mib) for s in job.table().live() if s.size >= mib)
     assert found == [(MAP, 2), (SHARED, 3), (SHARED, 3), (SHARED, 5), (POOL, 6), (POOL, 90)]
 
 
-def test_estimated_bytes_of_each_call_site_are_close_to_the_truth(job):
+def test_estimated_bytes_of_each_call_site_are_close_to_actual(job):
     output = job.run("truth", settings="interval=262144", check=True).stdout
     sites = {}
     for line in output.splitlines():

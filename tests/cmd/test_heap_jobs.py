@@ -51,7 +51,7 @@ def test_heap_of_c_program_names_the_function(tmp_path):
     assert heap(result.run)["cost"]["python"]["version"] is None
 
 
-def test_static_program_is_not_profiled_and_reported_once(tmp_path):
+def test_static_program_runs_unprofiled_and_is_reported_once(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")
@@ -337,7 +337,7 @@ def test_killed_supervisor_leaves_heap_history_intact(tmp_path):
 
 # ---- several processes ----
 
-def test_many_short_processes_leave_few_heap_files(tmp_path):
+def test_many_short_lived_processes_leave_few_heap_files(tmp_path):
     result = run_job(tmp_path, "sh", "-c",
                      "i=0; while [ $i -lt 150 ]; do /bin/true & i=$((i+1)); done; wait; exit 9")
     assert result.returncode == 9, result.stderr
@@ -355,7 +355,7 @@ if n:
 """
 
 
-def test_each_program_of_an_exec_chain_has_a_heap_history(tmp_path):
+def test_each_program_started_by_a_chain_of_exec_has_a_heap_history(tmp_path):
     path = write(tmp_path, EXECS)
     result = run_job(tmp_path, PYTHON, path, "3")
     assert result.returncode == 0, result.stderr
@@ -408,7 +408,7 @@ def test_each_pool_worker_has_a_heap_history(tmp_path, way):
     assert held(heap(result.run, "--pid", facts(result.run)["pid"]), path, line) == 0
 
 
-def test_heap_shows_largest_process_and_names_the_others(tmp_path):
+def test_heap_shows_the_largest_process_and_lists_the_others(tmp_path):
     path = write(tmp_path, POOL)
     result = run_job(tmp_path, PYTHON, path, "fork")
     doc = heap(result.run)
@@ -439,7 +439,7 @@ assert all(kept)
 """
 
 
-def test_threads_without_gil_are_attributed_to_their_lines(tmp_path):
+def test_allocations_of_threads_without_the_gil_have_their_lines(tmp_path):
     result, path = run_python(tmp_path, THREADS)
     assert result.returncode == 0, result.stderr
     doc = heap(result.run)

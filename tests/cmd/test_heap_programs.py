@@ -66,7 +66,7 @@ def compiled(folder, text, *flags, suffix=".c"):
 
 
 @pytest.mark.parametrize("kind", ["address", "thread", "leak", "undefined"])
-def test_sanitized_program_runs_as_job_and_as_child_of_a_job(run, tmp_path, kind):
+def test_program_built_with_sanitizers_runs_as_job_and_as_child(run, tmp_path, kind):
     program = compiled(tmp_path, SANITIZED, "-O0", "-g", f"-fsanitize={kind}")
     child = run("/bin/sh", "-c", f"{program}; exit $?", options=("--no-record",))
     if "ThreadSanitizer: unexpected memory mapping" in child.stderr:
@@ -95,7 +95,7 @@ def test_sanitizer_reports_of_a_child_are_unchanged_under_ebb(run, tmp_path):
     assert errors[0] == errors[1] and len(errors[0]) == 1
 
 
-def test_program_with_a_killing_seccomp_filter_is_not_profiled(run):
+def test_program_whose_seccomp_filter_kills_is_not_profiled(run):
     plain = subprocess.run([PROGRAMS / "sandboxed"], env=environment({}), capture_output=True,
                            text=True, timeout=4 * PATIENCE_S)
     if plain.returncode == 77:
@@ -105,6 +105,6 @@ def test_program_with_a_killing_seccomp_filter_is_not_profiled(run):
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
-def test_thread_awaited_by_a_constructor_may_call_operator_new(run):
+def test_thread_that_a_constructor_waits_for_may_call_operator_new(run):
     result = run(PROGRAMS / "late", PROGRAMS / "module_starter.so")
     assert (result.returncode, result.stdout, result.stderr) == (0, "10\n", "")

@@ -177,7 +177,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("kept", ["all", "some", "none"])
-def test_arena_is_counted_while_one_object_in_it_is_live(receiver, python, kept):
+def test_python_arena_is_counted_while_one_object_in_it_is_live(receiver, python, kept):
     with Profiled(receiver, python, "-c", ARENAS, kept, EBB_HEAP="interval=4096,python=1") as job:
         made = int(job.line)
         counted = job.table.header()["python_arena_bytes"]
@@ -219,7 +219,7 @@ sys.stdin.read()
 """
 
 
-def test_python_with_an_unknown_allocator_is_counted_by_arenas(receiver, python):
+def test_memory_of_an_unknown_python_allocator_is_counted_by_arena(receiver, python):
     # No allocation in this test is large enough to be certainly sampled.
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
@@ -230,7 +230,7 @@ def test_python_with_an_unknown_allocator_is_counted_by_arenas(receiver, python)
         assert job.end() == 0
 
 
-def test_arena_memory_is_not_counted_in_addition_to_its_objects(receiver, python):
+def test_python_arena_and_its_objects_are_not_both_counted(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536") as job:
         assert job.table.header()["python_small"]
         arenas = [s for s in job.table.live() if s.kind == 2 and s.size in (1 << 20, 256 << 10)]
@@ -313,7 +313,7 @@ os.waitpid(child, 0)
 """
 
 
-def test_forked_child_records_its_python_functions_again(receiver, python):
+def test_forked_child_records_python_functions_in_its_own_table(receiver, python):
     with Profiled(receiver, python, "-c", FORKED) as job:
         pid, table = receiver.receive(PATIENCE_S)
         assert pid == int(job.line) and pid != job.pid
@@ -413,7 +413,7 @@ sys.stdin.read()
 """
 
 
-def test_interpreter_exits_as_without_the_profiler(receiver, python):
+def test_interpreter_exit_is_the_same_with_and_without_profiler(receiver, python):
     with Profiled(receiver, python, "-X", "dev", "-c", IMPORTS) as job:
         assert int(job.line) > 100 and job.end() == 0
     with Profiled(receiver, python, "-c", IMPORTS, EBB_HEAP="interval=256") as job:

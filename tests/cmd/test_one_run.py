@@ -88,7 +88,7 @@ def test_all_commands_show_the_same_numbers_for_a_run(tmp_path):
     assert sizes(re.search("peak [^,]*", summary["memory"]).group()) == [shown(tree["peak_bytes"])]
 
 
-def test_server_job_has_the_same_numbers_as_its_run():
+def test_server_shows_the_same_numbers_for_a_job_as_its_run_folder():
     with serving("--interval", "50ms") as server:
         number = server.submit(PYTHON, "-c", JOB)
         job = server.wait(number)

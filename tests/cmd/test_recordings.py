@@ -172,7 +172,7 @@ def test_damaged_recording_is_exported_in_part_or_refused(ebb, tmp_path, large_r
         assert not result.stderr or result.stderr.startswith("ebb: export: ")
 
 
-def test_reader_closing_the_pipe_ends_export_quietly(large_recording):
+def test_export_ends_quietly_when_its_reader_closes_the_pipe(large_recording):
     command = [binary(), "export", str(large_recording), "--csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=environment()) as process:
@@ -182,7 +182,7 @@ def test_reader_closing_the_pipe_ends_export_quietly(large_recording):
         assert process.wait(timeout=PATIENCE_S) in (-13, 141)
 
 
-def test_closed_pipe_ends_export_quietly_with_sigpipe_ignored(large_recording):
+def test_export_to_a_closed_pipe_ends_quietly_if_sigpipe_is_ignored(large_recording):
     read, pipe = os.pipe()
     os.close(read)
     result = subprocess.run([binary(), "export", str(large_recording), "--csv"], stdout=pipe,

@@ -105,7 +105,7 @@ def test_report_page_has_the_verdict(leak):
         assert reason in text
 
 
-def test_report_page_escapes_hostile_names(leak):
+def test_report_page_escapes_markup_in_names(leak):
     page = page_of(leak)
     assert HOSTILE not in page and html.escape(HOSTILE) in page
     data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
@@ -236,7 +236,7 @@ def test_comparison_page_is_written_to_the_second_run(two):
     assert (two[1] / "compare.html").exists()
 
 
-def test_comparison_direction_depends_on_the_order_of_runs(two):
+def test_swapping_the_compared_runs_turns_a_fix_into_a_regression(two):
     assert json.loads(page_of("--compare", *reversed(two), "--json"))["answer"] == "worse"
     assert json.loads(page_of("--compare", two[0], two[0], "--json"))["answer"] == "same"
 
@@ -266,7 +266,7 @@ def recorded(folder, steps, rate, pass_steps=50):
     ((MIB, 600), (2 * MIB, 30), "unknown", "the second run is filling"),
     ((MIB, 30), (0, 600), "unknown", "the first run is filling"),
 ])
-def test_comparison_tests_whether_growth_changed(tmp_path, before, after, answer, sentence):
+def test_comparison_says_whether_growth_changed_between_runs(tmp_path, before, after, answer, sentence):
     folders = [recorded(tmp_path / name, steps, rate)
                for name, (rate, steps) in (("a", before), ("b", after))]
     doc = json.loads(page_of("--compare", *folders, "--json"))
@@ -291,23 +291,23 @@ def test_comparison_with_too_short_run_is_undecided(tmp_path):
     assert json.loads(page_of("--compare", before, long, "--json"))["answer"] == "fixed"
 
 
-def test_report_requires_one_run_and_compare_two_runs(two):
+def test_report_takes_one_run_and_report_compare_takes_two(two):
     assert refused_with(run_ebb("report", "--compare", two[0]), "--compare requires two runs")
     assert refused_with(run_ebb("report", *two), "unexpected operand", "--compare")
 
 
 # ---- bad input ----
 
-def test_report_of_empty_folder_prints_one_line(tmp_path):
+def test_report_of_empty_folder_prints_one_line_error(tmp_path):
     assert refused_with(run_ebb("report", tmp_path), "report: ", "trace.ebb")
     assert os.listdir(tmp_path) == []
 
 
-def test_report_of_missing_folder_prints_one_line(tmp_path):
+def test_report_of_missing_folder_prints_one_line_error(tmp_path):
     assert refused_with(run_ebb("report", tmp_path / "no"), str(tmp_path / "no"))
 
 
-def test_report_without_recording_shows_facts_of_run_json(leak, tmp_path):
+def test_report_without_recording_shows_the_data_of_run_json(leak, tmp_path):
     (tmp_path / "run.json").write_bytes((leak / "run.json").read_bytes())
     doc = json.loads(page_of(tmp_path, "--json"))
     assert doc["data"] is None and doc["verdict"]["tree"]

@@ -40,7 +40,7 @@ def facts(folder):
 # ---- status and streams ----
 
 @pytest.mark.parametrize("code", [0, 1, 3, 42, 255])
-def test_run_exits_with_the_jobs_status(tmp_path, ebb, code):
+def test_run_exits_with_the_exit_status_of_the_job(tmp_path, ebb, code):
     assert ebb("run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path).returncode == code
 
 
@@ -51,7 +51,7 @@ def test_run_of_killed_job_exits_with_128_plus_signal(tmp_path, ebb):
     assert "SEGV" in result.stderr
 
 
-def test_young_job_is_sampled_faster_unless_interval_is_given(tmp_path, ebb):
+def test_new_job_is_sampled_more_often_unless_interval_is_given(tmp_path, ebb):
     def closest_five_s():
         looks = [o["t"] for o in recorded(tmp_path / "ebb-runs/latest") if o["type"] == "machine"]
         return min((last - first for first, last in zip(looks, looks[4:])), default=99)
@@ -73,7 +73,7 @@ def test_stdout_and_stderr_stay_separate_and_both_are_logged(tmp_path, ebb):
     assert sorted(log.split()) == ["err", "out"]
 
 
-def test_ten_megabytes_of_binary_output_come_through_unchanged(tmp_path):
+def test_ten_megabytes_of_binary_output_are_passed_on_unchanged(tmp_path):
     data = os.urandom(1 << 20) * 10
     (tmp_path / "data").write_bytes(data)
     result = subprocess.run([binary(), "run", "-q", "--", "cat", "data"], cwd=tmp_path,
@@ -97,7 +97,7 @@ def test_closed_output_pipe_ends_the_job_as_without_ebb(tmp_path):
     assert facts(tmp_path)["end"]["status"] in (128 + signal.SIGPIPE, 1)
 
 
-def test_job_inherits_folder_umask_environment_and_limits(tmp_path):
+def test_job_inherits_working_folder_umask_environment_and_limits(tmp_path):
     look = "pwd; umask; ulimit -n; ulimit -c; echo $MINE; ls /proc/self/fd | tr '\\n' ' '"
     plain = subprocess.run(["sh", "-c", look], cwd=tmp_path, text=True, stdout=subprocess.PIPE,
                            stdin=subprocess.DEVNULL, env=environment({"MINE": "yes"}), umask=0o027)
@@ -131,7 +131,7 @@ def test_signals_ignored_by_the_shell_stay_ignored_in_the_job(tmp_path):
     assert not int(values["SigIgn"], 16) >> (signal.SIGPIPE - 1) & 1
 
 
-def test_the_job_has_a_session_and_a_process_group_of_its_own(tmp_path, ebb):
+def test_job_has_its_own_session_and_process_group(tmp_path, ebb):
     result = ebb("run", "-q", "--", PYTHON, "-c",
                  "import os; print(os.getsid(0), os.getpgrp() == os.getpid())", cwd=tmp_path)
     session, leads = result.stdout.split()
@@ -379,7 +379,7 @@ def test_suggested_memory_excludes_file_cache_of_a_dataset(tmp_path, ebb):
     assert facts(tmp_path)["ask_bytes"] <= 192 << 20
 
 
-def test_run_json_says_running_during_the_job_and_ended_after_it(tmp_path):
+def test_run_json_has_state_running_until_the_job_ends(tmp_path):
     process = start(tmp_path, "--name", "my job/..", "--", "sleep", "30")
     path = wait_for(lambda: list(tmp_path.glob("ebb-runs/*/run.json")), "run.json")[0]
     running = json.loads(path.read_text())
@@ -393,7 +393,7 @@ def test_run_json_says_running_during_the_job_and_ended_after_it(tmp_path):
     assert (tmp_path / "ebb-runs/latest").resolve() == path.parent.resolve()
 
 
-def test_exec_and_launcher_processes_are_recorded(tmp_path):
+def test_recording_shows_launchers_and_programs_started_by_exec(tmp_path):
     job = script(tmp_path, """
         import os, time
         x = bytearray(50 << 20)
@@ -426,7 +426,7 @@ def test_summary_has_the_documented_layout(tmp_path, ebb):
 
 # ---- ends ----
 
-def test_processes_left_by_the_job_are_ended(tmp_path, ebb):
+def test_processes_left_behind_by_the_job_are_killed(tmp_path, ebb):
     job = script(tmp_path, """
         import os, signal, time
         middle = os.fork()
@@ -485,7 +485,7 @@ def test_killing_ebb_at_any_time_ends_the_job(tmp_path, victim):
     assert table.returncode == 0 and str(doc["pid"]) in table.stdout
 
 
-def test_ctrl_c_reaches_process_group_and_ebb_waits(tmp_path):
+def test_ctrl_c_reaches_the_process_group_and_ebb_waits_for_the_job(tmp_path):
     process = start(tmp_path, "--", "bash", "-c",
                     "trap 'echo cleaning; sleep 0.3; echo cleaned; exit 7' INT; "
                     "touch ready; while :; do sleep 0.05; done")
@@ -565,7 +565,7 @@ def test_run_folder_below_a_file_is_refused(tmp_path, ebb):
     assert refused_with(result, str(tmp_path / "file"), status=125)
 
 
-def test_run_works_without_privileges(ebb_as_nobody, open_folder):
+def test_run_command_works_for_an_unprivileged_user(ebb_as_nobody, open_folder):
     result = ebb_as_nobody("run", "--interval", "50ms", "--", "sleep", "2")
     assert result.returncode == 0, result.stderr
     doc = json.loads((open_folder / "ebb-runs/latest/run.json").read_text())
@@ -574,7 +574,7 @@ def test_run_works_without_privileges(ebb_as_nobody, open_folder):
 
 # ---- invalid requests ----
 
-def test_missing_command_exits_with_127(tmp_path, ebb):
+def test_run_of_a_missing_program_exits_with_127(tmp_path, ebb):
     result = ebb("run", "--", "no-such-command-anywhere", cwd=tmp_path)
     assert refused_with(result, "no-such-command-anywhere", status=127)
     assert not (tmp_path / "ebb-runs").exists()
@@ -611,7 +611,7 @@ def test_invalid_interval_is_refused(tmp_path, ebb, value):
     assert not (tmp_path / "started").exists()
 
 
-def test_missing_command_or_unknown_option_exits_with_125(tmp_path, ebb):
+def test_run_without_command_or_with_unknown_option_exits_with_125(tmp_path, ebb):
     assert refused_with(ebb("run", cwd=tmp_path), "command missing", status=125)
     assert refused_with(ebb("run", "--bogus", "--", "true", cwd=tmp_path), "--bogus", status=125)
 
@@ -659,7 +659,7 @@ def terminal(tmp_path):
     tmux("kill-server")
 
 
-def test_a_job_on_a_terminal_sees_a_terminal(terminal, tmp_path):
+def test_job_started_on_a_terminal_has_a_terminal(terminal, tmp_path):
     terminal.type(f"'{binary()}' run -q -- sh -c 'test -t 0 && test -t 1 && test -t 2 && "
                   "echo all-$((40+2))-terminal; tty; stty size'")
     terminal.wait("all-42-terminal")
@@ -712,7 +712,7 @@ def test_window_size_change_reaches_the_job(terminal):
     terminal.key("C-c")
 
 
-def test_escapes_in_a_jobs_name_do_not_reach_the_terminal(tmp_path, ebb):
+def test_escape_codes_in_a_job_name_do_not_reach_the_terminal(tmp_path, ebb):
     evil = tmp_path / "evil\x1b[31m\n) R 1"
     shutil.copy(shutil.which("sleep"), evil)
     evil.chmod(evil.stat().st_mode | stat.S_IXUSR)

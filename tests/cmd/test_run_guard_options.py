@@ -155,7 +155,7 @@ def test_contradicting_guard_options_are_refused(job, arguments, sentence):
     ["--restart-every", "500 steps", "--max-restarts", "3"],
     ["--no-guard", "--no-kill", "--keep-on-exit", "--clean-shm", "--no-cgroup"],
 ])
-def test_consistent_guard_options_start_the_job(job, arguments):
+def test_job_starts_with_every_consistent_set_of_guard_options(job, arguments):
     result = job(*arguments)
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
     assert job.ran()
@@ -216,7 +216,7 @@ def test_unreadable_config_file_is_refused(job, ebb_as_nobody, open_folder):
     ("no-guard = yes\nlimit = 2G", [],
      "limit (../guard.conf:2) configures the guard, but no-guard (../guard.conf:1) disables it"),
 ])
-def test_contradiction_with_config_file_names_its_line(job, text, arguments, sentence):
+def test_option_that_contradicts_config_file_is_reported_with_line(job, text, arguments, sentence):
     (job.folder.parent / "guard.conf").write_text(text)
     assert refused(job("--config", "../guard.conf", *arguments), f"run: {sentence}", status=125)
     assert not_started(job)
@@ -237,7 +237,7 @@ def test_command_line_overrides_config_file(job, text, arguments):
     assert job.ran()
 
 
-def test_a_config_file_may_come_from_a_pipe(ebb, tmp_path):
+def test_config_file_may_be_read_from_a_pipe(ebb, tmp_path):
     read, write = os.pipe()
     os.write(write, b"limt = 2G\n")
     os.close(write)
@@ -249,7 +249,7 @@ def test_a_config_file_may_come_from_a_pipe(ebb, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_config_file_errors_escape_its_text(job):
+def test_config_file_errors_escape_text_of_the_file(job):
     (job.folder.parent / "guard.conf").write_text("\u202elimit = 2G\n")
     assert refused_with(job("--config", "../guard.conf"), r"\u{202e}limit", status=125)
     assert not_started(job)

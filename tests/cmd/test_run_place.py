@@ -65,7 +65,7 @@ def test_nested_run_adds_each_search_path_once(tmp_path, installed):
         assert "ebb-" in value and ":" not in value and " " not in value
 
 
-def test_failure_to_create_the_link_is_reported_and_the_job_runs(tmp_path, installed, open_folder):
+def test_job_runs_unprofiled_if_install_and_temp_paths_have_spaces(tmp_path, installed, open_folder):
     spaced = open_folder / "t m p"  # The path must be short enough for a socket address.
     spaced.mkdir()
     result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",
@@ -77,7 +77,7 @@ def test_failure_to_create_the_link_is_reported_and_the_job_runs(tmp_path, insta
     assert refused_with(run_ebb("heap", tmp_path / "run"), "has no heap: set XDG_RUNTIME_DIR")
 
 
-def test_a_killed_supervisor_leaves_no_link_behind(tmp_path, installed):
+def test_killed_supervisor_leaves_no_link_to_the_heap_library(tmp_path, installed):
     with subprocess.Popen([installed("a b"), "run", "-q", "--run-dir", tmp_path / "run", "--", "sh",
                            "-c", "echo $PPID $EBB_SOCKET; exec sleep 600"], cwd=tmp_path,
                           env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

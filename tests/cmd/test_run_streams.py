@@ -137,7 +137,7 @@ def shell(tmp_path):
     job.kill()
 
 
-def test_background_run_does_not_touch_the_terminal(shell, tmp_path):
+def test_background_run_does_not_change_terminal_settings(shell, tmp_path):
     shell.type(f"'{binary()}' run -q -d r -- sh -c 'sleep 1; echo be\"\"hind; sleep 600' &\n".encode())
     shell.wait(b"behind")
     mode = termios.tcgetattr(shell.fd)
@@ -190,7 +190,7 @@ def test_background_job_does_not_read_shell_input(shell, tmp_path):
     assert (tmp_path / "got").read_bytes() == b""
 
 
-def test_keys_reach_the_job_when_output_is_piped(shell):
+def test_typed_keys_reach_the_job_when_its_output_is_piped(shell):
     shell.type(f"'{binary()}' run -q --no-record -- head -n 1 | tr a-z A-Z\n".encode())
     shell.wait_for_foreground()
     shell.type(b"spring tide\n")
@@ -302,7 +302,7 @@ def test_lines_of_separate_streams_stay_whole_in_the_log(tmp_path):
         lines_of(b"a") + lines_of(b"b"))
 
 
-def test_file_opened_twice_counts_as_two_outputs(tmp_path):
+def test_streams_to_a_file_opened_twice_overwrite_as_without_ebb(tmp_path):
     """As without ebb, the second stream overwrites the first."""
     job = "sh -c 'printf aaaaaa; printf bbb >&2'"
     for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -q --no-record -- "):
@@ -326,7 +326,7 @@ def test_output_left_in_pipes_when_the_job_ends_is_read(tmp_path):
     assert (tmp_path / "r/log.txt").read_bytes() == out
 
 
-def test_slow_reader_loses_neither_output_nor_status(tmp_path):
+def test_slow_output_reader_gets_all_output_and_the_exit_status(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "--", "sh", "-c",
                                 "head -c 700000 /dev/zero; exit 3"],
                                cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
@@ -338,7 +338,7 @@ def test_slow_reader_loses_neither_output_nor_status(tmp_path):
     assert (got, process.wait(timeout=PATIENCE_S)) == (700000, 3)
 
 
-def test_full_nonblocking_output_pipe_is_waited_for(tmp_path):
+def test_ebb_run_waits_for_space_in_a_nonblocking_output_pipe(tmp_path):
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETFL, os.O_NONBLOCK)
     process = subprocess.Popen([binary(), "run", "-q", "--", "head", "-c", "300000", "/dev/zero"],
@@ -352,7 +352,7 @@ def test_full_nonblocking_output_pipe_is_waited_for(tmp_path):
     assert (got, process.wait(timeout=PATIENCE_S)) == (300000, 0)
 
 
-def test_signal_is_forwarded_while_reader_is_stuck(tmp_path):
+def test_signal_is_forwarded_while_the_output_reader_is_stuck(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "yes"],
                                env=environment(), stdout=subprocess.PIPE)
     wait_for(lambda: (tmp_path / "r" / "run.json").exists(), "the start")
@@ -365,7 +365,7 @@ def test_signal_is_forwarded_while_reader_is_stuck(tmp_path):
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_closing_either_stream_ends_job_as_without_ebb(tmp_path, stream):
+def test_closing_stdout_or_stderr_ends_the_job_as_without_ebb(tmp_path, stream):
     loop = f"while :; do echo x >&{stream} || exit 9; sleep 0.05; done"
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "sh", "-c", loop],
                                cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
@@ -377,7 +377,7 @@ def test_closing_either_stream_ends_job_as_without_ebb(tmp_path, stream):
 
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
-def test_locked_output_pipe_does_not_block_supervisor(tmp_path):
+def test_supervisor_is_not_blocked_by_a_reader_holding_the_pipe_lock(tmp_path):
     """Like pv with a hanging disk, this reader splices to a terminal that was stopped by Ctrl-S."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
@@ -413,7 +413,7 @@ def test_full_disk_behind_stdout_loses_only_the_output(tmp_path):
 
 
 @plain
-def test_slow_reader_does_not_increase_the_memory_of_the_client(tmp_path):
+def test_slow_output_reader_does_not_increase_the_memory_of_ebb_run(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "head", "-c",
                                 str(100 << 20), "/dev/zero"],
                                cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
@@ -457,7 +457,7 @@ def test_socket_folder_of_a_killed_ebb_is_removed_by_the_next_run(tmp_path):
 # ---- closed streams and small limits ----
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_stays_closed_for_the_job(tmp_path, closed):
+def test_stream_closed_by_the_caller_stays_closed_for_the_job(tmp_path, closed):
     look = tmp_path / "look.c"
     look.write_text("#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
                     "int main(void) { int open = 0; char *volatile p;\n"
@@ -534,7 +534,7 @@ def test_job_inherits_sigpipe_and_sigxfsz_dispositions(tmp_path):
     assert not ignored >> (signal.SIGPIPE - 1) & 1 and not ignored >> (signal.SIGXFSZ - 1) & 1
 
 
-def test_too_few_open_files_exits_with_125_and_one_line(tmp_path):
+def test_run_with_too_low_open_file_limit_exits_with_125(tmp_path):
     result = subprocess.run(
         [binary(), "run", "-d", tmp_path / "r", "--", "touch", tmp_path / "started"],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -545,7 +545,7 @@ def test_too_few_open_files_exits_with_125_and_one_line(tmp_path):
     assert not (tmp_path / "started").exists()
 
 
-def test_job_with_a_command_line_of_megabytes_keeps_its_status(tmp_path):
+def test_job_with_a_command_line_of_megabytes_keeps_its_exit_status(tmp_path):
     arguments = ["\x01" * 120000] * 12
     result = run("-q", "-d", tmp_path / "r", "--", "sh", "-c", "exit 3", *arguments)
     assert result.returncode == 3
@@ -554,7 +554,7 @@ def test_job_with_a_command_line_of_megabytes_keeps_its_status(tmp_path):
 
 @plain
 @pytest.mark.skipif(IS_SANITIZED, reason="a sanitized program maps terabytes and cannot start under such a limit")
-def test_reported_address_space_usage_is_that_of_the_job(tmp_path):
+def test_reported_address_space_usage_excludes_ebb_itself(tmp_path):
     program = ("import os, time\n"
                "b = bytearray(b'x') * (600 << 20)\n"
                "while not os.path.exists('go'): time.sleep(0.05)\n")

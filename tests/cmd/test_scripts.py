@@ -29,7 +29,7 @@ def check_includes(folder):
                           capture_output=True, text=True)
 
 
-def test_include_check_passes_a_tree_that_follows_its_table(tmp_path):
+def test_include_check_accepts_a_tree_with_only_allowed_includes(tmp_path):
     result = check_includes(tree_with(tmp_path, {
         "base/err.h": "#include <stdint.h>\n",
         "proc/sample.h": '#include "base/err.h"\n',
@@ -194,7 +194,7 @@ def test_setup_without_package_index_skips_venv_with_reason(tmp_path):
     ("ERROR: No matching distribution found for torch==0",
      "ERROR: No matching distribution found for torch==0"),
 ])
-def test_setup_reports_failed_pip_install_and_succeeds(tmp_path, pip_says, reason):
+def test_setup_succeeds_with_a_warning_if_pip_install_fails(tmp_path, pip_says, reason):
     if importlib.util.find_spec("ensurepip") is None:
         pytest.skip("this Python makes no virtual environments")
     with_stand_in(tmp_path, "df", DISK.format(1 << 20))
@@ -203,7 +203,7 @@ def test_setup_reports_failed_pip_install_and_succeeds(tmp_path, pip_says, reaso
     assert no_environment(result, tmp_path, reason)
 
 
-def test_setup_fetches_nothing_without_disk_space(tmp_path):
+def test_setup_downloads_nothing_if_disk_space_is_too_low(tmp_path):
     result = setup_python(tmp_path, **with_stand_in(tmp_path, "df", DISK.format(512)))
     assert no_environment(result, tmp_path, "512 MiB are free, 10240 are required")
 
@@ -311,7 +311,7 @@ CUT = "\n".join(GREEN.splitlines()[:4])
     ("skip", "no objdump here\n", (0, 0, 1)),
     ("run", "", (1, 0, 0)),
 ])
-def test_test_summary_counts_single_tests(status, output, expected):
+def test_test_summary_counts_each_test_function(status, output, expected):
     counts = run_tests.count_entry(status, output)
     assert (counts.passed, counts.failed, counts.skipped) == expected
 
@@ -394,7 +394,7 @@ def whole_run(tmp_path, monkeypatch):
     return run
 
 
-def test_test_script_builds_later_trees_at_low_priority(whole_run, tmp_path):
+def test_test_script_builds_sanitizer_and_clang_at_low_priority(whole_run, tmp_path):
     def priorities(what):
         return [int(n) for n in (tmp_path / f"priorities.{what}").read_text().split()]
     assert whole_run() == (0, ["3 passed, 0 failed"])
@@ -418,7 +418,7 @@ def test_fuzz_targets_are_built_with_clang_or_else_sanitized_by_gcc(whole_run, t
     ("build/asan", ["build/asan: error", "build/asan did not build", "1 passed, 1 failed"]),
     ("build/clang", ["build/clang: error", "build/clang did not build", "2 passed, 1 failed"]),
 ])
-def test_build_failure_of_one_tree_fails_the_test_run(whole_run, broken, said):
+def test_failure_of_one_build_configuration_fails_the_test_run(whole_run, broken, said):
     assert whole_run(broken=broken) == (1, said)
 
 
@@ -439,7 +439,7 @@ echo "<testsuite><testcase name='t' status='$status'><system-out>broke</system-o
     assert lines.count("== unsteady: t failed beside other tests and passed alone") == unsteady
 
 
-def test_many_failed_tests_are_not_run_again(whole_run, tmp_path):
+def test_failed_tests_are_not_run_again_if_there_are_many(whole_run, tmp_path):
     cases = "".join(f"<testcase name='t{i}' status='fail'/>" for i in range(4))
     (tmp_path / "bin/ctest").write_text(f"""#!/bin/sh
 echo called >>calls
@@ -450,7 +450,7 @@ exit 8
     assert (tmp_path / "calls").read_text() == "called\n" * 3
 
 
-def test_test_cost_table_names_existing_tests():
+def test_test_cost_table_lists_only_existing_tests():
     lines = [line.split() for line in (ROOT / "cmake" / "test_costs.txt").read_text().splitlines()
              if line[0] != "#"]
     assert len(lines) > 20
@@ -497,7 +497,7 @@ FUZZED = """echo "INFO: seed corpus: files: 3"; echo "#9 DONE cov: 42 ft: 50 cor
 echo "stat::number_of_executed_units: 400"; echo "stat::new_units_added: 7"; echo "stat::peak_rss_mb: 31" """
 
 
-def test_fuzz_script_repeats_until_the_requested_executions(tmp_path):
+def test_fuzz_script_repeats_until_requested_number_of_executions(tmp_path):
     result = fuzz(tmp_path, "--runs", "1000", "--jobs", "1", mark=FUZZED)
     assert result.returncode == 0, result.stdout + result.stderr
     name, executions, _, added, coverage, peak, crashes = result.stdout.splitlines()[1].split()
@@ -563,7 +563,7 @@ def test_npm_fetch_is_retried(tmp_path):
     assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3
 
 
-def test_concurrent_npm_fetches_run_once(tmp_path):
+def test_concurrent_npm_fetches_download_only_once(tmp_path):
     npm = npm_that_fails(tmp_path, 0)
     with npm.open("a") as script:
         script.write("sleep 1\n")
@@ -581,7 +581,7 @@ def test_npm_fetch_gives_up_after_retries(tmp_path):
 
 @pytest.mark.parametrize("how, reason", [("off", "EBB_WEB is off"), ("none", "npm is not installed"),
                                          ("fails", "the npm registry cannot be reached")])
-def test_build_without_npm_has_styles_and_prints_one_line(tmp_path, how, reason):
+def test_web_build_without_npm_has_styles_and_prints_one_line(tmp_path, how, reason):
     if how == "fails" and not shutil.which("node"):
         pytest.skip("node is not there")
     npm = npm_that_fails(tmp_path, 99) if how == "fails" else how

@@ -140,7 +140,7 @@ def test_openapi_refers_to_no_missing_schema(document):
     assert {"Job", "Request", "Samples", "Error"} <= named
 
 
-def test_docs_name_every_api_path(document):
+def test_documentation_lists_every_api_path(document):
     docs = (ROOT / "docs" / "reference" / "api.md").read_text()
     for path, item in document["paths"].items():
         short = path.replace("{id}", "ID")
@@ -178,7 +178,7 @@ def test_invalid_list_query_is_refused(server, query):
     assert server.get(f"/jobs?{query}").status == 400
 
 
-def test_job_list_is_current_after_each_change(server):
+def test_job_list_is_up_to_date_after_each_change(server):
     for _ in range(3):
         number = server.submit("sleep", "600", name="fresh")
         assert number in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
@@ -251,7 +251,7 @@ def test_missing_job_gets_404_on_every_path(server):
         assert server.get(f"/jobs/{number}").status in (400, 404), number
 
 
-def test_queued_job_has_no_recording(server):
+def test_recording_of_a_queued_job_is_not_found(server):
     first = server.submit("sleep", "600")
     second = server.submit("true", after=[first])
     assert server.job(second)["state"] == "queued" and server.job(second)["waits_for"]
@@ -399,7 +399,7 @@ def asked_with(server, headers, done):
     return asked
 
 
-def test_cookie_without_its_key_grants_no_access(server, done):
+def test_session_cookie_without_its_key_grants_no_access(server, done):
     """A browser sends the cookie to every port of the host, including another user's server."""
     answer, session = login(server, server.token)
     _, other = login(server, server.token)
@@ -441,7 +441,7 @@ def test_read_only_token_does_not_see_environment_values(server):
     assert server.get("/jobs/999/request").status == 404
 
 
-def test_read_only_session_can_read(server):
+def test_session_of_a_read_only_token_can_only_read(server):
     _, cookie = login(server, server.reader)
     assert server.get("/session", token=None, headers=cookie).json() == {"write": False}
     assert server.post("/jobs", {"command": ["true"]}, token=None, headers=cookie).status == 403
@@ -458,7 +458,7 @@ def test_wrong_tokens_are_rate_limited():
             assert s.post("/session", body, token=None).status == 400
 
 
-def test_session_survives_a_restart():
+def test_login_session_survives_a_server_restart():
     with serving() as s:
         _, cookie = login(s, s.token)
         assert s.stop() == 0
@@ -484,7 +484,7 @@ def test_state_folder_writable_by_others_is_refused_unchanged(tmp_path):
     assert tmp_path.stat().st_mode & 0o7777 == 0o1777
 
 
-def test_session_ends_when_its_token_changes():
+def test_login_session_ends_when_its_token_changes():
     with serving() as s:
         _, cookie = login(s, s.token)
         _, reading = login(s, s.reader)
@@ -496,7 +496,7 @@ def test_session_ends_when_its_token_changes():
 
 
 @pytest.mark.parametrize("what", ["pipe", "link", "brackets"])
-def test_events_ignore_invalid_run_json(server, what):
+def test_job_events_are_served_despite_an_invalid_run_json(server, what):
     job = server.submit("true")
     path = pathlib.Path(server.wait(job)["run_dir"]) / "run.json"
     path.unlink()
@@ -570,7 +570,7 @@ def test_foreign_host_header_is_refused(server, host):
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]:1", "10.0.0.1:99"])
-def test_ip_addresses_and_localhost_are_accepted_as_host(server, host):
+def test_ip_addresses_and_localhost_are_valid_host_headers(server, host):
     assert server.get("/jobs", headers={"Host": host}).status == 200
 
 
@@ -830,7 +830,7 @@ def test_random_bytes_get_an_error_or_a_closed_connection(server):
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
 
 
-def test_disconnected_waiter_leaves_nothing_behind(server):
+def test_client_that_disconnects_while_waiting_leaves_nothing_behind(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     for _ in range(20):
@@ -872,7 +872,7 @@ def asked_on(stack, server, path, token, more=b""):
     return s
 
 
-def test_waiting_readers_leave_waiter_slots_for_the_owner(server):
+def test_waiting_read_only_clients_leave_slots_for_the_owner(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     wait = f"/jobs/{number}?until=ended&timeout_s=60"
@@ -1072,7 +1072,7 @@ def test_server_replaces_a_stale_socket_but_no_other_file(tmp_path):
         s.socket.unlink()
 
 
-def test_listen_none_keeps_only_the_unix_socket():
+def test_listen_none_option_leaves_only_the_unix_socket():
     with serving(listen="none") as s:
         assert s.ready.read_text() == f"unix:{s.socket}\n"
         assert s.get("/health", token=None, unix=True).status == 200
@@ -1082,7 +1082,7 @@ def test_listen_none_keeps_only_the_unix_socket():
         s.process = None
 
 
-def test_no_auth_option_drops_the_token_but_checks_the_host():
+def test_no_auth_option_requires_no_token_but_checks_the_host():
     with serving("--no-auth") as s:
         assert s.get("/jobs", token=None).status == 200
         assert s.post("/jobs", {"command": ["true"]}, token=None).status == 201
@@ -1191,7 +1191,7 @@ def test_requests_of_common_http_clients_are_answered(server, done):
             assert client.get("/api/v1/health").status_code == 200
 
 
-def test_connection_is_kept_open_after_errors(server):
+def test_http_connection_is_kept_open_after_error_answers(server):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     with contextlib.closing(connection):
         connection.connect()
@@ -1204,7 +1204,7 @@ def test_connection_is_kept_open_after_errors(server):
             assert (answer.status, connection.sock.getsockname()) == (status, own)
 
 
-def test_import_turns_a_job_file_into_jobs(tmp_path):
+def test_import_option_turns_a_job_file_into_jobs(tmp_path):
     file = tmp_path / "training_jobs.json"
     file.write_text(json.dumps({"a1": {"job_id": "a1", "status": "completed", "created_at": 1700000000},
                                 "a2": {"job_id": "a2", "status": "running", "created_at": 1700000100}}))

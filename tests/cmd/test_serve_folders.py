@@ -29,12 +29,12 @@ file.mkdir()
 """
 
 
-def test_job_that_occupies_the_name_of_run_json_is_not_lost(server):
+def test_job_that_creates_a_folder_named_run_json_is_not_lost(server):
     job = server.wait(server.submit(PYTHON, "-c", TAKES_NAMES))
     assert job["state"] == "succeeded", job
 
 
-def test_folder_of_the_user_among_the_run_folders_is_left_alone():
+def test_user_folder_among_the_run_folders_is_left_unchanged():
     with serving(*OPTIONS, "--keep", "1") as server:
         own = server.state / "runs" / "2-true"
         own.mkdir()
@@ -47,7 +47,7 @@ def test_folder_of_the_user_among_the_run_folders_is_left_alone():
         assert not list((server.state / "runs").glob("2-true-*"))
 
 
-def test_server_creates_a_new_store_if_the_old_one_was_moved(server, tmp_path):
+def test_server_creates_a_new_job_store_if_the_old_one_was_moved(server, tmp_path):
     server.wait(server.submit("true"))
     go = tmp_path / "go"
     runs = server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done", name="runs")

@@ -297,7 +297,7 @@ def test_job_of_a_killed_supervisor_is_lost_and_its_processes_end(server):
     wait_for(lambda: is_gone(job["pid"]), "the job's process")
 
 
-def test_job_with_killed_sentinel_is_followed_to_its_end(server):
+def test_job_whose_sentinel_was_killed_is_followed_to_its_end(server):
     number = hold(server)
     os.kill(sentinel(server, number), signal.SIGKILL)
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
@@ -306,7 +306,7 @@ def test_job_with_killed_sentinel_is_followed_to_its_end(server):
 
 
 @pytest.mark.parametrize("who", (["supervisor"], ["sentinel", "supervisor"]))
-def test_cancel_continues_a_stopped_supervisor(server, who):
+def test_cancel_request_continues_a_supervisor_stopped_by_sigstop(server, who):
     number = hold(server)
     for name in who:
         os.kill({"supervisor": supervisor, "sentinel": sentinel}[name](server, number), signal.SIGSTOP)
@@ -327,7 +327,7 @@ while time.monotonic() < until:
 
 
 @pytest.mark.parametrize("state", ("starting", "running"))
-def test_supervisor_stopped_repeatedly_is_continued_each_time(server, state):
+def test_supervisor_that_gets_sigstop_is_continued_each_time(server, state):
     go = server.folder / "go"
     if state == "starting":  # The supervisor has usually not yet reported that the job runs.
         go.touch()
@@ -391,7 +391,7 @@ def kill_both(server, number, before=lambda: None):
     wait_for(lambda: all(map(is_gone, pids)), "their end")
 
 
-def test_job_without_supervisor_and_sentinel_is_ended(server):
+def test_job_whose_supervisor_and_sentinel_were_killed_is_ended(server):
     neighbour = hold(server)
     number, pids = family(server)
     kill_both(server, number)
@@ -403,7 +403,7 @@ def test_job_without_supervisor_and_sentinel_is_ended(server):
     assert not lock_of(server, number).exists()
 
 
-def test_job_that_kills_its_supervisors_at_start_is_lost(server):
+def test_job_that_kills_its_supervisor_at_start_is_reported_lost(server):
     number = server.submit("sh", "-c", "read pid name state sentinel rest < /proc/$PPID/stat; "
                                        "kill -9 $sentinel $PPID", name="hold")
     job = server.wait(number)
@@ -430,7 +430,7 @@ def test_daemon_that_cleared_its_environment_is_found_by_cgroup(server):
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
 
 
-def test_lost_job_that_names_a_foreign_cgroup_harms_no_process(server):
+def test_processes_of_a_foreign_cgroup_named_by_lost_job_survive(server):
     neighbour, number = hold(server), hold(server)
     path = run_dir(server, number, "hold") / "run.json"
     own = json.loads(path.read_text())
@@ -444,7 +444,7 @@ def test_lost_job_that_names_a_foreign_cgroup_harms_no_process(server):
     assert all(pathlib.Path("/sys/fs/cgroup", group).exists() for group in other["cgroup"])
 
 
-def test_next_server_ends_processes_left_by_a_job(server):
+def test_restarted_server_kills_processes_left_by_a_job(server):
     number, pids = family(server)
     server.stop(signal.SIGKILL)
     kill_both(server, number)
@@ -473,7 +473,7 @@ def sparks(server, number):
     return [i for i, value in enumerate(server.job(number)["spark"] or []) if value is not None]
 
 
-def test_memory_peak_reached_while_the_server_was_down_is_known(server):
+def test_memory_peak_reached_while_server_was_down_is_reported(server):
     go = server.folder / "go"
     number, unseen = hold(server), server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done")
     wait_for(lambda: len(sparks(server, number)) >= 4, "the picture of its memory")
@@ -491,7 +491,7 @@ def test_memory_peak_reached_while_the_server_was_down_is_known(server):
     assert len(sparks(server, unseen)) >= 2  # Two parts of the sparkline may have been merged.
 
 
-def test_server_that_was_stopped_and_continued_catches_up(server):
+def test_server_continued_after_sigstop_notices_ended_jobs(server):
     number, ends = hold(server), server.submit("sleep", "0.3")
     server.wait(ends, "running")
     server.process.send_signal(signal.SIGSTOP)

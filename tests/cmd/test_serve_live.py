@@ -86,7 +86,7 @@ def test_viewer_follows_job_from_start_to_end(server, tmp_path):
         assert text == server.get(f"/jobs/{number}/log").body.decode()
 
 
-def test_subscription_is_answered_at_once_even_for_a_missing_job(server):
+def test_live_subscription_is_answered_even_for_a_missing_job(server):
     number = server.submit("true")
     server.wait(number)
     with allowed(server) as viewer:

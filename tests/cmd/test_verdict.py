@@ -97,7 +97,7 @@ def test_verdict_of_a_flat_table_exits_with_0(tmp_path):
     assert (doc["verdict"], doc["oom"]) == ("stable", None)
 
 
-def test_growth_in_the_first_epoch_exits_with_3_and_a_decision_step(tmp_path):
+def test_verdict_in_first_epoch_exits_with_3_and_has_decision_step(tmp_path):
     path = table(tmp_path / "a.csv", [(s, 300 * MIB + 20 * MIB * s) for s in range(1, 61)],
                  "step,rss")
     doc = verdict(path, "--steps-per-epoch", 83, "--limit", "24G")
@@ -110,7 +110,7 @@ def test_growth_in_the_first_epoch_exits_with_3_and_a_decision_step(tmp_path):
     assert same["forecast"]["decided_at_step"] == doc["forecast"]["decided_at_step"]
 
 
-def test_verdict_text_begins_with_word_and_evidence(tmp_path, ebb):
+def test_verdict_text_begins_with_verdict_word_and_evidence(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     result = ebb("verdict", path, "--limit", "8G")
     assert (result.returncode, result.stderr) == (1, "")
@@ -135,7 +135,7 @@ def test_csv_of_another_tool_is_read_with_units_and_groups(tmp_path):
     assert doc["processes"][1]["floor_bytes"]["last"] == 500 * MIB
 
 
-def test_a_table_sorted_by_group_is_judged_as_one_sorted_by_time(tmp_path):
+def test_table_sorted_by_group_gets_same_verdict_as_sorted_by_time(tmp_path):
     rows = [(t, pid, 400 * MIB + (t * MIB if pid == 7 else 0)) for t in range(2000)
             for pid in (7, 8)]
     marks = tmp_path / "m.jsonl"
@@ -180,7 +180,7 @@ def test_epoch_length_column_of_a_table_is_used(tmp_path):
     assert words == {"a": "plateaued", "b": "filling"}
 
 
-def test_verdict_command_refuses_impossible_requests(tmp_path, ebb):
+def test_verdict_command_refuses_invalid_files_and_options(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(50, 0))
     by_step = table(tmp_path / "s.csv", ramp(50, 0), "step,rss")
     marks = tmp_path / "m.jsonl"
@@ -213,7 +213,7 @@ def test_empty_file_is_refused_and_empty_table_is_undecided(tmp_path, ebb):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
-def test_few_samples_are_undecided_with_the_reason(tmp_path, rows):
+def test_verdict_of_few_samples_is_undecided_with_the_reason(tmp_path, rows):
     doc = verdict(table(tmp_path / "a.csv", ramp(rows, MIB)), "--limit", "1G")
     assert doc["verdict"] == "undecided" and doc["evidence"]
     assert doc["rate_bytes_per_min"] is None and doc["oom"] is None
@@ -275,7 +275,7 @@ def test_table_rows_of_one_pid_are_one_series_unless_grouped(tmp_path):
     assert {p["name"]: p["verdict"] for p in apart["processes"]} == {"1": "leaking", "2": "stable"}
 
 
-def test_memory_drop_at_process_exit_is_not_judged(tmp_path):
+def test_memory_drop_at_process_exit_does_not_affect_verdict(tmp_path):
     rows = [(t / 5, 500 * MIB + t * MIB // 5) for t in range(6000)]
     exits = [(1200 + t / 5, 1000 * MIB - 100 * t * MIB) for t in range(6)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
@@ -286,7 +286,7 @@ def test_memory_drop_at_process_exit_is_not_judged(tmp_path):
     assert cut["samples"] == 6006
 
 
-def test_slow_exit_of_six_seconds_does_not_end_growth(tmp_path):
+def test_process_exit_that_takes_six_seconds_does_not_hide_a_leak(tmp_path):
     """On a busy machine most memory is freed at exit, and the rest stays until the table ends."""
     rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
     exits = [(48 + t / 5, 450 * MIB) for t in range(30)]
@@ -298,7 +298,7 @@ def test_slow_exit_of_six_seconds_does_not_end_growth(tmp_path):
     assert doc["leak"] is False and doc["samples"] == 510, "it lived on at that level"
 
 
-def test_step_mark_in_the_exit_row_does_not_make_the_drop_count(tmp_path):
+def test_memory_drop_at_exit_is_ignored_even_in_a_row_with_a_step(tmp_path):
     rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
     exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")
     lived = table(tmp_path / "lived.csv", rows, "t,rss,step")
@@ -320,7 +320,7 @@ KEPT_GRAPH = """1:946 2:968 4:974 6:765 7:985 9:775 10:995 12:844 14:1008 16:101
 
 
 @pytest.mark.parametrize("step", [60, 70, 80, 90, 100, 110, 120, 130, 140, 148])
-def test_leak_under_sawtooth_is_never_plateaued(tmp_path, step):
+def test_leak_under_a_sawtooth_is_never_judged_plateaued(tmp_path, step):
     pairs = [tuple(map(int, pair.split(":"))) for pair in KEPT_GRAPH.split()]
     path = table(tmp_path / "a.csv", [(at * 0.46, mib * MIB, at) for at, mib in pairs],
                  "t,rss,step")
@@ -345,7 +345,7 @@ def test_verdicts_of_zoo_recordings_tell_leaks_from_benign_runs(path, how):
 
 
 @plain
-def test_a_million_single_sample_groups_are_undecided_at_low_cost(tmp_path):
+def test_million_groups_of_one_sample_are_undecided_at_low_cost(tmp_path):
     count = 100_000 if IS_SANITIZED else 1_000_000
     path = tmp_path / "a.csv"
     with open(path, "w") as out:
@@ -373,7 +373,7 @@ def test_one_leak_among_100000_groups_of_a_table_is_found(tmp_path):
     assert doc["tree"]["verdict"] == "leaking" and doc["tree"]["grower"]["pid"] == 1
 
 
-def test_verdict_escapes_hostile_names(tmp_path, ebb):
+def test_verdict_escapes_control_codes_in_names(tmp_path, ebb):
     rows = [(t, g, 5 * MIB) for t in range(20) for g in ("a", "\x1b]0;x\x07\x1b[31m")]
     path = table(tmp_path / "a.csv", rows, "t,who,rss")
     result = ebb("verdict", path, "--group", "who")
@@ -459,7 +459,7 @@ def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(tmp_path):
         assert any(s.startswith("memory grew evenly until the job ended; ") for s in run["verdict"]["tree"]["evidence"])
 
 
-def test_limit_option_takes_size_or_share_of_recorded_limit(tmp_path):
+def test_limit_option_takes_size_or_percentage_of_recorded_limit(tmp_path):
     (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
     run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "leak",
             cwd=tmp_path)
@@ -473,7 +473,7 @@ def test_limit_option_takes_size_or_share_of_recorded_limit(tmp_path):
     assert refused_with(refusal, "--group applies only to tables")
 
 
-def test_recording_made_from_table_is_judged_as_the_table(tmp_path):
+def test_recording_imported_from_a_table_gets_the_same_verdict(tmp_path):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     assert make_recording(path, tmp_path / "a.ebb")
     assert verdict(tmp_path / "a.ebb")["tree"]["verdict"] == verdict(path)["verdict"] == "leaking"
@@ -500,14 +500,14 @@ def h200(name, *options):
     return verdict(DATA / f"h200-{name}.csv", "--marks", DATA / f"h200-{name}.marks.jsonl", *options)
 
 
-def test_lazily_opened_images_plateau_at_the_end_of_the_first_epoch():
+def test_lazily_opened_images_plateau_when_the_first_epoch_ends():
     doc = h200("lazy-pil")
     assert doc["verdict"] == "plateaued"
     assert doc["growth_ended"]["step"] == 83
     assert doc["growth_ended"]["at"] == "the end of the first epoch"
 
 
-def test_a_collator_that_keeps_every_image_leaks():
+def test_collator_that_keeps_every_image_is_judged_leaking():
     doc = h200("leak-collator", "--limit", "64G")
     assert doc["verdict"] == "leaking"
     rate, eta = doc["rate_bytes_per_min"], doc["oom"]["eta_s"]
@@ -557,7 +557,7 @@ def test_tokenizer_cache_is_not_a_leak():
 
 
 @pytest.mark.parametrize("step, words", [(40, ["filling"]), (83, ["filling", "plateaued"]), (249, ["plateaued"])])
-def test_verdicts_of_the_tour_recording_match_the_text(step, words):
+def test_verdicts_of_the_tour_recording_match_the_tour_text(step, words):
     folder = ROOT / "examples" / "recordings"
     doc = verdict(folder / "seed-h200.csv", "--marks", folder / "seed-h200.marks.jsonl", "--limit", "32G",
                    "--until-step", step)

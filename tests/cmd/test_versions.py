@@ -20,7 +20,7 @@ def run_folder(kept, tmp_path):
     return shutil.copytree(kept / "run", tmp_path / "run")
 
 
-def test_current_version_has_stored_test_files(ebb):
+def test_current_ebb_version_has_stored_test_files(ebb):
     version = json.loads(ebb("version", "--json").stdout)["version"]
     assert version in [path.name for path in VERSIONS]
 

@@ -150,7 +150,7 @@ def test_watch_json_agrees_with_proc_for_process_tree(ebb):
     assert max(truth.values()) <= tree["low_bytes"] <= tree["high_bytes"] <= sum(truth.values())
 
 
-def test_watch_of_several_pids_shows_one_tree_each(ebb):
+def test_watch_of_several_pids_shows_one_process_tree_per_pid(ebb):
     with python(QUIET) as one, python(QUIET) as two:
         ready(one), ready(two)
         result = ebb("watch", "--pid", one.pid, "--pid", two.pid, "--pid", one.pid, "--for",
@@ -224,7 +224,7 @@ def test_watch_record_option_writes_a_recording(ebb, tmp_path):
     assert f"recording  {folder}" in result.stdout
 
 
-def test_watch_keeps_the_command_of_an_exited_job(ebb, tmp_path):
+def test_watch_recording_keeps_the_command_of_an_exited_job(ebb, tmp_path):
     folder = tmp_path / "run"
     with python(QUIET) as process:
         ready(process)
@@ -354,7 +354,7 @@ def test_watch_refuses_zombie(ebb):
     assert str(zombie.pid) in result.stderr
 
 
-def test_watch_reports_pids_that_exit_during_scan(ebb):
+def test_watch_reports_given_pids_that_exit_during_the_first_scan(ebb):
     for _ in range(20):
         process = subprocess.Popen([sys.executable, "-S", "-c", "pass"])
         result = ebb("watch", "--pid", process.pid, "-i", "50ms")
@@ -393,7 +393,7 @@ HOSTILE = ["x\n) R 1 2 3", "\x1b[2J\x1b[31m", ") Z 1 (", "\x9b31m\xff\r", "%s%n%
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_watch_escapes_hostile_process_name(name):
+def test_watch_escapes_control_codes_in_process_name(name):
     with python(NAMED, name) as process:
         ready(process)
         result = subprocess.run(
@@ -410,7 +410,7 @@ def test_watch_escapes_hostile_process_name(name):
     assert ticks[0]["processes"][0]["name"] == expected
 
 
-def test_watch_escapes_hostile_command_line(ebb):
+def test_watch_escapes_control_codes_in_command_line(ebb):
     with job("\x1b[2Jx\ny", "600", executable=shutil.which("sleep")) as process:
         wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "exec")
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "-i", "50ms")
@@ -482,7 +482,7 @@ def in_order(head, pids):
     return head + "".join(rf"[^\n]*\n *{pid} " for pid in pids)
 
 
-def test_watch_screen_sorts_tree_and_restores_terminal(terminal):
+def test_watch_screen_sorts_processes_and_restores_terminal(terminal):
     t = terminal()
     with python(FAMILY) as process:
         small, large, middle = map(int, ready(process))
@@ -554,7 +554,7 @@ def test_watch_screen_names_launcher_until_a_key_is_pressed(terminal):
 
 
 @pytest.mark.parametrize("columns, lines", [(20, 5), (40, 8), (10, 3), (2, 2)])
-def test_watch_survives_tiny_window(terminal, columns, lines):
+def test_watch_screen_survives_a_tiny_terminal_window(terminal, columns, lines):
     t = terminal(columns=80, lines=24)
     with python(FAMILY) as process:
         ready(process)

@@ -41,7 +41,7 @@ def test_wheel_build_refuses_a_program_for_a_newer_glibc(wheels, monkeypatch):
         wheels.check_symbols([program])
 
 
-def test_wheel_build_refuses_a_dependency_outside_glibc(wheels, monkeypatch):
+def test_wheel_build_refuses_linking_to_libraries_other_than_glibc(wheels, monkeypatch):
     monkeypatch.setattr(wheels, "GLIBC", (9, 9))
     monkeypatch.setattr(wheels, "GLIBC_LIBRARIES", set())
     with pytest.raises(wheels.Failure, match=r"libc\.so\.6.*which is not part of glibc"):

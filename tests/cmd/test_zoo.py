@@ -49,7 +49,7 @@ def test_zoo_uses_python_and_ebb_of_the_build_folder(tmp_path):
     assert place_in(tmp_path, {"ZOO_PYTHON": "/other", "EBB_BINARY": "/ebb"}) == ["/other", "/ebb"]
 
 
-def test_only_place_py_names_the_build_folder():
+def test_build_folder_of_the_zoo_is_named_only_in_place_py():
     for script in (*(ROOT / "zoo").glob("*.py"), ROOT / "zoo" / "unseen" / "run.py"):
         assert script.name == "place.py" or '"build"' not in script.read_text(), script
 
@@ -59,7 +59,7 @@ def test_zoo_has_at_least_24_programs():
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_zoo_truth_is_complete_and_names_existing_lines(name):
+def test_each_zoo_ground_truth_is_complete_with_existing_lines(name):
     source = (ROOT / "zoo" / name / "main.py").read_text()
     for variant, flags, truth in zoo.variants(name):
         assert set(truth["words"]) <= WORDS and truth["words"], variant
@@ -123,7 +123,7 @@ def test_failing_zoo_program_does_not_stop_the_others(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("second, fails", [({}, False), ({"marks": "stable", "marks_right": "NO"}, True)])
-def test_worse_zoo_result_is_recorded_again_before_it_counts(monkeypatch, tmp_path, second, fails):
+def test_worse_zoo_result_counts_only_if_a_second_run_confirms_it(monkeypatch, tmp_path, second, fails):
     runs = [("good", "leak", [], {}), ("bad", "leak", [], {})]
     recorded = []
     monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or (0, ""))
@@ -171,7 +171,7 @@ def test_zoo_costs_of_all_programs_are_summed_with_intervals():
     assert "| +4.0% |" in lines[2] and any("| +0.04 s |" in line for line in lines)
 
 
-def test_costs_update_changes_only_costs_in_the_expected_table(tmp_path):
+def test_update_of_zoo_costs_changes_only_costs_in_expected_table(tmp_path):
     kept, before = tmp_path / "expected.json", table.read()
     kept.write_text(table.KEPT.read_text())
     overhead.update({"dict_cache": pairs(0.031, 0.02, 0.5)}, kept)
@@ -197,7 +197,7 @@ def frame(function, file="/x/zoo/p/main.py"):
     ([{"where": frame("keep"), "in_program": frame("keep"), "callers": [], "growth_bytes": 0}], (0, 1)),
     ([], (0, 0)),
 ])
-def test_heap_rows_of_leaking_line_and_allocator_are_found(rows, found):
+def test_zoo_finds_heap_rows_of_leaking_and_of_allocating_line(rows, found):
     truth = {"culprit": {"file": "zoo/p/main.py", "function": "keep", "made_in": ["make"]}}
     doc = {"rows": [{"growth_bytes": 5e6, **row} for row in rows]}
     assert judged.culprit_rows("run", truth, lambda *_: doc) == found
@@ -217,7 +217,7 @@ def test_update_of_some_zoo_runs_keeps_the_other_rows(tmp_path):
     assert (kept["a"]["culprit_row"], kept["b"]["culprit_row"]) == (2, 3)
 
 
-def test_wilson_intervals_match_the_textbook():
+def test_wilson_confidence_intervals_match_the_textbook():
     low, high = table.wilson(0, 10)
     assert low == 0 and high == pytest.approx(0.2775, abs=1e-3)
     low, high = table.wilson(81, 263)
@@ -225,7 +225,7 @@ def test_wilson_intervals_match_the_textbook():
     assert table.wilson(0, 0) == (0.0, 1.0)
 
 
-def test_confusion_matrix_counts_each_run_once():
+def test_zoo_confusion_matrix_counts_each_run_once():
     runs = {"a": outcome(), "b": outcome(marks="stable", marks_right="NO"),
             "c": outcome(leak=False, marks="stable"), "d": outcome(leak=False, marks="stepping"),
             "e": outcome(leak=False, marks="filling", marks_right="unsure")}

@@ -105,7 +105,7 @@ def test_unknown_kind_of_diagnosis_claim_is_reported():
     assert "the moon was full" in one
 
 
-def test_rejected_true_hypothesis_is_reported():
+def test_diagnosis_that_rejects_the_true_cause_is_reported():
     doc = {"hypotheses": [{"key": "call_site", "word": "unlikely", "against": []}]}
     assert claims.contradicted(doc, counters(leaks), ["call_site"])
     doc["hypotheses"][0]["word"] = "possible"
@@ -116,7 +116,7 @@ def entry(start, now):
     return {"start_bytes": start * MIB, "now_bytes": now * MIB}
 
 
-def test_ledger_larger_than_rss_is_reported():
+def test_memory_ledger_larger_than_rss_is_reported():
     good = dict(LEDGER, entries=[entry(300, 400), entry(100, 100)])
     assert diagnosis.adds_up(good)
     assert not diagnosis.adds_up(dict(LEDGER, entries=[entry(300, 400), entry(100, 101)]))
@@ -139,6 +139,6 @@ class Result:
     ([Result(adds_up=False)], 1),
     ([Result(wrong=["one"])], 1),
 ])
-def test_diagnosis_below_each_required_threshold_is_reported(bad, missed):
+def test_diagnosis_accuracy_below_a_required_level_is_reported(bad, missed):
     bars = diagnosis.summary([Result() for _ in range(10)] + bad)
     assert sum(not is_reached for _, is_reached in bars) == missed

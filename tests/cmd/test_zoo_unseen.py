@@ -24,7 +24,7 @@ runner = load_runner()
 
 
 @pytest.mark.parametrize("key", TRUTHS)
-def test_each_unseen_truth_is_complete_and_names_existing_lines(key):
+def test_each_unseen_ground_truth_is_complete_with_existing_lines(key):
     truth = TRUTHS[key]
     source = (UNSEEN / f"{truth['program']}.py").read_text()
     assert key == f"{truth['program']}-{truth['variant']}"
@@ -37,7 +37,7 @@ def test_each_unseen_truth_is_complete_and_names_existing_lines(key):
     assert f"| {truth['program']} |" in (UNSEEN / "README.md").read_text()
 
 
-def test_each_unseen_program_has_a_twin():
+def test_each_unseen_program_has_exactly_two_variants():
     programs = [truth["program"] for truth in TRUTHS.values()]
     files = {path.stem for path in UNSEEN.glob("*.py")} - {"run", "_held", "kit", "marks", "tally"}
     assert files == set(programs) and all(programs.count(name) == 2 for name in files)
@@ -52,7 +52,7 @@ def test_verdict_that_confuses_leak_and_benign_is_graded_wrong(word, leak, grade
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
-def test_verdict_counts_as_correct_from_where_it_stays_correct():
+def test_verdict_counts_as_correct_from_its_last_change_on():
     truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
     looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
     assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}
