@@ -91,7 +91,7 @@ def named(sent):
     return [mark for mark in sent if "name" in mark]
 
 
-def test_growing_container_is_named_by_owner_with_its_growth(sent, resident):
+def test_growing_container_is_reported_with_its_owner_and_growth(sent, resident):
     store = Store()
 
     def add(step):
@@ -133,7 +133,7 @@ def test_growing_class_attribute_is_named_by_its_class(sent, resident):
     assert {mark["name"] for mark in named(sent)} == {f"{__name__}.Store.shared"}
 
 
-def test_container_with_a_small_part_of_the_growth_is_not_reported(sent, resident):
+def test_container_with_a_small_share_of_growth_is_not_reported(sent, resident):
     grow(resident, lambda step: SEEN.extend(bytearray(MIB) for _ in range(2)))
     SEEN.clear()
     assert named(sent) == [] and len(sent) == 2
@@ -234,7 +234,7 @@ def test_thread_scans_containers_of_a_job_that_sends_no_steps(sent, resident):
     assert figures_of(sent, name[:61] + "…")[-1] == 6
 
 
-def test_container_scan_thread_never_lists_all_objects(sent, resident, monkeypatch):
+def test_container_scan_thread_never_calls_gc_get_objects(sent, resident, monkeypatch):
     """A list of all objects would refer to tuples that the job is still creating, and its
     tuple() would fail."""
     def fail():
@@ -286,7 +286,7 @@ def test_container_scan_time_is_bounded(sent, resident, monkeypatch):
     assert scans == []
 
 
-def test_young_job_is_not_scanned_for_containers(sent, resident, monkeypatch):
+def test_job_is_not_scanned_for_containers_right_after_its_start(sent, resident, monkeypatch):
     scans, ran_s = [], 0.0
     monkeypatch.setattr(_containers, "_scan", lambda step, rss, is_grown: scans.append(step))
     monkeypatch.setattr(_containers, "_SHARE", 0)
@@ -311,7 +311,7 @@ def test_failed_container_scan_is_not_repeated(sent, resident, monkeypatch):
 
 
 @pytest.mark.parametrize("reason", ["EBB_KEEPERS", "objects"])
-def test_container_scan_can_be_disabled_and_skips_huge_heaps(sent, resident, monkeypatch, reason):
+def test_container_scan_is_skipped_if_disabled_or_the_heap_is_huge(sent, resident, monkeypatch, reason):
     if reason == "objects":
         monkeypatch.setattr(_containers, "_OBJECTS_MAX", 1)
     else:

@@ -114,7 +114,7 @@ def test_slices_of_an_image_list_share_its_cache_budget(paths):
     assert images.kept_bytes == parts[0].kept_bytes == parts[1].kept_bytes == 3 * EACH
 
 
-def test_changing_a_returned_image_does_not_change_the_cache(paths):
+def test_changing_a_returned_image_does_not_change_the_cached_image(paths):
     images = LazyImages(paths)
     images[0].putpixel((0, 0), (1, 2, 3))
     images[0].thumbnail((4, 4))
@@ -266,7 +266,7 @@ def opened(paths):
     return [Image.open(path) for path in paths]
 
 
-def test_wrapped_collator_leaves_dataset_images_undecoded(paths):
+def test_collator_with_the_wrapper_leaves_dataset_images_undecoded(paths):
     images = opened(paths)
     collate = keep_nothing(lambda examples: [e["image"].getpixel((0, 0)) for e in examples])
     assert collate([{"image": image} for image in images]) == ALL
@@ -275,7 +275,7 @@ def test_wrapped_collator_leaves_dataset_images_undecoded(paths):
     assert all(map(_is_decoded, images))
 
 
-def test_unwrapped_collator_leaves_dataset_images_decoded(paths):
+def test_collator_without_the_wrapper_leaves_dataset_images_decoded(paths):
     """The wrapper exists because PIL keeps decoded pixels in the image. If PIL stops doing so, the
     wrapper is no longer needed."""
     images = opened(paths)
@@ -290,7 +290,7 @@ def test_image_from_bytes_is_reopened_from_its_bytes(paths):
     assert image.getpixel((0, 0)) == ALL[4]
 
 
-def test_removed_image_file_is_read_by_descriptor(paths):
+def test_image_whose_file_was_removed_is_read_by_its_descriptor(paths):
     image = Image.open(paths[4])
     paths[4].unlink()
     assert keep_nothing(colours)([image]) == [ALL[4]]
@@ -310,7 +310,7 @@ def test_image_copy_keeps_frame_and_draft_mode(tmp_path):
     assert got[1] == (draft.getpixel((0, 0)), "L", (64, 64))
 
 
-def test_images_in_the_returned_batch_stay_readable(paths):
+def test_images_in_a_batch_from_a_wrapped_collator_stay_readable(paths):
     class Batch(collections.UserDict):
         pass
 
@@ -372,7 +372,7 @@ class Example:
     label: int
 
 
-def test_collator_wrapper_copies_examples_of_every_structure(paths):
+def test_collator_wrapper_copies_images_in_any_nested_structure(paths):
     images = opened(paths[:4])
     other = object()
     examples = [Pair(images[0], 0), Example(images[1], 1),

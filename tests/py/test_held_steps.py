@@ -65,7 +65,7 @@ def test_mark_for_several_fast_steps_has_their_duration(wire):
     assert float(lines["SECONDS"]) >= 0 and lines["STEPS"] == "2"
 
 
-def test_other_marks_are_sent_after_pending_steps(wire):
+def test_pending_steps_are_sent_before_any_other_mark(wire):
     wire.step(11)
     wire.step(12)
     wire.mark("save", step=12)
@@ -75,7 +75,7 @@ def test_other_marks_are_sent_after_pending_steps(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=13", "KIND=step\nSTEP=14\nLOSS=0.5"]
 
 
-def test_figures_do_not_flush_pending_steps(wire):
+def test_figure_marks_do_not_flush_pending_steps(wire):
     wire.step(11)
     wire.send_figures("KIND=series\nHEAP_LIVE_BYTES=1")
     assert wire.take_texts() == ["KIND=series\nHEAP_LIVE_BYTES=1"]
@@ -138,7 +138,7 @@ def test_pending_steps_are_sent_at_exit(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=11"]
 
 
-def test_every_step_is_sent_at_once_without_a_helper_thread(wire):
+def test_steps_are_not_batched_without_a_helper_thread(wire):
     wire.step(11)
     wire.help(None)
     assert wire.take_texts() == ["KIND=step\nSTEP=11"]
@@ -159,7 +159,7 @@ def row(wire):
     return wire
 
 
-def test_fast_path_delays_consecutive_steps(row):
+def test_fast_path_of_ebb_step_batches_consecutive_steps(row):
     assert [row.hold(n, TAIL) for n in (13, 14)] == [True, True]
     assert row.take_texts() == [] and row.woken == 1
     row.mark("save", step=14)
@@ -167,7 +167,7 @@ def test_fast_path_delays_consecutive_steps(row):
 
 
 @pytest.mark.parametrize("n, tail", [(12, TAIL), (14, TAIL), (13, "\nBY=other"), (13, None)])
-def test_fast_path_accepts_only_the_next_step_with_equal_values(row, n, tail):
+def test_fast_path_accepts_only_the_next_step_with_the_same_epoch_data(row, n, tail):
     assert not row.hold(n, tail)
     assert row._step[0] == 12
 
@@ -177,7 +177,7 @@ def test_fast_path_ends_when_a_step_is_sent_at_once(row):
     assert not row.hold(13, TAIL)
 
 
-def test_fast_path_ends_when_pending_steps_are_due(row):
+def test_fast_path_ends_when_pending_steps_must_be_sent(row):
     hurry(row)
     assert not row.hold(13, TAIL)
 

@@ -76,7 +76,7 @@ def test_cleanup_runs_at_every_optimizer_step(wire, tmp_path):
     assert cleanup.summary()["count"] == 4
 
 
-def test_cleanup_does_not_change_the_weights(wire, tmp_path):
+def test_cleanup_does_not_change_the_trained_weights(wire, tmp_path):
     plain = hf_trainer(tmp_path, 12, gradient_accumulation_steps=2)
     cleaned = hf_trainer(
         tmp_path,
@@ -94,7 +94,7 @@ def test_cleanup_does_not_change_the_weights(wire, tmp_path):
     assert all(v.equal(theirs[k]) for k, v in plain.model.state_dict().items())
 
 
-def test_cleanup_collects_and_counts_garbage(wire, tmp_path):
+def test_cleanup_collects_garbage_and_counts_the_objects(wire, tmp_path):
     class Knot:
         def __init__(self):
             self.self = self
@@ -125,7 +125,7 @@ def test_cleanup_cuts_log_history_only_on_request(wire, tmp_path):
         assert steps == ([3, 4, 4] if wanted else [1, 2, 3, 4, 4])
 
 
-def test_cleanup_clears_processor_caches_but_not_tables():
+def test_cleanup_clears_tokenizer_lru_caches_but_not_its_dicts():
     import functools
 
     class Tokenizer:
@@ -176,6 +176,6 @@ def test_ten_thousand_cleanups_use_constant_memory(wire, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [{"every_n_steps": -1}, {"gc_passes": 0}])
-def test_cleanup_refuses_invalid_numbers(wrong):
+def test_cleanup_callback_refuses_invalid_numbers(wrong):
     with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
         hf.MemoryCleanup(**wrong)

@@ -92,12 +92,12 @@ def check(tmp_path, whole, facts, stderr):
         assert value.equal(final[name]), name
 
 
-def test_guarded_leaking_training_keeps_its_steps_and_weights(tmp_path, whole):
+def test_restarted_leaking_training_gives_same_steps_and_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole, "--callback"))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
-def test_guarded_unchanged_script_keeps_its_steps_and_weights(tmp_path, whole):
+def test_restarted_unmodified_script_gives_same_steps_and_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
 
 

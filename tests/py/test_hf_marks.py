@@ -61,7 +61,7 @@ def test_steps_per_epoch_and_epoch_boundaries_are_exact(
     assert wire.steps("end") == [per_epoch * epochs]
 
 
-def test_short_trainer_steps_share_marks_without_loss(wire, tmp_path):
+def test_short_trainer_steps_are_batched_into_marks_without_loss(wire, tmp_path):
     wire.hold_back()
     hf_trainer(tmp_path, 40, [hf.EbbCallback(log_every=0)], num_train_epochs=2).train()
     found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
@@ -88,11 +88,11 @@ def held(wire):
     return types.SimpleNamespace(step=step, state=state, control=control)
 
 
-def test_short_trainer_step_runs_one_ebb_function(held):
+def test_short_trainer_step_calls_only_one_ebb_function(held):
     assert our_calls(held.step) == ["on_step_end", "wire", "hold"]
 
 
-def test_request_between_short_steps_is_handled_at_the_next_step(held, wire):
+def test_checkpoint_request_after_short_step_is_handled_at_next_step(held, wire):
     wire.waiting.append(_wire.Request("CHECKPOINT", "7"))
     held.step()
     assert held.control.should_save
@@ -115,7 +115,7 @@ def test_epoch_cut_by_max_steps_sends_no_epoch_mark(wire, tmp_path):
     assert wire.steps("epoch") == [5]
 
 
-def test_data_without_length_has_no_steps_per_epoch(wire, tmp_path):
+def test_dataset_without_length_sends_no_steps_per_epoch(wire, tmp_path):
     import torch
 
     class Stream(torch.utils.data.IterableDataset):
@@ -133,7 +133,7 @@ def test_data_without_length_has_no_steps_per_epoch(wire, tmp_path):
     assert wire.steps("epoch") == [3]
 
 
-def test_evaluations_and_saves_have_marks_and_phases(wire, tmp_path):
+def test_evaluations_and_saves_send_marks_and_phases(wire, tmp_path):
     hf_trainer(
         tmp_path,
         8,
@@ -190,7 +190,7 @@ def test_callback_added_by_the_script_replaces_the_default_one(wire, tmp_path):
     assert wire.steps() == [1, 2]
 
 
-def test_trainer_gets_the_callback_without_changes_to_its_logs(
+def test_callback_added_to_the_trainer_does_not_change_its_logs(
     wire, tmp_path, monkeypatch
 ):
     from transformers import trainer as module
@@ -255,7 +255,7 @@ def test_memory_every_n_steps_does_not_change_loss_logs(wire, tmp_path):
 # ---- requests ----
 
 
-def test_checkpoint_request_saves_although_saving_is_off(
+def test_checkpoint_request_saves_even_if_save_strategy_is_no(
     wire, tmp_path
 ):
     wire.when = {("step", "3"): [("CHECKPOINT", "7")]}
@@ -392,7 +392,7 @@ def test_removed_socket_does_not_disturb_the_training(wire, tmp_path):
     assert wire.steps() == [1, 2]
 
 
-def test_failing_hook_does_not_disturb_the_training(wire, tmp_path, monkeypatch):
+def test_exception_in_an_ebb_hook_does_not_disturb_the_training(wire, tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("this should not be seen")
 
@@ -408,7 +408,7 @@ def test_failing_hook_does_not_disturb_the_training(wire, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("verbose", ["0", "1"])
-def test_trainer_without_hookable_methods_is_left_alone(
+def test_trainer_without_the_hooked_methods_is_left_unchanged(
     wire, monkeypatch, capsys, verbose
 ):
     from transformers import trainer as module

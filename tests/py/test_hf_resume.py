@@ -164,7 +164,7 @@ def test_checkpoints_of_an_earlier_run_are_ignored(
     assert (sent["STEP"], sent["TEXT"]) == ("4", "checkpoint-6 belongs to an earlier run")
 
 
-def test_job_can_opt_out_of_resuming(wire, folder, monkeypatch):
+def test_job_can_disable_resuming_from_checkpoints(wire, folder, monkeypatch):
     resume(wire, folder, monkeypatch, hf.EbbCallback(resume=False), max_steps=1)
     monkeypatch.setenv("EBB_NO_RESUME", "1")
     resume(wire, folder, monkeypatch, max_steps=1)
@@ -172,7 +172,7 @@ def test_job_can_opt_out_of_resuming(wire, folder, monkeypatch):
     assert wire.of("resume") == []
 
 
-def test_checkpoint_chosen_by_the_script_is_used(wire, folder, monkeypatch):
+def test_checkpoint_chosen_by_the_script_is_resumed(wire, folder, monkeypatch):
     named = {"resume_from_checkpoint": str(folder / "checkpoint-2")}
     resume(wire, folder, monkeypatch, train=named)
     assert wire.steps()[0] == 3
@@ -190,7 +190,7 @@ def test_only_the_first_training_of_a_script_resumes(wire, folder, monkeypatch):
     assert wire.steps() == [7, 8, 9, 10] + list(range(1, 11))
 
 
-def test_first_segment_does_not_resume_from_a_checkpoint(wire, folder):
+def test_job_that_was_not_restarted_does_not_resume(wire, folder):
     trainer = hf_trainer(folder, callbacks=[hf.EbbCallback()], **ARGUMENTS)
     trainer.train()
     assert wire.steps()[0] == 1
@@ -234,7 +234,7 @@ def test_checkpoint_requires_random_state_of_every_rank(saved, tmp_path):
 @pytest.mark.parametrize("text", [b"", b"\x00", b"\xff" * 16,
                                   b"\x08\x00\x00\x00\x00\x00\x00\x00null",
                                   b"\x02\x00\x00\x00\x00\x00\x00\x00[]"])
-def test_invalid_safetensors_make_checkpoint_incomplete(tmp_path, text):
+def test_checkpoint_with_invalid_safetensors_counts_as_incomplete(tmp_path, text):
     path = tmp_path / "model.safetensors"
     path.write_bytes(text)
     assert not _checkpoints.is_whole_file(str(path))

@@ -99,7 +99,7 @@ def test_large_result_of_an_isolated_call_is_complete():
     assert ebb.isolate(functions.blob, 40 << 20) == b"\xa5" * (40 << 20)
 
 
-def test_arrays_bypass_the_pickle_and_arrive_writable():
+def test_arrays_of_isolated_calls_bypass_pickle_and_stay_writable():
     numpy = pytest.importorskip("numpy", reason="numpy has buffers to send")
     sent = numpy.arange(1 << 20)
     came = ebb.isolate(numpy.add, sent, 1)
@@ -119,7 +119,7 @@ def test_incomplete_object_file_of_an_isolated_call_is_refused(tmp_path):
             assert not _pickled.is_whole(file)
 
 
-def test_second_object_in_an_object_file_replaces_the_first(tmp_path):
+def test_object_written_to_an_object_file_replaces_the_previous_one(tmp_path):
     with open(tmp_path / "object", "w+b") as file:
         _pickled.dump(file, "x" * 1000)
         _pickled.dump(file, "y")
@@ -156,7 +156,7 @@ def test_missing_main_guard_of_an_isolated_script_is_reported(tmp_path):
     assert 'RuntimeError' in err and 'if __name__ == "__main__":' in err
 
 
-def test_main_module_is_not_imported_for_other_functions(tmp_path):
+def test_isolating_a_function_of_another_module_skips_main_module(tmp_path):
     path = script(tmp_path, """
         import ebb, isolated_functions, os
         print("imported", __name__, flush=True)
@@ -176,7 +176,7 @@ def test_output_of_isolated_function_is_passed_through(tmp_path):
     assert (out, err) == ("hello\n", "HELLO\n")
 
 
-def test_unpicklable_function_starts_no_process(monkeypatch):
+def test_unpicklable_function_is_refused_before_a_process_starts(monkeypatch):
     def nothing(*_, **__):
         raise AssertionError("something was started")
     monkeypatch.setattr(subprocess, "Popen", nothing)
@@ -186,7 +186,7 @@ def test_unpicklable_function_starts_no_process(monkeypatch):
         ebb.isolate(functions.add, threading.Lock())
 
 
-def test_function_of_an_interactive_session_is_refused():
+def test_isolating_a_function_of_an_interactive_session_is_refused():
     process = python("-c", "import ebb\ndef f(): pass\nebb.isolate(f)")
     _, err = process.communicate(timeout=PATIENCE_S)
     assert err.splitlines()[-1] == ("TypeError: f cannot be sent to another process: "
@@ -221,7 +221,7 @@ def test_isolate_keeps_recording_in_given_folder(tmp_path):
     assert call.facts["name"] == "three" and call.facts["marks"]["last_step"] == 3
 
 
-def test_partial_passes_arguments_named_like_options():
+def test_functools_partial_passes_arguments_named_like_options():
     assert ebb.isolate(functools.partial(functions.add, b=4), 3) == 7
 
 
@@ -246,7 +246,7 @@ def test_unpicklable_exception_of_an_isolated_call_is_described(kind, shown):
     assert "in inner_failure" in str(caught.value.__cause__)
 
 
-def test_sys_exit_in_an_isolated_function_spares_the_caller():
+def test_sys_exit_in_an_isolated_function_does_not_end_the_caller():
     with pytest.raises(ebb.IsolatedError, match=r"fail raised SystemExit\(7\)"):
         ebb.isolate(functions.fail, "exit")
 
@@ -273,7 +273,7 @@ def test_isolate_limit_is_enforced():
     assert isinstance(caught.value, MemoryError)
 
 
-def test_isolated_function_is_restarted_after_the_guard():
+def test_isolated_function_is_restarted_after_the_guard_stops_it():
     assert ebb.isolate(functions.grow_unless_resumed, 2 * GIB, limit="400M", restart=True) == "1"
 
 
@@ -307,7 +307,7 @@ def test_isolate_without_ebb_program_is_refused(monkeypatch):
 # ---- progress ----
 
 
-def test_each_mark_is_delivered_in_the_thread_of_the_caller():
+def test_progress_marks_are_delivered_in_the_thread_of_the_caller():
     marks, threads = [], set()
 
     def progress(mark):
@@ -323,7 +323,7 @@ def test_each_mark_is_delivered_in_the_thread_of_the_caller():
     assert threads == {threading.get_ident()}
 
 
-def test_allocator_figures_are_not_sent_as_progress():
+def test_allocator_figures_are_not_delivered_as_progress_marks():
     marks = []
     sent = ebb.isolate(functions.figures, on_progress=marks.append)
     assert marks == [{"kind": "series", "name": "queue", "value": 7}, {"kind": "step", "step": 1}]
@@ -331,7 +331,7 @@ def test_allocator_figures_are_not_sent_as_progress():
     assert len(series) == 2 and "GC_COUNT_0=" in series[1]
 
 
-def test_exception_in_a_progress_listener_ends_the_call():
+def test_exception_in_a_progress_listener_ends_the_isolated_call():
     def progress(mark):
         if mark["kind"] == "where":
             raise LookupError(mark["pid"])
@@ -340,7 +340,7 @@ def test_exception_in_a_progress_listener_ends_the_call():
     assert not is_alive(caught.value.args[0])
 
 
-def test_slow_progress_listener_does_not_delay_the_job():
+def test_slow_progress_listener_does_not_delay_the_isolated_call():
     """The function returns while its listener still handles the first mark, and the remaining
     marks are lost."""
     seen, ended = [], threading.Event()
@@ -366,7 +366,7 @@ def test_isolated_process_has_exited_when_timeout_is_raised():
     assert not is_alive(pid)
 
 
-def test_timeout_may_expire_before_the_function_starts():
+def test_isolate_timeout_may_expire_before_the_function_starts():
     with pytest.raises(TimeoutError, match="add had no result after 0 s"):
         ebb.isolate(functions.wait_for_ever, timeout=0, name="add")
 
@@ -437,7 +437,7 @@ def test_program_exit_ends_its_isolated_calls(tmp_path):
     assert err == "" and not is_alive(int(out))
 
 
-def test_forked_child_does_not_end_the_calls_of_its_parent(tmp_path):
+def test_exit_of_forked_child_does_not_end_its_parents_isolated_calls(tmp_path):
     process = python(script(tmp_path, """
         import os, sys, threading
         import ebb, isolated_functions
@@ -493,7 +493,7 @@ def test_cancelled_asyncio_task_ends_after_the_isolated_process():
     assert asyncio.run(main()) is False
 
 
-def test_asyncio_can_await_call_started_by_a_thread():
+def test_asyncio_can_await_isolated_call_started_by_a_thread():
     async def main():
         call = ebb.isolate_start(functions.add, 20, b=22)
         return await call.wait_async(), await call.wait_async()
@@ -532,7 +532,7 @@ def serve(tmp_path, calls, keep):
     return json.loads(out)
 
 
-def test_hundred_isolated_calls_leave_no_memory_behind(tmp_path):
+def test_hundred_isolated_calls_do_not_grow_the_callers_memory(tmp_path):
     after = serve(tmp_path, 100, keep=False)
     assert after["growth"] < FLAT_BYTES
     assert after["fds"] == 4  # The list has the standard streams and the descriptor of listdir.
@@ -581,7 +581,7 @@ def test_disabled_isolate_leaves_no_socket(tmp_path, monkeypatch):
     assert os.listdir(folder) == []
 
 
-def test_isolated_call_receives_no_marks_of_other_threads(monkeypatch):
+def test_isolated_call_delivers_no_marks_of_calls_in_other_threads(monkeypatch):
     monkeypatch.setenv("EBB_ISOLATE", "0")
     marks = {1: [], 2: []}
     both = threading.Barrier(2)
@@ -606,7 +606,7 @@ def test_environment_variable_selects_the_ebb_program(tmp_path, monkeypatch):
     assert find_ebb() == str(other)
 
 
-def test_search_path_is_the_last_place_to_find_the_ebb_program(tmp_path, monkeypatch):
+def test_ebb_program_is_searched_on_path_last(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)

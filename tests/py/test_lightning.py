@@ -103,7 +103,7 @@ def fit(pl, folder, callbacks, examples=10, validate=False, by_hand=False, fit_w
 @pytest.mark.parametrize(
     "examples, accumulate, epochs, per_epoch", [(10, 1, 2, 5), (11, 1, 2, 6), (10, 2, 3, 3)]
 )
-def test_lightning_steps_per_epoch_and_boundaries_are_exact(
+def test_lightning_steps_per_epoch_and_epoch_boundaries_are_exact(
     pl, callback, wire, tmp_path, examples, accumulate, epochs, per_epoch
 ):
     fit(
@@ -124,7 +124,7 @@ def test_lightning_steps_per_epoch_and_boundaries_are_exact(
     assert wire.steps("end") == [per_epoch * epochs]
 
 
-def test_lightning_short_steps_share_marks_without_loss(pl, callback, wire, tmp_path):
+def test_lightning_short_steps_are_batched_into_marks_without_loss(pl, callback, wire, tmp_path):
     wire.hold_back()
     fit(pl, tmp_path, [callback.EbbCallback(log_every=0)], 40, max_epochs=2)
     found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
@@ -132,7 +132,7 @@ def test_lightning_short_steps_share_marks_without_loss(pl, callback, wire, tmp_
     assert [m["EPOCH"] for m in wire.of("step")] == ["0.05", "0.95", "1.0", "1.95", "2.0"]
 
 
-def test_lightning_short_step_runs_one_ebb_function(callback, wire):
+def test_lightning_short_step_calls_only_one_ebb_function(callback, wire):
     class Trainer:
         world_size, global_step, max_steps, current_epoch = 1, 0, 100, 0
         num_training_batches, log_every_n_steps, loggers = 1000, 50, ()
@@ -203,7 +203,7 @@ def test_lightning_checkpoint_request_saves_and_training_continues(pl, callback,
     assert wire.steps() == [1, 2, 3, 4, 5]
 
 
-def test_only_the_newest_requested_checkpoints_are_kept(pl, callback, wire, tmp_path):
+def test_lightning_keeps_only_the_newest_requested_checkpoints(pl, callback, wire, tmp_path):
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (1, 2, 3, 4)}
     fit(pl, tmp_path, [callback.EbbCallback()])
     assert sorted(os.listdir(tmp_path / "ebb-checkpoints")) == ["step-3.ckpt", "step-4.ckpt"]
@@ -284,7 +284,7 @@ def test_restarted_lightning_job_resumes_from_last_checkpoint(
     assert trainer.global_step == 10
 
 
-def test_lightning_resume_at_epoch_end_gives_the_same_weights(
+def test_lightning_resumed_at_epoch_end_gives_the_same_weights(
     pl, callback, wire, tmp_path, monkeypatch
 ):
     """Within an epoch, the result depends on whether Lightning can resume the data loader."""
@@ -321,7 +321,7 @@ def test_lightning_does_not_resume_a_weights_only_checkpoint(
     assert wire.steps()[0] == 5
 
 
-def test_lightning_starts_over_with_a_message_without_checkpoint(
+def test_lightning_without_a_checkpoint_starts_over_with_a_message(
     pl, callback, wire, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EBB_RESUME", "1")
@@ -330,7 +330,7 @@ def test_lightning_starts_over_with_a_message_without_checkpoint(
     assert wire.steps()[0] == 1
 
 
-def test_lightning_job_can_opt_out_of_resuming(
+def test_lightning_job_can_disable_resuming(
     pl, callback, wire, saved, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EBB_RESUME", "1")
@@ -412,7 +412,7 @@ def test_every_lightning_trainer_gets_the_callback(pl, callback, wire, tmp_path,
     assert wire.steps() == [1, 2, 3, 4, 5]
 
 
-def test_failing_lightning_hook_does_not_disturb_training(pl, callback, wire, tmp_path,
+def test_exception_in_lightning_hook_does_not_disturb_training(pl, callback, wire, tmp_path,
                                                           monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("this should not be seen")

@@ -79,7 +79,7 @@ def test_each_of_many_viewers_receives_every_message():
         asyncio.run(watch(server))
 
 
-def test_fragmented_message_of_a_viewer_is_read():
+def test_websocket_message_sent_in_fragments_is_read():
     async def talk(server):
         socket = await connect(server, compression="deflate")
         await socket.send(["{", '"job"', ": 1", "}"])

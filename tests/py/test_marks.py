@@ -62,7 +62,7 @@ def test_phase_left_by_an_exception_is_closed(marks):
     assert received(marks)[-1] == "KIND=phase\nNAME=eval\nSTATE=end"
 
 
-def test_hello_has_versions_of_imported_packages(marks, monkeypatch):
+def test_hello_mark_has_versions_of_imported_packages(marks, monkeypatch):
     class Odd:
         __version__ = "1.0\nKIND=end"
 
@@ -141,13 +141,13 @@ def test_invalid_step_number_is_ignored(marks, n):
     assert received(marks) == []
 
 
-def test_step_number_may_be_text_or_float_or_decrease(marks):
+def test_step_number_may_be_text_or_a_float_and_may_decrease(marks):
     ebb.step("5")
     ebb.step(3.0)
     assert received(marks) == ["KIND=step\nSTEP=5", "KIND=step\nSTEP=3"]
 
 
-def test_waiting_thread_does_not_block_marks_of_other_threads(marks):
+def test_thread_waiting_to_send_does_not_block_other_threads_marks(marks):
     ebb.mark()
     w = _wire.wire()
     fill(w)
@@ -186,7 +186,7 @@ def test_step_waits_for_space_in_a_full_socket(marks, monkeypatch):
     assert received(marks)[-1] == "KIND=step\nSTEP=1"
 
 
-def test_steps_do_not_wait_long_for_stuck_receiver(marks, monkeypatch):
+def test_step_does_not_wait_long_for_a_receiver_that_is_stuck(marks, monkeypatch):
     now, waits = 1000.0, []
 
     def wait(s, data):
@@ -249,7 +249,7 @@ def test_verdict_request_fails_without_free_descriptors(marks):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_verdict_works_with_high_descriptor_numbers(marks):
+def test_verdict_request_works_with_high_descriptor_numbers(marks):
     ebb.mark()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:
@@ -334,7 +334,7 @@ print("done")
 
 
 @pytest.mark.parametrize("path", [None, "/nonexistent/marks", "/" + "x" * 200, "bad\udcff"])
-def test_package_outside_a_run_does_nothing(path):
+def test_ebb_package_outside_a_run_does_nothing(path):
     env = environment({"PYTHONPATH": PACKAGE, "EBB_SOCKET": path})
     result = subprocess.run([sys.executable, "-c", SCRIPT], env=env, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE_S)
@@ -351,7 +351,7 @@ def test_rarely_used_functions_are_imported_lazily():
     assert result.stdout == "True LazyImages isolate False\n"
 
 
-def test_logged_peak_is_never_below_current_memory(monkeypatch):
+def test_peak_in_memory_log_is_never_below_current_memory(monkeypatch):
     monkeypatch.setattr(_memory, "rss_bytes", lambda: 300 << 20)
     for peak_mib, sent in ((299, 300), (400, 400)):
         monkeypatch.setattr(_memory, "peak_bytes", lambda: peak_mib << 20)

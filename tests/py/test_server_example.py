@@ -92,7 +92,7 @@ def test_jobs_run_in_the_server_process_leave_memory_behind(tmp_path):
         assert grown(server, jobs=3, steps=10, mib_per_step=4) > 100 * MIB
 
 
-def test_isolated_jobs_leave_no_memory_in_the_server(server):
+def test_isolated_jobs_leave_no_memory_in_the_server_process(server):
     assert grown(server, jobs=3, steps=10, mib_per_step=4) < 16 * MIB
 
 
@@ -124,7 +124,7 @@ def test_example_server_sends_progress_over_websocket(tmp_path, off):
                for mark in steps)
 
 
-def test_exception_of_a_job_is_sent_to_the_viewer(server):
+def test_example_server_sends_the_exception_of_a_job_to_the_viewer(server):
     end = server.finish(server.start(0))
     assert (end["state"], end["error"]) == ("failed", "ValueError: 0 steps are none")
 

@@ -249,14 +249,14 @@ def test_every_python_starts_and_old_versions_run_without_shim(run_job, project)
 
 # ---- the package ----
 
-def test_package_can_be_imported_in_a_job_without_install(run_job, project):
+def test_ebb_package_can_be_imported_in_a_job_without_install(run_job, project):
     run = run_job(sys.executable, "-c", "import ebb; print(ebb.__file__)")
     if "site-packages" not in run.stdout:
         assert run.stdout == f"{PACKAGE / 'ebb' / '__init__.py'}\n"
     assert run.status == 0
 
 
-def test_user_module_named_ebb_is_not_shadowed(run_job, project):
+def test_user_module_named_ebb_is_imported_instead_of_the_package(run_job, project):
     (project / "ebb.py").write_text("print('mine')\nwhose = 'mine'\n")
     (project / "train.py").write_text(TRAIN + "    import ebb\n    print(ebb.whose)\n")
     run = run_job(sys.executable, project / "train.py")
@@ -265,7 +265,7 @@ def test_user_module_named_ebb_is_not_shadowed(run_job, project):
     assert short(run) == EXPECTED
 
 
-def test_module_named_ebb_that_is_already_imported_stays(run_job, project):
+def test_foreign_ebb_module_that_is_already_imported_stays(run_job, project):
     (project / "train.py").write_text("import sys, types\nebb = types.ModuleType('ebb')\n"
                                       "sys.modules['ebb'] = ebb\n" + TRAIN +
                                       "    assert sys.modules['ebb'] is ebb\n")
@@ -274,7 +274,7 @@ def test_module_named_ebb_that_is_already_imported_stays(run_job, project):
     assert short(run) == EXPECTED
 
 
-def test_steps_sent_by_the_job_are_not_sent_twice(run_job, project):
+def test_shim_does_not_repeat_steps_sent_by_the_job_itself(run_job, project):
     (project / "train.py").write_text(TRAIN.replace(
         "            optimizer.step()\n",
         "            optimizer.step()\n            ebb.step(batch + 100)\n").replace(
@@ -357,7 +357,7 @@ def test_incomplete_installation_does_not_harm_the_job(project, tmp_path, missin
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_restarted_job_that_counts_from_zero_makes_progress(run_job, project):
+def test_restarted_job_counting_steps_from_zero_makes_progress(run_job, project):
     (project / "train.py").write_text("""
 import os, sys, time
 from torch.optim.optimizer import Optimizer
@@ -386,7 +386,7 @@ def test_torch_without_optimizer_hooks_is_not_hooked(run_job, project):
 
 
 @pytest.mark.parametrize("options, env", [((), {"EBB_VERBOSE": "1"}), (["--verbose"], {})])
-def test_verbose_option_prints_one_line_for_a_failed_hook(run_job, project, options,
+def test_verbose_option_reports_a_failed_hook_in_one_line(run_job, project, options,
                                                                       env):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")

@@ -108,7 +108,7 @@ def test_each_step_of_a_single_optimizer_counts_as_one_step(wire, tracker):
     assert values(wire, "BY") == ["hook"] * len(wire.texts)
 
 
-def test_begin_mark_has_escaped_versions(wire, tracker):
+def test_begin_mark_escapes_package_versions(wire, tracker):
     sys.modules["torch"].__version__ = "9.8.7\nKIND=end"
     for _ in range(2):
         tracker.on_step(Optimizer())
@@ -124,7 +124,7 @@ def test_two_optimizers_that_step_once_per_batch_make_one_step(wire, tracker):
     assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3", "step 4", "epoch 4"]
 
 
-def test_fastest_of_several_optimizers_counts_steps(wire, tracker):
+def test_optimizer_that_steps_most_often_counts_the_steps(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     for i, _ in enumerate(Loader(tracker, 10)):
         tracker.on_step(critic)
@@ -141,7 +141,7 @@ def test_one_optimizer_per_parameter_makes_one_step_per_batch(wire, tracker):
     assert sent(wire) == ["begin 0", "step 1", "step 2"]
 
 
-def test_two_optimizers_with_a_batch_each_make_one_step_together(wire, tracker):
+def test_two_optimizers_that_each_use_a_batch_make_one_step(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     batches = iter(Loader(tracker, 8))
     for _ in range(4):
@@ -153,7 +153,7 @@ def test_two_optimizers_with_a_batch_each_make_one_step_together(wire, tracker):
     assert sent(wire)[-2:] == ["step 4", "epoch 4"]
 
 
-def test_training_of_a_second_model_loses_no_steps(wire, tracker):
+def test_steps_of_a_second_model_trained_later_are_all_counted(wire, tracker):
     # The loader is kept alive, so that only the batch in between shows that it is finished.
     first = Optimizer()
     for optimizer in (first, Optimizer(), Optimizer()):
@@ -174,7 +174,7 @@ def test_gradient_accumulation_counts_optimizer_steps(wire, tracker):
     assert set(values(wire, "STEPS_PER_EPOCH")) == {"3"}
 
 
-def test_step_after_the_loop_belongs_to_the_last_epoch(wire, tracker):
+def test_optimizer_step_after_the_loop_belongs_to_the_last_epoch(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
@@ -185,7 +185,7 @@ def test_step_after_the_loop_belongs_to_the_last_epoch(wire, tracker):
                           "step 6", "epoch 6"]
 
 
-def test_gradients_carried_over_do_not_move_the_epoch_end(wire, tracker):
+def test_gradients_accumulated_across_epochs_do_not_move_epoch_end(wire, tracker):
     optimizer, count = Optimizer(), 0
     for _ in range(2):
         for _ in Loader(tracker, 5):
@@ -262,7 +262,7 @@ def test_job_that_only_evaluates_sends_no_marks(wire, tracker, no_gradients):
     assert sent(wire) == []
 
 
-def test_small_loader_beside_a_large_one_sends_no_epochs(wire, tracker):
+def test_small_loader_used_beside_a_larger_one_sends_no_epochs(wire, tracker):
     optimizer = Optimizer()
     small, batches = Loader(tracker, 3), None
     for _ in Loader(tracker, 10):
@@ -273,7 +273,7 @@ def test_small_loader_beside_a_large_one_sends_no_epochs(wire, tracker):
     assert [line for line in sent(wire) if line.startswith("epoch")] == ["epoch 10"]
 
 
-def test_outer_loader_of_tasks_sends_no_epochs(wire, tracker):
+def test_loader_of_an_outer_loop_over_tasks_sends_no_epochs(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 2):
         for _ in Loader(tracker, 5):
@@ -293,7 +293,7 @@ def test_epoch_left_by_break_is_not_counted(wire, tracker):
     assert values(wire, "STEPS_PER_EPOCH") == ["10"]
 
 
-def test_loader_length_is_known_after_its_first_epoch(wire, tracker):
+def test_length_of_an_iterable_loader_is_known_after_its_first_epoch(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 6, has_length=False):
         tracker.on_step(optimizer)
@@ -319,7 +319,7 @@ def test_loaded_optimizer_continues_its_step_count(wire, tracker, monkeypatch):
     assert values(wire, "COUNTED") == []
 
 
-def test_steps_counted_from_zero_after_a_restart_are_labelled(wire, tracker, monkeypatch):
+def test_steps_counted_from_zero_after_restart_are_marked_as_counted(wire, tracker, monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")
     optimizer = Optimizer({"parameter": {"momentum_buffer": None}})
     for _ in range(2):
@@ -350,7 +350,7 @@ def test_plain_loop_after_a_trainer_continues_the_step_count(wire, tracker):
     assert sent(wire) == ["begin 3", "step 4", "step 5", "epoch 5", "end 5"]
 
 
-def test_loop_continues_the_steps_of_a_trainer_ended_mid_epoch(wire, tracker):
+def test_plain_loop_continues_steps_of_trainer_ended_mid_epoch(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     wire.begin_training(training)
     for n, _ in enumerate(Loader(tracker, 9), 1):
@@ -396,7 +396,7 @@ def test_plain_loops_before_and_after_a_trainer_both_send_begin(wire, tracker):
     assert sent(wire) == first + ["begin 4", "step 5", "step 6", "epoch 6", "end 6"]
 
 
-def test_every_mark_of_the_shim_has_the_rank(wire, tracker, monkeypatch):
+def test_every_mark_sent_by_the_shim_has_the_rank(wire, tracker, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     optimizer = Optimizer()
     for _ in Loader(tracker, 2):

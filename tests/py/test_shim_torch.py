@@ -77,7 +77,7 @@ for epoch in range(3):
 """
 
 
-def test_torch_loop_with_partial_batch_and_evaluations_is_marked(train):
+def test_torch_loop_with_partial_batch_and_evaluations_sends_marks(train):
     run = train(PLAIN, head=HEAD)
     assert (run.stdout, run.stderr) == ("True\n" * 3, "")
     assert short(run) == expected(3, 3, evals=True)
@@ -173,7 +173,7 @@ def test_import_of_torch_loads_few_ebb_modules(run_job):
     assert run.stdout == "['ebb', 'ebb._hooks', 'ebb._process']\n"
 
 
-def test_process_forked_before_first_step_sends_nothing(train):
+def test_process_forked_before_the_first_step_sends_no_marks(train):
     run = train("""
 import os
 child = os.fork()
@@ -297,7 +297,7 @@ for epoch in range(2):
     assert {m["steps_per_epoch"] for m in run.marks() if "steps_per_epoch" in m} == {3}
 
 
-def test_torch_compiler_is_off_during_work_after_a_step(train):
+def test_torch_compiler_does_not_trace_ebb_code_after_a_step(train):
     run = train("", head=HEAD + """
 from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from ebb import _control

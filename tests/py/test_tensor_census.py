@@ -63,7 +63,7 @@ def test_census_counts_objects_that_gc_does_not_track(monkeypatch):
     assert by_name[f"{Thing.__module__}.Thing"].count == len(things)
 
 
-def test_census_has_its_cost_and_is_plain_json():
+def test_census_is_plain_json_and_contains_its_own_cost():
     c = take()
     assert c.cost_s > 0 and c.pid == os.getpid()
     again = json.loads(json.dumps(c.to_dict()))
@@ -175,7 +175,7 @@ def test_objects_visited_by_the_census_can_be_freed_afterwards():
         gc.enable()
 
 
-def test_census_does_not_clear_frame_locals_held_by_others():
+def test_census_does_not_clear_frame_locals_that_are_in_use():
     def user(number):
         seen = locals()
         chain(Thing())
@@ -276,7 +276,7 @@ def test_census_survives_tensor_subclass_with_failing_methods(torch):
         assert row(c, shape=list(kept.shape)).bytes == 41 * 43 * 4
 
 
-def test_largest_tensors_are_named_with_their_holder(torch):
+def test_largest_tensors_are_listed_with_the_variable_holding_them(torch):
     held_by_the_module["cache"] = [torch.ones(997, 499) for _ in range(60)]
     try:
         c = take()
@@ -375,7 +375,7 @@ def test_census_request_without_steps_is_answered_by_thread(run, monkeypatch):
     assert (document["at"], document["step"]) == ("thread", 4)
 
 
-def test_census_leaves_checkpoint_requests_to_the_trainer(run):
+def test_checkpoint_request_reaches_the_job_despite_the_census(run):
     ebb.step(1)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.sendto(b"CHECKPOINT=5\n", f"{run.socket}.{os.getpid()}")
@@ -471,7 +471,7 @@ assert len(os.listdir("/proc/self/fd")) == descriptors
                    env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
 
-def test_census_request_before_fork_is_answered_after_it(run, monkeypatch):
+def test_census_request_made_before_a_fork_is_answered_after_the_fork(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
@@ -487,7 +487,7 @@ def test_census_request_before_fork_is_answered_after_it(run, monkeypatch):
         assert answer(replies)["STATUS"] == "done"
 
 
-def test_thread_started_after_fork_answers_the_pending_request(run, monkeypatch):
+def test_census_thread_started_after_fork_answers_pending_request(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:

@@ -54,7 +54,7 @@ def test_live_heap_figure_follows_allocations_and_frees():
 
 
 @needs_mallinfo2
-def test_free_memory_below_live_memory_counts_as_retained():
+def test_freed_memory_under_a_live_block_counts_as_free_heap():
     # The blocks are too small for malloc to use mmap.
     held = [bytearray(100 << 10) for _ in range(320)]
     lid = bytearray(100 << 10)
@@ -64,7 +64,7 @@ def test_free_memory_below_live_memory_counts_as_retained():
     del lid
 
 
-def test_allocator_figures_share_one_mark(marks):
+def test_allocator_figures_are_sent_in_one_mark(marks):
     _truth.at_step(1)
     [mark] = received(marks)
     assert mark.pop("KIND") == "series"
@@ -221,7 +221,7 @@ while time.monotonic() < until or n < 200:  # on a machine that stands still for
 
 @needs_mallinfo2
 @pytest.mark.skipif(not os.path.exists(BINARY), reason="ebb is not built")
-def test_allocator_series_have_the_same_verdict_live_and_later(tmp_path):
+def test_allocator_figures_have_the_same_verdict_live_and_recorded(tmp_path):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
     env["PYTHONPATH"] = str(ROOT / "python")
     folder = tmp_path / "run"

@@ -98,7 +98,7 @@ def test_wheel_has_package_program_and_library_only(wheel):
     assert [name.partition(".data/")[2] for name in others] == ["scripts/ebb"]
 
 
-def test_wheel_command_is_the_program_itself(installed):
+def test_command_installed_by_the_wheel_is_the_program_itself(installed):
     assert (installed / "ebb").read_bytes()[:4] == b"\x7fELF"
 
 

@@ -112,13 +112,13 @@ def test_report_page_has_no_errors_and_sends_no_requests(seen, compared, day):
         assert one["messages"] == [] and one["requests"] == []
 
 
-def test_report_page_shows_foreign_text_and_never_executes_it(seen):
+def test_report_page_never_executes_text_from_a_job(seen):
     assert seen["page"]["h1"] == HOSTILE
     assert not seen["page"]["injected"]
     assert seen["page"]["scripts"] == 2  # The scripts are the data and the page's code.
 
 
-def test_report_plots_show_events(seen):
+def test_report_plots_show_epochs_evaluations_and_checkpoints(seen):
     assert seen["page"]["plots"][0] == "Memory over time"
     assert seen["page"]["keys"] == ["epoch", "evaluation", "checkpoint"]
     assert {"verdict", "memory", "processes", "machine"} <= set(seen["page"]["sections"])
@@ -162,7 +162,7 @@ def test_report_fits_a_phone_screen(seen, compared, day):
         assert narrow["canvas"] and max(narrow["canvas"]) <= 390
 
 
-def test_phone_layout_of_the_report_labels_every_number(seen, day):
+def test_report_on_a_phone_screen_labels_every_number(seen, day):
     assert seen["narrow"]["facts"] == seen["page"]["facts"] != {}
     values = [mib(ends[1][1]) for ends in seen["narrow"]["ends"]]
     assert abs(values[0] - 100) <= 5 and abs(values[1] - (100 + STEPS)) <= 5

@@ -56,11 +56,11 @@ def test_browser_console_has_only_expected_errors(seen):
     assert [m for m in seen["quiet"] if not refused.match(m)] == []
 
 
-def test_page_opens_the_live_stream(seen):
+def test_page_opens_the_live_websocket_stream(seen):
     assert seen["login"] == "live"
 
 
-def test_second_tab_is_logged_in_and_live(seen):
+def test_second_browser_tab_is_logged_in_and_updated_live(seen):
     assert seen["secondTab"] == "live"
 
 

@@ -121,7 +121,7 @@ def test_zooming_a_job_plot_loads_more_detail(seen):
     assert whole * 3 / 8 < minutes * 60 + seconds <= asked["to_s"]
 
 
-def test_job_page_lists_answer_place_fix_numbers_and_command(seen):
+def test_job_page_has_verdict_line_fix_numbers_and_next_command(seen):
     parts = ["leaking: +110 MiB/min, out of memory in about 23 min (90 % confident) [graph-kept]",
              "train.py:29 in main()", "help: keep numbers", "Peak", "ebb show 62 · ebb explain graph-kept"]
     places = [seen["useJob"]["order"].find(part) for part in parts]
@@ -155,7 +155,7 @@ def test_job_buttons_work_and_cancel_asks_for_confirmation(seen):
     assert any("asked to: enough" in row for row in act["changes"])
 
 
-def test_server_page_shows_foreign_text_and_never_executes_it(seen):
+def test_server_page_never_executes_text_from_a_job(seen):
     assert "<script>window.injected=true</script>" in seen["useList"]["hostile"]
     assert "\u202e" not in seen["useList"]["hostile"] and "\x1b" not in seen["useList"]["hostile"]
     assert not seen["useJob"]["injected"] and not seen["looks"]["injected"]
@@ -166,7 +166,7 @@ def test_server_page_is_complete_after_a_server_restart(seen):
     assert seen["restart"]["log"] == ["before", "after", ""]
 
 
-def test_hidden_page_closes_the_stream_and_catches_up_when_shown(seen):
+def test_hidden_page_closes_live_stream_and_is_updated_when_shown(seen):
     assert seen["sleep"]["found"] == "failed"
     assert seen["sleep"]["asked"].count("GET live") == 1
 
@@ -175,7 +175,7 @@ def test_page_notices_a_live_stream_that_died_silently(seen):
     assert seen["silence"]["found"] == "lost"
 
 
-def test_page_polls_the_api_without_a_live_stream(seen):
+def test_page_polls_the_api_if_the_live_stream_fails(seen):
     assert "no live stream" in seen["withoutLive"]["mode"]
     assert "asked for" in seen["withoutLive"]["found"]
 
@@ -185,6 +185,6 @@ def test_server_page_shows_the_machine(seen):
     assert seen["looks"]["missing"] == "no such job: 4711"
 
 
-def test_every_server_page_fits_a_phone_and_dark_mode(seen):
+def test_every_server_page_fits_a_phone_and_supports_dark_mode(seen):
     assert not any(seen["wide"].values()), seen["wide"]
     assert sum(map(int, re.findall(r"\d+", seen["looks"]["dark"])[:3])) < 200

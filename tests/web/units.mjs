@@ -35,7 +35,7 @@ test("shell syntax and unterminated quotes are refused", () => {
   for (const line of ["'a", "\"a", "a\\"]) assert.notEqual(shell.split(line).error, null, line);
 });
 
-test("joined words split into the same words", () => {
+test("a command line made from words splits into the same words", () => {
   const list = ["a", "", "it's", "b c", "$x", "\"", "\\", "new\nline", "ü", "-", "*"];
   assert.deepEqual(shell.split(shell.join(list)), { words: list, error: null });
 });
@@ -56,7 +56,7 @@ test("an escape code split in two pieces is removed", () => {
   assert.equal(text.open, "c");
 });
 
-test("an endless line is bounded, and the next one is complete", () => {
+test("an endless log line is truncated, and the next line is complete", () => {
   const text = new LogText();
   for (let i = 0; i < 2000; i++) text.add("x".repeat(1000));
   assert.ok(text.open.length < 5000);
@@ -64,7 +64,7 @@ test("an endless line is bounded, and the next one is complete", () => {
   assert.deepEqual(text.add("\nnext\n").slice(1), ["next"]);
 });
 
-test("foreign text stays on its line and keeps its direction", () => {
+test("line breaks and bidi characters in foreign text are escaped", () => {
   assert.equal(oneLine("a\nb\x1b[31m\u202ec"), "a\\nb\\u001b[31m\\u202ec");
 });
 
@@ -82,7 +82,7 @@ test("a week of samples is merged into few points with its extremes", () => {
   assert.ok(longest < week / 400);
 });
 
-test("old samples are ignored, and a missing value is not 0", () => {
+test("samples with an earlier time are ignored, and a missing value is not 0", () => {
   const s = new Series(["high"]);
   s.add(1, [5]);
   s.add(1, [6]);
@@ -92,7 +92,7 @@ test("old samples are ignored, and a missing value is not 0", () => {
   assert.deepEqual([s.t, s.columns[0]], [[1, 2], [5, null]]);
 });
 
-test("live samples during a reading are not lost", () => {
+test("live samples that arrive while the history is loaded are not lost", () => {
   const data = new JobData();
   data.add({ id: 1, t_s: 8, job_bytes: 80 });
   data.add({ id: 1, t_s: 12, job_bytes: 120 });
@@ -103,7 +103,7 @@ test("live samples during a reading are not lost", () => {
   assert.equal(data.until_s, 12);
 });
 
-test("the numbers of processes and marks are bounded", () => {
+test("the page keeps a bounded number of processes and marks", () => {
   const data = new JobData();
   for (let t = 0; t < 20000; t++) {
     data.add({ id: 1, t_s: t, job_bytes: 1, processes: [{ pid: 1, name: "main", rss_bytes: 1000 }, { pid: 2 + Math.floor(t / 20), name: "short", rss_bytes: 10 }] });
@@ -115,7 +115,7 @@ test("the numbers of processes and marks are bounded", () => {
   assert.equal(data.marks.at(-1).t_s, 19999);
 });
 
-test("a restart is an event at its time, like the acts of the guard", () => {
+test("restarts and guard actions are listed as events at their time", () => {
   const list = happenings([
     { kind: "guard", t_s: 50, act: "warn", why: "x" },
     { kind: "segment", segment: 0, started: "2026-11-15T18:29:54+0100" },
@@ -126,7 +126,7 @@ test("a restart is an event at its time, like the acts of the guard", () => {
   assert.deepEqual(list.map((e) => [e.t_s, e.act]), [[30, "restarted"], [50, "warn"]]);
 });
 
-test("the forecast reaches the limit within the interval, and needs a leak", () => {
+test("a leak is forecast to reach the limit within its time interval", () => {
   const job = { state: "running", verdict: { verdict: "leaking", leak: true, oom_eta_s: { low: 100, high: 200 } } };
   const f = forecastOf(job, 50, 400, 1000);
   assert.deepEqual(f, { x: 50, y: 400, high: 6, low: 3 });
@@ -138,7 +138,7 @@ test("the forecast reaches the limit within the interval, and needs a leak", () 
   assert.deepEqual(forecastOf(byRate, 0, 5, null), { x: 0, y: 5, high: 2, low: 0.5 });
 });
 
-test("an error of the server is shown at its field", () => {
+test("a server error is shown at the form field it concerns", () => {
   const cases = {
     'limit: "lots" is not a size': "limit",
     "command: it is empty": "command",
