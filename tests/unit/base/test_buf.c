@@ -24,7 +24,7 @@ static void zeroed_buffer_is_an_empty_string(void **state)
     buf_fini(&b);
 }
 
-static void buffer_keeps_additions_in_order(void **state)
+static void buffer_keeps_appended_bytes_in_order(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -60,7 +60,7 @@ static void buf_printf_grows_for_long_text(void **state)
     }
 }
 
-static void failed_buffer_growth_stays_an_error_until_cleared(void **state)
+static void buffer_that_failed_to_grow_stays_in_error_until_cleared(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -147,7 +147,7 @@ static void fixed_integers_are_little_endian(void **state)
     buf_fini(&b);
 }
 
-static void varint_without_an_end_is_refused(void **state)
+static void varint_without_a_final_byte_is_refused(void **state)
 {
     (void)state;
     uint8_t bytes[64];
@@ -281,14 +281,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zeroed_buffer_is_an_empty_string),
-        cmocka_unit_test(buffer_keeps_additions_in_order),
+        cmocka_unit_test(buffer_keeps_appended_bytes_in_order),
         cmocka_unit_test(buf_printf_grows_for_long_text),
-        cmocka_unit_test(failed_buffer_growth_stays_an_error_until_cleared),
+        cmocka_unit_test(buffer_that_failed_to_grow_stays_in_error_until_cleared),
         cmocka_unit_test(buffer_reserve_that_overflows_is_refused),
         cmocka_unit_test(integers_survive_encoding_and_decoding),
         cmocka_unit_test(varints_have_the_shortest_leb128_form),
         cmocka_unit_test(fixed_integers_are_little_endian),
-        cmocka_unit_test(varint_without_an_end_is_refused),
+        cmocka_unit_test(varint_without_a_final_byte_is_refused),
         cmocka_unit_test(varint_beyond_64_bits_is_refused),
         cmocka_unit_test(truncated_varint_is_refused),
         cmocka_unit_test(cursor_returns_zeros_after_a_failed_read),

@@ -116,7 +116,7 @@ static void sleep_ms(uint64_t ms)
         ;
 }
 
-static void loop_round_without_events_succeeds(void **state)
+static void loop_iteration_without_events_succeeds(void **state)
 {
     (void)state;
     assert_int_equal(loop_once(loop, 0), 0);
@@ -239,7 +239,7 @@ static void loop_callback_may_remove_every_source_and_itself(void **state)
     two_close(&t);
 }
 
-static void nested_loop_round_keeps_sources_of_the_outer_one(void **state)
+static void nested_loop_iteration_keeps_sources_of_the_outer_loop(void **state)
 {
     (void)state;
     struct two t;
@@ -329,7 +329,7 @@ static void missed_timer_periods_are_counted_and_keep_the_schedule(void **state)
     }
 }
 
-static void disarmed_timer_is_silent_until_set_again(void **state)
+static void disarmed_timer_does_not_fire_until_set_again(void **state)
 {
     (void)state;
     struct seen s = {0};
@@ -346,7 +346,7 @@ static void disarmed_timer_is_silent_until_set_again(void **state)
     loop_remove(timer);
 }
 
-static void timer_removed_in_the_same_round_is_not_called(void **state)
+static void timer_removed_in_the_same_loop_iteration_is_not_called(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -393,7 +393,7 @@ static void each_signal_reaches_only_its_own_source(void **state)
     assert_int_equal(one.calls, 0);
 }
 
-static void signal_source_removed_by_another_is_not_called(void **state)
+static void signal_source_removed_by_another_source_is_not_called(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -531,22 +531,22 @@ static void interrupted_wait_does_not_end_the_event_loop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_LOOP(loop_round_without_events_succeeds),
+        WITH_LOOP(loop_iteration_without_events_succeeds),
         WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
         WITH_LOOP(hang_up_is_delivered_even_if_not_requested),
         WITH_LOOP(epoll_errors_are_returned),
         WITH_LOOP(source_removed_with_a_pending_event_is_not_called),
         WITH_LOOP(loop_callback_may_remove_every_source_and_itself),
-        WITH_LOOP(nested_loop_round_keeps_sources_of_the_outer_one),
+        WITH_LOOP(nested_loop_iteration_keeps_sources_of_the_outer_loop),
         WITH_LOOP(event_that_is_no_longer_requested_is_not_delivered),
         WITH_LOOP(timer_fires_once_and_not_early),
         WITH_LOOP(timer_in_the_past_fires_at_once),
         WITH_LOOP(missed_timer_periods_are_counted_and_keep_the_schedule),
-        WITH_LOOP(disarmed_timer_is_silent_until_set_again),
-        WITH_LOOP(timer_removed_in_the_same_round_is_not_called),
+        WITH_LOOP(disarmed_timer_does_not_fire_until_set_again),
+        WITH_LOOP(timer_removed_in_the_same_loop_iteration_is_not_called),
         WITH_LOOP(signal_is_delivered_with_its_sender),
         WITH_LOOP(each_signal_reaches_only_its_own_source),
-        WITH_LOOP(signal_source_removed_by_another_is_not_called),
+        WITH_LOOP(signal_source_removed_by_another_source_is_not_called),
         WITH_LOOP(signal_is_delivered_as_long_as_one_source_remains),
         WITH_LOOP(loop_free_restores_the_signal_mask),
         WITH_LOOP(uncatchable_signal_is_refused),

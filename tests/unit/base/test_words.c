@@ -117,7 +117,7 @@ static void unknown_signal_is_refused_and_named(void **state)
     }
 }
 
-static void unknown_signal_number_is_its_own_name(void **state)
+static void signal_number_without_a_name_is_shown_as_the_number(void **state)
 {
     (void)state;
     char name[WORDS_SIGNAL_MAX];
@@ -134,7 +134,7 @@ int main(void)
         cmocka_unit_test(unclosed_quote_in_a_word_list_is_an_error),
         cmocka_unit_test(signal_can_be_given_by_name_or_number),
         cmocka_unit_test(unknown_signal_is_refused_and_named),
-        cmocka_unit_test(unknown_signal_number_is_its_own_name),
+        cmocka_unit_test(signal_number_without_a_name_is_shown_as_the_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

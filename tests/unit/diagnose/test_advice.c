@@ -18,7 +18,7 @@ static const struct advice *advised(struct advice list[ADVICE_MAX], enum hypothe
     return NULL;
 }
 
-static void advice_states_the_numbers_of_the_run(void **state)
+static void advice_contains_the_numbers_of_the_run(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -40,7 +40,7 @@ static void full_cache_gets_no_advice_to_find_a_container(void **state)
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void cache_is_called_no_leak_only_by_a_verdict_of_no_leak(void **state)
+static void advice_calls_growth_no_leak_only_if_the_verdict_does(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -51,7 +51,7 @@ static void cache_is_called_no_leak_only_by_a_verdict_of_no_leak(void **state)
     assert_null(strstr(advised(list, HYPOTHESIS_FIRST_TOUCH)->what, "not a leak"));
 }
 
-static void filling_buffer_is_explained_by_its_one_allocation(void **state)
+static void advice_for_a_filling_buffer_names_its_single_allocation(void **state)
 {
     (void)state;
     struct advice list[ADVICE_MAX];
@@ -93,7 +93,7 @@ static void advice_is_to_remove_a_cleanup_that_frees_nothing(void **state)
                         "time");
 }
 
-static void unexplained_growth_gets_advice_to_measure(void **state)
+static void unexplained_growth_gets_advice_to_use_ebb_run(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -118,7 +118,7 @@ static void advice_omits_the_heap_profiler_if_it_ran(void **state)
         assert_null(strstr(list[i].what, "heap profiler"));
 }
 
-static void advice_names_no_container_of_a_library(void **state)
+static void advice_never_names_a_container_of_a_library(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -145,15 +145,15 @@ static void advice_names_no_container_of_a_library(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(advice_states_the_numbers_of_the_run),
+        T(advice_contains_the_numbers_of_the_run),
         T(full_cache_gets_no_advice_to_find_a_container),
-        T(cache_is_called_no_leak_only_by_a_verdict_of_no_leak),
-        T(filling_buffer_is_explained_by_its_one_allocation),
+        T(advice_calls_growth_no_leak_only_if_the_verdict_does),
+        T(advice_for_a_filling_buffer_names_its_single_allocation),
         T(leak_with_known_limit_and_steps_gets_restart_advice),
         T(advice_is_to_remove_a_cleanup_that_frees_nothing),
-        T(unexplained_growth_gets_advice_to_measure),
+        T(unexplained_growth_gets_advice_to_use_ebb_run),
         T(advice_omits_the_heap_profiler_if_it_ran),
-        T(advice_names_no_container_of_a_library),
+        T(advice_never_names_a_container_of_a_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

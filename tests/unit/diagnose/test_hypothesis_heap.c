@@ -9,7 +9,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void objects_growing_with_memory_make_python_objects_likely(void **state)
+static void growing_object_count_makes_python_objects_a_likely_cause(void **state)
 {
     (void)state;
     memory_leaks();
@@ -18,7 +18,7 @@ static void objects_growing_with_memory_make_python_objects_likely(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_TENSORS)->word <= UNLIKELY);
 }
 
-static void constant_objects_make_python_objects_unlikely(void **state)
+static void constant_object_count_makes_python_objects_an_unlikely_cause(void **state)
 {
     (void)state;
     memory_leaks();
@@ -27,7 +27,7 @@ static void constant_objects_make_python_objects_unlikely(void **state)
     expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
 }
 
-static void sampled_census_cannot_test_python_objects(void **state)
+static void sampled_census_cannot_test_the_python_objects_hypothesis(void **state)
 {
     (void)state;
     memory_leaks();
@@ -232,7 +232,7 @@ static void heap_that_grows_with_memory_is_not_retention(void **state)
     expect(HYPOTHESIS_RETENTION, RULED_OUT);
 }
 
-static void free_memory_counted_by_the_allocator_is_retention(void **state)
+static void growing_free_memory_in_the_allocator_is_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -246,7 +246,7 @@ static void free_memory_counted_by_the_allocator_is_retention(void **state)
 }
 
 /* A batch is live at only one of the two readings. */
-static void baselines_separate_retention_from_a_batch_in_flight(void **state)
+static void batch_live_at_one_reading_does_not_hide_retention(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -257,7 +257,7 @@ static void baselines_separate_retention_from_a_batch_in_flight(void **state)
 }
 
 /* The allocator's count does not include small Python objects. */
-static void small_objects_kept_by_a_call_site_are_not_retention(void **state)
+static void small_objects_kept_alive_by_a_call_site_are_not_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -269,7 +269,7 @@ static void small_objects_kept_by_a_call_site_are_not_retention(void **state)
 }
 
 /* The allocator's count excludes Python's arenas, so it proves nothing alone. */
-static void allocator_count_alone_makes_retention_only_possible(void **state)
+static void retention_shown_only_by_allocator_count_is_rated_possible(void **state)
 {
     (void)state;
     memory_leaks();
@@ -279,7 +279,7 @@ static void allocator_count_alone_makes_retention_only_possible(void **state)
 }
 
 /* Workers grow by 90 MiB and this process by 15 MiB. */
-static void flat_heap_of_one_process_does_not_exclude_growth_in_others(void **state)
+static void flat_heap_of_one_process_does_not_rule_out_other_processes(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(515), 200);
@@ -296,7 +296,7 @@ static void flat_heap_of_one_process_does_not_exclude_growth_in_others(void **st
 }
 
 /* At the start, 250 MiB was free but not resident, because it had never been touched. */
-static void memory_free_from_the_start_is_not_retained_growth(void **state)
+static void heap_memory_free_from_the_start_is_not_retained_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -325,9 +325,9 @@ static void allocator_without_more_free_memory_retains_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(objects_growing_with_memory_make_python_objects_likely),
-        T(constant_objects_make_python_objects_unlikely),
-        T(sampled_census_cannot_test_python_objects),
+        T(growing_object_count_makes_python_objects_a_likely_cause),
+        T(constant_object_count_makes_python_objects_an_unlikely_cause),
+        T(sampled_census_cannot_test_the_python_objects_hypothesis),
         T(censuses_around_flat_memory_are_not_evidence_of_growth),
         T(censuses_do_not_explain_growth_that_stopped_earlier),
         T(python_objects_and_tensors_cannot_be_tested_without_census),
@@ -347,12 +347,12 @@ int main(void)
         T(call_sites_cannot_be_tested_without_a_profile),
         T(growing_memory_with_a_flat_live_heap_is_retention),
         T(heap_that_grows_with_memory_is_not_retention),
-        T(free_memory_counted_by_the_allocator_is_retention),
-        T(baselines_separate_retention_from_a_batch_in_flight),
-        T(small_objects_kept_by_a_call_site_are_not_retention),
-        T(allocator_count_alone_makes_retention_only_possible),
-        T(flat_heap_of_one_process_does_not_exclude_growth_in_others),
-        T(memory_free_from_the_start_is_not_retained_growth),
+        T(growing_free_memory_in_the_allocator_is_retention),
+        T(batch_live_at_one_reading_does_not_hide_retention),
+        T(small_objects_kept_alive_by_a_call_site_are_not_retention),
+        T(retention_shown_only_by_allocator_count_is_rated_possible),
+        T(flat_heap_of_one_process_does_not_rule_out_other_processes),
+        T(heap_memory_free_from_the_start_is_not_retained_growth),
         T(allocator_without_more_free_memory_retains_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

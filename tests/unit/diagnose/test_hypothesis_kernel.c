@@ -18,7 +18,7 @@ static void growing_file_pages_are_diagnosed_as_page_cache(void **state)
     expect_first(HYPOTHESIS_MAPPED_FILES);
 }
 
-static void few_additional_file_pages_are_not_diagnosed(void **state)
+static void small_growth_of_file_pages_is_not_diagnosed(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -35,7 +35,7 @@ static void constant_file_pages_rule_out_page_cache(void **state)
     expect(HYPOTHESIS_SHARED_MEMORY, RULED_OUT);
 }
 
-static void kernel_hypotheses_cannot_be_tested_without_page_kinds(void **state)
+static void kernel_hypotheses_cannot_be_tested_without_page_types(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -66,7 +66,7 @@ static void pinned_memory_cannot_be_tested_without_the_torch_figure(void **state
 }
 
 /* The driver pins shared mappings. This is one explanation, not two, and not freed heap memory. */
-static void pinned_shared_memory_is_diagnosed_as_pinned_only(void **state)
+static void pinned_shared_memory_is_diagnosed_as_pinned_not_shared(void **state)
 {
     (void)state;
     memory_leaks();
@@ -98,7 +98,7 @@ static void swap_is_ruled_out_if_nothing_was_swapped(void **state)
     expect(HYPOTHESIS_SWAP, NEARLY_CERTAIN);
 }
 
-static void huge_pages_are_ruled_out_only_if_disabled(void **state)
+static void huge_pages_are_ruled_out_as_cause_only_if_disabled(void **state)
 {
     (void)state;
     memory_leaks();
@@ -224,7 +224,7 @@ static void growth_of_host_memory_rules_out_gpu_growth(void **state)
     expect(HYPOTHESIS_GPU, RULED_OUT);
 }
 
-static void cgroup_charge_mapped_by_no_process_is_shared_memory(void **state)
+static void cgroup_memory_mapped_by_no_process_is_shared_memory(void **state)
 {
     static double mapped[SYNTHETIC_POINTS];
     (void)state;
@@ -248,16 +248,16 @@ static void cgroup_charge_mapped_by_no_process_is_shared_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(cgroup_charge_mapped_by_no_process_is_shared_memory),
+        T(cgroup_memory_mapped_by_no_process_is_shared_memory),
         T(growing_file_pages_are_diagnosed_as_page_cache),
-        T(few_additional_file_pages_are_not_diagnosed),
+        T(small_growth_of_file_pages_is_not_diagnosed),
         T(constant_file_pages_rule_out_page_cache),
-        T(kernel_hypotheses_cannot_be_tested_without_page_kinds),
+        T(kernel_hypotheses_cannot_be_tested_without_page_types),
         T(growing_shmem_is_diagnosed_as_shared_memory),
         T(pinned_memory_cannot_be_tested_without_the_torch_figure),
-        T(pinned_shared_memory_is_diagnosed_as_pinned_only),
+        T(pinned_shared_memory_is_diagnosed_as_pinned_not_shared),
         T(swap_is_ruled_out_if_nothing_was_swapped),
-        T(huge_pages_are_ruled_out_only_if_disabled),
+        T(huge_pages_are_ruled_out_as_cause_only_if_disabled),
         T(growth_in_huge_pages_is_not_retention),
         T(constant_huge_pages_explain_no_growth),
         T(growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth),

@@ -49,7 +49,7 @@ static void worker_hypotheses_are_ruled_out_without_workers(void **state)
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void unclosed_process_pools_are_diagnosed_as_piling_up(void **state)
+static void unclosed_process_pools_are_diagnosed_as_growing_in_number(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -70,7 +70,7 @@ static void unclosed_process_pools_are_diagnosed_as_piling_up(void **state)
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);
 }
 
-static void leak_rules_out_explanations_whose_growth_ends_by_itself(void **state)
+static void leak_rules_out_causes_whose_growth_ends_by_itself(void **state)
 {
     (void)state;
     memory_leaks();
@@ -82,7 +82,7 @@ static void leak_rules_out_explanations_whose_growth_ends_by_itself(void **state
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
 }
 
-static void unique_growth_with_flat_rss_is_copy_on_write(void **state)
+static void growth_of_unique_memory_with_flat_rss_is_copy_on_write(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -177,9 +177,9 @@ int main(void)
         T(launcher_without_training_process_is_diagnosed),
         T(large_flat_compile_workers_are_diagnosed_as_overhead),
         T(worker_hypotheses_are_ruled_out_without_workers),
-        T(unclosed_process_pools_are_diagnosed_as_piling_up),
-        T(leak_rules_out_explanations_whose_growth_ends_by_itself),
-        T(unique_growth_with_flat_rss_is_copy_on_write),
+        T(unclosed_process_pools_are_diagnosed_as_growing_in_number),
+        T(leak_rules_out_causes_whose_growth_ends_by_itself),
+        T(growth_of_unique_memory_with_flat_rss_is_copy_on_write),
         T(leaking_worker_makes_copy_on_write_unlikely),
         T(small_unshared_growth_after_fork_is_not_copy_on_write),
         T(workers_with_their_own_memory_rule_out_copy_on_write),

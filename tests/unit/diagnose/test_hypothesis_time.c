@@ -66,7 +66,7 @@ static void jump_of_free_memory_is_not_data_load(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_DATA_LOAD)->word <= UNLIKELY);
 }
 
-static void spike_is_not_a_jump(void **state)
+static void temporary_spike_is_not_a_lasting_jump(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -74,7 +74,7 @@ static void spike_is_not_a_jump(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_DATA_LOAD)->word <= UNLIKELY);
 }
 
-static void data_load_is_only_possible_without_marks(void **state)
+static void data_load_cannot_be_tested_without_marks(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -97,7 +97,7 @@ static void growth_that_ends_with_first_epoch_is_a_cache(void **state)
 }
 
 /* In the first epoch it is not known whether the cache is full. */
-static void late_writes_to_an_early_buffer_are_first_touch(void **state)
+static void late_writes_to_an_early_buffer_are_diagnosed_as_first_touch(void **state)
 {
     (void)state;
     memory_leaks();
@@ -148,7 +148,7 @@ static void growth_that_ends_after_the_first_epoch_is_not_a_cache(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
 }
 
-static void cache_is_only_likely_while_in_the_first_epoch(void **state)
+static void cache_is_a_likely_cause_during_the_first_epoch(void **state)
 {
     (void)state;
     memory_leaks();
@@ -159,7 +159,7 @@ static void cache_is_only_likely_while_in_the_first_epoch(void **state)
     assert_true(has_evidence(h, EVIDENCE_FOR, "step 190 of 1000"));
 }
 
-static void cache_is_undecided_without_epoch_length(void **state)
+static void cache_hypothesis_is_undecided_without_an_epoch_length(void **state)
 {
     (void)state;
     memory_leaks();
@@ -168,7 +168,7 @@ static void cache_is_undecided_without_epoch_length(void **state)
     expect_absent(HYPOTHESIS_FIRST_TOUCH, "no marks");
 }
 
-static void growth_at_step_ends_rules_out_accumulation(void **state)
+static void growth_at_step_ends_rules_out_gradient_accumulation(void **state)
 {
     (void)state;
     memory_leaks();
@@ -176,7 +176,7 @@ static void growth_at_step_ends_rules_out_accumulation(void **state)
     expect(HYPOTHESIS_ACCUMULATION, RULED_OUT);
 }
 
-static void sawtooth_within_steps_is_accumulation(void **state)
+static void sawtooth_within_steps_is_gradient_accumulation(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -189,7 +189,7 @@ static void sawtooth_within_steps_is_accumulation(void **state)
     expect(HYPOTHESIS_ACCUMULATION, LIKELY);
 }
 
-static void accumulation_cannot_be_tested_without_steps(void **state)
+static void gradient_accumulation_cannot_be_tested_without_steps(void **state)
 {
     (void)state;
     memory_leaks();
@@ -198,7 +198,7 @@ static void accumulation_cannot_be_tested_without_steps(void **state)
     expect(HYPOTHESIS_ACCUMULATION, CANNOT_TEST);
 }
 
-static void peaks_at_evaluations_that_recover_are_spikes(void **state)
+static void memory_peaks_at_evaluations_that_recover_are_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -243,7 +243,7 @@ static void memory_grows_at_evaluations(void)
         synthetic_mark(&s, VERDICT_MARK_EVAL, t_s - 0.5);
 }
 
-static void baseline_rising_at_evaluations_is_event_growth(void **state)
+static void baseline_rising_at_evaluations_is_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -252,7 +252,7 @@ static void baseline_rising_at_evaluations_is_event_growth(void **state)
 }
 
 /* Training ends with an evaluation, and all memory is freed before the next reading. */
-static void memory_freed_after_the_last_evaluation_is_not_subtracted(void **state)
+static void memory_freed_after_last_evaluation_does_not_reduce_growth(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -279,7 +279,7 @@ static void stepping_verdict_explains_only_growth_at_evaluations(void **state)
 }
 
 /* The garbage collector frees memory of evaluations, and the allocator retains it. */
-static void rising_baseline_with_freed_allocations_is_a_spike(void **state)
+static void rising_baseline_with_flat_live_heap_is_evaluation_spikes(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -292,7 +292,7 @@ static void rising_baseline_with_freed_allocations_is_a_spike(void **state)
 
 /* Only the last evaluations retained memory, which the profiler shows but baselines of run halves
  * do not. */
-static void free_memory_after_evaluations_is_not_event_growth(void **state)
+static void free_memory_after_evaluations_is_not_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -309,7 +309,7 @@ static void free_memory_after_evaluations_is_not_event_growth(void **state)
 
 /* A late evaluation left free memory, which the allocator's count shows but baselines of run halves
  * do not. */
-static void free_memory_smaller_than_the_peaks_is_due_to_spikes(void **state)
+static void free_memory_smaller_than_evaluation_peaks_is_due_to_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -328,7 +328,7 @@ static void free_memory_smaller_than_the_peaks_is_due_to_spikes(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_SPIKE)->share < 0.1);
 }
 
-static void live_growth_at_evaluations_is_event_growth(void **state)
+static void live_growth_at_evaluations_is_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -337,7 +337,7 @@ static void live_growth_at_evaluations_is_event_growth(void **state)
     expect_first(HYPOTHESIS_EVAL_STEP);
 }
 
-static void steady_growth_is_not_event_growth(void **state)
+static void steady_growth_is_not_growth_at_events(void **state)
 {
     (void)state;
     memory_leaks();
@@ -357,30 +357,30 @@ int main(void)
         T(growth_over_many_steps_is_not_a_jump),
         T(continuing_growth_is_not_data_load),
         T(jump_of_free_memory_is_not_data_load),
-        T(spike_is_not_a_jump),
-        T(data_load_is_only_possible_without_marks),
+        T(temporary_spike_is_not_a_lasting_jump),
+        T(data_load_cannot_be_tested_without_marks),
         T(growth_that_ends_with_first_epoch_is_a_cache),
-        T(late_writes_to_an_early_buffer_are_first_touch),
+        T(late_writes_to_an_early_buffer_are_diagnosed_as_first_touch),
         T(growth_of_free_memory_in_the_first_epoch_is_not_a_cache),
         T(growth_that_is_mostly_free_memory_is_not_a_cache),
         T(growth_beyond_the_first_epoch_rules_out_a_cache),
         T(growth_that_ends_after_the_first_epoch_is_not_a_cache),
-        T(cache_is_only_likely_while_in_the_first_epoch),
-        T(cache_is_undecided_without_epoch_length),
-        T(growth_at_step_ends_rules_out_accumulation),
-        T(sawtooth_within_steps_is_accumulation),
-        T(accumulation_cannot_be_tested_without_steps),
-        T(peaks_at_evaluations_that_recover_are_spikes),
+        T(cache_is_a_likely_cause_during_the_first_epoch),
+        T(cache_hypothesis_is_undecided_without_an_epoch_length),
+        T(growth_at_step_ends_rules_out_gradient_accumulation),
+        T(sawtooth_within_steps_is_gradient_accumulation),
+        T(gradient_accumulation_cannot_be_tested_without_steps),
+        T(memory_peaks_at_evaluations_that_recover_are_spikes),
         T(evaluations_without_peaks_make_spikes_unlikely),
         T(evaluations_cannot_be_tested_without_marks),
-        T(baseline_rising_at_evaluations_is_event_growth),
-        T(memory_freed_after_the_last_evaluation_is_not_subtracted),
+        T(baseline_rising_at_evaluations_is_growth_at_events),
+        T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(stepping_verdict_explains_only_growth_at_evaluations),
-        T(rising_baseline_with_freed_allocations_is_a_spike),
-        T(free_memory_after_evaluations_is_not_event_growth),
-        T(free_memory_smaller_than_the_peaks_is_due_to_spikes),
-        T(live_growth_at_evaluations_is_event_growth),
-        T(steady_growth_is_not_event_growth),
+        T(rising_baseline_with_flat_live_heap_is_evaluation_spikes),
+        T(free_memory_after_evaluations_is_not_growth_at_events),
+        T(free_memory_smaller_than_evaluation_peaks_is_due_to_spikes),
+        T(live_growth_at_evaluations_is_growth_at_events),
+        T(steady_growth_is_not_growth_at_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

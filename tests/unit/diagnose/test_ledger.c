@@ -53,7 +53,7 @@ static void expect_bytes(double is, double wanted)
         fail_msg("%.0f bytes, not %.0f", is, wanted);
 }
 
-static void ledger_without_page_kinds_leaves_all_memory_unexplained(void **state)
+static void ledger_without_page_types_leaves_all_memory_unexplained(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -98,7 +98,7 @@ static void ledger_has_no_entry_for_uncounted_arenas(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(350));
 }
 
-static void unnamed_growth_is_attributed_to_huge_pages(void **state)
+static void unexplained_growth_is_attributed_to_huge_pages(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -154,7 +154,7 @@ static void heap_pages_without_live_memory_count_as_retained(void **state)
 }
 
 /* Counting pages takes seconds, so the count lags behind a growing process. */
-static void outdated_page_count_is_extrapolated(void **state)
+static void outdated_heap_page_count_is_extrapolated(void **state)
 {
     (void)state;
     set_heap_pages(MIB(170), MIB(540));
@@ -212,7 +212,7 @@ static void call_site_of_a_large_block_written_later_is_named(void **state)
     assert_ptr_equal(ledger_site(&s.ledger, LEDGER_TOUCHED), &s.rows[1]);
 }
 
-static void small_blocks_are_not_counted_as_first_touch(void **state)
+static void small_blocks_are_not_counted_as_memory_written_later(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -264,7 +264,7 @@ static void growth_outside_call_sites_is_unexplained(void **state)
 
 /* Of 400 MiB, 145 MiB is live, 85 MiB is retained according to the allocator, and the rest is
  * unexplained. */
-static void retained_memory_is_the_allocator_count_not_the_remainder(void **state)
+static void retained_memory_is_read_from_the_allocator_not_inferred(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -326,7 +326,7 @@ static void free_memory_beyond_rss_is_not_counted_as_resident(void **state)
 }
 
 /* Small Python objects and mappings do not come from malloc. */
-static void memory_outside_malloc_is_not_subtracted_from_the_allocator(void **state)
+static void memory_outside_malloc_does_not_reduce_the_allocator_count(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -377,7 +377,7 @@ static void allocator_count_is_used_if_there_is_no_profile(void **state)
 }
 
 /* A row of the profile may be memory that was allocated but never touched. */
-static void call_sites_are_attributed_at_most_resident_memory(void **state)
+static void bytes_of_all_call_sites_are_at_most_resident_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -389,7 +389,7 @@ static void call_sites_are_attributed_at_most_resident_memory(void **state)
 }
 
 /* Sampling may find more live memory than is resident, with a different error at each reading. */
-static void constant_call_site_does_not_grow_by_scaling(void **state)
+static void constant_call_site_has_no_growth_after_scaling(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -533,7 +533,7 @@ static void ledger_of_shrinking_memory_adds_up_to_rss(void **state)
     assert_true(isnan(s.ledger.named_growth_share));
 }
 
-static void ledger_without_samples_is_unknown(void **state)
+static void ledger_of_a_run_without_samples_is_unknown(void **state)
 {
     (void)state;
     ledger_make(&s.f, &s.ledger);
@@ -548,33 +548,33 @@ static void ledger_without_samples_is_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(ledger_without_page_kinds_leaves_all_memory_unexplained),
+        T(ledger_without_page_types_leaves_all_memory_unexplained),
         T(ledger_subtracts_file_and_shared_pages_first),
         T(ledger_has_an_entry_for_unused_python_arena_memory),
         T(ledger_has_no_entry_for_uncounted_arenas),
-        T(unnamed_growth_is_attributed_to_huge_pages),
+        T(unexplained_growth_is_attributed_to_huge_pages),
         T(heap_pages_without_live_memory_count_as_retained),
-        T(outdated_page_count_is_extrapolated),
+        T(outdated_heap_page_count_is_extrapolated),
         T(page_counts_take_precedence_over_the_allocator_count),
         T(heap_page_count_below_live_memory_is_not_used),
         T(ledger_has_an_entry_for_stacks),
         T(constant_huge_pages_are_not_counted_as_growth),
         T(live_memory_in_huge_pages_counts_as_heap),
         T(call_site_of_a_large_block_written_later_is_named),
-        T(small_blocks_are_not_counted_as_first_touch),
+        T(small_blocks_are_not_counted_as_memory_written_later),
         T(sampling_error_is_not_counted_as_allocated_memory),
         T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
-        T(retained_memory_is_the_allocator_count_not_the_remainder),
+        T(retained_memory_is_read_from_the_allocator_not_inferred),
         T(allocator_count_corrects_sampled_live_bytes),
         T(call_site_growth_is_scaled_at_most_twofold),
         T(free_memory_beyond_rss_is_not_counted_as_resident),
-        T(memory_outside_malloc_is_not_subtracted_from_the_allocator),
+        T(memory_outside_malloc_does_not_reduce_the_allocator_count),
         T(old_allocator_count_is_updated_by_sampling),
         T(ledger_includes_size_rounding_of_python_objects),
         T(allocator_count_is_used_if_there_is_no_profile),
-        T(call_sites_are_attributed_at_most_resident_memory),
-        T(constant_call_site_does_not_grow_by_scaling),
+        T(bytes_of_all_call_sites_are_at_most_resident_memory),
+        T(constant_call_site_has_no_growth_after_scaling),
         T(constant_call_sites_stay_untouched_while_another_grows),
         T(allocator_count_and_census_are_used_without_a_profile),
         T(pinned_memory_is_not_also_counted_as_shared),
@@ -585,7 +585,7 @@ int main(void)
         T(recently_pinned_memory_is_not_subtracted_from_shared),
         T(worker_memory_counts_as_shared_until_it_is_written),
         T(ledger_of_shrinking_memory_adds_up_to_rss),
-        T(ledger_without_samples_is_unknown),
+        T(ledger_of_a_run_without_samples_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static void stable_verdict_is_diagnosed_as_no_growth(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void leaking_verdict_rules_out_no_growth(void **state)
+static void leaking_verdict_rules_out_the_no_growth_diagnosis(void **state)
 {
     (void)state;
     memory_leaks();
@@ -55,7 +55,7 @@ static void file_pages_of_an_exiting_process_are_not_used(void **state)
 }
 
 /* Growth too small to diagnose still has a cause. */
-static void small_growth_that_stopped_rules_out_no_cause(void **state)
+static void causes_are_still_rated_for_small_growth_that_stopped(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(30));
@@ -67,7 +67,7 @@ static void small_growth_that_stopped_rules_out_no_cause(void **state)
     expect_absent(HYPOTHESIS_FIRST_TOUCH, "grew by 30.0 MiB and has stopped: too little");
 }
 
-static void flat_memory_that_grew_before_is_diagnosed(void **state)
+static void growth_before_a_flat_phase_is_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(100));
@@ -212,11 +212,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(stable_verdict_is_diagnosed_as_no_growth),
-        T(leaking_verdict_rules_out_no_growth),
+        T(leaking_verdict_rules_out_the_no_growth_diagnosis),
         T(initial_file_pages_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
-        T(small_growth_that_stopped_rules_out_no_cause),
-        T(flat_memory_that_grew_before_is_diagnosed),
+        T(causes_are_still_rated_for_small_growth_that_stopped),
+        T(growth_before_a_flat_phase_is_diagnosed),
         T(small_growth_that_stopped_is_not_diagnosed),
         T(small_growth_held_by_one_call_site_is_diagnosed),
         T(growth_below_every_threshold_is_not_diagnosed),

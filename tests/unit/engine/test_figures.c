@@ -17,7 +17,7 @@ static bool receive(struct figures *f, int32_t pid, const char *text)
     return figures_take(f, &m);
 }
 
-static void mark_with_name_and_value_becomes_a_figure_of_its_sender(void **state)
+static void mark_with_name_and_value_is_stored_as_figure_of_its_sender(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -88,7 +88,7 @@ static void mark_with_a_non_integer_value_does_not_become_a_figure(void **state)
     assert_int_equal(f.count, 1);
 }
 
-static void figures_of_an_exited_process_are_replaced(void **state)
+static void figures_of_an_exited_process_make_room_for_new_ones(void **state)
 {
     struct figures f = {.count = 0};
     char text[64];
@@ -109,12 +109,12 @@ static void figures_of_an_exited_process_are_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mark_with_name_and_value_becomes_a_figure_of_its_sender),
+        cmocka_unit_test(mark_with_name_and_value_is_stored_as_figure_of_its_sender),
         cmocka_unit_test(each_key_of_a_series_mark_becomes_a_figure),
         cmocka_unit_test(each_name_and_value_pair_of_a_mark_becomes_a_figure),
         cmocka_unit_test(figures_measured_by_ebb_are_kept_with_those_of_the_job),
         cmocka_unit_test(mark_with_a_non_integer_value_does_not_become_a_figure),
-        cmocka_unit_test(figures_of_an_exited_process_are_replaced),
+        cmocka_unit_test(figures_of_an_exited_process_make_room_for_new_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static void mapped_files_count_in_full_without_a_cgroup(void **state)
     assert_int_equal(peak_request_bytes(&p), 12 * GIB);
 }
 
-static void processes_that_exit_unmeasured_count_in_full(void **state)
+static void processes_that_exit_unmeasured_count_with_all_their_memory(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -156,7 +156,7 @@ int main(void)
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
         cmocka_unit_test(suggested_memory_request_excludes_files_beyond_1_gib),
         cmocka_unit_test(mapped_files_count_in_full_without_a_cgroup),
-        cmocka_unit_test(processes_that_exit_unmeasured_count_in_full),
+        cmocka_unit_test(processes_that_exit_unmeasured_count_with_all_their_memory),
         cmocka_unit_test(peaks_of_consecutive_processes_do_not_add_up),
         cmocka_unit_test(process_that_exits_unmeasured_counts_once_in_the_peak),
         cmocka_unit_test(peak_is_the_upper_bound_if_unique_memory_is_unmeasured),

@@ -79,7 +79,7 @@ static bool is_none(const struct guard_cgroup *g)
            g->events_fd < 0 && !g->is_limited;
 }
 
-static void cgroup_v1_allows_a_job_group_in_every_ancestor(void **state)
+static void cgroup_v1_allows_a_job_cgroup_in_every_ancestor(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -103,7 +103,7 @@ static void cgroup_v1_allows_a_job_group_in_every_ancestor(void **state)
     tree_end(&t);
 }
 
-static void warm_up_moves_ebb_only_within_its_own_v1_group(void **state)
+static void cgroup_warm_up_keeps_ebb_in_its_own_v1_cgroup(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -126,7 +126,7 @@ static void warm_up_moves_ebb_only_within_its_own_v1_group(void **state)
     tree_end(&t);
 }
 
-static void cgroup_search_stops_below_a_group_with_a_memory_limit(void **state)
+static void cgroup_search_stops_below_a_cgroup_with_a_memory_limit(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -161,7 +161,7 @@ static void cgroup_v2_requires_the_delegated_memory_controller(void **state)
     tree_end(&t);
 }
 
-static void only_the_real_root_group_enables_the_memory_controller(void **state)
+static void memory_controller_is_enabled_in_a_real_root_cgroup_only(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -192,7 +192,7 @@ static void delegate(struct tree *t, const char *group)
     }
 }
 
-static void delegated_group_above_ours_enables_the_memory_controller(void **state)
+static void delegated_parent_cgroup_gets_the_memory_controller_enabled(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -229,7 +229,7 @@ static void vacate_tree(struct tree *t, const char *group, const char *procs)
     tree_begin(t, groups, script);
 }
 
-static void process_alone_in_a_delegated_scope_moves_below_it(void **state)
+static void ebb_alone_in_a_delegated_scope_moves_into_a_child_cgroup(void **state)
 {
     struct tree t;
     (void)state;
@@ -244,7 +244,7 @@ static void process_alone_in_a_delegated_scope_moves_below_it(void **state)
     tree_end(&t);
 }
 
-static void process_stays_in_a_shared_scope_or_a_service(void **state)
+static void ebb_does_not_move_out_of_a_shared_scope_or_a_service(void **state)
 {
     static const char *const cases[][2] = {{"run-1.scope", "1\\n"}, {"ebb.service", ""}};
     (void)state;
@@ -852,7 +852,7 @@ static void leftover_cgroup_of_the_same_process_is_replaced(void **state)
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
-static void busy_cgroup_prevents_a_second_one_in_an_ancestor(void **state)
+static void leftover_busy_cgroup_prevents_a_new_one_in_an_ancestor(void **state)
 {
     struct guard_cgroup g = guard_cgroup_none;
     struct err err;
@@ -905,7 +905,7 @@ static int is_denied(void *user)
     return is_none(&g) && nothing_left() ? 0 : 4;
 }
 
-static void missing_cgroup_permission_is_reported_and_leaves_nothing(void **state)
+static void missing_cgroup_permission_is_reported_without_leftovers(void **state)
 {
     (void)state;
     int r = as_nobody(is_denied, NULL);
@@ -984,7 +984,7 @@ static bool tidy_takes(const char *dir)
     return false;
 }
 
-static void tidy_removes_only_empty_cgroups_of_dead_processes(void **state)
+static void cleanup_removes_only_empty_cgroups_of_dead_processes(void **state)
 {
     enum { LIVE, REUSED, BUSY, COUNT };
     struct guard_cgroup other = guard_cgroup_none;
@@ -1028,14 +1028,14 @@ static void tidy_removes_only_empty_cgroups_of_dead_processes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cgroup_v1_allows_a_job_group_in_every_ancestor),
-        cmocka_unit_test(warm_up_moves_ebb_only_within_its_own_v1_group),
-        cmocka_unit_test(cgroup_search_stops_below_a_group_with_a_memory_limit),
+        cmocka_unit_test(cgroup_v1_allows_a_job_cgroup_in_every_ancestor),
+        cmocka_unit_test(cgroup_warm_up_keeps_ebb_in_its_own_v1_cgroup),
+        cmocka_unit_test(cgroup_search_stops_below_a_cgroup_with_a_memory_limit),
         cmocka_unit_test(cgroup_v2_requires_the_delegated_memory_controller),
-        cmocka_unit_test(only_the_real_root_group_enables_the_memory_controller),
-        cmocka_unit_test(delegated_group_above_ours_enables_the_memory_controller),
-        cmocka_unit_test(process_alone_in_a_delegated_scope_moves_below_it),
-        cmocka_unit_test(process_stays_in_a_shared_scope_or_a_service),
+        cmocka_unit_test(memory_controller_is_enabled_in_a_real_root_cgroup_only),
+        cmocka_unit_test(delegated_parent_cgroup_gets_the_memory_controller_enabled),
+        cmocka_unit_test(ebb_alone_in_a_delegated_scope_moves_into_a_child_cgroup),
+        cmocka_unit_test(ebb_does_not_move_out_of_a_shared_scope_or_a_service),
         cmocka_unit_test(cgroup_with_unmovable_processes_is_not_used),
         cmocka_unit_test(partly_created_cgroup_is_removed),
         cmocka_unit_test(missing_cgroup_hierarchy_is_reported),
@@ -1055,11 +1055,11 @@ int main(void)
         HERE(cgroup_can_be_removed_by_its_paths),
         HERE(busy_cgroup_is_kept_until_its_process_has_exited),
         HERE(leftover_cgroup_of_the_same_process_is_replaced),
-        HERE(busy_cgroup_prevents_a_second_one_in_an_ancestor),
+        HERE(leftover_busy_cgroup_prevents_a_new_one_in_an_ancestor),
         HERE(cgroups_nested_by_a_job_are_removed),
-        HERE(missing_cgroup_permission_is_reported_and_leaves_nothing),
+        HERE(missing_cgroup_permission_is_reported_without_leftovers),
         HERE(cgroup_name_has_pid_and_start_time),
-        HERE(tidy_removes_only_empty_cgroups_of_dead_processes),
+        HERE(cleanup_removes_only_empty_cgroups_of_dead_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

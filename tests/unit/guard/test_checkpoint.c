@@ -338,7 +338,7 @@ static void checkpoint_request_does_not_wait_for_a_closed_socket(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void stop_request_has_an_id_of_its_own(void **state)
+static void stop_request_has_another_id_than_the_checkpoint_request(void **state)
 {
     struct fixture *f = *state;
 
@@ -428,7 +428,7 @@ static void assert_signalled(struct fixture *f, size_t count, const pid_t *pids)
         assert_int_equal(f->checkpoint.signalled[i], pids[i]);
 }
 
-static void process_without_handler_is_reported_and_not_signalled(void **state)
+static void process_without_signal_handler_is_reported_not_signalled(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = start_process(f, false);
@@ -751,7 +751,7 @@ static void checkpoint_command_may_send_the_ack(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
-static void checkpoint_command_is_not_signalled(void **state)
+static void checkpoint_command_itself_gets_no_checkpoint_signal(void **state)
 {
     struct fixture *f = *state;
     pid_t pid;
@@ -769,7 +769,7 @@ static void checkpoint_command_is_not_signalled(void **state)
     end_process(f->checkpoint.command_pid);
 }
 
-static void checkpoint_request_that_fails_one_way_awaits_the_others(void **state)
+static void checkpoint_request_waits_while_one_method_can_still_succeed(void **state)
 {
     struct fixture *f = *state;
 
@@ -904,7 +904,7 @@ static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
     }
 }
 
-static void checkpoint_requested_in_all_ways_completes_once(void **state)
+static void checkpoint_requested_by_every_method_completes_once(void **state)
 {
     static const char *const commands[] = {"exit 0", "exit 1", NULL};
     struct fixture *f = *state;
@@ -956,8 +956,8 @@ int main(void)
         TEST(acks_of_ranks_without_pid_are_counted),
         TEST(overlong_checkpoint_path_is_dropped),
         TEST(checkpoint_request_does_not_wait_for_a_closed_socket),
-        TEST(stop_request_has_an_id_of_its_own),
-        TEST(process_without_handler_is_reported_and_not_signalled),
+        TEST(stop_request_has_another_id_than_the_checkpoint_request),
+        TEST(process_without_signal_handler_is_reported_not_signalled),
         TEST(save_mark_of_a_signalled_process_completes_the_request),
         TEST(launchers_and_workers_get_no_checkpoint_signal),
         TEST(only_connected_ranks_get_the_checkpoint_signal),
@@ -970,10 +970,10 @@ int main(void)
         TEST(checkpoint_command_gets_the_id_and_default_signals),
         TEST(running_checkpoint_command_is_not_started_again),
         TEST(checkpoint_command_may_send_the_ack),
-        TEST(checkpoint_command_is_not_signalled),
-        TEST(checkpoint_request_that_fails_one_way_awaits_the_others),
+        TEST(checkpoint_command_itself_gets_no_checkpoint_signal),
+        TEST(checkpoint_request_waits_while_one_method_can_still_succeed),
         TEST(random_event_order_keeps_checkpoint_state_consistent),
-        TEST(checkpoint_requested_in_all_ways_completes_once),
+        TEST(checkpoint_requested_by_every_method_completes_once),
     };
 
     return cmocka_run_group_tests_name("ask", tests, NULL, NULL);

@@ -103,7 +103,7 @@ static void check(const struct ending *e, size_t n)
 }
 #define CHECK(table) check(table, sizeof(table) / sizeof *(table))
 
-static void last_exception_of_a_traceback_is_the_cause_of_the_end(void **state)
+static void last_exception_of_a_traceback_is_the_cause_of_failure(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -426,7 +426,7 @@ static void cause_is_found_despite_long_messages_and_shutdown_lines(void **state
     assert_string_equal(line, "RuntimeError: Error(s) in loading");
 }
 
-static void output_tail_keeps_the_last_bytes_of_the_job(void **state)
+static void output_tail_keeps_the_last_output_bytes_of_the_job(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -568,7 +568,7 @@ static void exit_status_0_counts_as_finished_whatever_the_output(void **state)
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .sent_signal = SIGINT);
 }
 
-static void stop_by_ebb_takes_precedence_over_other_causes(void **state)
+static void stop_by_the_guard_takes_precedence_over_other_causes(void **state)
 {
     (void)state;
     CAUSE(CAUSE_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
@@ -583,7 +583,7 @@ static void stop_by_ebb_takes_precedence_over_other_causes(void **state)
     assert_string_equal(cause_kind_name(CAUSE_CANCELLED), "cancelled");
 }
 
-static void operator_signal_is_the_cause_only_if_it_ended_the_job(void **state)
+static void signal_sent_by_the_user_is_the_cause_only_if_it_ended_the_job(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = SIGTERM,
@@ -661,7 +661,7 @@ static void oom_kill_of_a_worker_is_reported_with_its_consequence(void **state)
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
 }
 
-static void shm_gpu_and_allocation_failures_have_their_own_kinds(void **state)
+static void shared_memory_gpu_and_malloc_failures_have_their_own_cause(void **state)
 {
     (void)state;
     CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed with SIGBUS", .status = SIGBUS,
@@ -679,7 +679,7 @@ static void shm_gpu_and_allocation_failures_have_their_own_kinds(void **state)
           .status = SIGABRT, .tail = &no_memory);
 }
 
-static void unexplained_end_is_reported_with_the_exit_status(void **state)
+static void job_end_without_known_cause_is_reported_with_exit_status(void **state)
 {
     (void)state;
     CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .tail = &exception);
@@ -694,7 +694,7 @@ static void unexplained_end_is_reported_with_the_exit_status(void **state)
     CAUSE(CAUSE_SIGNAL, "killed by signal 40 (sender unknown)", .status = 40);
 }
 
-static void every_cause_of_an_end_has_a_name(void **state)
+static void every_cause_of_a_job_end_has_a_name(void **state)
 {
     (void)state;
     for (enum cause i = CAUSE_UNKNOWN + 1; i < CAUSES; i++)
@@ -781,7 +781,7 @@ static void oom_counter_of_this_machine_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(last_exception_of_a_traceback_is_the_cause_of_the_end),
+        cmocka_unit_test(last_exception_of_a_traceback_is_the_cause_of_failure),
         cmocka_unit_test(worker_and_chained_errors_lead_to_the_root_exception),
         cmocka_unit_test(failing_rank_is_the_cause_and_not_its_launcher),
         cmocka_unit_test(out_of_memory_output_is_classified_by_kind),
@@ -789,17 +789,17 @@ int main(void)
         cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause),
         cmocka_unit_test(traceback_followed_by_much_output_is_not_the_cause),
         cmocka_unit_test(cause_is_found_despite_long_messages_and_shutdown_lines),
-        cmocka_unit_test(output_tail_keeps_the_last_bytes_of_the_job),
+        cmocka_unit_test(output_tail_keeps_the_last_output_bytes_of_the_job),
         cmocka_unit_test(cause_line_is_printable_and_truncated),
         cmocka_unit_test(random_job_output_is_parsed_safely),
         cmocka_unit_test(exit_status_0_counts_as_finished_whatever_the_output),
-        cmocka_unit_test(stop_by_ebb_takes_precedence_over_other_causes),
-        cmocka_unit_test(operator_signal_is_the_cause_only_if_it_ended_the_job),
+        cmocka_unit_test(stop_by_the_guard_takes_precedence_over_other_causes),
+        cmocka_unit_test(signal_sent_by_the_user_is_the_cause_only_if_it_ended_the_job),
         cmocka_unit_test(kernel_oom_kill_is_found_by_its_counters),
         cmocka_unit_test(oom_kill_of_a_worker_is_reported_with_its_consequence),
-        cmocka_unit_test(shm_gpu_and_allocation_failures_have_their_own_kinds),
-        cmocka_unit_test(unexplained_end_is_reported_with_the_exit_status),
-        cmocka_unit_test(every_cause_of_an_end_has_a_name),
+        cmocka_unit_test(shared_memory_gpu_and_malloc_failures_have_their_own_cause),
+        cmocka_unit_test(job_end_without_known_cause_is_reported_with_exit_status),
+        cmocka_unit_test(every_cause_of_a_job_end_has_a_name),
         cmocka_unit_test(oom_counters_are_read_from_host_and_cgroups),
         cmocka_unit_test(oom_counter_of_this_machine_is_read),
     };

@@ -185,7 +185,7 @@ static void default_reserve_is_5_percent_within_bounds(void **state)
     assert_int_equal(ladder_kill_headroom(GIB), 128 * MIB);
 }
 
-static void invalid_ladder_rules_are_refused(void **state)
+static void invalid_guard_rules_are_refused(void **state)
 {
     (void)state;
     struct ladder l;
@@ -196,7 +196,7 @@ static void invalid_ladder_rules_are_refused(void **state)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
 }
 
-static void needed_time_is_the_sum_of_step_checkpoint_and_margin(void **state)
+static void needed_time_is_step_time_plus_checkpoint_time_plus_margin(void **state)
 {
     (void)state;
     struct world w;
@@ -474,7 +474,7 @@ static void slow_growth_within_the_reserve_requests_few_checkpoints(void **state
     assert_in_range(w.count[LADDER_DO_REQUEST], 4, 9);
 }
 
-static void checkpoint_in_progress_lowers_the_sigterm_line(void **state)
+static void checkpoint_in_progress_lowers_the_sigterm_threshold(void **state)
 {
     (void)state;
     struct world w;
@@ -520,7 +520,7 @@ static void failed_checkpoint_is_requested_again_after_a_minute(void **state)
     assert_int_equal(look_at(&w, 1, 50 * MIB), LADDER_DO_TERM);
 }
 
-static void planned_restart_proceeds_after_checkpoint_or_failure(void **state)
+static void planned_restart_proceeds_after_done_or_failed_checkpoint(void **state)
 {
     (void)state;
     struct world w;
@@ -550,7 +550,7 @@ static void old_ack_does_not_answer_a_new_checkpoint_request(void **state)
     assert_int_equal(w.ladder.rung, LADDER_REQUESTED);
 }
 
-static void expired_wait_stops_the_job_on_forecast_but_not_on_level(void **state)
+static void expired_checkpoint_wait_stops_job_on_forecast_not_on_level(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -728,7 +728,7 @@ static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
 /* --- hysteresis --- */
 
 /* A gauge cannot be read for a moment while it is replaced. */
-static void gauge_unreadable_during_a_checkpoint_is_not_growth_later(void **state)
+static void usage_unreadable_during_a_checkpoint_is_not_growth_later(void **state)
 {
     (void)state;
     struct world w;
@@ -762,7 +762,7 @@ static void level_trigger_ends_after_10_s_above_the_reserve(void **state)
     assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN);
 }
 
-static void trigger_is_ignored_for_a_while_after_a_stand_down(void **state)
+static void trigger_is_ignored_for_a_while_after_the_guard_stands_down(void **state)
 {
     (void)state;
     struct world w;
@@ -793,7 +793,7 @@ static void repeated_memory_peaks_request_checkpoints_less_often(void **state)
     assert_in_range(w.count[LADDER_DO_REQUEST], 2, 20);
 }
 
-static void guard_starts_calm_in_a_new_segment(void **state)
+static void guard_state_is_reset_after_a_restart_of_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -815,7 +815,7 @@ static void guard_does_nothing_after_the_reflex_killed_the_job(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
 }
 
-static void guard_without_kill_action_stays_in_state_stopping(void **state)
+static void guard_that_may_not_kill_stays_in_state_stopping(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.no_kill = true};
@@ -938,7 +938,7 @@ static double slowing(double s, const void *user)
     return s < bend / fast ? fast * s : bend + (s - bend / fast) * 5 * MIB;
 }
 
-static void slowing_growth_is_judged_by_its_present_rate(void **state)
+static void forecast_for_slowing_growth_uses_its_current_rate(void **state)
 {
     (void)state;
     struct world w;
@@ -987,7 +987,7 @@ static void spikes_between_readings_never_stop_a_job(void **state)
     }
 }
 
-static void leak_without_a_way_to_request_checkpoints_warns_twice(void **state)
+static void guard_warns_twice_about_a_leak_without_checkpoint_method(void **state)
 {
     (void)state;
     struct world w;
@@ -1002,7 +1002,7 @@ static void leak_without_a_way_to_request_checkpoints_warns_twice(void **state)
     assert_in_range(w.first_room[LADDER_DO_TERM], 48 * MIB, 52 * MIB);
 }
 
-static void long_sawtooth_of_memory_never_stops_a_job(void **state)
+static void memory_sawtooth_with_a_long_period_never_stops_a_job(void **state)
 {
     (void)state;
     for (double period = 7; period < 60; period += 4.7) {
@@ -1037,7 +1037,7 @@ static void slow_leak_requests_checkpoint_by_forecast(void **state)
     assert_true(w.first_room[LADDER_DO_TERM] > 204 * MIB);
 }
 
-static void job_without_ack_is_stopped_at_the_sigterm_line(void **state)
+static void job_that_sends_no_ack_is_stopped_at_the_sigterm_threshold(void **state)
 {
     (void)state;
     struct world w;
@@ -1136,7 +1136,7 @@ static void check_act(const struct world *w, const struct ladder_decision *d, bo
         assert_true(was_stopping || r->no_term || room <= base / 8);
 }
 
-static void random_input_keeps_the_guard_rules_and_ends_calm(void **state)
+static void random_readings_never_make_the_guard_break_its_rules(void **state)
 {
     (void)state;
     int acts[ACTS] = {0};
@@ -1170,8 +1170,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_reserve_is_5_percent_within_bounds),
-        cmocka_unit_test(invalid_ladder_rules_are_refused),
-        cmocka_unit_test(needed_time_is_the_sum_of_step_checkpoint_and_margin),
+        cmocka_unit_test(invalid_guard_rules_are_refused),
+        cmocka_unit_test(needed_time_is_step_time_plus_checkpoint_time_plus_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
         cmocka_unit_test(each_memory_reading_leads_to_the_expected_guard_action),
         cmocka_unit_test(guard_reasons_name_headroom_and_needed_time),
@@ -1180,12 +1180,12 @@ int main(void)
         cmocka_unit_test(growing_job_is_stopped_after_its_checkpoint),
         cmocka_unit_test(steady_job_within_the_reserve_is_not_stopped),
         cmocka_unit_test(slow_growth_within_the_reserve_requests_few_checkpoints),
-        cmocka_unit_test(checkpoint_in_progress_lowers_the_sigterm_line),
+        cmocka_unit_test(checkpoint_in_progress_lowers_the_sigterm_threshold),
         cmocka_unit_test(forecast_stops_the_job_once_the_checkpoint_is_written),
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),
-        cmocka_unit_test(planned_restart_proceeds_after_checkpoint_or_failure),
+        cmocka_unit_test(planned_restart_proceeds_after_done_or_failed_checkpoint),
         cmocka_unit_test(old_ack_does_not_answer_a_new_checkpoint_request),
-        cmocka_unit_test(expired_wait_stops_the_job_on_forecast_but_not_on_level),
+        cmocka_unit_test(expired_checkpoint_wait_stops_job_on_forecast_not_on_level),
         cmocka_unit_test(gpu_forecast_stops_the_job_once_the_checkpoint_is_written),
         cmocka_unit_test(job_that_fills_its_gpu_is_asked_once_and_never_stopped),
         cmocka_unit_test(growth_towards_a_full_gpu_requests_checkpoints_but_does_not_stop),
@@ -1195,26 +1195,26 @@ int main(void)
         cmocka_unit_test(pause_during_a_long_save_is_not_the_end_of_growth),
         cmocka_unit_test(pressure_acts_only_if_it_lasts_and_headroom_is_small),
         cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
-        cmocka_unit_test(gauge_unreadable_during_a_checkpoint_is_not_growth_later),
+        cmocka_unit_test(usage_unreadable_during_a_checkpoint_is_not_growth_later),
         cmocka_unit_test(level_trigger_ends_after_10_s_above_the_reserve),
-        cmocka_unit_test(trigger_is_ignored_for_a_while_after_a_stand_down),
+        cmocka_unit_test(trigger_is_ignored_for_a_while_after_the_guard_stands_down),
         cmocka_unit_test(repeated_memory_peaks_request_checkpoints_less_often),
-        cmocka_unit_test(guard_starts_calm_in_a_new_segment),
+        cmocka_unit_test(guard_state_is_reset_after_a_restart_of_the_job),
         cmocka_unit_test(guard_does_nothing_after_the_reflex_killed_the_job),
-        cmocka_unit_test(guard_without_kill_action_stays_in_state_stopping),
+        cmocka_unit_test(guard_that_may_not_kill_stays_in_state_stopping),
         cmocka_unit_test(leak_of_50_mb_per_s_gets_a_checkpoint_in_time),
         cmocka_unit_test(checkpoint_that_needs_memory_is_requested_earlier),
         cmocka_unit_test(leak_of_1_gib_per_s_is_stopped_before_the_limit),
         cmocka_unit_test(loading_a_model_never_stops_the_job),
         cmocka_unit_test(fast_growth_below_half_the_limit_is_ignored),
-        cmocka_unit_test(slowing_growth_is_judged_by_its_present_rate),
+        cmocka_unit_test(forecast_for_slowing_growth_uses_its_current_rate),
         cmocka_unit_test(short_spikes_to_90_percent_are_ignored),
         cmocka_unit_test(spikes_between_readings_never_stop_a_job),
-        cmocka_unit_test(leak_without_a_way_to_request_checkpoints_warns_twice),
-        cmocka_unit_test(long_sawtooth_of_memory_never_stops_a_job),
+        cmocka_unit_test(guard_warns_twice_about_a_leak_without_checkpoint_method),
+        cmocka_unit_test(memory_sawtooth_with_a_long_period_never_stops_a_job),
         cmocka_unit_test(slow_leak_requests_checkpoint_by_forecast),
-        cmocka_unit_test(job_without_ack_is_stopped_at_the_sigterm_line),
-        cmocka_unit_test(random_input_keeps_the_guard_rules_and_ends_calm),
+        cmocka_unit_test(job_that_sends_no_ack_is_stopped_at_the_sigterm_threshold),
+        cmocka_unit_test(random_readings_never_make_the_guard_break_its_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

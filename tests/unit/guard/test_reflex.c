@@ -175,7 +175,7 @@ static bool has_event(struct reflex *r, int timeout_ms)
     return true;
 }
 
-static void reflex_kills_every_process_at_the_kill_line(void **state)
+static void reflex_kills_every_process_at_the_kill_threshold(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(5);
@@ -376,7 +376,7 @@ static void reflex_alarm_is_raised_once_until_headroom_returns(void **state)
     close(fd);
 }
 
-static void changed_reflex_lines_keep_the_last_reading(void **state)
+static void changing_the_reflex_thresholds_keeps_the_last_reading(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -400,7 +400,7 @@ static void changed_reflex_lines_keep_the_last_reading(void **state)
 }
 
 /* The kill line alone would need only two samples per second. */
-static void reflex_samples_often_just_above_the_alarm_line(void **state)
+static void reflex_samples_often_near_the_alarm_threshold(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -540,7 +540,7 @@ static void shared_memory_is_subtracted_from_the_tree_usage(void **state)
 }
 
 /* A forked child has all pages of its parent; they count once although statm shows them twice. */
-static void new_process_counts_by_its_growth_until_a_full_sample(void **state)
+static void new_process_counts_only_its_growth_until_a_full_sample(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -609,7 +609,7 @@ static void reflex_growth_rate_is_zero_while_memory_falls(void **state)
     close(fd);
 }
 
-static void process_added_after_a_kill_is_killed_until_rearmed(void **state)
+static void process_added_after_a_reflex_kill_is_also_killed(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(9);
@@ -813,7 +813,7 @@ static void reflex_kills_even_if_memory_cannot_be_locked(void **state)
 }
 
 /* A fork zeroes the thread's stack, which libc must tolerate. */
-static void process_with_a_reflex_can_fork_twice(void **state)
+static void process_with_a_reflex_thread_can_fork_twice(void **state)
 {
     struct reflex *r = reflex_of(true);
     int status, fd = usage_of(5);
@@ -870,7 +870,7 @@ static void reflex_thread_is_named_and_blocks_signals(void **state)
     reflex_free(NULL);
 }
 
-static void reflex_parses_kernel_numbers(void **state)
+static void reflex_parses_numbers_of_kernel_files(void **state)
 {
     static const struct reflex_key keys[] = {
         {"active_file ", 12}, {"", 0}, {"inactive_file ", 14}, {"anon ", 5}};
@@ -900,31 +900,31 @@ static void reflex_parses_kernel_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reflex_kills_every_process_at_the_kill_line),
+        cmocka_unit_test(reflex_kills_every_process_at_the_kill_threshold),
         cmocka_unit_test(reflex_without_permission_to_kill_only_raises_an_alarm),
         cmocka_unit_test(reflex_does_not_count_file_cache_as_used),
         cmocka_unit_test(reflex_spares_job_whose_memory_is_reclaimable),
         cmocka_unit_test(reflex_does_not_kill_on_an_outdated_cache_reading),
         cmocka_unit_test(reflex_does_not_kill_if_memory_stat_is_unreadable),
         cmocka_unit_test(reflex_alarm_is_raised_once_until_headroom_returns),
-        cmocka_unit_test(changed_reflex_lines_keep_the_last_reading),
-        cmocka_unit_test(reflex_samples_often_just_above_the_alarm_line),
+        cmocka_unit_test(changing_the_reflex_thresholds_keeps_the_last_reading),
+        cmocka_unit_test(reflex_samples_often_near_the_alarm_threshold),
         cmocka_unit_test(host_usage_is_total_minus_available_memory),
         cmocka_unit_test(process_growing_past_the_tree_limit_is_killed),
         cmocka_unit_test(shared_memory_is_subtracted_from_the_tree_usage),
-        cmocka_unit_test(new_process_counts_by_its_growth_until_a_full_sample),
+        cmocka_unit_test(new_process_counts_only_its_growth_until_a_full_sample),
         cmocka_unit_test(shared_pages_do_not_count_in_the_reflex_until_a_full_sample),
         cmocka_unit_test(reflex_growth_rate_is_zero_while_memory_falls),
-        cmocka_unit_test(process_added_after_a_kill_is_killed_until_rearmed),
+        cmocka_unit_test(process_added_after_a_reflex_kill_is_also_killed),
         cmocka_unit_test(process_removed_from_the_reflex_is_spared),
         cmocka_unit_test(reused_reflex_slot_holds_only_the_new_process),
         cmocka_unit_test(full_reflex_table_refuses_a_process_and_closes_its_fds),
         cmocka_unit_test(reflex_kills_the_cgroup_by_one_write),
         cmocka_unit_test(reflex_memory_is_locked),
         cmocka_unit_test(reflex_kills_even_if_memory_cannot_be_locked),
-        cmocka_unit_test(process_with_a_reflex_can_fork_twice),
+        cmocka_unit_test(process_with_a_reflex_thread_can_fork_twice),
         cmocka_unit_test(reflex_thread_is_named_and_blocks_signals),
-        cmocka_unit_test(reflex_parses_kernel_numbers),
+        cmocka_unit_test(reflex_parses_numbers_of_kernel_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

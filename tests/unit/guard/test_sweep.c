@@ -127,7 +127,7 @@ static int many_grandchildren(void)
     return waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
 }
 
-static void hundreds_of_orphans_are_killed(void **state)
+static void hundreds_of_orphaned_processes_are_killed(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(many_grandchildren), 0);
@@ -528,7 +528,7 @@ static void truncated_children_list_drops_the_incomplete_last_pid(void **state)
 }
 
 /* Otherwise unread pipes of earlier segments would fill the queue of a job with many segments. */
-static void sentinel_closes_streams_of_earlier_segments(void **state)
+static void sentinel_closes_streams_kept_from_before_a_restart(void **state)
 {
     (void)state;
     struct sentinel_note *note = sentinel_note_new(true);
@@ -587,7 +587,7 @@ static void wait_for_strays(const struct stray_signs *signs, int count)
     assert_int_equal(guard_signal_strays(&root, signs, 0), count);
 }
 
-static void stray_process_must_match_the_whole_run_folder_variable(void **state)
+static void stray_process_is_found_by_its_exact_run_folder_variable(void **state)
 {
     static const char run_dir[] = "EBB_RUN_DIR";
     static const struct {
@@ -622,7 +622,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_NEIGHBOUR(daemon_ignoring_sigterm_is_killed),
-        WITH_NEIGHBOUR(hundreds_of_orphans_are_killed),
+        WITH_NEIGHBOUR(hundreds_of_orphaned_processes_are_killed),
         WITH_NEIGHBOUR(fork_storm_is_killed),
         WITH_NEIGHBOUR(fork_bomb_at_its_process_limit_is_killed),
         WITH_NEIGHBOUR(process_group_is_signalled_after_its_leader_was_reaped),
@@ -632,10 +632,10 @@ int main(void)
         WITH_NEIGHBOUR(sweep_signals_nothing_in_a_pid_namespace_without_own_proc),
         WITH_NEIGHBOUR(sentinel_ends_processes_of_a_killed_supervisor),
         WITH_NEIGHBOUR(sentinel_does_nothing_after_a_normal_exit),
-        WITH_NEIGHBOUR(stray_process_must_match_the_whole_run_folder_variable),
+        WITH_NEIGHBOUR(stray_process_is_found_by_its_exact_run_folder_variable),
         cmocka_unit_test(process_that_survives_sigkill_is_scanned_less_often),
         cmocka_unit_test(truncated_children_list_drops_the_incomplete_last_pid),
-        cmocka_unit_test(sentinel_closes_streams_of_earlier_segments),
+        cmocka_unit_test(sentinel_closes_streams_kept_from_before_a_restart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,7 +283,7 @@ static void *map_and_cut(void *argument)
     return NULL;
 }
 
-static void threads_can_cut_mappings_concurrently(void **state)
+static void threads_can_unmap_parts_of_mappings_concurrently(void **state)
 {
     (void)state;
     run_workers(map_and_cut);
@@ -331,7 +331,7 @@ static void *read_stacks(void *argument)
     return NULL;
 }
 
-static void threads_with_equal_stacks_get_the_same_site(void **state)
+static void threads_with_equal_stacks_get_the_same_call_site(void **state)
 {
     const struct heap_table *t = heap_process.table;
     pthread_t reader;
@@ -382,7 +382,7 @@ static void *sample_in_a_hurry(void *argument)
     return NULL;
 }
 
-static void threads_can_adapt_the_interval_concurrently(void **state)
+static void threads_can_adapt_the_sampling_interval_concurrently(void **state)
 {
     (void)state;
     run_workers(sample_in_a_hurry);
@@ -403,7 +403,7 @@ static void *add_texts(void *argument)
     return NULL;
 }
 
-static void concurrently_added_texts_do_not_overlap(void **state)
+static void strings_added_concurrently_do_not_overlap(void **state)
 {
     const struct heap_table *t = heap_process.table;
     uint32_t counts[THREADS + 1] = {0};
@@ -430,10 +430,10 @@ int main(void)
         FRESH(concurrent_samples_that_share_a_filter_bit_are_all_found),
         FRESH(filter_bit_cleared_and_set_concurrently_stays_set),
         FRESH(concurrent_thinning_keeps_index_and_entries_consistent),
-        FRESH(threads_can_cut_mappings_concurrently),
-        FRESH(threads_with_equal_stacks_get_the_same_site),
-        FRESH(threads_can_adapt_the_interval_concurrently),
-        FRESH(concurrently_added_texts_do_not_overlap),
+        FRESH(threads_can_unmap_parts_of_mappings_concurrently),
+        FRESH(threads_with_equal_stacks_get_the_same_call_site),
+        FRESH(threads_can_adapt_the_sampling_interval_concurrently),
+        FRESH(strings_added_concurrently_do_not_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

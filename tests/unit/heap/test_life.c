@@ -33,7 +33,7 @@ static uint32_t state_by(const char *heap, const char *socket)
     return atomic_load(&process.state);
 }
 
-static void profiler_setting_0_or_a_missing_socket_disables_it(void **state)
+static void profiler_is_disabled_by_setting_0_or_a_missing_socket(void **state)
 {
     (void)state;
     assert_int_equal(state_by("0", "/run/x"), HEAP_OFF);
@@ -90,7 +90,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(profiler_without_settings_uses_the_defaults),
-        cmocka_unit_test(profiler_setting_0_or_a_missing_socket_disables_it),
+        cmocka_unit_test(profiler_is_disabled_by_setting_0_or_a_missing_socket),
         cmocka_unit_test(profiler_settings_are_accepted_in_any_order),
         cmocka_unit_test(seccomp_filter_count_defaults_to_zero),
         cmocka_unit_test(seccomp_filter_count_is_read_from_proc_status),

@@ -375,7 +375,7 @@ static void mapping_unmapped_in_the_middle_becomes_two_mappings(void **state)
     assert_int_equal(heap_process.table->header.ends, 0);
 }
 
-static void page_left_of_a_large_mapping_has_its_own_weight(void **state)
+static void last_remaining_page_of_a_large_mapping_weighs_one_page(void **state)
 {
     struct live_sample large = mapping;
 
@@ -435,7 +435,7 @@ static void munmap_leaves_samples_that_are_not_mappings(void **state)
 
 /* ---- without a table ---- */
 
-static void no_samples_are_live_after_reset_or_without_table(void **state)
+static void live_lookup_finds_no_sample_after_reset_or_without_table(void **state)
 {
     struct live_sample ret;
     uint64_t random = 1;
@@ -469,7 +469,7 @@ static void live_table_reset_without_system_calls_removes_all_samples(void **sta
     assert_false(live_find(at(ARENA), &ret));
 }
 
-static void text_is_stored_until_the_text_section_is_full(void **state)
+static void strings_are_stored_until_the_string_section_is_full(void **state)
 {
     static char large[HEAP_TEXT_BYTES];
     struct heap_table *t = heap_process.table;
@@ -506,13 +506,13 @@ int main(void)
         FRESH(thinned_samples_have_the_new_interval),
         FRESH(thinning_keeps_all_large_samples),
         FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
-        FRESH(page_left_of_a_large_mapping_has_its_own_weight),
+        FRESH(last_remaining_page_of_a_large_mapping_weighs_one_page),
         FRESH(munmap_over_several_mappings_trims_and_removes_them),
         FRESH(munmap_covers_whole_pages_and_leaves_neighbours),
         FRESH(munmap_leaves_samples_that_are_not_mappings),
-        FRESH(no_samples_are_live_after_reset_or_without_table),
+        FRESH(live_lookup_finds_no_sample_after_reset_or_without_table),
         FRESH(live_table_reset_without_system_calls_removes_all_samples),
-        FRESH(text_is_stored_until_the_text_section_is_full),
+        FRESH(strings_are_stored_until_the_string_section_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ static void each_evaluation_loop_gets_its_own_python_frames(void **state)
     merged("##", "AB", "ba");
 }
 
-static void evaluation_loop_before_its_function_starts_adds_no_frame(void **state)
+static void evaluation_loop_that_has_no_function_yet_adds_no_frame(void **state)
 {
     (void)state;
     merged("1#2#3", ".aB", "3ba21");
@@ -142,7 +142,7 @@ static void evaluation_loop_without_python_frames_is_kept(void **state)
     merged("1#2", "", "2#1");
 }
 
-static void python_frames_without_an_evaluation_loop_are_outermost(void **state)
+static void python_frames_without_an_evaluation_loop_become_outermost(void **state)
 {
     (void)state;
     merged("1#2", "AbCD", "dcb2a1");
@@ -183,9 +183,9 @@ int main(void)
         TEST(evaluation_loop_is_replaced_by_its_python_frames),
         TEST(interpreter_frames_stay_only_inside_innermost_python_frame),
         TEST(each_evaluation_loop_gets_its_own_python_frames),
-        TEST(evaluation_loop_before_its_function_starts_adds_no_frame),
+        TEST(evaluation_loop_that_has_no_function_yet_adds_no_frame),
         TEST(evaluation_loop_without_python_frames_is_kept),
-        TEST(python_frames_without_an_evaluation_loop_are_outermost),
+        TEST(python_frames_without_an_evaluation_loop_become_outermost),
         TEST(python_frame_chain_without_an_entry_frame_is_kept),
         TEST(merge_drops_outermost_frames_if_space_runs_out),
         TEST(native_frames_are_kept_while_interpreter_is_unknown),

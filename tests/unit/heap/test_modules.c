@@ -62,7 +62,7 @@ static void program_module_has_its_own_path(void **state)
     assert_int_equal(m->is_gone, 0);
 }
 
-static void library_is_added_once_with_the_values_of_the_linker(void **state)
+static void library_is_added_once_with_values_of_the_dynamic_linker(void **state)
 {
     uintptr_t one, other;
     char path[PATH_MAX];
@@ -118,7 +118,7 @@ static void build_id_is_read_from_memory(void **state)
     assert_memory_equal(table->modules[module - 1].build_id, id, 20);
 }
 
-static void vdso_is_a_module(void **state)
+static void vdso_is_listed_as_a_module(void **state)
 {
     uintptr_t vdso = getauxval(AT_SYSINFO_EHDR), base;
     char path[PATH_MAX];
@@ -234,7 +234,7 @@ static void module_generation_increases_with_each_change(void **state)
 }
 
 /* The cache of unwind rules contains module numbers, which must not outlive the table. */
-static void frames_have_module_numbers_of_the_current_table(void **state)
+static void frames_use_module_numbers_of_the_current_heap_table(void **state)
 {
     struct unwind_frame frames[8];
     struct module_map map = {.start = 0x1000, .end = 0x2000, .base = 0x1000, .name = "/none"};
@@ -320,15 +320,15 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
         TEST(program_module_has_its_own_path),
-        TEST(library_is_added_once_with_the_values_of_the_linker),
+        TEST(library_is_added_once_with_values_of_the_dynamic_linker),
         TEST(build_id_is_read_from_memory),
-        TEST(vdso_is_a_module),
+        TEST(vdso_is_listed_as_a_module),
         TEST(address_outside_libraries_has_no_module),
         TEST(module_lookup_without_a_table_finds_nothing),
         TEST(frame_word_holds_module_number_and_offset),
         TEST(reloaded_library_keeps_its_number),
         TEST(module_generation_increases_with_each_change),
-        TEST(frames_have_module_numbers_of_the_current_table),
+        TEST(frames_use_module_numbers_of_the_current_heap_table),
         TEST(modules_beyond_the_maximum_are_counted_as_drops),
         TEST(threads_agree_on_module_numbers),
     };

@@ -127,7 +127,7 @@ static int with_a_code(void **state)
     return 0;
 }
 
-static void code_object_is_added_once_and_complete(void **state)
+static void python_code_object_is_added_once_with_all_its_data(void **state)
 {
     (void)state;
     uint32_t i = note();
@@ -230,7 +230,7 @@ static void python_functions_of_one_file_share_its_path(void **state)
                      heap_process.table->codes[second].file.at);
 }
 
-static void code_path_that_did_not_fit_is_stored_later(void **state)
+static void file_path_of_python_code_that_did_not_fit_is_stored_later(void **state)
 {
     (void)state;
     text_limit = 4;
@@ -314,14 +314,14 @@ static void threads_can_add_code_concurrently(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(code_object_is_added_once_and_complete),
+        TEST(python_code_object_is_added_once_with_all_its_data),
         TEST(python_strings_of_every_width_become_utf_8),
         TEST(undecodable_byte_in_a_python_name_is_stored_unchanged),
         TEST(python_string_of_unknown_form_is_omitted),
         TEST(long_code_name_is_truncated_and_long_line_table_omitted),
         TEST(new_code_at_the_same_address_gets_a_new_entry),
         TEST(python_functions_of_one_file_share_its_path),
-        TEST(code_path_that_did_not_fit_is_stored_later),
+        TEST(file_path_of_python_code_that_did_not_fit_is_stored_later),
         TEST(full_code_table_counts_drops_and_keeps_entries),
         TEST(python_code_is_added_again_to_a_new_table),
         TEST(threads_can_add_code_concurrently),

@@ -41,7 +41,7 @@ static void python_versions_are_parsed(void **state)
     assert_int_equal(python_layout_version("PyPy"), 0);
 }
 
-static void other_python_versions_are_unknown(void **state)
+static void unsupported_python_versions_are_reported_as_unknown(void **state)
 {
     (void)state;
     const uint32_t versions[] = {0, 0x02070ff0, 0x030800f0, 0x030f00a1, 0x040000f0};
@@ -152,7 +152,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(python_versions_are_parsed),
-        cmocka_unit_test(other_python_versions_are_unknown),
+        cmocka_unit_test(unsupported_python_versions_are_reported_as_unknown),
         cmocka_unit_test(versions_before_3_13_need_no_debug_offsets),
         cmocka_unit_test(debug_offsets_of_3_13_are_read),
         cmocka_unit_test(debug_offsets_of_3_14_are_read),

@@ -233,7 +233,7 @@ static void largest_sizes_are_sampled_without_overflow(void **state)
     }
 }
 
-static void sample_has_the_interval_that_its_countdown_started_with(void **state)
+static void sample_keeps_the_interval_at_the_start_of_its_countdown(void **state)
 {
     struct heap_thread t = {.random = 1, .countdown = INT64_MIN};
     uint64_t interval;
@@ -345,7 +345,7 @@ static void sampling_interval_is_lowered_stepwise_in_quiet_periods(void **state)
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void minimum_sampling_interval_lasts_until_the_reset(void **state)
+static void minimum_sampling_interval_applies_until_sampler_is_reset(void **state)
 {
     uint64_t now = SECOND;
 
@@ -389,14 +389,14 @@ int main(void)
         FRESH(allocated_bytes_are_counted_up_to_the_last_draw),
         FRESH(allocation_of_zero_bytes_is_not_sampled),
         FRESH(largest_sizes_are_sampled_without_overflow),
-        FRESH(sample_has_the_interval_that_its_countdown_started_with),
+        FRESH(sample_keeps_the_interval_at_the_start_of_its_countdown),
         FRESH(sampling_intervals_are_multiples_of_the_unit),
         FRESH(low_sample_rate_keeps_the_sampling_interval),
         FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
         FRESH(burst_of_more_than_two_seconds_raises_the_interval),
         FRESH(bursts_with_a_low_mean_rate_keep_the_sampling_interval),
         FRESH(sampling_interval_is_lowered_stepwise_in_quiet_periods),
-        FRESH(minimum_sampling_interval_lasts_until_the_reset),
+        FRESH(minimum_sampling_interval_applies_until_sampler_is_reset),
         FRESH(out_of_order_clock_readings_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,7 @@ static void recursive_frames_are_stored_in_the_stack_tree(void **state)
     assert_int_equal(stacks_site(frames, HEAP_STACK_MAX), site);
 }
 
-static void empty_stack_is_site_0_but_a_zero_frame_is_not(void **state)
+static void empty_stack_is_call_site_0_but_a_zero_frame_is_not(void **state)
 {
     const uint64_t zero = 0;
 
@@ -205,7 +205,7 @@ static void byte_totals_of_call_sites_add_up(void **state)
     assert_int_equal(heap_process.table->sites[0].freed_bytes, 5);
 }
 
-static void new_stack_table_has_only_a_root(void **state)
+static void new_stack_tree_has_only_a_root_node(void **state)
 {
     const uint64_t frames[] = {10, 20};
 
@@ -243,14 +243,14 @@ int main(void)
         FRESH(stack_is_stored_once_and_read_back),
         FRESH(prefix_of_a_stack_is_a_separate_call_site),
         FRESH(recursive_frames_are_stored_in_the_stack_tree),
-        FRESH(empty_stack_is_site_0_but_a_zero_frame_is_not),
+        FRESH(empty_stack_is_call_site_0_but_a_zero_frame_is_not),
         FRESH(many_different_stacks_get_different_call_sites),
         FRESH(stacks_beyond_the_maximum_are_counted_without_a_site),
         FRESH(nearly_full_stack_tree_keeps_the_allocating_python_frames),
         FRESH(nearly_full_stack_tree_keeps_the_inner_native_frames),
         FRESH(full_stack_tree_drops_the_innermost_frames),
         FRESH(byte_totals_of_call_sites_add_up),
-        FRESH(new_stack_table_has_only_a_root),
+        FRESH(new_stack_tree_has_only_a_root_node),
         FRESH(stack_lookup_without_a_table_finds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,7 +165,7 @@ static int compare(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static void callback_from_libc_is_unwound_through_it(void **state)
+static void stack_of_a_callback_from_libc_is_unwound_through_libc(void **state)
 {
     int numbers[] = {3, 1, 2};
     struct stacks outer;
@@ -350,7 +350,7 @@ static void assert_thread(pthread_attr_t *attributes)
     assert_true(is_good);
 }
 
-static void stacks_of_threads_are_unwound(void **state)
+static void stacks_of_other_threads_are_unwound_to_their_start(void **state)
 {
     enum { THREADS = 8 };
     pthread_t threads[THREADS];
@@ -463,7 +463,7 @@ static void coroutine_of_another_thread_is_unwound(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void sandboxed_process_reads_a_foreign_stack_within_one_page(void **state)
+static void sandboxed_process_unwinds_unknown_stack_within_one_page_only(void **state)
 {
     char *memory = guarded(CORO_BYTES);
 
@@ -632,7 +632,7 @@ int main(void)
         TEST(plain_stack_is_unwound_to_its_start),
         TEST(recursion_is_unwound_at_every_depth),
         TEST(deep_stack_keeps_its_innermost_frames),
-        TEST(callback_from_libc_is_unwound_through_it),
+        TEST(stack_of_a_callback_from_libc_is_unwound_through_libc),
         TEST(reloaded_library_is_unwound_each_time),
         TEST(function_that_realigns_its_stack_is_unwound),
 #ifdef __x86_64__
@@ -640,12 +640,12 @@ int main(void)
         TEST(handler_on_alternate_stack_includes_interrupted_code),
         TEST(interrupted_first_instruction_belongs_to_its_function),
 #endif
-        TEST(stacks_of_threads_are_unwound),
+        TEST(stacks_of_other_threads_are_unwound_to_their_start),
         TEST(thread_on_a_stack_allocated_by_the_program_is_unwound),
         TEST(thread_with_a_small_stack_is_unwound),
         TEST(coroutine_of_the_main_thread_is_unwound),
         TEST(coroutine_of_another_thread_is_unwound),
-        TEST(sandboxed_process_reads_a_foreign_stack_within_one_page),
+        TEST(sandboxed_process_unwinds_unknown_stack_within_one_page_only),
         TEST(sandboxed_process_reads_the_whole_main_stack),
         TEST(end_of_a_thread_stack_is_known),
         TEST(end_of_the_main_stack_is_known),

@@ -185,7 +185,7 @@ static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t las
     }
 }
 
-static void growth_after_the_first_epoch_is_a_leak_of_a_named_process(void **state)
+static void growth_after_first_epoch_is_a_leak_and_names_the_process(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -282,7 +282,7 @@ static void recording_gives_the_same_verdict_as_the_live_run(void **state)
 }
 
 /* Leaks for 20 min without marks; memory falls for two seconds while the process exits. */
-static void memory_drop_of_an_exiting_process_is_not_judged(void **state)
+static void memory_drop_of_an_exiting_process_does_not_affect_verdict(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -308,7 +308,7 @@ static void memory_drop_of_an_exiting_process_is_not_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void memory_drop_that_a_process_survives_is_judged(void **state)
+static void memory_drop_of_a_process_that_lives_on_affects_verdict(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -323,7 +323,7 @@ static void memory_drop_that_a_process_survives_is_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void readings_held_back_count_once_a_mark_arrives(void **state)
+static void withheld_last_readings_count_once_a_mark_arrives(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -443,7 +443,7 @@ static void process_is_not_judged_before_its_status_is_known(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void exec_starts_a_new_series(void **state)
+static void exec_in_a_process_starts_a_new_series(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -488,7 +488,7 @@ static void only_the_largest_of_thousands_of_processes_are_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void verdict_list_survives_the_exit_of_its_processes(void **state)
+static void verdict_list_stays_valid_after_its_processes_exit(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -506,7 +506,7 @@ static void verdict_list_survives_the_exit_of_its_processes(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_is_judged_by_its_largest_process_after_that_exits(void **state)
+static void job_keeps_the_verdict_of_its_largest_process_after_exit(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -526,7 +526,7 @@ static void job_is_judged_by_its_largest_process_after_that_exits(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void steps_of_another_rank_do_not_advance_the_job(void **state)
+static void steps_sent_by_a_second_rank_do_not_advance_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -565,7 +565,7 @@ static void training_restarted_in_a_process_is_judged_anew(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void byte_limit_is_for_the_job_and_percentage_for_the_machine(void **state)
+static void limit_in_bytes_applies_to_job_and_percentage_to_machine(void **state)
 {
     const struct judge_options given = {.has_limit = true, .limit = {.bytes = 8 * 1024 * MIB}};
     const struct judge_options half = {.has_limit = true,
@@ -684,7 +684,7 @@ static void memory_retained_by_malloc_is_not_a_leak(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void figure_that_starts_late_follows_the_epoch_of_the_job(void **state)
+static void figure_that_starts_late_uses_the_epochs_of_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -856,30 +856,30 @@ static void changed_verdict_word_is_reported_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_after_the_first_epoch_is_a_leak_of_a_named_process),
+        cmocka_unit_test(growth_after_first_epoch_is_a_leak_and_names_the_process),
         cmocka_unit_test(job_that_grows_within_the_first_epoch_is_filling),
         cmocka_unit_test(job_whose_growth_ends_with_the_first_epoch_has_plateaued),
         cmocka_unit_test(recording_gives_the_same_verdict_as_the_live_run),
-        cmocka_unit_test(memory_drop_of_an_exiting_process_is_not_judged),
-        cmocka_unit_test(memory_drop_that_a_process_survives_is_judged),
-        cmocka_unit_test(readings_held_back_count_once_a_mark_arrives),
+        cmocka_unit_test(memory_drop_of_an_exiting_process_does_not_affect_verdict),
+        cmocka_unit_test(memory_drop_of_a_process_that_lives_on_affects_verdict),
+        cmocka_unit_test(withheld_last_readings_count_once_a_mark_arrives),
         cmocka_unit_test(mapped_page_cache_is_not_growth),
         cmocka_unit_test(files_mapped_since_the_last_status_read_are_not_a_spike),
         cmocka_unit_test(readings_count_again_once_all_mapped_files_are_known),
         cmocka_unit_test(leak_that_is_swapped_out_is_still_leaking),
         cmocka_unit_test(process_is_not_judged_before_its_status_is_known),
-        cmocka_unit_test(exec_starts_a_new_series),
+        cmocka_unit_test(exec_in_a_process_starts_a_new_series),
         cmocka_unit_test(only_the_largest_of_thousands_of_processes_are_judged),
-        cmocka_unit_test(verdict_list_survives_the_exit_of_its_processes),
-        cmocka_unit_test(job_is_judged_by_its_largest_process_after_that_exits),
-        cmocka_unit_test(steps_of_another_rank_do_not_advance_the_job),
+        cmocka_unit_test(verdict_list_stays_valid_after_its_processes_exit),
+        cmocka_unit_test(job_keeps_the_verdict_of_its_largest_process_after_exit),
+        cmocka_unit_test(steps_sent_by_a_second_rank_do_not_advance_the_job),
         cmocka_unit_test(training_restarted_in_a_process_is_judged_anew),
-        cmocka_unit_test(byte_limit_is_for_the_job_and_percentage_for_the_machine),
+        cmocka_unit_test(limit_in_bytes_applies_to_job_and_percentage_to_machine),
         cmocka_unit_test(gpu_is_judged_once_the_job_uses_it),
         cmocka_unit_test(gpu_forecast_counts_cached_memory_as_free),
         cmocka_unit_test(figures_in_bytes_have_their_own_verdicts),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
-        cmocka_unit_test(figure_that_starts_late_follows_the_epoch_of_the_job),
+        cmocka_unit_test(figure_that_starts_late_uses_the_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
         cmocka_unit_test(leak_of_an_earlier_segment_is_kept_in_the_verdict),
         cmocka_unit_test(short_last_segment_does_not_hide_the_leak_of_the_job),

@@ -180,7 +180,7 @@ static void growth_at_call_sites_counts_for_their_process_only(void **state)
     judge_free_with_run(j);
 }
 
-static void readings_after_a_process_finished_its_work_do_not_count(void **state)
+static void readings_after_a_process_starts_to_exit_do_not_count(void **state)
 {
     const struct held done = {.pid = 1000, .start_ns = NS_PER_S, .worked_ns = 50 * NS_PER_S};
     struct judge *j = a_judge();
@@ -197,7 +197,7 @@ static void readings_after_a_process_finished_its_work_do_not_count(void **state
 }
 
 /* The growth may have been about to stop, so only a nearly certain leak counts. */
-static void killed_job_keeps_its_word_unless_a_leak_is_nearly_certain(void **state)
+static void killed_job_keeps_its_verdict_unless_nearly_surely_leaking(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -302,8 +302,8 @@ int main(void)
         cmocka_unit_test(growth_of_a_stopped_job_stays_undecided),
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
         cmocka_unit_test(growth_at_call_sites_counts_for_their_process_only),
-        cmocka_unit_test(readings_after_a_process_finished_its_work_do_not_count),
-        cmocka_unit_test(killed_job_keeps_its_word_unless_a_leak_is_nearly_certain),
+        cmocka_unit_test(readings_after_a_process_starts_to_exit_do_not_count),
+        cmocka_unit_test(killed_job_keeps_its_verdict_unless_nearly_surely_leaking),
         cmocka_unit_test(helper_process_started_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
         cmocka_unit_test(short_lived_process_is_left_out_of_the_verdicts),

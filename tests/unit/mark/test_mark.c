@@ -66,7 +66,7 @@ static void mark_without_final_newline_is_accepted(void **state)
     assert_int_equal(m.has, 0);
 }
 
-static void mark_kind_names_are_parsed_back(void **state)
+static void mark_kind_is_parsed_from_its_own_name(void **state)
 {
     (void)state;
     for (int k = 0; k < MARK_KIND_COUNT; k++) {
@@ -100,7 +100,7 @@ static void unknown_mark_kind_and_keys_are_preserved(void **state)
     assert_null(mark_get(&m, "NOTES", &len));
 }
 
-static void first_value_of_a_repeated_mark_key_counts(void **state)
+static void first_value_of_a_repeated_mark_key_is_used(void **state)
 {
     struct mark m;
     size_t len;
@@ -316,9 +316,9 @@ int main(void)
         cmocka_unit_test(figure_name_contains_the_pid_of_its_sender),
         cmocka_unit_test(step_mark_with_all_keys_is_decoded),
         cmocka_unit_test(mark_without_final_newline_is_accepted),
-        cmocka_unit_test(mark_kind_names_are_parsed_back),
+        cmocka_unit_test(mark_kind_is_parsed_from_its_own_name),
         cmocka_unit_test(unknown_mark_kind_and_keys_are_preserved),
-        cmocka_unit_test(first_value_of_a_repeated_mark_key_counts),
+        cmocka_unit_test(first_value_of_a_repeated_mark_key_is_used),
         cmocka_unit_test(mark_without_a_kind_is_refused),
         cmocka_unit_test(mark_with_a_malformed_line_is_refused),
         cmocka_unit_test(mark_with_an_invalid_number_is_refused),

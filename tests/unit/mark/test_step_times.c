@@ -28,7 +28,7 @@ static uint64_t slow_ns(const struct step_times *t)
     return ns;
 }
 
-static void one_step_gives_a_median_and_three_give_a_slow_time(void **state)
+static void median_needs_one_step_and_slow_step_time_needs_three(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -85,7 +85,7 @@ static void slow_evaluation_does_not_change_the_median_step_time(void **state)
     assert_int_equal(slow_ns(&t), 300 * NS_PER_S);
 }
 
-static void single_stall_does_not_set_the_slow_step_time(void **state)
+static void single_stalled_step_does_not_change_the_slow_step_time(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -106,12 +106,12 @@ static void old_step_times_are_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_step_gives_a_median_and_three_give_a_slow_time),
+        cmocka_unit_test(median_needs_one_step_and_slow_step_time_needs_three),
         cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
         cmocka_unit_test(same_step_from_many_ranks_counts_once),
         cmocka_unit_test(step_number_that_goes_backwards_is_not_timed),
         cmocka_unit_test(slow_evaluation_does_not_change_the_median_step_time),
-        cmocka_unit_test(single_stall_does_not_set_the_slow_step_time),
+        cmocka_unit_test(single_stalled_step_does_not_change_the_slow_step_time),
         cmocka_unit_test(old_step_times_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

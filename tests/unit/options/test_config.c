@@ -161,7 +161,7 @@ static void config_flag_set_to_no_counts_as_not_given(void **state)
     assert_true(f.things.other);
 }
 
-static void config_value_is_checked_even_if_overridden(void **state)
+static void config_value_is_checked_even_if_command_line_overrides_it(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -230,7 +230,7 @@ int main(void)
         cmocka_unit_test(config_ignores_comments_and_empty_lines),
         cmocka_unit_test(config_strips_quotes_around_a_value),
         cmocka_unit_test(config_flag_set_to_no_counts_as_not_given),
-        cmocka_unit_test(config_value_is_checked_even_if_overridden),
+        cmocka_unit_test(config_value_is_checked_even_if_command_line_overrides_it),
         cmocka_unit_test(config_errors_name_file_and_line),
         cmocka_unit_test(binary_config_file_is_refused),
     };

@@ -206,7 +206,7 @@ static void write_config(char path[64], const char *text)
     close(fd);
 }
 
-static void config_fills_options_not_on_the_command_line(void **state)
+static void config_file_sets_options_missing_on_the_command_line(void **state)
 {
     (void)state;
     struct given g;
@@ -228,7 +228,7 @@ static void config_fills_options_not_on_the_command_line(void **state)
     unlink(path);
 }
 
-static void conflicts_with_the_config_name_its_line(void **state)
+static void conflict_with_a_config_file_is_reported_with_its_line(void **state)
 {
     (void)state;
     char path[64], line[256], sentence[256];
@@ -270,7 +270,7 @@ static int read_request(struct given *g, const char *text)
 }
 
 /* Values that pass from a command line through a request to argv arrive unchanged. */
-static void run_options_survive_the_round_trip_to_the_server(void **state)
+static void run_options_are_unchanged_after_a_request_to_the_server(void **state)
 {
     (void)state;
     static const char line[] = "--limit=80%|--grace=5s|--restart|--resume-args=--resume 'a b'|"
@@ -309,7 +309,7 @@ static void request_is_refused(const char *text, const char *sentence)
     take_back(&g);
 }
 
-static void refused_request_names_the_option_and_its_value(void **state)
+static void refusal_of_a_server_request_names_the_option_and_its_value(void **state)
 {
     (void)state;
     struct given g;
@@ -346,11 +346,11 @@ int main(void)
         cmocka_unit_test(every_run_flag_sets_exactly_one_setting),
         cmocka_unit_test(restart_every_option_accepts_time_steps_and_size),
         cmocka_unit_test(resume_args_option_is_split_into_words),
-        cmocka_unit_test(config_fills_options_not_on_the_command_line),
-        cmocka_unit_test(conflicts_with_the_config_name_its_line),
+        cmocka_unit_test(config_file_sets_options_missing_on_the_command_line),
+        cmocka_unit_test(conflict_with_a_config_file_is_reported_with_its_line),
         cmocka_unit_test(invalid_option_values_are_refused),
-        cmocka_unit_test(run_options_survive_the_round_trip_to_the_server),
-        cmocka_unit_test(refused_request_names_the_option_and_its_value),
+        cmocka_unit_test(run_options_are_unchanged_after_a_request_to_the_server),
+        cmocka_unit_test(refusal_of_a_server_request_names_the_option_and_its_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
