@@ -196,7 +196,7 @@ static struct doc folds(void)
     return d;
 }
 
-static void closed_group_shows_only_its_summary_in_a_terminal(void **state)
+static void collapsed_group_shows_only_its_summary_in_a_terminal(void **state)
 {
     struct doc d = folds();
     (void)state;
@@ -291,7 +291,7 @@ static void markdown_escapes_markup_and_hides_private_folders(void **state)
     check(&d, MARKDOWN, 0, "&lt;b&gt;@<!-- -->x\\|\\`\n\n```\ntrain.py '''\n```\n");
 }
 
-static void text_plot_has_an_axis_and_events(void **state)
+static void text_plot_has_an_axis_and_marks_events(void **state)
 {
     static const struct series_point points[] = {{0, 0}, {10 * NS_PER_S, 1 << 30}};
     static const struct doc_event events[] = {{0, 'E'}, {10 * NS_PER_S, 'c'}};
@@ -320,11 +320,11 @@ int main(void)
         cmocka_unit_test(narrow_table_hides_columns_and_the_start_of_paths),
         cmocka_unit_test(html_and_markdown_tables_have_every_column),
         cmocka_unit_test(bullet_points_are_indented_below_the_previous_fact),
-        cmocka_unit_test(closed_group_shows_only_its_summary_in_a_terminal),
+        cmocka_unit_test(collapsed_group_shows_only_its_summary_in_a_terminal),
         cmocka_unit_test(colours_are_used_only_on_a_colour_terminal),
         cmocka_unit_test(hostile_text_is_escaped_in_every_document_format),
         cmocka_unit_test(markdown_escapes_markup_and_hides_private_folders),
-        cmocka_unit_test(text_plot_has_an_axis_and_events),
+        cmocka_unit_test(text_plot_has_an_axis_and_marks_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,7 +232,7 @@ static void heap_table_fits_any_width(void **state)
     }
 }
 
-static void long_growth_title_does_not_hide_other_columns(void **state)
+static void long_title_of_growth_column_does_not_hide_other_columns(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK "," MODEL), "since 123456789012", true, 80);
@@ -271,7 +271,7 @@ static void each_kind_of_dropped_sample_is_reported(void **state)
     free(printed);
 }
 
-static void empty_heap_is_reported(void **state)
+static void heap_without_live_memory_is_reported_as_empty(void **state)
 {
     const struct profile_view v = {.pid = 4711, .cost.base_interval = 512 << 10};
     struct buf out = {0};
@@ -438,10 +438,10 @@ int main(void)
         cmocka_unit_test(merged_heap_row_shows_its_function_and_largest_lines),
         cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
         cmocka_unit_test(heap_table_fits_any_width),
-        cmocka_unit_test(long_growth_title_does_not_hide_other_columns),
+        cmocka_unit_test(long_title_of_growth_column_does_not_hide_other_columns),
         cmocka_unit_test(heap_growth_without_steps_is_shown_per_minute),
         cmocka_unit_test(each_kind_of_dropped_sample_is_reported),
-        cmocka_unit_test(empty_heap_is_reported),
+        cmocka_unit_test(heap_without_live_memory_is_reported_as_empty),
         cmocka_unit_test(hostile_names_in_the_heap_are_escaped),
         cmocka_unit_test(overlong_names_in_the_heap_are_truncated),
         cmocka_unit_test(heap_tree_deeper_than_the_screen_fits_its_width),

@@ -44,7 +44,7 @@ static struct frame job(struct frame_row *rows, size_t count)
     return f;
 }
 
-static void tick_line_has_values_of_the_job_and_the_machine(void **state)
+static void sample_line_has_values_of_the_job_and_the_machine(void **state)
 {
     struct frame_row rows[] = {hostile_row()};
     struct frame f = job(rows, 1);
@@ -58,7 +58,7 @@ static void tick_line_has_values_of_the_job_and_the_machine(void **state)
     buf_fini(&b);
 }
 
-static void tick_line_omits_unknown_values(void **state)
+static void sample_line_omits_unknown_values(void **state)
 {
     struct frame f = {.t_ns = NS_PER_S / 2};
     struct buf b = {0};
@@ -68,7 +68,7 @@ static void tick_line_omits_unknown_values(void **state)
     buf_fini(&b);
 }
 
-static void json_tick_has_null_for_missing_values(void **state)
+static void json_sample_has_null_for_missing_values(void **state)
 {
     struct frame_row rows[] = {hostile_row()};
     struct frame f = job(rows, 1);
@@ -98,9 +98,9 @@ static void json_tick_has_null_for_missing_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tick_line_has_values_of_the_job_and_the_machine),
-        cmocka_unit_test(tick_line_omits_unknown_values),
-        cmocka_unit_test(json_tick_has_null_for_missing_values),
+        cmocka_unit_test(sample_line_has_values_of_the_job_and_the_machine),
+        cmocka_unit_test(sample_line_omits_unknown_values),
+        cmocka_unit_test(json_sample_has_null_for_missing_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

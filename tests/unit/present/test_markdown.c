@@ -60,14 +60,14 @@ static void markdown_code_cannot_be_ended_by_its_text(void **state)
     check(markdown_fenced, "a|b", "a|b");
 }
 
-static void markdown_shows_bidi_characters(void **state)
+static void markdown_makes_bidi_characters_visible(void **state)
 {
     (void)state;
     check(markdown_text, "\u202eevil", "\\\\u{202e}evil");
     check(markdown_code, "\x1b[31m", "`\\e[31m`");
 }
 
-static void markdown_removes_private_folders(void **state)
+static void markdown_removes_private_folders_from_paths(void **state)
 {
     (void)state;
     check_paths("main, /home/ann/job/train.py:3", "/home/ann/job", "main, train.py:3");
@@ -78,7 +78,7 @@ static void markdown_removes_private_folders(void **state)
     check_paths("--data=/home/ann/data", "/", "--data=~/data");
 }
 
-static void markdown_keeps_other_folders(void **state)
+static void markdown_keeps_folders_that_are_not_private(void **state)
 {
     (void)state;
     check_paths("/usr/lib/libc.so.6, /homes/x", "/opt", "/usr/lib/libc.so.6, /homes/x");
@@ -95,9 +95,9 @@ int main(void)
         cmocka_unit_test(markdown_keeps_program_names_readable),
         cmocka_unit_test(markdown_escapes_mentions_and_references),
         cmocka_unit_test(markdown_code_cannot_be_ended_by_its_text),
-        cmocka_unit_test(markdown_shows_bidi_characters),
-        cmocka_unit_test(markdown_removes_private_folders),
-        cmocka_unit_test(markdown_keeps_other_folders),
+        cmocka_unit_test(markdown_makes_bidi_characters_visible),
+        cmocka_unit_test(markdown_removes_private_folders_from_paths),
+        cmocka_unit_test(markdown_keeps_folders_that_are_not_private),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void second_run_with_a_smaller_leak_compares_as_less(void **state)
           ANSWER_LESS, "50 %");
 }
 
-static void overlapping_rate_intervals_compare_as_same(void **state)
+static void runs_with_overlapping_growth_rates_compare_as_same(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 500, 950, step),
@@ -148,7 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(removed_leak_compares_as_fixed),
         cmocka_unit_test(second_run_with_a_smaller_leak_compares_as_less),
-        cmocka_unit_test(overlapping_rate_intervals_compare_as_same),
+        cmocka_unit_test(runs_with_overlapping_growth_rates_compare_as_same),
         cmocka_unit_test(faster_leak_compares_as_worse),
         cmocka_unit_test(two_flat_runs_compare_as_equal),
         cmocka_unit_test(undecided_run_is_not_called_fixed),

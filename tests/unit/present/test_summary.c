@@ -194,7 +194,7 @@ static void summary_and_full_text_fit_any_width_from_60_to_200(void **state)
     }
 }
 
-static void worst_of_host_and_gpus_decides_the_first_word(void **state)
+static void summary_begins_with_the_worst_verdict_of_host_and_gpus(void **state)
 {
     struct buf text = {0};
     json_t *doc = golden_doc("leak-on-gpu");
@@ -379,7 +379,7 @@ static void hostile_names_in_the_summary_are_escaped(void **state)
     buf_fini(&b);
 }
 
-static void full_text_fits_narrow_terminals(void **state)
+static void full_summary_text_fits_narrow_terminals(void **state)
 {
     const size_t widths[] = {40, 60, 80, 100, 200};
     (void)state;
@@ -465,7 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(summary_matches_expected_text),
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
-        cmocka_unit_test(worst_of_host_and_gpus_decides_the_first_word),
+        cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_last),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
@@ -475,7 +475,7 @@ int main(void)
         cmocka_unit_test(every_way_a_run_can_end_has_a_text_in_the_summary),
         cmocka_unit_test(summary_omits_run_json_values_of_wrong_types),
         cmocka_unit_test(hostile_names_in_the_summary_are_escaped),
-        cmocka_unit_test(full_text_fits_narrow_terminals),
+        cmocka_unit_test(full_summary_text_fits_narrow_terminals),
         cmocka_unit_test(narrow_segments_table_hides_columns),
         cmocka_unit_test(summary_shows_the_first_and_newest_of_many_segments),
         cmocka_unit_test(colours_do_not_change_the_text_of_the_summary),

@@ -61,7 +61,7 @@ static void headline_is(const char *json, const char *expected)
     buf_fini(&out);
 }
 
-static void verdict_on_a_figure_begins_with_its_name(void **state)
+static void verdict_on_a_figure_begins_with_the_name_of_the_figure(void **state)
 {
     json_t *doc =
         parse("{'tree':{'verdict':'stable','leak':false,'confidence':0.97," FLOOR "},"
@@ -293,7 +293,7 @@ static void verdict_text_lists_exited_processes_while_others_live(void **state)
     buf_fini(&over);
 }
 
-static void brief_verdict_has_word_rate_and_process(void **state)
+static void brief_verdict_has_verdict_word_rate_and_process(void **state)
 {
     struct buf out = {0};
     json_t *doc = parse(tree);
@@ -311,7 +311,7 @@ int main(void)
 {
     setlocale(LC_CTYPE, "C.UTF-8");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(verdict_on_a_figure_begins_with_its_name),
+        cmocka_unit_test(verdict_on_a_figure_begins_with_the_name_of_the_figure),
         cmocka_unit_test(each_verdict_word_has_a_headline),
         cmocka_unit_test(leak_headline_has_one_rate_and_the_time_to_the_limit),
         cmocka_unit_test(verdict_headline_names_the_growing_process),
@@ -322,7 +322,7 @@ int main(void)
         cmocka_unit_test(narrow_terminal_wraps_verdict_sentences_at_spaces),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
         cmocka_unit_test(verdict_text_lists_exited_processes_while_others_live),
-        cmocka_unit_test(brief_verdict_has_word_rate_and_process),
+        cmocka_unit_test(brief_verdict_has_verdict_word_rate_and_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,7 +131,7 @@ static void pid_of_a_worker_is_watched_and_reported_as_a_worker(void **state)
                   "watching it alone");
 }
 
-static void several_training_processes_are_watched_by_their_launcher(void **state)
+static void launcher_of_several_training_processes_is_watched_itself(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 10, 10,
@@ -139,7 +139,7 @@ static void several_training_processes_are_watched_by_their_launcher(void **stat
                   "them all");
 }
 
-static void launcher_without_libraries_leads_to_its_largest_child(void **state)
+static void launcher_without_training_child_leads_to_its_largest_child(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 20, 21,
@@ -390,8 +390,8 @@ int main(void)
         cmocka_unit_test(ranks_of_one_torchrun_are_one_candidate),
         cmocka_unit_test(launcher_is_followed_to_its_training_process),
         cmocka_unit_test(pid_of_a_worker_is_watched_and_reported_as_a_worker),
-        cmocka_unit_test(several_training_processes_are_watched_by_their_launcher),
-        cmocka_unit_test(launcher_without_libraries_leads_to_its_largest_child),
+        cmocka_unit_test(launcher_of_several_training_processes_is_watched_itself),
+        cmocka_unit_test(launcher_without_training_child_leads_to_its_largest_child),
         cmocka_unit_test(launcher_with_a_hostile_name_is_described_in_one_line),
         cmocka_unit_test(unknown_pid_is_refused_and_named),
         cmocka_unit_test(thread_id_is_refused_and_its_process_named),

@@ -37,7 +37,7 @@ static void helper_thread_call_returns_its_result(void **state)
     proc_helper_free(h);
 }
 
-static void blocked_helper_call_is_left_running_and_others_refused(void **state)
+static void blocked_helper_call_is_left_running_and_new_calls_refused(void **state)
 {
     static int ends[2]; /* The array is static because the helper thread outlives this function. */
     struct proc_helper *h;
@@ -69,7 +69,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(helper_thread_call_returns_its_result),
-        cmocka_unit_test(blocked_helper_call_is_left_running_and_others_refused),
+        cmocka_unit_test(blocked_helper_call_is_left_running_and_new_calls_refused),
         cmocka_unit_test(call_without_a_helper_thread_runs_in_the_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,7 +123,7 @@ static void cgroup_with_least_headroom_is_the_effective_limit(void **state)
     expect("crowded", LIMIT_CGROUP_V2, "/top", 12 * GiB, 11 * GiB);
 }
 
-static void container_without_its_cgroup_path_uses_the_mount(void **state)
+static void container_without_its_cgroup_path_uses_the_mounted_cgroup(void **state)
 {
     (void)state;
     expect("container", LIMIT_CGROUP_V1, "/", 3 * GiB, GiB);
@@ -168,7 +168,7 @@ static void cgroup_limit_with_unreadable_usage_still_counts(void **state)
     assert_int_equal(l.headroom_bytes, GiB);
 }
 
-static void rlimits_of_the_process_are_limits(void **state)
+static void rlimits_of_the_process_count_as_memory_limits(void **state)
 {
     (void)state;
     expect("rlimit", LIMIT_RLIMIT_AS, "RLIMIT_AS", 2 * GiB, GiB + GiB / 2);
@@ -404,7 +404,7 @@ static void cgroup_parser_accepts_colons_in_paths_and_lists(void **state)
     assert_string_equal(path, "/x");
 }
 
-static void random_bytes_in_cgroup_files_are_survived(void **state)
+static void random_bytes_in_cgroup_files_do_not_crash_the_parser(void **state)
 {
     (void)state;
     static const char *const seeds[] = {
@@ -445,13 +445,13 @@ int main(void)
         cmocka_unit_test(hybrid_machine_uses_the_v1_memory_limit),
         cmocka_unit_test(cgroup_without_limit_does_not_hide_the_parent_limit),
         cmocka_unit_test(cgroup_with_least_headroom_is_the_effective_limit),
-        cmocka_unit_test(container_without_its_cgroup_path_uses_the_mount),
+        cmocka_unit_test(container_without_its_cgroup_path_uses_the_mounted_cgroup),
         cmocka_unit_test(cgroup_path_is_relative_to_the_mounted_folder),
         cmocka_unit_test(memory_high_below_max_is_an_effective_soft_limit),
         cmocka_unit_test(machine_without_cgroups_is_limited_by_host_memory),
         cmocka_unit_test(garbage_in_cgroup_limit_files_is_ignored),
         cmocka_unit_test(cgroup_limit_with_unreadable_usage_still_counts),
-        cmocka_unit_test(rlimits_of_the_process_are_limits),
+        cmocka_unit_test(rlimits_of_the_process_count_as_memory_limits),
         cmocka_unit_test(tick_reads_memory_pressure_and_the_limit),
         cmocka_unit_test(tick_updates_the_usage_of_an_effective_rlimit),
         cmocka_unit_test(missing_machine_files_leave_fields_unknown),
@@ -460,7 +460,7 @@ int main(void)
         cmocka_unit_test(memory_limit_is_found_after_dropping_root_privileges),
         cmocka_unit_test(psi_trigger_with_2_s_windows_needs_no_privilege),
         cmocka_unit_test(cgroup_parser_accepts_colons_in_paths_and_lists),
-        cmocka_unit_test(random_bytes_in_cgroup_files_are_survived),
+        cmocka_unit_test(random_bytes_in_cgroup_files_do_not_crash_the_parser),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static void statm_parser_reads_resident_and_shared_pages(void **state)
     assert_int_equal(proc_statm_parse("", 0, &m), -EBADMSG);
 }
 
-static void status_parser_sets_a_bit_per_line_found(void **state)
+static void status_parser_sets_a_bit_for_each_line_it_finds(void **state)
 {
     (void)state;
     struct proc_status st;
@@ -313,7 +313,7 @@ static void missing_proc_root_is_refused_and_named(void **state)
     proc_root_close(&root);
 }
 
-static void proc_with_another_self_link_is_foreign(void **state)
+static void proc_whose_self_link_is_another_pid_is_foreign(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-test-procfs.XXXXXX", self[16];
@@ -391,7 +391,7 @@ int main(void)
         cmocka_unit_test(truncated_stat_is_refused_and_output_untouched),
         cmocka_unit_test(stat_number_beyond_64_bits_is_refused),
         cmocka_unit_test(statm_parser_reads_resident_and_shared_pages),
-        cmocka_unit_test(status_parser_sets_a_bit_per_line_found),
+        cmocka_unit_test(status_parser_sets_a_bit_for_each_line_it_finds),
         cmocka_unit_test(status_of_a_kernel_thread_has_no_memory_bits),
         cmocka_unit_test(meminfo_requires_total_and_available),
         cmocka_unit_test(psi_parser_returns_hundredths_of_a_percent),
@@ -403,7 +403,7 @@ int main(void)
         cmocka_unit_test(cgroup_max_and_the_v1_maximum_mean_unlimited),
         cmocka_unit_test(keyed_file_parser_matches_whole_keys_only),
         cmocka_unit_test(missing_proc_root_is_refused_and_named),
-        cmocka_unit_test(proc_with_another_self_link_is_foreign),
+        cmocka_unit_test(proc_whose_self_link_is_another_pid_is_foreign),
         cmocka_unit_test(own_proc_is_not_foreign_even_after_fork),
         cmocka_unit_test(proc_files_of_this_process_are_readable),
     };

@@ -135,7 +135,7 @@ static void torchrun_is_a_launcher_although_it_maps_torch(void **state)
     assert_false(role_starts_ranks(&shell));
 }
 
-static void every_rank_under_torchrun_is_main(void **state)
+static void every_rank_under_torchrun_has_the_role_main(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_elastic", "/x/bin/python3|/x/bin/torchrun|train.py");
@@ -236,7 +236,7 @@ static void fork_of_a_python_without_training_is_not_a_data_worker(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void whole_machine_scan_finds_main_processes_only_by_evidence(void **state)
+static void whole_machine_scan_requires_evidence_for_the_role_main(void **state)
 {
     (void)state;
     struct process_info p = process("cron", "/usr/sbin/cron|-f");
@@ -318,7 +318,7 @@ static void tensorboard_is_not_main_although_it_maps_tensorflow(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void random_bytes_on_a_command_line_are_survived(void **state)
+static void random_bytes_in_a_command_line_do_not_crash_role_detection(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -350,7 +350,7 @@ static struct role_maps maps_of(const char *path)
     return maps;
 }
 
-static void libraries_are_recognised_by_file_name(void **state)
+static void training_libraries_are_recognised_by_file_name(void **state)
 {
     (void)state;
     assert_true(maps_of("/v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so").torch);
@@ -376,21 +376,21 @@ int main(void)
         cmocka_unit_test(wrapper_commands_have_the_role_launcher),
         cmocka_unit_test(launcher_name_as_an_argument_does_not_make_a_launcher),
         cmocka_unit_test(torchrun_is_a_launcher_although_it_maps_torch),
-        cmocka_unit_test(every_rank_under_torchrun_is_main),
+        cmocka_unit_test(every_rank_under_torchrun_has_the_role_main),
         cmocka_unit_test(compile_worker_is_recognised_by_script_title_or_parent),
         cmocka_unit_test(compile_worker_name_as_an_argument_is_ignored),
         cmocka_unit_test(data_worker_is_recognised_by_name_fork_or_spawn),
         cmocka_unit_test(child_of_multiprocessing_that_sends_steps_is_a_rank),
         cmocka_unit_test(fork_of_a_python_without_training_is_not_a_data_worker),
-        cmocka_unit_test(whole_machine_scan_finds_main_processes_only_by_evidence),
+        cmocka_unit_test(whole_machine_scan_requires_evidence_for_the_role_main),
         cmocka_unit_test(fork_of_a_non_python_program_is_not_a_data_worker),
         cmocka_unit_test(multiprocessing_helpers_are_not_taken_for_workers),
         cmocka_unit_test(parent_of_a_training_process_is_a_launcher_unless_it_trains),
         cmocka_unit_test(program_started_by_ebb_always_has_the_role_main),
         cmocka_unit_test(process_without_a_command_line_has_role_other),
         cmocka_unit_test(tensorboard_is_not_main_although_it_maps_tensorflow),
-        cmocka_unit_test(random_bytes_on_a_command_line_are_survived),
-        cmocka_unit_test(libraries_are_recognised_by_file_name),
+        cmocka_unit_test(random_bytes_in_a_command_line_do_not_crash_role_detection),
+        cmocka_unit_test(training_libraries_are_recognised_by_file_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

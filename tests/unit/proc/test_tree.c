@@ -164,7 +164,7 @@ static void birth_and_death_events_never_reuse_process_slots(void **state)
     watch_end(&w);
 }
 
-static void zombie_counts_as_dead_and_is_not_born_again(void **state)
+static void zombie_counts_as_dead_and_is_not_reported_as_new(void **state)
 {
     (void)state;
     struct watch w;
@@ -252,7 +252,7 @@ static bool is_zombie(pid_t pid)
     return len > 0 && proc_stat_parse(text, (size_t)len, &st) == 0 && st.state == 'Z';
 }
 
-static void process_survives_the_exit_of_its_main_thread(void **state)
+static void process_whose_main_thread_exited_stays_in_the_tree(void **state)
 {
     (void)state;
     struct watch w;
@@ -500,7 +500,7 @@ static void expect_pid_reuse(size_t fd_budget)
     mock_end(&m);
 }
 
-static void reused_pid_is_one_death_and_one_birth(void **state)
+static void reused_pid_is_reported_as_one_exit_and_one_new_process(void **state)
 {
     (void)state;
     expect_pid_reuse(1000);
@@ -694,7 +694,7 @@ static int watch_with_few_fds(void *arg)
     return 0;
 }
 
-static void shortage_of_descriptors_loses_no_process(void **state)
+static void tree_loses_no_process_if_descriptors_run_out(void **state)
 {
     (void)state;
     rlim_t limits[] = {16, 128 + 50, 4096};
@@ -990,7 +990,7 @@ static void kernel_thread_is_refused(void **state)
 
 /* ---- readings ---- */
 
-static void status_and_pss_readings_agree(void **state)
+static void status_and_pss_readings_of_a_process_agree(void **state)
 {
     (void)state;
     struct watch w;
@@ -1058,7 +1058,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void bounds_without_unique_memory_are_largest_rss_and_sum(void **state)
+static void memory_bounds_default_to_largest_rss_and_sum_of_rss(void **state)
 {
     (void)state;
     struct figures f;
@@ -1092,7 +1092,7 @@ static void unique_memory_raises_the_lower_bound_of_the_tree(void **state)
     figures_end(&f);
 }
 
-static void bound_without_files_excludes_file_pages(void **state)
+static void memory_bound_that_excludes_files_omits_file_pages(void **state)
 {
     (void)state;
     struct figures f;
@@ -1176,7 +1176,7 @@ static void fresh_pss_of_all_processes_makes_the_bounds_equal(void **state)
     figures_end(&f);
 }
 
-static void empty_tree_has_unknown_memory(void **state)
+static void memory_of_an_empty_process_tree_is_unknown(void **state)
 {
     (void)state;
     struct watch w;
@@ -1194,20 +1194,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(root_process_and_its_descendants_are_found),
         cmocka_unit_test(birth_and_death_events_never_reuse_process_slots),
-        cmocka_unit_test(zombie_counts_as_dead_and_is_not_born_again),
+        cmocka_unit_test(zombie_counts_as_dead_and_is_not_reported_as_new),
         cmocka_unit_test(child_processes_of_every_thread_are_found),
-        cmocka_unit_test(process_survives_the_exit_of_its_main_thread),
+        cmocka_unit_test(process_whose_main_thread_exited_stays_in_the_tree),
         cmocka_unit_test(exec_is_an_event_with_new_names),
         cmocka_unit_test(process_rename_is_not_exec_and_the_name_is_kept_raw),
         cmocka_unit_test(exec_without_permission_is_seen_by_name_and_command_line),
         cmocka_unit_test(orphan_stays_in_the_tree_and_is_reparented),
         cmocka_unit_test(daemon_not_seen_before_is_found_below_the_subreaper),
         cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree),
-        cmocka_unit_test(reused_pid_is_one_death_and_one_birth),
+        cmocka_unit_test(reused_pid_is_reported_as_one_exit_and_one_new_process),
         cmocka_unit_test(reused_pid_is_noticed_without_open_descriptors),
         cmocka_unit_test(pid_reused_by_the_kernel_is_a_different_process),
         cmocka_unit_test(thousands_of_processes_are_each_found_once),
-        cmocka_unit_test(shortage_of_descriptors_loses_no_process),
+        cmocka_unit_test(tree_loses_no_process_if_descriptors_run_out),
         cmocka_unit_test(readings_without_free_fds_are_stale_and_no_process_dies),
         cmocka_unit_test(raising_the_open_file_limit_returns_the_previous_limit),
         cmocka_unit_test(hostile_names_do_not_break_a_recorded_tree),
@@ -1219,15 +1219,15 @@ int main(void)
         cmocka_unit_test(process_of_another_user_is_refused_with_the_user),
         cmocka_unit_test(thread_id_is_refused_and_its_process_named),
         cmocka_unit_test(kernel_thread_is_refused),
-        cmocka_unit_test(status_and_pss_readings_agree),
-        cmocka_unit_test(bounds_without_unique_memory_are_largest_rss_and_sum),
+        cmocka_unit_test(status_and_pss_readings_of_a_process_agree),
+        cmocka_unit_test(memory_bounds_default_to_largest_rss_and_sum_of_rss),
         cmocka_unit_test(unique_memory_raises_the_lower_bound_of_the_tree),
-        cmocka_unit_test(bound_without_files_excludes_file_pages),
+        cmocka_unit_test(memory_bound_that_excludes_files_omits_file_pages),
         cmocka_unit_test(memory_bounds_are_equal_if_nothing_is_shared),
         cmocka_unit_test(upper_bound_is_at_most_the_mapped_memory_of_the_machine),
         cmocka_unit_test(stale_unique_memory_is_capped_at_resident_memory),
         cmocka_unit_test(fresh_pss_of_all_processes_makes_the_bounds_equal),
-        cmocka_unit_test(empty_tree_has_unknown_memory),
+        cmocka_unit_test(memory_of_an_empty_process_tree_is_unknown),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
 }

@@ -488,7 +488,7 @@ static void fork_when_told(void *arg)
     signal(SIGUSR1, fork_once);
 }
 
-static void fork_after_the_count_does_not_double_the_job_memory(void **state)
+static void fork_after_a_unique_count_does_not_double_job_memory(void **state)
 {
     (void)state;
     struct count c;
@@ -525,7 +525,7 @@ static void wait_for_state(pid_t pid, char wanted)
 
 /* On a busy machine an exit takes a while, during which the process has no readable memory but is
  * not dead. */
-static void fork_that_exits_uncounted_does_not_double_the_job_memory(void **state)
+static void uncounted_fork_that_exits_does_not_double_job_memory(void **state)
 {
     (void)state;
     struct count c;
@@ -977,8 +977,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
         cmocka_unit_test(unmeasured_forked_child_counts_by_its_growth),
         cmocka_unit_test(unmeasured_forked_child_counts_its_copied_pages),
-        cmocka_unit_test(fork_after_the_count_does_not_double_the_job_memory),
-        cmocka_unit_test(fork_that_exits_uncounted_does_not_double_the_job_memory),
+        cmocka_unit_test(fork_after_a_unique_count_does_not_double_job_memory),
+        cmocka_unit_test(uncounted_fork_that_exits_does_not_double_job_memory),
         cmocka_unit_test(hole_of_a_tebibyte_is_skipped_and_never_read),
         cmocka_unit_test(unique_count_on_an_old_kernel_gives_up_on_huge_holes),
         cmocka_unit_test(unique_count_on_an_old_kernel_handles_ordinary_processes),

@@ -184,7 +184,7 @@ static void mapping_above_a_guard_page_counts_as_stack(void **state)
     expect_kinds(hold_stacks, 0, 3 * MIB, NULL);
 }
 
-static void kinds_on_an_old_kernel_include_heap_and_stacks(void **state)
+static void memory_types_on_an_old_kernel_include_heap_and_stacks(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -198,7 +198,7 @@ int main(void)
         cmocka_unit_test(brk_segment_counts_as_heap),
         cmocka_unit_test(glibc_arena_is_recognised_by_address_and_reservation),
         cmocka_unit_test(mapping_above_a_guard_page_counts_as_stack),
-        cmocka_unit_test(kinds_on_an_old_kernel_include_heap_and_stacks),
+        cmocka_unit_test(memory_types_on_an_old_kernel_include_heap_and_stacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

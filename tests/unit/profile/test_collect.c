@@ -422,7 +422,7 @@ static void wait_number(struct fixture *f, const char *key, json_int_t n)
     assert_int_equal(number(f, key), n);
 }
 
-static void short_process_without_live_memory_leaves_no_heap_file(void **state)
+static void short_lived_process_without_live_memory_has_no_heap_file(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = spawn_child(f);
@@ -447,7 +447,7 @@ static void heap_table_without_samples_leaves_no_file(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void process_exit_without_a_message_is_noticed(void **state)
+static void exit_of_a_profiled_process_without_a_message_is_noticed(void **state)
 {
     struct fixture *f = *state;
     int fd = (int)syscall(434 /* pidfd_open */, getpid(), 0);
@@ -663,7 +663,7 @@ static void requested_heap_reading_is_written_to_disk(void **state)
 }
 
 /* One process sends many tables, one after each exec. */
-static void smallest_exited_process_loses_its_file_if_there_are_many(void **state)
+static void heap_file_of_smallest_exited_process_is_removed_if_many(void **state)
 {
     struct fixture *f = *state;
     enum { TABLES = COLLECT_FILES + 4 };
@@ -703,9 +703,9 @@ int main(void)
         T(end_of_an_epoch_takes_a_heap_snapshot),
         T(reused_pid_gets_a_second_heap_file),
         T(killed_process_leaves_a_last_heap_reading),
-        T(short_process_without_live_memory_leaves_no_heap_file),
+        T(short_lived_process_without_live_memory_has_no_heap_file),
         T(heap_table_without_samples_leaves_no_file),
-        T(process_exit_without_a_message_is_noticed),
+        T(exit_of_a_profiled_process_without_a_message_is_noticed),
         T(invalid_hello_of_a_profiler_leaks_no_descriptor),
         T(surplus_descriptors_from_a_profiler_are_closed),
         T(silent_profiler_connection_is_closed),
@@ -715,7 +715,7 @@ int main(void)
         T(current_heap_state_is_known_without_a_run_folder),
         T(requested_reading_includes_processes_not_read_before),
         T(requested_heap_reading_is_written_to_disk),
-        T(smallest_exited_process_loses_its_file_if_there_are_many),
+        T(heap_file_of_smallest_exited_process_is_removed_if_many),
         T(live_and_resident_rates_are_per_minute_without_steps),
     };
 #undef T

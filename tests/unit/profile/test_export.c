@@ -344,7 +344,7 @@ static void heap_without_live_bytes_exports_no_samples(void **state)
 }
 
 /* The profile refers to missing sites and nodes, and has loops and NaN. */
-static void profile_export_omits_hostile_numbers(void **state)
+static void profile_export_survives_invalid_ids_and_sizes(void **state)
 {
     static export_fn *const all[] = {profile_export_pprof, profile_export_speedscope,
                                      profile_export_collapsed};
@@ -375,7 +375,7 @@ int main(void)
         TEST(pprof_has_sample_types_and_units),
         TEST(profile_export_without_readings_is_an_error),
         TEST(heap_without_live_bytes_exports_no_samples),
-        TEST(profile_export_omits_hostile_numbers),
+        TEST(profile_export_survives_invalid_ids_and_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

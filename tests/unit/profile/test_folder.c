@@ -89,7 +89,7 @@ static int taken(struct fixture *f, const char *below, int32_t pid, struct folde
     return folder_heap_read(path, pid, FOLDER_HOST, ret, err);
 }
 
-static void largest_heap_file_is_chosen_if_none_grows(void **state)
+static void heap_file_of_largest_process_is_chosen_if_none_grows(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -115,7 +115,7 @@ static void largest_heap_file_is_chosen_if_none_grows(void **state)
     assert_non_null(strstr(err.text, "there is no heap history of process 99"));
 }
 
-static void growing_heap_file_is_chosen_before_a_larger_one(void **state)
+static void heap_file_of_growing_process_is_chosen_before_a_larger_one(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -205,10 +205,11 @@ static void every_readable_heap_history_is_visited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(growing_heap_file_is_chosen_before_a_larger_one, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(heap_file_of_growing_process_is_chosen_before_a_larger_one,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(every_readable_heap_history_is_visited, setup, teardown),
-        cmocka_unit_test_setup_teardown(largest_heap_file_is_chosen_if_none_grows, setup, teardown),
+        cmocka_unit_test_setup_teardown(heap_file_of_largest_process_is_chosen_if_none_grows, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(heap_history_after_the_last_exec_is_chosen, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(invalid_heap_file_is_reported_only_if_no_other_exists,

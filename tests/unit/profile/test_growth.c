@@ -376,7 +376,7 @@ static void heap_rows_are_grouped_by_the_requested_key(void **state)
     }
 }
 
-static void heap_row_shows_its_site_with_the_most_live_bytes(void **state)
+static void heap_row_shows_its_call_site_with_the_most_live_bytes(void **state)
 {
     struct story *s = *state;
     tell_stacks(s);
@@ -393,7 +393,7 @@ static double large(size_t i)
     return i < READINGS / 4 ? 0 : 900;
 }
 
-static void heap_row_shows_its_site_that_keeps_growing(void **state)
+static void heap_row_shows_its_call_site_that_keeps_growing(void **state)
 {
     struct story *s = *state;
     struct known_heap *h = &s->heap;
@@ -425,7 +425,7 @@ static void draw(struct story *s, uint32_t above, size_t count, shape_fn *shape)
         hold(s, known_python(&s->heap, above, LIBRARY, names[i], 10), shape);
 }
 
-static void small_lines_called_by_one_user_function_are_merged(void **state)
+static void small_call_sites_under_one_user_function_share_a_row(void **state)
 {
     struct story *s = *state;
     uint32_t main = known_python(&s->heap, 0, "/home/u/train.py", "main", 5);
@@ -463,7 +463,7 @@ static void heap_rows_grouped_by_location_are_not_merged(void **state)
     assert_string_equal(s->growth.rows[0].name->function, "plot");
 }
 
-static void large_or_flat_lines_are_not_merged_into_one_row(void **state)
+static void fast_growing_or_flat_call_sites_keep_their_own_rows(void **state)
 {
     struct story *s = *state;
     uint32_t plot = known_python(&s->heap, 0, "/home/u/train.py", "plot", 30);
@@ -479,7 +479,7 @@ static void large_or_flat_lines_are_not_merged_into_one_row(void **state)
     assert_string_equal(s->growth.rows[2].name->function, "cache");
 }
 
-static void small_lines_of_different_functions_are_not_merged(void **state)
+static void small_call_sites_of_different_functions_keep_their_rows(void **state)
 {
     struct story *s = *state;
     site(s, "leak_much", leaks_much);
@@ -509,7 +509,7 @@ static void library_line_has_one_row_per_calling_user_function(void **state)
     assert_int_equal(s->growth.count, 1);
 }
 
-static void heap_rows_between_two_steps_are_not_merged(void **state)
+static void heap_rows_of_growth_between_two_steps_are_not_merged(void **state)
 {
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
@@ -696,15 +696,15 @@ int main(void)
         TEST(age_of_a_heap_row_is_that_of_its_median_byte),
         TEST(heap_rows_without_a_snapshot_have_no_age),
         TEST(heap_rows_are_grouped_by_the_requested_key),
-        TEST(heap_row_shows_its_site_with_the_most_live_bytes),
-        TEST(heap_row_shows_its_site_that_keeps_growing),
+        TEST(heap_row_shows_its_call_site_with_the_most_live_bytes),
+        TEST(heap_row_shows_its_call_site_that_keeps_growing),
         TEST(unknown_call_site_counts_as_one_row_without_a_stack),
-        TEST(small_lines_called_by_one_user_function_are_merged),
+        TEST(small_call_sites_under_one_user_function_share_a_row),
         TEST(heap_rows_grouped_by_location_are_not_merged),
-        TEST(large_or_flat_lines_are_not_merged_into_one_row),
-        TEST(small_lines_of_different_functions_are_not_merged),
+        TEST(fast_growing_or_flat_call_sites_keep_their_own_rows),
+        TEST(small_call_sites_of_different_functions_keep_their_rows),
         TEST(library_line_has_one_row_per_calling_user_function),
-        TEST(heap_rows_between_two_steps_are_not_merged),
+        TEST(heap_rows_of_growth_between_two_steps_are_not_merged),
         TEST(memory_loaded_before_the_first_step_is_not_growth),
         TEST(since_option_counts_allocations_after_the_step),
         TEST(diff_option_shows_the_difference_of_two_readings),

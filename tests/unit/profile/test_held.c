@@ -104,7 +104,7 @@ static void temporary_batches_alone_are_not_growth(void **state)
     assert_true(s.kept.growth < 1 * MB);
 }
 
-static void cache_filled_early_is_not_late_growth(void **state)
+static void cache_filled_early_does_not_count_as_late_growth(void **state)
 {
     struct history h;
     (void)state;
@@ -160,7 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_memory_counts_as_growth_despite_temporary_batches),
         cmocka_unit_test(temporary_batches_alone_are_not_growth),
-        cmocka_unit_test(cache_filled_early_is_not_late_growth),
+        cmocka_unit_test(cache_filled_early_does_not_count_as_late_growth),
         cmocka_unit_test(held_growth_within_sampling_error_does_not_count),
         cmocka_unit_test(growth_per_work_is_linear_on_a_slowing_machine),
         cmocka_unit_test(few_readings_or_a_missing_folder_give_no_evidence),

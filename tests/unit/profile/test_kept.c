@@ -63,7 +63,7 @@ static void only_the_last_report_of_a_container_counts(void **state)
     assert_int_equal(kept_of(&lists, PID)->step, 90);
 }
 
-static void container_text_without_steps_leaves_them_out(void **state)
+static void container_description_without_steps_omits_the_step_range(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
@@ -125,7 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growing_container_is_described_with_its_step_range, begin),
         cmocka_unit_test_setup(only_the_last_report_of_a_container_counts, begin),
-        cmocka_unit_test_setup(container_text_without_steps_leaves_them_out, begin),
+        cmocka_unit_test_setup(container_description_without_steps_omits_the_step_range, begin),
         cmocka_unit_test_setup(container_text_mentions_autograd_graphs, begin),
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
         cmocka_unit_test_setup(long_container_names_are_truncated, begin),

@@ -50,7 +50,7 @@ static size_t count_live(const struct fixture *f)
     return n;
 }
 
-static void heap_table_opens_with_its_start_and_interval(void **state)
+static void opened_heap_table_has_its_start_time_and_interval(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(f->look.pid, PID);
@@ -58,7 +58,7 @@ static void heap_table_opens_with_its_start_and_interval(void **state)
     assert_int_equal(f->look.base_interval, FAKE_INTERVAL);
 }
 
-static void live_samples_are_sorted_by_site(void **state)
+static void live_samples_are_sorted_by_call_site(void **state)
 {
     struct fixture *f = *state;
     struct look_live live = {0};
@@ -121,7 +121,7 @@ static void table_entry_without_interval_size_or_kind_is_ignored(void **state)
     assert_int_equal(count_live(f), 0);
 }
 
-static void sample_of_an_unknown_site_counts_without_a_stack(void **state)
+static void sample_of_an_unknown_call_site_counts_without_a_stack(void **state)
 {
     struct fixture *f = *state;
     struct look_live live = {0};
@@ -349,12 +349,12 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(heap_table_opens_with_its_start_and_interval),
-        T(live_samples_are_sorted_by_site),
+        T(opened_heap_table_has_its_start_time_and_interval),
+        T(live_samples_are_sorted_by_call_site),
         T(many_unordered_samples_are_sorted_by_site),
         T(freed_heap_sample_is_not_read),
         T(table_entry_without_interval_size_or_kind_is_ignored),
-        T(sample_of_an_unknown_site_counts_without_a_stack),
+        T(sample_of_an_unknown_call_site_counts_without_a_stack),
         T(heap_table_counts_are_capped_at_the_table_size),
         T(counters_of_an_unknown_call_site_are_zero),
         T(profiler_cost_is_read_from_the_header),

@@ -139,7 +139,7 @@ static void comprehension_before_python_3_11_joins_its_caller(void **state)
     assert_program(f, "grow", NULL);
 }
 
-static void module_level_is_listed_only_if_innermost(void **state)
+static void module_level_code_is_listed_only_if_innermost(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "<module>");
@@ -149,7 +149,7 @@ static void module_level_is_listed_only_if_innermost(void **state)
     assert_program(f, "<module>", NULL);
 }
 
-static void lambda_and_nested_function_are_separate_calls(void **state)
+static void lambda_and_nested_function_are_listed_separately(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/hooks.py", "watch");
@@ -159,7 +159,7 @@ static void lambda_and_nested_function_are_separate_calls(void **state)
     assert_program(f, "watch.<locals>.<lambda>", "watch.<locals>.hook", "watch", NULL);
 }
 
-static void user_functions_are_limited_to_the_maximum(void **state)
+static void number_of_listed_user_functions_is_limited(void **state)
 {
     static const char *const calls[] = {"main", "train", "step", "load"};
     struct fixture *f = *state;
@@ -207,7 +207,7 @@ static void package_is_not_the_program_if_there_is_a_user_file(void **state)
     assert_program(f, "test_a_step", NULL);
 }
 
-static void generated_code_of_named_tuples_is_plumbing(void **state)
+static void generated_code_of_named_tuples_is_never_shown(void **state)
 {
     struct fixture *f = *state;
     python(f, "<string>", "<module>");
@@ -217,7 +217,7 @@ static void generated_code_of_named_tuples_is_plumbing(void **state)
     assert_program(f, "keep", NULL);
 }
 
-static void innermost_frame_is_shown_if_all_frames_are_plumbing(void **state)
+static void innermost_frame_is_shown_if_all_frames_are_library_code(void **state)
 {
     struct fixture *f = *state;
     python(f, STANDARD "threading.py", "Thread._bootstrap");
@@ -243,7 +243,7 @@ static void innermost_native_frame_is_shown_without_python(void **state)
     assert_string_equal(list->function, "0x7f00");
 }
 
-static void call_site_without_a_stack_has_a_name(void **state)
+static void call_site_without_a_stack_has_a_placeholder_name(void **state)
 {
     struct fixture *f = *state;
     const struct name *list;
@@ -497,18 +497,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(user_line_is_shown_instead_of_the_numpy_line),
         TEST(library_collator_is_shown_instead_of_its_caller),
-        TEST(innermost_frame_is_shown_if_all_frames_are_plumbing),
+        TEST(innermost_frame_is_shown_if_all_frames_are_library_code),
         TEST(started_package_is_the_program_if_there_is_no_user_file),
         TEST(package_is_not_the_program_if_there_is_a_user_file),
-        TEST(generated_code_of_named_tuples_is_plumbing),
+        TEST(generated_code_of_named_tuples_is_never_shown),
         TEST(user_functions_are_listed_innermost_first),
         TEST(comprehension_and_recursion_appear_as_one_function),
         TEST(comprehension_before_python_3_11_joins_its_caller),
-        TEST(module_level_is_listed_only_if_innermost),
-        TEST(lambda_and_nested_function_are_separate_calls),
-        TEST(user_functions_are_limited_to_the_maximum),
+        TEST(module_level_code_is_listed_only_if_innermost),
+        TEST(lambda_and_nested_function_are_listed_separately),
+        TEST(number_of_listed_user_functions_is_limited),
         TEST(innermost_native_frame_is_shown_without_python),
-        TEST(call_site_without_a_stack_has_a_name),
+        TEST(call_site_without_a_stack_has_a_placeholder_name),
         TEST(unexplained_frames_have_a_name),
         TEST(frame_line_is_that_of_its_instruction),
         TEST(each_distinct_frame_is_named_once),

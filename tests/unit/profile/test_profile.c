@@ -25,7 +25,7 @@ static void sample_weights_are_those_of_poisson_sampling(void **state)
     check_near(profile_weight_bytes(1 << 30, 512 << 10), 1 << 30, 1e-3);
 }
 
-static void sample_of_size_0_or_interval_0_has_a_weight_of_its_own(void **state)
+static void sample_of_size_0_has_weight_0_and_of_interval_0_its_size(void **state)
 {
     (void)state;
     assert_true(profile_weight_bytes(0, 4096) == 0);
@@ -135,7 +135,7 @@ static size_t working_before(size_t idle)
     return working(mib, WORKING_MAX);
 }
 
-static void process_that_is_idle_at_its_end_is_not_at_work(void **state)
+static void readings_of_a_short_idle_time_at_the_end_are_excluded(void **state)
 {
     (void)state;
     assert_int_equal(working_before(3), WORKING_MAX - 3);
@@ -195,13 +195,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sample_weights_are_those_of_poisson_sampling),
-        cmocka_unit_test(sample_of_size_0_or_interval_0_has_a_weight_of_its_own),
+        cmocka_unit_test(sample_of_size_0_has_weight_0_and_of_interval_0_its_size),
         cmocka_unit_test(time_of_a_step_is_interpolated_between_readings),
         cmocka_unit_test(restarted_step_numbers_have_a_valid_time),
         cmocka_unit_test(last_heap_reading_at_or_before_a_time_is_found),
         cmocka_unit_test(empty_profile_has_no_readings),
         cmocka_unit_test(heap_readings_after_the_work_is_done_are_excluded),
-        cmocka_unit_test(process_that_is_idle_at_its_end_is_not_at_work),
+        cmocka_unit_test(readings_of_a_short_idle_time_at_the_end_are_excluded),
         cmocka_unit_test(long_exit_does_not_hide_memory_held_before_it),
         cmocka_unit_test(process_is_at_work_until_it_starts_to_exit),
     };

@@ -154,7 +154,7 @@ static double variance(uint64_t size)
     return weight(size) * weight(size) * (1 - profile_probability(size, FAKE_INTERVAL));
 }
 
-static void heap_reading_has_the_live_bytes_of_each_site(void **state)
+static void heap_reading_has_the_live_bytes_of_each_call_site(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -287,7 +287,7 @@ static void heap_snapshot_has_samples_of_every_kind(void **state)
     profile_free(p);
 }
 
-static void sample_born_in_the_future_has_age_0(void **state)
+static void sample_with_a_time_in_the_future_has_age_0(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -582,12 +582,12 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(stored_heap_names_and_stacks_are_read_back),
-        T(heap_reading_has_the_live_bytes_of_each_site),
+        T(heap_reading_has_the_live_bytes_of_each_call_site),
         T(differences_between_heap_readings_add_up),
         T(only_the_last_heap_reading_has_sites_without_live_bytes),
         T(each_heap_reading_has_its_own_arena_bytes),
         T(heap_snapshot_has_every_sample_with_its_age),
-        T(sample_born_in_the_future_has_age_0),
+        T(sample_with_a_time_in_the_future_has_age_0),
         T(heap_snapshots_follow_growth_and_epochs_but_not_too_often),
         T(repeated_reading_requests_do_not_fill_the_heap_file),
         T(heap_readings_become_rarer_with_time_and_file_size),

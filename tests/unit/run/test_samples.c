@@ -127,7 +127,7 @@ static uint64_t extreme(const json_t *list, bool largest)
     return found;
 }
 
-static void spikes_and_dips_survive_any_number_of_points(void **state)
+static void reduced_samples_keep_spikes_and_dips_for_any_point_count(void **state)
 {
     (void)state;
     for (size_t points = SAMPLES_POINTS_MIN; points <= SAMPLES_POINTS_MAX;
@@ -254,7 +254,7 @@ static void truncated_recording_still_gives_its_samples(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spikes_and_dips_survive_any_number_of_points),
+        cmocka_unit_test(reduced_samples_keep_spikes_and_dips_for_any_point_count),
         cmocka_unit_test(samples_are_limited_to_the_requested_range),
         cmocka_unit_test(largest_processes_of_the_samples_are_listed_in_order),
         cmocka_unit_test(step_marks_are_thinned_before_other_marks),

@@ -331,7 +331,7 @@ static void request_handler_without_an_answer_gives_status_500(void **state)
 
 /* ---- refused requests ---- */
 
-static void ambiguous_http_heads_are_refused(void **state)
+static void ambiguous_http_headers_are_refused(void **state)
 {
     struct server *s = *state;
     static const char *const requests[] = {
@@ -635,7 +635,7 @@ static bool is_closed(int fd)
 }
 
 /* There are 32 connections, of which strangers may have 8. */
-static void oldest_stranger_is_disconnected_for_a_new_connection(void **state)
+static void oldest_unauthenticated_client_is_dropped_for_a_new_one(void **state)
 {
     struct server *s = *state;
     int fds[100], owner = dial(s);
@@ -762,7 +762,7 @@ int main(void)
         TEST(partial_file_answer_has_content_range),
         TEST(gzip_asset_is_unpacked_for_clients_without_gzip),
         TEST(request_handler_without_an_answer_gives_status_500),
-        TEST(ambiguous_http_heads_are_refused),
+        TEST(ambiguous_http_headers_are_refused),
         TEST(paths_with_dot_segments_or_bad_escapes_are_refused),
         TEST(body_with_too_large_content_length_is_not_read),
         TEST(small_body_of_a_refused_request_is_drained_before_answer),
@@ -778,7 +778,7 @@ int main(void)
         TEST(server_stop_closes_upgraded_connections),
         TEST(clients_that_do_not_read_use_bounded_memory),
         cmocka_unit_test(guests_can_use_only_half_of_a_shared_resource),
-        TEST(oldest_stranger_is_disconnected_for_a_new_connection),
+        TEST(oldest_unauthenticated_client_is_dropped_for_a_new_one),
         TEST(readers_beyond_half_of_the_connections_are_refused),
         HASTY_TEST(client_that_sends_headers_slowly_is_disconnected),
         HASTY_TEST(client_that_sends_a_body_slowly_is_disconnected),

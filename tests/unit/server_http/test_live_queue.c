@@ -162,7 +162,7 @@ static void live_queue_is_bounded_but_always_fits_one_message(void **state)
     free(text);
 }
 
-static void live_queue_remembers_skipped_jobs_as_late(void **state)
+static void live_queue_records_jobs_whose_state_was_skipped(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -199,7 +199,7 @@ static void live_queue_reports_a_viewer_too_far_behind(void **state)
 
 /* For any input the queue is bounded, writes complete frames, and keeps the newest state of each
  * job. */
-static void random_live_queue_operations_keep_invariants(void **state)
+static void random_operations_keep_the_live_queue_consistent(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -263,9 +263,9 @@ int main(void)
         cmocka_unit_test(newest_sample_replaces_a_queued_one_and_marks_a_skip),
         cmocka_unit_test(log_output_is_skipped_until_the_skip_is_reported),
         cmocka_unit_test(live_queue_is_bounded_but_always_fits_one_message),
-        cmocka_unit_test(live_queue_remembers_skipped_jobs_as_late),
+        cmocka_unit_test(live_queue_records_jobs_whose_state_was_skipped),
         cmocka_unit_test(live_queue_reports_a_viewer_too_far_behind),
-        cmocka_unit_test(random_live_queue_operations_keep_invariants),
+        cmocka_unit_test(random_operations_keep_the_live_queue_consistent),
         cmocka_unit_test(sha1_matches_the_test_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,7 @@ static void job_submitted_before_the_queue_starts_runs_once(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void failed_job_has_the_cause_of_its_end(void **state)
+static void failed_job_has_the_cause_of_its_failure(void **state)
 {
     (void)state;
     kit_start();
@@ -91,7 +91,7 @@ static void failed_job_has_the_cause_of_its_end(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void error_message_of_ebb_run_becomes_the_reason(void **state)
+static void error_message_of_ebb_run_becomes_the_failure_reason(void **state)
 {
     (void)state;
     kit_start();
@@ -206,7 +206,7 @@ static void cancel_reaches_a_job_whose_socket_appears_later(void **state)
 
 /* ---- the queue ---- */
 
-static void running_jobs_are_limited_by_slots_and_priority_decides(void **state)
+static void job_of_higher_priority_gets_the_next_free_slot(void **state)
 {
     (void)state;
     kit.options.slots = 1;
@@ -446,15 +446,15 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(submitted_job_starts_at_once_and_succeeds),
         TEST(job_submitted_before_the_queue_starts_runs_once),
-        TEST(failed_job_has_the_cause_of_its_end),
+        TEST(failed_job_has_the_cause_of_its_failure),
         TEST(every_rapid_state_change_of_a_job_is_stored),
-        TEST(error_message_of_ebb_run_becomes_the_reason),
+        TEST(error_message_of_ebb_run_becomes_the_failure_reason),
         TEST(messages_of_the_supervisor_are_published),
         TEST(queued_job_is_cancelled_at_once),
         TEST(running_job_is_cancelled_through_its_supervisor),
         TEST(cancel_of_a_starting_job_waits_for_its_start),
         TEST(cancel_reaches_a_job_whose_socket_appears_later),
-        TEST(running_jobs_are_limited_by_slots_and_priority_decides),
+        TEST(job_of_higher_priority_gets_the_next_free_slot),
         TEST(job_that_could_never_start_is_refused),
         TEST(gpus_and_memory_of_running_jobs_are_reserved),
         TEST(memory_peaks_of_jobs_are_learned_by_name),

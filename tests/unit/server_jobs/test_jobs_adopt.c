@@ -121,7 +121,7 @@ static void write_run_json(const char *text)
     close(fd);
 }
 
-static void job_that_ended_without_a_server_gets_its_end_stored(void **state)
+static void end_of_a_job_that_ended_without_a_server_is_stored_later(void **state)
 {
     (void)state;
     kit_start();
@@ -238,7 +238,7 @@ static void job_cancelled_before_its_start_never_runs(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void job_still_starting_at_restart_is_waited_for(void **state)
+static void job_still_starting_at_a_server_restart_is_waited_for(void **state)
 {
     char go[96];
     (void)state;
@@ -424,14 +424,14 @@ int main(int argc, char **argv)
         TEST(job_left_in_state_starting_but_not_started_runs_once),
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
         TEST(queued_job_runs_once_after_a_server_restart),
-        TEST(job_that_ended_without_a_server_gets_its_end_stored),
+        TEST(end_of_a_job_that_ended_without_a_server_is_stored_later),
         TEST(job_that_ended_quickly_is_not_started_again),
         TEST(job_with_a_free_lock_and_no_recorded_end_is_lost),
         TEST(started_job_without_run_folder_is_lost),
         TEST(running_job_is_adopted_by_a_new_server_and_can_be_cancelled),
         TEST(cancel_request_survives_a_server_restart),
         TEST(job_cancelled_before_its_start_never_runs),
-        TEST(job_still_starting_at_restart_is_waited_for),
+        TEST(job_still_starting_at_a_server_restart_is_waited_for),
         TEST(job_with_a_held_lock_but_no_pid_is_waited_for),
         TEST(reused_pid_in_a_job_lock_is_ignored),
         TEST(jobs_waiting_for_a_job_that_failed_offline_are_cancelled),

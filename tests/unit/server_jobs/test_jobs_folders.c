@@ -63,7 +63,7 @@ static bool has_recording(int64_t id)
 
 /* ---- folders ---- */
 
-static void job_gets_another_folder_if_its_name_is_taken(void **state)
+static void job_gets_another_run_folder_if_the_folder_name_is_taken(void **state)
 {
     (void)state;
     kit.options.keep.count = 2;
@@ -97,7 +97,7 @@ static void foreign_folder_at_the_path_of_a_run_is_left_alone(void **state)
     shell("test -f runs/1-k/mine && test -f elsewhere/run.json");
 }
 
-static void copy_of_a_run_folder_belongs_to_no_job(void **state)
+static void copied_run_folder_is_not_taken_for_a_job(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -257,9 +257,9 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_gets_another_folder_if_its_name_is_taken),
+        TEST(job_gets_another_run_folder_if_the_folder_name_is_taken),
         TEST(foreign_folder_at_the_path_of_a_run_is_left_alone),
-        TEST(copy_of_a_run_folder_belongs_to_no_job),
+        TEST(copied_run_folder_is_not_taken_for_a_job),
         TEST(run_json_of_a_foreign_folder_is_ignored),
         TEST(bytes_of_foreign_folders_do_not_count_as_job_data),
         TEST(job_killed_before_its_folder_was_signed_runs_once),

@@ -209,7 +209,7 @@ static void set_disk_full(bool is_full)
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-static void full_disk_accepts_no_new_job_and_forgets_no_old_one(void **state)
+static void server_with_full_disk_refuses_new_jobs_and_keeps_old_ones(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -321,7 +321,7 @@ int main(int argc, char **argv)
         TEST(removing_the_run_folder_makes_the_job_lost),
         TEST(missing_ebb_program_keeps_jobs_queued_and_is_reported),
         TEST(missing_working_folder_fails_only_that_job),
-        TEST(full_disk_accepts_no_new_job_and_forgets_no_old_one),
+        TEST(server_with_full_disk_refuses_new_jobs_and_keeps_old_ones),
         TEST(thousands_of_jobs_can_be_queued),
         TEST(job_ignoring_an_accepted_cancel_is_killed),
         TEST(file_in_place_of_a_lock_fails_only_that_job),

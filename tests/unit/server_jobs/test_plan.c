@@ -29,7 +29,7 @@ static void only_the_first_of_several_fitting_jobs_starts(void **state)
     assert_int_equal(v[3].why, PLAN_WAITS_TURN);
 }
 
-static void small_job_overtakes_one_waiting_for_another_resource(void **state)
+static void small_job_overtakes_a_job_waiting_for_another_resource(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 3,
@@ -50,7 +50,7 @@ static void small_job_overtakes_one_waiting_for_another_resource(void **state)
     assert_int_equal(v[1].why, PLAN_WAITS_TURN);
 }
 
-static void resource_that_a_waiting_job_lacks_is_reserved(void **state)
+static void resource_that_a_waiting_job_lacks_is_reserved_for_it(void **state)
 {
     (void)state;
     struct plan_room room = {
@@ -289,8 +289,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_first_of_several_fitting_jobs_starts),
-        cmocka_unit_test(small_job_overtakes_one_waiting_for_another_resource),
-        cmocka_unit_test(resource_that_a_waiting_job_lacks_is_reserved),
+        cmocka_unit_test(small_job_overtakes_a_job_waiting_for_another_resource),
+        cmocka_unit_test(resource_that_a_waiting_job_lacks_is_reserved_for_it),
         cmocka_unit_test(jobs_waiting_for_others_or_impossible_reserve_nothing),
         cmocka_unit_test(overcommitted_resources_start_no_job),
         cmocka_unit_test(one_job_can_use_64_gpus),

@@ -150,7 +150,7 @@ static void changed_byte_in_a_recording_never_gives_a_wrong_reading(void **state
 }
 
 /* The list of living processes at the start of each block replaces lost events. */
-static void births_and_deaths_of_a_lost_block_are_delivered_later(void **state)
+static void process_starts_and_exits_of_lost_block_are_reported_later(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 7, .with_events = true}};
@@ -396,7 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(truncated_recording_returns_all_intact_blocks),
         cmocka_unit_test(changed_byte_in_a_recording_never_gives_a_wrong_reading),
-        cmocka_unit_test(births_and_deaths_of_a_lost_block_are_delivered_later),
+        cmocka_unit_test(process_starts_and_exits_of_lost_block_are_reported_later),
         cmocka_unit_test(crash_while_sealing_a_block_loses_and_duplicates_nothing),
         cmocka_unit_test(raw_part_of_a_recording_written_twice_counts_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),

@@ -135,7 +135,7 @@ static bool is_readable_soon(int fd)
 }
 
 /* A pipe simulates a slow disk: it accepts the first append at once and the second after a read. */
-static void sink_signals_when_its_queue_is_short_enough(void **state)
+static void sink_signals_when_its_queue_has_room_again(void **state)
 {
     (void)state;
     struct sink *s;
@@ -264,7 +264,7 @@ int main(void)
         cmocka_unit_test(sink_replaces_a_tail_by_shorter_bytes),
         cmocka_unit_test(sink_appends_a_replacement_longer_than_the_tail),
         cmocka_unit_test(sink_on_a_full_device_signals_once_and_counts_lost_bytes),
-        cmocka_unit_test(sink_signals_when_its_queue_is_short_enough),
+        cmocka_unit_test(sink_signals_when_its_queue_has_room_again),
         cmocka_unit_test(partly_written_bytes_are_removed_before_the_next_append),
         cmocka_unit_test(sink_tail_that_cannot_be_replaced_stays),
         cmocka_unit_test(hanging_disk_does_not_block_closing_the_sink),

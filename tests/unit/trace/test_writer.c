@@ -580,7 +580,7 @@ static void recording_loss_without_a_disk_error_is_reported(void **state)
 }
 
 /* Blocks that cannot be compressed stay raw, and the next block must not replace them. */
-static void patient_writer_keeps_blocks_that_cannot_be_compressed(void **state)
+static void blocks_that_cannot_be_compressed_are_not_overwritten(void **state)
 {
     (void)state;
     enum { NOTES = 120, NOTE_BYTES = 60000 };
@@ -640,7 +640,7 @@ int main(void)
         cmocka_unit_test(step_marks_beyond_the_budget_are_omitted_and_counted),
         cmocka_unit_test(marks_within_the_budget_are_all_recorded),
         cmocka_unit_test(mark_budget_halves_as_the_recording_grows),
-        cmocka_unit_test(patient_writer_keeps_blocks_that_cannot_be_compressed),
+        cmocka_unit_test(blocks_that_cannot_be_compressed_are_not_overwritten),
         cmocka_unit_test(recording_in_a_removed_folder_is_an_error),
     };
     fake_job_folder();

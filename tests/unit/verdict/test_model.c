@@ -93,7 +93,7 @@ static void growth_that_stopped_is_forecast_to_stay_level(void **state)
     assert_true(t.lasting < 0);
 }
 
-static void model_features_do_not_change_with_units(void **state)
+static void model_features_do_not_depend_on_units(void **state)
 {
     static double (*const shapes[])(double) = {line, small_line, ramp, flat};
     (void)state;
@@ -112,7 +112,7 @@ static void model_features_do_not_change_with_units(void **state)
     }
 }
 
-static void model_rates_growth_in_every_series_as_a_leak(void **state)
+static void model_calls_lasting_growth_a_leak_but_not_a_filled_cache(void **state)
 {
     struct model_evidence grows = everywhere(line), stands = everywhere(flat),
                           filled = everywhere(ramp);
@@ -250,8 +250,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(straight_growth_is_forecast_to_continue),
         cmocka_unit_test(growth_that_stopped_is_forecast_to_stay_level),
-        cmocka_unit_test(model_features_do_not_change_with_units),
-        cmocka_unit_test(model_rates_growth_in_every_series_as_a_leak),
+        cmocka_unit_test(model_features_do_not_depend_on_units),
+        cmocka_unit_test(model_calls_lasting_growth_a_leak_but_not_a_filled_cache),
         cmocka_unit_test(more_evidence_of_growth_never_lowers_the_probability),
         cmocka_unit_test(model_contributions_add_up_to_the_log_odds),
         cmocka_unit_test(model_has_no_features_for_too_few_readings),

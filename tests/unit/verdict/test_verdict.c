@@ -203,7 +203,7 @@ static void long_straight_growth_is_leaking_with_its_rate(void **state)
     assert_true(r.confidence <= 0.8); /* Without marks, confidence is capped. */
 }
 
-static void young_growth_without_marks_is_undecided_until_a_stated_time(void **state)
+static void early_growth_without_marks_is_undecided_until_a_stated_time(void **state)
 {
     (void)state;
     feed_line(400, 2000 * MB, 5 * MB);
@@ -256,7 +256,7 @@ static void slower_growth_after_a_large_start_up_has_not_stopped(void **state)
     assert_int_not_equal(r.leak, VERDICT_LEAK_NO);
 }
 
-static void temporary_spikes_are_spiking(void **state)
+static void memory_with_temporary_spikes_is_judged_spiking(void **state)
 {
     (void)state;
     for (int i = 0; i < 3600; i++)
@@ -365,7 +365,7 @@ static void growth_that_ends_with_the_epoch_is_plateaued_there(void **state)
     assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
 }
 
-static void growth_that_ends_at_a_later_evaluation_names_it(void **state)
+static void end_of_growth_at_a_later_evaluation_names_the_evaluation(void **state)
 {
     struct verdict_mark begin = {
         .kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 70, .batch = 8};
@@ -394,7 +394,7 @@ static void growth_that_continues_after_the_epoch_is_leaking(void **state)
     assert_true(fabs(r.rate_bytes_per_step.value / 100e6 - 1) < 0.05);
 }
 
-static void young_growth_without_an_epoch_mark_is_filling(void **state)
+static void early_growth_without_an_epoch_mark_is_filling(void **state)
 {
     (void)state;
     feed_steps(80, 1000, 100 * MB, 0);
@@ -452,7 +452,7 @@ static void reading_during_an_event_does_not_count_as_after_the_event(void **sta
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void growth_only_at_close_events_is_stepping(void **state)
+static void growth_only_at_events_close_together_is_stepping(void **state)
 {
     (void)state;
     for (int even = 0; even < 2; even++) {
@@ -570,7 +570,7 @@ static void readings_after_the_end_mark_are_not_judged(void **state)
     assert_int_equal(r.samples, 300);
 }
 
-static void judging_does_not_change_the_series(void **state)
+static void computing_a_verdict_does_not_change_the_series(void **state)
 {
     static struct verdict_series copy;
 
@@ -596,7 +596,7 @@ static void many_events_do_not_overflow_the_event_table(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void tree_counts_flat_workers_as_overhead_and_names_the_grower(void **state)
+static void tree_counts_flat_workers_as_overhead_and_names_growing_one(void **state)
 {
     struct verdict_result results[5];
     struct verdict_member members[5];
@@ -678,7 +678,7 @@ static void tree_has_the_verdict_of_its_leaking_process(void **state)
     assert_false(tree.has_grower);
 }
 
-static void empty_tree_is_undecided(void **state)
+static void verdict_of_an_empty_process_tree_is_undecided(void **state)
 {
     struct verdict_tree_result tree;
 
@@ -707,9 +707,11 @@ static void evidence_text_uses_the_singular_for_one_sample(void **state)
     char text[VERDICT_TEXT_MAX];
 
     (void)state;
-    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "1 sample after start-up;"));
+    assert_non_null(
+        strstr(verdict_evidence_text(text, sizeof text, &e), "1 sample after start-up;"));
     e.value[0] = 2;
-    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
+    assert_non_null(
+        strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
 }
 
 static void relative_rate_is_shown_only_if_the_first_epoch_grew(void **state)
@@ -739,11 +741,11 @@ int main(void)
         TEST(readings_with_equal_times_give_a_valid_verdict),
         TEST(verdict_options_out_of_range_are_refused),
         TEST(long_straight_growth_is_leaking_with_its_rate),
-        TEST(young_growth_without_marks_is_undecided_until_a_stated_time),
+        TEST(early_growth_without_marks_is_undecided_until_a_stated_time),
         TEST(time_to_the_limit_takes_peaks_into_account),
         TEST(warm_up_that_flattens_is_plateaued),
         TEST(slower_growth_after_a_large_start_up_has_not_stopped),
-        TEST(temporary_spikes_are_spiking),
+        TEST(memory_with_temporary_spikes_is_judged_spiking),
         TEST(rise_of_a_size_that_was_released_before_is_not_a_leak),
         TEST(fast_late_growth_is_leaking_within_two_minutes),
         TEST(small_late_growth_is_undecided),
@@ -751,23 +753,23 @@ int main(void)
         TEST(growth_is_not_a_leak_before_the_known_end_of_the_epoch),
         TEST(verdict_at_the_epoch_end_names_a_later_decision_step),
         TEST(growth_that_ends_with_the_epoch_is_plateaued_there),
-        TEST(growth_that_ends_at_a_later_evaluation_names_it),
+        TEST(end_of_growth_at_a_later_evaluation_names_the_evaluation),
         TEST(growth_that_continues_after_the_epoch_is_leaking),
-        TEST(young_growth_without_an_epoch_mark_is_filling),
+        TEST(early_growth_without_an_epoch_mark_is_filling),
         TEST(permanent_jumps_at_each_evaluation_are_stepping),
         TEST(reading_during_an_event_does_not_count_as_after_the_event),
-        TEST(growth_only_at_close_events_is_stepping),
+        TEST(growth_only_at_events_close_together_is_stepping),
         TEST(time_to_the_limit_uses_the_recent_step_rate),
         TEST(step_where_growth_stopped_is_the_same_in_text_and_result),
         TEST(table_by_step_has_rates_per_step_and_no_times),
         TEST(growing_table_by_step_is_filling_then_leaking),
         TEST(readings_after_the_end_mark_are_not_judged),
-        TEST(judging_does_not_change_the_series),
+        TEST(computing_a_verdict_does_not_change_the_series),
         TEST(many_events_do_not_overflow_the_event_table),
-        TEST(tree_counts_flat_workers_as_overhead_and_names_the_grower),
+        TEST(tree_counts_flat_workers_as_overhead_and_names_growing_one),
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),
         TEST(tree_has_the_verdict_of_its_leaking_process),
-        TEST(empty_tree_is_undecided),
+        TEST(verdict_of_an_empty_process_tree_is_undecided),
         TEST(large_growth_hidden_by_noise_is_undecided),
         TEST(evidence_text_uses_the_singular_for_one_sample),
         TEST(relative_rate_is_shown_only_if_the_first_epoch_grew),

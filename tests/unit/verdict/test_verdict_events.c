@@ -226,7 +226,7 @@ static void two_large_jumps_among_tiny_ones_are_not_stepping(void **state)
     }
 }
 
-static void growth_scheduled_over_three_epochs_is_not_a_leak(void **state)
+static void growth_that_ends_after_three_epochs_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 70; steps <= 420; steps += 7) {
@@ -272,7 +272,7 @@ static void leak_in_pieces_unrelated_to_events_is_leaking(void **state)
 }
 
 /* Applies a leak verdict that was found in another series. */
-static void leak_found_in_another_series_is_stepping_by_events_here(void **state)
+static void leak_known_from_another_series_is_stepping_if_at_events(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -331,11 +331,11 @@ int main(void)
         TEST(garbage_freed_soon_after_an_evaluation_is_ignored),
         TEST(one_large_jump_does_not_make_later_jumps_look_smaller),
         TEST(two_large_jumps_among_tiny_ones_are_not_stepping),
-        TEST(growth_scheduled_over_three_epochs_is_not_a_leak),
+        TEST(growth_that_ends_after_three_epochs_is_not_a_leak),
         TEST(three_epochs_are_enough_to_find_a_leak_after_the_job_ended),
         TEST(uneven_jumps_at_events_make_a_known_leak_stepping),
         TEST(leak_in_pieces_unrelated_to_events_is_leaking),
-        TEST(leak_found_in_another_series_is_stepping_by_events_here),
+        TEST(leak_known_from_another_series_is_stepping_if_at_events),
         TEST(growth_over_the_first_steps_is_plateaued),
         TEST(memory_allocated_by_the_first_step_counts_as_start_up),
     };

@@ -51,7 +51,7 @@ static uint64_t a_curve_that_bends(uint64_t step)
 
 /* Growth since the epoch is 7 MB and the threshold 20 MB, but the threshold applies to all
  * growth. */
-static void straight_growth_is_leaking_before_later_growth_is_large(void **state)
+static void straight_growth_is_leaking_even_if_small_after_the_epoch(void **state)
 {
     (void)state;
     run(75, 1, little_by_little);
@@ -92,7 +92,7 @@ static void growth_that_bends_by_the_epoch_end_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(straight_growth_is_leaking_before_later_growth_is_large),
+        cmocka_unit_test(straight_growth_is_leaking_even_if_small_after_the_epoch),
         cmocka_unit_test(two_readings_after_the_epoch_suffice_for_straight_growth),
         cmocka_unit_test(growth_right_after_the_epoch_is_not_a_leak_yet),
         cmocka_unit_test(growth_that_bends_by_the_epoch_end_is_not_a_leak),

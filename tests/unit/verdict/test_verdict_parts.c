@@ -241,7 +241,7 @@ static int fresh_tail(void **state)
     return verdict_init(&series, NULL);
 }
 
-static void tail_buffer_drops_only_readings_of_an_exit(void **state)
+static void tail_buffer_drops_only_readings_of_a_process_exit(void **state)
 {
     int64_t t = 0;
 
@@ -274,7 +274,7 @@ static void tail_buffer_is_bounded_and_holds_the_last_sparse_reading(void **stat
     assert_true(tail.count == 1 && series.samples == 20);
 }
 
-static void short_lived_process_keeps_half_of_its_readings(void **state)
+static void dropping_the_tail_keeps_half_of_a_short_series(void **state)
 {
     int64_t t = 0;
 
@@ -363,10 +363,10 @@ int main(void)
         cmocka_unit_test(martingale_grows_on_growth_and_not_on_a_constant),
         cmocka_unit_test(inverse_gaussian_matches_a_simulated_passage),
         cmocka_unit_test(first_passage_time_is_infinite_without_drift),
-        cmocka_unit_test_setup(tail_buffer_drops_only_readings_of_an_exit, fresh_tail),
+        cmocka_unit_test_setup(tail_buffer_drops_only_readings_of_a_process_exit, fresh_tail),
         cmocka_unit_test_setup(tail_buffer_is_bounded_and_holds_the_last_sparse_reading,
                                fresh_tail),
-        cmocka_unit_test_setup(short_lived_process_keeps_half_of_its_readings, fresh_tail),
+        cmocka_unit_test_setup(dropping_the_tail_keeps_half_of_a_short_series, fresh_tail),
         cmocka_unit_test_setup(table_excludes_a_final_drop_but_keeps_swings, fresh_tail),
         cmocka_unit_test_setup(slow_exit_is_dropped_from_a_table_above_earlier_lows, fresh_tail),
         cmocka_unit_test_setup(table_keeps_a_dip_from_which_memory_recovers, fresh_tail),

@@ -111,7 +111,7 @@ static void rising_baseline_under_a_sawtooth_is_leaking(void **state)
     assert_false(r.growth_ended.known);
 }
 
-static void running_job_needs_four_pairs_of_rising_epochs(void **state)
+static void leak_in_a_running_job_needs_four_pairs_of_rising_epochs(void **state)
 {
     (void)state;
     run(3 * PASS + PASS / 2, true, rising_teeth);
@@ -210,7 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(rising_baseline_under_a_sawtooth_is_leaking, fresh),
-        cmocka_unit_test_setup(running_job_needs_four_pairs_of_rising_epochs, fresh),
+        cmocka_unit_test_setup(leak_in_a_running_job_needs_four_pairs_of_rising_epochs, fresh),
         cmocka_unit_test_setup(sawtooth_on_a_level_baseline_is_spiking, fresh),
         cmocka_unit_test_setup(sawtooth_that_settles_is_not_a_leak, fresh),
         cmocka_unit_test_setup(only_memory_that_repeats_every_epoch_is_compared, fresh),

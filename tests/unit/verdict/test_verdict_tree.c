@@ -188,7 +188,7 @@ static void shared_pages_that_become_private_are_not_a_leak(void **state)
     assert_false(r.alarm);
 }
 
-static void new_memory_in_shared_workers_is_a_leak(void **state)
+static void new_memory_in_workers_that_share_pages_is_a_leak(void **state)
 {
     (void)state;
     assert_int_equal(judge_unshared(MB).word, VERDICT_LEAKING);
@@ -205,7 +205,7 @@ int main(void)
         cmocka_unit_test(rates_of_two_leaking_processes_add_up),
         cmocka_unit_test(rate_of_possibly_shared_memory_is_not_added),
         cmocka_unit_test(shared_pages_that_become_private_are_not_a_leak),
-        cmocka_unit_test(new_memory_in_shared_workers_is_a_leak),
+        cmocka_unit_test(new_memory_in_workers_that_share_pages_is_a_leak),
     };
 
     return cmocka_run_group_tests_name("verdict_tree", tests, NULL, NULL);
