@@ -24,7 +24,7 @@ from inspect import CO_OPTIMIZED
 from itertools import compress, filterfalse, islice, repeat
 from operator import sub
 from types import FrameType
-from typing import Any, Iterable, NamedTuple, Optional
+from typing import Any, Container, Iterable, NamedTuple, Optional
 
 from . import _memory, _referrers
 from ._wire import clean, figures_wire
@@ -59,6 +59,7 @@ _FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans
 _NESTED_MIN = 4  # number of containers inside one container that must gain together
 _NESTED_MAX = 100_000
 _GRAPH_NODES = 20_000  # of one autograd graph; more are not visited
+_FIRST_GRAPHS = 1000  # variables whose first graph is noted
 _GRAPH_ENTRIES = 16  # entries of a dictionary that may be tensors with a graph
 _NAME_MAX = 62  # length of a figure's name
 _IDLE_STEPS_S = 5.0  # after this long without steps, the thread scans
@@ -208,10 +209,10 @@ class _GraphSize(NamedTuple):
     is_whole: bool  # all nodes were visited
 
 
-def _graphs(until: float) -> dict[str, _GraphSize]:
+def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
     """Returns the autograd graphs behind tensors that the program's own variables, their attributes
-    and the entries of their dictionaries refer to. Such a graph grows if each step adds to the
-    tensor, and does not if each step replaces it."""
+    and the entries of their dictionaries refer to, except the KNOWN ones. Such a graph grows if
+    each step adds to the tensor, and does not if each step replaces it."""
     from . import _weight
 
     found: dict[str, _GraphSize] = {}
@@ -224,19 +225,27 @@ def _graphs(until: float) -> dict[str, _GraphSize]:
             entries = islice(list(o.items()), _GRAPH_ENTRIES)
             parts = [(f"{variable}[{k!r}]{space}{where}", v) for k, v in entries if type(k) is str]
         for part_name, part in parts:
-            graph = _weight.Graph()
-            if graph.add(part, _GRAPH_NODES, until):
-                found[_LINE.sub("", part_name)] = _GraphSize(
+            key, graph = _LINE.sub("", part_name), _weight.Graph()
+            if key not in known and graph.add(part, _GRAPH_NODES, until):
+                found[key] = _GraphSize(
                     part_name, graph.count, graph.bytes, graph.is_whole
                 )
     return found
+
+
+def _note_new_graphs() -> None:
+    """Notes how large each graph was when it was first seen. Full scans are rare, and the first of
+    them may come before the program has created the tensor."""
+    for key, graph in _graphs(time.thread_time() + _NAMES_S, _first_graphs).items():
+        if graph.is_whole and len(_first_graphs) < _FIRST_GRAPHS:
+            _first_graphs[key] = graph
 
 
 def _grown_graphs(before: _Scan, now: _Scan, least: float) -> list[_Named]:
     """Returns the graphs that gained at least LEAST bytes."""
     found = []
     for key, graph in now.graphs.items():
-        old = before.graphs.get(key)
+        old = before.graphs.get(key) or _first_graphs.get(key)
         added, size = (graph.nodes - old.nodes, graph.size - old.size) if old else (0, 0)
         if not graph.is_whole:  # growth beyond the limit is not seen
             added, size = _grown.get(key, (0, 0))
@@ -420,6 +429,7 @@ _last: Optional[_Scan] = None
 _kept: Optional[_Scan] = None  # the scan at the last kept marks
 _follower = _Follower()
 _names: dict[int, str] = {}  # names reported before
+_first_graphs: dict[str, _GraphSize] = {}  # graphs as they were when first seen
 _grown: dict[str, tuple[int, int]] = {}  # nodes and bytes that reported graphs gained
 _base: Optional[int] = None  # resident memory at the end of the first step
 _begun_s = _next_s = _spent_s = _scan_s = _variables_s = _step_s = 0.0
@@ -540,6 +550,8 @@ def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
         # the first scan is always done, because growth is measured from there
         if rss >= _base + _WORTH_BYTES or _variables_s == 0 or _follower.is_following:
             _follower.scan_variables()
+            if may_hold_all and rss >= _base + _WORTH_BYTES:
+                _note_new_graphs()
             _variables_s = time.thread_time() - begun
         if may_hold_all and rss >= _base + _WORTH_BYTES and _is_time(now - _begun_s, is_grown):
             full = time.thread_time()

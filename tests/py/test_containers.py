@@ -366,6 +366,20 @@ def test_sum_of_losses_is_named_with_its_growing_graph(sent, resident, key):
     assert 7 * MIB <= last["bytes"] <= 9 * MIB
 
 
+def test_sum_of_losses_that_starts_after_the_first_full_scan_is_named(sent, resident, monkeypatch):
+    _, loss_of = graph_job()
+    total, now = None, 0
+
+    def add(step):
+        nonlocal total, now
+        loss, now = loss_of(), step
+        total = None if step < 3 else loss if total is None else total + loss
+
+    monkeypatch.setattr(_containers, "_is_time", lambda ran_s, is_grown: now in (2, 4))
+    grow(resident, add)
+    assert named(sent)[-1]["name"].startswith("total (a variable of ")
+
+
 def test_list_of_losses_is_named_with_their_graphs(sent, resident):
     _, loss_of = graph_job()
     losses = []
