@@ -149,7 +149,7 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
     else
         saves_per_step(q, h,
                        add(l, h->id,
-                           "record the references that keep them alive: EBB_CENSUS_EVERY=100 ebb "
+                           "record what keeps the growing objects alive: EBB_CENSUS_EVERY=100 ebb "
                            "run -- COMMAND"));
 }
 
@@ -271,7 +271,9 @@ static void advise(const struct question *q, const struct hypothesis *h, struct 
         advise_workers(q, h, l);
         break;
     case HYPOTHESIS_LAUNCHER:
-        add(l, h->id, "watch the job itself: ebb run -- COMMAND, or ebb watch --find-training");
+        add(l, h->id,
+            "watch the training process, not its launcher: ebb run -- COMMAND, or ebb watch "
+            "--find-training");
         break;
     case HYPOTHESIS_GPU:
         if (h->site)
@@ -306,7 +308,8 @@ static void advise_restart(const struct question *q, enum hypothesis_id because,
     if (steps < 1 || steps >= (double)f->max_steps)
         return;
     add(l, because,
-        "to finish despite the leak: ebb run --restart --restart-every %.0fsteps stays below %s",
+        "to finish despite the leak: ebb run --restart --restart-every %.0fsteps keeps memory "
+        "below %s",
         steps, about_of(&s, f->limit_bytes));
 }
 
@@ -370,7 +373,7 @@ static void advise_measuring(const struct question *q, const struct hypothesis *
         return;
     if (!q->f->heap.is_on)
         add(l, first->id,
-            "run it with the heap profiler to see the allocating line: ebb run -- COMMAND");
+            "run the job with the heap profiler to see the allocating line: ebb run -- COMMAND");
     if (!q->f->census_first)
         add(l, first->id,
             "record two censuses of live objects: EBB_CENSUS_EVERY=100 ebb run -- COMMAND");

@@ -347,7 +347,7 @@ static void set_why_not(struct facts *f, const json_t *run_json, bool has_histor
     f->heap.is_on = has_history || (heap && !is_off);
     snprintf(f->heap.why_not, sizeof f->heap.why_not, "%.250s",
              trouble  ? trouble
-             : is_off ? "the profiler was off"
+             : is_off ? "the heap profiler was off"
                       : err->text);
 }
 
@@ -397,7 +397,7 @@ void facts_read_heap(const struct recorded *recorded, struct facts *f)
     const char *folder = recorded->path;
     struct folder_heap found = {0};
     struct facts_heap h = {0};
-    struct err err = {"the recording has no run folder"};
+    struct err err = {"the recording is not in a run folder"};
     struct stat st;
     bool is_folder = stat(folder, &st) == 0 && S_ISDIR(st.st_mode);
     int r = f->main && is_folder ? folder_heaps_pick(recorded_heaps(recorded), f->main->id.pid,

@@ -385,7 +385,7 @@ void evidence_add_no_growth(const struct question *q, struct hypothesis *h, doub
     struct sizes s;
     if (has_grown_a_little(q))
         evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "memory grew by %s and has stopped: too little to diagnose",
+                     "memory grew by only %s and then stopped: too little to diagnose",
                      size_of(&s, 0, q->total));
     else
         evidence_add(h, EVIDENCE_AGAINST, weight, "memory did not grow");
@@ -396,8 +396,8 @@ void evidence_add_baselines(struct hypothesis *h, enum evidence_side side, doubl
 {
     struct sizes s;
     evidence_add(h, side, weight,
-                 "allocations are freed: the baseline of the live heap changed by %s from the "
-                 "first half of the time to the second, that of resident memory by %s",
+                 "allocations are freed: from the first to the second half of the run, the "
+                 "baseline of the live heap changed by %s, that of resident memory by %s",
                  change_of(&s, 0, floors->live), change_of(&s, 1, floors->memory));
 }
 

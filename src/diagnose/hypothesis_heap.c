@@ -70,7 +70,8 @@ static bool census_covers_growth(const struct question *q, struct hypothesis *h,
 static void weigh_once(const struct question *q, struct hypothesis *h)
 {
     if (q->has_grown && !q->is_growing && came_at_once(q))
-        evidence_add(h, EVIDENCE_AGAINST, WEAK, "the growth came at once and did not repeat");
+        evidence_add(h, EVIDENCE_AGAINST, WEAK,
+                     "memory grew in a single jump, which did not repeat");
 }
 
 /* Compares growth in the censuses with the growth of memory in the same time. */
@@ -105,7 +106,8 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
                      change_of(&s, 0, grown));
         return;
     }
-    weigh_census(q, h, grown, count, whole, "Python objects, without memory of C extensions");
+    weigh_census(q, h, grown, count, whole,
+                 "Python objects (memory of C extensions is not counted)");
 }
 
 /* ---- tensors ---- */
@@ -157,7 +159,7 @@ void test_tensors(const struct question *q, struct hypothesis *h)
     if (!census_covers_growth(q, h, &whole))
         return;
     if (!json_is_true(json_object_get(q->f->census_last, "has_torch"))) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "torch is not imported in that process");
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "torch is not imported in the growing process");
         return;
     }
     struct tensors t = tensor_growth(q->f);
@@ -215,7 +217,8 @@ static void weigh_graph_census(const struct question *q, struct hypothesis *h, d
         evidence_add(h, EVIDENCE_FOR, STRONG, "tensors that require grad grew by %s (count %+.0f)",
                      size_of(&s, 0, t.graph_bytes), t.graph_count);
     } else if (t.bytes > 0.5 * whole) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "the growing tensors belong to no graph (%s)",
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "the growing tensors belong to no autograd graph (%s)",
                      size_of(&s, 0, t.bytes));
     }
     if (nodes >= 8)
@@ -347,7 +350,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
     const struct growth_row *row = keeping_site(q, &grown);
     if (!q->f->heap.profile) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", q->f->heap.why_not);
-        decide_by(h, "a run under `ebb run` with the profiler on");
+        decide_by(h, "a run under `ebb run` with the heap profiler on");
         return;
     }
     if (!q->has_grown && !(row && has_grown_a_little(q))) {
@@ -366,18 +369,20 @@ void test_call_site(const struct question *q, struct hypothesis *h)
         h->site = row;
         h->share = is_worker && q->growth > 0 ? fmin(1, all / q->growth) : share_of(q, all);
         evidence_add(h, EVIDENCE_FOR, is_sure ? STRONG : FAIR + WEAK,
-                     "%s holds %s more than at the start (verdict: %s)", place_text(place, row),
-                     size_of(&s, 0, grown), verdict_word_name(row->verdict.word));
+                     "%s has %s more live memory than at the start (verdict: %s)",
+                     place_text(place, row), size_of(&s, 0, grown),
+                     verdict_word_name(row->verdict.word));
         if (row->verdict.rate_bytes_per_step.known && is_sure)
-            evidence_add(h, EVIDENCE_FOR, WEAK, "its live memory grows by %s/step",
+            evidence_add(h, EVIDENCE_FOR, WEAK, "live memory of this call site grows by %s/step",
                          size_of(&s, 1, row->verdict.rate_bytes_per_step.value));
         if (lines)
-            evidence_add(h, EVIDENCE_FOR, 0, "%zu more line%s of that function: %s", lines,
-                         lines > 1 ? "s" : "", change_of(&s, 3, beside));
+            evidence_add(h, EVIDENCE_FOR, 0, "%zu more growing line%s in the same function: %s",
+                         lines, lines > 1 ? "s" : "", change_of(&s, 3, beside));
         weigh_once(q, h);
         add_containers(q, h);
         if (q->has_grown && h->share < 0.2)
-            evidence_add(h, EVIDENCE_AGAINST, FAIR, "that is a small part of the growth of %s",
+            evidence_add(h, EVIDENCE_AGAINST, FAIR,
+                         "the growing call site explains only a small part of the growth of %s",
                          size_of(&s, 2, q->total));
     }
 }
@@ -429,13 +434,14 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     if (!is_for)
         return;
     if (!q->f->heap.profile && !q->l->knows_retained)
-        evidence_add(
-            h, EVIDENCE_ABSENT, 0,
-            "this live heap excludes small Python objects, which only the profiler counts");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "the live-heap figure excludes small Python objects; only the heap profiler "
+                     "counts them");
     else if (q->f->heap.most > q->f->heap.now + beside / 2)
-        evidence_add(h, EVIDENCE_FOR, WEAK, "up to %s was live at one time",
+        evidence_add(h, EVIDENCE_FOR, WEAK, "at its peak, the live heap was %s",
                      size_of(&s, 4, q->f->heap.most));
-    decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
+    decide_by(h, "returning free memory to the system: MemoryCleanup(trim=True), or a run with "
+                 "MALLOC_ARENA_MAX=2");
 }
 
 /* Tests retention by comparing baselines. Returns false if they do not show it, or if measured
@@ -451,7 +457,8 @@ static bool weigh_floors(const struct question *q, struct hypothesis *h)
     keeping_site(q, &kept);
     h->share = share_of(q, q->total - kept);
     evidence_add_baselines(h, EVIDENCE_FOR, STRONG, &floors);
-    decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
+    decide_by(h, "returning free memory to the system: MemoryCleanup(trim=True), or a run with "
+                 "MALLOC_ARENA_MAX=2");
     return true;
 }
 
@@ -460,8 +467,9 @@ void test_retention(const struct question *q, struct hypothesis *h)
     double live = heap_growth(q);
     if (isnan(live)) {
         evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "the live heap was not measured: no profile, no heap_live_bytes");
-        decide_by(h, "a run under `ebb run` with the profiler on");
+                     "the live heap was not measured: the job has no heap profile and reported no "
+                     "heap_live_bytes");
+        decide_by(h, "a run under `ebb run` with the heap profiler on");
     } else if (!q->has_grown || !(q->growth > 0)) {
         evidence_add_no_growth(q, h, STRONG);
     } else if (!is_in_other_processes(q, h) && !weigh_floors(q, h)) {

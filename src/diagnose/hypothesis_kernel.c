@@ -20,8 +20,9 @@ static void weigh_part(const struct question *q, struct hypothesis *h, double gr
                                 : is_worth_diagnosing(q, grown);
     if (is_much && share > 0.1) {
         h->share = share;
-        evidence_add(h, EVIDENCE_FOR, share > 0.5 ? STRONG : FAIR, "%s grew by %s, of %s in total",
-                     what, size_of(&s, 0, grown), size_of(&s, 1, whole));
+        evidence_add(h, EVIDENCE_FOR, share > 0.5 ? STRONG : FAIR,
+                     "%s grew by %s, out of a total growth of %s", what, size_of(&s, 0, grown),
+                     size_of(&s, 1, whole));
         return;
     }
     evidence_add(h, EVIDENCE_AGAINST, q->has_grown ? STRONG + FAIR : STRONG, "%s changed by %s",
@@ -53,11 +54,10 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
     double unmapped = unmapped_growth(q);
     if (unmapped > 0) {
         h->share = share_of(q, unmapped);
-        evidence_add(
-            h, EVIDENCE_FOR, STRONG,
-            "%s more is charged to the job than its processes map: files in /dev/shm or another "
-            "tmpfs",
-            size_of(&s, 0, unmapped));
+        evidence_add(h, EVIDENCE_FOR, STRONG,
+                     "the kernel charges the job %s more than its processes map: files in /dev/shm "
+                     "or another tmpfs",
+                     size_of(&s, 0, unmapped));
         decide_by(h, "`ls -l /dev/shm` while the job runs");
         return;
     }
@@ -91,7 +91,7 @@ void test_pinned(const struct question *q, struct hypothesis *h)
     double grown = figure_growth(q, "pinned_host_bytes");
     if (isnan(grown))
         evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "pinned memory is unknown (no figure pinned_host_bytes)");
+                     "pinned memory is unknown (the job did not report pinned_host_bytes)");
     else
         weigh_part(q, h, grown, fmax(q->total, grown), "pinned memory");
     name_pinning_site(q, h);
@@ -208,22 +208,25 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
         return;
     }
     if (allocated > 0.3 * reserved) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                     "allocated GPU memory grew by %s of the %s reserved",
-                     size_of(&s, 0, allocated), size_of(&s, 1, reserved));
+        evidence_add(
+            h, EVIDENCE_AGAINST, DECIDES,
+            "allocated GPU memory accounts for %s of the growth of reserved GPU memory by %s",
+            size_of(&s, 0, allocated), size_of(&s, 1, reserved));
         return;
     }
     if (is_reserved_needed(g)) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "%s were allocated at once, of %s reserved",
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
+                     "at its peak, %s was allocated out of %s of reserved GPU memory",
                      size_of(&s, 0, g->most_allocated_bytes), size_of(&s, 1, g->reserved_bytes));
         return;
     }
     h->share = q->has_grown ? 0.2 : 1;
-    evidence_add(h, EVIDENCE_FOR, STRONG, "reserved GPU memory grew by %s, allocated changed by %s",
+    evidence_add(h, EVIDENCE_FOR, STRONG,
+                 "reserved GPU memory grew by %s, while allocated GPU memory changed by %s",
                  size_of(&s, 0, reserved), change_of(&s, 1, allocated));
     if (!isnan(g->reserved_bytes))
         evidence_add(h, EVIDENCE_FOR, FAIR,
-                     "of %s reserved no more than %s were ever allocated at once",
+                     "of %s of reserved GPU memory, at most %s was allocated at the same time",
                      size_of(&s, 0, g->reserved_bytes), size_of(&s, 1, g->most_allocated_bytes));
     decide_by(h, "a run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
@@ -244,7 +247,7 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
                  !is_much                           ? STRONG
                  : strcmp(q->f->thp, "always") == 0 ? FAIR
                                                     : STRONG,
-                 "huge pages outside the live heap grew by %s, of %s in total",
+                 "huge pages outside the live heap grew by %s, out of a total growth of %s",
                  size_of(&s, 0, fmax(0, grown)), size_of(&s, 1, q->total));
 }
 
@@ -257,7 +260,7 @@ static void guess_huge(const struct question *q, struct hypothesis *h)
     double beside = floors.is_freed         ? q->total
                     : isnan(heap_growth(q)) ? (double)NAN
                                             : ledger_beside_growth(q->l);
-    evidence_add(h, EVIDENCE_ABSENT, 0, "the share in huge pages was not measured");
+    evidence_add(h, EVIDENCE_ABSENT, 0, "the share of memory in huge pages was not measured");
     if (strcmp(q->f->thp, "madvise") == 0)
         evidence_add(h, EVIDENCE_AGAINST, WEAK,
                      "transparent huge pages are used on request only (madvise)");

@@ -41,12 +41,14 @@ void test_launcher(const struct question *q, struct hypothesis *h)
     }
     h->share = 1;
     if (f->main->role == ROLE_LAUNCHER) {
-        evidence_add(h, EVIDENCE_FOR, STRONG + FAIR,
-                     "none of %zu processes trains, and the largest, %s %d, only starts others",
-                     f->n_processes, f->main->name, (int)f->main->id.pid);
+        evidence_add(
+            h, EVIDENCE_FOR, STRONG + FAIR,
+            "no training process among %zu processes; the largest, %s (pid %d), is a launcher",
+            f->n_processes, f->main->name, (int)f->main->id.pid);
         return;
     }
-    evidence_add(h, EVIDENCE_AGAINST, DECIDES, "process %d %s itself was watched: %s, peak %s",
+    evidence_add(h, EVIDENCE_AGAINST, DECIDES,
+                 "the watched process %d (%s) is not a launcher: role %s, peak %s",
                  (int)f->main->id.pid, f->main->name, process_role_name(f->main->role),
                  size_of(&s, 0, f->main->peak_bytes));
 }
@@ -130,7 +132,7 @@ static void weigh_workers(const struct question *q, struct hypothesis *h, const 
                      "unique memory was not sampled: shared pages are counted in each worker");
     }
     if (q->is_growing)
-        evidence_add(h, EVIDENCE_AGAINST, FAIR, "the growth of %s is not in these workers",
+        evidence_add(h, EVIDENCE_AGAINST, FAIR, "the growth of %s is not in the workers",
                      size_of(&s, 3, q->total));
 }
 
@@ -230,9 +232,10 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
                      u.count, size_of(&s, 0, u.unique), size_of(&s, 1, u.rss));
         if (q->is_growing && q->f->main->role == ROLE_DATA_WORKER)
             evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                         "RSS of the worker itself grows, but copied pages were resident before");
+                         "the worker's RSS grows; copying shared pages does not raise RSS");
         else if (q->word == VERDICT_STABLE || q->word == VERDICT_PLATEAUED)
-            evidence_add(h, EVIDENCE_FOR, WEAK, "the process they were forked from does not grow");
+            evidence_add(h, EVIDENCE_FOR, WEAK,
+                         "the parent process of the data-loader workers does not grow");
     } else {
         evidence_add(h, EVIDENCE_AGAINST, STRONG,
                      "%zu data-loader workers unshared %s in total while their RSS grew by %s",
@@ -340,11 +343,12 @@ void test_processes(const struct question *q, struct hypothesis *h)
     if (now.count >= before.count + piled_least && now.late > 0 && grown > 0)
         evidence_add(
             h, EVIDENCE_FOR, STRONG + (h->share > 0.5 ? FAIR : 0),
-            "%zu processes besides the main one at the start and %zu now, %zu of them started in "
-            "the second half of the time; together they use %s more",
+            "besides the main process, the job had %zu processes at the start and has %zu now, %zu "
+            "of them started in the second half of the run; together they use %s more",
             before.count, now.count, now.late, size_of(&s, 0, grown));
     else
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                     "%zu processes besides the main one at the start, %zu now", before.count,
-                     now.count);
+        evidence_add(
+            h, EVIDENCE_AGAINST, DECIDES,
+            "besides the main process, the job had %zu processes at the start and has %zu now",
+            before.count, now.count);
 }

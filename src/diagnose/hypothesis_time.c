@@ -32,12 +32,12 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
                      size_of(&s, 2, q->base + q->growth));
         return;
     }
-    evidence_add(
-        h, EVIDENCE_FOR, facts_has_ended(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
-        size_of(&s, 0, q->base), size_of(&s, 1, q->base + q->growth),
-        q->word == VERDICT_STABLE || q->word == VERDICT_SPIKING ? "flat according to the verdict"
-        : facts_has_ended(q->word) ? "the growth has ended and is small"
-                                   : "no more than noise");
+    evidence_add(h, EVIDENCE_FOR, facts_has_ended(q->word) ? STRONG : WEAK,
+                 "memory changed from %s to %s: %s", size_of(&s, 0, q->base),
+                 size_of(&s, 1, q->base + q->growth),
+                 q->word == VERDICT_STABLE || q->word == VERDICT_SPIKING ? "flat, by the verdict"
+                 : facts_has_ended(q->word) ? "growth has stopped and was small"
+                                            : "the change is within the noise");
     if (q->word == VERDICT_UNDECIDED)
         decide_by(h, "a longer run: the verdict is still undecided");
 }
@@ -170,12 +170,13 @@ static void test_one_jump(const struct question *q, struct hypothesis *h)
                      size_of(&s, 1, q->total), j.steps);
     } else if (j.is_most) {
         h->share = share_of(q, jump);
-        evidence_add(h, EVIDENCE_FOR, STRONG, "%s of the growth of %s came at once, at %.0f s",
+        evidence_add(h, EVIDENCE_FOR, STRONG,
+                     "%s of the growth of %s came in one jump, %.0f s after the start",
                      size_of(&s, 0, jump), size_of(&s, 1, q->total), j.from_s);
         test_is_live(q, h);
     } else {
         evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "memory grew gradually: at most %s of %s in a twentieth of the time",
+                     "memory grew gradually: at most %s of %s in any twentieth of the run",
                      size_of(&s, 0, jump), size_of(&s, 1, q->total));
     }
 }
@@ -260,11 +261,12 @@ static void test_even_pace(const struct question *q, struct hypothesis *h, doubl
     bool has_examples = is_even && q->f->examples;
     /* while a cache fills, it first uses memory that was already resident */
     double against = q->word == VERDICT_FILLING ? WEAK : FAIR + WEAK;
-    evidence_add(h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,
-                 "%s in the first half of the epoch, %s in the second%s%s%s",
-                 change_of(&s, 0, first), change_of(&s, 1, second), has_examples ? ": about " : "",
-                 has_examples ? size_of(&s, 2, (first + second) / (double)q->f->examples) : "",
-                 has_examples ? " per example" : "");
+    evidence_add(
+        h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,
+        "memory changed by %s in the first half of the epoch and by %s in the second%s%s%s",
+        change_of(&s, 0, first), change_of(&s, 1, second), has_examples ? ": about " : "",
+        has_examples ? size_of(&s, 2, (first + second) / (double)q->f->examples) : "",
+        has_examples ? " per example" : "");
 }
 
 static void name_filled_site(const struct question *q, struct hypothesis *h)
@@ -278,7 +280,7 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
         if (is_leak(row->verdict.word) || grown < 0.3 * q->total)
             continue;
         h->site = row;
-        evidence_add(h, EVIDENCE_FOR, WEAK, "%s of it was allocated at %s (verdict: %s)",
+        evidence_add(h, EVIDENCE_FOR, WEAK, "%s of the growth was allocated at %s (verdict: %s)",
                      size_of(&s, 0, grown), place_text(place, row),
                      verdict_word_name(row->verdict.word));
         return;
@@ -352,7 +354,7 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
     if (test_first_written(q, h)) {
         return;
     } else if (!f->main || !f->main->verdict.is_known) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "memory was not judged");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "there is no verdict on memory");
     } else if (!q->has_grown) {
         evidence_add_no_growth(q, h, DECIDES);
     } else if (!f->steps_per_epoch && isnan(end_s)) {

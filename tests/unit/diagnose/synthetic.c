@@ -16,7 +16,7 @@ void synthetic_begin(struct synthetic *s)
     s->f.start_s = 10;
     s->f.now_s = s->f.span_s = SYNTHETIC_POINTS - 1;
     s->f.limit_bytes = (double)NAN;
-    snprintf(s->f.heap.why_not, sizeof s->f.heap.why_not, "the profiler was off");
+    snprintf(s->f.heap.why_not, sizeof s->f.heap.why_not, "the heap profiler was off");
     s->f.main = synthetic_process(s, ROLE_MAIN);
 }
 

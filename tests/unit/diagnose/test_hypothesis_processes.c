@@ -63,7 +63,7 @@ static void unclosed_process_pools_are_diagnosed_as_growing_in_number(void **sta
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_PROCESSES);
     assert_true(h->word >= LIKELY && h->word != CANNOT_TEST);
     assert_true(
-        has_evidence(h, EVIDENCE_FOR, "0 processes besides the main one at the start and 4 now"));
+        has_evidence(h, EVIDENCE_FOR, "the job had 0 processes at the start and has 4 now"));
     for (size_t i = 1; i <= 4; i++)
         /* All workers started with the job, so processes do not pile up. */
         s.processes[i].born_s = s.f.start_s;
@@ -107,7 +107,7 @@ static void leaking_worker_makes_copy_on_write_unlikely(void **state)
         synthetic_field(&s, i, SAMPLE_UNIQUE, MIB(5), MIB(900), 200);
     synthetic_row(&s, "/job/data.py", MIB(10), MIB(400), VERDICT_LEAKING);
     assert_true(has_evidence(synthetic_test(&s, HYPOTHESIS_COPY_ON_WRITE), EVIDENCE_AGAINST,
-                             "itself grows"));
+                             "the worker's RSS grows"));
     expect_first(HYPOTHESIS_CALL_SITE);
 }
 

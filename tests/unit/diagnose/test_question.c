@@ -64,7 +64,7 @@ static void causes_are_still_rated_for_small_growth_that_stopped(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
     expect(HYPOTHESIS_CALL_SITE, LIKELY);
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
-    expect_absent(HYPOTHESIS_FIRST_TOUCH, "grew by 30.0 MiB and has stopped: too little");
+    expect_absent(HYPOTHESIS_FIRST_TOUCH, "grew by only 30.0 MiB and then stopped: too little");
 }
 
 static void growth_before_a_flat_phase_is_diagnosed(void **state)
@@ -85,7 +85,7 @@ static void small_growth_that_stopped_is_not_diagnosed(void **state)
     synthetic_row(&s, "/job/train.py", MIB(10), MIB(20), VERDICT_PLATEAUED);
     expect_first(HYPOTHESIS_NO_GROWTH);
     expect(HYPOTHESIS_NO_GROWTH, NEARLY_CERTAIN);
-    assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "has ended and is small"));
+    assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "has stopped and was small"));
 }
 
 static void small_growth_held_by_one_call_site_is_diagnosed(void **state)
