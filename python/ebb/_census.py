@@ -103,7 +103,7 @@ def size_text(n: float) -> str:
 
 def _tensor_name(r: TensorRow) -> str:
     flags = " requires_grad" * r.requires_grad + " gradient" * r.is_grad
-    flags += " in a graph" * (not r.is_leaf)
+    flags += " in autograd graph" * (not r.is_leaf)
     return f"{r.device} {r.dtype} {r.shape}{flags}"
 
 

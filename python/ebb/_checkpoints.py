@@ -144,14 +144,14 @@ def missing(
     if not os.path.isdir(folder):
         return "the folder"
     if os.path.exists(os.path.join(folder, "checkpoint-is-incomplete.txt")):
-        return "its end (checkpoint-is-incomplete.txt exists)"
+        return "the last part (checkpoint-is-incomplete.txt exists)"
     if state is None or not isinstance(state.get("global_step"), int):
         return "trainer_state.json"
     if not _has_weights(folder):
         return "weights"
     ranks = range(world_size) if rank is None else range(rank, rank + 1)
     if not model_only and not _has_states(folder, ranks, world_size):
-        return "the states of optimizer, scheduler or random numbers"
+        return "the state of the optimizer, scheduler or random-number generators"
     return None
 
 

@@ -96,7 +96,7 @@ class MemoryCleanup(TrainerCallback):
         on_optimizer_step: bool = False,
     ) -> None:
         if every_n_steps < 0:
-            raise ValueError(f"every_n_steps is {every_n_steps}; use 0 for never")
+            raise ValueError(f"every_n_steps is {every_n_steps}; it must be at least 0 (0: never)")
         if gc_passes < 1:
             raise ValueError(f"gc_passes is {gc_passes}; it must be at least 1")
         self.every_n_steps = every_n_steps
@@ -231,6 +231,6 @@ class MemoryCleanup(TrainerCallback):
                 continue
             back = [b - a for b, a in zip(before[1:], after)]
             is_back = bool(back) and statistics.median(back) >= 0.9 * freed
-            end = " each time, all in use again by the next cleanup" if is_back else " each time"
+            end = " each time, but memory is back in use by the next cleanup" if is_back else " each time"
             words.append(f"frees {_size(freed)}{what}{end}")
         return ("; ".join(words) or "no effect") + cost

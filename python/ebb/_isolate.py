@@ -98,7 +98,7 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
         if not main and getattr(function, "__module__", None) == "__main__":
             raise TypeError(
                 f"{name} cannot be sent to another process: "
-                "this program has no file that could be imported there"
+                "the program has no source file that the other process could import"
             )
         call.update(main)
     call["payload"] = pickle.PickleBuffer(payload)
@@ -173,8 +173,8 @@ class IsolatedCall(Generic[T]):
         self._in_process: Optional[Callable[[], T]] = None
         if _isolated.is_importing_main:
             raise RuntimeError(
-                "ebb.isolate was called while its own process imports the program; "
-                'start it below `if __name__ == "__main__":`'
+                "ebb.isolate was called while the isolated process imports the program; "
+                'move the call below `if __name__ == "__main__":`'
             )
         options = [] if limit is None else ["--limit", _size.limit(limit)]
         if restart:
@@ -412,7 +412,7 @@ class IsolatedCall(Generic[T]):
             if status < 0:
                 reason = f"`ebb run` was killed by signal {-status}"
             else:
-                reason = f"`ebb run` could not start the process (status {status}; see its message)"
+                reason = f"`ebb run` could not start the process (status {status}; its error message is on standard error)"
             return IsolatedError(f"{self.name} has no result: {reason}")
         cause = end.get("cause") or end.get("error") or end.get("by") or end.get("kind")
         kind = str(end.get("cause_kind", ""))

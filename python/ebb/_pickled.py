@@ -38,11 +38,11 @@ def dump(file: BinaryIO, value: Any) -> None:
 def _end(file: BinaryIO) -> "tuple[int, int]":
     size = file.seek(0, 2)
     if size < _END.size:
-        raise EOFError("the file has no object")
+        raise EOFError("the file contains no pickled object")
     file.seek(size - _END.size)
     length, count, magic = _END.unpack(file.read(_END.size))
     if magic != _MAGIC:
-        raise EOFError("the object is incomplete")
+        raise EOFError("the pickled object is incomplete")
     return length, count
 
 
@@ -65,7 +65,7 @@ def load(file: BinaryIO) -> Any:
         # each buffer has its own memory, so that an array in it is writable
         buffer = bytearray(number)
         if file.readinto(buffer) != number:  # type: ignore[attr-defined]
-            raise EOFError("the object is incomplete")
+            raise EOFError("the pickled object is incomplete")
         buffers.append(buffer)
     file.seek(0)
     return pickle.Unpickler(file, buffers=buffers).load()

@@ -182,7 +182,7 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
         return self._store.get(key)
 
     def __repr__(self) -> str:
-        kept = f"{self.kept_bytes} of {self._store.budget} bytes kept"
+        kept = f"{self.kept_bytes} of {self._store.budget} bytes kept in memory"
         return f"<LazyImages: {len(self)} images, {kept}>"
 
     @property

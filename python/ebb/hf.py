@@ -344,7 +344,7 @@ def _resume_from(args: Any) -> Optional[str]:
     text = "; ".join(passed[:5]) or None
     rank = args.process_index if args.world_size > 1 else None
     if path is None:
-        text = text or "there is no checkpoint"
+        text = text or "the folder has no checkpoint"
         wire().mark("resume", True, state="beginning", path=folder, text=text, rank=rank)
         _log.warning("ebb: no complete checkpoint in %s: starting from the beginning", folder)
     else:
@@ -520,7 +520,7 @@ def install(default: bool = False) -> None:
     for name, hook in _HOOKS.items():
         method = module.Trainer.__dict__.get(name)
         if method is None:
-            _note(f"this version of transformers has no Trainer.{name}: not hooked")
+            _note(f"this version of transformers has no Trainer.{name}, so ebb cannot hook it")
         elif not getattr(method, "_is_ebbs", False):
             hooked = hook(method)
             hooked._is_ebbs = True  # type: ignore[attr-defined]

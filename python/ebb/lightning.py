@@ -367,7 +367,7 @@ def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) 
     text = "; ".join(passed[:5]) or None
     rank = trainer.global_rank if trainer.world_size > 1 else None
     if path is None:
-        text = text or "there is no checkpoint"
+        text = text or "the folder has no checkpoint"
         wire().mark("resume", True, state="beginning", path=folder, text=text, rank=rank)
         _log.warning("ebb: no complete checkpoint in %s: starting from the beginning", folder)
         return args, kwargs
@@ -456,7 +456,7 @@ def install(default: bool = False) -> None:
         for name, hook in _HOOKS.items():
             method = getattr(trainer, "__dict__", {}).get(name)
             if method is None:
-                text = f"this version of {package.__name__} has no Trainer.{name}: not hooked"
+                text = f"this version of {package.__name__} has no Trainer.{name}, so ebb cannot hook it"
                 note("lightning", text)
             elif not getattr(method, "_is_ebbs", False):
                 hooked = hook(method, package)

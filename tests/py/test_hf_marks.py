@@ -423,9 +423,9 @@ def test_trainer_without_the_hooked_methods_is_left_unchanged(
     assert Trainer.train._is_ebbs
     notes = [m["TEXT"] for m in wire.of("note")]
     assert [n.partition("Trainer.")[2] for n in notes] == [
-        "_save_checkpoint: not hooked",
-        "_load_from_checkpoint: not hooked",
-        "log: not hooked",
+        "_save_checkpoint, so ebb cannot hook it",
+        "_load_from_checkpoint, so ebb cannot hook it",
+        "log, so ebb cannot hook it",
     ]
     lines = capsys.readouterr().err.splitlines()
     assert lines == ([f"ebb: {n}" for n in notes] if verbose == "1" else [])
