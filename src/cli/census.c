@@ -199,10 +199,11 @@ static int census_take(const struct run_target *run, const struct census_options
     int r = ask_run(run->marks, run->pid, o, processes, err);
     if (r < 0 || json_array_size(processes) > 0)
         return r;
-    return err_set(err, -ENOENT,
-                   "no process of the run at %s takes requests yet: none has reported a step or "
-                   "imported a hooked package; call ebb.step(n) in the training loop",
-                   run->folder[0] ? run->folder : run->marks);
+    return err_set(
+        err, -ENOENT,
+        "no process of the run at %s accepts census requests yet: none has reported a step or "
+        "imported a package that ebb hooks, such as torch; call ebb.step(n) in the training loop",
+        run->folder[0] ? run->folder : run->marks);
 }
 
 /* Returns false if every process answered with an error. */
@@ -246,7 +247,8 @@ static int census_exec(const struct cli_call *call)
 
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "timeout", DURATION, "TIME", offsetof(struct census_options, timeout_ns),
-               .fallback = "30s", .min = 100, .help = "how long to wait for answers"),
+               .fallback = "30s", .min = 100,
+               .help = "how long to wait for the processes to answer"),
     OPTION_ROW(0, "top", INT, "N", offsetof(struct census_options, top), .fallback = "10", .min = 1,
                .max = 200, .help = "maximum number of rows of each table"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct census_options, json),

@@ -106,11 +106,10 @@ static void ask_all(struct asking *a)
         a->asked[kept] = a->asked[i];
         a->waiting++;
         if (r < 0)
-            census_take_answer(a, &a->asked[kept], NULL, 0,
-                               r == -EAGAIN
-                                   ? "the process does not take requests: it is stopped, or too "
-                                     "busy"
-                                   : strerror(-r));
+            census_take_answer(
+                a, &a->asked[kept], NULL, 0,
+                r == -EAGAIN ? "the process does not accept requests: it is stopped, or too busy"
+                             : strerror(-r));
         kept++;
     }
     a->count = kept;

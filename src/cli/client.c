@@ -71,7 +71,7 @@ static int connect_to(const char *path, int *ret, struct err *err)
     memcpy(a.sun_path, path, strlen(path));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return err_set(err, -errno, "cannot make a socket: %s", strerror(errno));
+        return err_set(err, -errno, "cannot create a socket: %s", strerror(errno));
     if (connect(fd, (const struct sockaddr *)&a, sizeof a) < 0) {
         int r = fail_connect(path, -errno, err);
         close(fd);
@@ -148,7 +148,7 @@ static int cut_short(struct err *err)
 
 static int no_http(struct err *err)
 {
-    return err_set(err, -EBADMSG, "the program that answers is not an ebb server");
+    return err_set(err, -EBADMSG, "the program that answered on the socket is not an ebb server");
 }
 
 /* Reads the next line without its line end; its length may be 0. The pointer is valid until more
@@ -336,7 +336,7 @@ static int take_doc(struct talk *t, const struct head *h, struct client_answer *
         json_string_value(json_object_get(json_object_get(a->doc, "error"), "message"));
     if (sentence)
         return err_set(err, -EREMOTEIO, "%s", sentence);
-    return err_set(err, -EREMOTEIO, "the server answers with HTTP status %u", h->status);
+    return err_set(err, -EREMOTEIO, "the server answered with HTTP status %u", h->status);
 }
 
 /* ---- the complete request ---- */

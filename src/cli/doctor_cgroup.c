@@ -80,7 +80,7 @@ static const char *advice_for(int error)
         return "ebb measures a job's memory by its processes and sets no hard limit: start "
                "it with `systemd-run --user --scope -p Delegate=yes ebb run …`.";
     return "ebb measures a job's memory by its processes and sets no hard limit: run it as "
-           "root, or let root make a cgroup, chown it to you and put your shell into it.";
+           "root, or let root create a cgroup, chown it to you and move your shell into it.";
 }
 
 static const char *no_memory_advice(void)
@@ -89,8 +89,8 @@ static const char *no_memory_advice(void)
                            "limit: start it with `systemd-run --user --scope -p Delegate=yes "
                            "ebb run …`."
                          : "ebb measures a job's memory by its processes and sets no hard "
-                           "limit: as root, run `echo +memory >cgroup.subtree_control` in that "
-                           "group.";
+                           "limit: as root, run `echo +memory >cgroup.subtree_control` in the "
+                           "cgroup of your shell.";
 }
 
 static void look_at_group(struct doctor *d, const char *version, const struct guard_place *own,
@@ -111,14 +111,16 @@ static void look_at_group(struct doctor *d, const char *version, const struct gu
                    "%s; a job cannot have its own cgroup: %s", version,
                    t.why.text[0] ? t.why.text : strerror(-t.error));
     else if (!t.is_limited)
-        doctor_add(d, DOCTOR_NOTE, "cgroup", data, no_memory_advice(),
-                   "%s, ours is %s; a job gets its own cgroup, but without a memory limit: %s",
-                   version, group, t.why.text);
+        doctor_add(
+            d, DOCTOR_NOTE, "cgroup", data, no_memory_advice(),
+            "%s, ebb runs in cgroup %s; a job gets its own cgroup, but without a memory limit: %s",
+            version, group, t.why.text);
     else
-        doctor_add(d, DOCTOR_OK, "cgroup", data, NULL,
-                   "%s, ours is %s; a job gets its own cgroup with a memory limit, and is "
-                   "killed %s",
-                   version, group, t.has_kill ? "at once" : "process by process");
+        doctor_add(
+            d, DOCTOR_OK, "cgroup", data, NULL,
+            "%s, ebb runs in cgroup %s; a job gets its own cgroup with a memory limit, and is "
+            "killed %s",
+            version, group, t.has_kill ? "at once" : "process by process");
 }
 
 void doctor_look_cgroup(struct doctor *d)

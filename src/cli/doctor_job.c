@@ -208,12 +208,11 @@ static const char *gpu_lines_trouble(const char *torch)
     if (!has_cuda(torch))
         return NULL;
     if (!has_reports(torch))
-        return "`ebb heap --gpu` has no lines: the allocator of this torch does not call "
+        return "`ebb heap --gpu` lists no call sites: the allocator of this torch does not call "
                "c10::reportMemoryUsageToProfiler as torch 1.10 and later do.";
-    return uses_async_backend()
-               ? "`ebb heap --gpu` has no lines: backend:cudaMallocAsync reports no blocks; unset "
-                 "it in PYTORCH_CUDA_ALLOC_CONF."
-               : NULL;
+    return uses_async_backend() ? "`ebb heap --gpu` lists no call sites: backend:cudaMallocAsync "
+                                  "reports no blocks; remove it from PYTORCH_CUDA_ALLOC_CONF."
+                                : NULL;
 }
 
 void doctor_look_torch(struct doctor *d)
@@ -222,7 +221,7 @@ void doctor_look_torch(struct doctor *d)
     if (!find_python(path))
         return;
     if (!find_torch(path, path)) {
-        doctor_add(d, DOCTOR_OK, "torch", NULL, NULL, "not installed for that Python");
+        doctor_add(d, DOCTOR_OK, "torch", NULL, NULL, "torch is not installed for this Python");
         return;
     }
     const char *found = io_read_small(AT_FDCWD, path, text, sizeof text) > 0
@@ -240,7 +239,7 @@ void doctor_look_torch(struct doctor *d)
                          json_text0(version[0] ? version : NULL), "gpu_lines",
                          has_cuda(path) && !trouble),
                trouble, "%s%sin %s%s", version, version[0] ? " " : "", path,
-               trouble ? ", GPU memory without lines" : "");
+               trouble ? ", without call sites for GPU memory" : "");
 }
 
 /* Checks that all files of ebb are installed. If only the program was copied, it runs, but
@@ -256,9 +255,10 @@ void doctor_look_parts(struct doctor *d)
                    "the Python package and the heap library are installed");
     else
         doctor_add(d, DOCTOR_NOTE, "parts of ebb", data,
-                   "Steps come from marks only, or the heap is not profiled: copy everything "
+                   "Without these files, ebb cannot report steps by itself, or cannot profile the "
+                   "heap: copy everything "
                    "that `make install PREFIX=…` puts into PREFIX.",
-                   "%s not next to this program",
+                   "%s not installed next to the ebb program",
                    has_heap   ? "the Python package is"
                    : has_shim ? "libebb-heap.so is"
                               : "the Python package and libebb-heap.so are");

@@ -45,8 +45,8 @@ void doctor_look_kernel(struct doctor *d)
         advice = "ebb supports Linux 5.4 and newer: use a newer kernel.";
     } else if (major < 6 || (major == 6 && minor < 4)) {
         level = DOCTOR_NOTE;
-        advice = "Before 6.4 even page faults of a job may wait while its PSS is read: do not "
-                 "use --pss.";
+        advice = "On Linux before 6.4, even page faults of a job may wait while ebb reads its PSS: "
+                 "do not use --pss.";
     }
     doctor_add(d, level, "kernel", json_pack("{s:s}", "release", name.release), advice, "%s on %s",
                name.release, name.machine);
@@ -73,12 +73,14 @@ void doctor_look_processes(struct doctor *d)
     char text[16];
     ssize_t r = io_read_small(d->root.proc_fd, "1/statm", text, sizeof text);
     if (r >= 0)
-        doctor_add(d, DOCTOR_OK, "other processes", NULL, NULL, "are visible in /proc");
+        doctor_add(d, DOCTOR_OK, "other processes", NULL, NULL,
+                   "processes of other users are visible in /proc");
     else
-        doctor_add(d, DOCTOR_NOTE, "other processes", NULL,
-                   "`ebb watch --system` shows only your own processes: run it as root, or "
-                   "`mount -o remount,hidepid=0 /proc` as root.",
-                   "are not visible in /proc, which is mounted with hidepid");
+        doctor_add(
+            d, DOCTOR_NOTE, "other processes", NULL,
+            "`ebb watch --system` shows only your own processes: run it as root, or "
+            "`mount -o remount,hidepid=0 /proc` as root.",
+            "processes of other users are not visible in /proc, which is mounted with hidepid");
 }
 
 /* Reads the pagemap entry of a page that is certainly not shared. Returns 0 or -errno. */
@@ -131,7 +133,7 @@ void doctor_look_pressure(struct doctor *d)
         machine_psi_trigger(&d->root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
     if (fd < 0)
         doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
-                   "ebb reads memory pressure at every tick instead of being notified: run as "
+                   "ebb reads memory pressure at every sample instead of being notified: run as "
                    "root, or use "
                    "Linux 6.5 or newer, where every user may create triggers.",
                    "PSI can be read, but a trigger cannot be created: %s", strerror(-fd));
@@ -159,18 +161,19 @@ void doctor_look_ptrace(struct doctor *d)
     json_t *data = scope < 0 ? NULL : json_pack("{s:i}", "ptrace_scope", scope);
     if (scope == 3)
         doctor_add(d, DOCTOR_NOTE, "ptrace", data,
-                   "No process may be traced until the next boot; ebb only uses /proc, which "
-                   "works nevertheless.",
-                   "forbidden to all: kernel.yama.ptrace_scope is 3");
+                   "No process may be traced until the next boot. ebb is not affected, since it "
+                   "only reads /proc.",
+                   "tracing is forbidden to all users: kernel.yama.ptrace_scope is 3");
     else if (has_ptrace_capability())
         doctor_add(d, DOCTOR_OK, "ptrace", data, NULL, "allowed by CAP_SYS_PTRACE");
     else if (scope <= 0)
-        doctor_add(d, DOCTOR_OK, "ptrace", data, NULL, "allowed for processes of the same user");
+        doctor_add(d, DOCTOR_OK, "ptrace", data, NULL,
+                   "tracing is allowed for processes of the same user");
     else
         doctor_add(d, DOCTOR_NOTE, "ptrace", data,
                    "Jobs that `ebb run` starts are not affected; to trace other processes, run "
                    "`sysctl -w kernel.yama.ptrace_scope=0` as root.",
-                   "restricted: kernel.yama.ptrace_scope is %d", scope);
+                   "tracing is restricted: kernel.yama.ptrace_scope is %d", scope);
 }
 
 void doctor_look_pidfd(struct doctor *d)
@@ -185,7 +188,7 @@ void doctor_look_pidfd(struct doctor *d)
         doctor_add(d, DOCTOR_PROBLEM, "pidfd", NULL, advice, "pidfd_send_signal fails: %s",
                    strerror(errno));
     else
-        doctor_add(d, DOCTOR_OK, "pidfd", NULL, NULL, "can be opened and signalled");
+        doctor_add(d, DOCTOR_OK, "pidfd", NULL, NULL, "pidfds can be opened and signalled");
 }
 
 /* Tests process_mrelease. For a process that is not being killed, the kernel refuses with
@@ -209,11 +212,11 @@ void doctor_look_subreaper(struct doctor *d)
 {
     int was = 0;
     if (prctl(PR_GET_CHILD_SUBREAPER, &was) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {
-        doctor_add(
-            d, DOCTOR_PROBLEM, "subreaper", NULL,
-            "A daemon that a job leaves behind is lost: use Linux 3.4 or newer, or a sandbox "
-            "that allows prctl.",
-            "PR_SET_CHILD_SUBREAPER fails: %s", strerror(errno));
+        doctor_add(d, DOCTOR_PROBLEM, "subreaper", NULL,
+                   "ebb loses track of daemons that a job leaves behind: use Linux 3.4 or newer, "
+                   "or a sandbox "
+                   "that allows prctl.",
+                   "PR_SET_CHILD_SUBREAPER fails: %s", strerror(errno));
         return;
     }
     prctl(PR_SET_CHILD_SUBREAPER, was);
@@ -232,9 +235,9 @@ void doctor_look_files(struct doctor *d)
     json_t *data =
         json_pack("{s:o, s:o}", "soft", json_u64(limit.rlim_cur), "hard", json_u64(limit.rlim_max));
     doctor_add(d, is_low ? DOCTOR_NOTE : DOCTOR_OK, "open files", data,
-               is_low ? "ebb keeps a few open files per process; with more processes it has to "
-                        "open them again at every tick: `ulimit -Hn 4096` as root, or "
-                        "LimitNOFILE=."
+               is_low ? "ebb keeps a few open files per process; with many processes it has to "
+                        "open them again at every sample: raise the limit with `ulimit -Hn 4096` "
+                        "as root, or LimitNOFILE=4096."
                       : NULL,
                "%" PRIu64 ", can be raised to %" PRIu64, (uint64_t)limit.rlim_cur,
                (uint64_t)limit.rlim_max);
@@ -262,13 +265,14 @@ void doctor_look_locked(struct doctor *d)
     reflex_free(reflex);
     json_t *data = json_pack("{s:b, s:o}", "locked", is_locked, "limit_bytes",
                              is_endless ? json_null() : json_u64(limit.rlim_cur));
-    doctor_add(d, is_locked ? DOCTOR_OK : DOCTOR_NOTE, "locked memory", data,
-               is_locked ? NULL
-                         : "The guard still kills, but under memory pressure it may have to "
-                           "wait for its own pages: `ulimit -l 1024`, LimitMEMLOCK=1M, or "
-                           "`docker run --ulimit memlock=1048576`.",
-               is_locked ? "the guard's kill thread is locked in memory (RLIMIT_MEMLOCK: %s)"
-                         : "the guard's kill thread cannot be locked in memory (RLIMIT_MEMLOCK: "
-                           "%s)",
-               most);
+    doctor_add(
+        d, is_locked ? DOCTOR_OK : DOCTOR_NOTE, "locked memory", data,
+        is_locked ? NULL
+                  : "The guard can still kill a job, but under memory pressure it may have to wait "
+                    "for its own pages: raise the limit with `ulimit -l 1024`, LimitMEMLOCK=1M, or "
+                    "`docker run --ulimit memlock=1048576`.",
+        is_locked ? "the guard's kill thread is locked in memory (RLIMIT_MEMLOCK: %s)"
+                  : "the guard's kill thread cannot be locked in memory (RLIMIT_MEMLOCK: "
+                    "%s)",
+        most);
 }

@@ -23,13 +23,14 @@ static void add_limit(struct doctor *d, const struct machine_limit *limit)
                   "headroom_bytes", json_u64(limit->headroom_bytes), "soft", limit->soft);
     bool has_where = limit->kind != LIMIT_HOST;
     bool is_low = limit->headroom_bytes < limit->limit_bytes / 10;
-    doctor_add(d, is_low ? DOCTOR_NOTE : DOCTOR_OK, "effective limit", data,
-               is_low ? "Less than a tenth is left: stop other processes before you start a "
-                        "job, or raise the limit."
-                      : NULL,
-               "%s by %s%s%s, of which %s is left", text_size(size, limit->limit_bytes),
-               limit_kind_name(limit->kind), has_where ? " " : "", has_where ? limit->where : "",
-               text_size(left, limit->headroom_bytes));
+    doctor_add(
+        d, is_low ? DOCTOR_NOTE : DOCTOR_OK, "effective limit", data,
+        is_low ? "Less than a tenth of the memory is left: stop other processes before you start a "
+                 "job, or raise the limit."
+               : NULL,
+        "%s by %s%s%s, of which %s is left", text_size(size, limit->limit_bytes),
+        limit_kind_name(limit->kind), has_where ? " " : "", has_where ? limit->where : "",
+        text_size(left, limit->headroom_bytes));
 }
 
 void doctor_look_limit(struct doctor *d)
@@ -57,7 +58,7 @@ static void add_swap(struct doctor *d, const struct proc_meminfo *info)
     bool is_heavy = used > info->swap_total_bytes / 4;
     if (info->swap_total_bytes == 0)
         doctor_add(d, DOCTOR_OK, "swap", data, NULL,
-                   "none: when memory runs out, the kernel kills at once");
+                   "no swap: when memory runs out, the kernel kills processes at once");
     else
         doctor_add(d, is_heavy ? DOCTOR_NOTE : DOCTOR_OK, "swap", data,
                    is_heavy ? "Swapped-out memory is not resident, which hides growth from "
@@ -101,7 +102,7 @@ void doctor_look_address_space(struct doctor *d)
                    json_pack("{s:o}", "limit_bytes", json_u64(least)),
                    "The limit applies to reserved address space, not to memory in use, and CUDA "
                    "and torch reserve a lot: run `ulimit -v unlimited; ulimit -d unlimited`.",
-                   "limited to %s by ulimit", text_size(size, least));
+                   "limited to %s of address space by ulimit", text_size(size, least));
 }
 
 void doctor_look_overcommit(struct doctor *d)
@@ -113,7 +114,7 @@ void doctor_look_overcommit(struct doctor *d)
     doctor_add(d, is_strict ? DOCTOR_NOTE : DOCTOR_OK, "overcommit",
                json_pack("{s:i}", "mode", text[0] - '0'),
                is_strict ? "Allocations fail before memory runs out, because memory that is "
-                           "only reserved counts: `sysctl -w vm.overcommit_memory=0` as root."
+                           "only reserved counts: run `sysctl -w vm.overcommit_memory=0` as root."
                          : NULL,
                "vm.overcommit_memory is %c: %s", text[0],
                is_strict        ? "strict: the total of all allocations is limited"
@@ -148,10 +149,10 @@ void doctor_look_shm(struct doctor *d)
     struct statvfs fs;
     char size[TEXT_SIZE_MAX], used_text[TEXT_SIZE_MAX];
     if (statvfs("/dev/shm", &fs) < 0) {
-        doctor_add(
-            d, DOCTOR_PROBLEM, "/dev/shm", NULL,
-            "Data loaders with workers require /dev/shm: `mount -t tmpfs tmpfs /dev/shm` as root.",
-            "missing: %s", strerror(errno));
+        doctor_add(d, DOCTOR_PROBLEM, "/dev/shm", NULL,
+                   "Data loaders with workers require /dev/shm: run `mount -t tmpfs tmpfs "
+                   "/dev/shm` as root.",
+                   "missing: %s", strerror(errno));
         return;
     }
     uint64_t total = (uint64_t)fs.f_blocks * fs.f_frsize;

@@ -144,7 +144,7 @@ static int write_heap(const struct folder_heap *h, const struct export_options *
     struct names *names = NULL;
     int r = names_new(h->profile, &symbols, &names);
     if (r < 0)
-        return err_set(err, r, "cannot read the names of functions: %s", strerror(-r));
+        return err_set(err, r, "cannot look up function names: %s", strerror(-r));
     r = (options->pprof       ? profile_export_pprof
          : options->collapsed ? profile_export_collapsed
                               : profile_export_speedscope)(h->profile, names, out, err);
@@ -195,7 +195,7 @@ static int export_exec(const struct cli_call *call)
 
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "csv", FLAG, NULL, offsetof(struct export_options, csv),
-               .help = "a CSV table with one row per process and tick"),
+               .help = "a CSV table with one row per process and sample"),
     OPTION_ROW(0, "jsonl", FLAG, NULL, offsetof(struct export_options, jsonl),
                .help = "the whole recording, one JSON object per line"),
     OPTION_ROW(0, "pprof", FLAG, NULL, offsetof(struct export_options, pprof),

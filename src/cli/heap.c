@@ -114,7 +114,7 @@ static void put_others(struct doc *d, const struct folder_heap *h)
     if (h->others > OTHERS_SHOWN)
         doc_itemf(d, TONE_PLAIN, "…");
     if (h->others)
-        doc_text(d, TONE_PLAIN, "; --pid N shows one");
+        doc_text(d, TONE_PLAIN, "; --pid N shows one of them");
 }
 
 static bool has_ended(const struct run_target *run)
@@ -142,7 +142,7 @@ static int show_once(const struct shown *s, const struct run_target *run)
     if (r < 0)
         err_prefix(&err, r, "%s", run->folder);
     if (r == -ENOENT && run->obstacle[0])
-        err_set(&err, r, "%s has no heap: %s", run->folder, run->obstacle);
+        err_set(&err, r, "%s has no heap profile: %s", run->folder, run->obstacle);
     if (r == 0)
         r = process_view(s, heap.profile, &recorded, &view, &err);
     if (r < 0) {
@@ -239,7 +239,7 @@ static int parse_since(const char *what, const char *text, void *at, struct err 
 {
     struct heap_since since = {.is_given = true};
     if (number_parse_i64(text, strlen(text), &since.step) < 0 || since.step < 0)
-        return err_set(err, -EINVAL, "%s: \"%s\" is not a step", what, text);
+        return err_set(err, -EINVAL, "%s: \"%s\" is not a step number", what, text);
     memcpy(at, &since, sizeof since);
     return 0;
 }
@@ -252,7 +252,7 @@ static int parse_diff(const char *what, const char *text, void *at, struct err *
     d.has_to = dots;
     if (number_parse_i64(text, len, &d.from) < 0 || d.from < 0 ||
         (dots && (number_parse_i64(dots + 2, strlen(dots + 2), &d.to) < 0 || d.to < 0)))
-        return err_set(err, -EINVAL, "%s: \"%s\" is not two steps like 40..80", what, text);
+        return err_set(err, -EINVAL, "%s: \"%s\" is not a range of steps like 40..80", what, text);
     memcpy(at, &d, sizeof d);
     return 0;
 }
@@ -264,9 +264,9 @@ static const struct option_desc options_table[] = {
                .max = 512, .help = "maximum number of rows"),
     OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack",
                offsetof(struct heap_options, by),
-               .help = "how call sites are grouped into rows (default: by location, except that "
-                       "small locations called from one function of the job's own files share a "
-                       "row; program: all by that function)"),
+               .help = "how call sites are grouped into rows (default: by location, but small ones "
+                       "called from the same function of the job's own files share a row; program: "
+                       "all by that function)"),
     OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
                .help = "show live memory as a tree of calls, outermost first"),
     OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),

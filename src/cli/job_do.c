@@ -45,7 +45,7 @@ static const struct option_desc cancel_table[] = {
                .max = 24 * 3600 * 1000,
                .help = "time between SIGTERM and the kill (default: the server's setting)"),
     OPTION_ROW('r', "reason", TEXT, "TEXT", offsetof(struct cancel_options, reason),
-               .help = "reason, stored with the job"),
+               .help = "reason for cancelling, stored with the job"),
     CLIENT_SOCKET_OPTION,
     {0},
 };

@@ -76,8 +76,8 @@ static int send_mark(const struct mark_options *options, const struct buf *text)
     if (!path || !*path) {
         if (options->quiet)
             return 0;
-        return cli_failf(2, "mark: EBB_SOCKET is not set, so this is not inside `ebb run`; give "
-                            "--socket PATH, or --quiet to ignore that");
+        return cli_failf(2, "mark: EBB_SOCKET is not set, so this command does not run under `ebb "
+                            "run`; give --socket PATH, or --quiet to ignore this");
     }
     int r = mark_send(path, text->data, text->len, WAIT_MS);
     if (r == 0 || (options->quiet && (r == -ENOENT || r == -ECONNREFUSED)))

@@ -96,8 +96,8 @@ static int unknown_long(const struct table *t, const char *text, struct err *err
             fits[found++] = names[i];
     }
     if (fits[1])
-        return err_set(err, -EINVAL, "%s: --%s could be --%s or --%s", command, name, fits[0],
-                       fits[1]);
+        return err_set(err, -EINVAL, "%s: --%s is ambiguous: it could be --%s or --%s", command,
+                       name, fits[0], fits[1]);
     const char *nearest = option_nearest(name, names, t->count);
     if (nearest)
         return err_set(err, -EINVAL, "%s: unknown option --%s; did you mean --%s?", command, name,

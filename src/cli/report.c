@@ -225,10 +225,10 @@ const struct cli_command cmd_report = {
         "\n"
         "With --compare the first run is the one before a change, the second the one after it. "
         "The change helped if the intervals of their growth rates do not overlap, per step if "
-        "both have steps, else per minute; if they overlap, nothing was shown.\n"
+        "both have steps, else per minute; if they overlap, its effect is unknown.\n"
         "\n"
         "Parts of a run that cannot be read are named in the report. Text of other programs is "
-        "shown as text.",
+        "escaped.",
     .examples = "ebb report ebb-runs/latest\n"
                 "ebb report ebb-runs/latest --text\n"
                 "ebb report ebb-runs/latest --markdown >issue.md\n"

@@ -126,8 +126,9 @@ static void read_gpu_trouble(struct report *r)
         if (heaps->at[i].profile->gpu)
             return;
     if (heaps->count && r->recorded.run && uses_torch_on_gpu(r->recorded.run, heaps))
-        r->gpu_trouble = "GPU memory has no lines: PyTorch's allocator reported no block to ebb "
-                         "(backend:cudaMallocAsync, or a torch that ebb does not know)";
+        r->gpu_trouble =
+            "GPU memory has no call sites: PyTorch's allocator reported no blocks to ebb (it uses "
+            "backend:cudaMallocAsync, or ebb does not support this version of torch)";
 }
 
 /* Reads the heap of the process that grows, or of another process if that one has no profile. */

@@ -60,7 +60,7 @@ static int run_make_folder(const struct run_options *o, const char *name, struct
     ret->fd = -1;
     if (o->run_dir)
         return cli_fail(125, &err);
-    cli_say("%s; the job runs without a recording (--run-dir puts it elsewhere)", err.text);
+    cli_say("%s; the job runs without a recording (--run-dir chooses another folder)", err.text);
     return 0;
 }
 
@@ -136,7 +136,7 @@ static int run_finish(const struct run_options *o, struct run_client_end *end,
     if (end->doc)
         run_end_print(end->doc, to);
     else if (!end->status_known)
-        cli_say("the supervisor of the job was lost; %s",
+        cli_say("the supervisor process of the job was killed; %s",
                 o->guard.keep_on_exit ? "the job continues, and its output goes to log.txt"
                                       : "the remaining processes of the job are being ended");
     int status = run_status(o, end);
@@ -161,7 +161,7 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
 }
 
 #ifdef __GLIBC__
-#define NO_HEAP_LIBRARY "libebb-heap.so is not next to this program"
+#define NO_HEAP_LIBRARY "libebb-heap.so is not installed next to the ebb program"
 #else
 #define NO_HEAP_LIBRARY "the heap profiler requires glibc; this is the build for musl"
 #endif

@@ -119,17 +119,17 @@ static const char *elf_obstacle(int fd, const char *head, size_t len)
     struct program p;
     char loader[PATH_MAX];
     if (head[EI_CLASS] == OTHER_CLASS)
-        return "its word size differs from ebb's";
+        return "the program's word size differs from ebb's";
     if (!read_headers(fd, head, len, &p))
         return NULL;
     const Elf64_Phdr *named = find_header(&p, PT_INTERP);
     if (!named)
-        return "it is a static program";
+        return "the program is statically linked";
     read_text(fd, named->p_offset, loader, sizeof loader);
     if (strstr(loader, "musl"))
-        return "it uses musl, not glibc";
+        return "the program uses musl, not glibc";
     if (is_sanitized(&p))
-        return "it is built with a sanitizer, which watches its heap itself";
+        return "the program is built with a sanitizer, which watches the heap itself";
     return NULL;
 }
 
@@ -159,7 +159,7 @@ const char *run_program_obstacle(const char *path)
         if (memcmp(head, ELFMAG, SELFMAG) == 0) {
             if (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
                 ((st.st_mode & S_ISGID) && st.st_gid != getegid()))
-                return "it is setuid or setgid";
+                return "the program is setuid or setgid";
             return elf_obstacle(fd, head, (size_t)len);
         }
         if (memcmp(head, "#!", 2) != 0 || !script_interpreter(head, (size_t)len, next))

@@ -33,7 +33,7 @@ static void target_take_obstacle(struct run_target *run, const json_t *heap)
     const char *trouble = json_string_value(json_object_get(heap, "trouble"));
     if (json_is_false(json_object_get(heap, "on")))
         snprintf(run->obstacle, sizeof run->obstacle, "%s",
-                 trouble ? trouble : "it was run with --no-heap or EBB_HEAP=0");
+                 trouble ? trouble : "the job was run with --no-heap or EBB_HEAP=0");
 }
 
 static int target_by_folder(const char *folder, struct run_target *run, struct err *err)
@@ -99,7 +99,7 @@ static int target_by_pid(const struct proc_root *root, int32_t pid, struct run_t
         return 0;
     }
     return err_set(err, -ENOENT,
-                   "process %d does not run under ebb; `ebb run -- CMD` starts a job under it",
+                   "process %d does not run under ebb; start the job with `ebb run -- CMD`",
                    (int)pid);
 }
 

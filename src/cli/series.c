@@ -39,7 +39,7 @@ static const struct option_desc series_table[] = {
                .min = SAMPLES_POINTS_MIN, .max = SAMPLES_POINTS_MAX,
                .help = "at most this many points of each series"),
     OPTION_ROW(0, "id", INT, "N", offsetof(struct series_options, id),
-               .help = "id of the job, for the document"),
+               .help = "job id to write into the JSON document"),
     {0},
 };
 
@@ -89,7 +89,8 @@ const struct cli_command cmd_series = {
     .name = "series",
     .operands = "RUN_DIR",
     .summary = "print samples of a run as JSON, reduced to --points",
-    .description = "For the job server: the document \"Samples\" of docs/reference/api.md.",
+    .description =
+        "Used by the job server. The output is the document \"Samples\" of docs/reference/api.md.",
     .options = series_table,
     .options_size = sizeof(struct series_options),
     .usage_status = 2,

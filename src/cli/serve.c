@@ -112,8 +112,8 @@ static const struct option_desc serve_table[] = {
                .help = "host name that browsers may use for this server, in addition to "
                        "localhost and addresses; separate several with commas"),
     OPTION_ROW(0, "no-auth", FLAG, NULL, AT(no_auth),
-               .help = "require no token: every user of this machine may run commands as this "
-                       "user; only with a loopback address"),
+               .help = "require no token: every user of this machine may run commands as the "
+                       "server's user; only with a loopback address"),
     OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Resources of jobs", .fallback = "1",
                .min = 1, .max = 1024, .help = "maximum number of jobs that run at the same time"),
     OPTION_ROW(0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
@@ -123,9 +123,9 @@ static const struct option_desc serve_table[] = {
                .help = "number of GPUs for jobs, from GPU 0 on; auto: all that the driver "
                        "reports"),
     OPTION_ROW(0, "interval", DURATION, "TIME", AT(interval_ns), .fallback = "1s", .min = 50,
-               .max = 3600000, .help = "sample jobs this often, unless a request sets it"),
+               .max = 3600000, .help = "how often jobs are sampled; a request can override it"),
     OPTION_ROW(0, "grace", DURATION, "TIME", AT(grace_ns), .fallback = "30s", .max = 86400000,
-               .help = "time between a cancel and the kill, unless a request sets it"),
+               .help = "time between cancelling a job and killing it; a request can override it"),
     OPTION_ROW(0, "keep", PARSED, "AGE,N,SIZE", AT(keep), .heading = "Retention",
                .fallback = "30d,50G", .parse = parse_keep,
                .help =
@@ -137,15 +137,16 @@ static const struct option_desc serve_table[] = {
                        "its newest part are kept"),
     OPTION_ROW(0, "import", PATH, "FILE", AT(import),
                .heading = "Other front ends, clients and logs",
-               .help = "first import a job file of another server"),
+               .help = "at the start, import jobs from the job file (JSON) of another server"),
     OPTION_ROW(0, "job-file", PATH, "PATH", AT(job_file),
-               .help = "write a job file for other front ends, and keep it up to date"),
+               .help = "keep a JSON file with the list of jobs up to date, for front ends that do "
+                       "not use the API"),
     OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
-               .min = 1, .max = 100000, .help = "maximum number of live streams"),
+               .min = 1, .max = 100000, .help = "maximum number of clients of the live stream"),
     OPTION_ROW(
         0, "max-connections", INT, "N", AT(connections), .fallback = "256",
         /* A quarter is reserved for clients without a token; a browser opens six connections. */
-        .min = 32, .max = 100000, .help = "maximum number of other connections"),
+        .min = 32, .max = 100000, .help = "maximum number of connections besides live streams"),
     OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
                .help = "write the address into this file once the server listens"),
     OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",
@@ -153,8 +154,8 @@ static const struct option_desc serve_table[] = {
     OPTION_ROW(0, "log-level", CHOICE, "debug|info|warn|error", AT(log_level), .fallback = "info",
                .help = "least severe level that is logged"),
     OPTION_ROW('c', "config", PATH, "FILE", AT(config), .scope = OPTION_COMMAND_LINE,
-               .help = "read options from this file, one name = value per line; the command "
-                       "line wins"),
+               .help = "read options from this file, one name = value per line; the command line "
+                       "takes precedence"),
     OPTION_ROW(0, "check", FLAG, NULL, AT(check), .help = "check the configuration and exit"),
     {0},
 };
@@ -202,7 +203,7 @@ static int find_program(char ret[PATH_MAX], struct err *err)
 {
     ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
     if (n < 0)
-        return err_set(err, -errno, "cannot find the file of this program: %s", strerror(errno));
+        return err_set(err, -errno, "cannot find the executable file of ebb: %s", strerror(errno));
     ret[n] = '\0';
     return 0;
 }

@@ -18,9 +18,10 @@ struct sweep_options {
 static const struct option_desc sweep_table[] = {
     OPTION_ROW(0, "lock-fd", INT, "N", offsetof(struct sweep_options, lock_fd), .fallback = "-1",
                .min = -1, .max = INT32_MAX,
-               .help = "fd of the job's lock, which is held until the end"),
-    OPTION_ROW(0, "folder-id", TEXT, "ID", offsetof(struct sweep_options, folder_id),
-               .help = "id in RUN_DIR; a folder with another id is neither read nor written"),
+               .help = "file descriptor of the job's lock, which is held until this command exits"),
+    OPTION_ROW(
+        0, "folder-id", TEXT, "ID", offsetof(struct sweep_options, folder_id),
+        .help = "id that RUN_DIR must have; a folder with another id is neither read nor written"),
     OPTION_ROW(0, "grace", DURATION, "TIME", offsetof(struct sweep_options, grace_ns),
                .fallback = "5s", .max = 3600000, .help = "between SIGTERM and SIGKILL"),
     {0},
@@ -51,8 +52,8 @@ const struct cli_command cmd_sweep = {
     .name = "sweep",
     .operands = "RUN_DIR",
     .summary = "end the remaining processes of a job whose supervisor was killed",
-    .description = "For the job server, after the job's supervisor and sentinel were both "
-                   "killed.",
+    .description =
+        "Used by the job server after the job's supervisor and sentinel were both killed.",
     .options = sweep_table,
     .options_size = sizeof(struct sweep_options),
     .usage_status = 2,

@@ -32,7 +32,7 @@ static const struct option_desc options_table[] = {
             "the memory limit, such as 24G, or 80% of the recorded limit (default: the recorded "
             "limit)"),
     OPTION_ROW(0, "steps-per-epoch", INT, "N", offsetof(struct verdict_call, steps_per_epoch),
-               .min = 1, .help = "length of an epoch, if no mark reports it"),
+               .min = 1, .help = "steps per epoch, if no mark reports them"),
     OPTION_ROW(
         0, "examples", INT, "N", offsetof(struct verdict_call, examples), .min = 1,
         .help = "number of examples in the dataset; with --batch, it gives the length of an epoch"),

@@ -43,7 +43,7 @@ static const struct option_desc watch_table[] = {
                .help = "find the training job and watch it; if there are several, list them and "
                        "exit"),
     OPTION_ROW('s', "system", FLAG, NULL, offsetof(struct watch_options, choice.system),
-               .help = "watch every process of the machine"),
+               .help = "watch every process on the machine"),
     OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(struct watch_options, interval_ns),
                .fallback = "1s", .min = 50, .max = 3600000, .help = "sample this often"),
     OPTION_ROW(0, "for", DURATION, "TIME", offsetof(struct watch_options, for_ns), .min = 1,
@@ -102,7 +102,7 @@ static void name_it(struct watch *w)
     int len = node ? (int)node->info.comm_len : 0;
     snprintf(w->name, sizeof w->name, "%.*s", len, node ? node->info.comm : "");
     if (w->options->choice.system)
-        snprintf(w->title, sizeof w->title, "every process of this machine");
+        snprintf(w->title, sizeof w->title, "every process on this machine");
     else if (w->targets.count > 1)
         snprintf(w->title, sizeof w->title, "%zu jobs, from %d (%s)", w->targets.count,
                  (int)w->targets.pids[0], w->name);

@@ -518,7 +518,7 @@ static bool record_mark(struct engine *e, const struct mark *mark)
     if (!e->is_thinning_reported)
         engine_report(e,
                       "the job sends more than %d KiB/s of marks, so some steps are not recorded; "
-                      "epochs, evaluations and checkpoints are",
+                      "epochs, evaluations and checkpoints still are",
                       ENGINE_MARK_BYTES_PER_S / 1024);
     e->is_thinning_reported = true;
     return false;

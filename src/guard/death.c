@@ -80,7 +80,7 @@ static enum cause cause_by_status(int status, char text[DEATH_TEXT])
     }
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : status;
     if (signal_of(status))
-        snprintf(text, DEATH_TEXT, "exit status %d (as shells report %s)", code,
+        snprintf(text, DEATH_TEXT, "exit status %d (the status that shells report for %s)", code,
                  words_signal_name(name, signal_of(status)));
     else
         snprintf(text, DEATH_TEXT, "exit status %d", code);
@@ -124,24 +124,24 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
                                      : CAUSE_EXCEPTION;
 }
 
-/* Maximum length of a reason such as "its cgroup was out of memory (limit 2.00 GiB)". */
+/* Maximum length of a reason such as "the job's cgroup ran out of memory (limit 2.00 GiB)". */
 enum { REASON = 160 };
 static void oom_reason(const struct death_facts *f, const struct kills *k, char out[REASON])
 {
     char size[TEXT_SIZE_MAX], limit[48] = "", where[80] = "above it";
     if (k->group == 0 && k->above == 0) {
-        snprintf(out, REASON, "the host was out of memory");
+        snprintf(out, REASON, "the host ran out of memory");
         return;
     }
     if (f->limit_bytes)
         snprintf(limit, sizeof limit, " (limit %s)", text_size(size, f->limit_bytes));
     if (k->group) {
-        snprintf(out, REASON, "its cgroup was out of memory%s", limit);
+        snprintf(out, REASON, "the job's cgroup ran out of memory%s", limit);
         return;
     }
     if (f->limit_where)
         text_fit(where, sizeof where, 40, f->limit_where, strlen(f->limit_where));
-    snprintf(out, REASON, "the cgroup %s was out of memory%s", where, limit);
+    snprintf(out, REASON, "cgroup %s ran out of memory%s", where, limit);
 }
 
 /* Adds to TEXT that the kernel killed a process of the job other than the first. */

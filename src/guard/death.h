@@ -95,7 +95,7 @@ struct death_facts {
     uint64_t limit_bytes;    /* limit of the cgroup LIMIT_WHERE; 0 if unknown */
 };
 
-/* Describes the cause in one line without a full stop: "killed by the kernel: its cgroup was out of
+/* Describes the cause in one line without a full stop: "killed by the kernel: its cgroup ran out of
  * memory (limit 2.00 GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the
  * guard: …". A stop by ebb takes precedence, even if the job then exited with status 0. Next, exit
  * status 0 takes precedence over anything in the output. */

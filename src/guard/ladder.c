@@ -267,8 +267,7 @@ static bool stop_at_line(struct turn *t, unsigned part)
     if (!ladder_is_under(t->in, &t->status, part, LADDER_GAUGES))
         return false;
     return ladder_stop(t, LADDER_BY_LEVEL,
-                       t->l->done_ns != 0 ? "; the checkpoint is written"
-                                          : "; no time for a checkpoint");
+                       t->l->done_ns != 0 ? "; checkpoint written" : "; no time for a checkpoint");
 }
 
 static void before_request(struct turn *t)
@@ -355,14 +354,14 @@ static void after_done(struct turn *t)
     static const enum ladder_trigger at_once[] = {LADDER_BY_PLAN, LADDER_BY_FORECAST};
     for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++)
         if (trigger_holds(t, at_once[i])) {
-            ladder_stop(t, at_once[i], "; the checkpoint is written");
+            ladder_stop(t, at_once[i], "; checkpoint written");
             return;
         }
     if (is_rising_at_level(t))
-        ladder_stop(t, LADDER_BY_LEVEL, "; the checkpoint is written");
+        ladder_stop(t, LADDER_BY_LEVEL, "; checkpoint written");
     else if (t->status.holding == LADDER_BIT(LADDER_BY_LEVEL) &&
              ladder_seconds(t->l->done_ns, t->in->now_ns) >= LADDER_CALM_S)
-        leave_alone(t, ": memory is steady, and the checkpoint is written");
+        leave_alone(t, ": memory is steady, checkpoint written");
 }
 
 static void after_failed(struct turn *t)

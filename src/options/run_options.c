@@ -185,7 +185,7 @@ const struct option_desc run_options_table[] = {
                .help = "keep this file descriptor open while the job is "
                        "watched"),
     OPTION_ROW(0, "folder-id", TEXT, "ID", AT(folder_id), HIDDEN,
-               .help = "id to sign the run folder with, before any process is started"),
+               .help = "id that is written into the run folder before any process is started"),
     OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .heading = "Recording",
                .min = 50, .max = HOUR_MS,
                .help = "sample the job this often (default: every second, five times per second in "
@@ -205,14 +205,13 @@ const struct option_desc run_options_table[] = {
                        "machine; N% is a share of that)"),
     OPTION_ROW(0, "reserve", SIZE, "SIZE|N%", AT(guard.reserve),
                .help = "act when headroom is below this; N% is a share of the limit (default: 5%, "
-                       "from 64M to 4G, and at most a fifth)"),
+                       "at least 64M, at most 4G or a fifth of the limit)"),
     OPTION_ROW(0, "gpu-limit", SIZE, "SIZE|N%", AT(guard.gpu_limit),
                .help = "memory limit on each GPU; N% is a share of the device's memory"),
-    OPTION_ROW(
-        0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
-        .max = DAY_MS,
-        .help =
-            "act when the forecast reaches the limit within a step, a checkpoint and this time"),
+    OPTION_ROW(0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
+               .max = DAY_MS,
+               .help = "act when memory is forecast to reach the limit within a step, a checkpoint "
+                       "and this time"),
     OPTION_ROW(0, "pressure", PARSED, "N%|off", AT(guard.rules), .parse = run_parse_pressure,
                .fallback = "30%",
                .help = "act when all processes stall on memory for this share of the time"),
@@ -292,8 +291,14 @@ static const struct clash clashes[] = {
      "disables them",
      {"checkpoint-signal", "checkpoint-cmd", "checkpoint-done", "checkpoint-time",
       "checkpoint-wait"}},
-    {"no-term", "is the time between SIGTERM and the kill", "disables one of the two", {"grace"}},
-    {"no-kill", "is the time between SIGTERM and the kill", "disables one of the two", {"grace"}},
+    {"no-term",
+     "is the time between SIGTERM and the kill",
+     "disables SIGTERM or the kill",
+     {"grace"}},
+    {"no-kill",
+     "is the time between SIGTERM and the kill",
+     "disables SIGTERM or the kill",
+     {"grace"}},
 };
 
 static int run_check_clash(const struct run_options *o, const struct options_given *given,
@@ -416,7 +421,8 @@ int run_options_read_request(struct run_options *o, struct options_given *given,
         r = options_give(given, options_row(run_options_table, "limit", "run", err), "limit", limit,
                          o, err);
     if (r == 0 && json_object_get(options, "limit"))
-        r = err_set(err, -EINVAL, "options.limit: give it with the key \"limit\" of the request");
+        r = err_set(err, -EINVAL,
+                    "options.limit: set the limit with the request's key \"limit\" instead");
     if (r == 0)
         r = options_read_json(run_options_table, "submit", options, given, o, err);
     return r == 0 ? run_options_complete(o, given, err) : r;

@@ -103,7 +103,7 @@ char *census_tensor_name(const json_t *row)
     buf_printf(&name, "]%s%s%s",
                json_is_true(json_object_get(row, "requires_grad")) ? " requires_grad" : "",
                json_is_true(json_object_get(row, "is_grad")) ? " gradient" : "",
-               json_is_false(json_object_get(row, "is_leaf")) ? " in a graph" : "");
+               json_is_false(json_object_get(row, "is_leaf")) ? " in autograd graph" : "");
     char *text = name.failed ? NULL : strdup(buf_str(&name));
     buf_fini(&name);
     return text;
@@ -186,7 +186,7 @@ static void census_put_tensors_and_objects(struct doc *d, const struct census *c
     doc_fact(d, "objects");
     doc_textf(d, TONE_STRONG, "%" PRId64 ", %s%s", c->object_count,
               c->has_object_bytes ? text_size(size, c->object_bytes) : "–",
-              c->is_sampled ? " (estimated from some of them)" : "");
+              c->is_sampled ? " (estimated from a sample of them)" : "");
     census_put_rows(d, "", "objects", false, c->objects, least(c->n_objects, top));
     for (size_t i = 0; i < c->n_largest; i++) {
         const struct census_row *r = &c->largest[i];
@@ -205,7 +205,7 @@ static void census_put_growth(struct doc *d, const struct census_process *p, siz
         grew++;
     doc_fact(d, "growth");
     if (!p->has_since)
-        doc_text(d, TONE_PLAIN, "none known: this is the first census of this process");
+        doc_text(d, TONE_PLAIN, "unknown: this is the first census of this process");
     else if (p->since.has_step)
         doc_textf(d, TONE_STRONG, "since the census at step %" PRId64, p->since.step);
     else

@@ -221,7 +221,7 @@ static void draw_help(struct screen *s)
         "↑ ↓     move; PgUp, PgDn, Home, End     P  pause     q  quit",
         "",
         "RSS     resident; shared pages count in every process that has them",
-        "UNIQUE  pages that no other process has: freed when it exits",
+        "UNIQUE  pages of this process alone: freed when it exits",
         "PEAK    the highest value, including between samples",
         "RATE    slope of the baseline (the minima), not of the spikes",
         "job     memory of all its processes, each page counted once; two figures",

@@ -271,9 +271,9 @@ static void heap_put_cost(struct doc *d, const struct profile_view *v)
     doc_itemf(d, TONE_PLAIN, "one sample per %s",
               text_size(size, c->interval ? c->interval : c->base_interval));
     if (v->is_gpu && c->gpu_interval)
-        doc_itemf(d, TONE_PLAIN, "on GPUs one in %s", text_size(size, c->gpu_interval));
+        doc_itemf(d, TONE_PLAIN, "on GPUs one sample per %s", text_size(size, c->gpu_interval));
     if (c->interval > c->base_interval)
-        doc_itemf(d, TONE_PLAIN, "coarser than %s to limit the cost",
+        doc_itemf(d, TONE_PLAIN, "less often than one per %s to limit the cost",
                   text_size(size, c->base_interval));
     if (c->python_version) {
         doc_fact(d, "Python");
@@ -378,7 +378,7 @@ void heap_report_doc(struct doc *d, const struct profile_view *v)
     doc_hide(d, DOC_TERMINAL | DOC_HTML);
     if (v->n_rows && first->n_stack) {
         doc_para(d, TONE_PLAIN);
-        doc_text(d, TONE_PLAIN, "The stack of the first, innermost on top:");
+        doc_text(d, TONE_PLAIN, "The stack of the first call site, innermost frame on top:");
     }
     for (size_t i = 0; v->n_rows && i < first->n_stack && i <= REPORT_FRAMES; i++) {
         struct buf text = {0};

@@ -427,7 +427,8 @@ static void add_processes(struct doc *d, const struct report *r)
     }
     if (count && run->processes_seen > count) {
         doc_para(d, TONE_DIM);
-        doc_textf(d, TONE_PLAIN, "%" PRIu64 " in all; these are the largest.", run->processes_seen);
+        doc_textf(d, TONE_PLAIN, "%" PRIu64 " processes in all; the table lists the largest.",
+                  run->processes_seen);
     }
     free(list);
 }
@@ -494,7 +495,7 @@ static void add_guard(struct doc *d, const struct report *r)
     add_acts(d, r, from, count);
     if (is_recorded && r->recorded.run->guard_seen > count - first) {
         doc_para(d, TONE_DIM);
-        doc_textf(d, TONE_PLAIN, "%" PRIu64 " in all; these are the newest.",
+        doc_textf(d, TONE_PLAIN, "%" PRIu64 " actions in all; the table lists the newest.",
                   r->recorded.run->guard_seen);
     }
 }

@@ -171,10 +171,10 @@ void report_compare(const struct report *before, const struct report *after, str
     write_rate(ret->reasons[0], "before", &a, unit);
     write_rate(ret->reasons[1], "after", &b, unit);
     snprintf(ret->reasons[2], COMPARISON_REASON, "%s",
-             !is_apart(&a, &b)   ? "the two intervals overlap"
-             : is_change(&a, &b) ? "the two intervals do not overlap"
-                                 : "the two differ by less than 5 %, as two runs of one program "
-                                   "may");
+             !is_apart(&a, &b) ? "the two intervals overlap"
+             : is_change(&a, &b)
+                 ? "the two intervals do not overlap"
+                 : "the two rates differ by less than 5 %, as two runs of one program may");
     ret->reason_count = 3;
 }
 

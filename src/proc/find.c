@@ -478,21 +478,22 @@ static int32_t follow_launcher(const struct proc_tree *tree, const struct tree_n
     if (!trains)
         c = choose_below(tree, top, false);
     if (c.count == 0) {
-        snprintf(why, 256, "%d is %s, which has started nothing yet; watching everything it starts",
+        snprintf(why, 256,
+                 "process %d is %s, which has started nothing yet; watching everything it starts",
                  pid, what);
         return pid;
     }
     if (c.count > 1 && (trains || rss_of(c.best) / 2 <= c.next_rss_bytes)) {
-        snprintf(why, 256, "%d is %s, with %zu processes below it%s; watching them all", pid, what,
+        snprintf(why, 256, "process %d is %s, with %zu descendants%s; watching them all", pid, what,
                  c.count, trains ? " that train" : "");
         return pid;
     }
     int32_t real = c.best->pub.info.id.pid;
-    snprintf(why, 256, "%d is %s; following %d (%s), which %s%s%s", pid, what, real,
+    snprintf(why, 256, "process %d is %s; following process %d (%s), which %s%s%s", pid, what, real,
              plain_name(&c.best->pub.info, comm),
              trains         ? "has "
              : c.count == 1 ? "it started"
-                            : "is the largest below it",
+                            : "is its largest descendant",
              trains ? role_maps_library(&c.best->maps) : "", trains ? " mapped" : "");
     return real;
 }
@@ -506,8 +507,8 @@ static void explain_worker(const struct proc_tree *tree, const struct tree_node 
     if (info->role == ROLE_MAIN || info->role == ROLE_OTHER)
         return;
     tree_guess_role(tree, n, &guess);
-    snprintf(why, 256, "%d is a %s of %d (%s); watching it alone", info->id.pid,
-             process_role_name(info->role), info->ppid, guess.why);
+    snprintf(why, 256, "process %d is a %s of process %d (%s); watching only %d", info->id.pid,
+             process_role_name(info->role), info->ppid, guess.why, info->id.pid);
 }
 
 int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pid,

@@ -141,10 +141,10 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
     if (c->form == COMMAND_PROGRAM &&
         (span_begins(c->what, "torch compile_worker") || span_begins(c->what, "pt_compile") ||
          span_is(c->what, "compile_worker")))
-        return decide_role(ret, ROLE_COMPILE_WORKER, "its title is compile_worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "the process title is compile_worker");
     if (span_begins(f->comm, "torch compile_w") || span_begins(f->comm, "pt_compile") ||
         span_is(f->comm, "compile_worker"))
-        return decide_role(ret, ROLE_COMPILE_WORKER, "its title is compile_worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "the process title is compile_worker");
     if (parent_role(f) == ROLE_COMPILE_WORKER && (f->same_as_parent || is_spawned(f)))
         return decide_role(ret, ROLE_COMPILE_WORKER, "started by a compile worker");
     return false;
@@ -156,7 +156,7 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
 static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
 {
     if (span_begins(f->comm, "pt_data_worker"))
-        return decide_role(ret, ROLE_DATA_WORKER, "torch named it pt_data_worker");
+        return decide_role(ret, ROLE_DATA_WORKER, "torch named the process pt_data_worker");
     if (!is_spawned(f))
         return false;
     if (f->in->sends_steps)
@@ -172,9 +172,9 @@ static bool rule_launcher(const struct facts *f, struct role_guess *ret)
 {
     const char *launcher = launcher_of(&f->command).name;
     if (launcher)
-        return decide_role(ret, ROLE_LAUNCHER, "its command is %s", launcher);
+        return decide_role(ret, ROLE_LAUNCHER, "the command is %s", launcher);
     if (span_is(f->comm, "pt_elastic"))
-        return decide_role(ret, ROLE_LAUNCHER, "torchrun named it pt_elastic");
+        return decide_role(ret, ROLE_LAUNCHER, "torchrun named the process pt_elastic");
     return false;
 }
 
@@ -206,7 +206,7 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
         return decide_role(ret, ROLE_MAIN, "%s mapped", library);
     /* importing torch renames the main thread and thereby the process */
     if (!f->in->maps.known && span_is(f->comm, "pt_main_thread"))
-        return decide_role(ret, ROLE_MAIN, "torch named it pt_main_thread");
+        return decide_role(ret, ROLE_MAIN, "torch named the process pt_main_thread");
     return false;
 }
 
@@ -222,7 +222,7 @@ static bool rule_relations(const struct facts *f, struct role_guess *ret)
     if (!f->in->parent)
         return decide_role(ret, ROLE_MAIN, "the process that was started");
     if (parent_role(f) == ROLE_LAUNCHER && f->in->siblings == 0)
-        return decide_role(ret, ROLE_MAIN, "the process that its launcher started");
+        return decide_role(ret, ROLE_MAIN, "the process that the launcher started");
     return false;
 }
 

@@ -27,7 +27,7 @@ struct role_input {
 
 struct role_guess {
     enum process_role role;
-    char why[128]; /* the reason in printable ASCII: "libtorch mapped", "its command is torchrun" */
+    char why[128]; /* the reason in printable ASCII: "libtorch mapped", "the command is torchrun" */
 };
 
 /* Guesses a role. The result depends only on the input. The roles of the parent and the children

@@ -223,7 +223,9 @@ int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, s
     int r = listen_at(a, path);
     if (r < 0) {
         arrive_free(a);
-        return err_set(err, r, "cannot listen for the job's heaps at %s: %s", path, strerror(-r));
+        return err_set(err, r,
+                       "cannot create the heap profiler's socket %s: %s; the heap is not profiled",
+                       path, strerror(-r));
     }
     *ret = a;
     return 0;

@@ -123,7 +123,7 @@ static void check_disk(struct process *p)
     struct err err;
     if (r == 0)
         return;
-    err_set(&err, r, "%s: %s; this heap history has gaps", p->name, strerror(-r));
+    err_set(&err, r, "%s: %s; the heap history of this process has gaps", p->name, strerror(-r));
     note_trouble(p->collect, TROUBLE_DISK, r, &err);
 }
 
@@ -502,7 +502,7 @@ static void collect_add(struct collect *c, int32_t pid, struct look *look, uint6
     struct err err;
     if (!p) {
         err_set(&err, -EMFILE,
-                "more than %d processes with a heap at one time; the others are not "
+                "more than %d profiled processes at the same time; additional processes are not "
                 "profiled",
                 COLLECT_TABLES);
         note_trouble(c, TROUBLE_MANY, -EMFILE, &err);

@@ -162,11 +162,12 @@ static int pick_error(const struct folder_heaps *h, int32_t pid, enum folder_mem
         return err_set(err, h->error, "%s", h->why.text);
     if (h->count && memory == FOLDER_GPU)
         return no_gpu_error(err);
-    return h->count ? err_set(err, -ENOENT, "there is no heap history of process %d", (int)pid)
-                    : err_set(err, -ENOENT,
-                              "there is no heap history; ebb run records one for every dynamic "
-                              "program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
-                              "is set");
+    return h->count
+               ? err_set(err, -ENOENT, "there is no heap history of process %d", (int)pid)
+               : err_set(err, -ENOENT,
+                         "there is no heap history; ebb run records one for every dynamically "
+                         "linked program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
+                         "is set");
 }
 
 int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,

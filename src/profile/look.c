@@ -36,11 +36,12 @@ static int check_file(int fd, struct err *err)
     struct statfs fs;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC || fstat(fd, &st) < 0)
-        return err_set(err, -EBADMSG, "the heap's table is not in a memfd");
+        return err_set(err, -EBADMSG, "the heap profiler's table is not in a memfd");
     if (!(seals & F_SEAL_SHRINK))
-        return err_set(err, -EBADMSG, "the heap's table is not sealed against shrinking");
+        return err_set(err, -EBADMSG, "the heap profiler's table is not sealed against shrinking");
     if (st.st_size < (off_t)sizeof(((struct heap_table *)0)->header_page))
-        return err_set(err, -EBADMSG, "the heap's table is %lld bytes long, less than its head",
+        return err_set(err, -EBADMSG,
+                       "the heap profiler's table is %lld bytes long, shorter than its header",
                        (long long)st.st_size);
     return 0;
 }
@@ -51,15 +52,17 @@ static int check_head(int fd, struct look *l, struct err *err)
     const struct heap_header *h = &l->table->header;
     uint32_t version = ONCE(h->version);
     if (memcmp(h->magic, HEAP_TABLE_MAGIC, sizeof h->magic) != 0)
-        return err_set(err, -EBADMSG, "the heap's table does not begin with its magic");
+        return err_set(err, -EBADMSG,
+                       "the heap profiler's table does not begin with the magic number");
     if (version != HEAP_TABLE_VERSION)
         return err_set(err, -ENOTSUP,
-                       "the heap's table is of version %u and this ebb reads version %d: "
+                       "the heap profiler's table is of version %u and this ebb reads version %d: "
                        "libebb-heap.so and ebb must come from the same build",
                        version, HEAP_TABLE_VERSION);
     if (fstat(fd, &st) < 0 || st.st_size != (off_t)sizeof *l->table ||
         ONCE(h->table_bytes) != sizeof *l->table)
-        return err_set(err, -EBADMSG, "the heap's table is %lld bytes long, and %zu were expected",
+        return err_set(err, -EBADMSG,
+                       "the heap profiler's table is %lld bytes long, but %zu were expected",
                        (long long)st.st_size, sizeof *l->table);
     l->start_ns = ONCE(h->start_ns);
     l->base_interval = ONCE(h->base_interval);
@@ -76,7 +79,7 @@ int look_open(int fd, int32_t pid, struct look *ret, struct err *err)
      * seals are permanent. */
     void *map = mmap(NULL, l.bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
-        return err_set(err, -errno, "cannot map the heap's table: %s", strerror(errno));
+        return err_set(err, -errno, "cannot map the heap profiler's table: %s", strerror(errno));
     l.table = map;
     r = check_head(fd, &l, err);
     if (r < 0) {

@@ -287,7 +287,7 @@ int tallies_since(struct tallies *t, struct names *names, struct err *err)
     if (!profile_time_of(t->p, t->o->since_step, &since_ns))
         return tally_no_step(t->p, t->o->since_step, err);
     if (!s)
-        return err_set(err, -ENODATA, "no snapshot was kept");
+        return err_set(err, -ENODATA, "no heap snapshot was kept");
     return want_samples(t, names, s, since_ns, UINT64_MAX);
 }
 
@@ -311,7 +311,8 @@ int tallies_survivors(struct tallies *t, struct names *names, struct err *err)
     const struct profile_snapshot *s =
         profile_snapshot_at(t->p, last_moment_of(t->p, o->to_step, to_ns));
     if (!s || s->t_ns < from_ns)
-        return err_set(err, -ENODATA, "no snapshot was kept between steps %" PRId64 " and %" PRId64,
+        return err_set(err, -ENODATA,
+                       "no heap snapshot was kept between steps %" PRId64 " and %" PRId64,
                        o->from_step, o->to_step);
     return want_samples(t, names, s, 0, from_ns);
 }

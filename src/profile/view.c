@@ -345,7 +345,7 @@ int profile_view_of(const struct profile *p, const struct profile_wants *wants,
     struct names *names;
     int r = names_new(p, &wants->symbols, &names);
     if (r < 0)
-        return err_set(err, r, "cannot name frames: %s", strerror(-r));
+        return err_set(err, r, "cannot look up function names: %s", strerror(-r));
     r = view_of_names(p, names, wants, ret, err);
     names_free(names);
     return r;

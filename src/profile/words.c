@@ -13,16 +13,16 @@ static const struct {
                          "the tree of stacks is nearly full: a stack lost its outermost frames"},
     [HEAP_DROP_SITES] = {"sites",
                          "too many different stacks: the sample was counted without its stack"},
-    [HEAP_DROP_LIVE] = {"live", "no room for another live sample"},
+    [HEAP_DROP_LIVE] = {"live", "the table of live samples is full: a sample was dropped"},
     [HEAP_DROP_THINNED] = {"thinned",
                            "a sample was dropped when the interval was doubled to make room"},
-    [HEAP_DROP_CODES] = {"codes", "too many Python functions"},
-    [HEAP_DROP_TEXT] = {"text", "no room for names"},
-    [HEAP_DROP_MODULES] = {"modules", "too many libraries"},
-    [HEAP_DROP_UNWIND] = {"unwind", "a stack that could not be unwound completely"},
+    [HEAP_DROP_CODES] = {"codes", "too many Python functions: a frame has no name"},
+    [HEAP_DROP_TEXT] = {"text", "the space for names is full: a frame has no name"},
+    [HEAP_DROP_MODULES] = {"modules", "too many libraries: a frame has no name"},
+    [HEAP_DROP_UNWIND] = {"unwind", "a stack could not be unwound completely"},
     [HEAP_DROP_NESTED] = {"nested", "a block was allocated while a sample was being taken"},
     [HEAP_DROP_STALE] = {"stale", "a free was missed, because the address was allocated again"},
-    [HEAP_DROP_GPU] = {"gpu", "a block on a GPU whose number is out of range"},
+    [HEAP_DROP_GPU] = {"gpu", "a block was on a GPU whose number is out of range"},
 };
 _Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every drop has a text");
 

@@ -292,7 +292,8 @@ static bool may_go_on(struct job *j)
     if (has_before && !n->progress.counts_anew &&
         (!n->progress.has_step || n->progress.last_step <= before))
         snprintf(j->no_restart, sizeof j->no_restart,
-                 "segment %u made no progress: it reached step %lld, an earlier segment step %lld",
+                 "segment %u made no progress: it reached step %lld, but an earlier segment "
+                 "reached step %lld",
                  n->number, n->progress.has_step ? (long long)n->progress.last_step : 0LL,
                  (long long)before);
     else if (!n->progress.has_step && !n->progress.has_checkpoint && lived_s < SHORT_LIFE_S)

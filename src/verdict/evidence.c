@@ -78,8 +78,9 @@ static int input_text(char *out, size_t size, const struct verdict_evidence *e)
         return snprintf(out, size, "%.0f gap%s, %s in total, excluded (suspended machine?)", v[0],
                         v[0] > 1 ? "s" : "", span_text(a, v[1], 0));
     case VERDICT_SAID_BACKWARDS:
-        return snprintf(out, size, "%.0f sample%s excluded: older than the sample before", v[0],
-                        v[0] > 1 ? "s" : "");
+        return snprintf(out, size,
+                        "%.0f sample%s excluded: time stamp before that of the previous sample",
+                        v[0], v[0] > 1 ? "s" : "");
     default:
         return -1;
     }
@@ -188,13 +189,12 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         v[2] >= 0 ? "; " : "", reason_text(v[2]));
     case VERDICT_SAID_LATE:
         if (v[2] > 1) /* the process had just started when its earlier baseline was read */
-            return snprintf(
-                out, size,
-                "new growth for %s: too short, compared with the time before, to be judged",
-                span_text(a, v[1], v[3]));
+            return snprintf(out, size,
+                            "memory has grown again for %s, too short a time to be judged",
+                            span_text(a, v[1], v[3]));
         return snprintf(out, size,
-                        "new growth for %s, %.0f %% of the baseline: too short and too small to be "
-                        "judged",
+                        "memory has grown again for %s, by %.0f %% of the baseline: too short and "
+                        "too small to be judged",
                         span_text(a, v[1], v[3]), 100 * v[2]);
     case VERDICT_SAID_EVENT_STEPS:
         return snprintf(out, size,
@@ -202,8 +202,9 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         change_size(a, v[2]), event_name((enum verdict_mark_kind)(int)v[0]), v[1],
                         100 * fmin(1, v[3]));
     case VERDICT_SAID_MARTINGALE:
-        return snprintf(out, size, "anytime-valid test: log wealth %.1f, alarm threshold %.1f",
-                        v[0], v[1]);
+        return snprintf(out, size,
+                        "sequential test for growth: log evidence %.1f, alarm threshold %.1f", v[0],
+                        v[1]);
     case VERDICT_SAID_PEAK_OOM:
         if (isfinite(v[2]))
             snprintf(c, PART, " to %.30s", span_text(b, v[2], v[3]));
@@ -244,10 +245,10 @@ static int epoch_text(char *out, size_t size, const struct verdict_evidence *e)
                         "the first epoch ended at %s %.0f; growth after it will be judged at %.0f",
                         v[2] != 0 ? "step" : "second", v[0], ceil(v[1]));
     case VERDICT_SAID_TAIL:
-        return snprintf(
-            out, size,
-            "growth after the first epoch is at %.0f %% of the epoch's rate and may be its tail",
-            100 * v[0]);
+        return snprintf(out, size,
+                        "since the first epoch ended, memory grows at %.0f %% of that epoch's "
+                        "rate; this may be the end of its growth",
+                        100 * v[0]);
     case VERDICT_SAID_EPOCHS_RISE:
         return snprintf(out, size,
                         "at the same step, memory is %s higher in each of %.0f epochs (spread %s); "

@@ -167,7 +167,7 @@ def test_census_of_run_without_ebb_package_prints_one_line_error(job):
     job.start("sleep", "1000")
     try:
         for operand in (job.folder, job.facts()["pid"]):
-            assert refused_with(run_ebb("census", operand), "takes requests yet")
+            assert refused_with(run_ebb("census", operand), "accepts census requests yet")
     finally:
         job.process.terminate()
 
@@ -249,8 +249,7 @@ def test_census_of_missing_pid_is_refused():
 
 def test_census_of_process_not_under_ebb_prints_one_line_error():
     assert refused(run_ebb("census", os.getpid()),
-                   f"census: process {os.getpid()} does not run under ebb; `ebb run -- CMD` starts "
-                   "a job under it")
+                   f"census: process {os.getpid()} does not run under ebb; start the job with `ebb run -- CMD`")
 
 
 @pytest.mark.parametrize("pid", ["0", "99999999999"])

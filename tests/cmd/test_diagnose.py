@@ -346,7 +346,7 @@ def test_diagnosis_escapes_control_codes_in_names(ebb, tmp_path):
 
 
 def test_diagnose_of_process_not_under_ebb_prints_one_line_error(ebb):
-    assert refused_with(ebb("diagnose", os.getpid()), "does not run under ebb; `ebb run -- CMD`")
+    assert refused_with(ebb("diagnose", os.getpid()), "does not run under ebb; start the job with `ebb run -- CMD`")
 
 
 def test_diagnose_refuses_missing_pid(ebb):

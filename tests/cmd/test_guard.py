@@ -389,7 +389,7 @@ def test_job_that_made_no_progress_since_its_restart_is_not_restarted(guarded):
     doc = guarded.facts()
     assert result.returncode == STOPPED and len(doc["segments"]) == 2
     assert (doc["guard"]["not_restarted"] ==
-            "segment 1 made no progress: it reached step 5, an earlier segment step 5")
+            "segment 1 made no progress: it reached step 5, but an earlier segment reached step 5")
 
 
 def test_job_stopped_without_checkpoint_is_not_restarted(guarded):

@@ -291,7 +291,7 @@ def test_oom_kill_in_the_cgroup_of_the_job_is_reported_as_cause(guarded):
         pytest.skip("the job went into swap, which its cgroup does not count here")
     assert result.returncode == 128 + signal.SIGKILL
     assert doc["end"]["cause_kind"] == "cgroup out of memory"
-    assert doc["end"]["cause"] == ("killed by the kernel: its cgroup was out of memory "
+    assert doc["end"]["cause"] == ("killed by the kernel: the job's cgroup ran out of memory "
                                    "(limit 100 MiB)")
 
 

@@ -187,12 +187,12 @@ def test_heap_refuses_steps_outside_the_run(leaked, flags):
 
 
 @pytest.mark.parametrize("flags, said", [
-    (["--since", "-1"], '--since: "-1" is not a step'),
-    (["--since", "x"], '--since: "x" is not a step'),
-    (["--since", "99999999999999999999"], '--since: "99999999999999999999" is not a step'),
-    (["--diff", "a..b"], '--diff: "a..b" is not two steps like 40..80'),
-    (["--diff", "4..-8"], '--diff: "4..-8" is not two steps like 40..80'),
-    (["--diff", "4.."], '--diff: "4.." is not two steps like 40..80'),
+    (["--since", "-1"], '--since: "-1" is not a step number'),
+    (["--since", "x"], '--since: "x" is not a step number'),
+    (["--since", "99999999999999999999"], '--since: "99999999999999999999" is not a step number'),
+    (["--diff", "a..b"], '--diff: "a..b" is not a range of steps like 40..80'),
+    (["--diff", "4..-8"], '--diff: "4..-8" is not a range of steps like 40..80'),
+    (["--diff", "4.."], '--diff: "4.." is not a range of steps like 40..80'),
     (["--diff", "4"], "--diff requires two steps, such as --diff 40..80"),
     (["--survivors", "4"], "--survivors requires two steps, such as --survivors 40..80"),
     (["--diff", "4..8", "--since", "4"],
@@ -292,7 +292,7 @@ def test_heap_of_folder_without_heap_files_prints_one_line_error(tmp_path):
 
 
 def test_heap_of_process_not_under_ebb_prints_one_line_error():
-    assert refused_with(run_ebb("heap", os.getpid()), "does not run under ebb; `ebb run -- CMD`")
+    assert refused_with(run_ebb("heap", os.getpid()), "does not run under ebb; start the job with `ebb run -- CMD`")
 
 
 def test_heap_of_exited_process_is_refused():
@@ -317,7 +317,7 @@ def test_no_heap_option_prevents_heap_files(tmp_path, flags, env):
     assert (result.returncode, result.stdout) == (0, "False False\n")
     assert heap_files(result.run) == [] and facts(result.run)["heap"]["on"] is False
     assert refused(run_ebb("heap", result.run),
-                   f"heap: {result.run} has no heap: it was run with --no-heap or EBB_HEAP=0")
+                   f"heap: {result.run} has no heap profile: the job was run with --no-heap or EBB_HEAP=0")
 
 
 @pytest.mark.parametrize("size", ["0", "1", "2G", "50%", "x", "-4K"])

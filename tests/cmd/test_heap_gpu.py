@@ -291,7 +291,7 @@ def test_growth_of_reserved_gpu_memory_alone_is_fragmentation(tmp_path):
 
 def test_summary_explains_why_gpu_memory_has_no_source_lines(tmp_path):
     folder, _ = record(tmp_path, UNKNOWN, copy="torch_other")
-    assert b"GPU memory has no lines: PyTorch's allocator reported no block" in ebb("show", folder).stdout
+    assert b"GPU memory has no call sites: PyTorch's allocator" in ebb("show", folder).stdout
 
 
 def test_guard_saves_stops_and_restarts_before_a_gpu_is_full(tmp_path):

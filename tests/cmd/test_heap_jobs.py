@@ -56,10 +56,10 @@ def test_static_program_runs_unprofiled_and_is_reported_once(tmp_path):
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")
     # The text is printed once as a message and once in the JSON of the summary.
-    assert result.stderr.count("static program") == 2
+    assert result.stderr.count("statically linked") == 2
     doc = facts(result.run)["heap"]
-    assert (doc["on"], doc["trouble"]) == (False, "it is a static program")
-    assert refused_with(run_ebb("heap", result.run), "has no heap: it is a static program")
+    assert (doc["on"], doc["trouble"]) == (False, "the program is statically linked")
+    assert refused_with(run_ebb("heap", result.run), "has no heap profile: the program is statically linked")
 
 
 def test_static_child_of_a_profiled_program_runs_normally(tmp_path):
@@ -501,4 +501,4 @@ def test_missing_heap_library_is_reported_and_the_job_runs(open_folder):
                             stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
     assert result.returncode == 4
     assert refused_with(run_ebb("heap", open_folder / "run"),
-                        "has no heap: libebb-heap.so is not next to this program")
+                        "has no heap profile: libebb-heap.so is not installed next to the ebb program")

@@ -333,7 +333,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
         wait_for(lambda: server.counts()["skipped"] > 0, "something to be left out")
         # Viewers that begin to read later find that they were closed.
         wait_for(lambda: all_closed(server), "them to be closed")
-        assert idle[0].closed() == (1013, "nothing was read for too long")
+        assert idle[0].closed() == (1013, "the client has read nothing for too long")
         for viewer in idle:
             viewer.socket.close()
         wait_for(lambda: server.counts()["viewers"] == 0, "them to be gone")

@@ -257,7 +257,7 @@ def test_watch_follows_launcher_to_training_process(ebb):
         result = ebb("watch", "--pid", shell.pid, "--for", "200ms", "--json")
     ticks, _ = ticks_of(result)
     assert [row["pid"] for row in ticks[0]["processes"]] == [child]
-    assert result.stderr.startswith(f"ebb: {shell.pid} is `bash`, a launcher; following {child}")
+    assert result.stderr.startswith(f"ebb: process {shell.pid} is `bash`, a launcher; following process {child}")
 
 
 @pytest.fixture
@@ -548,7 +548,7 @@ def test_watch_screen_names_launcher_until_a_key_is_pressed(terminal):
     with job("bash", "-c", f"{sys.executable} -c \"{QUIET}\" ; true") as shell:
         ready(shell)
         t.watch("--pid", shell.pid, "-i", "100ms")
-        t.shows(rf"^{shell.pid} is `bash`, a launcher; following \d+")
+        t.shows(rf"^process {shell.pid} is `bash`, a launcher; following process \d+")
         t.keys("Down")
         wait_for(lambda: "a launcher" not in t.screen(), "the notice to go")
 

@@ -204,7 +204,7 @@ void live_viewer_send(struct live_viewer *v, struct live_message *m)
     if (r > 0)
         v->live->counts.skipped++;
     if (r < 0)
-        live_viewer_close(v, CLOSE_TRY_AGAIN, "too far behind");
+        live_viewer_close(v, CLOSE_TRY_AGAIN, "the client is too far behind");
     /* if EPOLLOUT is set, the loop will call once the socket is writable */
     if (!(v->events & EPOLLOUT))
         live_viewer_flush(v);
@@ -272,7 +272,7 @@ static void on_frame(wslay_event_context_ptr ws,
     if (f->payload_length > MESSAGE_MAX)
         live_viewer_close(v, WSLAY_CODE_MESSAGE_TOO_BIG, "message larger than 64 KiB");
     else if (v->fragments > FRAGMENTS_MAX)
-        live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "message of too many fragments");
+        live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "message has too many fragments");
     else if (v->frames_left == 0)
         live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "too many messages");
     else
@@ -347,9 +347,9 @@ void live_viewer_check(struct live_viewer *v, uint64_t now_ns)
         return;
     }
     if (v->stuck_ns && now_ns > v->stuck_ns && now_ns - v->stuck_ns >= t->stuck_ns) {
-        live_viewer_close(v, CLOSE_TRY_AGAIN, "nothing was read for too long");
+        live_viewer_close(v, CLOSE_TRY_AGAIN, "the client has read nothing for too long");
     } else if (now_ns > v->received_ns && now_ns - v->received_ns >= t->silent_ns) {
-        live_viewer_close(v, CLOSE_TRY_AGAIN, "no answer to pings");
+        live_viewer_close(v, CLOSE_TRY_AGAIN, "the client does not answer pings");
     } else if (now_ns - v->pinged_ns >= t->ping_ns) {
         v->pinged_ns = now_ns;
         if (v->live->wslay.queued(v->ws) < PONGS_MAX)

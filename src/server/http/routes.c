@@ -165,7 +165,7 @@ void routes_admit(void *user, struct http_request *r)
         http_add_header(r, "WWW-Authenticate", "Bearer realm=\"ebb\"");
         http_answer_error(r, 401, "missing or invalid token");
     } else if (http_rank(r) < c->route->rank) {
-        http_answer_error(r, 403, "this token is read-only");
+        http_answer_error(r, 403, "the token only allows reading; use the one in the file token");
     } else if (c->route->method != HTTP_GET && !is_json(r)) {
         http_answer_error(r, 415, "Content-Type must be application/json");
     } else {

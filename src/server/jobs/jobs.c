@@ -146,7 +146,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
     if (r == 0 && j->options.job_file)
         r = jobs_file_new(j, &j->file);
     if (r < 0)
-        err_set(err, r, "cannot open the jobs: %s", strerror(-r));
+        err_set(err, r, "cannot open the job store: %s", strerror(-r));
     else
         r = open_all(j, err);
     if (r < 0) {
@@ -332,7 +332,7 @@ int jobs_checkpoint_answer(struct jobs *j, int64_t id, struct err *err)
         return 0;
     const char *why = job->live->checkpoint_error;
     return err_set(err, -EALREADY, "job %lld cannot write a checkpoint: %s", (long long)id,
-                   why[0] ? why : "none of its processes accepts requests");
+                   why[0] ? why : "none of the job's processes accepts requests");
 }
 
 int jobs_folder(struct jobs *j, int64_t id, char *ret_path, size_t path_size)

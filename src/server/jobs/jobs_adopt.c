@@ -227,7 +227,8 @@ int jobs_adopt(struct jobs *j, struct err *err)
     const struct store_filter filter = {.states = JOB_ACTIVE, .oldest_first = true};
     int r = store_list(j->store, &filter, adopt_row, &reading, err);
     if (r >= 0 && reading.result < 0)
-        r = err_set(err, reading.result, "cannot read the jobs: %s", strerror(-reading.result));
+        r = err_set(err, reading.result, "cannot read the job store: %s",
+                    strerror(-reading.result));
     if (r < 0)
         return r;
     jobs_sweep_locks(j);

@@ -26,10 +26,11 @@ static void choose_end_state(struct job_ending *e, const struct job_live *live,
     else if (no_start)
         set_end_state(e, JOB_FAILED, no_start);
     else if (!o->has_end)
-        set_end_state(e, JOB_LOST,
-                      "all its processes exited, and its run.json does not say how it ended");
+        set_end_state(
+            e, JOB_LOST,
+            "all processes of the job exited, and run.json does not record how the job ended");
     else if (o->end.kind == OUTCOME_LOST)
-        set_end_state(e, JOB_LOST, "its supervisor was killed");
+        set_end_state(e, JOB_LOST, "the job's supervisor was killed");
     else if (strcmp(f->cause_kind, "cancelled") == 0)
         set_end_state(e, JOB_CANCELLED, f->cause);
     else if (f->has_status && f->status == 0)

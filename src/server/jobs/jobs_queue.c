@@ -260,7 +260,7 @@ static int cancel_after(struct jobs *j, struct job *job, int64_t id, enum job_st
 {
     char reason[JOBS_SENTENCE_MAX];
     struct err err;
-    snprintf(reason, sizeof reason, "job %lld, which it waited for, %s", (long long)id,
+    snprintf(reason, sizeof reason, "job %lld, which this job needs, %s", (long long)id,
              state == JOB_FAILED      ? "failed"
              : state == JOB_CANCELLED ? "was cancelled"
              : state == JOB_LOST      ? "was lost"

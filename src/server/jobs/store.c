@@ -164,7 +164,9 @@ static void roll_back(struct store *s)
 int store_begin(struct store *s, struct err *err)
 {
     if (s->failure)
-        return err_set(err, s->failure, "job store %s: the transaction has failed", s->path);
+        return err_set(err, s->failure,
+                       "job store %s: a database transaction failed, and nothing was stored",
+                       s->path);
     if (s->depth == 0) {
         int r = store_run(s, SQL_BEGIN, err, "");
         if (r < 0)
@@ -183,7 +185,8 @@ int store_end(struct store *s, int r, struct err *err)
         return r;
     }
     if (r == 0 && s->failure)
-        r = err_set(err, s->failure, "job store %s: the transaction has failed", s->path);
+        r = err_set(err, s->failure,
+                    "job store %s: a database transaction failed, and nothing was stored", s->path);
     s->failure = 0;
     if (r == 0)
         r = store_run(s, SQL_COMMIT, err, "");

@@ -245,8 +245,8 @@ static void failing_rank_is_the_cause_and_not_its_launcher(void **state)
          "torchrun: rank 0 failed first, exitcode -9 (pid: 4241): Signal 9 (SIGKILL) received by "
          "PID 4241"},
         {TORCHRUN("0", "1", SEE), DEATH_PYTHON,
-         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): its error is not in the "
-         "kept output"},
+         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): the error of that rank is not in "
+         "the kept output"},
         /* With @record, torchrun's table contains the traceback of the rank. */
         {TORCHRUN("0", "1",
                   "Traceback (most recent call last):\n"
@@ -605,18 +605,18 @@ static void kernel_oom_kill_is_found_by_its_counters(void **state)
 {
     (void)state;
     const uint64_t limit = UINT64_C(2) << 30;
-    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: its cgroup was out of memory (limit 2.00 GiB)",
+    CAUSE(CAUSE_OOM_GROUP,
+          "killed by the kernel: the job's cgroup ran out of memory (limit 2.00 GiB)",
           .status = SIGKILL, .before = &none, .after = &in_group, .limit_bytes = limit,
           .limit_where = "/a");
-    CAUSE(CAUSE_OOM_GROUP,
-          "killed by the kernel: the cgroup /a\\nb was out of memory (limit 2.00 GiB)",
+    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: cgroup /a\\nb ran out of memory (limit 2.00 GiB)",
           .status = EXIT_137, .before = &none, .after = &in_above, .limit_bytes = limit,
           .limit_where = "/a\nb");
-    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: the cgroup above it was out of memory",
+    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: cgroup above it ran out of memory",
           .status = SIGKILL, .before = &none, .after = &in_above);
-    CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host was out of memory",
+    CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host ran out of memory",
           .status = SIGKILL, .before = &none, .after = &in_host, .limit_bytes = limit);
-    CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host was out of memory",
+    CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host ran out of memory",
           .status = EXIT_137, .before = &none, .after = &in_host);
     /* The killed process does not belong to the job. */
     CAUSE(CAUSE_SIGNAL, "killed by SIGTERM (sender unknown)", .status = SIGTERM, .before = &none,
@@ -637,25 +637,27 @@ static void oom_kill_of_a_worker_is_reported_with_its_consequence(void **state)
     (void)state;
     CAUSE(CAUSE_OOM_GROUP,
           "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed.; the kernel killed "
-          "1 process of the job: its cgroup was out of memory",
+          "1 process of the job: the job's cgroup ran out of memory",
           .status = EXIT_1, .before = &none, .after = &in_group, .tail = &killed_worker);
     CAUSE(CAUSE_OOM_HOST,
           "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed.; probably killed "
-          "by the kernel: the host was out of memory",
+          "by the kernel: the host ran out of memory",
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &killed_worker);
     CAUSE(CAUSE_OOM_GROUP,
           "torchrun: rank 0 failed first, exitcode -9 (pid: 4241): Signal 9 (SIGKILL) received by "
-          "PID 4241; the kernel killed 1 process: the cgroup /a was out of memory",
+          "PID 4241; the kernel killed 1 process: cgroup /a ran out of memory",
           .status = EXIT_1, .before = &none, .after = &in_above, .tail = &torchrun,
           .limit_where = "/a");
     CAUSE(CAUSE_EXCEPTION,
-          "ValueError: x; the kernel killed 2 processes of the job: its cgroup was out of memory",
+          "ValueError: x; the kernel killed 2 processes of the job: the job's cgroup ran out of "
+          "memory",
           .status = EXIT_1, .before = &none, .after = &in_group_twice, .tail = &exception);
-    CAUSE(CAUSE_OOM_GROUP,
-          "exit status 1; the kernel killed 1 process of the job: its cgroup was out of memory",
-          .status = EXIT_1, .before = &none, .after = &in_group);
+    CAUSE(
+        CAUSE_OOM_GROUP,
+        "exit status 1; the kernel killed 1 process of the job: the job's cgroup ran out of memory",
+        .status = EXIT_1, .before = &none, .after = &in_group);
     CAUSE(CAUSE_STATUS,
-          "exit status 1; the kernel killed 1 process: the cgroup above it was out of memory",
+          "exit status 1; the kernel killed 1 process: cgroup above it ran out of memory",
           .status = EXIT_1, .before = &none, .after = &in_above);
     CAUSE(CAUSE_EXCEPTION, "RuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly",
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
@@ -687,7 +689,8 @@ static void job_end_without_known_cause_is_reported_with_exit_status(void **stat
           .tail = &interrupt);
     CAUSE(CAUSE_STATUS, "exit status 3", .status = 3 << 8);
     CAUSE(CAUSE_STATUS, "exit status 255", .status = 255 << 8);
-    CAUSE(CAUSE_STATUS, "exit status 137 (as shells report SIGKILL)", .status = EXIT_137);
+    CAUSE(CAUSE_STATUS, "exit status 137 (the status that shells report for SIGKILL)",
+          .status = EXIT_137);
     CAUSE(CAUSE_SIGNAL, "killed by SIGHUP (sender unknown)", .status = SIGHUP);
     /* The wait status includes the flag for a core dump. */
     CAUSE(CAUSE_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80);

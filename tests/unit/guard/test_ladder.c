@@ -440,7 +440,7 @@ static void growing_job_is_stopped_after_its_checkpoint(void **state)
     /* The job has just written its checkpoint. */
     assert_int_equal(look_at(&w, 1.5, 80 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_TERM);
-    assert_non_null(strstr(w.last.why, "the checkpoint is written"));
+    assert_non_null(strstr(w.last.why, "checkpoint written"));
     assert_int_equal(look_at(&w, 9, 70 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1.5, 70 * MIB), LADDER_DO_KILL);
     assert_non_null(strstr(w.last.why, "SIGTERM was 10.5 s ago"));
@@ -531,7 +531,7 @@ static void planned_restart_proceeds_after_done_or_failed_checkpoint(void **stat
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
         assert_int_equal(look_at(&w, 2, GIB), LADDER_DO_TERM);
-        assert_non_null(strstr(w.last.why, fails ? "the checkpoint failed" : "is written"));
+        assert_non_null(strstr(w.last.why, fails ? "the checkpoint failed" : "checkpoint written"));
     }
 }
 

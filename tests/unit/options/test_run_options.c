@@ -320,7 +320,7 @@ static void refusal_of_a_server_request_names_the_option_and_its_value(void **st
     take_back(&g);
     request_is_refused("{\"limit\":\"24\"}", "--limit: \"24\" has no unit; did you mean 24G?");
     request_is_refused("{\"options\":{\"limit\":\"2G\"}}",
-                       "options.limit: give it with the key \"limit\" of the request");
+                       "options.limit: set the limit with the request's key \"limit\" instead");
     request_is_refused("{\"options\":{\"run-dir\":\"/etc\"}}",
                        "options: unknown option \"run-dir\"; `ebb help submit` lists all options");
     request_is_refused("{\"options\":{\"grce\":\"2s\"}}",

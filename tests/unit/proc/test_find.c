@@ -117,7 +117,8 @@ static void launcher_is_followed_to_its_training_process(void **state)
 {
     (void)state;
     expect_follow("find", 141489, 141495,
-                  "141489 is `uv run`, a launcher; following 141495 (pt_main_thread), which has "
+                  "process 141489 is `uv run`, a launcher; following process 141495 "
+                  "(pt_main_thread), which has "
                   "libtorch mapped");
     expect_follow("find", 141495, 141495, "");
     expect_follow("find", 610, 610, "");
@@ -127,35 +128,37 @@ static void pid_of_a_worker_is_watched_and_reported_as_a_worker(void **state)
 {
     (void)state;
     expect_follow("find", 141658, 141658,
-                  "141658 is a compile worker of 141614 (runs torch/_inductor/compile_worker); "
-                  "watching it alone");
+                  "process 141658 is a compile worker of process 141614 (runs "
+                  "torch/_inductor/compile_worker); watching only 141658");
 }
 
 static void launcher_of_several_training_processes_is_watched_itself(void **state)
 {
     (void)state;
-    expect_follow("find-ranks", 10, 10,
-                  "10 is `torchrun`, a launcher, with 2 processes below it that train; watching "
-                  "them all");
+    expect_follow(
+        "find-ranks", 10, 10,
+        "process 10 is `torchrun`, a launcher, with 2 descendants that train; watching them all");
 }
 
 static void launcher_without_training_child_leads_to_its_largest_child(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 20, 21,
-                  "20 is `bash`, a launcher; following 21 (big), which is the largest below it");
+                  "process 20 is `bash`, a launcher; following process 21 (big), which is its "
+                  "largest descendant");
     expect_follow("find-ranks", 30, 30,
-                  "30 is `bash`, a launcher, with 2 processes below it; watching them all");
-    expect_follow(
-        "find-ranks", 40, 40,
-        "40 is `bash`, a launcher, which has started nothing yet; watching everything it starts");
+                  "process 30 is `bash`, a launcher, with 2 descendants; watching them all");
+    expect_follow("find-ranks", 40, 40,
+                  "process 40 is `bash`, a launcher, which has started nothing yet; watching "
+                  "everything it starts");
 }
 
 static void launcher_with_a_hostile_name_is_described_in_one_line(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 50, 51,
-                  "50 is a launcher (we ird) S 1?); following 51 (python3), which has libtorch "
+                  "process 50 is a launcher (we ird) S 1?); following process 51 (python3), which "
+                  "has libtorch "
                   "mapped");
 }
 

@@ -89,7 +89,7 @@ export class SubmitDialog {
   constructor(private readonly app: App) {
     const form = h("form", { class: "submit", novalidate: true, onsubmit: (e) => void this.submit(e) }, h("h2", { id: "submit-title" }, "New job"));
     for (const field of fields) (field.more ? this.rest : form).append(this.fieldOf(field));
-    const restart = h("label", { class: "check" }, this.restart, " Restart from the last checkpoint if the guard stops it");
+    const restart = h("label", { class: "check" }, this.restart, " Restart from the last checkpoint if the guard stops the job");
     form.append(restart, this.rest, this.error,
       h("div", { class: "tools" }, this.button, h("button", { type: "button", onclick: () => this.root.close() }, "Close")));
     this.root = h("dialog", { "aria-labelledby": "submit-title" }, form);
