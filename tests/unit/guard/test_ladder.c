@@ -652,7 +652,7 @@ static void growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint(void **stat
     }
     assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
     assert_int_equal(w.count[LADDER_DO_TERM], 1);
-    assert_non_null(strstr(w.last.why, "the checkpoint is written"));
+    assert_non_null(strstr(w.last.why, "checkpoint written"));
     assert_true(w.last.has_gpu);
 }
 
