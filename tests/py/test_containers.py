@@ -311,7 +311,7 @@ def test_failed_container_scan_is_not_repeated(sent, resident, monkeypatch):
 
 
 @pytest.mark.parametrize("reason", ["EBB_KEEPERS", "objects"])
-def test_container_scan_is_skipped_if_disabled_or_the_heap_is_huge(sent, resident, monkeypatch, reason):
+def test_container_scan_is_skipped_if_disabled_or_heap_is_huge(sent, resident, monkeypatch, reason):
     if reason == "objects":
         monkeypatch.setattr(_containers, "_OBJECTS_MAX", 1)
     else:
