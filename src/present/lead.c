@@ -176,6 +176,16 @@ static bool source_line(const struct lead_place *p, const struct outcome *o, str
     return ret->len > 0;
 }
 
+/* False for a job with too few samples for a growth rate: all growth of its call sites may belong
+ * to start-up. */
+static bool has_growth_rate(const struct summary *s)
+{
+    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    return worst &&
+           (worst->result.word != VERDICT_UNDECIDED || worst->result.rate_bytes_per_step.known ||
+            worst->result.rate_bytes_per_min.known);
+}
+
 /* Finds the call site that the diagnosis names, or the one that grows most. Returns false if
  * there is none. */
 static bool find_place(const struct summary *s, struct lead_place *ret,
@@ -192,7 +202,7 @@ static bool find_place(const struct summary *s, struct lead_place *ret,
         }
         return ret->file || ret->function;
     }
-    if (!s->n_growing)
+    if (!s->n_growing || !has_growth_rate(s))
         return false;
     *ret_row = s->growing;
     *ret = place_of_row(s->growing);

@@ -200,15 +200,11 @@ static void add_head(struct doc *d, const struct report *r)
     doc_text(d, TONE_PLAIN, o->end.cause);
 }
 
-/* Counts the rows that certainly grew and whose verdict does not say that growth has ended. If the
- * job has no growth rate, returns 0, because all growth may belong to start-up. */
-static size_t growing_count(const struct profile_view *v, const struct judged *worst)
+/* Counts the rows that certainly grew and whose growth has not ended according to their verdict. */
+static size_t growing_count(const struct profile_view *v)
 {
     const double least = 1 << 20;
     size_t n = 0;
-    if (worst && worst->result.word == VERDICT_UNDECIDED &&
-        !worst->result.rate_bytes_per_step.known && !worst->result.rate_bytes_per_min.known)
-        return 0;
     while (n < v->n_rows && n < GROWING_SHOWN && v->rows[n].verdict.leak != VERDICT_LEAK_NO &&
            v->rows[n].growth_bytes - 2 * v->rows[n].growth_sigma_bytes > least)
         n++;
@@ -225,15 +221,14 @@ const struct profile_view *report_worst_heap(const struct report *r)
 struct summary report_summary(const struct report *r)
 {
     const struct profile_view *heap = report_worst_heap(r);
-    const struct verdicts *v = r->has_verdicts ? &r->recorded.verdicts : NULL;
     return (struct summary){
         .outcome = &r->recorded.outcome,
-        .verdicts = v,
+        .verdicts = r->has_verdicts ? &r->recorded.verdicts : NULL,
         .gpu_failure = r->gpu_failed.n_failures ? r->gpu_failed.failures : NULL,
         .gpu_failures = r->gpu_failures,
         .gpu_trouble = r->gpu_trouble,
         .growing = heap->rows,
-        .n_growing = growing_count(heap, v ? verdict_worst(v) : NULL),
+        .n_growing = growing_count(heap),
         .diagnosis = r->has_diagnosis && r->diagnosis.has_grown ? &r->diagnosis : NULL,
         .spark = r->recorded.run ? r->recorded.run->job.signal[JOB_TREE] : NULL};
 }
