@@ -231,6 +231,8 @@ class MemoryCleanup(TrainerCallback):
                 continue
             back = [b - a for b, a in zip(before[1:], after)]
             is_back = bool(back) and statistics.median(back) >= 0.9 * freed
-            end = " each time, but memory is back in use by the next cleanup" if is_back else " each time"
+            end = " each time"
+            if is_back:
+                end += ", but memory is back in use by the next cleanup"
             words.append(f"frees {_size(freed)}{what}{end}")
         return ("; ".join(words) or "no effect") + cost

@@ -412,7 +412,10 @@ class IsolatedCall(Generic[T]):
             if status < 0:
                 reason = f"`ebb run` was killed by signal {-status}"
             else:
-                reason = f"`ebb run` could not start the process (status {status}; its error message is on standard error)"
+                reason = (
+                    f"`ebb run` could not start the process (status {status}; its error message is "
+                    "on standard error)"
+                )
             return IsolatedError(f"{self.name} has no result: {reason}")
         cause = end.get("cause") or end.get("error") or end.get("by") or end.get("kind")
         kind = str(end.get("cause_kind", ""))

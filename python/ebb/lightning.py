@@ -456,7 +456,7 @@ def install(default: bool = False) -> None:
         for name, hook in _HOOKS.items():
             method = getattr(trainer, "__dict__", {}).get(name)
             if method is None:
-                text = f"this version of {package.__name__} has no Trainer.{name}, so ebb cannot hook it"
+                text = f"this {package.__name__} has no Trainer.{name}, so ebb cannot hook it"
                 note("lightning", text)
             elif not getattr(method, "_is_ebbs", False):
                 hooked = hook(method, package)

@@ -27,14 +27,15 @@ typedef void report_block_fn(void *p, int64_t size, size_t allocated, size_t res
 typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
                                struct c10_device device);
 
-/* ---- the real functions ---- The hooks call the function that the dynamic linker would have
- * chosen. This is the first definition behind this library among the libraries loaded at program
- * start, or else the definition in the caller's own libraries, because each copy of torch has its
- * own. dlsym is not used, because it could deadlock: the caller holds the lock of a GPU's
- * allocator. Another thread may hold the dynamic linker's lock while it loads a library whose
- * constructor waits for that allocator. From glibc 2.35 on, the search in the caller's libraries
- * takes no lock. The last resort is dl_iterate_phdr, whose lock is never held while code of the job
- * runs. */
+/* ---- the real functions ----
+ *
+ * The hooks call the function that the dynamic linker would have chosen. This is the first
+ * definition behind this library among the libraries loaded at program start, or else the
+ * definition in the caller's own libraries, because each copy of torch has its own. dlsym is not
+ * used, because it could deadlock: the caller holds the lock of a GPU's allocator. Another thread
+ * may hold the dynamic linker's lock while it loads a library whose constructor waits for that
+ * allocator. From glibc 2.35 on, the search in the caller's libraries takes no lock. The last
+ * resort is dl_iterate_phdr, whose lock is never held while code of the job runs. */
 
 struct real {
     report_block_fn *block; /* NULL: none */
@@ -207,9 +208,10 @@ static void find_real(const struct module_map *caller, struct real *ret)
     dl_iterate_phdr(find_in_all, &search);
 }
 
-/* ---- cache of the results, by calling library ---- An entry is valid until any library is closed,
- * because another library may then be loaded at the same address. A child of fork keeps its
- * parent's entries. */
+/* ---- cache of the results, by calling library ----
+ *
+ * An entry is valid until any library is closed, because another library may then be loaded at the
+ * same address. A child of fork keeps its parent's entries. */
 
 enum { CALLERS = 16 };
 

@@ -97,10 +97,11 @@ HOOK long syscall(long number, ...)
 
 #endif
 
-/* ---- a sanitizer's runtime in the job ---- When a sanitizer's runtime starts, it calls these
- * functions for its settings, so its presence is known before the first sample. The runtime tracks
- * every block itself and reports on the calls that it sees, so the hooks then only pass calls
- * through. */
+/* ---- a sanitizer's runtime in the job ----
+ *
+ * When a sanitizer's runtime starts, it calls these functions for its settings, so its presence is
+ * known before the first sample. The runtime tracks every block itself and reports on the calls
+ * that it sees, so the hooks then only pass calls through. */
 
 #define SANITIZER(name, settings)                                                                  \
     HOOK const char *name(void);                                                                   \

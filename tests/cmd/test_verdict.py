@@ -224,7 +224,7 @@ def test_table_rows_with_earlier_times_are_skipped_and_reported(tmp_path):
     rows[1000:1003] = [(10, 900 * MIB), (11, 900 * MIB), (12, 900 * MIB)]
     doc = verdict(table(tmp_path / "a.csv", rows))
     assert doc["verdict"] == "stable"
-    assert any("older" in s for s in doc["evidence"])
+    assert any("before that of the previous sample" in s for s in doc["evidence"])
 
 
 def test_table_gaps_of_hours_are_skipped_and_reported(tmp_path):

@@ -190,7 +190,8 @@ def test_isolating_a_function_of_an_interactive_session_is_refused():
     process = python("-c", "import ebb\ndef f(): pass\nebb.isolate(f)")
     _, err = process.communicate(timeout=PATIENCE_S)
     assert err.splitlines()[-1] == ("TypeError: f cannot be sent to another process: "
-                                    "the program has no source file that the other process could import")
+                                    "the program has no source file that the other process could "
+                                    "import")
 
 
 def test_isolate_can_set_environment_variables(monkeypatch):

@@ -249,8 +249,10 @@ void jobs_relearn(struct jobs *j, const char *name)
             set_learned(j, j->queue[i], bytes);
 }
 
-/* ---- jobs that wait for other jobs ---- They start once those other jobs have succeeded. They are
- * cancelled if one of those jobs has not succeeded. */
+/* ---- jobs that wait for other jobs ----
+ *
+ * They start once those other jobs have succeeded. They are cancelled if one of those jobs has not
+ * succeeded. */
 
 /* Maximum number of jobs cancelled at a time, because each cancel is a commit and a chain may have
  * thousands of jobs. */
