@@ -28,7 +28,7 @@ static void hear_from(int32_t pid, const char *text)
     kept_take(&lists, &m);
 }
 
-static void hear(const char *text)
+static void receive(const char *text)
 {
     hear_from(PID, text);
 }
@@ -39,10 +39,10 @@ static void growing_container_is_described_with_its_step_range(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
-    hear("KIND=kept\nSTEP=40\nSINCE=21");
+    receive("KIND=kept\nSTEP=40\nSINCE=21");
     assert_null(kept_of(&lists, PID));
-    hear("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
-    hear("KIND=kept\nSTEP=40\nSINCE=21\nNAME=seen\nTYPE=list\nADDED=2\nBYTES=9");
+    receive("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
+    receive("KIND=kept\nSTEP=40\nSINCE=21\nNAME=seen\nTYPE=list\nADDED=2\nBYTES=9");
     const struct kept_list *l = kept_of(&lists, PID);
     assert_non_null(l);
     assert_int_equal(l->count, 2);
@@ -55,10 +55,10 @@ static void growing_container_is_described_with_its_step_range(void **state)
 static void only_the_last_report_of_a_container_counts(void **state)
 {
     (void)state;
-    hear("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
-    hear("KIND=kept\nSTEP=80\nSINCE=40");
+    receive("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
+    receive("KIND=kept\nSTEP=80\nSINCE=40");
     assert_null(kept_of(&lists, PID));
-    hear("KIND=kept\nSTEP=90\nSINCE=80" FEATURES);
+    receive("KIND=kept\nSTEP=90\nSINCE=80" FEATURES);
     assert_int_equal(kept_of(&lists, PID)->count, 1);
     assert_int_equal(kept_of(&lists, PID)->step, 90);
 }
@@ -67,7 +67,7 @@ static void container_description_without_steps_omits_the_step_range(void **stat
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
-    hear("KIND=kept" FEATURES);
+    receive("KIND=kept" FEATURES);
     assert_string_equal(kept_text(text, kept_of(&lists, PID), 0),
                         "cache of a __main__.Features (dict): 76 entries more, 19.0 MiB at most");
 }
@@ -76,8 +76,8 @@ static void container_text_mentions_autograd_graphs(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
-    hear("KIND=kept\nNAME=total\nTYPE=Tensor\nADDED=90\nBYTES=1048576\nGRAPH=1");
-    hear("KIND=kept\nNAME=losses\nTYPE=list\nADDED=10\nBYTES=1048576\nGRAPH=1");
+    receive("KIND=kept\nNAME=total\nTYPE=Tensor\nADDED=90\nBYTES=1048576\nGRAPH=1");
+    receive("KIND=kept\nNAME=losses\nTYPE=list\nADDED=10\nBYTES=1048576\nGRAPH=1");
     assert_true(kept_of(&lists, PID)->at[0].is_graph);
     assert_string_equal(kept_text(text, kept_of(&lists, PID), 0),
                         "total (Tensor): 90 autograd nodes more, 1.00 MiB at most");
@@ -89,11 +89,11 @@ static void container_text_mentions_autograd_graphs(void **state)
 static void invalid_container_marks_change_nothing(void **state)
 {
     (void)state;
-    hear("KIND=kept\nNAME=a\nTYPE=list\nADDED=-1\nBYTES=1");
-    hear("KIND=kept\nNAME=a\nTYPE=list\nADDED=1\nBYTES=nan");
-    hear("KIND=kept\nNAME=a\nTYPE=list\nADDED=inf\nBYTES=1");
-    hear("KIND=kept\nTYPE=list\nADDED=1\nBYTES=1");
-    hear("KIND=other\nNAME=a\nTYPE=list\nADDED=1\nBYTES=1");
+    receive("KIND=kept\nNAME=a\nTYPE=list\nADDED=-1\nBYTES=1");
+    receive("KIND=kept\nNAME=a\nTYPE=list\nADDED=1\nBYTES=nan");
+    receive("KIND=kept\nNAME=a\nTYPE=list\nADDED=inf\nBYTES=1");
+    receive("KIND=kept\nTYPE=list\nADDED=1\nBYTES=1");
+    receive("KIND=other\nNAME=a\nTYPE=list\nADDED=1\nBYTES=1");
     assert_null(kept_of(&lists, PID));
 }
 
@@ -107,7 +107,7 @@ static void long_container_names_are_truncated(void **state)
     for (int i = 0; i < 2 * KEPT_PROCESSES; i++)
         hear_from(PID + i, text);
     for (int i = 0; i < 2 * KEPT_MAX; i++)
-        hear(text);
+        receive(text);
     assert_int_equal(lists.count, KEPT_PROCESSES);
     const struct kept_list *l = kept_of(&lists, PID);
     assert_int_equal(l->count, KEPT_MAX);
