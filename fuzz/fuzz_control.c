@@ -78,7 +78,7 @@ static void start_process(void)
     }
 }
 
-/* Adds a socket for requests to that for marks, as a rank has. */
+/* Adds a socket for requests to the socket for marks, as a rank does. */
 static void start_rank(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -142,7 +142,8 @@ static void write_job(void)
 static void start(void)
 {
     const char *parent = getenv("TMPDIR");
-    static struct err err; /* The routes keep its text, the reason why there is no live stream. */
+    /* The routes keep a pointer to this text, which explains why there is no live stream. */
+    static struct err err;
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     write_tokens();
@@ -200,7 +201,7 @@ static void stop(void)
 
 /* ---- one connection ---- */
 
-/* An upgraded connection is closed at the next tick, within a second: some may remain. */
+/* An upgraded connection is closed at the next tick, within a second, so some may still be open. */
 static void wait_for_room(void)
 {
     enum { ROUNDS = 200, ROUND_MS = 50 };

@@ -10,7 +10,7 @@ static void check_launch(const struct job_spec *spec)
         .run_dir = "/run", .folder_id = "0123456789abcdef", .lock_fd = 9};
     struct job_launch launch = {0};
     char folder[JOB_FOLDER_MAX];
-    if (job_spec_launch(spec, "/usr/bin/ebb", &place, "0,3", &launch) == 0 && !launch.argv[0])
+    if (job_spec_launch(spec, NULL, "/usr/bin/ebb", &place, "0,3", &launch) == 0 && !launch.argv[0])
         abort();
     job_launch_fini(&launch);
     job_spec_folder(17, spec->name, folder);

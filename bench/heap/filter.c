@@ -67,7 +67,7 @@ static NOINLINE void filtered_free(void *p)
         maybe_live_free(p);
 }
 
-/* In this alternative layout, a pointer's bit may be anywhere in the filter. */
+/* In this alternative layout, the bit of a pointer may be anywhere in the filter. */
 static _Atomic(uint64_t) scattered[LIVE_FILTER_BITS / 64];
 
 static inline uint32_t scattered_bit(uintptr_t p)

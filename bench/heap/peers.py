@@ -26,7 +26,7 @@ def find_library(name):
 
 
 class Peer:
-    """One way to run a Python program. LINES says whether the tool shows Python lines; WHY is the reason why it
+    """One way to run a Python program. LINES is true if the tool shows Python lines; WHY is the reason why the tool
     cannot run here."""
 
     def __init__(self, name, lines="no", before=(), options=(), env=None, why=None, not_on=()):

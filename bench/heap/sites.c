@@ -22,7 +22,7 @@ struct block {
 static struct site {
     const char *name;
     double bytes, variance;
-    /* The arrays are static, so that the program's own bookkeeping does not use malloc. */
+    /* In a static array, so that the program's own bookkeeping does not use malloc. */
     struct block *blocks;
     uint32_t n;
 } sites[SITES];

@@ -121,7 +121,8 @@ def truth_rows(table, kind, sites):
     if n == 0:
         return
     inside = sum(abs(site["sigmas"]) <= 2 for site in sites)
-    allowed = 100 * 2 * math.sqrt(0.95 * 0.05 / n)  # Number expected by chance if the bounds are 95 % bounds.
+    # Number of sites expected outside their bounds by chance, if the bounds are 95 % bounds.
+    allowed = 100 * 2 * math.sqrt(0.95 * 0.05 / n)
     total = sum(site["found"] for site in sites) / sum(site["true"] for site in sites)
     table.bar(f"{kind}: sites within 2 standard deviations", 100 * inside / n, round(95 - allowed, 1), "%",
               more_is_better=True, note=f"{inside} of {n}; the bar is 95 % less {allowed:.1f}, which is chance with so "
@@ -149,7 +150,8 @@ def is_first(found, line):
 
 
 def watch_leak(options, run, line, seconds):
-    """Polls once per second. Returns when the line was first in the table, and at which polls."""
+    """Polls once per second. Returns the time when the line first appeared in the table, and the polls at which it was
+    the first row."""
     begin, looks, last = time.monotonic(), [], None
     while time.monotonic() - begin < seconds:
         found = heap(options, run, "--top=1")
@@ -162,7 +164,7 @@ def watch_leak(options, run, line, seconds):
 
 
 def stays(looks):
-    """Returns the time from which on the line was first at every poll."""
+    """Returns the time since which the line was the first row at every poll."""
     since = None
     for at, first in looks:
         since = (since if since is not None else at) if first else None

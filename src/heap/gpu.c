@@ -21,12 +21,6 @@ const void *gpu_key(const void *p, unsigned gpu)
     return (const void *)(low | (uintptr_t)(gpu + 1) << KEY_SHIFT);
 }
 
-static bool is_profiled(void)
-{
-    return life_start() &&
-           atomic_load_explicit(&heap_process.state, memory_order_acquire) != HEAP_OFF;
-}
-
 static void next_window(struct heap_gpu *g, uint64_t allocated, bool is_first)
 {
     uint64_t start_ns = heap_process.table->header.start_ns;
@@ -64,12 +58,10 @@ static void note_totals(unsigned gpu, uint64_t allocated, uint64_t reserved)
         atomic_store_explicit(&g->low_bytes, allocated, memory_order_relaxed);
 }
 
-void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserved, int gpu)
+static void note_block(struct heap_thread *t, const void *p, int64_t size, uint64_t allocated,
+                       uint64_t reserved, int gpu)
 {
-    struct heap_thread *t = &heap_thread;
     uint64_t interval;
-    if (!is_profiled())
-        return;
     if (gpu < 0 || gpu >= HEAP_GPUS) {
         heap_drop(HEAP_DROP_GPU);
         return;
@@ -86,6 +78,15 @@ void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserve
     } else if (sampler_hit_gpu(t, (uint64_t)size, &interval)) {
         record_gpu_block(key, (uint64_t)size, interval, (unsigned)gpu);
     }
+}
+
+void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserved, int gpu)
+{
+    struct heap_thread *t = &heap_thread;
+    if (!life_start() || !life_enter(t))
+        return;
+    note_block(t, p, size, allocated, reserved, gpu);
+    life_leave(t);
 }
 
 /* ---- out of memory ---- */
@@ -137,9 +138,9 @@ void gpu_reset(void)
     atomic_store(&is_summing, 0);
 }
 
-void gpu_out_of_memory(int64_t size, uint64_t allocated, uint64_t reserved, int gpu)
+static void note_failure(int64_t size, uint64_t allocated, uint64_t reserved, int gpu)
 {
-    if (!is_profiled() || gpu < 0 || gpu >= HEAP_GPUS || heap_thread.busy)
+    if (gpu < 0 || gpu >= HEAP_GPUS || heap_thread.busy)
         return;
     uint32_t site = record_gpu_site((unsigned)gpu);
     if (!life_is_on())
@@ -161,4 +162,13 @@ void gpu_out_of_memory(int64_t size, uint64_t allocated, uint64_t reserved, int 
     keep_largest(o);
     atomic_store_explicit(&o->number, (uint32_t)number, memory_order_release);
     atomic_store(&is_summing, 0);
+}
+
+void gpu_out_of_memory(int64_t size, uint64_t allocated, uint64_t reserved, int gpu)
+{
+    struct heap_thread *t = &heap_thread;
+    if (!life_start() || !life_enter(t))
+        return;
+    note_failure(size, allocated, reserved, gpu);
+    life_leave(t);
 }

@@ -21,14 +21,15 @@ HOOKS_COLD void hooks_sample(void *p, size_t size, size_t total, enum heap_kind 
     }
     if (!life_start())
         return;
-    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) == HEAP_OFF) {
-        t->countdown = INT64_MAX;
+    if (!life_enter(t)) {
+        life_rest(t);
         return;
     }
     uint64_t interval;
     t->countdown -= (int64_t)size;
     if (sampler_hit(t, size, &interval))
         record_allocation(p, total, interval, kind);
+    life_leave(t);
 }
 
 static HOOKS_COLD void *malloc_slowly(size_t size)
@@ -51,7 +52,9 @@ static HOOKS_COLD void free_slowly(void *p)
     atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
 }
 
-HOOK void free(void *ptr)
+/* The hooks call each other by these functions. A call by name would reach the first definition in
+ * the process, which is not the one in this library if the library was loaded late. */
+static inline void free_any(void *ptr)
 {
     if (HEAP_LIKELY(!live_maybe(ptr)))
         atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(ptr);
@@ -59,11 +62,16 @@ HOOK void free(void *ptr)
         free_slowly(ptr);
 }
 
+HOOK void free(void *ptr)
+{
+    free_any(ptr);
+}
+
 /* cfree was removed from the headers of glibc 2.26, but old programs still call it. */
 HOOK void cfree(void *p);
 HOOK void cfree(void *p)
 {
-    free(p);
+    free_any(p);
 }
 
 static HOOKS_COLD void *calloc_slowly(size_t n, size_t size)
@@ -113,12 +121,17 @@ static void *realloc_other(void *p, size_t size)
     return moved;
 }
 
-HOOK void *realloc(void *ptr, size_t size)
+static void *realloc_any(void *ptr, size_t size)
 {
     struct live_sample sample;
     if (HEAP_UNLIKELY(live_maybe(ptr)) && record_take(ptr, &sample))
         return realloc_sample(ptr, size, &sample);
     return realloc_other(ptr, size);
+}
+
+HOOK void *realloc(void *ptr, size_t size)
+{
+    return realloc_any(ptr, size);
 }
 
 HOOK void *reallocarray(void *ptr, size_t nmemb, size_t size)
@@ -128,7 +141,7 @@ HOOK void *reallocarray(void *ptr, size_t nmemb, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return realloc(ptr, total);
+    return realloc_any(ptr, total);
 }
 
 /* ---- aligned ---- */

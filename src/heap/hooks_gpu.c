@@ -106,7 +106,8 @@ static int find_behind_us(struct dl_phdr_info *info, size_t size, void *user)
 static __attribute__((constructor)) void find_reports_at_start(void)
 {
     bool is_behind = false;
-    dl_iterate_phdr(find_behind_us, &is_behind);
+    if (!modules_is_late()) /* no library calls functions of a library that was loaded late */
+        dl_iterate_phdr(find_behind_us, &is_behind);
     atomic_store_explicit(&has_started, 1, memory_order_release);
 }
 
@@ -114,12 +115,6 @@ static __attribute__((constructor)) void find_reports_at_start(void)
  * searches all libraries. The first few relocations cover most libraries that the caller was linked
  * with. */
 enum { LOOKS_MAX = 64 };
-
-/* The PLT relocations of a library, which name the functions of other libraries that it calls. */
-struct bound {
-    const ElfW(Rela) * at;
-    size_t count;
-};
 
 static const ElfW(Dyn) * dynamic_of(const struct module_map *map)
 {
@@ -130,30 +125,15 @@ static const ElfW(Dyn) * dynamic_of(const struct module_map *map)
     return NULL;
 }
 
-static struct bound bound_of(const struct module_map *map)
-{
-    struct bound b = {0};
-    bool is_rela = false;
-    for (const ElfW(Dyn) *d = dynamic_of(map); d && d->d_tag != DT_NULL; d++) {
-        if (d->d_tag == DT_JMPREL)
-            b.at = (const void *)(d->d_un.d_ptr < map->base ? map->base + d->d_un.d_ptr
-                                                            : d->d_un.d_ptr);
-        else if (d->d_tag == DT_PLTRELSZ)
-            b.count = d->d_un.d_val / sizeof *b.at;
-        else if (d->d_tag == DT_PLTREL)
-            is_rela = d->d_un.d_val == DT_RELA;
-    }
-    return b.at && is_rela ? b : (struct bound){0};
-}
-
 /* Searches the libraries that the library of MAP calls. The library of MAP is on the stack now, so
  * it stays loaded, and so do the libraries that it calls. */
 static bool find_in_bound(const struct module_map *map, struct real *ret)
 {
-    struct bound b = bound_of(map);
+    struct module_relocations r;
     struct module_map last = {0};
-    for (size_t i = 0, looks = 0; i < b.count && looks < LOOKS_MAX; i++) {
-        uintptr_t slot = map->base + b.at[i].r_offset, to;
+    module_names_relocations(map->base, map->headers, map->header_count, &r);
+    for (size_t i = 0, looks = 0; i < r.plt_count && looks < LOOKS_MAX; i++) {
+        uintptr_t slot = map->base + r.plt[i].r_offset, to;
         if (slot - map->start > map->end - map->start - sizeof to || slot % sizeof to != 0)
             return false;
         to = __atomic_load_n((const uintptr_t *)slot, __ATOMIC_RELAXED);

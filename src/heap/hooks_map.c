@@ -40,8 +40,12 @@ static bool is_arena(const void *caller)
 
 static void end_samples(const void *start, size_t len)
 {
+    struct heap_thread *t = &heap_thread;
+    if (!life_enter(t))
+        return;
     if (life_is_on())
         live_cut((uintptr_t)start, whole_pages(len));
+    life_leave(t);
 }
 
 /* Returns true if FD is a memfd or a file in /dev/shm. */

@@ -11,6 +11,7 @@
 
 #include "heap/live.h"
 #include "heap/module_names.h"
+#include "heap/modules.h"
 #include "heap/record.h"
 
 #define OPERATORS(X)                                                                               \
@@ -64,16 +65,6 @@ static _Atomic(uint32_t) modules_at_start;
 /* True if some operators were looked up after the start. */
 static _Atomic(uint32_t) has_late;
 
-static bool is_within(const struct dl_phdr_info *info, uintptr_t address)
-{
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
-        if (h->p_type == PT_LOAD && address - (info->dlpi_addr + h->p_vaddr) < h->p_memsz)
-            return true;
-    }
-    return false;
-}
-
 static enum rank rank_of(const struct dl_phdr_info *info, const struct search *s)
 {
     const char *slash = strrchr(info->dlpi_name, '/');
@@ -83,7 +74,7 @@ static enum rank rank_of(const struct dl_phdr_info *info, const struct search *s
         return AT_START;
     if (strcmp(file, "libstdc++.so.6") == 0 || strcmp(file, "libc++.so.1") == 0)
         return USUAL;
-    return is_within(info, s->caller) ? OF_CALLER : ANY;
+    return modules_contain(info, s->caller) ? OF_CALLER : ANY;
 }
 
 static int search_in(struct dl_phdr_info *info, size_t size, void *user)
@@ -92,8 +83,9 @@ static int search_in(struct dl_phdr_info *info, size_t size, void *user)
     struct module_names names;
     (void)size;
     s->modules++;
-    if (!s->is_behind_us) {
-        s->is_behind_us = is_within(info, (uintptr_t)next);
+    bool is_us = modules_contain(info, (uintptr_t)next);
+    if (!s->is_behind_us || is_us) {
+        s->is_behind_us = s->is_behind_us || is_us;
         return 0;
     }
     /* A module that defines any of the operators defines the first one. */
@@ -113,7 +105,7 @@ static int search_in(struct dl_phdr_info *info, size_t size, void *user)
 
 static void search(const void *caller, struct search *ret)
 {
-    *ret = (struct search){.caller = (uintptr_t)caller};
+    *ret = (struct search){.caller = (uintptr_t)caller, .is_behind_us = modules_is_late()};
     for (int i = 0; i < NEXT_COUNT; i++)
         ret->rank[i] = NONE;
     dl_iterate_phdr(search_in, ret);

@@ -107,9 +107,14 @@ bool hooks_is_allocator(const void *address)
     return (uintptr_t)address - allocator_start < allocator_end - allocator_start;
 }
 
-#define FIND(name) HOOKS_FUNCTION(__typeof__(hooks_real.name), dlsym(RTLD_NEXT, #name))
+static void *find_next(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
 
-static void find_others(void)
+#define FIND(name) HOOKS_FUNCTION(__typeof__(hooks_real.name), find(#name))
+
+static void find_others(hooks_find_fn *find)
 {
     hooks_real.posix_memalign = FIND(posix_memalign);
     hooks_real.aligned_alloc = FIND(aligned_alloc);
@@ -126,13 +131,13 @@ static void find_others(void)
 
 /* Looks up all functions. The four that may be called during the look-up are set last, all at
  * once. */
-static void find_all(void)
+static void find_all(hooks_find_fn *find)
 {
-    find_others();
+    find_others(find);
     void *(*next_malloc)(size_t) = FIND(malloc);
     void *(*next_calloc)(size_t, size_t) = FIND(calloc);
     next_realloc = FIND(realloc);
-    next_free = HOOKS_FUNCTION(void (*)(void *), dlsym(RTLD_NEXT, "free"));
+    next_free = HOOKS_FUNCTION(void (*)(void *), find("free"));
     if (!next_malloc || !next_calloc || !next_realloc || !next_free)
         __builtin_trap(); /* the process has no libc */
     modules_extent((uintptr_t)next_malloc, &allocator_start, &allocator_end);
@@ -149,16 +154,21 @@ static void find_all(void)
         hooks_real.malloc_usable_size = NULL;
 }
 
-bool hooks_resolve(void)
+bool hooks_resolve_by(hooks_find_fn *find)
 {
     int state = atomic_load_explicit(&resolve_state, memory_order_acquire);
     if (state == RESOLVE_NOT_YET &&
         atomic_compare_exchange_strong(&resolve_state, &state, RESOLVE_NOW)) {
         int saved = errno;
-        find_all();
+        find_all(find);
         errno = saved;
         atomic_store(&resolve_state, RESOLVE_DONE);
         return true;
     }
     return state == RESOLVE_DONE;
+}
+
+bool hooks_resolve(void)
+{
+    return hooks_resolve_by(find_next);
 }

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "heap/gpu.h"
@@ -30,6 +31,10 @@
 /* Number of attempts to create the table. A full socket queue or a lack of descriptors may be
  * temporary, so the next samples try again. */
 enum { TRIES = 8 };
+enum { SECTION_SHARDS = 16, SECTION_SHIFT = 60 };
+/* How long life_detach waits for threads inside a section: one second. A section takes a few
+ * microseconds unless its thread is preempted. */
+enum { DRAIN_TRIES = 10000, PAUSE_NS = 100000 };
 
 /* Only glibc has this function, and a program with another libc must still start. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
@@ -42,6 +47,11 @@ struct life_page {
     _Atomic(uint32_t) is_locked; /* lock held by the one thread that creates or closes the table */
     _Atomic(int32_t) pid;        /* pid of this process; 0 before it is queried */
     uint32_t tries;              /* number of failed attempts to create a table */
+    /* Number of threads inside a section, spread over several cache lines. The page is wiped at
+     * fork, because the parent's other threads do not exist in the child. */
+    struct {
+        _Alignas(64) _Atomic(uint32_t) count;
+    } inside[SECTION_SHARDS];
 };
 
 static struct life_page *page;
@@ -49,6 +59,7 @@ static struct sockaddr_un address;
 static socklen_t address_len;
 static _Atomic(uint32_t) start_state;
 static _Atomic(uint32_t) is_given_up;
+static bool is_late; /* set by the constructor */
 enum { START_NOT_YET, START_NOW, START_DONE };
 
 /* ---- settings ---- */
@@ -208,6 +219,11 @@ bool life_start(void)
  * system calls that create a table might then kill the program. */
 __attribute__((constructor)) static void begin(void)
 {
+    is_late = modules_is_late();
+    if (is_late) { /* profiling is off until life_attach, whatever the environment says */
+        atomic_store_explicit(&start_state, START_DONE, memory_order_release);
+        return;
+    }
     if (!life_start() || atomic_load(&heap_process.state) != HEAP_WAITING ||
         heap_process.parent == 0 || (uint64_t)syscall(SYS_getppid) != heap_process.parent)
         return;
@@ -470,4 +486,130 @@ bool life_is_on(void)
         return true;
     life_forked();
     return false;
+}
+
+/* ---- attaching and detaching ---- */
+
+static _Atomic(uint32_t) *section_of(const struct heap_thread *t)
+{
+    return &page->inside[(uint64_t)(uintptr_t)t * UINT64_C(0x9e3779b97f4a7c15) >> SECTION_SHIFT]
+                .count;
+}
+
+/* The count is raised before the state is read, and life_detach changes the state before it reads
+ * the counts. All four accesses are sequentially consistent, so at least one side sees the other's
+ * change. */
+bool life_enter(const struct heap_thread *t)
+{
+    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) == HEAP_OFF)
+        return false;
+    if (!is_late)
+        return true;
+    atomic_fetch_add(section_of(t), 1);
+    if (atomic_load(&heap_process.state) != HEAP_OFF)
+        return true;
+    life_leave(t);
+    return false;
+}
+
+void life_leave(const struct heap_thread *t)
+{
+    if (is_late)
+        atomic_fetch_sub(section_of(t), 1);
+}
+
+/* While a late library is detached, few calls still reach its hooks. The next attach must not find
+ * a thread that counts down from the largest number, so the countdown is negative until then, which
+ * makes the hook draw a new one. */
+void life_rest(struct heap_thread *t)
+{
+    t->countdown = is_late ? -1 : INT64_MAX;
+}
+
+void life_pause(void)
+{
+    struct timespec pause = {.tv_nsec = PAUSE_NS};
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
+static bool wait_for_sections(void)
+{
+    for (int i = 0, tries = 0; i < SECTION_SHARDS && tries < DRAIN_TRIES;) {
+        if (atomic_load(&page->inside[i].count) == 0) {
+            if (++i == SECTION_SHARDS)
+                return true;
+        } else {
+            life_pause();
+            tries++;
+        }
+    }
+    return false;
+}
+
+/* Changes the state while no other thread creates a table. */
+static bool turn_off(void)
+{
+    for (int tries = 0; !lock_page(); tries++) {
+        if (tries == DRAIN_TRIES)
+            return false;
+        life_pause();
+    }
+    atomic_store(&heap_process.state, HEAP_OFF);
+    unlock_page();
+    return true;
+}
+
+bool life_detach(void)
+{
+    int saved = errno;
+    bool is_done = !page || (turn_off() && wait_for_sections());
+    struct heap_table *old = heap_process.table;
+    if (is_done && old) {
+        heap_process.table = NULL;
+        atomic_store(&page->is_mine, 0);
+        live_reset();
+        unmap(old, sizeof *old);
+    }
+    errno = saved;
+    return is_done;
+}
+
+static const char *attach_refusal(const char *socket)
+{
+    if (!gnu_get_libc_version || !__register_atfork)
+        return "the C library is not glibc";
+    if (!is_late)
+        return "the process was started with the profiler";
+    if (getauxval(AT_SECURE) != 0)
+        return "the program has more privileges than its user";
+    if (atomic_load(&heap_process.state) != HEAP_OFF)
+        return "the profiler is already active";
+    if (!life_detach())
+        return "a thread still uses the table of the last attach";
+    if (!set_address(socket))
+        return "the path of the socket is too long";
+    if (!page && !make_page())
+        return "out of memory for the profiler";
+    return NULL;
+}
+
+const char *life_attach(const char *socket, uint64_t interval, uint64_t filters)
+{
+    const char *refusal = attach_refusal(socket);
+    if (refusal)
+        return refusal;
+    heap_process.base_interval = interval ? interval : DEFAULT_INTERVAL;
+    heap_process.wants_python_small = true;
+    heap_process.filters = filters;
+    page->tries = 0;
+    heap_thread.busy++;
+    atomic_store_explicit(&heap_process.state, HEAP_WAITING, memory_order_release);
+    bool is_made = life_make_table();
+    heap_thread.busy--;
+    if (is_made)
+        return NULL;
+    bool is_sandbox = atomic_load(&heap_process.state) == HEAP_OFF;
+    life_detach();
+    return is_sandbox ? "the process is in a sandbox that may forbid the profiler's system calls"
+                      : "ebb did not accept the heap table";
 }

@@ -16,6 +16,22 @@ uint64_t life_filters(const char *status);
  * finds an environment, or in our constructor. Constructors of other libraries may allocate before
  * ours runs. Returns false if the decision has not been made yet. */
 bool life_start(void);
+/* Begins a section in which this thread may use the table. Returns false, without beginning a
+ * section, if profiling is off. Sections nest. life_detach waits until all threads have left
+ * theirs. A preloaded library is never detached, so its sections cost nothing. */
+bool life_enter(const struct heap_thread *t);
+void life_leave(const struct heap_thread *t);
+/* Sets the countdown of a thread that found profiling off. */
+void life_rest(struct heap_thread *t);
+/* Turns profiling on in a running process, for a library that was loaded late: sets the socket, the
+ * sampling interval in bytes (0: default) and the number of seccomp filters that ebb knows of, and
+ * creates the table. Returns NULL, or the reason why not as a sentence. */
+const char *life_attach(const char *socket, uint64_t interval, uint64_t filters);
+/* Turns profiling off again and unmaps the table. Returns false if a thread stayed in its section
+ * for too long; the table then stays mapped until the next call. */
+bool life_detach(void);
+/* Waits a tenth of a millisecond for another thread. */
+void life_pause(void);
 /* Turns profiling off for the rest of the process. */
 void life_give_up(void);
 bool life_is_given_up(void);

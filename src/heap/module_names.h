@@ -21,3 +21,16 @@ bool module_names_of(uintptr_t base, const void *headers, size_t count, struct m
 /* Returns the module's own definition of NAME, or NULL. */
 const ElfW(Sym) * module_names_find(const struct module_names *n, const char *name);
 void *module_names_address(const struct module_names *n, const char *name);
+/* Returns the number of symbols that the hash table covers; the first of them is hash[1]. */
+uint32_t module_names_end(const struct module_names *n);
+
+/* The relocations of a module: those of its data and GOT, and those of its PLT, one for each
+ * function that the module calls in other libraries. */
+struct module_relocations {
+    const ElfW(Rela) * data;
+    const ElfW(Rela) * plt;
+    size_t data_count, plt_count;
+};
+/* Finds the relocations; the counts are 0 if the module has no relocations of the usual format. */
+void module_names_relocations(uintptr_t base, const void *headers, size_t count,
+                              struct module_relocations *ret);

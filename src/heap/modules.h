@@ -39,6 +39,11 @@ struct module_map {
     size_t eh_len;
 };
 bool modules_map(uintptr_t ip, struct module_map *ret);
+/* Returns true if ADDRESS is in the module that dl_iterate_phdr describes by INFO. */
+struct dl_phdr_info;
+bool modules_contain(const struct dl_phdr_info *info, uintptr_t address);
+/* Returns true if this library was loaded into a running process, and not at its start. */
+bool modules_is_late(void);
 /* Finds the start and end of the library around IP without touching the library's memory. */
 bool modules_extent(uintptr_t ip, uintptr_t *ret_start, uintptr_t *ret_end);
 /* Copies the library's build-id and returns its length in bytes. */

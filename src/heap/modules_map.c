@@ -124,6 +124,43 @@ bool modules_extent(uintptr_t ip, uintptr_t *ret_start, uintptr_t *ret_end)
     return true;
 }
 
+bool modules_contain(const struct dl_phdr_info *info, uintptr_t address)
+{
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        if (h->p_type == PT_LOAD && address - (info->dlpi_addr + h->p_vaddr) < h->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+enum { ORDER_UNKNOWN, ORDER_BEFORE_LIBC, ORDER_AFTER_LIBC };
+
+/* A preloaded library precedes libc in the dynamic linker's list, because a program's libraries
+ * follow in the order of their dependencies. */
+static int find_order(struct dl_phdr_info *info, size_t size, void *user)
+{
+    static const char libc[] = "libc.so.6";
+    size_t len = strlen(info->dlpi_name);
+    (void)size;
+    if (modules_contain(info, (uintptr_t)user))
+        return ORDER_BEFORE_LIBC;
+    if (len >= sizeof libc - 1 && strcmp(info->dlpi_name + len - (sizeof libc - 1), libc) == 0)
+        return ORDER_AFTER_LIBC;
+    return ORDER_UNKNOWN;
+}
+
+bool modules_is_late(void)
+{
+    static _Atomic(int) order;
+    int known = atomic_load_explicit(&order, memory_order_relaxed);
+    if (known == ORDER_UNKNOWN) {
+        known = dl_iterate_phdr(find_order, &order);
+        atomic_store_explicit(&order, known, memory_order_relaxed);
+    }
+    return known == ORDER_AFTER_LIBC;
+}
+
 static size_t align_to_4(size_t n)
 {
     return (n + 3) & ~(size_t)3;

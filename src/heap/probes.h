@@ -3,8 +3,8 @@
  * estimate of the bytes that the sample stands for.
  *
  * A probe is a nop that a tracer turns into a trap, and a note in the ELF file that describes it.
- * The tracer increments the probe's semaphore while it listens. The check of a semaphore is on the
- * path of sampled blocks alone, so that others cost nothing more. */
+ * The tracer increments the probe's semaphore while it listens. A semaphore is checked only for
+ * sampled blocks, so blocks that are not sampled cost nothing more. */
 #pragma once
 
 #include "heap/heap.h"

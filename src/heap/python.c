@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "heap/life.h"
 #include "heap/modules.h"
 #include "heap/python_code.h"
 #include "heap/python_layout.h"
@@ -356,6 +357,24 @@ void python_detect(void)
     }
     if (t)
         publish_state(t);
+}
+
+bool python_attach(void)
+{
+    struct heap_thread *t = &heap_thread;
+    if (!life_enter(t))
+        return false;
+    t->busy++;
+    python_detect();
+    t->busy--;
+    life_leave(t);
+    return python_small_is_on();
+}
+
+bool python_detach(void)
+{
+    return atomic_load_explicit(&phase, memory_order_acquire) == ABSENT ||
+           python_small_remove(&symbols);
 }
 
 bool python_is_eval(uintptr_t ip)

@@ -6,8 +6,8 @@
 #include "heap/heap.h"
 
 struct python_frame {
-    /* HEAP_FRAME_PYTHON | code | instruction; 0 for an evaluation that has not started its
-     * function, which has a loop on the C stack but no frame. */
+    /* HEAP_FRAME_PYTHON | code | instruction, or 0 for an evaluation loop that has not entered its
+     * function yet: the loop is on the C stack, but there is no Python frame. */
     uint64_t word;
     /* True if the function was called from C: the frames below belong to another evaluation loop
      * on the C stack. */
@@ -30,4 +30,9 @@ bool python_is_eval(uintptr_t ip);
 uint32_t python_module(void);
 /* Returns true if mappings made from RETURN_ADDRESS are arenas of individually counted objects. */
 bool python_owns_map(uintptr_t return_address);
+/* Detects the interpreter and hooks its small objects now, from a thread that holds the GIL.
+ * Returns true if they are hooked. */
+bool python_attach(void);
+/* Removes the hooks. The caller holds the GIL. Returns false if another tool has wrapped them. */
+bool python_detach(void);
 void python_reset(void); /* adds code objects again, for a new table */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "heap/heap.h"
+#include "heap/life.h"
 #include "heap/python.h"
 #include "heap/record.h"
 #include "heap/sampler.h"
@@ -63,16 +64,15 @@ static SMALL_COLD void *sample(size_t size, bool is_zeroed)
     uint64_t interval;
     if (t->busy)
         return NULL;
-    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) == HEAP_OFF) {
-        t->countdown = INT64_MAX;
+    if (!life_enter(t)) {
+        life_rest(t);
         return NULL;
     }
     t->countdown -= (int64_t)size;
-    if (!sampler_hit(t, size, &interval))
-        return NULL;
-    void *p = take_raw(t, size, is_zeroed);
+    void *p = sampler_hit(t, size, &interval) ? take_raw(t, size, is_zeroed) : NULL;
     if (p)
         record_allocation(p, size, interval, HEAP_KIND_PYTHON);
+    life_leave(t);
     return p;
 }
 
@@ -130,6 +130,7 @@ static void count_arenas(const struct python_symbols *s)
 {
     if (!s->arenas_get || !s->arenas_set)
         return;
+    atomic_store_explicit(&arena_bytes, 0, memory_order_relaxed);
     s->arenas_get(&arenas);
     const struct python_arenas front = {arenas.ctx, arena_alloc, arena_free};
     s->arenas_set(&front);
@@ -203,6 +204,33 @@ void python_small_install(const struct python_symbols *s, const void *mine)
     atomic_store_explicit(&small_state, SMALL_ON, memory_order_relaxed);
 }
 
+static bool is_in_front(const struct python_symbols *s, int domain)
+{
+    struct python_allocator now;
+    s->allocator_get(domain, &now);
+    return now.malloc == small_malloc && now.calloc == small_calloc && now.realloc == small_realloc;
+}
+
+bool python_small_remove(const struct python_symbols *s)
+{
+    struct python_arenas now;
+    if (atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_ON) {
+        atomic_store_explicit(&small_state, SMALL_UNDECIDED, memory_order_relaxed);
+        return true;
+    }
+    if (!is_in_front(s, PYTHON_DOMAIN_MEM) || !is_in_front(s, PYTHON_DOMAIN_OBJ))
+        return false;
+    if (s->arenas_get && s->arenas_set) {
+        s->arenas_get(&now);
+        if (now.alloc == arena_alloc)
+            s->arenas_set(&arenas);
+    }
+    s->allocator_set(PYTHON_DOMAIN_MEM, &pymalloc);
+    s->allocator_set(PYTHON_DOMAIN_OBJ, &pymalloc);
+    atomic_store_explicit(&small_state, SMALL_UNDECIDED, memory_order_relaxed);
+    return true;
+}
+
 bool python_small_is_on(void)
 {
     return atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_ON;
@@ -214,10 +242,13 @@ bool python_small_is_on(void)
 static void decide_small(void)
 {
     int saved = errno;
-    heap_thread.busy++;
-    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) != HEAP_OFF)
+    struct heap_thread *t = &heap_thread;
+    t->busy++;
+    if (life_enter(t)) {
         python_detect();
-    heap_thread.busy--;
+        life_leave(t);
+    }
+    t->busy--;
     errno = saved;
 }
 

@@ -176,9 +176,9 @@ static void count_end(void)
     atomic_fetch_add_explicit(&heap_process.table->header.ends, 1, memory_order_relaxed);
 }
 
-bool record_take(const void *p, struct live_sample *ret)
+static bool take_live(const void *p, struct live_sample *ret)
 {
-    if (!p || !life_is_on() || is_closed())
+    if (!life_is_on() || is_closed())
         return false;
     /* Most such calls are false positives of the filter, so this path does not even read the clock.
      */
@@ -194,12 +194,26 @@ bool record_take(const void *p, struct live_sample *ret)
     return true;
 }
 
+bool record_take(const void *p, struct live_sample *ret)
+{
+    struct heap_thread *t = &heap_thread;
+    if (!p || !life_enter(t))
+        return false;
+    bool was_sample = take_live(p, ret);
+    life_leave(t);
+    return was_sample;
+}
+
 bool record_end(const void *p)
 {
+    struct heap_thread *t = &heap_thread;
     struct live_sample sample;
-    bool was_sample = record_take(p, &sample);
+    if (!p || !life_enter(t))
+        return false;
+    bool was_sample = take_live(p, &sample);
     if (was_sample)
         count_end();
+    life_leave(t);
     return was_sample;
 }
 
@@ -223,7 +237,7 @@ static double remaining_probability(const struct live_sample *sample, size_t siz
                            sampler_probability(sample->size, sample->interval);
 }
 
-void record_again(void *p, size_t size, const struct live_sample *sample)
+static void continue_sample(void *p, size_t size, const struct live_sample *sample)
 {
     if (!life_is_on() || is_closed())
         return;
@@ -239,4 +253,13 @@ void record_again(void *p, size_t size, const struct live_sample *sample)
         count_end();
     heap_thread.busy--;
     errno = saved;
+}
+
+void record_again(void *p, size_t size, const struct live_sample *sample)
+{
+    struct heap_thread *t = &heap_thread;
+    if (!life_enter(t))
+        return;
+    continue_sample(p, size, sample);
+    life_leave(t);
 }

@@ -153,7 +153,7 @@ enum heap_drop {
     X(OK, "Python frames are read")                                                                \
     X(VERSION, "this version of Python is not known: native frames only")                          \
     X(CHECK, "Python's frames are not laid out as expected: native frames only")                   \
-    X(FREE_THREADED, "Python without its global lock: native frames only")
+    X(FREE_THREADED, "free-threaded Python: native frames only")
 #define X(sym, text) HEAP_PYTHON_##sym,
 enum heap_python { HEAP_PYTHON_STATES(X) HEAP_PYTHON_STATE_COUNT };
 #undef X
@@ -204,8 +204,9 @@ struct heap_header {
     _Atomic(uint32_t) python_small;   /* 1 if small Python objects are counted */
     _Atomic(uint32_t) is_ended;       /* 1 once the process has run its exit handlers */
     _Atomic(uint64_t) interval;       /* now */
-    _Atomic(uint64_t) samples, ends;  /* number of samples taken, and of samples that ended */
-    _Atomic(uint64_t) hook_ns;        /* time spent taking and ending samples, in nanoseconds */
+    _Atomic(uint64_t) samples,
+        ends;                  /* number of samples taken, and of those that are no longer live */
+    _Atomic(uint64_t) hook_ns; /* time spent taking and ending samples, in nanoseconds */
     _Atomic(uint64_t) drops[HEAP_DROP_KINDS];
     /* Bytes of arenas mapped since small objects are counted. */
     _Atomic(uint64_t) python_arena_bytes;

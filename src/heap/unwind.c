@@ -134,7 +134,7 @@ static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
     return rule;
 }
 
-#define IN_NO_LIBRARY UINT64_MAX /* a value that no packed rule has */
+#define IN_NO_LIBRARY UINT64_MAX /* a value that differs from every packed rule */
 
 /* Finds the rule at IP. Returns it packed, so that the walk keeps it in registers. */
 __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t generation)

@@ -179,7 +179,7 @@ static void *function(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
-/* Loads a C++ library late, as a Python extension does. */
+/* Loads a C++ library late, as importing a Python extension does. */
 static void created(void)
 {
     void *library = dlopen("libstdc++.so.6", RTLD_NOW);

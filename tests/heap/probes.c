@@ -1,7 +1,8 @@
 /* Listens to the probes of the preloaded library as a tracer would, in its own process: sets the
  * semaphores, puts a breakpoint instruction over each probe, and reads the arguments from the
  * registers. Arguments: address of each probe and of its semaphore in the library's file, alloc
- * first. Prints the bytes allocated, the weights of the samples, and how many of them were freed.
+ * first. Prints the bytes allocated, the sums of the samples' weights and of their squares, and how
+ * many samples were freed.
  */
 #include <link.h>
 #include <signal.h>
@@ -20,6 +21,7 @@ static uintptr_t alloc_at, free_at;
 static uintptr_t live[SAMPLES_MAX];
 static size_t samples, ends, unknown_ends, wrong_sizes;
 static uint64_t weight;
+static double squares; /* of the weights: the variance of their sum */
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *ret)
 {
@@ -55,6 +57,7 @@ static void on_trap(int signo, siginfo_t *info, void *context)
     live[samples++] = (uintptr_t)r[REG_RDI];
     wrong_sizes += r[REG_RSI] != BLOCK_BYTES;
     weight += (uint64_t)r[REG_RDX];
+    squares += (double)r[REG_RDX] * (double)r[REG_RDX];
 }
 
 static void put_breakpoint(uintptr_t at)
@@ -103,7 +106,7 @@ int main(int argc, char **argv)
     size_t before = samples;
     for (int i = 0; i < BLOCKS; i++)
         blocks[i] = malloc(BLOCK_BYTES);
-    printf("%d %llu %zu %zu %zu %zu %zu\n", BLOCKS * BLOCK_BYTES, (unsigned long long)weight,
-           before, ends, unknown_ends, wrong_sizes, samples - before);
+    printf("%d %llu %.0f %zu %zu %zu %zu %zu\n", BLOCKS * BLOCK_BYTES, (unsigned long long)weight,
+           squares, before, ends, unknown_ends, wrong_sizes, samples - before);
     return 0;
 }

@@ -273,9 +273,9 @@ static void *map_and_cut(void *argument)
             w->wrong = "no room for a mapping";
         live_cut((uintptr_t)p + 4096, 4096);
         if (!live_find(at(p), &ret) || ret.size != 4096 || ret.site != s.site)
-            w->wrong = "what is left before the cut is not there";
+            w->wrong = "the part before the cut is missing";
         if (!live_find(at(p + 2 * 4096), &ret) || ret.size != 6 * 4096)
-            w->wrong = "what is left behind the cut is not there";
+            w->wrong = "the part after the cut is missing";
         live_cut((uintptr_t)p, 8 * 4096);
         if (live_find(at(p), &ret) || live_find(at(p + 2 * 4096), &ret))
             w->wrong = "a mapping lives that is gone";

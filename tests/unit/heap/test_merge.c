@@ -1,9 +1,7 @@
-/* Native and Python frames merged into one stack.
- *
- * Stacks are strings here, one character per frame. Native: '#' is an evaluation loop, '+' another
- * function of the interpreter, a digit a function of another library. Python: a letter, a capital
- * for an entry frame, '.' for an evaluation without a frame. All are innermost first except the
- * merged ones. */
+/* Tests merging native and Python frames into one stack. Stacks are strings here, with one
+ * character per frame. Native: '#' is an evaluation loop, '+' another function of the interpreter,
+ * a digit a function of another library. Python: a letter, a capital for an entry frame, '.' for an
+ * evaluation without a frame. All are innermost first except the merged ones. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,7 +19,7 @@ static const uintptr_t eval_ip = 0x5000, other_ip = 0x6000, libc_ip = 0x7000;
 
 static uint32_t interpreter;
 
-/* The tests need only these parts of the real functions. */
+/* Stand-ins for functions of other files, with only the behaviour that the tests need. */
 bool python_is_eval(uintptr_t ip)
 {
     return ip == eval_ip;

@@ -238,8 +238,9 @@ static void function_that_realigns_its_stack_is_unwound(void **state)
 
 /* ---- signals ---- */
 
-/* Only where the unwinder reads the registers that the kernel saved. Elsewhere it follows frame
- * records, and the kernel's record for a handler has the caller of the interrupted function. */
+/* These tests run where the unwinder reads the registers that the kernel saved (x86-64). Elsewhere
+ * it follows frame records, and the kernel's record for a handler has the caller of the interrupted
+ * function. */
 #ifdef __x86_64__
 static struct stacks in_handler;
 
@@ -297,7 +298,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     c->uc_mcontext.gregs[REG_RIP] += 2; /* past ud2 */
 }
 
-/* In assembly, because the compiler may start the function with an endbr64. */
+/* Written in assembly, because the compiler may begin the function with an endbr64. */
 __asm__(".text\n"
         ".type faults_at_once, @function\n"
         "faults_at_once:\n"
@@ -510,7 +511,7 @@ static void *own_end_in_thread(void *arg)
     return NULL;
 }
 
-static void end_of_a_thread_stack_is_known(void **state)
+static void unwinder_knows_the_end_of_a_thread_stack(void **state)
 {
     uintptr_t seen[4];
     pthread_t thread;
@@ -647,7 +648,7 @@ int main(void)
         TEST(coroutine_of_another_thread_is_unwound),
         TEST(sandboxed_process_unwinds_unknown_stack_within_one_page_only),
         TEST(sandboxed_process_reads_the_whole_main_stack),
-        TEST(end_of_a_thread_stack_is_known),
+        TEST(unwinder_knows_the_end_of_a_thread_stack),
         TEST(end_of_the_main_stack_is_known),
         TEST(stack_extent_grows_over_readable_pages_only),
 #ifdef __x86_64__

@@ -1,0 +1,24 @@
+/* An ELF module in the memory of another process: its exported symbols, found through the dynamic
+ * section, so that the file may be deleted or stripped. All data is untrusted. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_module {
+    int mem_fd;
+    uint64_t bias;       /* difference between an address in memory and in the file */
+    uint64_t start, end; /* the range of addresses that the module occupies */
+    uint64_t symbols, names, hash;
+    uint64_t names_bytes;
+    /* The unused zero bytes between the module's last variable and the end of its last writable
+     * page. LEN may be 0. */
+    uint64_t tail, tail_bytes;
+};
+
+/* Reads the module whose ELF header is at ADDRESS. Returns 0, -EBADMSG if there is no such header
+ * or it has no symbols, or -EIO if the memory cannot be read. */
+int elf_module_read(int mem_fd, uint64_t address, uint64_t page_bytes, struct elf_module *ret);
+/* Finds the symbol NAME. Returns false if the module does not define it. */
+bool elf_module_symbol(const struct elf_module *m, const char *name, uint64_t *ret_address);

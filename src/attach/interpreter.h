@@ -1,0 +1,62 @@
+/* Finds the Python interpreter of a process in its memory, and the fields through which another
+ * process can make it run code. Every offset is verified against the running interpreter. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "attach/elf.h"
+#include "heap/python_layout.h"
+
+struct attach_target;
+struct err;
+
+/* How the interpreter can be made to run a statement. */
+enum interpreter_entry {
+    INTERPRETER_NO_ENTRY,
+    INTERPRETER_QUEUE, /* 3.9 to 3.13: the queue of pending calls of the main thread */
+    INTERPRETER_DEBUG, /* 3.14 and later: the script of PEP 768 */
+};
+
+/* Addresses in the queue of pending calls. */
+struct interpreter_queue {
+    uint64_t lock; /* a byte, or the address of a semaphore */
+    bool is_lock_byte;
+    uint64_t busy; /* field that is nonzero while calls are made; 0 if this version has none */
+    uint32_t busy_bytes; /* size of that field */
+    uint64_t count;      /* int: whether there are calls, or their number */
+    uint64_t calls, call_bytes, call_count;
+    uint64_t first, last;        /* ints: indices of the ring */
+    uint64_t breaker;            /* field that makes the evaluation loop check the queue */
+    uint32_t breaker_bytes, bit; /* size of that field, and the bit to set */
+};
+
+/* Addresses of the support for PEP 768 in the state of the main thread. */
+struct interpreter_debug {
+    uint64_t breaker, pending, path;
+    uint64_t path_bytes;
+    uint64_t enabled; /* int: 0 if the process was started with remote debugging disabled */
+};
+
+struct interpreter {
+    uint32_t version; /* PY_VERSION_HEX; for 3.9 and 3.10 only the minor version is known */
+    struct elf_module module;
+    uint64_t runtime;     /* _PyRuntime */
+    uint64_t run_string;  /* PyRun_SimpleString */
+    uint64_t state;       /* the main interpreter's PyInterpreterState */
+    uint64_t threads;     /* its first PyThreadState */
+    uint64_t main_thread; /* PyThreadState of the main thread */
+    uint64_t text_type, bytes_type, code_type;
+    struct python_layout layout;
+    bool has_layout;
+    uint32_t thread_next, thread_interp, thread_id, thread_native_id; /* native_id: 0 before 3.11 */
+    enum interpreter_entry entry;
+    struct interpreter_queue queue;
+    struct interpreter_debug debug;
+    /* Unused zero bytes in a writable page. */
+    uint64_t spare, spare_bytes;
+};
+
+/* Finds the interpreter of T. Returns 0; -EAGAIN with a sentence if Python is still starting; or
+ * -errno with a sentence. */
+int interpreter_find(const struct attach_target *t, struct interpreter *ret, struct err *err);

@@ -1,0 +1,26 @@
+/* EBB_ATTACH=1: a process that was started with it serves a socket (python/ebb/_optin.py), and
+ * loads or removes ebb's hooks on request. This requires no right to trace the process, and no
+ * pause. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct attach_target;
+struct err;
+struct script;
+
+enum { OPTIN_PATH_MAX = 108, OPTIN_ANSWER_MAX = 1024 };
+
+/* Finds the socket of T, in a folder that only the user of T can enter, and checks that T itself
+ * listens there. Returns false if T has not opted in. */
+bool optin_find(const struct attach_target *t, char ret[OPTIN_PATH_MAX]);
+/* Requests what the scripts do. Returns a connection on which the answer arrives; closing it
+ * earlier withdraws the request. Or returns -errno with a sentence. */
+int optin_request_start(const struct attach_target *t, const struct script *s, struct err *err);
+int optin_request_stop(const struct attach_target *t, struct err *err);
+/* Receives the answer, in the form of a mark. Returns its length; 0 if the connection was closed;
+ * or -EAGAIN if it has not arrived yet. */
+ssize_t optin_answer(int fd, char ret[OPTIN_ANSWER_MAX]);

@@ -1,0 +1,24 @@
+/* The Python scripts that run inside the job, as files in a private folder. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+
+struct script {
+    int32_t pid;         /* the script does nothing in other processes, such as a forked child */
+    const char *folder;  /* folder for the script */
+    const char *socket;  /* for marks */
+    const char *package; /* folder "ebb" of the Python package itself */
+    const char *run_dir; /* NULL: none */
+    const char *library; /* libebb-heap.so; NULL: none */
+    uint64_t heap_interval_bytes;
+};
+
+enum { SCRIPT_PATH_MAX = 160 };
+/* Writes the script that loads ebb._attach and calls start(), or the one that calls stop(), and
+ * returns its path. At its end, the script sends KIND=attach with STATUS=done, or with
+ * STATUS=failed and REASON=. */
+int script_write_start(const struct script *s, char ret_path[SCRIPT_PATH_MAX], struct err *err);
+int script_write_stop(const struct script *s, char ret_path[SCRIPT_PATH_MAX], struct err *err);

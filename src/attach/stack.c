@@ -1,0 +1,206 @@
+/* Walks the frames of each Python thread with the layouts of src/heap. Every pointer may be
+ * stale. */
+#include "attach/stack.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "attach/interpreter.h"
+#include "attach/target.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "proc/read.h"
+#include "profile/pylines.h"
+
+enum {
+    THREADS_MAX = 4096,
+    FRAMES_MAX = 1000,
+    LINES_MAX = 128 << 10, /* longest line table in bytes */
+    NAME_MAX_CHARS = 256,
+};
+
+struct stack_walk {
+    const struct attach_target *t;
+    const struct interpreter *i;
+    int fd;
+};
+
+static bool is_of_type(const struct stack_walk *w, uint64_t object, uint64_t type)
+{
+    uint64_t there;
+    return object && object % 8 == 0 &&
+           attach_read_word(w->fd, object + w->i->layout.object_type, &there) && there == type;
+}
+
+/* Encodes a character as UTF-8; a lone surrogate is a byte that Python could not decode. */
+static size_t put_character(uint32_t c, char ret[4])
+{
+    if (c >= 0xdc80 && c <= 0xdcff)
+        c -= 0xdc00;
+    else if (c >= 0x80 && c < 0x110000 && !(c >= 0xd800 && c <= 0xdfff)) {
+        size_t len = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+        for (size_t k = len - 1; k > 0; k--, c >>= 6)
+            ret[k] = (char)(uint8_t)(0x80 | (c & 0x3f));
+        ret[0] = (char)(uint8_t)((0xf00 >> len & 0xff) | c);
+        return len;
+    }
+    ret[0] = (char)(uint8_t)(c <= 0xff ? c : '?');
+    return 1;
+}
+
+/* Reads a string and escapes it. If it is too long, the end is kept, which matters most in a
+ * path. */
+static bool read_text(const struct stack_walk *w, uint64_t text, char ret[STACK_TEXT_MAX])
+{
+    const struct python_layout *l = &w->i->layout;
+    uint8_t raw[4 * NAME_MAX_CHARS];
+    char utf8[4 * NAME_MAX_CHARS];
+    uint64_t count;
+    uint32_t state;
+    size_t len = 0;
+    if (!is_of_type(w, text, w->i->text_type) ||
+        !attach_read_int(w->fd, text + l->text_state, &state) ||
+        !attach_read_word(w->fd, text + l->text_length, &count))
+        return false;
+    uint32_t width = state >> 2 & 7;
+    bool is_compact = state >> 5 & 1, is_ascii = state >> 6 & 1;
+    if (!is_compact || (width != 1 && width != 2 && width != 4) || count > INT32_MAX)
+        return false;
+    uint64_t at = text + (is_ascii ? l->text_ascii : l->text_other);
+    if (count > NAME_MAX_CHARS) {
+        at += (count - NAME_MAX_CHARS) * width;
+        count = NAME_MAX_CHARS;
+    }
+    if (!attach_read(w->fd, at, raw, count * width))
+        return false;
+    for (size_t k = 0; k < count; k++) {
+        uint32_t c = 0;
+        memcpy(&c, raw + k * width, width);
+        len += put_character(c, utf8 + len);
+    }
+    text_fit(ret, STACK_TEXT_MAX, STACK_TEXT_MAX, utf8, len);
+    return true;
+}
+
+static uint32_t read_line(const struct stack_walk *w, uint64_t code, uint32_t instr)
+{
+    const struct python_layout *l = &w->i->layout;
+    static uint8_t table[LINES_MAX];
+    uint64_t lines, size;
+    uint32_t first = 0, line;
+    if (!attach_read_int(w->fd, code + l->code_first_line, &first))
+        return 0;
+    line = first;
+    if (instr != HEAP_INSTR_UNKNOWN && attach_read_word(w->fd, code + l->code_lines, &lines) &&
+        is_of_type(w, lines, w->i->bytes_type) &&
+        attach_read_word(w->fd, lines + l->bytes_size, &size) && size <= LINES_MAX &&
+        attach_read(w->fd, lines + l->bytes_data, table, size))
+        (void)pylines_find(table, size, w->i->version, first, instr, &line);
+    return line;
+}
+
+/* The offset of the current instruction in bytes. */
+static uint32_t read_instr(const struct stack_walk *w, uint64_t frame, uint64_t code)
+{
+    const struct python_layout *l = &w->i->layout;
+    uint64_t at;
+    uint32_t last;
+    if (l->instr != PYTHON_INSTR_POINTER) {
+        if (!attach_read_int(w->fd, frame + l->frame_instr, &last) || last > INT32_MAX / 2)
+            return HEAP_INSTR_UNKNOWN;
+        return last * (l->instr == PYTHON_INSTR_UNITS ? 2 : 1);
+    }
+    if (!attach_read_word(w->fd, frame + l->frame_instr, &at) || at < code + l->code_instrs ||
+        at - (code + l->code_instrs) > INT32_MAX)
+        return HEAP_INSTR_UNKNOWN;
+    return (uint32_t)(at - (code + l->code_instrs));
+}
+
+/* Reads one frame. Returns 1, 0 if it is a shim of the interpreter, or -EBADMSG. */
+static int read_frame(const struct stack_walk *w, uint64_t frame, uint64_t *ret_back,
+                      struct stack_frame *ret)
+{
+    const struct python_layout *l = &w->i->layout;
+    uint64_t code, file, name;
+    uint8_t owner = 0;
+    if (frame % 8 || !attach_read_word(w->fd, frame + l->frame_back, ret_back) ||
+        !attach_read_word(w->fd, frame + l->frame_code, &code))
+        return -EBADMSG;
+    if (l->has_owner && !attach_read(w->fd, frame + l->frame_owner, &owner, sizeof owner))
+        return -EBADMSG;
+    if (l->has_owner && owner >= l->shim_owner)
+        return 0;
+    code &= ~UINT64_C(7); /* Python 3.14 stores tag bits there */
+    if (!is_of_type(w, code, w->i->code_type) ||
+        !attach_read_word(w->fd, code + l->code_file, &file) ||
+        !attach_read_word(w->fd, code + l->code_name, &name) || !read_text(w, file, ret->file) ||
+        !read_text(w, name, ret->function))
+        return -EBADMSG;
+    ret->line = read_line(w, code, read_instr(w, frame, code));
+    return 1;
+}
+
+static void walk_thread(const struct stack_walk *w, uint64_t thread, stack_frame_fn *fn, void *user)
+{
+    const struct python_layout *l = &w->i->layout;
+    struct stack_frame f;
+    uint64_t frame = 0;
+    if (!attach_read_word(w->fd, thread + l->thread_frame, &frame) ||
+        (l->has_cframe && frame && !attach_read_word(w->fd, frame + l->cframe_frame, &frame)))
+        return;
+    for (size_t n = 0; frame && n < FRAMES_MAX; n++) {
+        int r = read_frame(w, frame, &frame, &f);
+        if (r < 0)
+            return;
+        if (r > 0)
+            fn(user, &f);
+    }
+}
+
+static void about_thread(const struct stack_walk *w, uint64_t thread, struct stack_thread *ret)
+{
+    char path[48], comm[32];
+    uint64_t tid = 0;
+    *ret = (struct stack_thread){.is_main = thread == w->i->main_thread};
+    if (w->i->thread_native_id && attach_read_word(w->fd, thread + w->i->thread_native_id, &tid) &&
+        tid <= INT32_MAX)
+        ret->tid = (int32_t)tid;
+    if (ret->is_main)
+        ret->tid = w->t->pid;
+    snprintf(path, sizeof path, "task/%d/comm", (int)ret->tid);
+    ssize_t len = ret->tid ? proc_read(w->t->root, w->t->pid, path, comm, sizeof comm) : 0;
+    if (len > 0)
+        text_fit(ret->name, sizeof ret->name, 16, comm, strcspn(comm, "\n"));
+}
+
+static void report_thread(const struct stack_walk *w, uint64_t thread, stack_thread_fn *on_thread,
+                          stack_frame_fn *on_frame, void *user)
+{
+    struct stack_thread about;
+    about_thread(w, thread, &about);
+    on_thread(user, &about);
+    walk_thread(w, thread, on_frame, user);
+}
+
+int stack_read(const struct attach_target *t, const struct interpreter *i,
+               stack_thread_fn *on_thread, stack_frame_fn *on_frame, void *user, struct err *err)
+{
+    const struct stack_walk w = {.t = t, .i = i, .fd = t->mem_fd};
+    uint64_t thread = i->threads, of;
+    if (!i->has_layout)
+        return err_set(err, -ENOTSUP,
+                       "process %d (%s): cannot read its Python stacks: the memory layout of this "
+                       "Python build is not supported",
+                       (int)t->pid, t->name);
+    report_thread(&w, i->main_thread, on_thread, on_frame, user);
+    for (size_t n = 0; thread && n < THREADS_MAX; n++) {
+        if (!attach_read_word(w.fd, thread + i->thread_interp, &of) || of != i->state)
+            break; /* the thread has ended */
+        if (thread != i->main_thread)
+            report_thread(&w, thread, on_thread, on_frame, user);
+        if (!attach_read_word(w.fd, thread + i->thread_next, &thread))
+            break;
+    }
+    return attach_target_lives(t) ? 0 : attach_target_gone(t, err);
+}

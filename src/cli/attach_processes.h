@@ -1,0 +1,61 @@
+/* The processes into which `ebb attach` has loaded, or is loading, ebb's hooks. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attach/claim.h"
+#include "attach/inject.h"
+#include "attach/script.h"
+#include "attach/target.h"
+
+struct mark;
+
+enum attach_phase {
+    ATTACH_IDLE,    /* nothing was changed */
+    ATTACH_WAITING, /* a script was passed to the process, and its work is not done yet */
+    ATTACH_ON,
+    ATTACH_OFF,    /* detached, or exited */
+    ATTACH_FAILED, /* `reason` says why */
+};
+
+struct attach_process {
+    struct attach_target target;
+    struct inject inject;
+    int request_fd; /* connection to a process that has opted in; -1: none */
+    enum attach_phase phase;
+    bool is_stopping; /* true if the pending script detaches */
+    bool has_run;     /* true once ebb._attach works on the request; its report follows */
+    bool has_answered;
+    bool is_late; /* true once the user was notified of the wait */
+    uint64_t since_ns;
+    char reason[512]; /* what is missing or failed, or "" */
+    bool has_heap;
+    struct claim *claim;
+};
+
+struct attach_processes {
+    struct attach_process *at;
+    size_t count;
+    uint64_t pause_ns; /* the longest pause of a process */
+};
+
+/* Opens PID and, if ALL, every other Python process below it. Returns 0, or -errno with a sentence
+ * about PID. */
+int attach_processes_open(const struct proc_root *root, int32_t pid, bool all,
+                          struct attach_processes *ret, struct err *err);
+void attach_processes_fini(struct attach_processes *p);
+/* Passes the script S, with the pid filled in, to each process that is IDLE (to start) or ON (to
+ * stop). Returns the number of processes that are now waited for. */
+size_t attach_processes_start(struct attach_processes *p, struct script *s);
+size_t attach_processes_stop(struct attach_processes *p, struct script *s);
+/* Handles a mark that one of the scripts sent. */
+void attach_processes_mark(struct attach_processes *p, const struct mark *mark);
+/* Detects processes that have exited, and notifies the user once of each process that has not
+ * answered for five seconds. Returns the number of processes that are still waited for. */
+size_t attach_processes_check(struct attach_processes *p, uint64_t now_ns);
+/* Withdraws all scripts that have not run. */
+void attach_processes_withdraw(struct attach_processes *p);
+void attach_processes_give_up(struct attach_processes *p); /* stops waiting for answers */
+size_t attach_processes_in(const struct attach_processes *p, enum attach_phase phase);

@@ -1,0 +1,112 @@
+/* `ebb stack`: Python stacks of a running process, read without stopping it. */
+#include "cli/cli.h"
+
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attach/interpreter.h"
+#include "attach/stack.h"
+#include "attach/target.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/quantity.h"
+
+struct stack_options {
+    bool json;
+};
+
+static const struct option_desc stack_table[] = {
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct stack_options, json),
+               .help = "print the stacks as JSON"),
+    {0},
+};
+
+struct stack_output {
+    struct buf text;
+    json_t *threads, *frames; /* with --json; else NULL */
+};
+
+static void on_stack_thread(void *user, const struct stack_thread *t)
+{
+    struct stack_output *o = user;
+    if (o->threads) {
+        o->frames = json_array();
+        json_array_append_new(o->threads,
+                              json_pack("{s:o?,s:b,s:o,s:o}", "tid",
+                                        t->tid ? json_integer(t->tid) : NULL, "is_main", t->is_main,
+                                        "name", json_text0(t->name), "frames", o->frames));
+        return;
+    }
+    buf_printf(&o->text, "%sthread", o->text.len ? "\n" : "");
+    if (t->tid)
+        buf_printf(&o->text, " %d", (int)t->tid);
+    if (t->name[0])
+        buf_printf(&o->text, " (%s)", t->name);
+    buf_printf(&o->text, "%s\n", t->is_main ? ", main" : "");
+}
+
+static void on_stack_frame(void *user, const struct stack_frame *f)
+{
+    struct stack_output *o = user;
+    if (o->frames)
+        json_array_append_new(o->frames,
+                              json_pack("{s:o,s:i,s:o}", "file", json_text0(f->file), "line",
+                                        (int)f->line, "function", json_text0(f->function)));
+    else
+        buf_printf(&o->text, "  %s:%u in %s\n", f->file, f->line, f->function);
+}
+
+static int stack_of(const struct proc_root *root, int32_t pid, struct stack_output *o,
+                    struct err *err)
+{
+    struct attach_target t;
+    struct interpreter i;
+    int r = attach_target_open(root, pid, ATTACH_READ, &t, err);
+    if (r < 0)
+        return r;
+    r = interpreter_find(&t, &i, err);
+    if (r == 0)
+        r = stack_read(&t, &i, on_stack_thread, on_stack_frame, o, err);
+    attach_target_close(&t);
+    return r;
+}
+
+static int stack_exec(const struct cli_call *call)
+{
+    const struct stack_options *options = call->options;
+    struct stack_output o = {.threads = options->json ? json_array() : NULL};
+    struct proc_root root;
+    struct err err = {""};
+    int64_t pid;
+    if (quantity_parse_int("stack: PID", call->argv[0], 1, INT32_MAX, &pid, &err) < 0 ||
+        proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
+        return cli_fail(2, &err);
+    int r = stack_of(&root, (int32_t)pid, &o, &err);
+    proc_root_close(&root);
+    int status = r < 0           ? cli_failf(2, "stack: %s", err.text)
+                 : options->json ? cli_print_json(json_pack("{s:O}", "threads", o.threads))
+                                 : cli_print(&o.text);
+    json_decref(o.threads);
+    if (r < 0 || options->json)
+        buf_fini(&o.text);
+    return status;
+}
+
+const struct cli_command cmd_stack = {
+    .name = "stack",
+    .operands = "PID",
+    .summary = "print the Python stacks of a running process, without stopping it",
+    .description =
+        "Prints what every thread of the Python process PID is doing, innermost function first. "
+        "The stacks are read from the memory of the process while it runs: it is neither stopped "
+        "nor changed. A stack that changes meanwhile may be incomplete.\n"
+        "\n"
+        "This requires the right to trace the process: the same user and "
+        "kernel.yama.ptrace_scope=0, or root.",
+    .examples = "ebb stack 4711\n",
+    .options = stack_table,
+    .options_size = sizeof(struct stack_options),
+    .usage_status = 2,
+    .exec = stack_exec,
+};

@@ -1,0 +1,70 @@
+"""A stand-in for ebb._attach in a small installation of ebb. It only records its calls, so that the tests of `ebb
+attach` test the program without the Python package."""
+
+import pathlib
+import shutil
+
+from commands import ROOT, binary
+
+PART = '''
+import os, socket as sockets
+
+_socket = None
+NOTES = {notes!r}
+
+
+def _note(word):
+    with open(NOTES, "a") as f:
+        f.write(word + " " + str(os.getpid()) + "\\n")
+
+
+def _send(kind):
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_DGRAM) as s:
+        s.sendto(("KIND=%s\\nPID=%d\\nHEAP=1\\n" % (kind, os.getpid())).encode(), _socket)
+
+
+def start(socket, run_dir, library, heap_interval):
+    global _socket
+    _note("start")
+    _socket = socket
+    _send("attached")
+
+
+def has_started():
+    return _socket is not None
+
+
+def block_signals():
+    pass
+
+
+def stop():
+    _note("stop")
+    try:
+        _send("detached")
+    except OSError:
+        pass
+'''
+
+
+class Installation:
+    """A copy of the program next to the stand-in package."""
+
+    def __init__(self, folder):
+        self.program = folder / "bin" / "ebb"
+        self.notes_file = folder / "notes"
+        package = folder / "share" / "ebb" / "python" / "ebb"
+        (package / "_shim").mkdir(parents=True)
+        self.program.parent.mkdir()
+        shutil.copy(binary(), self.program)
+        (package / "_shim" / "sitecustomize.py").write_text("")
+        (package / "__init__.py").write_text("")
+        (package / "_attach.py").write_text(PART.format(notes=str(self.notes_file)))
+        shutil.copy(ROOT / "python" / "ebb" / "_optin.py", package)
+        self.packages = package.parent
+        self.notes_file.touch()
+        self.notes_file.chmod(0o666)
+
+    def notes(self):
+        """Returns the recorded calls: ["start PID", "stop PID", …]."""
+        return pathlib.Path(self.notes_file).read_text().splitlines()

@@ -1,0 +1,164 @@
+"""Tests `ebb attach` and `ebb detach` of processes that were started with EBB_ATTACH=1, by a user
+who is not root, in a sandbox in which the kernel refuses ptrace, as some containers do."""
+
+import contextlib
+import ctypes
+import os
+import platform
+import signal
+import struct
+import subprocess
+import textwrap
+
+import pytest
+
+from attach_part import Installation
+from commands import NOBODY, PYTHON, alive, environment, run_ebb, wait_for
+from test_attach import refused
+
+# Ends when its input is closed.
+IDLE = """
+    import sys
+    import ebb._optin
+    print("ready", flush=True)
+    sys.stdin.read()
+    print("finished", flush=True)
+"""
+# Holds the interpreter's lock until its input is closed.
+LOCKED = """
+    import ctypes, sys
+    import ebb._optin
+    print("ready", flush=True)
+    ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
+    sys.stdin.readline()
+"""
+USER = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+PTRACE = {"x86_64": 101, "aarch64": 117}  # numbers of the system call
+NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
+LIBC = ctypes.CDLL(None)
+
+
+def forbid_ptrace():
+    """Lets ptrace fail with EPERM in this process."""
+    rules = struct.pack("HBBI" * 4, 0x20, 0, 0, 0,  # load the number of the system call
+                        0x15, 0, 1, PTRACE[platform.machine()],
+                        0x06, 0, 0, 0x00050001,  # EPERM
+                        0x06, 0, 0, 0x7FFF0000)  # allow
+    space = ctypes.create_string_buffer(rules)
+    program = struct.pack("HxxxxxxP", 4, ctypes.addressof(space))
+    if LIBC.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or LIBC.prctl(SET_SECCOMP, FILTER, program, 0, 0):
+        os._exit(3)
+
+
+pytestmark = pytest.mark.skipif(platform.machine() not in PTRACE,
+                                reason="the number of ptrace is not known")
+
+
+@pytest.fixture
+def installed(open_folder):
+    return Installation(open_folder)
+
+
+@pytest.fixture
+def folder(open_folder):
+    """A folder of the user of the job."""
+    path = open_folder / "runtime"
+    path.mkdir(mode=0o700)
+    if USER:
+        os.chown(path, NOBODY, NOBODY)
+    return path
+
+
+@contextlib.contextmanager
+def job(installed, folder, *, code=IDLE, opts_in="1"):
+    env = environment({"EBB_ATTACH": opts_in, "XDG_RUNTIME_DIR": str(folder),
+                       "PYTHONPATH": str(installed.packages)})
+    process = subprocess.Popen([PYTHON, "-c", textwrap.dedent(code)], env=env, cwd=folder,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8",
+                               start_new_session=True, **USER)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def variables(folder):
+    """The environment of ebb. The sanitizer uses ptrace to find leaks."""
+    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    return {"XDG_RUNTIME_DIR": str(folder), "ASAN_OPTIONS": sanitizer}
+
+
+def ebb(installed, folder, *arguments):
+    return run_ebb(*arguments, program=str(installed.program), cwd=folder, env=variables(folder),
+                   preexec_fn=forbid_ptrace, **USER)
+
+
+def start_ebb(installed, folder, pid):
+    return subprocess.Popen([installed.program, "attach", str(pid)], cwd=folder, encoding="utf-8",
+                            env=environment(variables(folder)), stderr=subprocess.PIPE,
+                            preexec_fn=forbid_ptrace, **USER)
+
+
+def test_untraceable_process_that_opted_in_is_attached(installed, folder):
+    with job(installed, folder) as process:
+        result = ebb(installed, folder, "attach", "--for", "300ms", process.pid)
+        assert result.returncode == 0, result.stderr
+        assert f"attached to {process.pid} (" in result.stderr
+        assert "was not paused" in result.stderr
+        assert installed.notes() == [f"start {process.pid}", f"stop {process.pid}"]
+        assert process.communicate()[0] == "finished\n" and process.returncode == 0
+
+
+def test_untraceable_process_without_opt_in_is_refused_with_the_remedy(installed, folder):
+    with job(installed, folder, opts_in="0") as process:
+        result = ebb(installed, folder, "attach", process.pid)
+        assert refused(result, f"process {process.pid}", "start the job with EBB_ATTACH=1")
+        assert installed.notes() == [] and alive(process.pid)
+
+
+def test_detach_removes_hooks_of_a_killed_ebb_by_request(installed, folder):
+    with job(installed, folder) as process:
+        result = ebb(installed, folder, "detach", process.pid)
+        assert result.returncode == 2 and "ebb is not attached to it" in result.stderr
+        with start_ebb(installed, folder, process.pid) as attached:
+            assert "attached to" in attached.stderr.readline()
+            attached.kill()
+        result = ebb(installed, folder, "detach", process.pid)
+        assert result.returncode == 0 and result.stderr == "", result.stderr
+        assert installed.notes() == [f"start {process.pid}", f"stop {process.pid}"]
+
+
+def test_request_is_withdrawn_if_the_interpreter_is_locked(installed, folder):
+    with job(installed, folder, code=LOCKED) as process:
+        with start_ebb(installed, folder, process.pid) as attached:
+            assert "does not answer" in attached.stderr.readline()
+            attached.send_signal(signal.SIGINT)
+            assert "does not answer" in attached.stderr.read()
+        assert attached.returncode == 2
+        process.stdin.write("\n")
+        process.stdin.flush()
+        # the thread serves requests in order: this one is answered after the first was read
+        result = ebb(installed, folder, "detach", process.pid)
+        assert "ebb is not attached to it" in result.stderr
+        assert installed.notes() == []
+
+
+@pytest.mark.parametrize("what", ["open folder", "socket of another process", "left socket"])
+def test_socket_that_the_process_does_not_own_is_not_used(what, installed, folder):
+    with job(installed, folder) as process, job(installed, folder) as other:
+        path = folder / "ebb" / f"attach.{process.pid}"
+        wait_for(path.exists, "the socket")
+        if what == "open folder":
+            (folder / "ebb").chmod(0o777)
+        elif what == "left socket":
+            other.kill()
+            other.wait()
+            os.replace(folder / "ebb" / f"attach.{other.pid}", path)
+        else:
+            os.replace(folder / "ebb" / f"attach.{other.pid}", path)
+        result = ebb(installed, folder, "attach", process.pid)
+        assert refused(result, "may not be traced")
+        assert installed.notes() == []

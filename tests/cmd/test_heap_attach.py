@@ -1,0 +1,60 @@
+"""Tests the profiler in a process that loads its library late, not by LD_PRELOAD."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from commands import PATIENCE_S, binary, environment
+from heap_jobs import LIBRARY, needs_library, not_sanitized
+
+BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", pathlib.Path(binary()).parent))
+PROGRAMS = BUILD / "tests" / "heap_programs"
+
+pytestmark = [needs_library]
+
+
+def attaches(folder, way, count, *more):
+    """Runs the program and returns the numbers that it prints, by name."""
+    result = subprocess.run(
+        [PROGRAMS / "attaches", way, LIBRARY, folder / "s", str(count), *more],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        timeout=PATIENCE_S)
+    assert (result.returncode, result.stderr) == (0, ""), result
+    words = result.stdout.split()
+    return dict(zip(words[::2], map(int, words[1::2])))
+
+
+@pytest.fixture
+def short(tmp_path_factory):
+    """A folder whose path fits in the address of a socket."""
+    import tempfile
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield pathlib.Path(folder)
+
+
+def is_clean(found):
+    return found["fds"] == 0 and found["mapped"] == 0 and found["failures"] == 0
+
+
+@not_sanitized
+def test_1000_attach_cycles_with_busy_threads_leave_nothing(short):
+    found = attaches(short, "threads", 1000)
+    assert is_clean(found) and found["slots"] >= 4 and found["samples"] == 1, found
+    assert found["tables"] == 1001
+
+
+@not_sanitized
+def test_children_forked_during_attach_cycles_finish(short):
+    assert is_clean(attaches(short, "forks", 200))
+
+
+@not_sanitized
+def test_blocks_may_be_freed_after_attach_or_detach(short):
+    assert is_clean(attaches(short, "across", 100))
+
+
+@not_sanitized
+def test_library_loaded_while_attached_is_sampled(short):
+    assert is_clean(attaches(short, "plugin", 1, PROGRAMS / "module_plugin.so"))
