@@ -70,7 +70,7 @@ void engine_sample_now(struct engine *e);
 void engine_mark(struct engine *e, const struct mark *mark);
 /* Adds a number that ebb measured for process PID to the next tick. */
 void engine_figure(struct engine *e, int32_t pid, const char *name, uint64_t value);
-/* The memory of the job on GPU, as PyTorch's allocator has it. */
+/* Sets the memory of the job on GPU, as reported by PyTorch's allocator. */
 void engine_gpu(struct engine *e, unsigned gpu, const struct collect_gpu *now);
 void engine_note(struct engine *e, const char *kind, const char *json_text);
 /* Call this before the job is restarted: earlier readings no longer count for the verdict. */

@@ -33,14 +33,19 @@ struct kills {
     uint64_t group, above, host;
 };
 
+/* The job's own counter includes every OOM kill of its processes, whichever limit caused it. If it
+ * is known and did not change, the other counters counted processes of other jobs. */
 static struct kills kills_of(const struct death_facts *f)
 {
     struct kills k = {0};
     const struct death_ooms *a = f->before, *b = f->after;
     if (!a || !b)
         return k;
-    if (a->group_known && b->group_known)
+    bool is_group_known = a->group_known && b->group_known;
+    if (is_group_known)
         k.group = u64_minus(b->group, a->group);
+    if (is_group_known && !k.group)
+        return k;
     if (a->above_known && b->above_known)
         k.above = u64_minus(b->above, a->above);
     if (a->host_known && b->host_known)
@@ -124,18 +129,24 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
                                      : CAUSE_EXCEPTION;
 }
 
+/* Returns true if the memory of a cgroup ran out, not that of the host. */
+static bool is_cgroup_oom(const struct death_facts *f, const struct kills *k)
+{
+    return k->above || (k->group && (f->limit_is_own || f->limit_where));
+}
+
 /* Maximum length of a reason such as "the job's cgroup ran out of memory (limit 2.00 GiB)". */
 enum { REASON = 160 };
 static void oom_reason(const struct death_facts *f, const struct kills *k, char out[REASON])
 {
     char size[TEXT_SIZE_MAX], limit[48] = "", where[80] = "above it";
-    if (k->group == 0 && k->above == 0) {
+    if (!is_cgroup_oom(f, k)) {
         snprintf(out, REASON, "the host ran out of memory");
         return;
     }
     if (f->limit_bytes)
         snprintf(limit, sizeof limit, " (limit %s)", text_size(size, f->limit_bytes));
-    if (k->group) {
+    if (k->group && f->limit_is_own) {
         snprintf(out, REASON, "the job's cgroup ran out of memory%s", limit);
         return;
     }
@@ -164,22 +175,23 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
                                   const struct kills *k, char text[DEATH_TEXT])
 {
     char reason[REASON];
-    bool is_group = k->group || k->above;
+    bool is_counted = k->group || k->above; /* otherwise only the host's counter changed */
+    enum cause oom = is_cgroup_oom(f, k) ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
     oom_reason(f, k, reason);
     if (signal_of(f->status) == SIGKILL) {
-        snprintf(text, DEATH_TEXT, "%skilled by the kernel: %s", is_group ? "" : "probably ",
+        snprintf(text, DEATH_TEXT, "%skilled by the kernel: %s", is_counted ? "" : "probably ",
                  reason);
-        return is_group ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
+        return oom;
     }
     enum cause kind = cause_by_output(f, r, text);
-    if (!is_group && !r->child_killed)
+    if (!is_counted && !r->child_killed)
         return kind;
     add_other_kill(k, reason, text);
     if (r->child_killed)
-        return is_group ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
+        return oom;
     /* the output shows another reason, or the killed process may belong to another job */
     bool has_own = kind != CAUSE_STATUS && kind != CAUSE_SIGNAL;
-    return has_own || !k->group ? kind : CAUSE_OOM_GROUP;
+    return has_own || !k->group ? kind : oom;
 }
 
 enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT])

@@ -43,8 +43,9 @@ void death_reading_take(const struct death_tail *t, struct death_reading *ret);
 /* Counters of the kernel's OOM killer. */
 struct death_ooms {
     bool host_known, group_known, above_known;
-    uint64_t host;  /* /proc/vmstat: oom_kill */
-    uint64_t group; /* OOM kills in the job's own cgroup */
+    uint64_t host; /* /proc/vmstat: oom_kill */
+    uint64_t
+        group; /* OOM kills of processes in the job's own cgroup, whichever limit was reached */
     uint64_t above; /* OOM kills in the ancestor cgroup that has the effective limit */
 };
 /* Reads the counters. G may be NULL. ABOVE_DIR is the cgroup with the effective limit, relative to
@@ -92,7 +93,8 @@ struct death_facts {
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
     const char *limit_where; /* cgroup with the effective limit, not escaped, or NULL */
-    uint64_t limit_bytes;    /* limit of the cgroup LIMIT_WHERE; 0 if unknown */
+    bool limit_is_own;       /* the limit of the job's own cgroup was reached, not LIMIT_WHERE's */
+    uint64_t limit_bytes;    /* limit of that cgroup; 0 if unknown */
 };
 
 /* Describes the cause in one line without a full stop: "killed by the kernel: its cgroup ran out of

@@ -49,7 +49,7 @@ void gpu_gauge_read(const struct run_entity *gpu, const struct verdict_result *v
     *ret = has_own && (!has_card || own.room_bytes <= card.room_bytes) ? own : card;
     if (!verdict || verdict->leak != VERDICT_LEAK_YES)
         return;
-    /* the verdict's forecast is for the size of the GPU */
+    /* the verdict's forecast refers to the size of the GPU */
     const struct verdict_interval *rate = &verdict->rate_bytes_per_min;
     if (ret->is_card && verdict->oom.known && verdict->oom.has_t) {
         ret->forecast_known = true;

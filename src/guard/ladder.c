@@ -260,8 +260,8 @@ static void without_checkpoint(struct turn *t, const char *end)
         ladder_stop(t, LADDER_BY_PLAN, end);
 }
 
-/* Sends SIGTERM, on any rung, if headroom is at most 1/PART of the reserve. Returns true if it was
- * sent. */
+/* Sends SIGTERM, from any rung, if headroom is at most 1/PART of the reserve. Returns true if it
+ * was sent. */
 static bool stop_at_line(struct turn *t, unsigned part)
 {
     if (!ladder_is_under(t->in, &t->status, part, LADDER_GAUGES))
@@ -299,7 +299,8 @@ static void before_request(struct turn *t)
         without_checkpoint(t, "; a checkpoint cannot be requested");
 }
 
-/* Whether a gauge within its reserve has grown since the request, or since the checkpoint. */
+/* Returns true if a gauge within its reserve has grown since the request, or since the checkpoint.
+ * */
 static bool is_rising_at_level(struct turn *t)
 {
     for (unsigned i = 0; i < LADDER_GAUGES; i++) {

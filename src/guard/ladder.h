@@ -11,8 +11,8 @@
  * has held for LADDER_CALM_S. docs/reference/guard.md explains the lines.
  *
  * Each GPU is one more gauge. Nothing is killed when a GPU is full: a request fails, and jobs that
- * fill their GPU are common. So no GPU has a kill line, and one without a limit of the user's has
- * no SIGTERM line either: only a forecast stops the job. */
+ * fill their GPU are common. Therefore a GPU has no kill line. A GPU without a limit set by the
+ * user has no SIGTERM line either: only a forecast stops the job. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +23,7 @@
 
 enum {
     LADDER_CALM_S = 10,
-    LADDER_AGAIN_S = 60, /* least time between two requests by the same trigger */
+    LADDER_AGAIN_S = 60, /* minimum time between two requests by the same trigger */
     LADDER_PACE_S = 6,   /* without a verdict, growth counts if it lasts this long */
     LADDER_WHY_MAX = 240,
     LADDER_HOST_GAUGES = 2,
@@ -75,16 +75,18 @@ struct ladder_gauge {
     uint64_t limit_bytes, used_bytes, room_bytes;
     double pace_bytes_per_s; /* growth rate over the last half second */
     /* GPUs only: */
-    bool is_card;        /* the limit is the size of the GPU, not the user's */
-    bool forecast_known; /* the verdict on this GPU forecasts that the limit will be reached */
-    double forecast_s;   /* earliest time from now to the limit */
+    bool is_card; /* the limit is the size of the GPU, not the user's */
+    /* true if the verdict on this GPU forecasts that the limit will be reached */
+    bool forecast_known;
+    double forecast_s; /* earliest time from now to the limit */
 };
 
 enum ladder_ack { LADDER_NO_ACK, LADDER_ACK_STARTED, LADDER_ACK_DONE, LADDER_ACK_FAILED };
 
 struct ladder_input {
     uint64_t now_ns;
-    struct ladder_gauge gauge[LADDER_GAUGES]; /* of host memory, then one per GPU by its number */
+    /* the gauge of host memory, then one gauge per GPU in the order of GPU numbers */
+    struct ladder_gauge gauge[LADDER_GAUGES];
     bool forecast_known; /* the verdict forecasts that the host's limit will be reached */
     double forecast_s;   /* earliest time from now to the limit with the least headroom */
     bool pressure_known;
@@ -123,21 +125,22 @@ struct ladder {
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
     /* per gauge: memory in use at the last request or checkpoint */
     uint64_t mark_bytes[LADDER_GAUGES];
-    bool is_steady[LADDER_GAUGES];           /* memory was steady within the reserve … */
-    uint64_t steady_headroom[LADDER_GAUGES]; /* … with this headroom */
-    double slow_pace[LADDER_GAUGES]; /* growth rate in bytes/s that lasted LADDER_PACE_S; 0: none */
+    bool is_steady[LADDER_GAUGES];           /* true if memory was steady within the reserve */
+    uint64_t steady_headroom[LADDER_GAUGES]; /* headroom at which memory was steady */
+    /* growth rate in bytes/s that lasted LADDER_PACE_S, or 0 if there was none */
+    double slow_pace[LADDER_GAUGES];
     struct ladder_past {
         uint64_t t_ns, used_bytes;
-    } past[LADDER_GAUGES][LADDER_PAST]; /* about one reading per second, in a ring */
+    } past[LADDER_GAUGES][LADDER_PAST]; /* ring buffer with about one reading per second */
     uint32_t n_past[LADDER_GAUGES];
-    uint64_t pressed_ns; /* since when pressure is high; 0: it is not high */
+    uint64_t pressed_ns; /* time since when pressure is high, or 0 if it is not high */
 };
 
 struct ladder_decision {
     enum ladder_act act;
     enum ladder_trigger trigger;
     bool has_gpu;
-    unsigned gpu;             /* the GPU whose memory is the reason */
+    unsigned gpu;             /* GPU whose memory is the reason */
     char why[LADDER_WHY_MAX]; /* "1.2 GiB left of 24 GiB, growing by 165 MiB/s: …" */
 };
 

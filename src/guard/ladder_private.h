@@ -17,7 +17,7 @@ struct ladder_lines {
 struct ladder_status {
     struct ladder_lines lines[LADDER_GAUGES];
     unsigned holding; /* bits of the triggers that hold */
-    unsigned least;   /* the host's gauge with the least headroom; any if none is known */
+    unsigned least;   /* gauge of the host with the least headroom, or any gauge if none is known */
     unsigned forecast_gauge, pace_gauge, level_gauge;
     double need_s;
     double forecast_s; /* time until SIGTERM, from the verdict's forecast */
@@ -30,12 +30,12 @@ void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct
                    struct ladder_status *ret);
 /* The seconds between two times; 0 if TO_NS is earlier. */
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
-/* Whether one of the first GAUGES, GPUs without a limit left out, has at most 1/PART of its base as
- * headroom; sets k->level_gauge to it. */
+/* Returns true if one of the first GAUGES has at most 1/PART of its base as headroom, and sets
+ * k->level_gauge to it. GPUs without a limit are skipped. */
 bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part,
                      unsigned gauges);
 
-/* The gauge that TRIGGER is about. */
+/* Returns the gauge to which TRIGGER refers. */
 unsigned ladder_gauge_of(const struct ladder_status *k, enum ladder_trigger trigger);
 
 /* Writes the reason of TRIGGER as text, followed by END, which may be "". */

@@ -19,7 +19,7 @@ double ladder_seconds(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
-/* The user's reserve and the memory that a checkpoint needs are of the host. */
+/* The user's reserve and the memory that a checkpoint needs apply to host memory only. */
 static void lines_set(const struct ladder_rules *rules, const struct ladder_gauge *g, bool is_gpu,
                       const struct timing *timing, struct ladder_lines *ret)
 {
@@ -121,7 +121,7 @@ static bool is_soon(const struct ladder *l, enum ladder_trigger t, double left_s
     return left_s < (was_holding(l, t) ? OVER_NEED : 1) * need_s;
 }
 
-/* The forecast is for the limit: scale it to the SIGTERM line at the same growth rate. */
+/* The forecast is for the limit, so it is scaled to the SIGTERM line at the same growth rate. */
 static double until_term_s(const struct ladder_input *in, const struct ladder_status *k, unsigned i,
                            double limit_s)
 {

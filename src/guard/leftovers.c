@@ -61,7 +61,7 @@ struct leftovers {
     /* start of the next round over all processes, and the pause between two rounds */
     uint64_t round_ns, gap_ns;
     uint64_t rest_ns;           /* time before which nothing is sampled */
-    struct proc_helper *helper; /* while is_away, the helper thread works on MAPPED */
+    struct proc_helper *helper; /* true while the helper thread works on MAPPED */
     bool is_away;
     struct mapped mapped;
 };

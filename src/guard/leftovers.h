@@ -25,5 +25,6 @@ void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_
  * or mapped. */
 void leftovers_end(struct leftovers *l, const struct proc_root *root, bool clean,
                    struct outcome_left_list *ret);
-/* True if the file system of FOLDER has less than 1 % or 1 MiB of free space, or no free inode. */
+/* True if the file system of FOLDER has less than 1 % or less than 1 MiB of free space, or no free
+ * inode. */
 bool leftovers_folder_is_full(const char *folder);

@@ -84,7 +84,7 @@ struct reflex {
     uint32_t release;
     struct reflex_gauge gauges[REFLEX_GAUGES];
 
-    /* members written by the thread: */
+    /* members that only the thread writes: */
     uint32_t phase;
     uint64_t samples;
     uint64_t killed_ns;

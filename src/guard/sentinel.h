@@ -20,7 +20,7 @@ struct sentinel_note {
     bool keep;               /* --keep-on-exit: the job continues if its supervisor is killed */
     pid_t job;               /* pid of the job's first process; 0 if it has not started */
     char log_name[40];       /* name of the current log file in the run folder, or "" */
-    /* socket pair over which the supervisor sends the job's streams, to [1]; -1 if not used */
+    /* socket pair; the supervisor sends the job's streams through [1]; -1 if not used */
     int stream_pair[2];
 };
 

@@ -28,6 +28,7 @@ struct guard_settings {
     struct checkpoint_options checkpoint;
     bool no_cgroup;
     bool restart;
+    bool requeue; /* return the job to Slurm's queue instead of stopping it */
     unsigned max_restarts;
     struct restart_every restart_every;
     /* arguments appended to the command from the second segment on, ended by NULL; may be NULL */

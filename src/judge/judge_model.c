@@ -8,8 +8,13 @@
 #include "profile/held.h"
 
 enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its first sample */
-/* Fraction of the growth of a process: more outside the heap is most of it. */
+/* Most of a process's growth is outside the heap if at least this fraction of it is. */
 static const double OUTSIDE = 0.5;
+/* Evidence from the first seconds of a running job never counts as confirmed. */
+enum { RUNNING_AT_LEAST_S = 25 };
+/* Minimum probability at which a running job is called a leak if the shape of its resident memory
+ * shows one. */
+static const double SHAPE_LEAK_FROM = 0.5;
 
 /* Returns the profiler's readings of P. A process that called exec has several lists; the last
  * one counts. */
@@ -92,8 +97,8 @@ static double sites_pace(const struct model_evidence *e)
                : 0;
 }
 
-/* Is most of the growth of P outside the heap, by malloc's count and by the profiler's, which
- * includes small Python objects? */
+/* Returns true if most of the growth of P is outside the heap, by malloc's count and by the
+ * profiler's count, which includes small Python objects. */
 static bool is_outside_heap(const struct judge *j, const struct run_entity *p)
 {
     struct model_evidence e;
@@ -102,7 +107,7 @@ static bool is_outside_heap(const struct judge *j, const struct run_entity *p)
            !(e.sites.settled.known && e.sites.settled.growth > (1 - OUTSIDE) * e.resident.growth);
 }
 
-/* The same for the job: if it is so for one of its processes. */
+/* Returns true if most of the growth of one of the job's processes is outside the heap. */
 static bool is_job_outside_heap(const struct judge *j)
 {
     struct run_entity *e;
@@ -112,9 +117,9 @@ static bool is_job_outside_heap(const struct judge *j)
     return false;
 }
 
-/* Sets the probability of a leak of P, or of the job, in S. While the job runs, it is the lower one
- * of that with call sites as they are now and as they were a moment ago: in a fill, sites that seem
- * to grow steadily at one moment rarely do so at two. */
+/* Sets the probability of a leak of P, or of the job, in S. While the job runs, the probability is
+ * computed with call sites as they are now and as they were a moment ago, and the lower one counts:
+ * while a cache fills, sites that seem to grow steadily at one moment rarely do so at both. */
 static void weigh_evidence(const struct judge *j, const struct run_entity *p,
                            struct model_evidence *e, struct judge_series *s)
 {
@@ -138,22 +143,51 @@ static void weigh_evidence(const struct judge *j, const struct run_entity *p,
     memcpy(r->contributions, contributions, sizeof r->contributions);
 }
 
+/* Returns true if the evidence E on a running job was already known HELD_EARLIER_S ago, after the
+ * first epoch. A filling cache often looks like a leak just after the first epoch, but rarely still
+ * does later. */
+static bool is_confirmed(const struct judge *j, const struct model_evidence *e)
+{
+    double ran_s = (double)(j->run->tick_ns - j->begun_ns) / (double)NS_PER_S;
+    const struct trend then = {.epochs = (1 - HELD_EARLIER_S / ran_s) * e->resident.epochs};
+    return ran_s >= RUNNING_AT_LEAST_S && !verdict_may_be_first_epoch(&then);
+}
+
+/* Returns true if a running job with the verdict R by shape is called a leak. */
+static bool is_running_leak(const struct judge *j, const struct model_evidence *e,
+                            const struct verdict_result *r)
+{
+    bool by_shape = r->leak == VERDICT_LEAK_YES;
+    bool is_nearly_certain = verdict_leak_of(r->probability, false) == VERDICT_LEAK_YES;
+    if (!r->has_probability)
+        return false;
+    return is_confirmed(j, e) ? is_nearly_certain || (by_shape && r->probability >= SHAPE_LEAK_FROM)
+                              : is_nearly_certain && by_shape;
+}
+
 static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s)
 {
     struct model_evidence e;
     if (!s || !s->is_judged || s->series.is_over != j->is_over || !judge_evidence(j, p, &e) ||
         verdict_may_be_first_epoch(&e.resident))
         return;
+    struct verdict_result *r = &s->result;
+    bool is_running = !j->is_over && !j->has_ended;
     weigh_evidence(j, p, &e, s);
-    if (s->result.has_probability)
-        verdict_settle(&s->result, &s->series, &s->limit, sites_pace(&e),
+    if (is_running && !is_running_leak(j, &e, r))
+        verdict_leave_open(r);
+    else if (r->has_probability)
+        verdict_settle(r, &s->series, &s->limit, sites_pace(&e),
                        p ? is_outside_heap(j, p) : is_job_outside_heap(j));
 }
 
-static bool has_sites(const struct judge *j)
+/* Returns true if the job has a heap profile, and for a job that ended, enough readings of it. A
+ * running job may still get enough readings. */
+static bool has_profile(const struct judge *j)
 {
+    bool is_running = !j->is_over && !j->has_ended;
     for (size_t i = 0; i < j->held_count; i++)
-        if (j->held[i].sites.known)
+        if (is_running || j->held[i].sites.known)
             return true;
     return false;
 }
@@ -161,7 +195,7 @@ static bool has_sites(const struct judge *j)
 void judge_settle(struct judge *j)
 {
     struct run_entity *e;
-    if (!has_sites(j))
+    if (!has_profile(j))
         return;
     for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
         settle_one(j, e, judge_known(e)->series);
@@ -169,7 +203,7 @@ void judge_settle(struct judge *j)
 
 void judge_settle_whole(struct judge *j)
 {
-    if (has_sites(j))
+    if (has_profile(j))
         settle_one(j, NULL, j->whole);
 }
 

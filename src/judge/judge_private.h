@@ -138,7 +138,7 @@ void judge_figures_exit(struct judge *j, int32_t pid);
 const char *judge_figure_label(const struct run_entity *figure);
 /* Returns the series of the live heap that P reports, or NULL. */
 const struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p);
-/* The part of P's growth, 0 to 1, outside the heap that P reports; 0: unknown. */
+/* Returns the fraction of P's growth, 0 to 1, outside the heap that P reports; 0 if unknown. */
 double judge_outside_heap(const struct judge *j, const struct run_entity *p);
 /* Decides the verdict on P by the heap that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
@@ -154,5 +154,5 @@ bool judge_was_replaced(const struct judge *j, const struct run_entity *p);
  * much longer than those. P will then be replaced as well and its memory released, so P is not
  * evidence about the job. */
 bool judge_is_replacement(const struct judge *j, const struct run_entity *p);
-/* Returns true if T_NS is recent enough to be part of the end of a job that ends now. */
+/* Returns true if T_NS is so recent that it belongs to the end of the job, if the job ends now. */
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns);

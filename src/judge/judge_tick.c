@@ -18,7 +18,7 @@ enum {
     UNIQUE_PATIENCE_S = 30,
 };
 
-/* Changes below this fraction of the memory that can leak do not require a new status. */
+/* Smaller changes than this fraction of the memory that can leak do not count as mapping files. */
 static const double FILE_CHANGE = 0.025;
 
 /* Returns true if files are being mapped or unmapped, and resident memory has changed since RssFile

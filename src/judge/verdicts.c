@@ -9,13 +9,14 @@
 #include "base/clock.h"
 #include "judge/judge_private.h"
 
-static void judged_fini(struct judged *a)
+void judged_fini(struct judged *a)
 {
     for (size_t i = 0; i < a->n_reasons; i++)
         free(a->reasons[i]);
     free(a->reasons);
     free(a->name);
     free(a->label);
+    free(a->where);
     *a = (struct judged){0};
 }
 
@@ -46,8 +47,7 @@ struct judged *judged_list_add(struct judged_list *list)
     return &at[list->count++];
 }
 
-/* Sets the result and the sentences of A. Times are shifted by OFFSET_S. Returns 0 or -ENOMEM. */
-static int judged_set_result(struct judged *a, const struct verdict_result *result, double offset_s)
+int judged_set_result(struct judged *a, const struct verdict_result *result, double offset_s)
 {
     char text[VERDICT_TEXT_MAX];
     a->result = *result;

@@ -33,6 +33,8 @@ struct judged {
     enum process_role role;
     uint64_t rss_bytes, unique_bytes; /* newest readings of a process */
     char *label;                      /* display name of a figure, otherwise NULL */
+    /* Part of the job that the verdict is about, such as "rank 5"; NULL if it is the whole run. */
+    char *where;
 };
 
 struct judged_list {
@@ -79,6 +81,12 @@ json_t *judge_tree_json(const struct judge *j);
  * -EINVAL if DOC is not an object, or -ENOMEM. */
 int verdicts_read(const json_t *doc, struct verdicts *ret);
 
+/* Sets the result of A, with its reasons as sentences. Times are shifted by OFFSET_S. Returns 0 or
+ * -ENOMEM. */
+int judged_set_result(struct judged *a, const struct verdict_result *result, double offset_s);
+void judged_fini(struct judged *a); /* accepts a zeroed struct */
+/* Adds the verdict and its evidence to O. */
+void judged_json_add(json_t *o, const struct judged *a);
 /* Appends a zeroed entry. Returns NULL if out of memory. */
 struct judged *judged_list_add(struct judged_list *list);
 /* Returns yes if a GPU leaks, no if none does, else unknown. */

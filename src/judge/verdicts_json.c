@@ -16,7 +16,7 @@ static json_t *reasons_json(const struct judged *a)
     return list;
 }
 
-static void add_judged(json_t *o, const struct judged *a)
+void judged_json_add(json_t *o, const struct judged *a)
 {
     verdict_json_add(o, &a->result);
     json_object_set_new(o, "evidence", reasons_json(a));
@@ -52,7 +52,7 @@ json_t *verdicts_job_json(const struct verdicts *v)
     if (!v->has_job)
         return json_null();
     json_t *o = json_object();
-    add_judged(o, &v->job);
+    judged_json_add(o, &v->job);
     json_object_set_new(o, "grower", v->has_grower ? identity_json(&v->grower) : json_null());
     json_object_set_new(o, "growing", json_u64(v->growing));
     json_object_set_new(o, "flat", costs_json(v));
@@ -69,14 +69,14 @@ static json_t *process_json(const struct judged *a)
     json_object_set_new(o, "alive", json_boolean(a->alive));
     json_object_set_new(o, "rss_bytes", a->has_rss ? json_u64(a->rss_bytes) : json_null());
     json_object_set_new(o, "unique_bytes", a->has_unique ? json_u64(a->unique_bytes) : json_null());
-    add_judged(o, a);
+    judged_json_add(o, a);
     return o;
 }
 
 static json_t *gpu_json(const struct judged *a)
 {
     json_t *o = json_pack("{s:i,s:o}", "gpu", (int)a->gpu, "name", json_text0(a->name));
-    add_judged(o, a);
+    judged_json_add(o, a);
     return o;
 }
 
@@ -85,7 +85,7 @@ static json_t *figure_json(const struct judged *a)
     json_t *o =
         json_pack("{s:o,s:o,s:o,s:b}", "name", json_text0(a->name), "label", json_text0(a->label),
                   "pid", a->has_pid ? json_integer(a->pid) : json_null(), "alive", (int)a->alive);
-    add_judged(o, a);
+    judged_json_add(o, a);
     return o;
 }
 
@@ -101,7 +101,7 @@ json_t *verdicts_json(const struct verdicts *v)
 {
     if (v->is_series) {
         json_t *o = json_object();
-        add_judged(o, &v->job);
+        judged_json_add(o, &v->job);
         return o;
     }
     json_t *o = json_pack(

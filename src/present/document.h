@@ -70,7 +70,7 @@ enum doc_point {
     POINT_ABSENT,  /* ? */
     POINT_DECIDE,  /* a point that begins with "would decide it:" */
     POINT_TROUBLE, /* a point that begins with "!": something could not be read */
-    POINT_PLACE,   /* a point that begins with "-->": a line of the program, below a headline */
+    POINT_PLACE,   /* a line of the program below a headline, marked with "-->" */
     POINT_SOURCE,  /* a point that begins with "|": the text of a program line, never wrapped */
     POINT_NOTE,    /* a point that begins with "|": a note on a program line */
     POINT_HELP,    /* a point that begins with "= help:": the advice */

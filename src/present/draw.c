@@ -196,7 +196,7 @@ static void draw_hints(struct screen *s, int y)
 {
     struct pen p = pen_at(s, y);
     static const char *const hints[] = {"q quit",     "? help",  "m a u r p g sort", "t tree/flat",
-                                        "space fold", "P pause", "c command"};
+                                        "space fold", "P pause", "c command",        "A attach"};
     char where[64];
     snprintf(where, sizeof where, "%zu/%zu", s->table.count ? s->cursor + 1 : 0, s->table.count);
     int columns = (int)strlen(where);
@@ -219,9 +219,10 @@ static void draw_help(struct screen *s)
         "t       tree or flat list        c      whole command lines",
         "space   fold a branch            + -    open or fold all",
         "↑ ↓     move; PgUp, PgDn, Home, End     P  pause     q  quit",
+        "A       find the lines: ebb attach to the selected process; q detaches",
         "",
         "RSS     resident; shared pages count in every process that has them",
-        "UNIQUE  pages of this process alone: freed when it exits",
+        "UNIQUE  pages that only this process uses: freed when it exits",
         "PEAK    the highest value, including between samples",
         "RATE    slope of the baseline (the minima), not of the spikes",
         "job     memory of all its processes, each page counted once; two figures",

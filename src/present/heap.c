@@ -27,6 +27,13 @@ static const char *path_clean(const char *path)
     return clean;
 }
 
+/* Returns the length of CWD (may be NULL) and the slash after it if PATH is below it, else 0. */
+static size_t path_above(const char *path, const char *cwd)
+{
+    size_t len = cwd ? strlen(cwd) : 0;
+    return len > 1 && strncmp(path, cwd, len) == 0 && path[len] == '/' ? len + 1 : 0;
+}
+
 /* Returns the file name. If every package has a file of that name, the folder precedes it. */
 static const char *path_base(const char *path)
 {
@@ -217,7 +224,10 @@ static void heap_put_row(struct doc *d, const struct profile_view *v, const stru
     }
     if (row->has_gpu && v->n_gpus > 1)
         buf_printf(&where, "gpu %" PRIu64 ": ", row->gpu);
-    add_frame(&where, head_of(row), false);
+    struct profile_frame head = *head_of(row);
+    size_t above = head.file ? path_above(head.file, v->cwd) : 0;
+    head.file = head.file ? head.file + above : NULL;
+    add_frame(&where, &head, false);
     doc_text(d, TONE_PLAIN, buf_str(&where));
     doc_hide(d, hidden);
     buf_fini(&where);

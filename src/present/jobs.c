@@ -211,6 +211,15 @@ static void job_put_times(struct doc *d, const struct job_view *j, double now_s)
         doc_itemf(d, TONE_PLAIN, "%s%s", strcmp(j->state, "queued") == 0 ? "waits for " : "", text);
 }
 
+/* Describes the source of the reserved memory, which may be a word of a newer server. */
+static const char *reserved_from(const char *word)
+{
+    return strcmp(word, "declared") == 0  ? "as declared by --memory"
+           : strcmp(word, "limit") == 0   ? "which is the limit"
+           : strcmp(word, "learned") == 0 ? "the peak of earlier runs"
+                                          : word;
+}
+
 static void job_put_memory(struct doc *d, const struct job_view *j)
 {
     const struct job_memory *m = &j->facts.memory;
@@ -219,12 +228,12 @@ static void job_put_memory(struct doc *d, const struct job_view *j)
     job_put_size(d, "peak ", m->has_peak_bytes, m->peak_bytes);
     job_put_size(d, "unique ", m->has_unique_bytes, m->unique_bytes);
     job_put_size(d, "limit ", m->has_limit_bytes, m->limit_bytes);
-    job_put_size(d, "head-room ", m->has_headroom_bytes && !j->is_ended, m->headroom_bytes);
+    job_put_size(d, "headroom ", m->has_headroom_bytes && !j->is_ended, m->headroom_bytes);
     job_put_size(d, "GPU ", m->has_gpu_bytes, m->gpu_bytes);
     doc_fact(d, "reserved");
     job_put_size(d, "", j->has_memory_bytes, j->memory_bytes);
     if (j->memory_from[0])
-        doc_itemf(d, TONE_PLAIN, "%s", j->memory_from);
+        doc_itemf(d, TONE_PLAIN, "%s", reserved_from(j->memory_from));
 }
 
 static void job_put_pace(struct doc *d, const struct job_view *j)
@@ -270,7 +279,7 @@ void job_doc(struct doc *d, const json_t *job, double now_s)
     job_put_size(d, "shared ", g->has_shm_bytes, g->shm_bytes);
     job_put_size(d, "GPU ", g->has_gpu_bytes, g->gpu_bytes);
     if (j.facts.has_given_back)
-        doc_itemf(d, TONE_PLAIN, g->clean ? "all of it" : "not all");
+        doc_itemf(d, TONE_PLAIN, g->clean ? "complete" : "incomplete");
     for (size_t i = 0; i < j.change_count; i++) {
         doc_fact(d, i ? "" : "changes");
         doc_textf(d, TONE_PLAIN, "%s %s", time_text(time, j.changes[i].t_s), j.changes[i].state);

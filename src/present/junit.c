@@ -25,7 +25,7 @@ static enum junit_result junit_result_of(const struct summary *s)
     return worst->result.leak == VERDICT_LEAK_YES ? JUNIT_FAILURE : JUNIT_PASSED;
 }
 
-/* The first line of the summary, not wrapped. */
+/* Writes the first line of the summary, not wrapped. */
 static void junit_put_headline(struct buf *out, const struct summary *s)
 {
     struct buf text = {0};

@@ -69,6 +69,12 @@ static void lead_put_failure(struct doc *d, const struct outcome *o, const char 
         doc_textf(d, TONE_PLAIN, " at step %lld", (long long)o->measured.marks.last_step);
 }
 
+/* Returns the verdict that the headline is about, or NULL if nothing was judged. */
+static const struct judged *lead_worst(const struct summary *s)
+{
+    return s->verdicts ? verdict_worst(s->verdicts) : NULL;
+}
+
 /* Returns the first hypothesis, if it is likely enough to be named. */
 static const struct diagnosis_hypothesis *lead_hypothesis(const struct summary *s)
 {
@@ -80,15 +86,29 @@ static const struct diagnosis_hypothesis *lead_hypothesis(const struct summary *
     return is_held ? h : NULL;
 }
 
+/* Returns false for a healthy job, and for one with too few samples for a growth rate: all its
+ * growth may belong to start-up, except on a GPU. If the job failed, even a guess is useful. */
+static bool has_explanation(const struct summary *s)
+{
+    const struct judged *worst = lead_worst(s);
+    const struct diagnosis_hypothesis *h = lead_hypothesis(s);
+    bool is_on_gpu = h && h->code && strncmp(h->code, "gpu-", 4) == 0;
+    if (!worst || worst->result.leak == VERDICT_LEAK_NO)
+        return false;
+    return worst->result.word != VERDICT_UNDECIDED || worst->result.rate_bytes_per_step.known ||
+           worst->result.rate_bytes_per_min.known || is_on_gpu ||
+           (s->outcome && summary_has_failed(s->outcome));
+}
+
 const char *summary_code(const struct summary *s)
 {
-    const struct diagnosis_hypothesis *h = lead_hypothesis(s);
+    const struct diagnosis_hypothesis *h = has_explanation(s) ? lead_hypothesis(s) : NULL;
     return h ? h->code : NULL;
 }
 
 static void lead_put_answer(struct doc *d, const struct summary *s, const char *label)
 {
-    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    const struct judged *worst = lead_worst(s);
     bool has_failed = s->outcome && summary_has_failed(s->outcome);
     if (has_failed) {
         lead_put_failure(d, s->outcome, label);
@@ -176,16 +196,6 @@ static bool source_line(const struct lead_place *p, const struct outcome *o, str
     return ret->len > 0;
 }
 
-/* False for a job with too few samples for a growth rate: all growth of its call sites may belong
- * to start-up. */
-static bool has_growth_rate(const struct summary *s)
-{
-    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
-    return worst &&
-           (worst->result.word != VERDICT_UNDECIDED || worst->result.rate_bytes_per_step.known ||
-            worst->result.rate_bytes_per_min.known);
-}
-
 /* Finds the call site that the diagnosis names, or the one that grows most. Returns false if
  * there is none. */
 static bool find_place(const struct summary *s, struct lead_place *ret,
@@ -202,16 +212,42 @@ static bool find_place(const struct summary *s, struct lead_place *ret,
         }
         return ret->file || ret->function;
     }
-    if (!s->n_growing || !has_growth_rate(s))
+    if (!s->n_growing)
         return false;
     *ret_row = s->growing;
     *ret = place_of_row(s->growing);
     return ret->file || ret->function;
 }
 
+/* Returns true if the rate of ROW adds a fact: it differs from the headline's, and the advice does
+ * not already print it as the effect of the fix. */
+static bool has_own_rate(const struct summary *s, const struct profile_row *row)
+{
+    const struct verdict_interval *own = &row->verdict.rate_bytes_per_step;
+    const struct judged *worst = lead_worst(s);
+    const struct verdict_interval *all = worst ? &worst->result.rate_bytes_per_step : NULL;
+    const char *effect =
+        s->diagnosis && s->diagnosis->n_advice ? s->diagnosis->advice[0].effect : NULL;
+    if (!own->known || !(own->value > 0) || (effect && strstr(effect, "/step")))
+        return false;
+    return !all || !all->known || own->value < 0.8 * all->value;
+}
+
+/* Allocations before ebb attached to a job are unknown. */
+static const char *since_when(const struct outcome *o, char ret[16])
+{
+    const char *at =
+        o && o->about.attached && o->about.started ? strchr(o->about.started, 'T') : NULL;
+    if (!at || strlen(at) < sizeof "T12:00" - 1)
+        return "so far";
+    snprintf(ret, 16, "since %.5s", at + 1);
+    return ret;
+}
+
 static void lead_put_place(struct doc *d, const struct summary *s)
 {
     char size[TEXT_SIZE_MAX];
+    char since[16];
     struct lead_place p;
     const struct profile_row *row;
     struct buf source = {0};
@@ -226,11 +262,12 @@ static void lead_put_place(struct doc *d, const struct summary *s)
         doc_textf(d, TONE_PLAIN,
                   p.function[0] == '<' || strchr(p.function, '(') ? "%s%s" : "%s%s()",
                   p.file ? " in " : "", p.function);
-    if (row && row->verdict.rate_bytes_per_step.known && row->verdict.rate_bytes_per_step.value > 0)
+    if (row && has_own_rate(s, row))
         doc_textf(d, TONE_PLAIN, ", +%s/step",
                   text_about_size(size, row->verdict.rate_bytes_per_step.value));
     if (row && row->growth_bytes > 0)
-        doc_textf(d, TONE_PLAIN, ", %s so far", text_about_size(size, row->growth_bytes));
+        doc_textf(d, TONE_PLAIN, ", %s %s", text_about_size(size, row->growth_bytes),
+                  since_when(s->outcome, since));
     if (source_line(&p, s->outcome, &source)) {
         doc_point(d, POINT_SOURCE);
         doc_code(d, buf_str(&source));
@@ -265,9 +302,8 @@ static void lead_put_note(struct doc *d, const struct summary *s)
 
 size_t summary_lead(struct doc *d, const struct summary *s, const char *label)
 {
-    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
     lead_put_answer(d, s, label);
-    if (!worst || worst->result.leak == VERDICT_LEAK_NO)
+    if (!has_explanation(s))
         return 0;
     lead_put_place(d, s);
     if (!s->diagnosis)

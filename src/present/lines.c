@@ -55,7 +55,7 @@ static void add_machine(struct buf *out, const struct frame *f)
     if (sample_has(m, MACHINE_AVAILABLE))
         buf_printf(out, "  available %s", text_size(size, m->v[MACHINE_AVAILABLE]));
     if (f->headroom.known && f->limit_where[0] && strcmp(f->limit_where, "host") != 0)
-        buf_printf(out, "  head-room %s", text_size(size, f->headroom.bytes));
+        buf_printf(out, "  headroom %s", text_size(size, f->headroom.bytes));
     if (sample_has(m, MACHINE_PSI_SOME))
         buf_printf(out, "  psi %.1f %%", (double)m->v[MACHINE_PSI_SOME] / 100);
 }

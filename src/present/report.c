@@ -11,6 +11,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/number.h"
+#include "judge/cluster.h"
+#include "present/cluster.h"
 #include "present/diagnose.h"
 #include "present/document.h"
 #include "present/heap.h"
@@ -194,7 +196,7 @@ static void add_head(struct doc *d, const struct report *r)
         report_time(time, o->measured.has_duration_s ? o->measured.duration_s : report_span_s(r)));
     if (o->about.started)
         doc_itemf(d, TONE_PLAIN, "started %s", o->about.started);
-    if (o->about.state && strcmp(o->about.state, "running") == 0)
+    if (outcome_is_running(o))
         doc_itemf(d, TONE_PLAIN, "still running or interrupted when this report was made");
     doc_fact(d, "end");
     doc_text(d, TONE_PLAIN, o->end.cause);
@@ -237,12 +239,30 @@ static void add_verdict(struct doc *d, const struct report *r)
 {
     const struct summary s = report_summary(r);
     const struct judged *worst = s.verdicts ? verdict_worst(s.verdicts) : NULL;
+    if (r->cluster && verdict_worst(&r->cluster->verdicts))
+        worst = verdict_worst(&r->cluster->verdicts);
     doc_section(d, "verdict", worst ? verdict_tone(&worst->result) : TONE_OPEN, NULL);
-    summary_lead(d, &s, NULL);
+    if (r->cluster)
+        cluster_lead(d, r->cluster, &s, NULL);
+    else
+        summary_lead(d, &s, NULL);
     for (size_t i = 0; worst && i < worst->n_reasons; i++) {
         doc_point(d, POINT_PLAIN);
         doc_text(d, TONE_PLAIN, worst->reasons[i]);
     }
+}
+
+static void add_ranks(struct doc *d, const struct report *r)
+{
+    const struct cluster *c = r->cluster;
+    if (!c)
+        return;
+    doc_section(d, "ranks", TONE_PLAIN, "Ranks");
+    cluster_tables(d, c, REPORT_PROCESSES);
+    if (c->worst_node >= c->n_nodes)
+        return;
+    doc_para(d, TONE_DIM);
+    doc_textf(d, TONE_PLAIN, "Everything below refers to node %u.", c->nodes[c->worst_node].number);
 }
 
 static void add_figures(struct doc *d, const struct report *r)
@@ -573,6 +593,7 @@ void report_document(struct doc *d, const struct report *r)
 {
     add_head(d, r);
     add_verdict(d, r);
+    add_ranks(d, r);
     add_figures(d, r);
     add_plots(d, r->recorded.run);
     if (r->has_diagnosis) {

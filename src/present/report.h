@@ -13,6 +13,7 @@
 #include "profile/view.h"
 
 struct buf;
+struct cluster;
 struct doc;
 
 enum {
@@ -25,6 +26,8 @@ enum {
 /* The data of a run for its report. Any part may be missing; TROUBLE lists the errors. */
 struct report {
     const char *path; /* path as the user entered it; borrowed */
+    /* The job on several nodes, if this report is about its worst node; otherwise NULL. */
+    const struct cluster *cluster;
     struct recorded recorded;
     bool has_verdicts, has_early;
     /* For the first of two compared runs, if the second is shorter: the verdict on the first run

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "judge/cluster.h"
 #include "present/report_private.h"
 #include "version.h"
 
@@ -111,5 +112,7 @@ json_t *report_json(const struct report *r)
         json_object_set_new(o, "heap_trouble", json_text0(r->heap_trouble));
     if (o && r->has_diagnosis)
         json_object_set_new(o, "diagnosis", diagnosis_json(&r->diagnosis));
+    if (o && r->cluster)
+        json_object_set_new(o, "job", cluster_json(r->cluster));
     return o;
 }

@@ -228,6 +228,8 @@ static enum screen_action on_key(struct screen *s, int key)
         return SCREEN_QUIT;
     if (s->shows_help)
         s->shows_help = false;
+    else if (key == 'A')
+        return SCREEN_ATTACH;
     else if (!sort_key(s, key) && !move_key(s, key) && !fold_key(s, key))
         other_key(s, key);
     return SCREEN_NONE;
@@ -235,10 +237,24 @@ static enum screen_action on_key(struct screen *s, int key)
 
 enum screen_action screen_keys(struct screen *s)
 {
-    for (int key; (key = getch()) != ERR;) {
-        if (key != KEY_RESIZE && on_key(s, key) == SCREEN_QUIT)
-            return SCREEN_QUIT;
-    }
-    draw_all(s);
-    return SCREEN_NONE;
+    enum screen_action action = SCREEN_NONE;
+    for (int key; action == SCREEN_NONE && (key = getch()) != ERR;)
+        if (key != KEY_RESIZE)
+            action = on_key(s, key);
+    if (action != SCREEN_QUIT)
+        draw_all(s);
+    return action;
+}
+
+bool screen_selected(const struct screen *s, int32_t *ret_pid)
+{
+    if (!s->frame || s->cursor >= s->table.count)
+        return false;
+    *ret_pid = s->frame->rows[s->table.lines[s->cursor].row].info.id.pid;
+    return true;
+}
+
+void screen_show_notice(struct screen *s)
+{
+    s->is_notice_read = false;
 }

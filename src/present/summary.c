@@ -15,9 +15,11 @@
 #include "present/diagnose.h"
 #include "present/document.h"
 #include "present/heap.h"
+#include "present/request.h"
 #include "present/spark.h"
 #include "present/verdict.h"
 #include "profile/view.h"
+#include "run/earlier.h"
 #include "run/outcome.h"
 #include "run/series.h"
 
@@ -35,19 +37,23 @@ static void summary_item(struct doc *d, enum doc_tone tone, const char *before, 
 
 /* ---- how the run ended ---- */
 
-static void add_end(struct buf *out, const struct outcome *o)
+void summary_add_end(struct buf *out, const struct outcome *o)
 {
     const struct outcome_end *end = &o->end;
     bool is_machine = !o->measured.has_tree;
     char time[TEXT_TIME_MAX];
-    const char *word = end->kind == OUTCOME_GONE          ? "the job ended; watched for"
-                       : end->kind != OUTCOME_WATCH_ENDED ? "finished in"
-                       : is_machine                       ? "watched for"
-                                                          : "the job is still running; watched for";
+    const char *state = end->kind == OUTCOME_GONE ? "the job ended; "
+                        : end->kind == OUTCOME_WATCH_ENDED && !is_machine
+                            ? "the job is still running; "
+                            : "";
+    bool is_watch = end->kind == OUTCOME_GONE || end->kind == OUTCOME_WATCH_ENDED;
+    const char *how = !is_watch           ? "finished in"
+                      : o->about.attached ? "attached for"
+                                          : "watched for";
     /* The lead of a failed run already contains the time. */
     bool has_failed = summary_has_failed(o);
     if (o->measured.has_duration_s && !has_failed)
-        buf_printf(out, "%s %s", word, text_about_time(time, o->measured.duration_s));
+        buf_printf(out, "%s%s %s", state, how, text_about_time(time, o->measured.duration_s));
     const struct outcome_marks *marks = &o->measured.marks;
     bool is_bar = marks->source && strcmp(marks->source, "tqdm") == 0;
     if (marks->has_last_step && !has_failed)
@@ -60,8 +66,7 @@ static void add_end(struct buf *out, const struct outcome *o)
                    (unsigned long long)end->left_behind, end->left_behind == 1 ? "" : "es");
 }
 
-/* Returns PATH relative to the working directory, as one would type it. */
-static const char *relative_path(const char *path)
+const char *summary_path(const char *path)
 {
     char cwd[PATH_MAX];
     size_t len = getcwd(cwd, sizeof cwd) ? strlen(cwd) : 0;
@@ -74,10 +79,10 @@ static void summary_put_run(struct doc *d, const struct outcome *o)
 {
     const struct outcome_recording *r = &o->measured.recording;
     struct buf text = {0};
-    add_end(&text, o);
+    summary_add_end(&text, o);
     doc_fact(d, o->about.run_dir ? "recording" : "run");
     if (o->about.run_dir)
-        doc_itemf(d, TONE_PLAIN, "%s", relative_path(o->about.run_dir));
+        doc_itemf(d, TONE_PLAIN, "%s", summary_path(o->about.run_dir));
     if (text.len)
         doc_itemf(d, TONE_PLAIN, "%s", buf_str(&text));
     buf_fini(&text);
@@ -217,17 +222,63 @@ void summary_processes(struct doc *d, const struct outcome_measured *m)
     doc_space(d);
 }
 
+/* ---- the suggested memory request ---- */
+
+/* Returns the part of the growth that a fix saves. If there are no steps, growth includes the
+ * start of the program, so the growth of leaking call sites is used instead. */
+static double leaked_bytes(const struct summary *s)
+{
+    double growth = (double)s->outcome->measured.tree.series.growth_bytes, sites = 0;
+    for (size_t i = 0; i < s->n_growing; i++)
+        if (s->growing[i].verdict.leak == VERDICT_LEAK_YES)
+            sites += s->growing[i].growth_bytes;
+    return s->outcome->measured.marks.has_last_step || !(sites > 0) ? growth : fmin(growth, sites);
+}
+
+/* The margin of the suggestion applies to every part of the peak alike. */
+struct request summary_request(const struct summary *s)
+{
+    const struct outcome_measured *m = &s->outcome->measured;
+    const struct outcome_series *t = &m->tree.series;
+    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    double ask = (double)m->ask_bytes, peak = (double)t->peak_bytes;
+    struct request r = {.words = request_words_here()};
+    if (!m->has_ask_bytes || !(peak > 0))
+        return r;
+    r.bytes = ask;
+    r.steps = m->marks.has_last_step ? m->marks.last_step : 0;
+    r.is_leak = worst && worst == &s->verdicts->job && worst->result.leak == VERDICT_LEAK_YES;
+    if (!r.is_leak && s->earlier && s->earlier->runs > 1) {
+        r.bytes = (double)s->earlier->bytes;
+        r.runs = s->earlier->runs;
+    }
+    if (!r.is_leak)
+        return r;
+    const struct verdict_interval *rate = &worst->result.rate_bytes_per_step;
+    if (s->planned_steps > r.steps && r.steps > 0 && rate->known && rate->value > 0) {
+        r.planned_steps = s->planned_steps;
+        r.planned_bytes = ask + ask / peak * rate->value * (double)(r.planned_steps - r.steps);
+    }
+    if (t->has_growth_bytes && t->growth_bytes > 0 && (double)t->growth_bytes < peak)
+        r.fixed_bytes = ask * (peak - leaked_bytes(s)) / peak;
+    return r;
+}
+
 /* ---- limits and GPUs ---- */
 
-static void summary_put_ask(struct doc *d, const struct outcome *o)
+static void summary_put_ask(struct doc *d, const struct summary *s)
 {
     char size[TEXT_SIZE_MAX];
+    const struct outcome *o = s->outcome;
     const struct outcome_limit *l = &o->measured.limit;
+    const struct request request = summary_request(s);
     bool is_own = o->guard.limit_is_given && o->guard.limit_bytes == l->limit_bytes;
-    bool has_ask = o->measured.has_ask_bytes;
+    bool has_ask = request.bytes > 0;
     const char *where = l->where ? l->where : "";
-    doc_fact(d, has_ask ? "request" : "limit");
-    summary_item(d, TONE_STRONG, "", has_ask, o->measured.ask_bytes, " suggested");
+    if (has_ask)
+        request_put(d, &request);
+    else
+        doc_fact(d, "limit");
     if (l->has_limit_bytes) {
         /* a limit set by the user is shown without a location */
         doc_itemf(d, TONE_PLAIN, has_ask ? "limit %s (" : "%s (", text_size(size, l->limit_bytes));
@@ -289,7 +340,7 @@ void summary_full(struct doc *d, const struct summary *s)
         summary_put_memory(d, &m->tree);
     summary_put_roles(d, m);
     summary_processes(d, m);
-    summary_put_ask(d, o);
+    summary_put_ask(d, s);
     summary_put_gpus(d, m);
     doc_fact(d, "gpu lines");
     if (s->gpu_trouble)
@@ -369,55 +420,13 @@ static bool brief_add_gpus(struct doc *d, const struct verdicts *v, const struct
     return shown;
 }
 
-/* Rounds BYTES up to a size that sbatch and Kubernetes accept. */
-static char *request_size(char out[TEXT_SIZE_MAX], double bytes)
-{
-    const double mib = 1 << 20;
-    if (bytes > 4000 * mib)
-        snprintf(out, TEXT_SIZE_MAX, "%.0fG", ceil(bytes / (1024 * mib)));
-    else
-        snprintf(out, TEXT_SIZE_MAX, "%.0fM", 50 * ceil(bytes / (50 * mib)));
-    return out;
-}
-
-/* Returns the part of the growth that a fix saves. If there are no steps, growth includes the
- * start of the program, so the growth of leaking call sites is used instead. */
-static double leaked_bytes(const struct summary *s)
-{
-    double growth = (double)s->outcome->measured.tree.series.growth_bytes, sites = 0;
-    for (size_t i = 0; i < s->n_growing; i++)
-        if (s->growing[i].verdict.leak == VERDICT_LEAK_YES)
-            sites += s->growing[i].growth_bytes;
-    return s->outcome->measured.marks.has_last_step || !(sites > 0) ? growth : fmin(growth, sites);
-}
-
-static void brief_put_request(struct doc *d, const struct summary *s, bool is_host_leak)
-{
-    const struct outcome_measured *m = &s->outcome->measured;
-    const struct outcome_series *t = &m->tree.series;
-    char size[TEXT_SIZE_MAX];
-    double ask = (double)m->ask_bytes, peak = (double)t->peak_bytes;
-    if (!m->has_ask_bytes || !(peak > 0))
-        return;
-    doc_fact(d, "request");
-    doc_textf(d, TONE_PLAIN, "--mem=%s", request_size(size, ask));
-    if (!is_host_leak || !t->has_growth_bytes || t->growth_bytes <= 0 ||
-        (double)t->growth_bytes >= peak)
-        return;
-    if (m->marks.has_last_step)
-        doc_textf(d, TONE_PLAIN, " for %lld steps", (long long)m->marks.last_step);
-    doc_textf(d, TONE_PLAIN, " as it is, %s once fixed",
-              request_size(size, ask * (peak - leaked_bytes(s)) / peak));
-}
-
-/* Appends the operand that makes a command read this run, or nothing if this run is the default. */
-static void add_run_operand(struct buf *out, const char *run_dir)
+void summary_add_operand(struct buf *out, const char *run_dir)
 {
     char latest[PATH_MAX], own[PATH_MAX];
     if (realpath("ebb-runs/latest", latest) && realpath(run_dir, own) && strcmp(latest, own) == 0)
         return;
     buf_add_byte(out, ' ');
-    text_command(out, relative_path(run_dir), strlen(relative_path(run_dir)));
+    text_command(out, summary_path(run_dir), strlen(summary_path(run_dir)));
 }
 
 static void brief_put_next(struct doc *d, const struct summary *s)
@@ -426,7 +435,7 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     struct buf operand = {0};
     doc_fact(d, "next");
     if (run_dir) {
-        add_run_operand(&operand, run_dir);
+        summary_add_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
         /* omitted from a longer line, since the report contains it as well */
         if (!operand.len)
@@ -448,14 +457,14 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
     bool has_gpus = brief_add_gpus(d, s->verdicts, worst, "gpu ");
     if (has_gpus)
         doc_text(d, TONE_PLAIN, "; ");
-    add_end(&text, s->outcome);
+    summary_add_end(&text, s->outcome);
     if (run_dir) {
         buf_printf(&text, "%sebb show", text.len ? " · " : "");
         size_t before = text.len;
-        add_run_operand(&text, run_dir);
+        summary_add_operand(&text, run_dir);
         if (text.len == before &&
             !has_gpus) /* omitted if there are GPUs, since it would become a third line */
-            buf_printf(&text, " · %s", relative_path(run_dir));
+            buf_printf(&text, " · %s", summary_path(run_dir));
     }
     doc_text(d, TONE_PLAIN, buf_str(&text));
     buf_fini(&text);
@@ -481,8 +490,10 @@ void summary_brief(struct doc *d, const struct summary *s)
     doc_fact(d, "gpu lines");
     if (s->gpu_trouble)
         doc_textf(d, TONE_PLAIN, "%s", s->gpu_trouble);
-    if (is_leak)
-        brief_put_request(d, s, worst == &s->verdicts->job);
+    if (is_leak) {
+        const struct request request = summary_request(s);
+        request_put(d, &request);
+    }
     summary_guard_brief(d, o);
     summary_leftovers(d, o, true);
     summary_put_run(d, o);

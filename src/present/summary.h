@@ -7,12 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct buf;
 struct diagnosis;
 struct doc;
+struct earlier;
 struct outcome;
 struct outcome_measured;
 struct profile_failure;
 struct profile_row;
+struct request;
 struct series;
 struct verdicts;
 
@@ -28,6 +31,8 @@ struct summary {
     uint64_t gpu_failures;                     /* number of failed GPU requests in all processes */
     /* Why the lines that allocated GPU memory are unknown, as one sentence. */
     const char *gpu_trouble;
+    int64_t planned_steps;         /* planned number of steps of the job; 0: unknown */
+    const struct earlier *earlier; /* runs of the same name, including this one */
 };
 
 /* Adds the lead. LABEL is "ebb" if the text appears among the job's own output; otherwise it is
@@ -42,6 +47,15 @@ void summary_brief(struct doc *d, const struct summary *s);
 /* Renders the output of `ebb show`. */
 void summary_full(struct doc *d, const struct summary *s);
 
+/* Returns the suggested memory request. */
+struct request summary_request(const struct summary *s);
+/* Appends how long the job took, such as "finished in 12 s, 200 steps". */
+void summary_add_end(struct buf *out, const struct outcome *o);
+/* Returns PATH relative to the working directory, as one would type it. */
+const char *summary_path(const char *path);
+/* Appends the operand that makes a command read this run, or nothing if this run is the default. */
+void summary_add_operand(struct buf *out, const char *run_dir);
+
 /* Adds failed GPU requests with line and remedy, and fragmentation of GPU memory unless the lead
  * already names it (summary_gpu.c). */
 void summary_gpu(struct doc *d, const struct summary *s);
@@ -50,8 +64,8 @@ void summary_gpu(struct doc *d, const struct summary *s);
 void summary_guard(struct doc *d, const struct outcome *o);
 /* Adds the guard's actions in one line, or nothing if it did nothing. */
 void summary_guard_brief(struct doc *d, const struct outcome *o);
-/* Adds files left in /dev/shm, and memory that was not freed. IS_BRIEF omits host memory, which
- * other processes also use. */
+/* Adds files left in /dev/shm, and memory that was not freed. IS_BRIEF omits the totals of
+ * the machine, which other processes change as well. */
 void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief);
 /* Adds the largest processes in run.json. */
 void summary_processes(struct doc *d, const struct outcome_measured *m);

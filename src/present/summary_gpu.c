@@ -12,7 +12,7 @@
 
 static const char fragments_code[] = "gpu-fragmentation";
 static const char fragments_help[] =
-    "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use few different shapes";
+    "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use fewer distinct tensor shapes";
 
 static void put_place(struct doc *d, const struct profile_frame *f)
 {

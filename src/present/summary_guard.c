@@ -210,9 +210,10 @@ void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief)
     char label[32];
     guard_put_left(d, &o->left);
     doc_fact(d, "not freed");
-    if (!is_brief)
+    if (!is_brief) {
         guard_put_returned(d, "host", &o->given_back.host);
-    guard_put_returned(d, "shm", &o->given_back.shm);
+        guard_put_returned(d, "shm", &o->given_back.shm);
+    }
     for (size_t i = 0; i < o->given_back.gpu_count; i++) {
         snprintf(label, sizeof label, "gpu %zu", i);
         guard_put_returned(d, label, &o->given_back.gpus[i]);

@@ -144,6 +144,8 @@ static size_t add_headline(struct buf *out, const struct judged *one, const stru
     buf_add_str(out, r->leak == VERDICT_LEAK_NO ? "no leak" : verdict_word_name(r->word));
     if (verdict_is_gpu(one, of))
         buf_printf(out, " on gpu %u", one->gpu);
+    if (one->where)
+        buf_printf(out, " %s %s", verdict_is_gpu(one, of) ? "of" : "in", one->where);
     size_t toned = out->len - from;
     buf_add_str(out, ": ");
     switch (r->word) {

@@ -209,6 +209,7 @@ static const struct codec about_codec[] = {
     STRING_OR_NONE(outcome_about, socket),
     STRING_OR_NONE(outcome_about, control),
     CODEC_WORDS(struct outcome_about, cgroup, cgroup_count, "cgroup", CODEC_OR_NOTHING),
+    OR_NONE(outcome_about, attached, BOOL),
     OR_NONE(outcome_about, segment, UINT),
     {0}};
 
@@ -256,6 +257,16 @@ static const struct codec measured_codec[] = {
     PART_OR_NONE(outcome_measured, cost, cost_codec),
     {0}};
 
+static const struct codec node_codec[] = {
+    FIELD(outcome_node, number, UINT), FIELD(outcome_node, nodes, UINT), {0}};
+
+static const struct codec rank_codec[] = {
+    FIELD(outcome_rank, rank, UINT),        FIELD(outcome_rank, local_rank, UINT),
+    FIELD(outcome_rank, pid, INT),          FIELD(outcome_rank, start_ticks, UINT),
+    FIELD(outcome_rank, state, TEXT),       OR_NONE(outcome_rank, status, INT),
+    OR_NONE(outcome_rank, signal, INT),     FIELD(outcome_rank, started_t_s, REAL),
+    OR_NONE(outcome_rank, ended_t_s, REAL), {0}};
+
 static const struct codec outcome_codec[] = {
     CODEC_FLAT(struct outcome, about, about_codec),
     CODEC_FLAT_HAS(struct outcome, measured, measured_codec),
@@ -267,6 +278,8 @@ static const struct codec outcome_codec[] = {
     PART_OR_NONE(outcome, given_back, given_back_codec),
     PART_OR_NONE(outcome, left, left_list_codec),
     PART_OR_NONE(outcome, log, log_codec),
+    PART_OR_NONE(outcome, node, node_codec),
+    LIST_OR_NONE(outcome, ranks, rank_count, rank_codec),
     {0}};
 
 char **outcome_words(const char *args, size_t len, size_t *ret_count)
@@ -368,6 +381,11 @@ int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome
 void outcome_fini(struct outcome *o)
 {
     codec_fini(outcome_codec, o);
+}
+
+bool outcome_is_running(const struct outcome *o)
+{
+    return o->about.state && strcmp(o->about.state, "running") == 0;
 }
 
 bool outcome_is_returned(const struct outcome_returned *r)

@@ -179,6 +179,25 @@ struct outcome_limit {
     uint64_t limit_bytes, used_bytes, headroom_bytes, peak_bytes;
 };
 
+/* ---- several nodes ---- */
+
+/* One node of a job on several nodes; `nodes` is the expected number of nodes. */
+struct outcome_node {
+    uint32_t number, nodes;
+};
+
+/* A rank of the job on this node: the command that one `ebb run` started. */
+struct outcome_rank {
+    uint32_t rank, local_rank; /* number of the rank in the whole job, and on this node */
+    int32_t pid;               /* first process of the rank, with start_ticks as in `processes` */
+    uint64_t start_ticks;
+    char state[12]; /* "running" or "ended" */
+    bool has_status, has_signal, has_ended_t_s;
+    int64_t status; /* exit status; 128 + N if signal N ended it */
+    int32_t signal;
+    double started_t_s, ended_t_s; /* seconds since the start of the run */
+};
+
 /* ---- everything else ---- */
 
 /* Facts that are known at the start of a run. */
@@ -186,7 +205,8 @@ struct outcome_about {
     char *ebb, *host, *kernel, *state, *name, *run_dir, *cwd, *started;
     char **command;
     size_t command_count;
-    bool has_pid, has_supervisor_pid, has_started_s, has_segment;
+    bool has_pid, has_supervisor_pid, has_started_s, has_segment, has_attached;
+    bool attached; /* the job was running before ebb attached to it, at `started` */
     int32_t pid, supervisor_pid;
     double started_s;
     char *socket, *control;
@@ -207,7 +227,7 @@ struct outcome_marks {
     bool has_last_step, has_bad, has_doubled;
     int64_t last_step;
     uint64_t bad, doubled;
-    char *source; /* of the steps, if a hook counts them: torch, tqdm, … */
+    char *source; /* source of the steps if a hook counts them: torch, tqdm, … */
 };
 
 struct outcome_cost {
@@ -251,7 +271,7 @@ struct outcome_measured {
 struct outcome {
     struct outcome_about about;
     bool has_measured, has_end, has_guard, has_given_back, has_left, has_log;
-    bool has_peak_process_bytes;
+    bool has_peak_process_bytes, has_node;
     struct outcome_measured measured;
     char *ended; /* local time */
     struct outcome_end end;
@@ -262,12 +282,15 @@ struct outcome {
     struct outcome_given_back given_back;
     struct outcome_left_list left;
     struct outcome_log log;
+    struct outcome_node node; /* set for a job on several nodes */
+    struct outcome_rank *ranks;
+    size_t rank_count;
 };
 
 /* Splits LEN bytes, words separated by NUL as in /proc/PID/cmdline, into an array. Returns NULL if
  * there are no words or memory ran out. */
 char **outcome_words(const char *args, size_t len, size_t *ret_count);
-double outcome_seconds(uint64_t ns); /* NS in seconds, rounded to microseconds */
+double outcome_seconds(uint64_t ns); /* converts to seconds, rounded to microseconds */
 /* Sets the facts at the beginning of every run.json: version, host, working folder. */
 void outcome_about_start(struct outcome_about *ret, const char *name, const char *run_dir);
 /* replaces *AT with a copy of TEXT, which may be NULL, and frees the old text */
@@ -287,6 +310,8 @@ int outcome_read(const json_t *doc, struct outcome *ret);
  * -EBADMSG or -errno, and zeroes RET on failure. */
 int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret);
 void outcome_fini(struct outcome *o);
+/* True if run.json was last written while the job ran. */
+bool outcome_is_running(const struct outcome *o);
 /* True if nearly all memory that the job took was returned to the machine, or if that is
  * unknown. */
 bool outcome_is_returned(const struct outcome_returned *r);

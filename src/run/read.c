@@ -118,7 +118,8 @@ static void run_take_header(struct run *run, const struct trace_reader *reader)
                                                     : trace_reader_start_wall_ns(reader);
 }
 
-static int run_read_all(struct run *run, struct trace_reader *reader, uint64_t until_ns)
+/* Reads the items that the reader has not returned yet. */
+static int run_read_more(struct run *run, struct trace_reader *reader, uint64_t until_ns)
 {
     struct trace_item item;
     int r;
@@ -140,33 +141,53 @@ static int run_read_all(struct run *run, struct trace_reader *reader, uint64_t u
     return r < 0 ? r : run->has_failed ? -ENOMEM : 0;
 }
 
+int run_follow(const char *path, const struct run_settings *options, struct run_observer *observers,
+               struct run_follower *ret, struct err *err)
+{
+    struct run_follower f = {.path = path};
+    int r = trace_reader_open(path, &f.reader, err);
+    if (r < 0)
+        return r;
+    r = find_end(path, options, trace_reader_start_mono_ns(f.reader), &f.until_ns, err);
+    if (r == 0 && (r = run_new(options, job_start_ns(f.reader, options), &f.run)) < 0)
+        err_set(err, r, "cannot read %s: %s", path, strerror(-r));
+    if (r < 0) {
+        trace_reader_free(f.reader);
+        return r;
+    }
+    f.run->observers = observers;
+    run_take_header(f.run, f.reader);
+    *ret = f;
+    return 0;
+}
+
+int run_follow_more(struct run_follower *f, struct err *err)
+{
+    int r = run_read_more(f->run, f->reader, f->until_ns);
+    return r < 0 ? err_set(err, r, "cannot read %s: %s", f->path, strerror(-r)) : 0;
+}
+
+void run_follow_end(struct run_follower *f)
+{
+    trace_reader_free(f->reader);
+    f->reader = NULL;
+}
+
 int run_read(const char *path, const struct run_settings *options, struct run_observer *observers,
              struct run **ret, struct err *err)
 {
-    struct trace_reader *reader;
-    struct run *run = NULL;
-    uint64_t until_ns;
+    struct run_follower f;
     if (!run_is_recording(path))
         return run_read_csv(path, options, observers, ret, err);
-    int r = trace_reader_open(path, &reader, err);
+    int r = run_follow(path, options, observers, &f, err);
     if (r < 0)
         return r;
-    r = find_end(path, options, trace_reader_start_mono_ns(reader), &until_ns, err);
-    if (r == 0) {
-        r = run_new(options, job_start_ns(reader, options), &run);
-        if (r == 0) {
-            run->observers = observers;
-            run_take_header(run, reader);
-            r = run_read_all(run, reader, until_ns);
-        }
-        if (r < 0)
-            err_set(err, r, "cannot read %s: %s", path, strerror(-r));
-    }
-    trace_reader_free(reader);
+    r = run_follow_more(&f, err);
+    run_follow_end(&f);
     if (r < 0) {
-        run_free(run);
+        run_free(f.run);
         return r;
     }
-    *ret = run;
+    *ret = f.run;
     return 0;
 }

@@ -725,3 +725,12 @@ uint64_t run_peak(const struct run *run)
 {
     return run->peak_bytes ? run->peak_bytes : run->job.peak_bytes;
 }
+
+int64_t run_planned_steps(const struct run *run)
+{
+    const struct run_marks *steps = run ? &run->marks[MARK_STEP] : NULL;
+    for (size_t i = steps ? steps->count : 0; i > 0; i--)
+        if (steps->at[i - 1].has & MARK_HAS_MAX_STEPS)
+            return steps->at[i - 1].max_steps;
+    return 0;
+}

@@ -248,6 +248,20 @@ void run_add_note(struct run *run, uint64_t mono_ns, const char *kind, const cha
  * NULL). Damaged parts are skipped and counted. Returns 0, or -errno with an error. */
 int run_read(const char *path, const struct run_settings *options, struct run_observer *observers,
              struct run **ret, struct err *err);
+/* A recording that is read while it is written. */
+struct run_follower {
+    const char *path; /* borrowed */
+    struct run *run;
+    struct trace_reader *reader;
+    uint64_t until_ns;
+};
+/* Opens a recording. run_follow_more reads it up to its current end, and each later call reads what
+ * was added. The run belongs to the caller, who calls run_follow_end before freeing it. All return
+ * 0 or -errno with an error. */
+int run_follow(const char *path, const struct run_settings *options, struct run_observer *observers,
+               struct run_follower *ret, struct err *err);
+int run_follow_more(struct run_follower *f, struct err *err);
+void run_follow_end(struct run_follower *f);
 /* true if the file's name or content is that of a recording; otherwise the file is a table */
 bool run_is_recording(const char *path);
 /* Reads a table for run_read. Observers receive rows instead of ticks. */
@@ -261,10 +275,10 @@ void run_drop_marked(struct run *run);
 /* The field of a GPU that is judged: PyTorch's allocated memory if known, because its allocator
  * retains freed memory; otherwise the driver's count. */
 unsigned run_gpu_field(const struct run_entity *gpu);
-/* The memory of a GPU that a request cannot get: of all its users, or of the job. Blocks that
- * PyTorch holds but never needed at one time are not in it, because its allocator frees them before
- * a request fails; the most that it ever needed is, because a later step may need it again. False:
- * unknown. */
+/* The memory of a GPU that is not available to a request: of all its users, or of the job. The
+ * cache of PyTorch's allocator counts only up to its peak, because a later step may need that much
+ * again. The rest of the cache does not count, because the allocator frees it before a request
+ * fails. Returns false if unknown. */
 bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret);
 bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret);
 /* The newest value of FIELD of E. */
@@ -281,6 +295,8 @@ size_t run_living(const struct run *run, enum run_kind kind, struct run_entity *
 size_t run_list(const struct run *run, enum run_kind kind, struct run_entity ***ret);
 /* Peak memory of the job, from the end note of the recording or from its series; 0 if unknown. */
 uint64_t run_peak(const struct run *run);
+/* Planned number of steps according to the newest marks; 0: unknown. */
+int64_t run_planned_steps(const struct run *run);
 /* Iterates over the marks of all kinds in order of time. Start with a zeroed cursor. Returns NULL
  * at the end. */
 struct run_mark_cursor {

@@ -12,11 +12,15 @@
 #include "supervise/job_client.h"
 #include "supervise/job_control.h"
 #include "supervise/job_end.h"
+#include "supervise/job_folder.h"
 #include "supervise/job_guard.h"
 #include "supervise/job_heap.h"
+#include "supervise/job_node.h"
 #include "supervise/job_output.h"
+#include "supervise/job_ranks.h"
 #include "supervise/job_scrape.h"
 #include "supervise/job_segment.h"
+#include "supervise/job_termination.h"
 #include "supervise/message.h"
 #include "supervise/step_sources.h"
 #include "supervise/supervisor.h"
@@ -31,8 +35,14 @@ struct job {
     struct job_output output;
     struct job_heap heap;
     struct job_guard guard;
-    struct job_control *control; /* NULL: no control socket */
+    struct job_control *control; /* the control socket, or NULL if there is none */
     struct job_scrape *scrape;   /* NULL: no metrics */
+    struct job_ranks *ranks;     /* NULL: the job is a child of the supervisor */
+    struct job_node *node;       /* NULL if RANKS is */
+    struct job_folder *folder;   /* NULL: no --folder-control */
+    struct {
+        uint64_t t_ns, verdicts; /* time and verdict of the last write of the termination log */
+    } termination;
     struct job_segment now;
     struct job_end end;
     uint64_t started_ns, started_wall_ns; /* times at which the first segment started */
@@ -46,7 +56,22 @@ struct job {
     bool is_announced;    /* run.json was written when the job started */
     uint64_t announce_ns; /* if run.json could not be written at the start, when to try again */
     bool waits_for_disk;  /* the job has ended, but the disk is too full to write run.json */
+    /* True if ebb did not start the job. The job is then not a child of ebb, is not in a cgroup of
+     * ebb, and continues when ebb ends. */
+    bool is_attached;
+    /* receives notices for the user of an attached job */
+    void (*notice)(void *user, const char *sentence);
+    void *notice_user;
 };
+
+/* ---- supervisor.c: callbacks of a job; USER is the job ---- */
+
+void job_on_mark(void *user, const struct mark *mark);
+void job_on_tick(void *user, struct engine *e, uint64_t now_ns);
+void job_on_process(void *user, const struct proc_event *event);
+void job_record(struct job *j); /* starts the recording */
+/* Writes run.json, in which readers find the sockets, unless it was written before. */
+void job_announce(struct job *j, uint64_t now_ns);
 
 /* ---- job_json.c: run.json ---- */
 

@@ -68,6 +68,14 @@ void job_client_leave(struct job *j)
 void job_notify(void *user, const char *sentence)
 {
     struct job *j = user;
+    if (j->notice) {
+        j->notice(j->notice_user, sentence);
+        return;
+    }
+    if (j->ranks) {
+        job_ranks_say(j, sentence);
+        return;
+    }
     channel_queue(&j->client.channel, CHANNEL_NOTICE, sentence, strlen(sentence));
     job_client_flush(j);
 }

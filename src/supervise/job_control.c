@@ -161,12 +161,17 @@ static json_t *answer_request(struct job *j, const struct job_request *request)
     return job_message_json(&m);
 }
 
-static void take_request(struct peer *p, const char *data, size_t len)
+json_t *job_control_answer(struct job *j, const json_t *doc)
 {
     struct job_request request;
-    json_t *doc = json_parse(data, len, NULL);
     job_request_read(doc, &request);
-    queue_message(&p->channel, answer_request(p->j, &request));
+    return answer_request(j, &request);
+}
+
+static void take_request(struct peer *p, const char *data, size_t len)
+{
+    json_t *doc = json_parse(data, len, NULL);
+    queue_message(&p->channel, job_control_answer(p->j, doc));
     json_decref(doc);
 }
 

@@ -20,6 +20,8 @@ void job_control_tick(struct job *j, uint64_t now_ns);
 void job_control_mark(struct job *j, const struct mark *mark);
 void job_control_event(struct job *j, uint64_t now_ns, const char *act, const char *why);
 void job_control_log(struct job *j); /* call this when the job has written output */
+/* Carries out a request and returns the answer, a message that the caller owns. */
+json_t *job_control_answer(struct job *j, const json_t *doc);
 /* Call this when the state of the job may have changed. */
 void job_control_state(struct job *j);
 

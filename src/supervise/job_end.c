@@ -36,6 +36,8 @@ static bool is_end_signal(int signo)
 void job_signal(struct job *j, int signo)
 {
     const struct proc_root *root = j->options->engine.root;
+    if (j->options->node) /* the ranks receive signals from their own `ebb run` */
+        return;
     /* is_last is also set while the last processes are being ended, because a restart may be due */
     if (is_end_signal(signo))
         j->now.is_last = true;
@@ -118,13 +120,14 @@ static bool reap_children(void *user)
         if (pid != j->now.pid) {
             keep_peak(j, &usage);
             job_guard_reaped(j, pid, status);
+            job_node_reaped(j, pid, status);
             continue;
         }
         if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
             job_paused(j, status);
         } else {
             j->now.exited = true;
-            j->now.status = status;
+            j->now.status = j->ranks ? job_ranks_status(j) : status;
             j->now.usage = usage;
             keep_peak(j, &usage);
             j->now.ended_ns = clock_mono_ns();
@@ -201,7 +204,8 @@ void job_begin_ending(struct job *j, enum job_ending how)
     const struct proc_root *root = j->options->engine.root;
     int32_t self = (int32_t)getpid();
     uint64_t now_ns = clock_mono_ns();
-    if (j->now.ending >= how)
+    /* the reflex killed processes of a job that is not a child of ours */
+    if (j->now.ending >= how || j->is_attached)
         return;
     j->now.ending = how;
     if (how == SETTLING) {
@@ -218,6 +222,8 @@ void job_begin_ending(struct job *j, enum job_ending how)
             kill(-j->now.pid, SIGTERM);
         j->now.deadline_ns = now_ns + j->options->grace_ns;
     } else if (how == KILLING) {
+        if (j->ranks)
+            job_ranks_kill(j);
         signal_group(j, SIGSTOP);
         guard_kill_fini(&j->end.kill);
         j->end.stuck[0] = '\0';
@@ -237,6 +243,8 @@ void job_term(struct job *j)
         if (p->role == ROLE_MAIN || p->role == ROLE_LAUNCHER || p->role == ROLE_OTHER)
             count += guard_signal(root, &p->id, SIGTERM) == 0;
     }
+    if (j->is_attached)
+        return;
     if (count == 0 && !j->now.exited)
         kill(j->now.pid, SIGTERM);
     guard_signal_below(root, (int32_t)getpid(), 0,

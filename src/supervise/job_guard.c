@@ -32,6 +32,8 @@ static uint64_t job_bytes(const struct job *j)
     return bytes;
 }
 
+static void be_alert(struct job *j, uint64_t now_ns);
+
 static uint64_t job_bytes_now(struct job *j)
 {
     uint64_t bytes = 0;
@@ -39,16 +41,18 @@ static uint64_t job_bytes_now(struct job *j)
     return bytes;
 }
 
-static void request_checkpoint(struct job *j, uint64_t now_ns)
+void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
 {
     char why[CHECKPOINT_TEXT_MAX] = "";
     struct job_guard *g = &j->guard;
-    g->is_requested = false;
+    /* without a trigger here, another node or the time limit is the reason */
+    g->is_requested = g->ladder.trigger == LADDER_BY_NOTHING;
     if (checkpoint_request(&g->checkpoint, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
         job_notifyf(j, "guard: cannot request a checkpoint: %s", why);
         return;
     }
     timing_save_begin(&g->timing, now_ns, job_bytes_now(j));
+    be_alert(j, now_ns);
 }
 
 /* The text that describes who requested the checkpoint in progress. */
@@ -86,13 +90,19 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
     if (dry)
         return;
     if (d->act == LADDER_DO_REQUEST) {
-        request_checkpoint(j, now_ns);
+        if (!job_node_request(j, d->why))
+            job_guard_request_checkpoint(j, now_ns);
     } else if (d->act == LADDER_DO_TERM) {
         set_guard_cause(j, d);
+        if (j->node) {
+            job_node_stop(j, d->why);
+            return;
+        }
         checkpoint_send_stop(&j->guard.checkpoint, j->marks);
         job_term(j);
     } else if (d->act == LADDER_DO_KILL) {
         set_guard_cause(j, d);
+        job_node_killed(j, d->why);
         job_begin_ending(j, KILLING);
     }
 }
@@ -105,7 +115,7 @@ static void read_forecast(const struct job *j, struct ladder_input *in)
     if (!tree)
         return;
     const struct verdict_result *r = &tree->result;
-    bool will = r->leak == VERDICT_LEAK_YES ||
+    bool will = r->leak == VERDICT_LEAK_YES || r->shape_leaks ||
                 (r->word == VERDICT_FILLING && r->forecast.has_fits && !r->forecast.fits);
     in->forecast_known = will && r->oom.known && r->oom.has_t;
     in->forecast_s = in->forecast_known ? r->oom.eta_s_low : 0;
@@ -166,7 +176,7 @@ static void gather_input(struct job *j, uint64_t now_ns, struct ladder_input *in
     in->pressure = in->pressure_known ? (double)machine->v[MACHINE_PSI_FULL] / 10000 : 0;
     in->plan_due = plan_is_due(j, now_ns);
     in->can_request = checkpoint_is_possible(&j->guard.checkpoint, j->marks, why);
-    in->ack = j->guard.checkpoint.ack;
+    in->ack = job_node_ack(j);
     in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
 }
 
@@ -191,6 +201,7 @@ static void report_reflex_kill(struct job *j)
     set_guard_cause(j, &d);
     job_guard_put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), NULL, d.why);
     job_notifyf(j, "guard: killed the job: %s", d.why);
+    job_node_killed(j, d.why);
     job_begin_ending(j, KILLING);
 }
 
@@ -208,7 +219,7 @@ static void be_alert(struct job *j, uint64_t now_ns)
         loop_disarm_timer(g->alert_timer);
 }
 
-static void guard_decide(struct job *j, uint64_t now_ns)
+void job_guard_decide(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
     struct ladder_decision d;
@@ -238,7 +249,7 @@ void job_guard_on_reflex(void *user, int fd, uint32_t events)
     uint64_t count;
     (void)events;
     (void)!read(fd, &count, sizeof count);
-    guard_decide(user, clock_mono_ns());
+    job_guard_decide(user, clock_mono_ns());
 }
 
 /* ---- acknowledgements ---- */
@@ -278,7 +289,8 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
             job_notifyf(j, "guard: checkpoint failed: %s", failed);
         }
     }
-    guard_decide(j, now_ns);
+    job_node_acked(j);
+    job_guard_decide(j, now_ns);
 }
 
 void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
@@ -292,7 +304,7 @@ void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
     if (checkpoint_check_file(&j->guard.checkpoint, now_ns))
         ack_changed(j, now_ns, "");
     else
-        guard_decide(j, now_ns);
+        job_guard_decide(j, now_ns);
 }
 
 int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX])
@@ -362,7 +374,7 @@ static void note_save(struct job *j, const struct mark *mark)
 
 void job_guard_mark(struct job *j, const struct mark *mark)
 {
-    bool is_first_rank = !(mark->has & MARK_HAS_RANK) || mark->rank == 0;
+    bool is_first_rank = !(mark->has & MARK_HAS_RANK) || mark->rank == job_ranks_first(j);
     if (is_first_rank) {
         note_step(&j->now, mark);
         note_save(j, mark);
@@ -374,7 +386,7 @@ void job_guard_mark(struct job *j, const struct mark *mark)
     else if (mark->kind == MARK_PHASE && j->guard.reflex)
         be_alert(j, mark->t_ns);
     else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
-        guard_decide(j, mark->t_ns);
+        job_guard_decide(j, mark->t_ns);
 }
 
 /* ---- ticks and processes ---- */
@@ -445,7 +457,7 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
         return;
     timing_memory(&g->timing, job_bytes(j));
     job_guard_follow_effective(j);
-    guard_decide(j, now_ns);
+    job_guard_decide(j, now_ns);
 }
 
 void job_guard_process(struct job *j, const struct proc_event *event)

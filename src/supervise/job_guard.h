@@ -60,6 +60,11 @@ void job_guard_tick(struct job *j, uint64_t now_ns);
 /* Requests a checkpoint for a client of the control socket. Returns 0; -EALREADY if the job is
  * ending; -ESRCH if no process could be reached, with the reason in WHY. */
 int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX]);
+/* Sends the request to the ranks of this node. If no rank could be reached, no checkpoint is
+ * pending afterwards. */
+void job_guard_request_checkpoint(struct job *j, uint64_t now_ns);
+/* Decides on the next act now, because something has changed. */
+void job_guard_decide(struct job *j, uint64_t now_ns);
 /* Call this when a child outside the job was reaped, which may be the checkpoint command. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
 /* Call this when the job's first process has exited, perhaps killed by the reflex. */
@@ -78,7 +83,7 @@ void job_guard_set_charge(struct job *j);
 void job_guard_follow_members(struct job *j);
 void job_guard_set_effective_gauge(struct job *j);
 void job_guard_follow_effective(struct job *j);
-/* GPU is the one whose memory is the reason; NULL: none is. */
+/* Records an action of the guard. GPU is the GPU whose memory is the reason, or NULL. */
 void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
                          const unsigned *gpu, const char *why);
 void job_guard_put_checkpoint(struct job *j, uint64_t now_ns);

@@ -76,7 +76,8 @@ void job_guard_begin(struct job *j)
     checkpoint_init(&g->checkpoint, &set->checkpoint);
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
-    g->leftovers = leftovers_new("/dev/shm");
+    if (!j->is_attached) /* which files existed before the job is unknown */
+        g->leftovers = leftovers_new("/dev/shm");
     loop_add_timer(j->loop, UINT64_MAX / 2, 0, job_guard_on_alert, j, &g->alert_timer);
     if (!set->is_off)
         start_reflex(j);
@@ -207,6 +208,8 @@ void job_guard_end(struct job *j)
     if (has_used_gpu(&j->outcome.given_back) &&
         engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
         memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
+    if (j->is_attached) /* the job still has its memory */
+        return;
     bool large = engine_peak(j->engine) >= LARGE_JOB;
     memory_returned_end(&j->outcome.given_back, root,
                         clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));

@@ -15,7 +15,7 @@ void job_guard_find_effective(struct job *j)
 {
     struct machine *m = NULL;
     struct job_guard *g = &j->guard;
-    if (machine_new(j->options->engine.root, 0, &m) < 0)
+    if (machine_new(j->options->engine.root, j->is_attached ? (int32_t)j->now.pid : 0, &m) < 0)
         return;
     g->effective_known = machine_limit(m, &g->effective) == 0;
     snprintf(g->effective_dir, sizeof g->effective_dir, "%s", machine_limit_dir(m));

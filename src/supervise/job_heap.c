@@ -166,15 +166,13 @@ static uint64_t count_filters(void)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* Sets the environment. The job's first process creates its heap table when it starts
- * (src/heap/life.c). */
-void job_heap_environment(const struct job *j)
+void job_heap_set_environment(const struct job_heap_environment *e)
 {
     char settings[96];
     const char *preloaded = getenv("LD_PRELOAD");
-    uint64_t interval = j->options->heap.interval_bytes, filters = count_filters();
-    put_shim(j->heap.shim);
-    if (!j->heap.collect) {
+    uint64_t filters = count_filters();
+    put_shim(e->shim);
+    if (!e->library[0]) {
         /* the library is preloaded already, because this ebb itself runs under ebb */
         if (preloaded && strstr(preloaded, "libebb-heap.so"))
             setenv("EBB_HEAP", "0", 1);
@@ -182,10 +180,19 @@ void job_heap_environment(const struct job *j)
     }
     unsetenv("EBB_HEAP");
     snprintf(settings, sizeof settings,
-             "interval=%" PRIu64 ",python=%d,filters=%" PRIu64 ",parent=%d", interval,
-             !j->options->heap.no_python, filters, (int)getpid());
+             "interval=%" PRIu64 ",python=%d,filters=%" PRIu64 ",parent=%d", e->interval_bytes,
+             e->python, filters, (int)getpid());
     setenv("EBB_HEAP", settings, 1);
-    put_library(j->heap.library);
+    put_library(e->library);
+}
+
+void job_heap_environment(const struct job *j)
+{
+    const struct job_heap_environment e = {.shim = j->heap.shim,
+                                           .library = j->heap.collect ? j->heap.library : "",
+                                           .interval_bytes = j->options->heap.interval_bytes,
+                                           .python = !j->options->heap.no_python};
+    job_heap_set_environment(&e);
 }
 
 /* Passes the profiler's readings that are on disk to the judge. */

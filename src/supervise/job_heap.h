@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,14 @@ void job_heap_begin(struct job *j);
 /* Call this before a segment starts: sets PYTHONPATH, and LD_PRELOAD and EBB_HEAP if the heap is
  * profiled. */
 void job_heap_environment(const struct job *j);
+/* The same for one process, whose parent is the caller. "" in SHIM or LIBRARY leaves that part out.
+ */
+struct job_heap_environment {
+    const char *shim, *library;
+    uint64_t interval_bytes;
+    bool python;
+};
+void job_heap_set_environment(const struct job_heap_environment *e);
 /* Call this after the job has ended: passes the whole heap profile to the judge. */
 void job_heap_ended(struct job *j);
 void job_heap_tick(struct job *j, uint64_t now_ns);

@@ -112,7 +112,7 @@ static void fill_outcome(struct job *j)
     o->has_log = j->output.log;
     outcome_set_text(&o->log.file, "log.txt");
     o->log.bytes = j->output.log ? logs_bytes(j->output.log) : 0;
-    o->has_given_back = j->started_ns != 0;
+    o->has_given_back = j->started_ns != 0 && !j->is_attached;
     if (j->started_ns)
         fill_guard(j);
 }

@@ -19,9 +19,9 @@
 #include "supervise/job_scrape.h"
 
 enum {
-    READERS = 8, /* connections; a new one replaces the oldest */
+    READERS = 8, /* maximum number of connections; a new one replaces the oldest */
     REQUEST_MAX = 4 << 10,
-    FILE_S = 5, /* time between versions of the file */
+    FILE_S = 5, /* time between two writes of the file */
     STACK_BYTES = 128 << 10,
     JOIN_S = 2, /* longest wait for a disk that hangs */
 };
@@ -29,7 +29,7 @@ enum {
 struct reader {
     struct job *j;
     int fd;
-    struct loop_source *source; /* NULL: not in use */
+    struct loop_source *source; /* the event source, or NULL if the entry is not in use */
     uint64_t number;            /* counts connections */
     size_t len;
     char request[REQUEST_MAX];
@@ -39,15 +39,15 @@ struct job_scrape {
     struct loop_source *source;
     struct reader reader[READERS];
     uint64_t connections;
-    uint64_t file_ns; /* when the file was last written */
-    bool is_reported; /* an error of the file was reported */
+    uint64_t file_ns; /* time at which the file was last written */
+    bool is_reported; /* true if an error of the file was reported */
     bool has_thread;
     pthread_t thread;
-    pthread_mutex_t lock; /* of the members below */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
-    struct buf text; /* to be written */
+    struct buf text; /* text to write to the file */
     bool is_stopped;
-    int error; /* of the last write: 0 or -errno */
+    int error; /* result of the last write: 0 or -errno */
 };
 
 static void put_metrics(struct job *j, struct buf *out)
@@ -57,7 +57,8 @@ static void put_metrics(struct job *j, struct buf *out)
     const struct metrics_job job = {
         .label = j->options->name, .started_ns = j->started_wall_ns, .facts = &facts};
     metrics_put_jobs(out, &job, 1);
-    buf_add_str(out, "# EOF\n"); /* required by OpenMetrics, a comment to Prometheus */
+    /* OpenMetrics requires this line; for Prometheus it is a comment */
+    buf_add_str(out, "# EOF\n");
 }
 
 /* ---- HTTP ---- */
@@ -69,7 +70,7 @@ static void reader_close(struct reader *r)
     r->source = NULL;
 }
 
-/* The answer fits into the socket's buffer; a reader that does not take it gets nothing. */
+/* The answer fits into the socket's buffer. If the client does not read, the rest is not sent. */
 static void reader_answer(struct reader *r, const char *status)
 {
     struct buf body = {0}, out = {0};
@@ -160,7 +161,8 @@ static void *write_file(void *user)
         s->error = r;
     }
     pthread_mutex_unlock(&s->lock);
-    unlinkat(folder, base, 0); /* readers would take the last values for present ones */
+    /* removed, because readers would mistake the last values for current ones */
+    unlinkat(folder, base, 0);
     return NULL;
 }
 
@@ -229,7 +231,7 @@ void job_scrape_free(struct job *j)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += JOIN_S;
     if (s->has_thread && pthread_timedjoin_np(s->thread, NULL, &until) != 0)
-        return; /* the thread still uses S; the process is about to exit */
+        return; /* not freed, because the thread still uses S; the process is about to exit */
     j->scrape = NULL;
     buf_fini(&s->text);
     pthread_cond_destroy(&s->changed);

@@ -23,7 +23,6 @@ enum {
     OOM_RAISE = 500,
     /* a segment without steps and checkpoints must run longer than this to be restarted */
     SHORT_LIFE_S = 5,
-    GUARD_STATUS = 124, /* exit status after the guard has stopped the job */
 };
 
 /* ---- starting ---- */
@@ -97,8 +96,9 @@ int job_segment_start(struct job *j, struct err *err)
                                           .argv = argv,
                                           .mask = &mask,
                                           .cgroup = &j->guard.cgroup,
+                                          .is_restart = j->now.number > 0,
                                           .oom_score_adj = oom_score_adj(j->options->engine.root)};
-    int r = spawn_job(&request, &child, &j->exec_error);
+    int r = j->options->node ? spawn_holder(&child) : spawn_job(&request, &child, &j->exec_error);
     if (r < 0)
         return err_set(err, r, "cannot start the job: %s", strerror(-r));
     if (j->exec_error)
@@ -134,15 +134,15 @@ bool job_is_guard_stop(const struct job_segment *n)
     return n->cause == CAUSE_GUARD || n->cause == CAUSE_PLAN;
 }
 
-static void find_cause(struct job *j, char text[DEATH_TEXT])
+enum cause job_cause_of(const struct job *j, int status, char text[DEATH_TEXT])
 {
-    struct job_segment *n = &j->now;
+    const struct job_segment *n = &j->now;
     struct death_ooms after;
     const bool above = j->guard.effective_dir[0] != '\0';
     death_ooms_read(j->options->engine.root, &j->guard.cgroup, j->guard.effective_dir,
                     j->guard.effective.kind == LIMIT_CGROUP_V2, &after);
     const struct death_facts facts = {
-        .status = n->status,
+        .status = status,
         .cause = n->cause,
         .why = n->why,
         .sent_signal = n->operator_signal,
@@ -151,11 +151,12 @@ static void find_cause(struct job *j, char text[DEATH_TEXT])
         .tail = &j->guard.tail,
         .shm_full = leftovers_folder_is_full("/dev/shm"),
         .limit_where = above ? j->guard.effective.where : NULL,
+        .limit_is_own = j->guard.limit_bytes != 0,
         .limit_bytes = j->guard.limit_bytes ? j->guard.limit_bytes
                        : above              ? j->guard.effective.limit_bytes
                                             : 0,
     };
-    n->cause = death_cause(&facts, text);
+    return death_cause(&facts, text);
 }
 
 static void keep_last_samples(const struct job_segment *n, struct outcome_end *end)
@@ -177,7 +178,7 @@ static void fill_end(struct job *j, struct outcome_end *ret)
 {
     struct job_segment *n = &j->now;
     char text[DEATH_TEXT];
-    find_cause(j, text);
+    n->cause = job_cause_of(j, n->status, text);
     const char *by = n->cause == CAUSE_CANCELLED ? n->why : cause_by_text(n->cause);
     *ret = outcome_end_of_status(n->status);
     ret->status = job_run_status(j);
@@ -215,7 +216,7 @@ int job_run_status(const struct job *j)
     if (j->exec_error)
         return j->exec_error == -ENOENT || j->exec_error == -ENOTDIR ? 127 : 126;
     if (job_is_guard_stop(&j->now))
-        return GUARD_STATUS;
+        return JOB_GUARD_STATUS;
     return WIFSIGNALED(j->now.status) ? 128 + WTERMSIG(j->now.status) : WEXITSTATUS(j->now.status);
 }
 

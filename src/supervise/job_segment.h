@@ -28,7 +28,10 @@ struct segment_progress {
     int64_t checkpoint_step; /* the step at which the checkpoint was acknowledged */
 };
 
-enum { JOB_LAST_SAMPLES = 8 };
+enum {
+    JOB_LAST_SAMPLES = 8,
+    JOB_GUARD_STATUS = 124, /* exit status after the guard has stopped the job */
+};
 struct job_segment {
     unsigned number;
     pid_t pid; /* pid of the first process, which is also the number of its process group */
@@ -59,6 +62,8 @@ int job_segment_start(struct job *j, struct err *err);
  * it. */
 void job_set_cause(struct job_segment *n, enum cause cause, const char *why);
 bool job_is_guard_stop(const struct job_segment *n);
+/* Why a process of the job ended with this wait status, also as a sentence. */
+enum cause job_cause_of(const struct job *j, int status, char text[DEATH_TEXT]);
 /* Call this after the end of a segment: starts the next one, or stops the loop. */
 void job_segment_over(struct job *j);
 /* The exit status and the end of the whole run, which are those of the last segment. */

@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+
+enum { HOLDER_FILES = 8192 }; /* more than the supervisor has open when it starts this process */
 
 /* Both ends of the job's terminal and pipes, created before the fork. */
 struct ends {
@@ -105,14 +108,13 @@ static void connect_streams(const struct supervisor_options *o, const struct end
 
 /* Executes the program. A text file without "#!" is run by the shell, which is also what shells do.
  * Any other file that the kernel refuses is not a program for this machine. */
-static void exec_job(const struct spawn_request *q, char *const *shell_argv)
+void spawn_exec(const char *path, char *const *argv, char *const *shell_argv)
 {
-    const struct supervisor_options *o = q->options;
     char head[128];
-    execv(o->path, q->argv);
+    execv(path, argv);
     if (errno != ENOEXEC)
         return;
-    int fd = open(o->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, head, sizeof head);
     if (n > 0 && !memchr(head, 0, (size_t)n))
         execv(shell_argv[0], shell_argv);
@@ -148,7 +150,7 @@ static _Noreturn void child(const struct spawn_request *q, char *const *shell_ar
     connect_streams(o, e);
     setrlimit(RLIMIT_NOFILE, &o->nofile);
     default_signals(o, q->mask);
-    exec_job(q, shell_argv);
+    spawn_exec(o->path, q->argv, shell_argv);
     int error = errno;
     (void)!write(e->failure[1], &error, sizeof error);
     _exit(127);
@@ -180,34 +182,37 @@ static void keep_ours(struct ends *e, struct spawn_streams *ret)
             fcntl(fds[i], F_SETFL, fcntl(fds[i], F_GETFL) | O_NONBLOCK);
 }
 
-/* Builds the arguments "/bin/sh PATH ARG…". */
-static char **shell_arguments(const struct spawn_request *q)
+char **spawn_shell_argv(const char *path, char *const *argv)
 {
     static char shell[] = "/bin/sh";
     size_t count = 0;
-    while (q->argv[count])
+    while (argv[count])
         count++;
     char **v = calloc(count + 2, sizeof *v);
     if (!v)
         return NULL;
     v[0] = shell;
-    v[1] = (char *)(uintptr_t)q->options->path;
+    v[1] = (char *)(uintptr_t)path;
     for (size_t i = 1; i < count; i++)
-        v[i + 1] = q->argv[i];
+        v[i + 1] = argv[i];
     return v;
 }
 
 int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error)
 {
     struct ends ends;
-    AUTO_FREE char **shell_argv = shell_arguments(request);
+    AUTO_FREE char **shell_argv = spawn_shell_argv(request->options->path, request->argv);
     int r = open_ends(request->options, &ends);
     if (r < 0 || !shell_argv) {
         close_ends(&ends);
         return shell_argv ? r : -ENOMEM;
     }
-    bool is_in_cgroup;
-    pid_t pid = guard_cgroup_fork(request->options->engine.root, request->cgroup, &is_in_cgroup);
+    bool is_in_cgroup = false;
+    /* Linux 6.18 kills every process that starts in a cgroup after a write to its cgroup.kill. A
+     * process that moves into the cgroup is not affected. */
+    pid_t pid = request->is_restart ? fork()
+                                    : guard_cgroup_fork(request->options->engine.root,
+                                                        request->cgroup, &is_in_cgroup);
     if (pid == 0)
         child(request, shell_argv, &ends, is_in_cgroup);
     if (pid < 0) {
@@ -227,5 +232,26 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
     if (!*ret_exec_error)
         keep_ours(&ends, &ret->streams);
     close_ends(&ends);
+    return 0;
+}
+
+int spawn_holder(struct spawned *ret)
+{
+    pid_t pid = fork();
+    if (pid < 0)
+        return -errno;
+    if (pid == 0) {
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_NAME, "ebb-node");
+        /* other processes wait until these inherited sockets are closed */
+        for (int fd = 0, end = (int)sysconf(_SC_OPEN_MAX); fd < end && fd < HOLDER_FILES; fd++)
+            close(fd);
+        for (;;)
+            pause();
+    }
+    *ret = (struct spawned){.pid = pid, .streams = {.terminal = -1, .out = -1, .err = -1}};
     return 0;
 }

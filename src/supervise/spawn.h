@@ -24,9 +24,20 @@ struct spawn_request {
     const sigset_t *mask; /* the job's signal mask */
     /* cgroup in which to start the job; may be guard_cgroup_none */
     const struct guard_cgroup *cgroup;
+    bool is_restart;   /* processes of an earlier segment may have been killed in CGROUP */
     int oom_score_adj; /* value that makes the OOM killer pick the job first */
 };
 
 /* Starts the job, which inherits the caller's environment. Returns 0 or -errno. If exec itself
  * fails, returns 0 and sets *ret_exec_error to its -errno; no process is left then. */
 int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error);
+/* Starts a process that only waits to be killed. It stands for the job while the job's ranks are
+ * children of others. */
+int spawn_holder(struct spawned *ret);
+
+/* The arguments "/bin/sh PATH ARG…", for the shell if PATH is a script without "#!"; NULL if memory
+ * ran out. The caller frees the array. */
+char **spawn_shell_argv(const char *path, char *const *argv);
+/* Executes PATH in a child. Returns only if that failed, with errno set. Safe after fork in a
+ * process with threads. */
+void spawn_exec(const char *path, char *const *argv, char *const *shell_argv);

@@ -19,6 +19,7 @@
 #include "base/loop.h"
 #include "supervise/job.h"
 #include "supervise/lost.h"
+#include "supervise/rank_place.h"
 #include "mark/receiver.h"
 #include "profile/collect.h"
 #include "trace/logs.h"
@@ -28,7 +29,7 @@ enum {
     ROOM_MS = 1000, /* time between attempts to write to a full disk */
 };
 
-static void on_mark(void *user, const struct mark *mark)
+void job_on_mark(void *user, const struct mark *mark)
 {
     struct job *j = user;
     if (job_query(j, mark) || step_sources_skip(&j->step_sources, mark))
@@ -40,9 +41,8 @@ static void on_mark(void *user, const struct mark *mark)
     job_control_mark(j, mark);
 }
 
-/* Writes run.json, in which readers find the control socket. If the disk is full, the write is
- * repeated later. */
-static void announce(struct job *j, uint64_t now_ns)
+/* If the disk is full, the write is repeated later. */
+void job_announce(struct job *j, uint64_t now_ns)
 {
     if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
         return;
@@ -62,19 +62,21 @@ static void announce(struct job *j, uint64_t now_ns)
     json_decref(doc);
 }
 
-static void on_job_tick(void *user, struct engine *e, uint64_t now_ns)
+void job_on_tick(void *user, struct engine *e, uint64_t now_ns)
 {
     struct job *j = user;
     (void)e;
-    announce(j, now_ns);
+    job_announce(j, now_ns);
     job_terminal_resume(j);
     job_guard_tick(j, now_ns);
     job_heap_tick(j, now_ns);
     job_control_tick(j, now_ns);
+    job_node_tick(j);
     job_scrape_tick(j, now_ns);
+    job_termination_tick(j, now_ns);
 }
 
-static void on_process(void *user, const struct proc_event *event)
+void job_on_process(void *user, const struct proc_event *event)
 {
     job_guard_process(user, event);
     job_heap_process(user, event);
@@ -82,7 +84,7 @@ static void on_process(void *user, const struct proc_event *event)
 
 /* ---- start ---- */
 
-static void record(struct job *j)
+void job_record(struct job *j)
 {
     const struct rundir *dir = &j->options->rundir;
     struct err err = {""};
@@ -91,7 +93,9 @@ static void record(struct job *j)
     json_t *header = job_header_json(j);
     int r = engine_record(j->engine, dir->fd, header, &err);
     json_decref(header);
-    job_log_start(j);
+    /* ebb does not redirect the output of ranks and of attached jobs */
+    if (!j->is_attached && !j->options->node)
+        job_log_start(j);
     if (r < 0)
         job_notifyf(j, "%s; the job runs without a recording", err.text);
 }
@@ -99,7 +103,7 @@ static void record(struct job *j)
 static int set_up_job(struct job *j, struct err *err)
 {
     const struct engine_callbacks callbacks = {
-        .tick = on_job_tick, .report = job_notify, .process = on_process, .user = j};
+        .tick = job_on_tick, .report = job_notify, .process = job_on_process, .user = j};
     int r = loop_new(&j->loop);
     if (r == 0)
         r = job_signals_start(j);
@@ -107,23 +111,28 @@ static int set_up_job(struct job *j, struct err *err)
         r = job_client_start(j);
     if (r < 0)
         return err_set(err, r, "cannot set up the event loop: %s", strerror(-r));
-    if (mark_receiver_new(j->loop, on_mark, j, &j->marks, &j->no_marks) == 0)
+    if (mark_receiver_new(j->loop, job_on_mark, j, &j->marks, &j->no_marks) == 0)
         snprintf(j->note->socket_folder, sizeof j->note->socket_folder, "%s",
                  mark_receiver_folder(j->marks));
     job_control_start(j);
     struct engine_options options = j->options->engine;
     options.is_launched = true;
     r = engine_new(j->loop, &options, &callbacks, &j->engine, err);
-    if (r == 0)
+    if (r == 0) {
         job_scrape_start(j);
-    return r < 0 ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
+        job_folder_start(j);
+    }
+    /* the ranks of a node are not below the supervisor, and are added when they start */
+    return r < 0 || j->options->node ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
 }
 
 static void tear_down(struct job *j)
 {
     job_signals_ignore();
+    job_ranks_free(j);
     job_control_free(j);
     job_scrape_free(j);
+    job_folder_free(j);
     job_streams_close(&j->output);
     loop_remove(j->output.log_source);
     loop_remove(j->output.log_timer);
@@ -170,7 +179,7 @@ static int write_end(struct job *j, const json_t *doc)
 {
     const struct rundir *dir = &j->options->rundir;
     int r = rundir_write_json(dir, doc);
-    j->waits_for_disk = j->options->is_detached && j->now.exited;
+    j->waits_for_disk = j->options->is_detached && !j->options->node && j->now.exited;
     while ((r == -ENOSPC || r == -EDQUOT) && j->waits_for_disk) {
         uint64_t until_ns = clock_mono_ns() + ROOM_MS * NS_PER_MS;
         job_control_state(j);
@@ -199,18 +208,26 @@ static void finish_job(struct job *j)
     j->note->finished = r == 0;
     if (r < 0 && j->options->rundir.fd >= 0 && !j->failure.text[0])
         job_notifyf(j, "cannot write run.json: %s", strerror(-r));
+    job_node_free(j);
+    job_ranks_finished(j);
     send_end(j, doc);
     json_decref(doc);
 }
 
 static int start(struct job *j)
 {
-    record(j);
+    job_record(j);
     job_heap_begin(j);
     job_guard_begin(j);
+    if (j->options->node)
+        j->now.number = j->options->node->place->segment;
     int r = job_segment_start(j, &j->failure);
     j->started_ns = j->now.started_ns;
     j->started_wall_ns = j->now.started_wall_ns;
+    if (r == 0 && j->options->node)
+        r = job_ranks_start(j);
+    if (r == 0 && j->options->node)
+        job_node_start(j);
     if (r == 0 && j->no_marks.text[0])
         job_notify(j, j->no_marks.text); /* the job runs without a marks socket */
     return r;
@@ -219,7 +236,7 @@ static int start(struct job *j)
 static void watch_job(struct job *j)
 {
     engine_start(j->engine);
-    announce(j, clock_mono_ns());
+    job_announce(j, clock_mono_ns());
     if (j->options->is_detached)
         job_client_leave(j);
     loop_run(j->loop);
@@ -345,6 +362,8 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     }
     for (int fd = 0; fd < 3; fd++)
         close(fd);
+    if (options->node)
+        close(options->node->listen_fd); /* if the supervisor dies, ranks must not find it */
     close_client_ends(client);
     if (pid > 0) {
         guard_cgroup_warm(options->engine.root);
@@ -381,9 +400,9 @@ static int open_client(const struct supervisor_options *o, struct supervisor_cli
     ours->fd = pair[0];
     theirs->fd = pair[1];
     theirs->pidfd = io_pidfd_open(getpid());
-    if (!o->is_detached && !o->tty.out && !s->closed[1])
+    if (!o->is_silent && !o->tty.out && !s->closed[1])
         r = open_stream(&ours->stream[1], &theirs->stream[1]);
-    if (r == 0 && !o->is_detached && !o->tty.err && !s->closed[2] && !s->is_one_pipe)
+    if (r == 0 && !o->is_silent && !o->tty.err && !s->closed[2] && !s->is_one_pipe)
         r = open_stream(&ours->stream[2], &theirs->stream[2]);
     return r;
 }

@@ -28,6 +28,14 @@
 #include "trace/rundir.h"
 
 struct err;
+struct rank_place;
+
+/* A node of a job with several ranks. The supervisor starts none of them: each is a child of its
+ * own `ebb run`, which connects to listen_fd (supervise/job_ranks.h). */
+struct supervisor_node {
+    const struct rank_place *place;
+    int listen_fd;
+};
 
 /* The job's pseudo terminal, which replaces the user's terminal. */
 struct supervisor_tty {
@@ -42,11 +50,11 @@ struct supervisor_streams {
     bool is_one_pipe; /* standard output and error are the same pipe or file */
 };
 
-/* Where the metrics of the job go. */
+/* Where the metrics of the job are written. */
 struct supervisor_metrics {
-    int listen_fd;    /* a listening socket; -1: none */
-    int folder_fd;    /* folder of the file; -1: no file */
-    const char *file; /* its name in the folder */
+    int listen_fd;    /* a listening socket, or -1 if there is none */
+    int folder_fd;    /* folder of the metrics file, or -1 if there is no file */
+    const char *file; /* name of the metrics file in that folder */
 };
 
 struct supervisor_options {
@@ -71,9 +79,15 @@ struct supervisor_options {
     bool ignores_pipe, ignores_xfsz;
     struct guard_settings guard;
     const struct supervisor_metrics *metrics; /* NULL: none */
-    uint64_t log_max_bytes; /* of log.txt and its later parts (trace/logs.h); 0: unlimited */
-    bool is_detached;       /* the client exits once the job has started */
-    int lock_fd; /* the lock that sentinel and supervisor of a detached job keep open; -1: none */
+    /* maximum size of log.txt and its later parts (trace/logs.h); 0 means unlimited */
+    uint64_t log_max_bytes;
+    int termination_fd;  /* the termination log of the container; -1: none */
+    bool is_detached;    /* the client exits once the job has started */
+    bool folder_control; /* a job server follows the job through its folder (job_folder.h) */
+    bool is_silent;      /* the client does not print the job's output */
+    /* the lock that sentinel and supervisor of a detached job keep open, or -1 if there is none */
+    int lock_fd;
+    const struct supervisor_node *node; /* NULL: the supervisor starts the job */
 };
 
 /* The client's ends of the connections, which the client closes. */

@@ -535,8 +535,9 @@ enum { EXIT_0 = 0, EXIT_1 = 1 << 8, EXIT_137 = 137 << 8 };
 static const struct death_ooms none = {true, true, true, 5, 0, 2};
 static const struct death_ooms in_group = {true, true, true, 6, 1, 3};
 static const struct death_ooms in_group_twice = {true, true, true, 7, 2, 4};
-static const struct death_ooms in_above = {true, true, true, 6, 0, 3};
-static const struct death_ooms in_host = {true, true, true, 6, 0, 2};
+static const struct death_ooms in_above = {true, false, true, 6, 0, 3};
+static const struct death_ooms in_host = {true, false, true, 6, 0, 2};
+static const struct death_ooms elsewhere = {true, true, true, 6, 0, 3};
 static const struct death_ooms unknown = {false, false, false, 9, 9, 9};
 
 static struct death_tail exception, worker, killed_worker, interrupt, shm, gpu, no_memory, torchrun,
@@ -608,7 +609,12 @@ static void kernel_oom_kill_is_found_by_its_counters(void **state)
     CAUSE(CAUSE_OOM_GROUP,
           "killed by the kernel: the job's cgroup ran out of memory (limit 2.00 GiB)",
           .status = SIGKILL, .before = &none, .after = &in_group, .limit_bytes = limit,
+          .limit_where = "/a", .limit_is_own = true);
+    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: cgroup /a ran out of memory (limit 2.00 GiB)",
+          .status = SIGKILL, .before = &none, .after = &in_group, .limit_bytes = limit,
           .limit_where = "/a");
+    CAUSE(CAUSE_OOM_HOST, "killed by the kernel: the host ran out of memory", .status = SIGKILL,
+          .before = &none, .after = &(struct death_ooms){true, true, false, 6, 1, 0});
     CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: cgroup /a\\nb ran out of memory (limit 2.00 GiB)",
           .status = EXIT_137, .before = &none, .after = &in_above, .limit_bytes = limit,
           .limit_where = "/a\nb");
@@ -623,6 +629,8 @@ static void kernel_oom_kill_is_found_by_its_counters(void **state)
           .after = &in_host);
     CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .before = &none, .after = &in_host,
           .tail = &exception);
+    CAUSE(CAUSE_SIGNAL, "killed by SIGKILL (sender unknown)", .status = SIGKILL, .before = &none,
+          .after = &elsewhere);
     /* Counters that are unknown or have decreased are ignored. */
     CAUSE(CAUSE_SIGNAL, "killed by SIGKILL (sender unknown)", .status = SIGKILL, .before = &none,
           .after = &unknown);
@@ -638,7 +646,8 @@ static void oom_kill_of_a_worker_is_reported_with_its_consequence(void **state)
     CAUSE(CAUSE_OOM_GROUP,
           "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed.; the kernel killed "
           "1 process of the job: the job's cgroup ran out of memory",
-          .status = EXIT_1, .before = &none, .after = &in_group, .tail = &killed_worker);
+          .status = EXIT_1, .before = &none, .after = &in_group, .tail = &killed_worker,
+          .limit_is_own = true);
     CAUSE(CAUSE_OOM_HOST,
           "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed.; probably killed "
           "by the kernel: the host ran out of memory",
@@ -651,11 +660,12 @@ static void oom_kill_of_a_worker_is_reported_with_its_consequence(void **state)
     CAUSE(CAUSE_EXCEPTION,
           "ValueError: x; the kernel killed 2 processes of the job: the job's cgroup ran out of "
           "memory",
-          .status = EXIT_1, .before = &none, .after = &in_group_twice, .tail = &exception);
+          .status = EXIT_1, .before = &none, .after = &in_group_twice, .tail = &exception,
+          .limit_is_own = true);
     CAUSE(
         CAUSE_OOM_GROUP,
         "exit status 1; the kernel killed 1 process of the job: the job's cgroup ran out of memory",
-        .status = EXIT_1, .before = &none, .after = &in_group);
+        .status = EXIT_1, .before = &none, .after = &in_group, .limit_is_own = true);
     CAUSE(CAUSE_STATUS,
           "exit status 1; the kernel killed 1 process: cgroup above it ran out of memory",
           .status = EXIT_1, .before = &none, .after = &in_above);

@@ -1,4 +1,4 @@
-/* Which memory of a GPU counts against which limit. */
+/* Tests which memory of a GPU counts against which limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void set_torch(struct run_entity *e, uint64_t allocated, uint64_t peak, u
     sample_put(&e->last, GPU_RESERVED, reserved);
 }
 
-static void without_readings_the_gauge_is_unknown(void **state)
+static void gpu_gauge_without_readings_is_unknown(void **state)
 {
     (void)state;
     struct run_entity e = {.kind = RUN_GPU};
@@ -39,7 +39,7 @@ static void without_readings_the_gauge_is_unknown(void **state)
     const struct quantity_size half = {.is_percent = true, .permyriad = 5000};
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     set_torch(&e, GIB, GIB, GIB);
-    gpu_gauge_read(&e, NULL, &half, &g); /* of an unknown size */
+    gpu_gauge_read(&e, NULL, &half, &g); /* a percentage of an unknown size */
     assert_false(g.known);
 }
 
@@ -51,7 +51,7 @@ static void cached_memory_of_pytorch_counts_as_free(void **state)
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_true(g.known && g.is_card);
     assert_int_equal(g.room_bytes, 10 * GIB);
-    /* never more than 20 GiB at one time of the 60 GiB that are reserved */
+    /* PyTorch has reserved 60 GiB, but never used more than 20 GiB of them at one time. */
     set_torch(&e, 5 * GIB, 20 * GIB, 60 * GIB);
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_int_equal(g.limit_bytes, 80 * GIB);
@@ -59,19 +59,20 @@ static void cached_memory_of_pytorch_counts_as_free(void **state)
     assert_int_equal(g.room_bytes, 50 * GIB);
 }
 
-static void gpu_of_other_jobs_is_not_guarded(void **state)
+static void gpu_used_only_by_other_jobs_is_not_guarded(void **state)
 {
     (void)state;
     struct run_entity e = gpu_with(80 * GIB, 79 * GIB, 0);
     struct ladder_gauge g = {0};
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_false(g.known);
-    set_torch(&e, GIB, GIB, GIB); /* the driver has other pids than this namespace */
+    /* PyTorch reports memory, but the driver does not, because it has other pids */
+    set_torch(&e, GIB, GIB, GIB);
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_true(g.known);
 }
 
-static void limit_or_card_with_less_headroom_is_the_gauge(void **state)
+static void gpu_gauge_is_the_limit_or_card_with_less_headroom(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -81,13 +82,13 @@ static void limit_or_card_with_less_headroom_is_the_gauge(void **state)
     assert_true(g.known && !g.is_card);
     assert_int_equal(g.limit_bytes, 40 * GIB);
     assert_int_equal(g.room_bytes, 5 * GIB);
-    e = gpu_with(80 * GIB, 77 * GIB, 35 * GIB); /* others have nearly filled it */
+    e = gpu_with(80 * GIB, 77 * GIB, 35 * GIB); /* other jobs have nearly filled the GPU */
     gpu_gauge_read(&e, NULL, &limit, &g);
     assert_true(g.is_card);
     assert_int_equal(g.room_bytes, 3 * GIB);
 }
 
-static void limit_needs_no_driver(void **state)
+static void gpu_limit_is_enforced_without_a_driver_reading(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 4 * GIB};
@@ -99,7 +100,7 @@ static void limit_needs_no_driver(void **state)
     assert_int_equal(g.room_bytes, GIB);
 }
 
-static void forecast_is_for_the_limit_of_the_gauge(void **state)
+static void gpu_forecast_refers_to_the_limit_of_the_gauge(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -121,12 +122,12 @@ static void forecast_is_for_the_limit_of_the_gauge(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_readings_the_gauge_is_unknown),
+        cmocka_unit_test(gpu_gauge_without_readings_is_unknown),
         cmocka_unit_test(cached_memory_of_pytorch_counts_as_free),
-        cmocka_unit_test(gpu_of_other_jobs_is_not_guarded),
-        cmocka_unit_test(limit_or_card_with_less_headroom_is_the_gauge),
-        cmocka_unit_test(limit_needs_no_driver),
-        cmocka_unit_test(forecast_is_for_the_limit_of_the_gauge),
+        cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
+        cmocka_unit_test(gpu_gauge_is_the_limit_or_card_with_less_headroom),
+        cmocka_unit_test(gpu_limit_is_enforced_without_a_driver_reading),
+        cmocka_unit_test(gpu_forecast_refers_to_the_limit_of_the_gauge),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,7 +113,7 @@ static struct ladder_gauge *gpu_of(struct world *w, unsigned gpu)
     return &w->in.gauge[LADDER_HOST_GAUGES + gpu];
 }
 
-/* A limit of the user's. */
+/* Adds the gauge of a GPU with a limit set by the user. */
 static void set_gpu(struct world *w, unsigned gpu, uint64_t limit, uint64_t used)
 {
     struct ladder_gauge *g = gpu_of(w, gpu);
@@ -224,8 +224,10 @@ struct single {
     const char *name;
     uint64_t room; /* Headroom of a 2 GiB limit; the reserve is 102.4 MiB. */
     struct ladder_rules rules;
-    bool cannot_ask, plan, gpu_near; /* within the reserve of a limit of the user's */
-    double forecast, gpu_forecast;   /* 0: unknown; of a GPU without a limit */
+    /* gpu_near: a GPU is within the reserve of its limit, which the user has set. */
+    bool cannot_ask, plan, gpu_near;
+    /* 0 if unknown; gpu_forecast is that of a GPU without a limit. */
+    double forecast, gpu_forecast;
     double pace;
     /* expected: */
     enum ladder_act act; /* Last action that the guard takes for this reading. */
@@ -571,7 +573,7 @@ static void expired_checkpoint_wait_stops_job_on_forecast_not_on_level(void **st
 
 /* ---- GPUs ---- */
 
-/* 80 GiB; the reserve is 4 GiB. */
+/* A GPU of 80 GiB, whose reserve is 4 GiB. */
 enum { CARD_GIB = 80 };
 
 static void gpu_forecast_stops_the_job_once_the_checkpoint_is_written(void **state)
@@ -595,8 +597,8 @@ static void gpu_forecast_stops_the_job_once_the_checkpoint_is_written(void **sta
     }
 }
 
-/* A job may fill its GPU: a request that fails kills nothing. */
-static void job_that_fills_its_gpu_is_asked_once_and_never_stopped(void **state)
+/* A job may fill its GPU, because a GPU request that fails does not kill the job. */
+static void job_that_fills_its_gpu_gets_one_request_and_is_not_stopped(void **state)
 {
     (void)state;
     struct world w;
@@ -610,7 +612,7 @@ static void job_that_fills_its_gpu_is_asked_once_and_never_stopped(void **state)
     assert_in_range(w.count[LADDER_DO_REQUEST], 1, 2);
 }
 
-static void growth_towards_a_full_gpu_requests_checkpoints_but_does_not_stop(void **state)
+static void growth_towards_a_full_gpu_only_requests_checkpoints(void **state)
 {
     (void)state;
     struct world w;
@@ -638,7 +640,8 @@ static void limit_on_a_gpu_stops_the_job_but_does_not_kill_it(void **state)
     assert_string_equal(w.last.why, "gpu 1: 0 B left of 40.0 GiB; the reserve is 2.00 GiB; no time "
                                     "for a checkpoint");
     assert_int_equal(look_at(&w, 9, GIB), LADDER_DO_NOTHING);
-    assert_int_equal(look_at(&w, 2, GIB), LADDER_DO_KILL); /* after the grace, as ever */
+    /* the kill comes after the grace period, as it does on the host */
+    assert_int_equal(look_at(&w, 2, GIB), LADDER_DO_KILL);
 }
 
 static void growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint(void **state)
@@ -687,7 +690,7 @@ static void pause_during_a_long_save_is_not_the_end_of_growth(void **state)
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
 }
 
-static void pressure_acts_only_if_it_lasts_and_headroom_is_small(void **state)
+static void memory_pressure_acts_only_if_lasting_with_little_headroom(void **state)
 {
     (void)state;
     for (int is_short = 0; is_short < 2; is_short++) {
@@ -897,7 +900,7 @@ static double loading(double s, const void *user)
     return used < k->to ? used : k->to;
 }
 
-static void loading_a_model_never_stops_the_job(void **state)
+static void guard_never_stops_a_job_that_loads_a_model(void **state)
 {
     (void)state;
     const double shares[] = {0.6, 0.9, 0.94}, rates[] = {0.1e9, 0.5e9, 2e9};
@@ -1103,7 +1106,7 @@ static bool may_stop(const struct world *w, const struct ladder_decision *d, boo
     const struct ladder_input *in = &w->in;
     switch (d->trigger) {
     case LADDER_BY_LEVEL:
-        if (d->has_gpu) /* the limit of 1000 has a reserve of a fifth */
+        if (d->has_gpu) /* the gauge of GPU 1 has a limit of 1000 and a reserve of a fifth */
             return d->gpu == 1 && in->gauge[LADDER_HOST_GAUGES + 1].room_bytes <= 200;
         return in->gauge[0].room_bytes <= base / 2 ||
                (was_asked && in->gauge[0].room_bytes <= base);
@@ -1187,13 +1190,13 @@ int main(void)
         cmocka_unit_test(old_ack_does_not_answer_a_new_checkpoint_request),
         cmocka_unit_test(expired_checkpoint_wait_stops_job_on_forecast_not_on_level),
         cmocka_unit_test(gpu_forecast_stops_the_job_once_the_checkpoint_is_written),
-        cmocka_unit_test(job_that_fills_its_gpu_is_asked_once_and_never_stopped),
-        cmocka_unit_test(growth_towards_a_full_gpu_requests_checkpoints_but_does_not_stop),
+        cmocka_unit_test(job_that_fills_its_gpu_gets_one_request_and_is_not_stopped),
+        cmocka_unit_test(growth_towards_a_full_gpu_only_requests_checkpoints),
         cmocka_unit_test(limit_on_a_gpu_stops_the_job_but_does_not_kill_it),
         cmocka_unit_test(growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint),
         cmocka_unit_test(reserve_of_the_host_does_not_apply_to_gpus),
         cmocka_unit_test(pause_during_a_long_save_is_not_the_end_of_growth),
-        cmocka_unit_test(pressure_acts_only_if_it_lasts_and_headroom_is_small),
+        cmocka_unit_test(memory_pressure_acts_only_if_lasting_with_little_headroom),
         cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
         cmocka_unit_test(usage_unreadable_during_a_checkpoint_is_not_growth_later),
         cmocka_unit_test(level_trigger_ends_after_10_s_above_the_reserve),
@@ -1205,7 +1208,7 @@ int main(void)
         cmocka_unit_test(leak_of_50_mb_per_s_gets_a_checkpoint_in_time),
         cmocka_unit_test(checkpoint_that_needs_memory_is_requested_earlier),
         cmocka_unit_test(leak_of_1_gib_per_s_is_stopped_before_the_limit),
-        cmocka_unit_test(loading_a_model_never_stops_the_job),
+        cmocka_unit_test(guard_never_stops_a_job_that_loads_a_model),
         cmocka_unit_test(fast_growth_below_half_the_limit_is_ignored),
         cmocka_unit_test(forecast_for_slowing_growth_uses_its_current_rate),
         cmocka_unit_test(short_spikes_to_90_percent_are_ignored),

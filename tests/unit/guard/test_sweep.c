@@ -557,8 +557,8 @@ static void sentinel_closes_streams_kept_from_before_a_restart(void **state)
 
 /* ---- strays ---- */
 
-/* Returns NAME=/no/OUR_PID/7-END, which differs from other runs of this test, or only the folder if
- * NAME is empty. */
+/* Writes NAME=/no/OUR_PID/7-END to RET and returns its part from the first slash on. Our pid makes
+ * that folder unique to this run of the test. */
 static const char *sign_of(const char *name, const char *end, char ret[64])
 {
     snprintf(ret, 64, "%s=/no/%d/7-%s", name, (int)getpid(), end);

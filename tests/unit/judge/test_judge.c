@@ -610,8 +610,8 @@ static void gpu_is_judged_once_the_job_uses_it(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* Earliest seconds until a GPU of 80 GiB is full: PyTorch holds 70 GiB, 20 MiB/s are kept, and
- * never more than PEAK at one time was needed so far. */
+/* Returns the earliest time in seconds until a GPU of 80 GiB is full. PyTorch has reserved 70 GiB,
+ * keeps 20 MiB/s, and never used more than PEAK at one time. */
 static double gpu_full_in_s(uint64_t peak_bytes)
 {
     struct job job = job_begin(NULL);

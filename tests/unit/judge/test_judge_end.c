@@ -197,7 +197,7 @@ static void readings_after_a_process_starts_to_exit_do_not_count(void **state)
 }
 
 /* The growth may have been about to stop, so only a nearly certain leak counts. */
-static void killed_job_keeps_its_verdict_unless_nearly_surely_leaking(void **state)
+static void model_judges_a_killed_job_only_with_confirmed_call_sites(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -208,8 +208,8 @@ static void killed_job_keeps_its_verdict_unless_nearly_surely_leaking(void **sta
     judge_set_held(j, &own, 1);
     judge_update(j);
     const struct verdict_result *r = result_at(j, 0);
-    assert_false(r->has_probability); /* call sites were not known a moment before */
-    own.earlier.known = true;         /* and did not grow */
+    assert_false(r->has_probability); /* The call sites of a moment earlier are unknown. */
+    own.earlier.known = true;         /* The call sites of a moment earlier did not grow. */
     judge_set_held(j, &own, 1);
     judge_update(j);
     r = result_at(j, 0);
@@ -223,6 +223,68 @@ static void killed_job_keeps_its_verdict_unless_nearly_surely_leaking(void **sta
     assert_int_equal(r->leak == VERDICT_LEAK_YES, r->probability >= 0.92);
     if (r->probability < 0.92)
         assert_int_equal(r->word, before);
+    judge_free_with_run(j);
+}
+
+/* A running process that grows by 4 MiB per second, for SECONDS_LONG; its epochs take EPOCH_S. */
+static struct judge *running_job(uint64_t seconds_long, int64_t epoch_s)
+{
+    struct judge *j = a_judge();
+    struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
+    run_process(j->run, NS_PER_S, PROCESS_BORN, 0, &info);
+    for (uint64_t i = 0; i < seconds_long * A_SECOND; i++) {
+        uint64_t t_ns = NS_PER_S + i * NS_PER_S / A_SECOND;
+        struct mark step = {.t_ns = NS_PER_S + t_ns,
+                            .kind = i ? MARK_STEP : MARK_BEGIN,
+                            .has = MARK_HAS_STEP | (i ? 0 : MARK_HAS_STEPS_PER_EPOCH),
+                            .step = (int64_t)i,
+                            .steps_per_epoch = A_SECOND * epoch_s,
+                            .text = ""};
+        struct sample s = {0};
+        sample_put(&s, SAMPLE_RSS, (200 + i) * MIB);
+        sample_put(&s, SAMPLE_FILE, 0);
+        sample_put(&s, SAMPLE_SWAP, 0);
+        run_add_mark(j->run, &step);
+        run_tick_begin(j->run, t_ns);
+        run_sample(j->run, ENTITY_PROCESS, 0, NULL, &s);
+        run_tick_end(j->run);
+    }
+    judge_update(j);
+    return j;
+}
+
+static void running_job_is_undecided_until_call_sites_confirm_shape(void **state)
+{
+    struct held sites = grown(1000);
+    struct judge *j = running_job(60, 20);
+    (void)state;
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING); /* there is no heap profile */
+    judge_set_held(j, &sites, 1);
+    judge_update(j); /* the call sites of 10 s ago are unknown */
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
+    assert_true(judge_tree(j)->result.shape_leaks);
+    sites.earlier = sites.sites;
+    judge_set_held(j, &sites, 1);
+    judge_update(j);
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
+    assert_true(judge_tree(j)->result.probability >= 0.5);
+    judge_free_with_run(j);
+}
+
+static void leak_just_after_the_first_epoch_needs_shape_and_call_sites(void **state)
+{
+    struct held sites = grown(1000), none = sites;
+    struct judge *j = running_job(46, 36);
+    (void)state;
+    none.sites = none.earlier = (struct model_sites){.known = true};
+    judge_set_held(j, &none, 1);
+    judge_update(j);
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
+    assert_true(judge_tree(j)->result.shape_leaks);
+    sites.earlier = sites.sites;
+    judge_set_held(j, &sites, 1);
+    judge_update(j);
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
     judge_free_with_run(j);
 }
 
@@ -303,7 +365,9 @@ int main(void)
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
         cmocka_unit_test(growth_at_call_sites_counts_for_their_process_only),
         cmocka_unit_test(readings_after_a_process_starts_to_exit_do_not_count),
-        cmocka_unit_test(killed_job_keeps_its_verdict_unless_nearly_surely_leaking),
+        cmocka_unit_test(model_judges_a_killed_job_only_with_confirmed_call_sites),
+        cmocka_unit_test(running_job_is_undecided_until_call_sites_confirm_shape),
+        cmocka_unit_test(leak_just_after_the_first_epoch_needs_shape_and_call_sites),
         cmocka_unit_test(helper_process_started_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
         cmocka_unit_test(short_lived_process_is_left_out_of_the_verdicts),

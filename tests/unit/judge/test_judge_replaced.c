@@ -150,7 +150,7 @@ static enum verdict_word word_of(const struct job *job, int32_t pid)
     return VERDICT_UNDECIDED;
 }
 
-static void first_pair_of_loader_workers_makes_the_job_filling(void **state)
+static void job_is_filling_while_its_first_workers_grow(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -235,8 +235,8 @@ static void leak_of_the_parent_is_found_beside_replaced_workers(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* The only process exits, and memory that the launcher allocates later is not added to the sum. The
- * end of the job is therefore not evidence about earlier growth. */
+/* The only process exits. Memory that the launcher allocates later is not added to the sum, so the
+ * end of the job is not evidence about earlier growth. */
 static void growth_that_ended_with_its_process_is_not_a_leak(void **state)
 {
     struct job job = usual(false);
@@ -267,7 +267,7 @@ static void growth_that_ended_with_its_process_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_pair_of_loader_workers_makes_the_job_filling),
+        cmocka_unit_test(job_is_filling_while_its_first_workers_grow),
         cmocka_unit_test(replaced_workers_of_equal_size_do_not_decide_the_verdict),
         cmocka_unit_test(larger_replacement_workers_decide_the_verdict),
         cmocka_unit_test(long_lived_replacement_workers_decide_the_verdict),

@@ -65,14 +65,19 @@ static json_t *doc_of(const char *text)
     return doc;
 }
 
-static void full_text_is(const char *text, size_t width, const char *want)
+static void text_is(const char *text, enum summary_form form, size_t width, const char *want)
 {
     struct buf b = {0};
     json_t *doc = doc_of(text);
-    summary_text(&b, doc, SUMMARY_FULL, false, width);
+    summary_text(&b, doc, form, false, width);
     assert_string_equal(buf_str(&b), want);
     json_decref(doc);
     buf_fini(&b);
+}
+
+static void full_text_is(const char *text, size_t width, const char *want)
+{
+    text_is(text, SUMMARY_FULL, width, want);
 }
 
 /* ---- the end of `ebb run`: tests/data/summaries/NAME.json, tests/expected/summary-NAME.txt ----
@@ -155,6 +160,27 @@ static void summary_matches_expected_text(void **state)
     }
 }
 
+static void summary_without_a_growth_rate_blames_no_line(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    json_t *doc = golden_doc("leak-with-line");
+    json_t *tree = json_object_get(json_object_get(doc, "verdict"), "tree");
+    json_object_set_new(tree, "verdict", json_string("undecided"));
+    json_object_set_new(tree, "leak", json_null());
+    summary_text(&text, doc, SUMMARY_BRIEF, false, 80);
+    assert_non_null(strstr(buf_str(&text), " --> train.py"));
+    buf_fini(&text);
+    json_object_set_new(tree, "rate_bytes_per_step", json_null());
+    json_object_set_new(tree, "rate_bytes_per_min", json_null());
+    summary_text(&text, doc, SUMMARY_BRIEF, false, 80);
+    assert_null(strstr(buf_str(&text), "train.py"));
+    assert_null(strstr(buf_str(&text), "help:"));
+    assert_null(strstr(buf_str(&text), "ebb explain"));
+    json_decref(doc);
+    buf_fini(&text);
+}
+
 static bool begins_with_unit(const char *s)
 {
     static const char *const units[] = {"B ",  "KiB", "MiB",  "GiB", "TiB", "%",
@@ -232,7 +258,7 @@ static void full_summary_text_has_every_fact(void **state)
         "python3\n"
         "and 22 more\n"
         "\n"
-        "request    2.38 GiB suggested, limit 24.0 GiB (/user.slice), headroom 12.0 GiB\n"
+        "request    --mem=2450M, limit 24.0 GiB (/user.slice), headroom 12.0 GiB\n"
         "gpu 0      NVIDIA H200, this job at most 8.00 GiB, 12.0 GiB of 140 GiB used at the end\n"
         "ebb cost   420 ms CPU (0.06 %), 6.10 MiB, longest page scan 800 µs\n");
 }
@@ -301,14 +327,15 @@ static void summary_omits_shared_memory_that_was_freed(void **state)
                  100, "undecided: there are no samples\n\n");
 }
 
-static void summary_shows_shared_memory_that_was_not_freed(void **state)
+static void only_the_full_summary_shows_shared_memory_of_the_machine(void **state)
 {
     (void)state;
-    full_text_is("{'given_back':{'shm':{'before_bytes':13107200,'peak_bytes':117964800,"
-                 "'after_bytes':117964800,'freed_bytes':0}}}",
-                 100,
+    static const char run_json[] = "{'given_back':{'shm':{'before_bytes':13107200,'peak_bytes':"
+                                   "117964800,'after_bytes':117964800,'freed_bytes':0}}}";
+    full_text_is(run_json, 100,
                  "undecided: there are no samples\n\n"
                  "not freed  shm 12.5 MiB before, 113 MiB peak, 113 MiB after, 0 B freed\n");
+    text_is(run_json, SUMMARY_BRIEF, 100, "ebb  undecided: there are no samples\n");
 }
 
 static void summary_of_an_empty_run_json_is_one_line(void **state)
@@ -464,13 +491,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(summary_matches_expected_text),
+        cmocka_unit_test(summary_without_a_growth_rate_blames_no_line),
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_last),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
         cmocka_unit_test(summary_omits_shared_memory_that_was_freed),
-        cmocka_unit_test(summary_shows_shared_memory_that_was_not_freed),
+        cmocka_unit_test(only_the_full_summary_shows_shared_memory_of_the_machine),
         cmocka_unit_test(summary_of_an_empty_run_json_is_one_line),
         cmocka_unit_test(every_way_a_run_can_end_has_a_text_in_the_summary),
         cmocka_unit_test(summary_omits_run_json_values_of_wrong_types),

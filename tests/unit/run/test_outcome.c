@@ -55,7 +55,7 @@ static void run_json_of_an_earlier_version_is_written_unchanged(void **state)
     json_decref(doc);
 }
 
-static void run_json_that_is_not_an_object_is_an_empty_outcome(void **state)
+static void run_json_that_is_not_an_object_is_read_as_empty(void **state)
 {
     struct outcome o = {0};
     json_t *doc = json_pack("[i]", 3);
@@ -86,7 +86,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_json_of_an_earlier_version_is_written_unchanged),
-        cmocka_unit_test(run_json_that_is_not_an_object_is_an_empty_outcome),
+        cmocka_unit_test(run_json_that_is_not_an_object_is_read_as_empty),
         cmocka_unit_test(memory_counts_as_returned_within_2_percent_or_20_mib),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

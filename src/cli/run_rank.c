@@ -1,0 +1,367 @@
+/* Runs the command of one rank, and connects it to the supervisor of its node. */
+#include "cli/run_rank.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/run_rank_end.h"
+#include "cli/run_rank_lost.h"
+#include "options/run_options.h"
+#include "supervise/job_heap.h"
+#include "supervise/rank_link.h"
+#include "supervise/spawn.h"
+
+enum {
+    TRIES = 50,
+    TRY_MS = 20,
+    HELLO_MS = 20000,  /* time limit for the environment, because folders may be created slowly */
+    BYE_MS = 10000,    /* time limit for the end of the recording after the last rank */
+    WITNESS_MS = 100,  /* time limit for the witness's report of a signal */
+    WITNESS_OLD_S = 1, /* older reports of the witness belong to an earlier signal */
+};
+
+struct rank_run {
+    const struct run_rank *q;
+    int link;    /* -1: no supervisor */
+    int signals; /* signalfd */
+    pid_t child;
+    sigset_t before;
+    struct rlimit nofile;
+    struct {
+        pid_t pid;
+        int fd;
+        uint64_t seen_ns[NSIG]; /* time of the last unused report of each signal; 0: none */
+    } witness;
+    pid_t lost; /* process that records the death of the supervisor, or 0 */
+    bool has_ended;
+    int status; /* wait status of the child */
+    json_t *bye;
+};
+
+/* ---- connecting to the supervisor ---- */
+
+static void put_variable(const char *name, const json_t *value)
+{
+    if (json_is_string(value))
+        setenv(name, json_string_value(value), 1);
+    else
+        unsetenv(name);
+}
+
+static const char *text_or_empty(const json_t *doc, const char *key)
+{
+    const char *text = json_string_value(json_object_get(doc, key));
+    return text ? text : "";
+}
+
+static void take_environment(const json_t *doc)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_object_get(doc, "env"), name, value)
+    {
+        if (strncmp(name, "EBB_", 4) == 0)
+            put_variable(name, value);
+    }
+    const struct job_heap_environment e = {
+        .shim = text_or_empty(doc, "shim"),
+        .library = text_or_empty(doc, "library"),
+        .interval_bytes = (uint64_t)json_integer_value(json_object_get(doc, "interval")),
+        .python = json_is_true(json_object_get(doc, "python"))};
+    job_heap_set_environment(&e);
+}
+
+/* Sends hello to the supervisor. Returns 0 once the environment is set, or -errno. */
+static int say_hello(const struct rank_place *p, int fd)
+{
+    json_t *doc =
+        json_pack("{s:{s:i,s:i}}", "hello", "rank", (int)p->rank, "local_rank", (int)p->local_rank);
+    int r = rank_link_send(fd, doc);
+    if (r == 0)
+        r = rank_link_receive(fd, HELLO_MS, &doc);
+    if (r <= 0)
+        return r == 0 ? -ETIMEDOUT : r;
+    take_environment(doc);
+    json_decref(doc);
+    return 0;
+}
+
+/* Returns a connection to the supervisor, which the first rank starts; -errno; or 0 if the error
+ * was already printed. */
+static int meet_supervisor(const struct run_rank *q)
+{
+    const struct timespec pause = {.tv_nsec = TRY_MS * (long)NS_PER_MS};
+    for (int i = 0; i < TRIES; i++) {
+        int fd = rank_link_join(q->place);
+        int r = fd < 0 ? fd : say_hello(q->place, fd);
+        if (r == 0)
+            return fd;
+        if (fd >= 0)
+            close(fd);
+        if (r == -ETIMEDOUT || r == -EACCES)
+            return r;
+        int listen_fd = rank_link_lead(q->place);
+        if (listen_fd >= 0) {
+            r = q->start(q->user, listen_fd);
+            close(listen_fd);
+            if (r)
+                return 0;
+        } else if (listen_fd != -EADDRINUSE) {
+            return listen_fd;
+        } else {
+            nanosleep(&pause, NULL);
+        }
+    }
+    return -ECONNREFUSED;
+}
+
+/* ---- signals ---- */
+
+/* The signals that are handled here. Others, such as SIGTSTP, affect parent and child alike. */
+static void forwarded_signals(sigset_t *ret)
+{
+    static const int left_alone[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGSEGV,
+                                     SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP};
+    sigfillset(ret);
+    for (size_t i = 0; i < sizeof left_alone / sizeof *left_alone; i++)
+        sigdelset(ret, left_alone[i]);
+}
+
+/* Starts a process that reports the signals it receives. Slurm and torchrun signal a task, its
+ * process group or all its descendants, depending on their configuration. If the witness received a
+ * signal, the command received it as well, and the signal must not be sent to the command again. */
+static void start_witness(struct rank_run *run)
+{
+    int pair[2];
+    if (pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0)
+        return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_NAME, "ebb-signals");
+        for (int fd = 0; fd < 256; fd++)
+            if (fd != pair[1])
+                close(fd);
+        for (int signo; sigwait(&all, &signo) == 0;) {
+            unsigned char byte = (unsigned char)signo;
+            (void)!write(pair[1], &byte, 1);
+        }
+        _exit(0);
+    }
+    close(pair[1]);
+    run->witness.pid = pid;
+    run->witness.fd = pair[0];
+}
+
+static void end_witness(struct rank_run *run)
+{
+    if (run->witness.pid > 0) {
+        kill(run->witness.pid, SIGKILL);
+        waitpid(run->witness.pid, NULL, 0);
+    }
+    run->witness.pid = 0;
+    close_fd(&run->witness.fd);
+}
+
+static bool witness_saw(struct rank_run *run, int signo)
+{
+    uint64_t until_ns = clock_mono_ns() + WITNESS_MS * NS_PER_MS, now_ns;
+    while ((now_ns = clock_mono_ns()) < until_ns && run->witness.fd >= 0) {
+        unsigned char bytes[64];
+        ssize_t n = read(run->witness.fd, bytes, sizeof bytes);
+        for (ssize_t i = 0; i < n; i++)
+            if (bytes[i] < NSIG)
+                run->witness.seen_ns[bytes[i]] = now_ns;
+        uint64_t seen_ns = run->witness.seen_ns[signo];
+        run->witness.seen_ns[signo] = 0;
+        if (seen_ns && now_ns - seen_ns < WITNESS_OLD_S * NS_PER_S)
+            return true;
+        struct pollfd p = {.fd = run->witness.fd, .events = POLLIN};
+        poll(&p, 1, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
+    }
+    return false;
+}
+
+static void handle_signal(struct rank_run *run, const struct signalfd_siginfo *info)
+{
+    int signo = (int)info->ssi_signo;
+    int status;
+    if (signo == SIGCHLD) {
+        if (waitpid(run->child, &status, WNOHANG) == run->child) {
+            run->has_ended = true;
+            run->status = status;
+        }
+        return;
+    }
+    if (signo == SIGUSR1 && run->q->options->guard.requeue && run->link >= 0) {
+        rank_link_send(run->link, json_pack("{s:i}", "signal", signo));
+        return;
+    }
+    /* the child is not reaped yet, so its pid is still its own */
+    if (!run->has_ended && !witness_saw(run, signo))
+        kill(run->child, signo);
+}
+
+/* ---- the command ---- */
+
+static _Noreturn void be_command(const struct rank_run *run, char *const *shell_argv)
+{
+    const struct run_rank *q = run->q;
+    setrlimit(RLIMIT_NOFILE, &run->nofile);
+    if (!q->options->guard.keep_on_exit) /* a SIGKILL to this process is meant for the command */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (q->options->guard.requeue)
+        signal(SIGUSR1, SIG_IGN); /* Slurm may send it to every process before the time limit */
+    sigprocmask(SIG_SETMASK, &run->before, NULL);
+    spawn_exec(q->path, q->argv, shell_argv);
+    int error = errno;
+    cli_failf(0, "\"%s\" cannot be executed: %s", q->argv[0], strerror(error));
+    _exit(error == ENOENT || error == ENOTDIR ? 127 : 126);
+}
+
+static int start_command(struct rank_run *run)
+{
+    AUTO_FREE char **shell_argv = spawn_shell_argv(run->q->path, run->q->argv);
+    if (!shell_argv)
+        return -ENOMEM;
+    run->child = fork();
+    if (run->child < 0)
+        return -errno;
+    if (run->child == 0)
+        be_command(run, shell_argv);
+    if (run->link >= 0)
+        rank_link_send(run->link, json_pack("{s:i}", "started", (int)run->child));
+    return 0;
+}
+
+static void lose_link(struct rank_run *run)
+{
+    close_fd(&run->link);
+    if (!run->bye)
+        run->lost = run_rank_lost_start(run->q->place->local_rank);
+    if (!run->has_ended && run->q->place->local_rank == 0)
+        cli_say("the supervisor of node %u was killed; its ranks continue without a recording and "
+                "without a guard",
+                run->q->place->node);
+}
+
+static void take_message(struct rank_run *run)
+{
+    json_t *doc = NULL;
+    int r = rank_link_receive(run->link, 0, &doc);
+    if (r < 0)
+        lose_link(run);
+    if (r <= 0)
+        return;
+    const char *sentence = json_string_value(json_object_get(doc, "say"));
+    if (sentence && !run->q->options->quiet)
+        cli_say("node %u: %s", run->q->place->node, sentence);
+    if (json_object_get(doc, "bye")) {
+        json_decref(run->bye);
+        run->bye = json_incref(doc);
+    }
+    json_decref(doc);
+}
+
+/* Waits for a signal or a message. Returns false if none came within TIMEOUT_MS. */
+static bool rank_turn(struct rank_run *run, int timeout_ms)
+{
+    struct pollfd p[2] = {{.fd = run->signals, .events = POLLIN},
+                          {.fd = run->link, .events = POLLIN}};
+    struct signalfd_siginfo info;
+    if (poll(p, 2, timeout_ms) == 0)
+        return false;
+    if (p[0].revents && read(run->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        handle_signal(run, &info);
+    if (p[1].revents && run->link >= 0)
+        take_message(run);
+    return true;
+}
+
+/* ---- the end ---- */
+
+static void report_end(struct rank_run *run)
+{
+    uint64_t until_ns = clock_mono_ns() + BYE_MS * NS_PER_MS, now_ns;
+    if (run->link >= 0 && rank_link_send(run->link, json_pack("{s:i}", "ended", run->status)) < 0)
+        lose_link(run);
+    while (run->link >= 0 && !run->bye && (now_ns = clock_mono_ns()) < until_ns)
+        rank_turn(run, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
+    run_rank_lost_wait(run->lost);
+}
+
+/* Ends this process in the same way as the command ended. */
+static int end_alike(const struct rank_run *run)
+{
+    const json_t *status = json_object_get(run->bye, "status");
+    if (json_is_integer(status))
+        return (int)json_integer_value(status);
+    if (!WIFSIGNALED(run->status))
+        return WEXITSTATUS(run->status);
+    int signo = WTERMSIG(run->status);
+    const struct rlimit no_core = {0, 0};
+    sigset_t only;
+    setrlimit(RLIMIT_CORE, &no_core); /* only the command itself writes a core dump */
+    signal(signo, SIG_DFL);
+    sigemptyset(&only);
+    sigaddset(&only, signo);
+    sigprocmask(SIG_UNBLOCK, &only, NULL);
+    kill(getpid(), signo);
+    return 128 + signo;
+}
+
+static int run_command(struct rank_run *run)
+{
+    start_witness(run);
+    int r = start_command(run);
+    if (r < 0)
+        return cli_failf(125, "cannot start a process: %s", strerror(-r));
+    while (!run->has_ended)
+        rank_turn(run, -1);
+    end_witness(run);
+    report_end(run);
+    run_rank_end(run->q->options, run->q->place, run->bye, run->status != 0);
+    return end_alike(run);
+}
+
+int run_rank(const struct run_rank *q)
+{
+    struct rank_run run = {.q = q, .link = -1, .signals = -1, .witness.fd = -1};
+    sigset_t mask;
+    getrlimit(RLIMIT_NOFILE, &run.nofile);
+    forwarded_signals(&mask);
+    sigprocmask(SIG_BLOCK, &mask, &run.before);
+    run.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (run.signals < 0)
+        return cli_failf(125, "cannot handle signals: %s", strerror(errno));
+    run.link = meet_supervisor(q);
+    if (run.link < 0)
+        cli_say(
+            "rank %u runs without a recording: the supervisor of its node cannot be reached: %s",
+            q->place->rank, strerror(-run.link));
+    if (run.link <= 0)
+        run.link = -1;
+    int status = run_command(&run);
+    json_decref(run.bye);
+    close_fd(&run.link);
+    close_fd(&run.signals);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* `ebb run` as one of several ranks on a node. It stays the parent of its own command, so that
+ * output, signals and exit status are the same as without ebb. All ranks of a node connect to one
+ * supervisor, which the first rank starts. */
+#pragma once
+
+#include "supervise/rank_place.h"
+
+struct run_options;
+
+struct run_rank {
+    const struct run_options *options;
+    const struct rank_place *place;
+    const char *path; /* path of the ebb program */
+    char **argv;
+    /* Starts the supervisor of this node, which accepts ranks on LISTEN_FD. Returns 0, or an exit
+     * status after printing why. */
+    int (*start)(void *user, int listen_fd);
+    void *user;
+};
+
+/* Runs the command. Returns the exit status; if a signal ended the command, this process ends by
+ * the same signal instead. */
+int run_rank(const struct run_rank *q);

@@ -1,0 +1,130 @@
+/* A run on several nodes, read from its job folder: one run folder per node. Each rank is judged by
+ * itself and then compared with its peers (verdict/ranks.h). While the job runs, each refresh reads
+ * only the new part of the recordings. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "judge/judge.h"
+#include "judge/verdicts.h"
+#include "run/outcome.h"
+#include "run/run.h"
+#include "verdict/ranks.h"
+
+/* X(symbol, word) */
+#define CLUSTER_STATES(X)                                                                          \
+    X(RUNNING, "running")                                                                          \
+    X(ENDED, "ended")                                                                              \
+    X(LOST, "lost")             /* the supervisor of the node was killed */                        \
+    X(SILENT, "silent")         /* its heartbeat stopped, but its end was not recorded */          \
+    X(MISSING, "missing")       /* an expected node without a folder */                            \
+    X(UNREADABLE, "unreadable") /* neither its recording nor its run.json can be read */
+#define X(symbol, word) NODE_##symbol,
+enum cluster_state { CLUSTER_STATES(X) NODE_STATES };
+#undef X
+const char *cluster_state_name(enum cluster_state state);
+
+/* The heartbeat file of a node. */
+struct cluster_beat {
+    bool is_known, has_step;
+    bool has_changed; /* SEQ has changed since the first reading */
+    bool has_ended;   /* counts if run.json could not be written at the end: the disk was full */
+    uint64_t seq;
+    int64_t step;
+    int64_t mtime_ns;    /* on the clock of the file server or of the node */
+    uint64_t changed_ns; /* when SEQ was first seen, on the reader's clock */
+};
+
+struct cluster_node {
+    uint32_t number;
+    uint32_t part;      /* K of node-NN.K, the newest folder of this node; 0 for node-NN */
+    char *path, *host;  /* NULL if missing or unknown */
+    struct err trouble; /* which file cannot be read, or "" */
+    bool is_duplicate;  /* another folder has the same number */
+    bool is_followed;   /* FOLLOW is open */
+    bool is_changed;    /* new items were read since the last judgement */
+    enum cluster_state state;
+    struct cluster_beat beat;
+    struct run_follower follow;
+    struct judge *judge;
+    struct verdicts verdicts;
+    json_t *run_json;
+    int64_t run_json_mtime_ns;
+    bool has_outcome;
+    struct outcome outcome;
+};
+
+struct cluster_rank {
+    bool has_number; /* false for a node whose ranks are unknown: the row is the whole node */
+    int64_t number;
+    size_t node; /* index in cluster.nodes */
+    int32_t pid; /* 0: unknown */
+    uint64_t start_ticks;
+    bool is_ended, has_status;
+    int64_t status;
+    double ended_s; /* seconds since the start of its node's run; 0: unknown */
+    bool has_judged;
+    struct judged judged;                /* the verdict; its pid is that of the deciding process */
+    uint64_t peak_bytes, gpu_peak_bytes; /* 0: unknown */
+    struct ranks_place place;
+};
+
+/* Facts of job.json. */
+struct cluster_job {
+    char *job_id, *step_id, *launcher, *name, *cwd;
+    uint32_t nodes, ranks; /* expected numbers; 0: unknown */
+};
+
+struct cluster {
+    char *path;
+    struct cluster_job job;
+    struct err trouble; /* why job.json cannot be read, or "" */
+    struct run_settings settings;
+    struct judge_options options;
+    struct cluster_node *nodes; /* by number */
+    size_t n_nodes;
+    struct cluster_rank *ranks; /* worst first */
+    size_t n_ranks;
+    struct ranks_peers peers;
+    double median_floor_bytes, median_peak_bytes; /* medians of all judged ranks; 0: unknown */
+    /* The verdicts on the job. The word is that of the worst rank, or of a node that leaks although
+     * none of its ranks does. GPUS has the GPUs of all nodes. */
+    struct verdicts verdicts;
+    bool has_worst;
+    size_t worst;      /* index in RANKS of the rank that decided, valid if has_worst */
+    size_t worst_node; /* index in NODES of the worst node; n_nodes if there is none */
+    size_t *gpu_node;  /* for each entry of verdicts.gpus, its index in NODES */
+    bool is_over;      /* true if the job ended by itself on every node */
+};
+
+/* True if PATH is the folder of a job on several nodes. */
+bool cluster_is_folder(const char *path);
+/* Opens the job folder PATH. SETTINGS and OPTIONS are copied; either may be NULL. Returns 0, or
+ * -errno with an error. */
+int cluster_open(const char *path, const struct run_settings *settings,
+                 const struct judge_options *options, struct cluster **ret, struct err *err);
+/* Reads new nodes, new items of recordings and heartbeats. NOW_NS is the reader's clock and WALL_NS
+ * its wall clock. STAYS means that the reader calls this repeatedly, so it can detect a stopped
+ * heartbeat with its own clock; otherwise the times of files are compared. Returns true if anything
+ * changed. */
+bool cluster_refresh(struct cluster *c, uint64_t now_ns, uint64_t wall_ns, bool stays);
+/* Judges what was read. HAS_HEAPS means that heap profiles are read as well, from their beginning.
+ * Returns 0 or -ENOMEM. */
+int cluster_judge(struct cluster *c, bool has_heaps);
+void cluster_free(struct cluster *c); /* C may be NULL */
+/* Opens, reads and judges a job folder once. */
+int cluster_read(const char *path, const struct run_settings *settings,
+                 const struct judge_options *options, struct cluster **ret, struct err *err);
+
+/* Returns the rank with this number, or NULL. */
+const struct cluster_rank *cluster_find_rank(const struct cluster *c, int64_t number);
+/* Returns the number of ranks that failed, and sets *RET to the one that failed first. */
+size_t cluster_failed_ranks(const struct cluster *c, const struct cluster_rank **ret);
+/* Returns the number of nodes in STATE. */
+size_t cluster_count(const struct cluster *c, enum cluster_state state);
+/* Returns the verdicts, nodes and ranks as JSON, owned by the caller; NULL if out of memory. */
+json_t *cluster_json(const struct cluster *c);

@@ -1,0 +1,28 @@
+/* The suggested memory request, in the syntax of the job's scheduler. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct doc;
+
+enum request_words { REQUEST_SLURM, REQUEST_KUBERNETES };
+/* Returns the syntax for the scheduler of this process: that of Kubernetes in a pod, otherwise that
+ * of Slurm, which users of other schedulers recognize. */
+enum request_words request_words_here(void);
+
+/* Sizes are per node, with a margin. A size of 0 is unknown. */
+struct request {
+    enum request_words words;
+    bool is_per_node; /* the job runs on several nodes */
+    double bytes;     /* memory that is enough for a run like this one */
+    size_t runs;      /* BYTES is enough for 98 % of the last runs of this name; 0: for this run */
+    /* The memory of a leaking run depends on its length: it needed BYTES up to STEPS, will need
+     * PLANNED_BYTES up to PLANNED_STEPS, and would need FIXED_BYTES without the leak. */
+    bool is_leak;
+    int64_t steps, planned_steps; /* 0: unknown */
+    double planned_bytes, fixed_bytes;
+};
+/* Adds the fact "request", or nothing if no size is known. */
+void request_put(struct doc *d, const struct request *r);

@@ -1,0 +1,37 @@
+/* Coordinates this node with the other nodes of the job: heartbeats, checkpoints of all nodes in
+ * the same step, and returning the job to Slurm's queue. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "guard/ladder.h"
+
+struct job;
+struct job_node;
+
+/* Connects to the other nodes through the run folder. Does nothing if there is no run folder. */
+void job_node_start(struct job *j);
+void job_node_free(struct job *j);
+void job_node_tick(struct job *j);
+
+/* Requests a checkpoint from the ranks of all nodes. Every node first confirms the request, and
+ * then all nodes send it to their ranks, so that the ranks can agree on one step. Returns false if
+ * there is no other node; the caller then sends the request to its own ranks. */
+bool job_node_request(struct job *j, const char *why);
+/* Returns the combined answer of all nodes to that request, which is DONE only when the ranks of
+ * every node have acknowledged. */
+enum ladder_ack job_node_ack(const struct job *j);
+/* Call this when the answer of this node's own ranks has changed. */
+void job_node_acked(struct job *j);
+/* Stops the ranks of all nodes, including this one. With --requeue, returns the job to the queue,
+ * which also stops the ranks. */
+void job_node_stop(struct job *j, const char *why);
+/* Call this when the ranks of this node were killed, because ranks of other nodes would wait for
+ * them. */
+void job_node_killed(struct job *j, const char *why);
+/* Call this when the time limit is near: requests a checkpoint and then requeues the job. */
+void job_node_time_limit(struct job *j);
+/* Call this when a child that is not the job was reaped. */
+void job_node_reaped(struct job *j, pid_t pid, int status);

@@ -1,0 +1,25 @@
+/* The ranks of a node. The supervisor does not start them: each is a child of its own `ebb run`,
+ * which asks the supervisor for the rank's environment and reports the rank's start and end. The
+ * supervisor samples, judges and guards them all. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct job;
+struct job_ranks;
+
+/* Accepts ranks from now on. Returns 0 or -errno. */
+int job_ranks_start(struct job *j);
+void job_ranks_free(struct job *j);
+/* Prints a sentence through the `ebb run` of the first rank. */
+void job_ranks_say(struct job *j, const char *sentence);
+/* Kills every process of the ranks. */
+void job_ranks_kill(struct job *j);
+/* Returns the number of the first rank on this node, whose steps count; 0 if the supervisor started
+ * the job. */
+int64_t job_ranks_first(const struct job *j);
+/* Returns the wait status of the first rank that failed, or 0 if none failed. */
+int job_ranks_status(const struct job *j);
+/* Lets the last `ebb run` of the node exit. Call this when the end of the node is in run.json. */
+void job_ranks_finished(struct job *j);

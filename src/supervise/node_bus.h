@@ -1,0 +1,75 @@
+/* The shared folder as the connection between the nodes of a job. A thread writes this node's
+ * heartbeat and reads the request of any node, so that a slow or hanging file system delays neither
+ * sampling nor the guard. Files are rewritten in place and opened for every reading: on NFS, only a
+ * newly opened file is certain to show what another node has written. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct node_bus;
+
+enum { NODE_ID_MAX = 32, NODE_WHY_MAX = 200 };
+
+/* The phases of a request. The node that makes the request sets READY, GO, STOP or CANCEL in the
+ * file `request`; every node answers with READY (received), ASKED (sent to its ranks), DONE or
+ * FAILED. */
+enum node_phase {
+    NODE_NONE,
+    NODE_READY,
+    NODE_GO,
+    NODE_ASKED,
+    NODE_DONE,
+    NODE_FAILED,
+    NODE_STOP,
+    NODE_CANCEL,
+    NODE_PHASES
+};
+const char *node_phase_name(enum node_phase phase);
+
+struct node_request {
+    char id[NODE_ID_MAX]; /* "" if there is none */
+    uint32_t node;        /* node that makes the request */
+    enum node_phase phase;
+    char why[NODE_WHY_MAX];
+};
+
+/* The facts of a heartbeat. */
+struct node_beat {
+    bool has_ended;
+    uint32_t ranks;
+    bool has_step, has_limit;
+    int64_t step;
+    uint64_t memory_bytes, limit_bytes;
+    const char *verdict; /* a word of a verdict, or NULL */
+};
+
+/* The answers of the other nodes to one request. A node without a folder, or whose heartbeat has
+ * ended or stopped, is not counted. */
+struct node_answers {
+    char id[NODE_ID_MAX];
+    uint32_t others, ready, done, failed; /* ready: nodes that have answered at all */
+};
+
+struct node_bus_options {
+    int node_fd; /* folder of this node, inside the job folder; the fd is duplicated */
+    uint32_t node, nodes;
+    const char *host;
+};
+
+int node_bus_new(const struct node_bus_options *options, struct node_bus **ret);
+/* Writes a last heartbeat and waits at most WAIT_NS for the disk; a thread that hangs is abandoned.
+ * BUS may be NULL. */
+void node_bus_free(struct node_bus *bus, uint64_t wait_ns);
+int node_bus_event_fd(const struct node_bus *bus); /* readable when there is something new */
+
+void node_bus_beat(struct node_bus *bus, const struct node_beat *beat);
+void node_bus_answer(struct node_bus *bus, const char *id, enum node_phase phase);
+void node_bus_request(struct node_bus *bus, const struct node_request *request);
+/* From now on reads the other nodes' answers to the request ID, or none if ID is "". */
+void node_bus_follow(struct node_bus *bus, const char *id);
+/* Gets the newest request of another node and the newest answers. */
+void node_bus_read(struct node_bus *bus, struct node_request *ret_request,
+                   struct node_answers *ret_answers);

@@ -1,0 +1,23 @@
+/* The folder of a job on several nodes, ebb-runs/JOB.STEP/, in which each node has a run folder
+ * node-NN (docs/reference/nodes.md). */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "supervise/rank_place.h"
+#include "trace/rundir.h"
+
+struct err;
+
+struct node_folder_options {
+    const struct rank_place *place;
+    const char *job_dir; /* folder of the job; NULL: ebb-runs/JOB.STEP in the working directory */
+    const char *name;    /* name of the job */
+    char *const *command;
+    uint64_t wall_ns;
+};
+
+/* Creates job.json and the empty file `request` unless another node has done so, then the folder of
+ * this node: node-NN, or node-NN.1 and so on if earlier supervisors of the node exist. */
+int node_folder_create(const struct node_folder_options *o, struct rundir *ret, struct err *err);

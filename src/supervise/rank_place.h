@@ -1,0 +1,35 @@
+/* The place of one `ebb run` in a job of several ranks, from the variables that Slurm and torchrun
+ * set. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+struct rank_place {
+    bool is_slurm; /* job and step are Slurm's, else torchrun's */
+    char job_id[64];
+    char step_id[32];  /* for torchrun, the port of the first rank, which identifies the run */
+    uint32_t restarts; /* number of restarts by Slurm */
+    uint32_t segment;  /* number of restarts by Slurm and torchrun */
+    uint32_t node, nodes;
+    uint32_t rank, ranks;             /* rank in the whole job, and number of ranks there */
+    uint32_t local_rank, local_ranks; /* rank on this node, and number of ranks there */
+    uint32_t launch; /* distinguishes jobs with equal ids from different clusters on one machine */
+};
+
+/* Returns the value of an environment variable, or NULL. */
+typedef const char *rank_place_get_fn(const char *name);
+/* Returns false if this process is not a rank of a Slurm step or of torchrun, or if the variables
+ * contradict each other. The job may have only one rank. */
+bool rank_place_read(rank_place_get_fn *get, struct rank_place *ret);
+
+/* The name of the job's folder in ebb-runs: "1234.0", or "1234.0.r2" after the second restart. */
+enum { RANK_FOLDER_MAX = 128 };
+void rank_place_folder(const struct rank_place *p, char ret[RANK_FOLDER_MAX]);
+/* The address at which the ranks of this node meet. The address is in the abstract namespace. The
+ * process that binds it starts the supervisor, and the kernel frees it when its owner dies. */
+socklen_t rank_place_address(const struct rank_place *p, uid_t uid, struct sockaddr_un *ret);

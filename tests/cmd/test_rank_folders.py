@@ -1,0 +1,143 @@
+"""Ranks of several nodes, started with torchrun's variables, whose shared folder is full, read-only, not theirs or hangs.
+Whatever the folder does, the ranks finish with their own output and status."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from commands import NOBODY, PATIENCE_S, PYTHON, binary, environment, wait_for
+
+# Runs until the file stop appears in the folder given.
+RANK = """
+import os, sys, time
+open(f"{sys.argv[1]}/ready." + os.environ["RANK"], "w").close()
+while not os.path.exists(f"{sys.argv[1]}/stop"):
+    time.sleep(0.02)
+print("finished", flush=True)
+sys.exit(int(sys.argv[2]))
+"""
+
+
+class Job:
+    """Two nodes with two ranks each, in the folder SHARED; their own files are in LOCAL."""
+
+    def __init__(self, shared, local, status=0, **options):
+        self.local = local
+        self.ranks = [self.start(rank, shared, status, options) for rank in range(4)]
+        wait_for(lambda: len(list(local.glob("ready.*"))) == 4, "ranks")
+
+    def start(self, rank, shared, status, options):
+        values = {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": rank // 2,
+                  "GROUP_WORLD_SIZE": 2, "TORCHELASTIC_RUN_ID": f"t{os.getpid()}-{self.local.name}", "MASTER_PORT": 1}
+        command = [os.path.abspath(binary()), "run", "--no-heap", "--", PYTHON, "-c", RANK, self.local, str(status)]
+        return subprocess.Popen(command, cwd=shared, env=environment({k: str(v) for k, v in values.items()}), text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+    def end(self):
+        """Lets the ranks end. Returns what they wrote to standard error."""
+        (self.local / "stop").touch()
+        texts = [rank.communicate(timeout=PATIENCE_S) for rank in self.ranks]
+        assert [out for out, _ in texts] == ["finished\n"] * 4, texts
+        return "".join(err for _, err in texts)
+
+
+def node(shared, number):
+    return json.loads(next(shared.glob(f"ebb-runs/t*/node-{number:02}/run.json")).read_text())
+
+
+@pytest.fixture
+def local(tmp_path):
+    made = tmp_path / "local"
+    made.mkdir()
+    made.chmod(0o777)
+    return made
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """Mounts a file system of some size. Only root can, and not in every container."""
+    made = tmp_path / "shared"
+    made.mkdir()
+
+    def mount(options):
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", made], stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            pytest.skip(f"tmpfs cannot be mounted: {done.stderr.strip()}")
+        return made
+
+    yield mount
+    subprocess.run(["umount", "-l", made], stderr=subprocess.DEVNULL)
+
+
+def fill(folder):
+    with open(folder / "filler", "wb", buffering=0) as f:
+        try:
+            while f.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+
+
+def test_ranks_finish_in_a_folder_that_is_full_from_the_start(mounted, local):
+    job = Job(mounted("size=8k"), local)
+    err = job.end()
+    assert [rank.returncode for rank in job.ranks] == [0] * 4, err
+    assert "cannot write run.json: No space left on device" in err
+
+
+def test_nodes_end_in_a_folder_that_fills_up_while_they_run(mounted, local):
+    shared = mounted("size=1m")
+    job = Job(shared, local, status=3)
+    wait_for(lambda: len([b for b in shared.glob("ebb-runs/t*/node-*/heartbeat") if b.read_text()]) == 2, "heartbeats")
+    wait_for(lambda: len(list(shared.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")
+    fill(shared)
+    err = job.end()
+    assert [rank.returncode for rank in job.ranks] == [3] * 4, err
+    assert "cannot write run.json: No space left on device" in err
+    assert "nodes      2 ended\n" in err, err
+
+
+def test_ranks_run_without_a_recording_in_a_read_only_folder(mounted, local):
+    shared = mounted("size=1m")
+    subprocess.run(["mount", "-o", "remount,ro", shared], check=True)
+    job = Job(shared, local)
+    err = job.end()
+    assert [rank.returncode for rank in job.ranks] == [0] * 4, err
+    assert err.count("Read-only file system; its ranks run without a recording") == 2, err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
+    """A file server that squashes root answers in the same way."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # other users cannot enter pytest's folders
+        shared, local = pathlib.Path(made), pathlib.Path(made, "local")
+        local.mkdir()
+        shared.chmod(0o755)
+        local.chmod(0o777)
+        job = Job(shared, local, user=NOBODY, group=NOBODY, extra_groups=[])
+        err = job.end()
+    assert [rank.returncode for rank in job.ranks] == [0] * 4, err
+    assert err.count("Permission denied; its ranks run without a recording") == 2, err
+
+
+def test_ranks_end_while_their_supervisors_hang(tmp_path, local):
+    """A supervisor that waits for a hanging file server looks to the ranks like one that is stopped."""
+    job = Job(tmp_path, local, status=3)
+    wait_for(lambda: len(list(tmp_path.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")
+    pids = [node(tmp_path, number)["supervisor_pid"] for number in (0, 1)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        err = job.end()
+        assert [rank.returncode for rank in job.ranks] == [3] * 4, err
+        assert time.monotonic() - begun < PATIENCE_S / 2
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,165 @@
+/* Tests reading the place of a rank in its job from the variables of Slurm and torchrun. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "supervise/rank_place.h"
+
+static const char *const *variables;
+
+static const char *get_variable(const char *name)
+{
+    for (const char *const *v = variables; *v; v++)
+        if (strncmp(*v, name, strlen(name)) == 0 && (*v)[strlen(name)] == '=')
+            return *v + strlen(name) + 1;
+    return NULL;
+}
+
+static bool read_place(const char *const *v, struct rank_place *ret)
+{
+    variables = v;
+    return rank_place_read(get_variable, ret);
+}
+
+#define SLURM_STEP                                                                                 \
+    "SLURM_JOB_ID=77", "SLURM_STEP_ID=2", "SLURM_PROCID=4", "SLURM_NODEID=1", "SLURM_LOCALID=1",   \
+        "SLURM_STEP_NUM_TASKS=6", "SLURM_STEP_NUM_NODES=3"
+#define TORCHRUN                                                                                   \
+    "TORCHELASTIC_RUN_ID=none", "MASTER_PORT=29500", "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1",     \
+        "LOCAL_WORLD_SIZE=4", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2"
+
+static void rank_place_is_read_from_slurm_variables(void **state)
+{
+    static const char *const v[] = {SLURM_STEP, "SLURM_STEP_TASKS_PER_NODE=3,2(x2)", NULL};
+    struct rank_place p;
+    char folder[RANK_FOLDER_MAX];
+    (void)state;
+    assert_true(read_place(v, &p));
+    assert_int_equal(p.rank, 4);
+    assert_int_equal(p.ranks, 6);
+    assert_int_equal(p.node, 1);
+    assert_int_equal(p.nodes, 3);
+    assert_int_equal(p.local_ranks, 2);
+    rank_place_folder(&p, folder);
+    assert_string_equal(folder, "77.2");
+}
+
+static void requeued_job_has_its_own_folder(void **state)
+{
+    static const char *const v[] = {SLURM_STEP, "SLURM_RESTART_COUNT=2", NULL};
+    struct rank_place p;
+    char folder[RANK_FOLDER_MAX];
+    (void)state;
+    assert_true(read_place(v, &p));
+    assert_int_equal(p.segment, 2);
+    rank_place_folder(&p, folder);
+    assert_string_equal(folder, "77.2.r2");
+}
+
+static void only_tasks_of_a_slurm_step_are_ranks(void **state)
+{
+    static const char *const batch[] = {"SLURM_JOB_ID=77", "SLURM_PROCID=0", "SLURM_NODEID=0",
+                                        "SLURM_LOCALID=0", "SLURM_NTASKS=4", NULL};
+    static const char *const single[] = {
+        "SLURM_JOB_ID=77", "SLURM_STEP_ID=0",        "SLURM_PROCID=0",         "SLURM_NODEID=0",
+        "SLURM_LOCALID=0", "SLURM_STEP_NUM_TASKS=1", "SLURM_STEP_NUM_NODES=1", NULL};
+    struct rank_place p;
+    (void)state;
+    assert_false(read_place(batch, &p));
+    assert_true(read_place(single, &p));
+    assert_int_equal(p.ranks, 1);
+}
+
+static void rank_place_is_read_from_torchrun_variables(void **state)
+{
+    static const char *const v[] = {TORCHRUN, "TORCHELASTIC_RESTART_COUNT=1", NULL};
+    struct rank_place p;
+    char folder[RANK_FOLDER_MAX];
+    (void)state;
+    assert_true(read_place(v, &p));
+    assert_int_equal(p.rank, 5);
+    assert_int_equal(p.node, 1);
+    assert_int_equal(p.local_ranks, 4);
+    assert_int_equal(p.segment, 1);
+    rank_place_folder(&p, folder);
+    assert_string_equal(folder, "none.29500");
+}
+
+static void torchrun_under_srun_uses_the_nodes_of_slurm(void **state)
+{
+    static const char *const v[] = {
+        "SLURM_JOB_ID=77",        "SLURM_STEP_ID=0", "SLURM_PROCID=1",
+        "SLURM_NODEID=1",         "SLURM_LOCALID=0", "SLURM_STEP_NUM_TASKS=2",
+        "SLURM_STEP_NUM_NODES=2", TORCHRUN,          NULL};
+    struct rank_place p;
+    (void)state;
+    assert_true(read_place(v, &p));
+    assert_true(p.is_slurm);
+    assert_string_equal(p.job_id, "77");
+    assert_int_equal(p.rank, 5);
+    assert_int_equal(p.ranks, 8);
+    assert_int_equal(p.nodes, 2);
+}
+
+static void invalid_rank_variables_are_ignored(void **state)
+{
+    static const char *const v[] = {
+        "SLURM_JOB_ID=77", "SLURM_STEP_ID=0",        "SLURM_PROCID=x",         "SLURM_NODEID=0",
+        "SLURM_LOCALID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2", NULL};
+    static const char *const outside[] = {
+        "SLURM_JOB_ID=77", "SLURM_STEP_ID=0",        "SLURM_PROCID=4",         "SLURM_NODEID=0",
+        "SLURM_LOCALID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2", NULL};
+    struct rank_place p;
+    (void)state;
+    assert_false(read_place(v, &p));
+    assert_false(read_place(outside, &p));
+}
+
+static void steps_of_two_launchers_have_different_addresses(void **state)
+{
+    static const char *const one[] = {SLURM_STEP, "SLURM_SRUN_COMM_PORT=40001", NULL};
+    static const char *const two[] = {SLURM_STEP, "SLURM_SRUN_COMM_PORT=40002", NULL};
+    struct rank_place a, b;
+    struct sockaddr_un at_a, at_b;
+    (void)state;
+    assert_true(read_place(one, &a));
+    assert_true(read_place(two, &b));
+    socklen_t len = rank_place_address(&a, 7, &at_a);
+    assert_int_equal(rank_place_address(&b, 7, &at_b), len);
+    assert_memory_not_equal(&at_a, &at_b, len);
+    b.launch = a.launch;
+    rank_place_address(&b, 7, &at_b);
+    assert_memory_equal(&at_a, &at_b, len);
+}
+
+static void job_id_cannot_escape_the_runs_folder(void **state)
+{
+    static const char *const v[] = {"SLURM_JOB_ID=../../etc", "SLURM_STEP_ID=0",
+                                    "SLURM_PROCID=0",         "SLURM_NODEID=0",
+                                    "SLURM_LOCALID=0",        "SLURM_STEP_NUM_TASKS=2",
+                                    "SLURM_STEP_NUM_NODES=2", NULL};
+    struct rank_place p;
+    char folder[RANK_FOLDER_MAX];
+    (void)state;
+    assert_true(read_place(v, &p));
+    rank_place_folder(&p, folder);
+    assert_null(strchr(folder, '/'));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rank_place_is_read_from_slurm_variables),
+        cmocka_unit_test(requeued_job_has_its_own_folder),
+        cmocka_unit_test(only_tasks_of_a_slurm_step_are_ranks),
+        cmocka_unit_test(rank_place_is_read_from_torchrun_variables),
+        cmocka_unit_test(torchrun_under_srun_uses_the_nodes_of_slurm),
+        cmocka_unit_test(invalid_rank_variables_are_ignored),
+        cmocka_unit_test(steps_of_two_launchers_have_different_addresses),
+        cmocka_unit_test(job_id_cannot_escape_the_runs_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
