@@ -43,8 +43,8 @@ class Connection(http.client.HTTPConnection):
 class Server:
     """Runs servers, one after another, in the same state folder."""
 
-    def __init__(self, binary, folder, slots):
-        self.binary, self.slots = binary, slots
+    def __init__(self, binary, folder, slots, arguments=(), env=None):
+        self.binary, self.slots, self.arguments, self.env = binary, slots, arguments, env
         self.state = folder / "state"
         self.socket = self.state / "sock"
         self.log = open(folder / "serve.log", "ab")
@@ -52,9 +52,9 @@ class Server:
 
     def start(self):
         arguments = [self.binary, "serve", "--state-dir", self.state, "--listen", "none",
-                     "--slots", str(self.slots), "--memory", "none", "--grace", "1s"]
+                     "--slots", str(self.slots), "--memory", "none", "--grace", "1s", *self.arguments]
         self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=self.log,
-                                        stderr=self.log)
+                                        stderr=self.log, env=self.env)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -65,7 +65,7 @@ class Server:
         self.process.wait(60)
 
     def ask(self, method, path, body=None, timeout=10):
-        """Returns (status, document), or None without an answer because the server is dead or being killed."""
+        """Returns (status, document), or None if the server is dead and does not answer."""
         connection = Connection(self.socket, timeout)
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
@@ -90,10 +90,10 @@ class Server:
 
 
 class Load:
-    """Submits and cancels jobs, and records which requests were accepted."""
+    """Submits and cancels JOBS jobs (None: no limit), and records which requests were accepted."""
 
-    def __init__(self, server, marks, seed):
-        self.server, self.marks = server, marks
+    def __init__(self, server, marks, seed, jobs=None, more=None):
+        self.server, self.marks, self.jobs, self.more = server, marks, jobs, more or {}
         self.random = random.Random(seed)
         self.lock = threading.Lock()
         self.accepted, self.cancelled = {}, set()
@@ -108,10 +108,10 @@ class Load:
                 after = [self.random.choice(list(self.accepted))]
         # Each job appends its folder name with a single write, which is atomic.
         script = f'echo "${{EBB_RUN_DIR##*/}}" >>{self.marks}; sleep {sleep}'
-        return {"command": ["/bin/sh", "-c", script], "cwd": "/", "name": "kill", "after": after}
+        return {"command": ["/bin/sh", "-c", script], "cwd": "/", "name": "kill", "after": after, **self.more}
 
     def run(self):
-        while not self.stop.is_set():
+        while not self.stop.is_set() and (self.jobs is None or len(self.accepted) < self.jobs):
             request = self.request()
             answer = self.server.ask("POST", "/jobs", request)
             if answer and answer[0] == 201:
@@ -141,9 +141,9 @@ class Load:
             time.sleep(0.01)
 
     def end(self):
-        self.stop.set()
         for thread in self.threads:
-            thread.join(60)
+            thread.join(60 if self.jobs is None else SETTLE_S)
+        self.stop.set()
 
 
 def wait_until_all_ended(server):
@@ -209,12 +209,13 @@ def judge(server, load, marks):
     return wrong, rows
 
 
-def torture(binary, folder, kills, seed, slots=4):
-    """Returns (violations, number of jobs in each state, seconds)."""
+def torture(binary, folder, kills, seed, slots=4, jobs=None, pause_s=0.8, arguments=(), env=None, more=None):
+    """Returns (violations, number of jobs in each state, seconds). ARGUMENTS and ENV are the server's, MORE are keys
+    of each request; PAUSE_S is the longest time between two kills."""
     marks = folder / "marks"
     marks.touch()
-    server = Server(binary, folder, slots)
-    load = Load(server, marks, seed)
+    server = Server(binary, folder, slots, arguments, env)
+    load = Load(server, marks, seed, jobs, more)
     dice = random.Random(seed + 1)
     began = time.monotonic()
     server.start()
@@ -223,11 +224,13 @@ def torture(binary, folder, kills, seed, slots=4):
     load.wait_for_more(5)
     for _ in range(kills):
         # The server is sometimes killed before it has read its jobs, but mostly while it works.
-        time.sleep(dice.choice((dice.uniform(0, 0.03), dice.uniform(0, 0.3), dice.uniform(0, 0.8))))
+        time.sleep(dice.choice((dice.uniform(0, 0.03), dice.uniform(0, 0.3), dice.uniform(0, pause_s))))
         server.kill()
         server.start()
     server.wait_until_it_answers()
-    load.wait_for_more(5)
+    if jobs is None:
+        load.wait_for_more(5)
+        load.stop.set()
     load.end()
     wait_until_all_ended(server)
     server.stop()

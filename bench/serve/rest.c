@@ -23,7 +23,8 @@ enum { CONNECTIONS_MAX = 1024, ANSWER_MAX = 1 << 20, TIMES_MAX = 1 << 22 };
 struct connection {
     int fd;
     uint64_t sent_ns;
-    size_t len, wanted; /* wanted is 0 while the headers are incomplete. */
+    /* wanted is the length of the whole answer, or 0 while the headers are incomplete. */
+    size_t len, wanted;
     bool is_good;
     char *answer;
 };

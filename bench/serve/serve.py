@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the server and prints one table: the measurement, the number, the bar, held or missed.
+"""Measures the server and prints one table: the measurement, the number, the bar, and whether the bar is held.
 
     bench/serve/serve.py [--json] [--only PART[,PART]] [--quick] [--build DIR]
 

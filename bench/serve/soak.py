@@ -435,7 +435,7 @@ class Soak:
 
 
 def cgroups():
-    """Returns the cgroups of jobs."""
+    """Returns the cgroups of all jobs on this machine."""
     found = set()
     for base, folders, _ in os.walk("/sys/fs/cgroup", onerror=lambda _: None):
         found.update(os.path.join(base, name) for name in folders if re.fullmatch(r"ebb-\d+-\d+", name))

@@ -199,7 +199,7 @@ static void report(const struct viewer *v, unsigned count)
            (unsigned long long)most, lost, lost_deaf);
 }
 
-/* A deaf viewer stops reading once it has subscribed. */
+/* A deaf viewer subscribes and then never reads. */
 static void serve_viewer(int ep, struct viewer *v, long job)
 {
     bool ok = take(v, job);

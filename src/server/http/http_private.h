@@ -90,8 +90,8 @@ struct http_request {
     struct http *http;
     enum http_method method;
     enum http_request_state state;
-    /* rank of the request, set only once, because shares are returned under the rank for which they
-     * were taken */
+    /* Access rights of the client. They are set only once, because bytes taken from an http_share
+     * must be returned with the same rank. */
     enum http_rank rank;
     bool is_ranked;
     bool has_body;           /* the request has a body, which may not be completely read */

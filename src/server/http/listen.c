@@ -60,7 +60,8 @@ int listen_parse(const char *text, struct listen_address *ret, struct err *err)
         }
     }
     return err_set(err, -EINVAL,
-                   "invalid address \"%.100s\"; use one like 127.0.0.1:7433 or [::1]:0, or none",
+                   "invalid address \"%.100s\"; use one like 127.0.0.1:7433 or [::1]:0, or "
+                   "\"none\" for the unix socket alone",
                    text);
 }
 

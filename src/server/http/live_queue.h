@@ -50,8 +50,8 @@ struct live_queue {
      * again */
     int64_t *late;
     size_t late_count, late_size;
-    /* one bit (1 << LIVE_SAMPLE…) for each kind of which a message was skipped and not reported
-     * yet */
+    /* one bit (1 << LIVE_SAMPLE…) for each kind of message of which one was skipped and that was
+     * not reported yet */
     unsigned skipped;
 };
 

@@ -1,15 +1,12 @@
-/* Runs jobs on this machine: `ebb run --detached` in its own process tree, which outlives the
- * server.
+/* Runs jobs: on this machine (local.c), or through Slurm (slurm.c). The queue knows only this
+ * interface.
  *
  * No job runs twice and none is lost, whatever process is killed at whatever moment:
- *   - the server creates STATE/locks/ID and locks it (flock); `ebb run`, the job's sentinel and its
- *     supervisor inherit the lock, which is held while one of them is alive;
+ *   - before anything is started, the store has the job's run folder and its random signature;
+ *   - STATE/locks/ID is locked (flock) by the server and inherited by what starts the job;
  *   - `ebb run` creates the run folder, which must not exist yet, and signs it before it starts
  *     anything: of two starts one fails, and no other folder is mistaken for the job's;
- *   - run.json in the folder says how the job ended.
- * So after a restart the server knows: if the lock is held, the job runs; if there is no run
- * folder, it was never started; if run.json says "ended", it has ended; otherwise it is lost, and
- * `ebb sweep` kills its remaining processes. */
+ *   - run.json in the folder says how the job ended. */
 #pragma once
 
 #include <jansson.h>
@@ -21,6 +18,9 @@
 
 struct err;
 struct loop;
+struct outcome;
+struct slurm;
+struct slurm_options;
 
 enum executor_found {
     EXECUTOR_NEVER_STARTED,
@@ -29,7 +29,7 @@ enum executor_found {
     EXECUTOR_LOST
 };
 
-struct executor_run; /* a job that was started and has not ended */
+enum { EXECUTOR_NAME_MAX = 256, EXECUTOR_SENTENCE_MAX = 512 };
 
 /* The run folder of a job. It belongs to the job only if it is signed with ID. */
 struct executor_folder {
@@ -38,19 +38,66 @@ struct executor_folder {
     const char *id;
 };
 
+/* How a job ended: the first of these members that is set decides. */
+struct executor_end {
+    const char *no_start;   /* why the job could not be started, or NULL */
+    const json_t *run_json; /* run.json, if it contains the end; not owned by the callee */
+    const char *lost;       /* why the end of the job is unknown, or NULL */
+};
+
 /* Callbacks from the event loop, in this order: started (unless the job could not be started),
- * news…, over. The run is freed before `over` is called. */
+ * news…, over. The run is freed before `over` or `unstarted` is called. */
 struct executor_callbacks {
+    /* Called before `started`, while the job waits outside of the server for the reason WHY. */
+    void (*waits)(void *user, int64_t id, const char *why);
     void (*started)(void *user, int64_t id);
     /* a message from the supervisor (docs/reference/api.md), not owned by the callee */
     void (*news)(void *user, int64_t id, json_t *message);
-    /* No process of the job is left. RUN_JSON is not owned by the callee, and is NULL if there is
-     * no run.json. NO_START is the reason why the job could not be started, or NULL. */
-    void (*over)(void *user, int64_t id, const json_t *run_json, const char *no_start);
+    void (*over)(void *user, int64_t id, const struct executor_end *end); /* no process is left */
+    /* Called instead of the others if nothing was started for the job. The job may be started again
+     * with the same folder. */
+    void (*unstarted)(void *user, int64_t id);
+    /* Reports a problem that concerns all jobs, or NULL once it is over. */
+    void (*trouble)(void *user, const char *sentence);
     void *user;
 };
 
+struct executor;
+
+/* A job that was started and has not ended. Each kind of executor has its own struct, which begins
+ * with this one. */
+struct executor_run {
+    struct executor *x;
+    int64_t id;
+    char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX];
+};
+
+/* One kind of executor. The members are documented with the functions below that call them. */
+struct executor_kind {
+    const char *name;
+    /* True if jobs run on the server's machine. The server then chooses their GPUs, and knows
+     * whether a job ran alone. */
+    bool owns_machine;
+    int (*open)(struct executor *x, struct err *err);
+    int (*check)(const struct executor *x, const struct job_spec *spec, struct err *err);
+    void (*close)(struct executor *x);
+    int (*start)(struct executor *x, int64_t id, const struct job_spec *spec,
+                 const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
+                 struct err *err);
+    int (*find)(struct executor *x, int64_t id, const struct executor_folder *folder,
+                enum executor_found *found, struct executor_run **ret, json_t **ret_json,
+                struct err *err);
+    int (*cancel)(struct executor_run *run, const char *reason, uint64_t grace_ns);
+    void (*cancel_again)(struct executor_run *run);
+    int (*checkpoint)(struct executor_run *run);
+    void (*release)(struct executor_run *run);
+};
+extern const struct executor_kind executor_local, executor_slurm;
+
 struct executor {
+    const struct executor_kind *kind;
+    const struct slurm_options *slurm_options; /* for executor_slurm */
+    struct slurm *slurm;                       /* state of executor_slurm */
     struct loop *loop;
     const char *program;   /* path of ebb itself: /proc/self/exe, resolved at the start */
     int locks_fd, runs_fd; /* open folders */
@@ -63,6 +110,10 @@ struct executor {
     struct executor_callbacks callbacks;
 };
 
+int executor_open(struct executor *x, struct err *err);
+void executor_close(struct executor *x); /* the caller must release all runs first */
+/* Checks whether this kind of executor can carry out a request. Returns 0 or -EINVAL. */
+int executor_check(const struct executor *x, const struct job_spec *spec, struct err *err);
 /* Starts a job. Errors after this call are reported by the callback `over`. */
 int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
                    const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
@@ -78,11 +129,30 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
 /* Repeats, after two seconds, a cancel that the supervisor has refused. */
 void executor_cancel_again(struct executor_run *run);
 int executor_checkpoint(struct executor_run *run);
+/* Frees RUN. The job continues to run. */
+void executor_release(struct executor_run *run);
+
+/* ---- shared by all kinds ---- */
+
 /* Opens the job's run folder. Returns an fd; -ENOENT if there is none; or another -errno. */
 int executor_open_folder(const struct executor *x, const struct executor_folder *folder);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);
 /* Call this when the end of the job is stored: removes its lock. */
 void executor_forget(struct executor *x, int64_t id);
-/* Frees RUN. The job continues to run. */
-void executor_release(struct executor_run *run);
+/* Opens or creates the lock and takes it. Returns an fd, -EBUSY if it is held, or -errno. */
+int executor_lock_take(const struct executor *x, int64_t id);
+int executor_lock_open(const struct executor *x, int64_t id); /* opens the lock without taking it */
+/* Returns 1 if the lock is held, 0 if it is free, or -errno. */
+int executor_lock_is_held(int lock_fd);
+
+enum { EXECUTOR_JSON_MAX = 2 << 20 }; /* maximum size of run.json */
+/* Reads run.json in the job's folder, which must be an object of at most MAX bytes. The caller
+ * frees both results. Returns 0, -ENOENT, -EBADMSG or -errno. */
+int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
+                      json_t **ret_json, struct outcome *ret);
+bool executor_is_ended(const struct outcome *o);
+/* Sets the members of RUN. Returns 0, or -ENAMETOOLONG. */
+int executor_run_init(struct executor_run *run, struct executor *x, int64_t id,
+                      const struct executor_folder *folder);
+struct executor_folder executor_folder_of(const struct executor_run *run);

@@ -44,7 +44,7 @@ static void end_memory(struct job_facts *f, const struct outcome_measured *o)
                     m->has_headroom_bytes || m->has_gpu_bytes;
 }
 
-/* True if the job left more than a little shared memory. */
+/* True if the job left a significant amount of shared memory behind. */
 static bool has_left_shm(const struct outcome_left_list *left)
 {
     enum { SLACK_BYTES = 20 << 20 };

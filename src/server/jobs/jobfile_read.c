@@ -45,11 +45,30 @@ static enum job_state state_of(const char *word)
     return JOB_LOST;
 }
 
+/* Parses the offset from UTC that ends a time in ISO 8601. musl's strptime lacks "%z". */
+static bool read_offset(const char *s, time_t *ret_s)
+{
+    static const char *const formats[] = {"%H:%M", "%H%M", "%H"};
+    if (*s == 'Z') {
+        *ret_s = 0;
+        return true;
+    }
+    for (size_t i = 0; (*s == '+' || *s == '-') && i < sizeof formats / sizeof *formats; i++) {
+        struct tm tm = {0};
+        if (strptime(s + 1, formats[i], &tm)) {
+            *ret_s = (*s == '-' ? -60 : 60) * (tm.tm_hour * 60 + tm.tm_min);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Parses a time in ISO 8601 as Python and JavaScript write it. Without an offset it is local
  * time. */
 static bool read_iso(const char *s, double *ret)
 {
-    struct tm tm = {.tm_isdst = -1}, zone = {0};
+    struct tm tm = {.tm_isdst = -1};
+    time_t offset_s;
     double fraction = 0;
     const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", &tm);
     if (!end)
@@ -61,7 +80,7 @@ static bool read_iso(const char *s, double *ret)
         fraction = strtod(end, NULL);
         end += len;
     }
-    time_t t = strptime(end, "%z", &zone) ? timegm(&tm) - zone.tm_gmtoff : mktime(&tm);
+    time_t t = read_offset(end, &offset_s) ? timegm(&tm) - offset_s : mktime(&tm);
     *ret = (double)t + fraction;
     return t > 0;
 }
@@ -147,8 +166,8 @@ static int read_record(const json_t *record, const char *key, const char *path, 
 {
     char number[32];
     if (!json_is_object(record))
-        return err_set(err, -EINVAL, "job file %s: entry %s%s is not an object", path,
-                       key ? "" : "of the list", key ? key : "");
+        return err_set(err, -EINVAL, "job file %s: %s%s is not an object", path,
+                       key ? "entry " : "an entry of the list", key ? key : "");
     const json_t *id = first_of(record, KEYS("job_id", "id", "uuid"));
     const char *name = text_of(record, KEYS("name", "job_name", "title", "run_name"));
     if (json_is_string(id)) {

@@ -76,11 +76,8 @@ static int open_state_folder(const char *path, struct err *err)
     return fd;
 }
 
-static int open_below(const struct jobs *j, const char *name, int *ret_fd, struct err *err)
+static int open_private(const char *path, int *ret_fd, struct err *err)
 {
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s/%s", j->options.state_dir, name) >= (int)sizeof path)
-        return err_set(err, -ENAMETOOLONG, "the path of %s is too long", j->options.state_dir);
     int fd = open_state_folder(path, err);
     if (fd < 0)
         return fd;
@@ -90,6 +87,34 @@ static int open_below(const struct jobs *j, const char *name, int *ret_fd, struc
     return 0;
 }
 
+/* Records the kind of executor. It cannot change while jobs run, because the other kind would not
+ * find them. A missing file means local. */
+static int keep_kind(const struct jobs *j, int state_fd, struct err *err)
+{
+    static const char name[] = "executor";
+    char text[32] = "";
+    uint64_t counts[JOB_STATES], started = 0;
+    const char *kind = j->options.is_slurm ? executor_slurm.name : executor_local.name;
+    const char *before = executor_local.name;
+    if (io_read_small(state_fd, name, text, sizeof text) > 0 &&
+        strcmp(text, executor_slurm.name) == 0)
+        before = executor_slurm.name;
+    if (strcmp(kind, before) == 0)
+        return 0;
+    store_count(j->store, counts);
+    for (int state = JOB_STARTING; state <= JOB_STOPPING; state++)
+        started += counts[state];
+    if (started > 0)
+        return err_set(err, -EBUSY,
+                       "%llu jobs of this state folder were started with --executor %s; use that "
+                       "executor until they have ended",
+                       (unsigned long long)started, before);
+    int r = io_replace_file(state_fd, name, kind, strlen(kind));
+    return r < 0 ? err_set(err, r, "cannot write the file %s/%s: %s", j->options.state_dir, name,
+                           strerror(-r))
+                 : 0;
+}
+
 static int open_all(struct jobs *j, struct err *err)
 {
     char path[4096];
@@ -97,16 +122,19 @@ static int open_all(struct jobs *j, struct err *err)
     if (fd < 0)
         return fd;
     int r = close_to_others(fd, j->options.state_dir, err);
+    snprintf(path, sizeof path, "%s/locks", j->options.state_dir);
     if (r == 0)
-        r = open_below(j, "runs", &j->runs_fd, err);
+        r = open_private(j->runs_path, &j->runs_fd, err);
     if (r == 0)
-        r = open_below(j, "locks", &j->locks_fd, err);
+        r = open_private(path, &j->locks_fd, err);
     if (r == 0) {
         snprintf(path, sizeof path, "%s/jobs.db", j->options.state_dir);
         r = store_open(path, &j->store, err);
     }
     if (r == 0)
         r = jobs_ids_open(j, fd, err);
+    if (r == 0)
+        r = keep_kind(j, fd, err);
     close(fd);
     if (r == 0)
         r = jobs_keeper_new(j, &j->keeper, err);
@@ -121,7 +149,10 @@ static int take_options(struct jobs *j, const struct jobs_options *options)
     char cwd[4096], runs[4096];
     j->options = *options;
     j->cwd = strdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
-    snprintf(runs, sizeof runs, "%s/runs", options->state_dir);
+    if (options->runs_dir)
+        snprintf(runs, sizeof runs, "%s", options->runs_dir);
+    else
+        snprintf(runs, sizeof runs, "%s/runs", options->state_dir);
     j->runs_path = strdup(runs);
     j->room =
         (struct plan_room){.slots = options->slots ? options->slots : 1,
@@ -154,7 +185,9 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
         return r;
     }
     j->executor =
-        (struct executor){.loop = loop,
+        (struct executor){.kind = options->is_slurm ? &executor_slurm : &executor_local,
+                          .slurm_options = &j->options.slurm,
+                          .loop = loop,
                           .program = options->program,
                           .locks_fd = j->locks_fd,
                           .runs_fd = j->runs_fd,
@@ -165,6 +198,11 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
                           .force_ns = options->force_ns ? options->force_ns : 30 * NS_PER_S,
                           .callbacks = jobs_callbacks};
     j->executor.callbacks.user = j;
+    r = executor_open(&j->executor, err);
+    if (r < 0) {
+        jobs_close(j);
+        return r;
+    }
     *ret = j;
     return 0;
 }
@@ -192,6 +230,7 @@ void jobs_close(struct jobs *j)
     jobs_file_free(j->file);
     for (size_t i = 0; i < j->active_count; i++)
         job_free(j->active[i]);
+    executor_close(&j->executor);
     free(j->active);
     free(j->queue);
     loop_remove(j->kick_timer);

@@ -9,6 +9,7 @@
 
 #include "server/jobs/facts.h"
 #include "server/jobs/plan.h"
+#include "server/jobs/slurm.h"
 #include "server/jobs/spec.h"
 #include "server/jobs/state.h"
 #include "server/jobs/store.h"
@@ -36,6 +37,9 @@ struct jobs_options {
     uint64_t grace_ns;    /* default grace period of a cancel */
     const char *job_file; /* --job-file; NULL: none */
     const char *program;
+    const char *runs_dir; /* absolute path of the run folders; if NULL, runs in the state folder */
+    bool is_slurm;        /* jobs run through Slurm */
+    struct slurm_options slurm;
     uint64_t files_max; /* soft limit of open files for the jobs; if 0, the server's own */
     /* how long after a cancel's grace period the supervisor is killed; 0 means 30 s */
     uint64_t force_ns;

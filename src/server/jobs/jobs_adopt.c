@@ -97,9 +97,10 @@ static int adopt_row(void *user, const struct store_job *row)
 
 /* ---- adopting ---- */
 
-static void end_found(struct jobs *j, struct job *job, const json_t *run_json, const char *no_start)
+static void end_found(struct jobs *j, struct job *job, const json_t *run_json)
 {
-    struct job_ending *ending = job_ending_new(job->live, run_json, no_start);
+    struct job_ending *ending =
+        job_ending_new(job->live, &(struct executor_end){.run_json = run_json});
     if (ending)
         jobs_end(j, job, ending);
 }
@@ -108,7 +109,7 @@ static void end_found(struct jobs *j, struct job *job, const json_t *run_json, c
 static void never_started(struct jobs *j, struct job *job)
 {
     if (job->state != JOB_STARTING) {
-        end_found(j, job, NULL, NULL);
+        end_found(j, job, NULL);
         return;
     }
     job_unlive(job);
@@ -140,7 +141,7 @@ static void adopt_one(struct jobs *j, struct job *job)
     } else if (found == EXECUTOR_NEVER_STARTED) {
         never_started(j, job);
     } else {
-        end_found(j, job, run_json, NULL);
+        end_found(j, job, run_json);
     }
     json_decref(run_json);
 }

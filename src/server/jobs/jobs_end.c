@@ -18,17 +18,18 @@ static void set_end_state(struct job_ending *e, enum job_state state, const char
 }
 
 static void choose_end_state(struct job_ending *e, const struct job_live *live,
-                             const struct outcome *o, const char *no_start)
+                             const struct outcome *o, const struct executor_end *end)
 {
     const struct job_facts *f = &e->facts;
     if (live->is_cancelled)
         set_end_state(e, JOB_CANCELLED, live->reason);
-    else if (no_start)
-        set_end_state(e, JOB_FAILED, no_start);
+    else if (end->no_start)
+        set_end_state(e, JOB_FAILED, end->no_start);
     else if (!o->has_end)
-        set_end_state(
-            e, JOB_LOST,
-            "all processes of the job exited, and run.json does not record how the job ended");
+        set_end_state(e, JOB_LOST,
+                      end->lost ? end->lost
+                                : "all processes of the job exited, and run.json does not record "
+                                  "how the job ended");
     else if (o->end.kind == OUTCOME_LOST)
         set_end_state(e, JOB_LOST, "the job's supervisor was killed");
     else if (strcmp(f->cause_kind, "cancelled") == 0)
@@ -130,9 +131,9 @@ static json_t *end_json(const struct job_facts *f, const struct job_live *live, 
     return NULL;
 }
 
-struct job_ending *job_ending_new(const struct job_live *live, const json_t *run,
-                                  const char *no_start)
+struct job_ending *job_ending_new(const struct job_live *live, const struct executor_end *end)
 {
+    const json_t *run = end->run_json;
     struct job_ending *e = calloc(1, sizeof *e);
     struct outcome o = {0};
     if (!e || outcome_read(run, &o) < 0) {
@@ -142,17 +143,17 @@ struct job_ending *job_ending_new(const struct job_live *live, const json_t *run
     struct job_facts *f = &e->facts;
     *f = live->facts;
     job_facts_end(f, run, &o, live->gpus, live->is_alone);
-    if (no_start) {
+    if (end->no_start) {
         f->has_cause = f->has_cause_kind = true;
-        text_copy(f->cause, sizeof f->cause, no_start);
+        text_copy(f->cause, sizeof f->cause, end->no_start);
         text_copy(f->cause_kind, sizeof f->cause_kind, "not started");
     }
     double duration_s = o.measured.duration_s;
     if (duration_s > 0 && duration_s < 100 * year_s)
         e->duration_ns = (uint64_t)(duration_s * 1e9);
-    if (!no_start)
+    if (!end->no_start)
         e->peak_bytes = o.measured.has_ask_bytes ? o.measured.ask_bytes : f->memory.peak_bytes;
-    choose_end_state(e, live, &o, no_start);
+    choose_end_state(e, live, &o, end);
     count_end(e, live, &o);
     e->end = end_json(f, live, run);
     outcome_fini(&o);

@@ -18,6 +18,23 @@ static const double year_s = 366.0 * 24 * 3600;
 
 /* ---- start and cancel ---- */
 
+static void on_waits(void *user, int64_t id, const char *why)
+{
+    struct jobs *j = user;
+    struct job *job = jobs_find(j, id);
+    if (job && job->live && job->state == JOB_STARTING)
+        jobs_change_soft(j, job, JOB_STARTING, why);
+}
+
+static void on_trouble(void *user, const char *sentence)
+{
+    struct jobs *j = user;
+    if (sentence)
+        jobs_trouble_set(j, TROUBLE_EXECUTOR, "%s", sentence);
+    else
+        jobs_trouble_clear(j, TROUBLE_EXECUTOR);
+}
+
 static void on_started(void *user, int64_t id)
 {
     struct jobs *j = user;
@@ -204,7 +221,7 @@ static bool is_disk_full(const struct jobs *j)
            (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0));
 }
 
-static void on_over(void *user, int64_t id, const json_t *run_json, const char *no_start)
+static void on_over(void *user, int64_t id, const struct executor_end *end)
 {
     struct jobs *j = user;
     struct job *job = jobs_find(j, id);
@@ -212,14 +229,28 @@ static void on_over(void *user, int64_t id, const json_t *run_json, const char *
         return;
     job->live->run = NULL;
     j->ended++;
-    if (no_start && !job->live->is_cancelled && !job_has_folder(j, job) && is_disk_full(j)) {
-        jobs_requeue(j, job, no_start);
+    if (end->no_start && !job->live->is_cancelled && !job_has_folder(j, job) && is_disk_full(j)) {
+        jobs_requeue(j, job, end->no_start);
         return;
     }
-    struct job_ending *ending = job_ending_new(job->live, run_json, no_start);
+    struct job_ending *ending = job_ending_new(job->live, end);
     if (ending)
         jobs_end(j, job, ending);
 }
 
-const struct executor_callbacks jobs_callbacks = {
-    .started = on_started, .news = on_news, .over = on_over};
+static void on_unstarted(void *user, int64_t id)
+{
+    struct jobs *j = user;
+    struct job *job = jobs_find(j, id);
+    if (!job || !job->live)
+        return;
+    job->live->run = NULL;
+    jobs_launch_again(j, job);
+}
+
+const struct executor_callbacks jobs_callbacks = {.waits = on_waits,
+                                                  .started = on_started,
+                                                  .news = on_news,
+                                                  .over = on_over,
+                                                  .unstarted = on_unstarted,
+                                                  .trouble = on_trouble};

@@ -41,7 +41,8 @@ static json_t *names_json(json_t *env)
 
 static void put_request(json_t *doc, const json_t *request)
 {
-    static const char *const keys[] = {"command", "cwd", "options", "priority", "after", "limit"};
+    static const char *const keys[] = {"command", "cwd",   "options", "priority",
+                                       "after",   "limit", "slurm"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *v = json_object_get(request, keys[i]);
         json_object_set_new(doc, keys[i], v ? json_incref(v) : json_null());

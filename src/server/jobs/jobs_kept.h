@@ -19,10 +19,8 @@ struct job_ending {
     } counts[ENDING_COUNTS];
     size_t count_count;
 };
-/* Collects the facts of an ended job. RUN_JSON and NO_START are arguments of
- * executor_callbacks.over. Returns NULL if out of memory. */
-struct job_ending *job_ending_new(const struct job_live *live, const json_t *run_json,
-                                  const char *no_start);
+/* Collects the facts of an ended job. Returns NULL if out of memory. */
+struct job_ending *job_ending_new(const struct job_live *live, const struct executor_end *end);
 void job_ending_free(struct job_ending *e);
 
 /* ---- jobs_keep.c: retention of ended jobs ---- */

@@ -81,7 +81,8 @@ enum trouble {
     TROUBLE_START,
     TROUBLE_FILE,
     TROUBLE_KEEP,
-    TROUBLE_STRAYS, /* running jobs are missing in the store */
+    TROUBLE_EXECUTOR, /* Slurm does not answer */
+    TROUBLE_STRAYS,   /* the store does not contain all running jobs */
     TROUBLES
 };
 

@@ -46,7 +46,7 @@ static struct plan_job plan_job_of(const struct jobs *j, const struct job *job)
     return (struct plan_job){
         /* a learned size is a guess, and must not prevent the job from ever starting */
         .memory_bytes = is_guess && all && job->memory_bytes > all ? all : job->memory_bytes,
-        .gpus = job->gpus_wanted,
+        .gpus = j->executor.kind->owns_machine ? job->gpus_wanted : 0,
         .waits = job->after_count > 0};
 }
 
@@ -110,7 +110,7 @@ static bool is_hopeless(int r)
 
 static void end_unstarted(struct jobs *j, struct job *job, const char *why)
 {
-    struct job_ending *ending = job_ending_new(job->live, NULL, why);
+    struct job_ending *ending = job_ending_new(job->live, &(struct executor_end){.no_start = why});
     if (ending)
         jobs_end(j, job, ending);
 }
@@ -153,6 +153,20 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
     r = job_spec_read(request, j->cwd, ret, err);
     json_decref(request);
     return r;
+}
+
+void jobs_launch_again(struct jobs *j, struct job *job)
+{
+    struct job_spec spec = {0};
+    struct err err = {""};
+    int r = read_spec(j, job, &spec, &err);
+    if (r == 0)
+        jobs_launch(j, job, &spec);
+    else if (r == -EINVAL)
+        end_unstarted(j, job, err.text);
+    else
+        jobs_requeue(j, job, err.text);
+    job_spec_fini(&spec);
 }
 
 /* Moves JOB from the queue to `starting`, on disk. Returns false if it stays queued. */
@@ -266,7 +280,7 @@ static int cancel_after(struct jobs *j, struct job *job, int64_t id, enum job_st
              state == JOB_FAILED      ? "failed"
              : state == JOB_CANCELLED ? "was cancelled"
              : state == JOB_LOST      ? "was lost"
-                                      : "no longer exists");
+                                      : "was removed");
     return jobs_end_queued(j, job, JOB_CANCELLED, reason, &err);
 }
 

@@ -25,7 +25,8 @@ static int check_room(const struct jobs *j, const struct job_spec *spec, struct 
 {
     char sentence[JOBS_SENTENCE_MAX];
     const struct plan_room *room = &j->room;
-    const struct plan_job job = {.memory_bytes = spec->memory_bytes, .gpus = (unsigned)spec->gpus};
+    const struct plan_job job = {.memory_bytes = spec->memory_bytes,
+                                 .gpus = j->executor.kind->owns_machine ? (unsigned)spec->gpus : 0};
     const struct plan_verdict never = {.why = PLAN_NEVER};
     if (j->queue_count >= QUEUE_MAX)
         return err_set(err, -EAGAIN, "the queue is full (%d jobs); submit again later", QUEUE_MAX);
@@ -72,6 +73,8 @@ static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t reru
                             .submitted_ns = clock_wall_ns()};
     bool is_taken = false;
     int r = check_after(j, spec, err);
+    if (r == 0)
+        r = executor_check(&j->executor, spec, err);
     if (r == 0)
         r = check_room(j, spec, err);
     if (r < 0)

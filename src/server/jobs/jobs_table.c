@@ -215,7 +215,7 @@ void jobs_occupy(struct jobs *j, struct job *job)
     room->gpus_used |= job->live->gpus;
     job->has_room = true;
     j->is_planned = false;
-    if (room->slots_used == 1)
+    if (room->slots_used == 1 && j->executor.kind->owns_machine)
         return;
     for (size_t i = 0; i < j->active_count; i++) /* from now on these jobs share the machine */
         if (j->active[i]->has_room)

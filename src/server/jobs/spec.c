@@ -15,6 +15,7 @@
 #include "base/quantity.h"
 #include "options/run_options.h"
 #include "server/jobs/plan.h"
+#include "server/jobs/slurm.h"
 
 enum { ARGS_MAX = 4096, VARIABLES_MAX = 1024, PRIORITY_MAX = 100 };
 
@@ -51,7 +52,7 @@ static int spec_read_command(struct spec_input *in, const char *key, const json_
     for (size_t i = 0; i < n; i++) {
         const json_t *word = json_array_get(v, i);
         if (!is_plain_text(word))
-            return json_refuse(in->err, key, word, "is not a string without NUL");
+            return json_refuse(in->err, key, word, "must be a string without NUL characters");
         bytes += json_string_length(word) + 1;
     }
     if (json_string_length(json_array_get(v, 0)) == 0)
@@ -256,6 +257,40 @@ static int spec_read_options(struct spec_input *in, const char *key, const json_
     return r;
 }
 
+/* Reads options of sbatch: {"partition": "gpu", "time": "4h"}. Values become strings, or true. */
+static int spec_read_slurm(struct spec_input *in, const char *key, const json_t *v)
+{
+    enum { OPTIONS_AT_MOST = 32, VALUE_MAX = 200 };
+    const char *name;
+    json_t *value, *slurm;
+    if (!v)
+        return spec_set(in, key, json_null());
+    if (!json_is_object(v) || json_object_size(v) > OPTIONS_AT_MOST)
+        return json_refuse(in->err, key, v, "is not an object like {\"partition\": \"gpu\"}");
+    slurm = json_object();
+    int r = spec_set(in, key, slurm);
+    json_object_foreach((json_t *)(uintptr_t)v, name, value)
+    {
+        char number[32];
+        const char *text = json_string_value(value);
+        if (json_is_integer(value)) {
+            snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+            text = number;
+        }
+        if (!slurm_is_option(name))
+            return err_set(in->err, -EINVAL, "%s: \"%.100s\" is not an sbatch option for requests",
+                           key, name);
+        if (!json_is_true(value) && (!text || !text[0] || strlen(text) > VALUE_MAX ||
+                                     (json_is_string(value) && !is_plain_text(value))))
+            return json_refuse(
+                in->err, key, value,
+                "must be true, an integer, or a string of 1 to 200 bytes without NUL");
+        if (r == 0)
+            r = json_object_set_new(slurm, name, text ? json_string(text) : json_true());
+    }
+    return r;
+}
+
 /* The keys in the order in which they are read. The order matters: the default name comes from the
  * command, and `limit` is the memory to reserve only if there is no `memory`. */
 static const struct {
@@ -265,7 +300,7 @@ static const struct {
     {"command", spec_read_command}, {"name", spec_read_name},         {"cwd", spec_read_cwd},
     {"env", spec_read_env},         {"gpus", spec_read_gpus},         {"memory", spec_read_memory},
     {"limit", spec_read_limit},     {"priority", spec_read_priority}, {"after", spec_read_after},
-    {"options", spec_read_options},
+    {"slurm", spec_read_slurm},     {"options", spec_read_options},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 
@@ -281,7 +316,7 @@ static int spec_check_keys(const json_t *doc, struct err *err)
         if (!is_known)
             return err_set(err, -EINVAL,
                            "unknown key \"%.100s\"; a request has command, name, cwd, env, gpus, "
-                           "memory, limit, priority, after and options",
+                           "memory, limit, priority, after, slurm and options",
                            key);
     }
     return 0;

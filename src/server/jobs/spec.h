@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "options/option.h"
 
 struct err;
 
-/* Limits of a request: the first is a number, the others are bytes. */
+/* Limits of a request. The first limits the number of arguments, the others are sizes in bytes. */
 enum {
     JOB_AFTER_MAX = 64,
     JOB_COMMAND_MAX = 128 << 10,
@@ -39,11 +40,21 @@ struct job_spec {
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
 /* frees what the request owns; accepts a zeroed struct */
 void job_spec_fini(struct job_spec *spec);
+/* Strings one after another, each with its NUL, and their number. */
+struct launch_args {
+    struct buf bytes;
+    size_t count;
+};
+void launch_args_add(struct launch_args *t, const char *text);
+void launch_args_addf(struct launch_args *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* The command line of `ebb` (run --detached --lock-fd N --run-dir=PATH … -- COMMAND…) and its
  * environment. Both end with NULL, and each is a single allocation that the caller frees. The
  * environment consists of three parts: the server's own without EBB_* and CUDA_VISIBLE_DEVICES,
  * then the request's, then CUDA_VISIBLE_DEVICES=GPUS. A job that requests no GPUs ("") sees no GPU,
- * unless the request's own environment sets the variable. */
+ * unless the request's own environment sets the variable. If GPUS is NULL, another program such as
+ * Slurm sets CUDA_VISIBLE_DEVICES. */
 struct job_launch {
     char **argv;
     char **env;
@@ -51,13 +62,13 @@ struct job_launch {
 struct job_place {
     const char *run_dir;   /* path of the run folder */
     const char *folder_id; /* signature of the run folder */
-    int lock_fd;
+    int lock_fd; /* fd of the lock; -1: the job is followed through its folder (--folder-control) */
     /* values for a request that does not set them; 0 means the default of `ebb run` */
     uint64_t interval_ns, log_bytes;
 };
-/* Returns 0 or -ENOMEM. */
-int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,
-                    const char *gpus, struct job_launch *ret);
+/* HEAD contains the arguments before PROGRAM, or is NULL; it is consumed. Returns 0 or -ENOMEM. */
+int job_spec_launch(const struct job_spec *spec, struct launch_args *head, const char *program,
+                    const struct job_place *place, const char *gpus, struct job_launch *ret);
 void job_launch_fini(struct job_launch *launch);
 
 /* Writes the name of the run folder, "17-NAME", where NAME is cleaned as in trace/rundir.h. */

@@ -15,19 +15,13 @@
 
 static const char visible[] = "CUDA_VISIBLE_DEVICES";
 
-/* Strings one after another, each with its NUL, and their number. */
-struct texts {
-    struct buf bytes;
-    size_t count;
-};
-
-static void launch_add(struct texts *t, const char *text)
+void launch_args_add(struct launch_args *t, const char *text)
 {
     buf_add(&t->bytes, text, strlen(text) + 1);
     t->count++;
 }
 
-__attribute__((format(printf, 2, 3))) static void launch_addf(struct texts *t, const char *fmt, ...)
+void launch_args_addf(struct launch_args *t, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -38,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void launch_addf(struct texts *t, c
 }
 
 /* Builds a list in one allocation: the pointers, followed by the strings. */
-static char **list_of(struct texts *t)
+static char **list_of(struct launch_args *t)
 {
     size_t head = (t->count + 1) * sizeof(char *);
     char **list = t->bytes.failed ? NULL : malloc(head + t->bytes.len);
@@ -54,28 +48,35 @@ static char **list_of(struct texts *t)
     return list;
 }
 
-static char **make_argv(const struct job_spec *spec, const char *program,
+/* Builds the arguments, which begin with HEAD. Takes ownership of HEAD. */
+static char **make_argv(const struct job_spec *spec, struct launch_args *head, const char *program,
                         const struct job_place *place)
 {
-    struct texts t = {0};
+    struct launch_args t = {0};
     json_t *value;
     size_t i;
-    launch_add(&t, program);
-    launch_add(&t, "run");
-    launch_add(&t, "--detached");
-    launch_addf(&t, "--lock-fd=%d", place->lock_fd);
-    launch_addf(&t, "--folder-id=%s", place->folder_id);
-    launch_addf(&t, "--run-dir=%s", place->run_dir);
-    launch_addf(&t, "--name=%s", spec->name);
+    if (head)
+        t = *head;
+    launch_args_add(&t, program);
+    launch_args_add(&t, "run");
+    if (place->lock_fd >= 0) {
+        launch_args_add(&t, "--detached");
+        launch_args_addf(&t, "--lock-fd=%d", place->lock_fd);
+    } else {
+        launch_args_add(&t, "--folder-control");
+    }
+    launch_args_addf(&t, "--folder-id=%s", place->folder_id);
+    launch_args_addf(&t, "--run-dir=%s", place->run_dir);
+    launch_args_addf(&t, "--name=%s", spec->name);
     if (place->interval_ns && !options_find(&spec->options, "interval"))
-        launch_addf(&t, "--interval=%" PRIu64 "ms", place->interval_ns / NS_PER_MS);
+        launch_args_addf(&t, "--interval=%" PRIu64 "ms", place->interval_ns / NS_PER_MS);
     if (place->log_bytes)
-        launch_addf(&t, "--log-max=%" PRIu64, place->log_bytes);
+        launch_args_addf(&t, "--log-max=%" PRIu64, place->log_bytes);
     t.count += options_put_argv(&t.bytes, &spec->options);
-    launch_add(&t, "--");
+    launch_args_add(&t, "--");
     json_array_foreach(json_object_get(spec->doc, "command"), i, value)
     {
-        launch_add(&t, json_string_value(value));
+        launch_args_add(&t, json_string_value(value));
     }
     return list_of(&t);
 }
@@ -88,11 +89,14 @@ static bool is_named(const char *variable, const char *name)
 
 /* True if a variable of the server is passed on to the job. Variables of ebb and variables that the
  * request sets are not passed on. */
-static bool is_passed_on(const char *variable, const json_t *env)
+static bool is_passed_on(const char *variable, const json_t *env, bool is_for_slurm)
 {
     size_t n = strcspn(variable, "=");
     char name[256];
     if (strncmp(variable, "EBB_", 4) == 0 || is_named(variable, visible))
+        return false;
+    /* omits Slurm's variables, which the server has if it runs in a Slurm job itself */
+    if (is_for_slurm && strncmp(variable, "SLURM_", 6) == 0 && !is_named(variable, "SLURM_CONF"))
         return false;
     if (n >= sizeof name)
         return true;
@@ -104,29 +108,29 @@ static bool is_passed_on(const char *variable, const json_t *env)
 static char **make_env(const struct job_spec *spec, const char *gpus)
 {
     json_t *env = json_object_get(spec->doc, "env");
-    struct texts t = {0};
+    struct launch_args t = {0};
     const char *name;
     json_t *value;
     for (char **v = environ; v && *v; v++) {
-        if (is_passed_on(*v, env))
-            launch_add(&t, *v);
+        if (is_passed_on(*v, env, !gpus))
+            launch_args_add(&t, *v);
     }
     json_object_foreach(env, name, value)
     {
-        if (gpus[0] && strcmp(name, visible) == 0)
+        if (gpus && gpus[0] && strcmp(name, visible) == 0)
             continue;
-        launch_addf(&t, "%s=%s", name, json_string_value(value));
+        launch_args_addf(&t, "%s=%s", name, json_string_value(value));
     }
-    if (gpus[0] || !json_object_get(env, visible))
-        launch_addf(&t, "%s=%s", visible, gpus);
+    if (gpus && (gpus[0] || !json_object_get(env, visible)))
+        launch_args_addf(&t, "%s=%s", visible, gpus);
     return list_of(&t);
 }
 
-int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,
-                    const char *gpus, struct job_launch *ret)
+int job_spec_launch(const struct job_spec *spec, struct launch_args *head, const char *program,
+                    const struct job_place *place, const char *gpus, struct job_launch *ret)
 {
     struct job_launch launch = {
-        .argv = make_argv(spec, program, place),
+        .argv = make_argv(spec, head, program, place),
         .env = make_env(spec, gpus),
     };
     if (!launch.argv || !launch.env) {

@@ -77,7 +77,8 @@ static void job_file_with_keys_and_words_of_other_tools_is_read(void **state)
         "1769860800000, \"command\": \"python train.py --name 'a b'\", \"working_dir\": \"/tmp\","
         " \"gpus\": 1},"
         " \"c\": {\"status\": \"training\", \"created\": 1769860800.5},"
-        " \"d\": {\"status\": \"failed\", \"error\": \"CUDA out of memory\"},"
+        " \"d\": {\"status\": \"failed\", \"error\": \"CUDA out of memory\","
+        " \"created_at\": \"2026-01-31T10:30:00-0130\"},"
         " \"e\": {\"status\": \"stopped\"}, \"f\": {\"status\": \"who knows\"}, \"g\": {}}");
     static const enum job_state states[] = {JOB_SUCCEEDED, JOB_QUEUED, JOB_RUNNING, JOB_FAILED,
                                             JOB_CANCELLED, JOB_LOST,   JOB_LOST};
@@ -95,6 +96,7 @@ static void job_file_with_keys_and_words_of_other_tools_is_read(void **state)
                         "{\"command\":[\"python\",\"train.py\",\"--name\",\"a b\"],"
                         "\"cwd\":\"/tmp\",\"gpus\":1,\"name\":\"second\"}");
     assert_int_equal(entries[2].submitted_us, 1769860800500000);
+    assert_int_equal(entries[3].submitted_us, 1769860800000000);
 }
 
 static void job_file_may_be_a_list_or_an_object_with_a_list(void **state)

@@ -50,7 +50,7 @@ static void job_request_with_only_a_command_gets_defaults(void **state)
     assert_string_equal(text, "{\"after\":[],\"command\":[\"/usr/bin/python3\",\"train.py\"],"
                               "\"cwd\":\"/tmp\",\"env\":{},\"gpus\":0,\"limit\":null,"
                               "\"memory\":null,\"name\":\"python3\",\"options\":{},"
-                              "\"priority\":0}");
+                              "\"priority\":0,\"slurm\":null}");
     assert_string_equal(spec.name, "python3");
     assert_int_equal(spec.memory_bytes, 0);
     assert_null(spec.memory_from);
@@ -91,8 +91,9 @@ static void invalid_request_error_names_key_and_value(void **state)
             "command: null is not a list of strings like [\"python\", \"train.py\"]");
     refused("{\"command\":[]}", "command: [] is not a list of strings like [\"python\", "
                                 "\"train.py\"]");
-    refused("{\"command\":[\"a\",7]}", "command: 7 is not a string without NUL");
-    refused("{\"command\":[\"a\\u0000b\"]}", "command: \"a\\u0000b\" is not a string without NUL");
+    refused("{\"command\":[\"a\",7]}", "command: 7 must be a string without NUL characters");
+    refused("{\"command\":[\"a\\u0000b\"]}",
+            "command: \"a\\u0000b\" must be a string without NUL characters");
     refused("{\"command\":[\"\"]}",
             "command: [\"\"] begins with an empty string; the first string must be the program");
     refused("{\"command\":[\"x\"],\"name\":\"\"}", "name: \"\" is not a string of 1 to 128 bytes");
@@ -116,7 +117,7 @@ static void invalid_request_error_names_key_and_value(void **state)
     refused("{\"command\":[\"x\"],\"after\":[2,2]}", "after: [2,2] contains a job twice");
     refused("{\"command\":[\"x\"],\"comand\":1}",
             "unknown key \"comand\"; a request has command, name, cwd, env, gpus, "
-            "memory, limit, priority, after and options");
+            "memory, limit, priority, after, slurm and options");
 }
 
 static void job_request_with_unknown_or_server_options_is_refused(void **state)
@@ -203,7 +204,7 @@ static void launch_command_has_all_options_and_the_exact_job_command(void **stat
                                     .interval_ns = 2000000000,
                                     .log_bytes = 65536};
     struct job_launch launch;
-    assert_int_equal(job_spec_launch(&spec, "/bin/ebb", &place, "", &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, NULL, "/bin/ebb", &place, "", &launch), 0);
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
         assert_string_equal(launch.argv[i], want[i]);
     assert_null(launch.argv[sizeof(want) / sizeof(want[0])]);
@@ -224,7 +225,7 @@ static void job_environment_has_variables_of_server_and_request(void **state)
     struct job_spec spec = accepted("{\"command\":[\"x\"],\"env\":{\"TEST_CHANGED\":\"a=b\","
                                     "\"EBB_HEAP\":\"0\",\"CUDA_VISIBLE_DEVICES\":\"9\"}}");
     struct job_launch launch;
-    assert_int_equal(job_spec_launch(&spec, "e", &some_place, "0,3", &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, NULL, "e", &some_place, "0,3", &launch), 0);
     assert_false(has(launch.env, "EBB_TEST_OWN=1"));
     assert_true(has(launch.env, "EBB_HEAP=0"));
     assert_true(has(launch.env, "TEST_KEPT=1"));
@@ -233,12 +234,12 @@ static void job_environment_has_variables_of_server_and_request(void **state)
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES=0,3"));
     assert_false(has(launch.env, "CUDA_VISIBLE_DEVICES=9"));
     job_launch_fini(&launch);
-    assert_int_equal(job_spec_launch(&spec, "e", &some_place, "", &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, NULL, "e", &some_place, "", &launch), 0);
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES=9"));
     job_launch_fini(&launch);
     job_spec_fini(&spec);
     spec = accepted("{\"command\":[\"x\"]}");
-    assert_int_equal(job_spec_launch(&spec, "e", &some_place, "", &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, NULL, "e", &some_place, "", &launch), 0);
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES="));
     job_launch_fini(&launch);
     job_spec_fini(&spec);

@@ -44,10 +44,12 @@ function hypothesis(one: Hypothesis, isOpen: boolean): HTMLElement {
 }
 
 // Returns text such as "train.py:29 in main()": the innermost line of the program itself, else the allocating line.
-export function placeOf(site: Hypothesis["site"]): string | null {
+// Files below CWD, the folder of the job, are named relative to it.
+function placeOf(site: Hypothesis["site"], cwd: string | null): string | null {
   const frame = site?.in_program ?? site;
   if (!frame?.file && !frame?.function) return null;
-  const at = frame.file ? `${frame.file}${frame.line != null ? `:${frame.line}` : ""}` : "";
+  const file = cwd && frame.file?.startsWith(`${cwd}/`) ? frame.file.slice(cwd.length + 1) : frame.file;
+  const at = file ? `${file}${frame.line != null ? `:${frame.line}` : ""}` : "";
   const inside = frame.function ? `${frame.function}()` : "";
   return [at, inside].filter(Boolean).join(" in ");
 }
@@ -61,8 +63,8 @@ export class DiagnosisView {
   private first: Hypothesis | null = null;
   private asked = 0;
 
-  // ONREAD is a function to call when a diagnosis has been read.
-  constructor(private readonly id: number, private readonly onRead: () => void) {
+  // CWD returns the folder of the job. ONREAD is called when a diagnosis has been read.
+  constructor(private readonly id: number, private readonly cwd: () => string | null, private readonly onRead: () => void) {
     this.root = h("section", { id: "diagnosis", "aria-label": "Diagnosis" }, h("h2", {}, "Diagnosis"), this.content, this.note, h("div", { class: "tools" }, this.again));
   }
 
@@ -113,11 +115,11 @@ export class DiagnosisView {
   }
 
   private showBrief(d: Diagnosis): void {
-    const place = placeOf(this.first?.site);
+    const place = placeOf(this.first?.site, this.cwd());
     const fix = d.advice?.[0];
     this.brief.replaceChildren();
     if (!this.first) return;
-    this.brief.append(h("p", { class: "place" }, place ? h("code", {}, `→ ${oneLine(place)}`) : null, place ? " " : "", oneLine(this.first.title)));
-    if (fix) this.brief.append(h("p", { class: "fix" }, h("b", {}, "help: "), oneLine(fix.what)));
+    this.brief.append(h("p", { class: "place" }, place ? h("code", {}, `→ ${oneLine(place)}`) : null, place ? ": " : "", oneLine(this.first.title)));
+    if (fix) this.brief.append(h("p", { class: "fix" }, h("b", {}, "help: "), oneLine(fix.what), fix.effect ? ` (${oneLine(fix.effect)})` : null));
   }
 }

@@ -63,7 +63,7 @@ export class JobView implements View {
   constructor(private readonly app: App, private readonly id: number, private readonly dialog: SubmitDialog) {
     this.wants = { jobs: false, job: id, log: true };
     this.log = new LogView(id);
-    this.diagnosis = new DiagnosisView(id, () => soon(this.draw));
+    this.diagnosis = new DiagnosisView(id, () => this.job?.cwd ?? null, () => soon(this.draw));
     const { view } = secrets();
     this.report.href = `/api/v1/jobs/${id}/report${view ? `?view=${view}` : ""}`;
     this.confirm = this.confirmDialog();

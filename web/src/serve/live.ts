@@ -32,7 +32,8 @@ export interface Viewer {
 const firstWait_ms = 500;
 const longestWait_ms = 30000;
 const askEvery_ms = 4000;
-const patience_ms = 1500; // milliseconds for the stream to open before the page polls
+const patience_ms = 1500; // the page polls if the stream is not open after this time
+
 // The stream counts as dead after this time without a message. The server sends the machine's state every 2 s.
 const silence_ms = 15000;
 const checkEvery_ms = 3000;

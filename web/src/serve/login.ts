@@ -18,7 +18,7 @@ export function loginForm(onDone: () => void): HTMLElement {
       onDone();
     } catch (problem) {
       if (!(problem instanceof ApiError)) throw problem;
-      setText(error, problem.status === 401 ? "Wrong token: this is not a token of the server." : problem.message);
+      setText(error, problem.status === 401 ? "Wrong token: the server does not accept it." : problem.message);
       token.select();
     } finally {
       button.disabled = false;

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/loop.h"
 #include "base/text.h"
-#include "server/jobs/executor_private.h"
+#include "server/jobs/local_private.h"
 #include "supervise/message.h"
 
 enum {
@@ -26,7 +26,7 @@ enum {
     UNSENT_MAX = 64 << 10,
 };
 
-void executor_control_drop(struct executor_run *run)
+void local_control_drop(struct local_run *run)
 {
     loop_remove(run->channel_source);
     run->channel_source = NULL;
@@ -34,32 +34,32 @@ void executor_control_drop(struct executor_run *run)
     run->cancel.is_sent = false;
 }
 
-static void drop_and_retry(struct executor_run *run)
+static void drop_and_retry(struct local_run *run)
 {
     uint64_t now_ns = clock_mono_ns();
-    executor_control_drop(run);
+    local_control_drop(run);
     if (run->wait_ns == 0)
         run->wait_ns = WAIT_FIRST_MS * NS_PER_MS;
     run->retry_ns = now_ns + run->wait_ns;
     run->wait_ns =
         run->wait_ns * 2 < WAIT_MAX_MS * NS_PER_MS ? run->wait_ns * 2 : WAIT_MAX_MS * NS_PER_MS;
-    executor_check_at(run, run->retry_ns);
+    local_check_at(run, run->retry_ns);
 }
 
 /* ---- sending ---- */
 
-static bool is_paused(const struct executor_run *run)
+static bool is_paused(const struct local_run *run)
 {
     return run->frames >= FRAMES_MAX || run->bytes >= BYTES_MAX;
 }
 
-static uint32_t wanted_events(const struct executor_run *run)
+static uint32_t wanted_events(const struct local_run *run)
 {
     return (is_paused(run) ? 0u : (uint32_t)EPOLLIN) |
            (run->channel.out.len ? (uint32_t)EPOLLOUT : 0u);
 }
 
-static void flush(struct executor_run *run)
+static void flush(struct local_run *run)
 {
     if (channel_flush(&run->channel) < 0 || run->channel.out.len > UNSENT_MAX)
         drop_and_retry(run);
@@ -67,7 +67,7 @@ static void flush(struct executor_run *run)
         loop_change_fd(run->channel_source, wanted_events(run));
 }
 
-static int send_request(struct executor_run *run, const struct job_request *request)
+static int send_request(struct local_run *run, const struct job_request *request)
 {
     struct buf text = {0};
     if (run->channel.fd < 0)
@@ -84,9 +84,9 @@ static int send_request(struct executor_run *run, const struct job_request *requ
     return r;
 }
 
-static int send_cancel(struct executor_run *run)
+static int send_cancel(struct local_run *run)
 {
-    struct executor_cancel *c = &run->cancel;
+    struct local_cancel *c = &run->cancel;
     struct job_request request = {.action = "cancel",
                                   .has_reason = true,
                                   .has_grace_s = true,
@@ -99,9 +99,10 @@ static int send_cancel(struct executor_run *run)
     return r;
 }
 
-int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns)
+int local_request_cancel(struct executor_run *base, const char *reason, uint64_t grace_ns)
 {
-    struct executor_cancel *c = &run->cancel;
+    struct local_run *run = (struct local_run *)base;
+    struct local_cancel *c = &run->cancel;
     if (!c->wanted)
         snprintf(c->reason, sizeof c->reason, "%s", reason ? reason : "");
     else if (grace_ns >= c->grace_ns)
@@ -111,34 +112,36 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
     c->grace_ns = grace_ns;
     c->asked_ns = clock_mono_ns();
     c->wake_ns = c->asked_ns + ANSWER_MS * NS_PER_MS;
-    executor_check_at(run, c->wake_ns);
+    local_check_at(run, c->wake_ns);
     return send_cancel(run);
 }
 
-int executor_checkpoint(struct executor_run *run)
+int local_checkpoint(struct executor_run *base)
 {
+    struct local_run *run = (struct local_run *)base;
     return send_request(run, &(struct job_request){.action = "checkpoint"});
 }
 
 /* ---- receiving ---- */
 
-void executor_cancel_again(struct executor_run *run)
+void local_cancel_again(struct executor_run *base)
 {
+    struct local_run *run = (struct local_run *)base;
     run->cancel.is_sent = false;
-    executor_check_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
+    local_check_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
 }
 
-static void on_frame(struct executor_run *run, const char *data, size_t len)
+static void on_frame(struct local_run *run, const char *data, size_t len)
 {
     json_t *message = json_parse(data, len, NULL);
     if (json_is_object(message))
-        run->x->callbacks.news(run->x->callbacks.user, run->id, message);
+        run->base.x->callbacks.news(run->base.x->callbacks.user, run->base.id, message);
     json_decref(message);
 }
 
 /* Handles complete frames, as many as this second allows. Returns false if the connection must be
  * dropped. */
-static bool take_frames(struct executor_run *run)
+static bool take_frames(struct local_run *run)
 {
     enum channel_type type;
     const char *data;
@@ -156,7 +159,7 @@ static bool take_frames(struct executor_run *run)
     return r >= 0 && run->channel.in.len - run->channel.in_at <= 2 * EXECUTOR_FRAME_MAX;
 }
 
-static void new_second(struct executor_run *run, uint64_t now_ns)
+static void new_second(struct local_run *run, uint64_t now_ns)
 {
     if (now_ns - run->second_ns < NS_PER_S)
         return;
@@ -165,7 +168,7 @@ static void new_second(struct executor_run *run, uint64_t now_ns)
     run->bytes = 0;
 }
 
-static void receive(struct executor_run *run, bool fill)
+static void receive(struct local_run *run, bool fill)
 {
     int r = 0;
     new_second(run, clock_mono_ns());
@@ -180,7 +183,7 @@ static void receive(struct executor_run *run, bool fill)
     }
     run->wait_ns = 0;
     if (is_paused(run))
-        executor_check_at(run, run->second_ns + NS_PER_S);
+        local_check_at(run, run->second_ns + NS_PER_S);
     flush(run);
 }
 
@@ -193,12 +196,12 @@ static void on_channel(void *user, int fd, uint32_t events)
 /* ---- connecting ---- */
 
 /* Reads the path of the socket from run.json, and whether the job was started. */
-static void read_facts(struct executor_run *run)
+static void read_facts(struct local_run *run)
 {
-    const struct executor_folder folder = executor_folder_of(run);
+    const struct executor_folder folder = executor_folder_of(&run->base);
     json_t *doc = NULL;
     struct outcome o;
-    if (executor_read_run(run->x, &folder, FACTS_MAX, &doc, &o) < 0)
+    if (executor_read_run(run->base.x, &folder, FACTS_MAX, &doc, &o) < 0)
         return;
     const char *path = o.about.control;
     if (o.about.pid > 0)
@@ -211,17 +214,17 @@ static void read_facts(struct executor_run *run)
 
 /* True if the peer belongs to the server's own user, because no other process may report on a
  * job. */
-static bool is_ours(struct executor_run *run, int fd)
+static bool is_ours(struct local_run *run, int fd)
 {
     struct ucred peer;
     socklen_t len = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid())
         return false;
-    executor_note_supervisor(run, peer.pid);
+    local_note_supervisor(run, peer.pid);
     return true;
 }
 
-static void connect_now(struct executor_run *run)
+static void connect_now(struct local_run *run)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     _Static_assert(sizeof address.sun_path == EXECUTOR_PATH_MAX,
@@ -237,16 +240,16 @@ static void connect_now(struct executor_run *run)
     if (fd >= 0) {
         channel_init(&run->channel, fd);
         if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && is_ours(run, fd) &&
-            loop_add_fd(run->x->loop, fd, EPOLLIN, on_channel, run, &run->channel_source) == 0)
+            loop_add_fd(run->base.x->loop, fd, EPOLLIN, on_channel, run, &run->channel_source) == 0)
             return;
     }
     drop_and_retry(run);
 }
 
-void executor_control_check(struct executor_run *run, uint64_t now_ns)
+void local_control_check(struct local_run *run, uint64_t now_ns)
 {
     if (run->channel.fd < 0 && now_ns < run->retry_ns) {
-        executor_check_at(run, run->retry_ns);
+        local_check_at(run, run->retry_ns);
         return;
     }
     if (run->channel.fd < 0)

@@ -1,4 +1,4 @@
-/* Shared by the files of the executor, which follows a job from its start to its end. */
+/* Shared by the files of the local executor, which follows a job from its start to its end. */
 #pragma once
 
 #include <jansson.h>
@@ -14,21 +14,18 @@
 struct loop_source;
 
 enum {
-    EXECUTOR_NAME_MAX = 256,
-    EXECUTOR_SENTENCE_MAX = 512,
     EXECUTOR_PATH_MAX = 108,       /* sun_path */
-    EXECUTOR_JSON_MAX = 2 << 20,   /* maximum size of run.json */
     EXECUTOR_FRAME_MAX = 64 << 10, /* maximum size of a message from a supervisor */
 };
 
 /* The process that holds the lock. It is the sentinel, which writes its pid and start time into the
  * file. */
-struct executor_holder {
+struct local_holder {
     pid_t pid;
     uint64_t start_ticks;
 };
 
-struct executor_cancel {
+struct local_cancel {
     bool wanted, is_sent;
     char reason[EXECUTOR_SENTENCE_MAX];
     uint64_t grace_ns;
@@ -36,10 +33,8 @@ struct executor_cancel {
     uint64_t wake_ns; /* time at which to send SIGCONT again, to a supervisor that may be stopped */
 };
 
-struct executor_run {
-    struct executor *x;
-    int64_t id;
-    char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX];
+struct local_run {
+    struct executor_run base;
 
     /* The process `ebb run --detached`, until it has exited: */
     pid_t child;   /* pid of that process; 0 if an earlier server started the job */
@@ -58,7 +53,7 @@ struct executor_run {
     int holder_fd; /* pidfd of the sentinel; -1 if it is unknown or has exited */
     pid_t holder;  /* pid of the sentinel; 0 if it is not known yet */
     struct loop_source *holder_source;
-    struct loop_source *timer; /* timer for the next executor_check */
+    struct loop_source *timer; /* timer for the next local_check */
     uint64_t timer_ns;         /* UINT64_MAX: not set */
 
     /* The control socket: */
@@ -70,50 +65,42 @@ struct executor_run {
     uint64_t second_ns; /* start of the second in which FRAMES and BYTES are counted */
     unsigned frames;
     size_t bytes;
-    struct executor_cancel cancel;
+    struct local_cancel cancel;
     struct process_id supervisor; /* pid 0: unknown */
 };
 
-/* ---- executor.c ---- */
+/* ---- local.c ---- */
 
 /* Call this if the lock is free but run.json does not contain the end of the job, so that processes
  * of the job may still run. Returns true if `ebb sweep` is killing them. `ebb sweep` holds the lock
  * until all of them have exited. */
-bool executor_sweep(struct executor_run *run);
+bool local_sweep(struct local_run *run);
 
-/* ---- executor_run.c: the lock ---- */
+/* ---- local_run.c ---- */
 
-/* Opens or creates the lock and takes it. Returns an fd, -EBUSY if it is held, or -errno. */
-int executor_lock_take(const struct executor *x, int64_t id);
-int executor_lock_open(const struct executor *x, int64_t id); /* opens the lock without taking it */
-/* Returns 1 if the lock is held, 0 if it is free, or -errno. */
-int executor_lock_is_held(int lock_fd);
 /* Reads the holder of the lock. Returns 0, -ENOENT if it is not written yet, or -EBADMSG. */
-int executor_lock_read(int lock_fd, struct executor_holder *ret);
+int local_lock_read(int lock_fd, struct local_holder *ret);
 
-/* ---- executor_run.c ---- */
-
-/* Reads run.json in the job's folder, which must be an object of at most MAX bytes. The caller
- * frees both results. Returns 0, -ENOENT, -EBADMSG or -errno. */
-int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
-                      json_t **ret_json, struct outcome *ret);
-struct executor_folder executor_folder_of(const struct executor_run *run);
-bool executor_is_ended(const struct outcome *o);
-struct executor_run *executor_run_new(struct executor *x, int64_t id,
-                                      const struct executor_folder *folder);
-void executor_run_free(struct executor_run *run);
+struct local_run *local_run_new(struct executor *x, int64_t id,
+                                const struct executor_folder *folder);
+void local_run_free(struct local_run *run);
 /* Checks which process holds the lock, whether the job has ended, and the control socket. May call
  * `over`, which frees RUN. */
-void executor_check(struct executor_run *run);
+void local_check(struct local_run *run);
 /* Schedules the next check at AT_NS, unless one is scheduled earlier. */
-void executor_check_at(struct executor_run *run, uint64_t at_ns);
+void local_check_at(struct local_run *run, uint64_t at_ns);
 
-/* ---- executor_control.c ---- */
+/* ---- local_control.c ---- */
+
+/* Members of executor_kind: */
+int local_request_cancel(struct executor_run *base, const char *reason, uint64_t grace_ns);
+void local_cancel_again(struct executor_run *base);
+int local_checkpoint(struct executor_run *base);
 
 /* Connects to the control socket when that is due, and sends a pending cancel. */
-void executor_control_check(struct executor_run *run, uint64_t now_ns);
-void executor_control_drop(struct executor_run *run);
+void local_control_check(struct local_run *run, uint64_t now_ns);
+void local_control_drop(struct local_run *run);
 
 /* Stores PID, the peer of the control socket, as the supervisor if it is a child of the
  * sentinel. */
-void executor_note_supervisor(struct executor_run *run, pid_t pid);
+void local_note_supervisor(struct local_run *run, pid_t pid);

@@ -21,7 +21,7 @@
 #include "base/number.h"
 #include "guard/sweep.h"
 #include "proc/procfs.h"
-#include "server/jobs/executor_private.h"
+#include "server/jobs/local_private.h"
 #include "trace/rundir.h"
 
 enum {
@@ -32,50 +32,7 @@ enum {
 
 /* ---- the lock ---- */
 
-static int open_lock(const struct executor *x, int64_t id, int flags)
-{
-    char name[24];
-    struct stat st;
-    snprintf(name, sizeof name, "%" PRId64, id);
-    int fd = openat(x->locks_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
-    if (fd < 0)
-        return -errno;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return -EBADMSG;
-    }
-    return fd;
-}
-
-int executor_lock_open(const struct executor *x, int64_t id)
-{
-    return open_lock(x, id, 0);
-}
-
-int executor_lock_take(const struct executor *x, int64_t id)
-{
-    int fd = open_lock(x, id, O_CREAT);
-    if (fd < 0)
-        return fd;
-    int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-    if (r == 0 && ftruncate(fd, 0) < 0) /* removes the pid of the previous holder */
-        r = -errno;
-    if (r < 0) {
-        close(fd);
-        return r == -EWOULDBLOCK ? -EBUSY : r;
-    }
-    return fd;
-}
-
-int executor_lock_is_held(int lock_fd)
-{
-    if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? 1 : -errno;
-    flock(lock_fd, LOCK_UN);
-    return 0;
-}
-
-int executor_lock_read(int lock_fd, struct executor_holder *ret)
+int local_lock_read(int lock_fd, struct local_holder *ret)
 {
     char text[64];
     int64_t pid, ticks;
@@ -90,14 +47,14 @@ int executor_lock_read(int lock_fd, struct executor_holder *ret)
         number_parse_i64(space + 1, (size_t)(end - space - 1), &ticks) < 0 || pid <= 1 ||
         pid > INT32_MAX || ticks < 0)
         return -EBADMSG;
-    *ret = (struct executor_holder){.pid = (pid_t)pid, .start_ticks = (uint64_t)ticks};
+    *ret = (struct local_holder){.pid = (pid_t)pid, .start_ticks = (uint64_t)ticks};
     return 0;
 }
 
 /* Opens a pidfd of the process HOLDER. Returns -ESRCH if its pid was reused, or -errno. The start
  * time is compared after the pidfd is opened. Otherwise the process could exit in between, and the
  * pidfd would refer to a later process with the same pid. */
-static int executor_holder_open(const struct executor_holder *holder)
+static int local_holder_open(const struct local_holder *holder)
 {
     char path[40], text[1024];
     struct proc_stat stat;
@@ -121,16 +78,16 @@ enum {
 
 /* True if a process is the supervisor. A process of the job can imitate the supervisor's name, but
  * cannot be a child of a living sentinel. */
-static bool is_child_of_sentinel(const struct executor_run *run, const struct proc_stat *stat)
+static bool is_child_of_sentinel(const struct local_run *run, const struct proc_stat *stat)
 {
-    struct executor_holder holder;
-    if (executor_lock_read(run->lock_fd, &holder) < 0)
+    struct local_holder holder;
+    if (local_lock_read(run->lock_fd, &holder) < 0)
         return false;
-    AUTO_CLOSE int fd = executor_holder_open(&holder);
+    AUTO_CLOSE int fd = local_holder_open(&holder);
     return fd < 0 || stat->ppid == (int32_t)holder.pid;
 }
 
-void executor_note_supervisor(struct executor_run *run, pid_t pid)
+void local_note_supervisor(struct local_run *run, pid_t pid)
 {
     char path[40], text[1024];
     struct proc_stat stat;
@@ -143,7 +100,7 @@ void executor_note_supervisor(struct executor_run *run, pid_t pid)
 }
 
 /* Finds the supervisor, a child of the sentinel, if the server was never connected to it. */
-static void find_supervisor(struct executor_run *run, const struct executor_holder *holder)
+static void find_supervisor(struct local_run *run, const struct local_holder *holder)
 {
     char path[64], text[256];
     int32_t pids[8];
@@ -151,15 +108,15 @@ static void find_supervisor(struct executor_run *run, const struct executor_hold
     ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
     size_t count = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 8) : 0;
     for (size_t i = 0; i < count && run->supervisor.pid == 0; i++)
-        executor_note_supervisor(run, pids[i]);
+        local_note_supervisor(run, pids[i]);
 }
 
 /* Signals the supervisor, and wakes the sentinel, which ends the job once the supervisor is
  * dead. */
-static void force(struct executor_run *run, const struct proc_root *root, bool is_over)
+static void force(struct local_run *run, const struct proc_root *root, bool is_over)
 {
-    struct executor_holder holder;
-    if (executor_lock_read(run->lock_fd, &holder) == 0) {
+    struct local_holder holder;
+    if (local_lock_read(run->lock_fd, &holder) == 0) {
         const struct process_id id = {.pid = (int32_t)holder.pid,
                                       .start_ticks = holder.start_ticks};
         if (guard_signal(root, &id, SIGCONT) == 0 && run->supervisor.pid == 0)
@@ -172,87 +129,56 @@ static void force(struct executor_run *run, const struct proc_root *root, bool i
 /* Called after a cancel. Sends SIGCONT to the supervisor and the sentinel, which may be stopped. If
  * the job outlives the grace period by force_ns, kills the supervisor; the sentinel then ends the
  * job. */
-static void executor_force_check(struct executor_run *run, uint64_t now_ns)
+static void local_force_check(struct local_run *run, uint64_t now_ns)
 {
-    struct executor_cancel *c = &run->cancel;
+    struct local_cancel *c = &run->cancel;
     struct proc_root root;
     if (!c->wanted)
         return;
     if (now_ns >= c->wake_ns && proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) == 0) {
         const uint64_t waited_ns = now_ns > c->asked_ns ? now_ns - c->asked_ns : 0;
-        bool is_over = waited_ns > c->grace_ns && waited_ns - c->grace_ns >= run->x->force_ns;
+        bool is_over = waited_ns > c->grace_ns && waited_ns - c->grace_ns >= run->base.x->force_ns;
         force(run, &root, is_over);
         proc_root_close(&root);
     }
     if (now_ns >= c->wake_ns)
         c->wake_ns = now_ns + WAKE_S * NS_PER_S;
-    executor_check_at(run, c->wake_ns);
-}
-
-/* ---- run.json ---- */
-
-int executor_open_folder(const struct executor *x, const struct executor_folder *folder)
-{
-    if (!folder->name[0] || folder->name[0] == '.' || strchr(folder->name, '/'))
-        return -ENOENT;
-    return rundir_open_signed(x->runs_fd, folder->name, folder->id);
-}
-
-int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
-                      json_t **ret_json, struct outcome *ret)
-{
-    AUTO_CLOSE int dir = executor_open_folder(x, folder);
-    return dir < 0 ? dir : outcome_read_folder(dir, max, ret_json, ret);
-}
-
-bool executor_is_ended(const struct outcome *o)
-{
-    return o->has_end && o->about.state && strcmp(o->about.state, "ended") == 0;
+    local_check_at(run, c->wake_ns);
 }
 
 /* ---- the run ---- */
 
 static void on_check_timer(void *user, uint64_t now_ns, uint64_t missed)
 {
-    struct executor_run *run = user;
+    struct local_run *run = user;
     (void)now_ns;
     (void)missed;
     run->timer_ns = UINT64_MAX;
-    executor_check(run);
+    local_check(run);
 }
 
-struct executor_folder executor_folder_of(const struct executor_run *run)
+struct local_run *local_run_new(struct executor *x, int64_t id,
+                                const struct executor_folder *folder)
 {
-    return (struct executor_folder){.name = run->run_dir, .id = run->folder_id};
-}
-
-struct executor_run *executor_run_new(struct executor *x, int64_t id,
-                                      const struct executor_folder *folder)
-{
-    struct executor_run *run = calloc(1, sizeof *run);
+    struct local_run *run = calloc(1, sizeof *run);
     if (!run)
         return NULL;
-    run->x = x;
-    run->id = id;
     run->child_fd = run->stderr_fd = run->lock_fd = run->holder_fd = -1;
     run->timer_ns = UINT64_MAX;
     channel_init(&run->channel, -1);
-    if (strlen(folder->name) >= sizeof run->run_dir ||
-        strlen(folder->id) >= sizeof run->folder_id ||
+    if (executor_run_init(&run->base, x, id, folder) < 0 ||
         loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_check_timer, run, &run->timer) < 0) {
         free(run);
         return NULL;
     }
-    memcpy(run->run_dir, folder->name, strlen(folder->name) + 1);
-    memcpy(run->folder_id, folder->id, strlen(folder->id) + 1);
     return run;
 }
 
-void executor_run_free(struct executor_run *run)
+void local_run_free(struct local_run *run)
 {
     if (!run)
         return;
-    executor_control_drop(run);
+    local_control_drop(run);
     loop_remove(run->child_source);
     loop_remove(run->holder_source);
     loop_remove(run->timer);
@@ -263,7 +189,7 @@ void executor_run_free(struct executor_run *run)
     free(run);
 }
 
-void executor_check_at(struct executor_run *run, uint64_t at_ns)
+void local_check_at(struct local_run *run, uint64_t at_ns)
 {
     if (at_ns >= run->timer_ns)
         return;
@@ -275,9 +201,9 @@ void executor_check_at(struct executor_run *run, uint64_t at_ns)
 
 /* Sets the reason why the command was never executed. O is the end in run.json, or NULL if
  * unknown. */
-static void set_no_start(struct executor_run *run, const struct outcome *o)
+static void set_no_start(struct local_run *run, const struct outcome *o)
 {
-    const struct executor_folder folder = executor_folder_of(run);
+    const struct executor_folder folder = executor_folder_of(&run->base);
     const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
     /* The lock was signed before the job was swept, so a swept job had been started. */
     const bool is_started = run->is_started || run->is_swept || has_run;
@@ -285,7 +211,7 @@ static void set_no_start(struct executor_run *run, const struct outcome *o)
         run->no_start[0] = '\0';
     if (run->no_start[0] || is_started)
         return;
-    AUTO_CLOSE int dir = executor_open_folder(run->x, &folder);
+    AUTO_CLOSE int dir = executor_open_folder(run->base.x, &folder);
     if (o && o->end.error)
         snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1,
                  o->end.error);
@@ -296,21 +222,21 @@ static void set_no_start(struct executor_run *run, const struct outcome *o)
                  "ebb run was killed by signal %d before it started the job", run->child_signal);
 }
 
-static void finish(struct executor_run *run)
+static void finish(struct local_run *run)
 {
     json_t *doc = NULL;
     struct outcome o = {0};
-    const struct executor_callbacks callbacks = run->x->callbacks;
-    const int64_t id = run->id;
-    const struct executor_folder folder = executor_folder_of(run);
+    const struct executor_callbacks callbacks = run->base.x->callbacks;
+    const int64_t id = run->base.id;
+    const struct executor_folder folder = executor_folder_of(&run->base);
     char no_start[EXECUTOR_SENTENCE_MAX];
-    if (executor_read_run(run->x, &folder, EXECUTOR_JSON_MAX, &doc, &o) == 0 &&
+    if (executor_read_run(run->base.x, &folder, EXECUTOR_JSON_MAX, &doc, &o) == 0 &&
         !executor_is_ended(&o)) {
         outcome_fini(&o);
         json_decref(doc);
         doc = NULL;
     }
-    if (!doc && executor_sweep(run))
+    if (!doc && local_sweep(run))
         return;
     set_no_start(run, doc ? &o : NULL);
     outcome_fini(&o);
@@ -320,10 +246,12 @@ static void finish(struct executor_run *run)
         waitpid(run->holder, NULL, WNOHANG);
     if (run->has_no_pidfd)
         waitpid(run->child, NULL, WNOHANG);
-    executor_run_free(run);
+    local_run_free(run);
     if (is_new)
         callbacks.started(callbacks.user, id);
-    callbacks.over(callbacks.user, id, doc, no_start[0] ? no_start : NULL);
+    callbacks.over(
+        callbacks.user, id,
+        &(struct executor_end){.run_json = doc, .no_start = no_start[0] ? no_start : NULL});
     json_decref(doc);
 }
 
@@ -331,24 +259,24 @@ static void finish(struct executor_run *run)
 
 static void on_holder(void *user, int fd, uint32_t events)
 {
-    struct executor_run *run = user;
+    struct local_run *run = user;
     (void)fd;
     (void)events;
     loop_remove(run->holder_source);
     run->holder_source = NULL;
     close_fd(&run->holder_fd);
-    executor_check(run);
+    local_check(run);
 }
 
-static void find_holder(struct executor_run *run)
+static void find_holder(struct local_run *run)
 {
-    struct executor_holder holder;
-    if (run->holder > 0 || executor_lock_read(run->lock_fd, &holder) < 0)
+    struct local_holder holder;
+    if (run->holder > 0 || local_lock_read(run->lock_fd, &holder) < 0)
         return;
-    int fd = executor_holder_open(&holder);
+    int fd = local_holder_open(&holder);
     if (fd < 0)
         return;
-    if (loop_add_fd(run->x->loop, fd, EPOLLIN, on_holder, run, &run->holder_source) < 0) {
+    if (loop_add_fd(run->base.x->loop, fd, EPOLLIN, on_holder, run, &run->holder_source) < 0) {
         close(fd);
         return;
     }
@@ -356,19 +284,19 @@ static void find_holder(struct executor_run *run)
     run->holder = holder.pid;
 }
 
-static void report_started(struct executor_run *run)
+static void report_started(struct local_run *run)
 {
     if (!run->is_started || run->is_start_reported)
         return;
     run->is_start_reported = true;
-    run->x->callbacks.started(run->x->callbacks.user, run->id);
+    run->base.x->callbacks.started(run->base.x->callbacks.user, run->base.id);
 }
 
-void executor_check(struct executor_run *run)
+void local_check(struct local_run *run)
 {
     uint64_t now_ns = clock_mono_ns();
     if (run->child_fd >= 0) {
-        executor_force_check(run, now_ns);
+        local_force_check(run, now_ns);
         return;
     }
     find_holder(run);
@@ -377,11 +305,11 @@ void executor_check(struct executor_run *run)
             finish(run);
             return;
         }
-        executor_check_at(run, now_ns + (run->holder > 0 ? LATE_MS : EARLY_MS) * NS_PER_MS);
+        local_check_at(run, now_ns + (run->holder > 0 ? LATE_MS : EARLY_MS) * NS_PER_MS);
     }
     if (run->has_no_pidfd) /* reaps the child here, because there is no pidfd to watch */
         waitpid(run->child, NULL, WNOHANG);
-    executor_control_check(run, now_ns);
-    executor_force_check(run, now_ns);
+    local_control_check(run, now_ns);
+    local_force_check(run, now_ns);
     report_started(run);
 }

@@ -1,0 +1,239 @@
+/* The Slurm executor: finds Slurm's commands, starts jobs, finds those of an earlier server, and
+ * checks all once per second. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/loop.h"
+#include "run/outcome.h"
+#include "server/jobs/command.h"
+#include "server/jobs/slurm_private.h"
+#include "server/jobs/store_private.h"
+
+/* ---- runs ---- */
+
+static struct slurm_run *slurm_run_new(struct slurm *s, int64_t id,
+                                       const struct executor_folder *folder)
+{
+    struct slurm_run *run = calloc(1, sizeof *run);
+    if (!run || executor_run_init(&run->base, s->x, id, folder) < 0) {
+        free(run);
+        return NULL;
+    }
+    run->slurm = s;
+    TAILQ_INSERT_TAIL(&s->runs, run, link);
+    s->count++;
+    slurm_tick_on(s);
+    return run;
+}
+
+void slurm_run_free(struct slurm_run *run)
+{
+    struct slurm *s = run->slurm;
+    TAILQ_REMOVE(&s->runs, run, link);
+    s->count--;
+    s->submitting -= run->submit ? 1 : 0;
+    command_release(run->submit, false); /* sbatch writes its answer into the lock file */
+    command_release(run->kill, false);
+    command_release(run->account, true);
+    job_launch_fini(&run->launch);
+    free(run);
+}
+
+void slurm_end(struct slurm_run *run, const struct executor_end *end)
+{
+    const struct executor_callbacks callbacks = run->base.x->callbacks;
+    const int64_t id = run->base.id;
+    char path[PATH_MAX];
+    if (slurm_error_path(run, path) == 0)
+        unlink(path);
+    slurm_run_free(run);
+    callbacks.over(callbacks.user, id, end);
+}
+
+void slurm_waits(struct slurm_run *run, const char *fmt, ...)
+{
+    const struct executor_callbacks *callbacks = &run->base.x->callbacks;
+    char text[EXECUTOR_SENTENCE_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (strcmp(text, run->waits) == 0)
+        return;
+    memcpy(run->waits, text, sizeof text);
+    callbacks->waits(callbacks->user, run->base.id, text);
+}
+
+/* ---- tick ---- */
+
+static void on_slurm_tick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct slurm *s = user;
+    struct slurm_run *run, *next;
+    bool is_any = false;
+    (void)missed;
+    /* a check may free its own run, but no other */
+    for (run = TAILQ_FIRST(&s->runs); run; run = next) {
+        next = TAILQ_NEXT(run, link);
+        is_any = is_any || run->stage >= SLURM_UNSURE;
+        slurm_check(run, now_ns);
+    }
+    if (is_any)
+        slurm_list(s, now_ns);
+    if (s->count > 0)
+        return;
+    s->is_ticking = false;
+    loop_disarm_timer(s->timer);
+}
+
+/* Checks the jobs now, and then once per second. */
+void slurm_tick_on(struct slurm *s)
+{
+    s->is_ticking = true;
+    loop_set_timer(s->timer, clock_mono_ns(), NS_PER_S);
+}
+
+/* ---- open and close ---- */
+
+/* The command is passed as arguments, so that no shell interprets it. */
+static const char script_text[] = "#!/bin/sh\nexec \"$@\"\n";
+
+static int write_script(struct slurm *s, struct err *err)
+{
+    const char *runs = s->x->runs_path;
+    int n = snprintf(s->script, sizeof s->script, "%s/.slurm-job", runs);
+    int r = n < 0 || n >= (int)sizeof s->script
+                ? -ENAMETOOLONG
+                : io_replace_file(s->x->runs_fd, ".slurm-job", script_text, strlen(script_text));
+    return r < 0 ? err_set(err, r, "cannot write the batch script in %s: %s", runs, strerror(-r))
+                 : 0;
+}
+
+static int find_commands(struct slurm *s, struct err *err)
+{
+    const struct {
+        const char *name;
+        char *at;
+    } commands[] = {{"sbatch", s->sbatch}, {"squeue", s->squeue}, {"scancel", s->scancel}};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (command_find(commands[i].name, commands[i].at, PATH_MAX) < 0)
+            return err_set(err, -ENOENT,
+                           "--executor slurm: the command %s is not in the folders of $PATH; "
+                           "run the server on a node from which jobs can be submitted",
+                           commands[i].name);
+    if (command_find("sacct", s->sacct, PATH_MAX) < 0)
+        s->sacct[0] = '\0'; /* sacct is needed only for jobs that squeue no longer lists */
+    return 0;
+}
+
+static void slurm_close(struct executor *x)
+{
+    struct slurm *s = x->slurm;
+    if (!s)
+        return;
+    while (!TAILQ_EMPTY(&s->runs))
+        slurm_run_free(TAILQ_FIRST(&s->runs));
+    command_release(s->list, true);
+    loop_remove(s->timer);
+    free(s);
+    x->slurm = NULL;
+}
+
+static int slurm_open(struct executor *x, struct err *err)
+{
+    struct statfs fs;
+    struct slurm *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, -ENOMEM, "out of memory");
+    s->x = x;
+    x->slurm = s;
+    TAILQ_INIT(&s->runs);
+    s->is_shared = fstatfs(x->runs_fd, &fs) == 0 && !store_is_local((long)fs.f_type);
+    int r = loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_slurm_tick, s, &s->timer);
+    if (r < 0)
+        err_set(err, r, "cannot create a timer: %s", strerror(-r));
+    if (r == 0)
+        r = find_commands(s, err);
+    if (r == 0)
+        r = write_script(s, err);
+    if (r < 0)
+        slurm_close(x);
+    return r;
+}
+
+/* ---- start and find ---- */
+
+static int slurm_start(struct executor *x, int64_t id, const struct job_spec *spec,
+                       const struct executor_folder *folder, uint64_t gpus,
+                       struct executor_run **ret, struct err *err)
+{
+    struct slurm_run *run = slurm_run_new(x->slurm, id, folder);
+    (void)gpus; /* Slurm chooses the GPUs */
+    if (!run)
+        return err_set(err, -ENOMEM, "out of memory");
+    int r = slurm_launch(run, spec);
+    if (r < 0) {
+        slurm_run_free(run);
+        return err_set(err, r, "cannot build the command line of sbatch: %s", strerror(-r));
+    }
+    *ret = &run->base;
+    return 0;
+}
+
+static int slurm_find(struct executor *x, int64_t id, const struct executor_folder *folder,
+                      enum executor_found *found, struct executor_run **ret, json_t **ret_json,
+                      struct err *err)
+{
+    json_t *doc = NULL;
+    struct outcome o = {0};
+    AUTO_CLOSE int lock = executor_lock_open(x, id);
+    AUTO_CLOSE int dir = executor_open_folder(x, folder);
+    if (lock == -ENOENT && dir == -ENOENT) { /* the lock is created before sbatch starts */
+        *found = EXECUTOR_NEVER_STARTED;
+        return 0;
+    }
+    int r = dir < 0 ? dir : outcome_read_folder(dir, EXECUTOR_JSON_MAX, &doc, &o);
+    bool is_ended = r == 0 && executor_is_ended(&o);
+    outcome_fini(&o);
+    if (is_ended) {
+        *found = EXECUTOR_ENDED;
+        *ret_json = doc;
+        return 0;
+    }
+    json_decref(doc);
+    struct slurm_run *run = slurm_run_new(x->slurm, id, folder);
+    if (!run)
+        return err_set(err, -ENOMEM, "out of memory");
+    run->stage = SLURM_UNSURE;
+    run->unsure_ns = clock_mono_ns();
+    run->settle_ns = SLURM_SETTLE_S * NS_PER_S;
+    *found = EXECUTOR_ALIVE;
+    *ret = &run->base;
+    return 0;
+}
+
+static void slurm_release(struct executor_run *run)
+{
+    slurm_run_free((struct slurm_run *)run);
+}
+
+const struct executor_kind executor_slurm = {.name = "slurm",
+                                             .open = slurm_open,
+                                             .close = slurm_close,
+                                             .check = slurm_check_spec,
+                                             .start = slurm_start,
+                                             .find = slurm_find,
+                                             .cancel = slurm_cancel,
+                                             .cancel_again = slurm_cancel_again,
+                                             .checkpoint = slurm_checkpoint,
+                                             .release = slurm_release};

@@ -1,0 +1,136 @@
+/* Shared by the files of the Slurm executor.
+ *
+ * In Slurm, a job is named NAME.FOLDER_ID. FOLDER_ID is the random signature of its run folder and
+ * is stored before sbatch runs, so a job is found by its name even if the server was killed before
+ * it received Slurm's job number. sbatch inherits the job's lock and writes that number into the
+ * lock file. If it is uncertain whether a job was submitted, it is submitted again with the same
+ * name and folder. `ebb run` fails if the folder exists, so only one of two submissions can run. */
+#pragma once
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "server/jobs/executor.h"
+#include "server/jobs/slurm.h"
+
+struct command;
+struct loop_source;
+
+/* ---- slurm_parse.c ---- */
+
+enum slurm_phase {
+    SLURM_ABSENT, /* not listed */
+    SLURM_PENDING,
+    SLURM_RUNNING, /* running, suspended, configuring or completing */
+    SLURM_ENDED
+};
+
+enum { SLURM_STATE_MAX = 24, SLURM_DETAIL_MAX = 64 };
+/* One line of squeue or sacct. */
+struct slurm_line {
+    int64_t number; /* Slurm's number of the job */
+    enum slurm_phase phase;
+    char state[SLURM_STATE_MAX];   /* "OUT_OF_MEMORY" */
+    char detail[SLURM_DETAIL_MAX]; /* why the job is pending; "" if there is no reason */
+    char folder_id[JOB_FOLDER_ID_SIZE];
+};
+/* Parses "NUMBER|STATE|DETAIL|NAME". Returns 0, or -EBADMSG if it is not a job of an ebb server. */
+int slurm_parse_line(const char *line, size_t len, struct slurm_line *ret);
+/* Reads the output of sbatch --parsable, "17" or "17;cluster". Returns 0 or -EBADMSG. */
+int slurm_parse_number(const char *text, size_t len, int64_t *ret);
+/* True if a later submission can succeed: Slurm does not answer, or a limit is reached. ERROR is a
+ * line of sbatch. */
+bool slurm_is_temporary(const char *error);
+
+/* ---- slurm.c ---- */
+
+/* MessageTimeout of Slurm in seconds: a request may still be processed this long after its sender
+ * was killed. */
+enum { SLURM_SETTLE_S = 10 };
+
+enum slurm_stage {
+    SLURM_WAITS,      /* certainly not submitted; waits for its turn to run sbatch */
+    SLURM_SUBMITTING, /* sbatch runs */
+    SLURM_UNSURE,     /* sbatch may or may not have submitted the job */
+    SLURM_SUBMITTED
+};
+
+struct slurm_cancel {
+    bool wanted, is_requested; /* is_requested: the request is in the run folder */
+    char reason[EXECUTOR_SENTENCE_MAX];
+    uint64_t grace_ns, asked_ns, retry_ns;
+};
+
+struct slurm_run {
+    struct executor_run base;
+    TAILQ_ENTRY(slurm_run) link;
+    struct slurm *slurm;
+    enum slurm_stage stage;
+    struct job_launch launch; /* the command line of sbatch; empty for a job of an earlier server */
+    struct command *submit, *kill, *account; /* sbatch, scancel and sacct while they run */
+    uint64_t known_ns;                       /* time since which the stage is SLURM_SUBMITTED */
+    uint64_t unsure_ns;                      /* time since which the stage is SLURM_UNSURE */
+    /* how long the job must be missing from the queue after unsure_ns */
+    uint64_t settle_ns;
+    int64_t number; /* Slurm's number of the job; 0 if unknown */
+    enum slurm_phase phase;
+    unsigned listed; /* number of lines with this job in the last answer of squeue */
+    char state[SLURM_STATE_MAX], detail[SLURM_DETAIL_MAX];
+    char waits[EXECUTOR_SENTENCE_MAX]; /* last reported sentence on what the job waits for */
+    bool has_folder, is_start_reported, is_accounted;
+    uint64_t gone_ns;     /* time since which Slurm no longer runs the job; 0: it may run */
+    uint64_t check_ns;    /* time of the next check of the run folder */
+    uint64_t state_stamp; /* version of state.json that was read last */
+    struct slurm_cancel cancel;
+};
+
+struct slurm {
+    struct executor *x;
+    char sbatch[PATH_MAX], squeue[PATH_MAX], scancel[PATH_MAX], sacct[PATH_MAX];
+    char script[PATH_MAX]; /* the batch script, which is the same for all jobs */
+    bool is_shared;        /* the run folders are on a network file system */
+    TAILQ_HEAD(, slurm_run) runs;
+    size_t count;
+    unsigned submitting; /* number of sbatch processes */
+    struct loop_source *timer;
+    bool is_ticking;
+    struct command *list; /* squeue while it runs */
+    /* monotonic start times of squeue: the running call, the last successful call, the next call */
+    uint64_t list_ns, listed_ns, next_ns;
+    bool has_failed; /* the last squeue failed */
+};
+
+void slurm_tick_on(struct slurm *s);
+/* Calls `over`, which frees RUN. */
+void slurm_end(struct slurm_run *run, const struct executor_end *end);
+void slurm_run_free(struct slurm_run *run);
+/* Reports what the job waits for, if that has changed. */
+void slurm_waits(struct slurm_run *run, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- slurm_submit.c ---- */
+
+/* Builds the command line of sbatch. Returns 0 or -ENOMEM. */
+int slurm_launch(struct slurm_run *run, const struct job_spec *spec);
+int slurm_check_spec(const struct executor *x, const struct job_spec *spec, struct err *err);
+void slurm_submit(struct slurm_run *run); /* runs sbatch */
+/* Sets run->number to Slurm's number of the job if the lock file contains it. */
+void slurm_read_number(struct slurm_run *run);
+/* Sets RET to the path of the file with the standard error of the batch script. */
+int slurm_error_path(const struct slurm_run *run, char ret[PATH_MAX]);
+
+/* ---- slurm_list.c ---- */
+
+void slurm_list(struct slurm *s, uint64_t now_ns); /* runs squeue if it is due */
+void slurm_account(struct slurm_run *run);         /* runs sacct once for a job */
+
+/* ---- slurm_run.c ---- */
+
+/* Reads the run folder, and decides whether the job has started or ended. May free RUN. */
+void slurm_check(struct slurm_run *run, uint64_t now_ns);
+/* Members of executor_kind: */
+int slurm_cancel(struct executor_run *base, const char *reason, uint64_t grace_ns);
+void slurm_cancel_again(struct executor_run *base);
+int slurm_checkpoint(struct executor_run *base);

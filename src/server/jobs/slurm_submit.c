@@ -1,0 +1,231 @@
+/* Submits a job: builds the command line of sbatch, and interprets its answer. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/quantity.h"
+#include "server/jobs/child_process.h"
+#include "server/jobs/command.h"
+#include "server/jobs/slurm_private.h"
+#include "trace/rundir.h"
+
+enum {
+    SUBMIT_S = 60,      /* time limit of sbatch, which retries for a while if Slurm is busy */
+    RETRY_S = 1,        /* time until a submission that certainly failed is repeated */
+    SETTLE_MAX_S = 160, /* longest pause between two submissions of a job */
+};
+
+/* ---- the request ---- */
+
+bool slurm_is_option(const char *name)
+{
+    /* Options that ebb sets itself, and options that make sbatch do something other than submit a
+     * job. */
+    static const char *const own[] = {
+        "job-name",    "no-requeue", "requeue", "output", "error", "open-mode",
+        "chdir",       "parsable",   "wrap",    "mem",    "gres",  "export",
+        "export-file", "test-only",  "wait",    "array",  "help",  "usage",
+        "version",     "input",      "uid",     "gid",    "quiet"};
+    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(name) || name[0] < 'a')
+        return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i]) == 0)
+            return false;
+    return true;
+}
+
+static bool is_allowed(const struct slurm_options *o, const char *name)
+{
+    if (strcmp(name, "partition") == 0 || strcmp(name, "time") == 0)
+        return true;
+    for (size_t i = 0; o->allowed[i]; i++)
+        if (strcmp(o->allowed[i], name) == 0)
+            return true;
+    return false;
+}
+
+int slurm_check_spec(const struct executor *x, const struct job_spec *spec, struct err *err)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_object_get(spec->doc, "slurm"), name, value)
+    {
+        if (!is_allowed(x->slurm_options, name))
+            return err_set(err, -EINVAL,
+                           "slurm: the server does not allow the sbatch option \"%.100s\"; its "
+                           "operator can allow it with --sbatch-allow",
+                           name);
+    }
+    json_object_foreach(json_object_get(spec->doc, "env"), name, value)
+    {
+        if (strncmp(name, "SBATCH_", 7) == 0 || strncmp(name, "SLURM_", 6) == 0)
+            return err_set(err, -EINVAL,
+                           "env: \"%.100s\" would set an option of sbatch; use slurm for that",
+                           name);
+    }
+    return 0;
+}
+
+/* ---- the command line ---- */
+
+int slurm_error_path(const struct slurm_run *run, char ret[PATH_MAX])
+{
+    int n = snprintf(ret, PATH_MAX, "%s/.slurm-%s", run->base.x->runs_path, run->base.folder_id);
+    return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* Adds --error=PATH. sbatch replaces % sequences, so each % is doubled. */
+static void add_error_path(struct launch_args *t, const char *path)
+{
+    struct buf text = {0};
+    for (; *path; path++) {
+        buf_add(&text, path, 1);
+        if (*path == '%')
+            buf_add_byte(&text, '%');
+    }
+    launch_args_addf(t, "--error=%s", buf_str(&text));
+    t->bytes.failed = t->bytes.failed || text.failed;
+    buf_fini(&text);
+}
+
+/* Adds an option of the request. A time such as "4h" becomes minutes, as in Slurm. */
+static void add_option(struct launch_args *t, const char *name, const json_t *value)
+{
+    uint64_t ns;
+    const char *text = json_string_value(value);
+    if (json_is_true(value))
+        launch_args_addf(t, "--%s", name);
+    else if (strcmp(name, "time") == 0 &&
+             quantity_parse_duration("time", text, 1, INT64_MAX, &ns, NULL) == 0)
+        launch_args_addf(t, "--time=%" PRIu64, (ns + 60 * NS_PER_S - 1) / (60 * NS_PER_S));
+    else
+        launch_args_addf(t, "--%s=%s", name, text);
+}
+
+static void add_sbatch(struct launch_args *t, const struct slurm_run *run,
+                       const struct job_spec *spec, const char *error_path)
+{
+    char name[RUNDIR_NAME_MAX + 1];
+    json_t *value;
+    const char *key;
+    rundir_clean_name(spec->name, name);
+    launch_args_add(t, run->slurm->sbatch);
+    launch_args_add(t, "--parsable");
+    launch_args_addf(t, "--job-name=%s.%s", name, run->base.folder_id);
+    /* The job is lost if its node fails: a restarted job would fail, because its folder exists. */
+    launch_args_add(t, "--no-requeue");
+    launch_args_add(t, "--export=ALL");
+    launch_args_add(t, "--output=/dev/null"); /* ebb run writes the output into log.txt */
+    add_error_path(t, error_path);
+    launch_args_addf(t, "--chdir=%s", spec->cwd);
+    if (spec->memory_bytes)
+        launch_args_addf(t, "--mem=%" PRIu64 "M", (spec->memory_bytes + (1 << 20) - 1) >> 20);
+    if (spec->gpus)
+        launch_args_addf(t, "--gres=gpu:%d", spec->gpus);
+    json_object_foreach(json_object_get(spec->doc, "slurm"), key, value)
+    {
+        add_option(t, key, value);
+    }
+    launch_args_add(t, run->slurm->script);
+}
+
+int slurm_launch(struct slurm_run *run, const struct job_spec *spec)
+{
+    const struct executor *x = run->base.x;
+    char path[PATH_MAX], error_path[PATH_MAX];
+    struct launch_args head = {0};
+    int n = snprintf(path, sizeof path, "%s/%s", x->runs_path, run->base.run_dir);
+    if (n < 0 || n >= (int)sizeof path || slurm_error_path(run, error_path) < 0)
+        return -ENAMETOOLONG;
+    const struct job_place place = {.run_dir = path,
+                                    .folder_id = run->base.folder_id,
+                                    .lock_fd = -1,
+                                    .interval_ns = x->interval_ns,
+                                    .log_bytes = x->log_bytes};
+    add_sbatch(&head, run, spec, error_path);
+    return job_spec_launch(spec, &head, x->program, &place, NULL, &run->launch);
+}
+
+/* ---- the answer ---- */
+
+void slurm_read_number(struct slurm_run *run)
+{
+    char text[64];
+    AUTO_CLOSE int fd = executor_lock_open(run->base.x, run->base.id);
+    ssize_t len = fd < 0 ? fd : io_pread_small(fd, text, sizeof text);
+    if (len > 0)
+        (void)slurm_parse_number(text, (size_t)len, &run->number);
+}
+
+/* The job may have been submitted, so it is searched by its name before the next attempt. */
+static void become_unsure(struct slurm_run *run, const char *why, uint64_t settle_s)
+{
+    run->stage = SLURM_UNSURE;
+    run->unsure_ns = clock_mono_ns();
+    run->settle_ns *= 2;
+    if (run->settle_ns < settle_s * NS_PER_S)
+        run->settle_ns = settle_s * NS_PER_S;
+    if (run->settle_ns > SETTLE_MAX_S * NS_PER_S)
+        run->settle_ns = SETTLE_MAX_S * NS_PER_S;
+    slurm_waits(run, "not submitted to Slurm yet: %s", why);
+}
+
+static void on_submitted(void *user, int status, const char *output, size_t len, const char *error)
+{
+    struct slurm_run *run = user;
+    char why[EXECUTOR_SENTENCE_MAX];
+    (void)output, (void)len;
+    run->submit = NULL;
+    run->slurm->submitting--;
+    slurm_tick_on(run->slurm);
+    slurm_read_number(run);
+    if (run->number > 0) {
+        run->stage = SLURM_SUBMITTED;
+        run->known_ns = clock_mono_ns();
+        run->slurm->next_ns = 0;
+        job_launch_fini(&run->launch);
+        slurm_waits(run, "submitted to Slurm as job %" PRId64, run->number);
+    } else if (status == -ETIMEDOUT) {
+        become_unsure(run, "sbatch did not exit within a minute", SLURM_SETTLE_S);
+    } else if (status <= 0 || status >= 128) {
+        become_unsure(run, "sbatch was killed or printed no number", SLURM_SETTLE_S);
+    } else if (slurm_is_temporary(error)) {
+        become_unsure(run, error, strcasestr(error, "timed out") ? SLURM_SETTLE_S : RETRY_S);
+    } else {
+        snprintf(why, sizeof why, "Slurm refused the job: %.400s",
+                 error[0] ? error : "sbatch printed no reason");
+        slurm_end(run, &(struct executor_end){.no_start = why});
+    }
+}
+
+void slurm_submit(struct slurm_run *run)
+{
+    const struct executor *x = run->base.x;
+    int lock = child_fd_move_up(executor_lock_take(x, run->base.id));
+    /* sbatch prints the number into the lock file, so that it is not lost if the server dies */
+    const struct command_setup setup = {.program = run->slurm->sbatch,
+                                        .argv = run->launch.argv,
+                                        .env = run->launch.env,
+                                        .limit_ns = SUBMIT_S * NS_PER_S,
+                                        .out_fd = lock,
+                                        .lock_fd = lock};
+    int r = lock < 0 ? lock : command_start(x->loop, &setup, on_submitted, run, &run->submit);
+    if (lock >= 0)
+        close(lock);
+    if (r < 0) {
+        become_unsure(run, strerror(-r), RETRY_S);
+        return;
+    }
+    run->stage = SLURM_SUBMITTING;
+    run->slurm->submitting++;
+}

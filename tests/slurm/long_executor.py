@@ -1,0 +1,11 @@
+"""Runs 200 jobs through the Slurm executor while the server is killed 20 times. No job may be lost or run twice. Takes
+minutes."""
+
+from executor import torture
+
+
+def test_two_hundred_jobs_survive_twenty_kills_of_the_server(cluster, ebb):
+    wrong, states = torture(cluster, ebb, jobs=200, kills=20, pause_s=5)
+    print(states)
+    assert not wrong, "\n".join(wrong) + cluster.logs()
+    assert states["accepted"] >= 200
