@@ -31,6 +31,7 @@ TURNS = 4
 STEPS = 4000
 EVERY_S = 10
 LEAK_FROM, NO_LEAK_UNTIL, RUNNING_LEAK_FROM = 0.75, 0.3, 0.92  # as in src/verdict/settle.c
+SHAPE_LEAK_FROM = 0.5  # as in src/judge/judge_model.c: of a running job that leaks by shape
 FIRST_EPOCH = 1.15  # as in src/verdict/settle.c: the model is not used before
 LEAK_WORDS = ("leaking", "stepping")
 SOON_S = 60
@@ -193,20 +194,30 @@ def report_ends(runs):
             print(f"confidence {low:.2f} to {min(high, 1):.2f}: {inside.sum()} runs, {is_right[inside].mean():.1%} right")
 
 
+def print_called(mode, rule, runs, is_called):
+    called = {}
+    for i, run in enumerate(runs):
+        if run["mode"] == mode and is_called[i]:
+            called[run["run"]] = min(called.get(run["run"], run["at"]), run["at"])
+    all_sound = {run["run"] for run in runs if run["mode"] == mode and not run["leak"]}
+    all_leaks = {run["run"] for run in runs if run["mode"] == mode and run["leak"] and not run["late"]}
+    wrong = sorted(all_sound & set(called))
+    print(f"{mode}, {rule}: {len(wrong)} of {len(all_sound)} healthy runs judged leaking at some time; of "
+          f"{len(all_leaks)} leaks {sum(called.get(r, 1e9) <= SOON_S for r in all_leaks)} by {SOON_S} s, "
+          f"{len(all_leaks & set(called))} before the end; {' '.join(wrong)}")
+
+
 def report_moments(runs):
     p = left_out(runs)
+    known = {(run["run"], run["at"]) for run in runs}
+    is_confirmed = np.array([(run["run"], run["at"] - EVERY_S) in known for run in runs])
+    leaks_by_word = np.array([run["word"] in LEAK_WORDS for run in runs])
     for mode in sorted({run["mode"] for run in runs}):
         for level in (0.8, 0.85, 0.9, RUNNING_LEAK_FROM, 0.95, 0.98):
-            called = {}
-            for i, run in enumerate(runs):
-                if run["mode"] == mode and p[i] >= level:
-                    called[run["run"]] = min(called.get(run["run"], run["at"]), run["at"])
-            all_sound = {run["run"] for run in runs if run["mode"] == mode and not run["leak"]}
-            all_leaks = {run["run"] for run in runs if run["mode"] == mode and run["leak"] and not run["late"]}
-            wrong = sorted(all_sound & set(called))
-            print(f"{mode}, threshold {level}: {len(wrong)} of {len(all_sound)} healthy runs judged leaking at some time; of "
-                  f"{len(all_leaks)} leaks {sum(called.get(r, 1e9) <= SOON_S for r in all_leaks)} by {SOON_S} s, "
-                  f"{len(all_leaks & set(called))} before the end" + (f"; {' '.join(wrong)}" if level == RUNNING_LEAK_FROM else ""))
+            print_called(mode, f"threshold {level}", runs, p >= level)
+        is_sure = p >= RUNNING_LEAK_FROM
+        is_called = np.where(is_confirmed, is_sure | (leaks_by_word & (p >= SHAPE_LEAK_FROM)), is_sure & leaks_by_word)
+        print_called(mode, "with the shape, confirmed", runs, is_called)
 
 
 def write_weights(ends, moments):

@@ -161,7 +161,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"there is no .*worker among", None),
     (r"workers grow$", None),
     (r"the growth of .* is not in the workers", None),
-    (r"data-loader workers unshared", None),
+    (r"data-loader workers copied", None),
     (r"the worker's RSS grows", None),
     (r"transparent huge pages are", None),
     (r"huge pages outside the live heap grew by", None),

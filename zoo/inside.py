@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
-sys.path.append(str(ZOO))  # path relative to the root of the checkout
+sys.path.append(str(ZOO))  # import path of place.py and command.py
 import command as shared
 import place
 from place import EBB, ROOT, interpreter
@@ -101,7 +101,7 @@ def measured(root, name, python):
     """Returns the result of one run, or None if it cannot run."""
     with tempfile.TemporaryDirectory() as folder:
         out, run_dir = Path(folder) / "found.json", Path(folder) / "run"
-        # the same as the shim, but of that checkout
+        # sets the environment that the shim would set, but with the package of that checkout
         command = [EBB, "run", "-q", "--run-dir", run_dir, "--no-shim", "--", "env", "EBB_SHIM=1",
                    f"PYTHONPATH={root / 'python' / 'ebb' / '_shim'}", python, __file__,
                    "--job", root / "zoo" / name / "main.py", out]
@@ -125,7 +125,7 @@ def shares(found, hook_s):
 
 
 def in_job(run):
-    """Returns the share of all parts, except those that limit themselves."""
+    """Returns the summed share of all parts except the container scans ("keepers"), which limit their own time."""
     return sum(run["shares"][part] for part in PARTS if part != "keepers")
 
 

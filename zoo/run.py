@@ -27,8 +27,8 @@ COLUMNS = ["program", "variant", "leak", "with marks", "without", "rate error", 
            "culprit", "hypothesis"]
 DETAILS = ["program", "variant", "counted B/step", "seen B/step", "judged B/step", "RSS MB", "growth named",
            "first of ebb heap"]
-KEYS = 2  # number of columns that name a run
-WHERE_MAX = 40  # width of a line's name in the details
+KEYS = 2  # number of columns at the left of the table that name a run
+WHERE_MAX = 40  # maximum width of the name of a line in the details
 SIGNS = {"yes": "", "unsure": " ?", "NO": " WRONG", "-": ""}
 # Eight runs of about ten seconds for `make test`; their result must not depend on chance.
 QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", "plain_numpy": "leak",
@@ -131,8 +131,8 @@ def ask(verb, run_dir, *flags):
 
 
 def first_row(run_dir):
-    """Returns the first line of `ebb heap`: the line that allocates the growing memory, not what
-    keeps it alive."""
+    """Returns the first row of `ebb heap`: the line that allocates the growing memory, not the code that keeps it
+    alive."""
     rows = ask("heap", run_dir, "--top", "1").get("rows", [])
     where = rows[0]["where"] if rows else {}
     if not where.get("file"):
@@ -297,7 +297,7 @@ def judge_all(runs, args):
     outcomes = {}
     for at, (name, variant, flags, truth) in enumerate(runs, 1):
         run_dir = args.out / f"{name}-{variant}"
-        costs = args.overhead and not flags  # a twin differs by one line only
+        costs = args.overhead and not flags  # the cost is not measured for twins, which differ by only one line
         print(f"zoo: judging {name} {variant}{', and what ebb costs it' if costs else ''} "
               f"({at} of {len(runs)})", file=sys.stderr)
         try:

@@ -46,7 +46,7 @@ def regressions(outcomes, kept):
         for key, title in GRADES.items():
             if RANK[now[key]] < RANK[before[key]]:
                 worse.append(f"{name} {title}: {before[key]} before, {now[key]} now")
-        if not before["leak"]:  # growth that stops may be too small to be sampled
+        if not before["leak"]:  # the line is not compared, because growth that stops may be too small to be sampled
             continue
         if before["culprit_row"] and not now["culprit_row"]:
             worse.append(f"{name}: the true call site was in row {before['culprit_row']}, now in none")

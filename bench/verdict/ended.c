@@ -11,13 +11,14 @@ static const double SHORTEST_S = 30;
 
 static struct shapes_run run; /* about 2 MB */
 
-/* Counts for one family: runs, and how many were called a leak while the job ran and after it
- * ended. */
+/* Counts for one family: the number of runs, and how many of them were called a leak before and
+ * after their end. */
 struct count {
     unsigned runs, before, after;
 };
 
-/* A hash of the run's numbers, so that the same run is always truncated at the same place. */
+/* A hash of the run's numbers determines where the run is truncated, so that the place is always
+ * the same. */
 static double part_of(size_t family, uint64_t seed)
 {
     uint64_t z = (seed << 8 | family) * 0x9e3779b97f4a7c15u;
@@ -27,8 +28,8 @@ static double part_of(size_t family, uint64_t seed)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* Judges the run R, which ends at END_S. Returns whether R was called a leak while it ran, and
- * whether it was after it ended. */
+/* Judges the run R as if its job ended at END_S. Returns whether R was called a leak before its
+ * end, and whether it was after its end. */
 static void judge(const struct shapes_run *r, double end_s, bool steps, bool *ret_before,
                   bool *ret_after)
 {

@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
-/* Ends SEEDS runs of each family from SEED0 on at a random time, without marks or with steps only.
- * Prints how many were called a leak before the end, and with the end known. FAMILY may be NULL. */
+/* Truncates SEEDS runs of each family, from seed SEED0 on, at a random time, without marks or with
+ * steps only. Prints how many were called a leak before the end was known, and after. FAMILY may be
+ * NULL. */
 void ended_bench(uint64_t seed0, unsigned seeds, const char *family);

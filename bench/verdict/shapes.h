@@ -17,7 +17,7 @@ struct shapes_mark {
 struct shapes_run {
     const char *family;
     bool leak, test, marked;
-    bool identifiable; /* Whether the window is at least 4 time constants of its warm-up. */
+    bool identifiable; /* True if the window is at least 4 time constants of the warm-up long. */
     size_t n;          /* Number of samples in the judged window. */
     /* Number of samples including those after the window, which show when memory runs out. */
     size_t n_all;
@@ -37,5 +37,5 @@ size_t shapes_count(void);
 const char *shapes_name(size_t family);
 bool shapes_is_leak(size_t family);
 bool shapes_is_test(size_t family);
-/* Draws run SEED of FAMILY. The same numbers give the same run on every machine. */
+/* Generates run SEED of FAMILY. The same numbers give the same run on every machine. */
 void shapes_draw(size_t family, uint64_t seed, struct shapes_run *ret);

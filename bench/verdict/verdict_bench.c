@@ -17,7 +17,7 @@ static struct shapes_run run; /* about 2 MB */
 
 /* The result of one detector on one run. */
 struct outcome {
-    int end;        /* 1 is a leak, 0 no leak, -1 undecided. */
+    int end;        /* 1: a leak; 0: no leak; -1: undecided */
     bool ever;      /* Whether the run was called a leak at some minute. */
     double first_s; /* when first */
     bool has_rate, has_oom;
@@ -136,10 +136,12 @@ static void run_baseline(enum baseline b, const struct shapes_run *r, struct out
 /* Counts over a set of runs. */
 struct score {
     unsigned benign, false_end, false_ever, benign_open;
-    unsigned leaks, caught, missed_open;   /* identifiable runs */
-    unsigned hard, hard_open, hard_caught; /* Runs that are not identifiable. */
-    unsigned before_pass;                  /* Runs judged a leak within a known first epoch. */
-    unsigned marked, marked_ever;          /* Number of benign runs with marks. */
+    unsigned leaks, caught, missed_open; /* identifiable runs */
+    /* Number of runs in which leak and no leak cannot be told apart yet. */
+    unsigned hard, hard_open, hard_caught;
+    /* Number of runs judged a leak within a known first epoch. */
+    unsigned before_pass;
+    unsigned marked, marked_ever; /* Number of benign runs with marks. */
     unsigned alarm_end, alarm_ever, alarm_caught;
     unsigned rates, rates_good, ooms, ooms_in, ooms_early, ooms_late;
     double delays[4096], rate_errors[4096];

@@ -75,8 +75,8 @@ static int add_chunk(const char *data, size_t len, void *user)
 
 int json_print(struct buf *out, const json_t *doc, int indent)
 {
-    /* with 15 digits every decimal of that length survives a double: 0.1 is not written as
-     * 0.10000000000000001 */
+    /* A double holds every decimal of 15 digits exactly enough to print it again. With more digits
+     * 0.1 would be written as 0.10000000000000001. */
     size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
     flags |= indent > 0 ? JSON_INDENT((size_t)indent) : (size_t)JSON_COMPACT;
     size_t before = out->len;

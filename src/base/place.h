@@ -10,6 +10,12 @@
 bool place_find_shim(char ret[PATH_MAX]);
 /* Finds libebb-heap.so, for LD_PRELOAD. Returns false if no such file exists or can be trusted. */
 bool place_find_heap(char ret[PATH_MAX]);
+/* Why place_find_heap fails, as a sentence. */
+#ifdef __GLIBC__
+#define PLACE_NO_HEAP "libebb-heap.so is not installed next to the ebb program"
+#else
+#define PLACE_NO_HEAP "the heap profiler requires glibc; this is the build for musl"
+#endif
 /* Finds the libwslay.so.1 of a wheel or tarball. Returns false if no such file exists or can be
  * trusted; the system may still have the library. */
 bool place_find_wslay(char ret[PATH_MAX]);

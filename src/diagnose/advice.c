@@ -50,17 +50,21 @@ static const char *site_text(char out[PLACE_MAX], const struct hypothesis *h)
     return h->site ? place_text(out, h->site) : "";
 }
 
+/* The rate of a call site counts only live memory. The allocator's holes between its blocks follow
+ * from it, so a fix may save up to the growth of the process. */
 static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
 {
     struct sizes s;
-    double rate = q->f->main->verdict.per_step;
+    double all = q->f->main->verdict.per_step, rate = all;
     if (h->site && h->site->verdict.rate_bytes_per_step.known)
         rate = h->site->verdict.rate_bytes_per_step.value;
-    if (rate > 0)
-        effect(a, "saves %s/step", about_of(&s, rate));
+    if (rate > 0 && rate < 0.8 * all)
+        effect(a, "saves at least %s/step", about_of(&s, rate));
+    else if (rate > 0)
+        effect(a, "saves %s/step", about_of(&s, all > 0 ? fmin(rate, all) : rate));
 }
 
-/* Starts advice about growth that ends by itself. While the verdict is open, a leak is not
+/* Starts advice about growth that ends by itself. While the verdict is undecided, a leak is not
  * excluded. */
 static const char *no_leak_text(const struct question *q)
 {
@@ -108,6 +112,13 @@ static const struct kept *program_container(const struct facts *f)
     return NULL;
 }
 
+/* Returns true if H blames tensors in shared memory, such as batches from data-loader workers. */
+static bool blames_batches(const struct question *q, const struct hypothesis *h)
+{
+    return h->id == HYPOTHESIS_CALL_SITE && h->site &&
+           h->site == ledger_site(q->l, LEDGER_SHARED) && made_by_torch(&q->f->heap, h->site);
+}
+
 static void advise_call_site(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     char place[PLACE_MAX];
@@ -116,6 +127,11 @@ static void advise_call_site(const struct question *q, const struct hypothesis *
     if (kept)
         a = add(l, h->id, "limit or clear %s, which keeps the memory that %s allocates alive",
                 kept->name, site_text(place, h));
+    else if (blames_batches(q, h))
+        a = add(l, h->id,
+                "find the list, cache or closure that keeps the batches of %s alive, and drop them "
+                "after their step",
+                site_text(place, h));
     else if (h->site && made_by_torch(&q->f->heap, h->site))
         a = add(
             l, h->id,
@@ -144,7 +160,7 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
     const char *what = json_string_value(json_object_get(one, "what"));
     const char *chain = json_string_value(json_object_get(one, "chain"));
     if (what && chain && strncmp(chain, "…", strlen("…")) != 0 &&
-        !strstr(chain, "nothing known to gc"))
+        !strstr(chain, "no object that gc tracks"))
         saves_per_step(q, h, add(l, h->id, "release %.100s, kept alive by %.200s", what, chain));
     else
         saves_per_step(q, h,
@@ -285,7 +301,8 @@ static void advise(const struct question *q, const struct hypothesis *h, struct 
         break;
     case HYPOTHESIS_GPU_FRAGMENTS:
         add(l, h->id,
-            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use few different shapes");
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use fewer distinct tensor "
+            "shapes");
         break;
     case HYPOTHESIS_ACCUMULATION:
         add(l, h->id, "%sa smaller batch per device lowers the memory of a step", no_leak_text(q));
@@ -327,10 +344,12 @@ static void advise_cleanup(const struct question *q, enum hypothesis_id because,
 
 /* Returns true if the advice for H's cause is already given. One piece of advice per cause is
  * enough: the first one that names the line. */
-static bool is_covered(const struct list *l, const struct hypothesis *h)
+static bool is_covered(const struct question *q, const struct hypothesis *first,
+                       const struct list *l, const struct hypothesis *h)
 {
     bool is_general = h->id == HYPOTHESIS_TENSORS || h->id == HYPOTHESIS_PYTHON_OBJECTS ||
-                      h->id == HYPOTHESIS_CALL_SITE;
+                      h->id == HYPOTHESIS_CALL_SITE ||
+                      (h->id == HYPOTHESIS_SHARED_MEMORY && blames_batches(q, first));
     for (size_t i = 0; is_general && i < l->count; i++)
         if (l->at[i].because == HYPOTHESIS_AUTOGRAD || l->at[i].because == HYPOTHESIS_CALL_SITE ||
             (l->at[i].because == HYPOTHESIS_EVAL_STEP && h->id != HYPOTHESIS_CALL_SITE))
@@ -371,7 +390,7 @@ static void advise_measuring(const struct question *q, const struct hypothesis *
 {
     if (l->count || !q->has_grown || (first->word != CANNOT_TEST && first->word != POSSIBLE))
         return;
-    if (!q->f->heap.is_on)
+    if (!q->f->heap.is_on && !q->f->heap.is_unavailable)
         add(l, first->id,
             "run the job with the heap profiler to see the allocating line: ebb run -- COMMAND");
     if (!q->f->census_first)
@@ -392,7 +411,7 @@ size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPO
         if (h->id == HYPOTHESIS_MAPPED_FILES &&
             i > 0) /* there is nothing to do about mapped files */
             continue;
-        if (is_worth && h->share >= least_share && !is_covered(&l, h) &&
+        if (is_worth && h->share >= least_share && !is_covered(q, &ranked[0], &l, h) &&
             !is_symptom(q, ranked, h) && !is_covered_by_fill(q, &ranked[0], h))
             advise(q, h, &l);
     }

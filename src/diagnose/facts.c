@@ -14,8 +14,8 @@ enum { EXIT_S = 3 };
 
 /* Fraction of a process's life that counts as start-up if there are no marks. */
 static const double warm_share = 0.1;
-/* Growth that reached this fraction of its final value within this fraction of the process's life
- * is start-up too. */
+/* Growth also counts as start-up if it reached the first fraction of its final value within the
+ * second fraction of the process's life. */
 static const double settled_share = 0.97, early_share = 0.4;
 static const double library_bytes = 1 << 20;
 /* A process whose memory fell below this fraction of its recent maximum is exiting. */
@@ -241,15 +241,15 @@ const struct facts_figure *facts_figure(const struct facts *f, const char *name)
 int facts_new(const struct recorded *recorded, struct facts **ret, struct err *err)
 {
     struct facts *f = calloc(1, sizeof *f);
-    int r = f ? facts_take_run(f, recorded) : -ENOMEM;
+    bool is_earlier = false;
+    int r = f ? facts_take_run(f, recorded, &is_earlier) : -ENOMEM;
     if (r < 0) {
         facts_free(f);
         return err_set(err, r, "out of memory");
     }
     f->has_run_json = recorded->has_outcome;
-    f->is_running =
-        recorded->outcome.about.state && strcmp(recorded->outcome.about.state, "running") == 0;
-    facts_take_verdicts(f, &recorded->verdicts);
+    f->is_running = outcome_is_running(&recorded->outcome);
+    facts_take_verdicts(f, &recorded->verdicts, is_earlier);
     r = facts_take_marks(f, &recorded->marks, err);
     if (r < 0) {
         facts_free(f);
@@ -280,6 +280,7 @@ void facts_free(struct facts *f)
     free(f->heap.start_bytes);
     free(f->heap.floor_bytes);
     free(f->heap.mapped_share);
+    free(f->heap.shared_share);
     names_free(f->heap.names);
     profile_free(f->heap.profile);
     free(f->points);

@@ -93,12 +93,14 @@ struct facts_heap {
     struct profile *profile; /* NULL if the process was not profiled or has too few readings */
     /* True if the profiler ran, whether or not there are enough readings. */
     bool is_on;
+    bool is_unavailable; /* the profiler was requested and could not run */
     struct names *names;
     struct growth growth; /* live memory and growth by call site at the second moment */
     double *start_bytes;  /* live bytes of each call site at the first moment */
     double *floor_bytes;  /* lowest live bytes of each call site in the second half of the time */
-    /* Fraction, 0 to 1, of each call site's live bytes that was mapped by mmap. */
-    double *mapped_share;
+    /* Fractions, 0 to 1, of each call site's live bytes that were mapped by mmap, and that are in
+     * mappings of shared memory. */
+    double *mapped_share, *shared_share;
     double start, now;               /* all live bytes at the two moments */
     double start_malloc, now_malloc; /* live bytes allocated by malloc at the two moments */
     double start_rounding,

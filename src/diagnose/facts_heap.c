@@ -161,8 +161,9 @@ static int judge_sites(const struct facts *f, struct facts_heap *h, struct err *
         h->start_bytes = calloc(n, sizeof *h->start_bytes);
         h->floor_bytes = calloc(n, sizeof *h->floor_bytes);
         h->mapped_share = calloc(n, sizeof *h->mapped_share);
-        r = h->start_bytes && h->floor_bytes && h->mapped_share ? 0
-                                                                : err_set(err, -1, "out of memory");
+        h->shared_share = calloc(n, sizeof *h->shared_share);
+        bool has_all = h->start_bytes && h->floor_bytes && h->mapped_share && h->shared_share;
+        r = has_all ? 0 : err_set(err, -1, "out of memory");
     }
     return r;
 }
@@ -215,7 +216,8 @@ static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
     return sum;
 }
 
-/* Sets the mapped fraction of each row. HELD is a scratch buffer with one number per row. */
+/* Sets the mapped and the shared fraction of each row. HELD is a scratch buffer with one number per
+ * row. */
 static void put_mapped(struct facts_heap *h, const size_t *rows, uint64_t t_ns, double *held)
 {
     const struct profile_snapshot *s = profile_snapshot_at(h->profile, t_ns);
@@ -227,11 +229,14 @@ static void put_mapped(struct facts_heap *h, const size_t *rows, uint64_t t_ns, 
         if (row == h->growth.count)
             continue;
         held[row] += bytes;
-        h->mapped_share[row] +=
-            one->kind == HEAP_KIND_MAP || one->kind == HEAP_KIND_SHARED ? bytes : 0;
+        bool is_shared = one->kind == HEAP_KIND_SHARED;
+        h->mapped_share[row] += is_shared || one->kind == HEAP_KIND_MAP ? bytes : 0;
+        h->shared_share[row] += is_shared ? bytes : 0;
     }
-    for (size_t i = 0; i < h->growth.count; i++)
+    for (size_t i = 0; i < h->growth.count; i++) {
         h->mapped_share[i] = held[i] > 0 ? h->mapped_share[i] / held[i] : 0;
+        h->shared_share[i] = held[i] > 0 ? h->shared_share[i] / held[i] : 0;
+    }
 }
 
 static const struct profile_reading *reading_near(const struct facts *f, const struct profile *p,
@@ -345,6 +350,7 @@ static void set_why_not(struct facts *f, const json_t *run_json, bool has_histor
     const char *trouble = json_string_value(json_object_get(heap, "trouble"));
     bool is_off = heap && !json_is_true(json_object_get(heap, "on"));
     f->heap.is_on = has_history || (heap && !is_off);
+    f->heap.is_unavailable = trouble && !f->heap.is_on;
     snprintf(f->heap.why_not, sizeof f->heap.why_not, "%.250s",
              trouble  ? trouble
              : is_off ? "the heap profiler was off"
@@ -429,6 +435,7 @@ void facts_read_heap(const struct recorded *recorded, struct facts *f)
     free(h.start_bytes);
     free(h.floor_bytes);
     free(h.mapped_share);
+    free(h.shared_share);
     names_free(h.names);
     profile_free(h.profile);
     set_why_not(f, recorded->run_json, has_history, &err);

@@ -4,10 +4,12 @@
 #include "diagnose/facts.h"
 #include "judge/verdicts.h"
 
-/* Reads processes, figures and the job's series. Returns 0 or -ENOMEM. */
-int facts_take_run(struct facts *f, const struct recorded *recorded);
-/* Reads the verdicts on processes, job and GPUs, and chooses the main process. */
-void facts_take_verdicts(struct facts *f, const struct verdicts *verdicts);
+/* Reads processes, figures and the job's series, all of one segment. *ret_is_earlier is true if
+ * that is not the last segment of a restarted job. Returns 0 or -ENOMEM. */
+int facts_take_run(struct facts *f, const struct recorded *recorded, bool *ret_is_earlier);
+/* Reads the verdicts on processes, job and GPUs, and chooses the main process. IS_EARLIER comes
+ * from facts_take_run. */
+void facts_take_verdicts(struct facts *f, const struct verdicts *v, bool is_earlier);
 void facts_read_heap(const struct recorded *recorded, struct facts *f);
 void facts_read_gpu(const struct recorded *recorded, struct facts *f);
 /* Reads the censuses of the main process. */

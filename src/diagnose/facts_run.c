@@ -1,5 +1,4 @@
-/* Reads facts from the run: the processes of its last segment, their signals, and the job's
- * figures. */
+/* Reads facts from the run: the processes of one segment, their signals, and the job's figures. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -37,26 +36,31 @@ struct points {
     size_t count;
 };
 
-static void points_add(struct points *p, uint64_t from_ns, struct series_point point)
+/* A part of the run, which ends before UNTIL_NS. */
+struct period {
+    uint64_t from_ns, until_ns;
+};
+
+static void points_add(struct points *p, struct period when, struct series_point point)
 {
     double t_s = facts_seconds(point.t_ns);
-    if (point.t_ns < from_ns || (p->count && p->t_s[p->count - 1] >= t_s))
+    if (point.t_ns < when.from_ns || point.t_ns >= when.until_ns ||
+        (p->count && p->t_s[p->count - 1] >= t_s))
         return;
     p->t_s[p->count] = t_s;
     p->v[p->count++] = (double)point.v;
 }
 
-/* Copies the points of S from FROM_NS on. */
 static struct facts_series points_take(struct points *room, const struct series *s,
-                                       uint64_t from_ns)
+                                       struct period when)
 {
     struct points p = {room->t_s, room->v, 0};
     for (size_t i = 0; s && i < s->count; i++) {
         const struct series_bucket *b = &s->buckets[i];
         bool is_rising = b->min.t_ns < b->max.t_ns;
-        points_add(&p, from_ns, is_rising ? b->min : b->max);
-        points_add(&p, from_ns, is_rising ? b->max : b->min);
-        points_add(&p, from_ns, b->last);
+        points_add(&p, when, is_rising ? b->min : b->max);
+        points_add(&p, when, is_rising ? b->max : b->min);
+        points_add(&p, when, b->last);
     }
     room->t_s += points_of(s);
     room->v += points_of(s);
@@ -76,17 +80,17 @@ static void facts_take_process(struct facts *f, const struct run_entity *e, stru
                                .died_s = e->is_dead ? facts_seconds(e->died_ns) : (double)INFINITY};
     memcpy(p->name, e->info.comm, len);
     for (size_t i = 0; i < SAMPLE_PROCESS_COUNT; i++)
-        p->field[i] = points_take(room, e->signal[i], e->execed_ns);
+        p->field[i] = points_take(room, e->signal[i], (struct period){e->execed_ns, UINT64_MAX});
     p->peak_bytes = facts_max(&p->field[SAMPLE_RSS], 0, (double)INFINITY);
 }
 
 static void facts_take_figure(struct facts *f, const struct run_entity *e, struct points *room,
-                              uint64_t from_ns)
+                              struct period when)
 {
     struct facts_figure *figure = &f->figures[f->n_figures++];
     figure->pid = e->info.id.pid;
     memcpy(figure->name, e->name, sizeof figure->name);
-    figure->series = points_take(room, e->signal[0], from_ns);
+    figure->series = points_take(room, e->signal[0], when);
 }
 
 static void facts_take_header(struct facts *f, const struct run *run)
@@ -132,12 +136,40 @@ static const struct run_entity *gpu_that_reserves(struct run_entity *const *gpus
     return best;
 }
 
-int facts_take_run(struct facts *f, const struct recorded *recorded)
+/* ---- the segment ---- */
+
+static struct period period_of(const struct run *run, uint32_t segment)
+{
+    return (struct period){segment ? run->segments[segment - 1] : 0,
+                           segment < run->segment_count ? run->segments[segment] : UINT64_MAX};
+}
+
+static uint64_t length_of(const struct run *run, uint32_t segment)
+{
+    struct period p = period_of(run, segment);
+    uint64_t until_ns = p.until_ns < run->now_ns ? p.until_ns : run->now_ns;
+    return until_ns > p.from_ns ? until_ns - p.from_ns : 0;
+}
+
+/* Returns the segment to diagnose: the last one, or if the job has ended, an earlier one that
+ * leaked and lasted longer. The last segment is often too short to show what grows. */
+static uint32_t segment_to_diagnose(const struct recorded *r)
+{
+    const struct verdicts *v = &r->verdicts;
+    uint32_t last = r->run->segment_count, earlier = v->earlier_segment;
+    bool is_leak = v->has_job && v->job.result.leak == VERDICT_LEAK_YES && v->has_earlier_leak;
+    bool is_earlier = is_leak && earlier < last && !outcome_is_running(&r->outcome) &&
+                      length_of(r->run, earlier) > length_of(r->run, last);
+    return is_earlier ? earlier : last;
+}
+
+int facts_take_run(struct facts *f, const struct recorded *recorded, bool *ret_is_earlier)
 {
     const struct run *run = recorded->run;
     const struct run_entity *job = &run->job;
     struct run_entity **processes, **figures, **gpus;
-    uint64_t from_ns = run->segment_count ? run->segments[run->segment_count - 1] : 0;
+    uint32_t segment = segment_to_diagnose(recorded);
+    struct period when = period_of(run, segment);
     size_t n = run_list(run, RUN_PROCESS, &processes), m = run_list(run, RUN_FIGURE, &figures);
     size_t n_gpus = run_list(run, RUN_GPU, &gpus);
     const struct run_entity *gpu = gpus ? gpu_that_reserves(gpus, n_gpus) : NULL;
@@ -152,24 +184,25 @@ int facts_take_run(struct facts *f, const struct recorded *recorded)
     bool is_complete = processes && figures && f->processes && f->figures && f->points;
     struct points room = {f->points, f->points + room_for, 0};
     for (size_t i = 0; is_complete && i < n; i++)
-        if (processes[i]->segment == run->segment_count)
+        if (processes[i]->segment == segment)
             facts_take_process(f, processes[i], &room);
     for (size_t i = 0; is_complete && i < m; i++)
-        if (!figures[i]->is_dead || figures[i]->died_ns >= from_ns)
-            facts_take_figure(f, figures[i], &room, from_ns);
+        if (!figures[i]->is_dead || figures[i]->died_ns >= when.from_ns)
+            facts_take_figure(f, figures[i], &room, when);
     if (is_complete) {
-        f->charge = points_take(&room, job->signal[JOB_CHARGE], from_ns);
-        f->tree = points_take(&room, job->signal[JOB_TREE], from_ns);
-        f->tree_high = points_take(&room, job->signal[JOB_TREE_HIGH], from_ns);
-        f->gpu_heap.job = points_take(&room, job->signal[JOB_GPU], from_ns);
+        f->charge = points_take(&room, job->signal[JOB_CHARGE], when);
+        f->tree = points_take(&room, job->signal[JOB_TREE], when);
+        f->tree_high = points_take(&room, job->signal[JOB_TREE_HIGH], when);
+        f->gpu_heap.job = points_take(&room, job->signal[JOB_GPU], when);
     }
     if (is_complete && gpu) {
-        f->gpu_heap.reserved = points_take(&room, gpu->signal[GPU_RESERVED], from_ns);
-        f->gpu_heap.allocated = points_take(&room, gpu->signal[GPU_ALLOCATED], from_ns);
+        f->gpu_heap.reserved = points_take(&room, gpu->signal[GPU_RESERVED], when);
+        f->gpu_heap.allocated = points_take(&room, gpu->signal[GPU_ALLOCATED], when);
     }
     free(processes);
     free(figures);
     free(gpus);
+    *ret_is_earlier = segment < run->segment_count;
     facts_take_header(f, run);
     facts_take_limit(f, recorded);
     return is_complete ? 0 : -ENOMEM;

@@ -69,7 +69,7 @@ static const struct facts_process *growing_worker(const struct facts *f)
     return best ? best : f->main;
 }
 
-void facts_take_verdicts(struct facts *f, const struct verdicts *v)
+void facts_take_verdicts(struct facts *f, const struct verdicts *v, bool is_earlier)
 {
     if (v->has_job)
         f->job = facts_verdict_of(&v->job.result);
@@ -81,12 +81,16 @@ void facts_take_verdicts(struct facts *f, const struct verdicts *v)
         if (p)
             p->verdict = facts_verdict_of(&v->processes.at[i].result);
     }
-    if (v->has_grower) {
+    if (v->has_grower && !is_earlier) {
         f->main = facts_find(f, &v->grower);
         return;
     }
+    struct facts_process *best = NULL;
     for (size_t i = 0; i < f->n_processes; i++)
-        if (is_better(&f->processes[i], f->main))
-            f->main = &f->processes[i];
+        if (is_better(&f->processes[i], best))
+            best = &f->processes[i];
+    if (best && is_earlier) /* the other verdicts are about the last segment */
+        best->verdict = facts_verdict_of(&v->earlier_leak);
+    f->main = best;
     f->main = growing_worker(f);
 }

@@ -36,9 +36,9 @@ static const double prior = -1;
  * hypotheses whose growth ends. Verdicts of no leak rule out hypotheses whose growth continues. */
 enum course { EITHER, ENDS, GOES_ON };
 
-/* WORTH: how specific the cause is. Of two hypotheses that explain the same growth, the more
- * specific one comes first: "Python objects" is true of most leaks and helps with few, and a line
- * that keeps shared memory says more than "shared memory". */
+/* WORTH is how specific the cause is. Of two hypotheses that explain the same growth, the more
+ * specific one comes first. "Python objects" is true of most leaks and helps with few of them, and
+ * a line that keeps shared memory says more than "shared memory". */
 static const struct {
     hypothesis_test *test;
     double worth;

@@ -229,7 +229,7 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
         return;
     }
     if (q->word == VERDICT_STEPPING && v && v->event != VERDICT_MARK_EPOCH) {
-        /* The share measured at events, or all if there are none. */
+        /* The fraction of the growth that came at events, or 1 if there were no events. */
         h->share = e.count > 0 ? share_of(q, e.jumps) : 1;
         evidence_add(h, EVIDENCE_FOR, STRONG + FAIR,
                      "the baseline rises at each %s and stays up (verdict "

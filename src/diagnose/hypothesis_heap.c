@@ -319,8 +319,8 @@ static void add_containers(const struct question *q, struct hypothesis *h)
             evidence_add(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
 }
 
-/* Sampling may hide the line of a leak: names the one that gained most among those that are not
- * level. False: the job does not leak, or there is none. */
+/* Names the line that gained most among those that are not level, because sampling may hide the
+ * line of a leak. Returns false if the job does not leak, or if there is no such line. */
 static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
 {
     const struct growth *g = &q->f->heap.growth;
@@ -426,11 +426,11 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
         snprintf(missed, sizeof missed, " (± %s)", size_of(&s, 3, z95 * q->f->heap.sigma));
     evidence_add(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
                  is_for ? retention_weight(q, beside) : STRONG + WEAK,
-                 "the live heap changed by %s%s while memory grew by %s: %s %s",
+                 "the live heap changed by %s%s while memory grew by %s: %s is %s",
                  change_of(&s, 0, live), missed, size_of(&s, 1, q->growth),
                  change_of(&s, 2, beside),
-                 q->l->knows_retained ? "is free, but retained by the allocator"
-                                      : "is neither live nor otherwise explained");
+                 q->l->knows_retained ? "free memory that the allocator retains"
+                                      : "not live memory, and not otherwise explained");
     if (!is_for)
         return;
     if (!q->f->heap.profile && !q->l->knows_retained)

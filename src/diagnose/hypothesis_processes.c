@@ -228,7 +228,7 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
                is_worth_diagnosing(q, u.unique)) {
         h->share = q->has_grown ? share_of(q, u.unique) : 1;
         evidence_add(h, EVIDENCE_FOR, STRONG,
-                     "%zu data-loader workers unshared %s in total while their RSS grew by %s",
+                     "%zu data-loader workers copied %s of shared pages while their RSS grew by %s",
                      u.count, size_of(&s, 0, u.unique), size_of(&s, 1, u.rss));
         if (q->is_growing && q->f->main->role == ROLE_DATA_WORKER)
             evidence_add(h, EVIDENCE_AGAINST, STRONG,
@@ -238,7 +238,7 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
                          "the parent process of the data-loader workers does not grow");
     } else {
         evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "%zu data-loader workers unshared %s in total while their RSS grew by %s",
+                     "%zu data-loader workers copied %s of shared pages while their RSS grew by %s",
                      u.count, size_of(&s, 0, fmax(0, u.unique)), size_of(&s, 1, u.rss));
     }
 }

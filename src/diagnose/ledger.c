@@ -114,9 +114,10 @@ static double shared_of(const struct moment *m)
     return m->amount[LEDGER_PINNED] + m->amount[LEDGER_SHARED];
 }
 
-/* Finds rows that map shared memory. Drivers map pinned memory as shared memory. The kernel does
- * not count it as anonymous, but the profiler sees the mapping. A mapped row counts as shared if
- * its growth exceeds the growth of anonymous memory but not the growth of shared memory. */
+/* Finds rows that map shared memory, which the kernel does not count as anonymous. The profiler
+ * knows mappings of /dev/shm and memfds. A driver's mapping of pinned memory looks private to it:
+ * such a row counts as shared if its growth exceeds the growth of anonymous memory but not the
+ * growth of shared memory. */
 static void find_shared_rows(const struct facts *f, const struct moment *start,
                              const struct moment *now, struct ledger *l)
 {
@@ -124,8 +125,9 @@ static void find_shared_rows(const struct facts *f, const struct moment *start,
     double shared = shared_of(now) - shared_of(start);
     for (size_t i = 0; i < f->heap.growth.count && i < GROWTH_ROWS; i++) {
         double grown = ledger_row_sampled(f, i);
-        if (grown < growth_least_bytes || f->heap.mapped_share[i] < 0.5 || too_much < grown / 2 ||
-            shared < grown / 2)
+        bool may_be_pinned = grown >= growth_least_bytes && f->heap.mapped_share[i] >= 0.5 &&
+                             too_much >= grown / 2 && shared >= grown / 2;
+        if (f->heap.shared_share[i] < 0.5 && !may_be_pinned)
             continue;
         l->is_shared[i] = true;
         too_much -= grown;

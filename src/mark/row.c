@@ -52,7 +52,7 @@ void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_T
     if (before > 0)
         one.has &= ~(uint32_t)MARK_HAS_EPOCH;
     while (mark_next(m, &at, &line)) {
-        /* the number is not longer than that of the last step, so it fits if M's text did */
+        /* the number has at most as many digits as that of the last step, so the text fits */
         char number[32];
         const char *from = line.key;
         size_t len = (size_t)(line.value + line.value_len - line.key);

@@ -157,9 +157,9 @@ const struct option_desc run_options_table[] = {
                .help = "maximum size of log.txt; the start and the newest part are kept "
                        "(default: unlimited)"),
     OPTION_ROW(0, "no-terminal", FLAG, NULL, AT(no_terminal), LOCAL,
-               .help = "give the job pipes even if the output of ebb is a terminal"),
+               .help = "connect the job to pipes even if ebb's output is a terminal"),
     OPTION_ROW(0, "verbose", FLAG, NULL, AT(verbose), LOCAL,
-               .help = "report each Python hook that cannot be installed, on standard error"),
+               .help = "report on standard error each Python hook that cannot be installed"),
     OPTION_ROW('q', "quiet", FLAG, NULL, AT(quiet), LOCAL, .help = "print no summary"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), LOCAL,
                .help = "print the summary as one line of JSON, on standard error"),
@@ -174,8 +174,11 @@ const struct option_desc run_options_table[] = {
                .help = "serve OpenMetrics on http://HOST:PORT/metrics while the job runs (default "
                        "host: 127.0.0.1; port 0: a free one)"),
     OPTION_ROW(0, "metrics-file", PATH, "FILE", AT(metrics_file), LOCAL,
-               .help = "write the same into FILE every 5 s, for the textfile collector of "
-                       "node_exporter; it is removed at the end"),
+               .help = "write the metrics into FILE every 5 s, for the textfile collector of "
+                       "node_exporter; the file is removed at the end"),
+    OPTION_ROW(0, "termination-log", PATH, "FILE", AT(termination_log), LOCAL,
+               .help = "write the verdict and the summary into FILE, at most 4 KiB (default: "
+                       "/dev/termination-log in a Kubernetes pod; none: no file)"),
     OPTION_ROW(0, "config", PATH, "FILE", AT(config), LOCAL,
                .help = "read the options below from FILE; the command line takes precedence"),
     OPTION_ROW(0, "detached", FLAG, NULL, AT(is_detached), HIDDEN,
@@ -184,6 +187,8 @@ const struct option_desc run_options_table[] = {
                .max = INT32_MAX,
                .help = "keep this file descriptor open while the job is "
                        "watched"),
+    OPTION_ROW(0, "folder-control", FLAG, NULL, AT(folder_control), HIDDEN,
+               .help = "print no output, write state.json, and take requests from request.json"),
     OPTION_ROW(0, "folder-id", TEXT, "ID", AT(folder_id), HIDDEN,
                .help = "id that is written into the run folder before any process is started"),
     OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .heading = "Recording",
@@ -197,7 +202,7 @@ const struct option_desc run_options_table[] = {
     FLAG("no-heap", no_heap, "do not profile the heap: ebb heap has no data for this run"),
     OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
                .min = 4 << 10, .max = 1 << 30,
-               .help = "sample the heap once per this many allocated bytes, on average"),
+               .help = "sample the heap once per this many allocated bytes on average"),
     FLAG("no-heap-python", no_heap_python, "do not profile Python's allocator of small objects"),
 
     OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(guard.limit), .heading = "When the guard acts",
@@ -251,6 +256,9 @@ const struct option_desc run_options_table[] = {
                        "(500steps), or at a size of the job (20G)"),
     OPTION_ROW(0, "resume-args", PARSED, "ARGS", AT(resume_args), .parse = run_parse_words,
                .help = "arguments added to CMD on a restart, split as in a shell"),
+    OPTION_ROW(0, "requeue", FLAG, NULL, AT(guard.requeue), LOCAL,
+               .help = "write a checkpoint and return the job to Slurm's queue when memory runs "
+                       "out, or on SIGUSR1, which Slurm can send before the time limit"),
     OPTION_ROW(0, "keep-on-exit", FLAG, NULL, AT(guard.keep_on_exit), .heading = "At the end",
                .help = "let the job continue if ebb run is killed"),
     FLAG("clean-shm", guard.clean_shm, "remove the job's leftovers in /dev/shm"),
@@ -276,7 +284,7 @@ static const char *run_spell(const struct run_options *o, const struct option_gi
 struct clash {
     const char *against;
     const char *is, *does;
-    const char *options[17];
+    const char *options[18];
 };
 
 static const struct clash clashes[] = {
@@ -285,18 +293,18 @@ static const struct clash clashes[] = {
      "disables it",
      {"limit", "reserve", "gpu-limit", "margin", "pressure", "checkpoint-signal", "checkpoint-cmd",
       "checkpoint-done", "checkpoint-time", "checkpoint-wait", "grace", "dry-run", "restart",
-      "max-restarts", "restart-every", "resume-args"}},
+      "requeue", "max-restarts", "restart-every", "resume-args"}},
     {"no-checkpoint",
      "configures checkpoint requests",
      "disables them",
      {"checkpoint-signal", "checkpoint-cmd", "checkpoint-done", "checkpoint-time",
       "checkpoint-wait"}},
     {"no-term",
-     "is the time between SIGTERM and the kill",
+     "sets the time between SIGTERM and the kill",
      "disables SIGTERM or the kill",
      {"grace"}},
     {"no-kill",
-     "is the time between SIGTERM and the kill",
+     "sets the time between SIGTERM and the kill",
      "disables SIGTERM or the kill",
      {"grace"}},
 };
@@ -324,7 +332,7 @@ static int run_check_restarts(const struct run_options *o, const struct options_
     if (o->guard.restart || o->guard.restart_every.unit != RESTART_NEVER || o->guard.is_off)
         return 0;
     const struct option_given *g = options_find(given, "max-restarts");
-    if (!g)
+    if (!g && !o->guard.requeue)
         g = options_find(given, "resume-args");
     return g ? err_set(err, -EINVAL, "%s has no effect without --restart or --restart-every",
                        run_spell(o, g, a))

@@ -19,10 +19,11 @@ struct run_options {
     uint64_t heap_interval_bytes;
     uint64_t log_max_bytes;
     const char *run_dir, *name;
-    const char *fail_on, *junit, *markdown, *metrics, *metrics_file; /* NULL: not given */
+    const char *fail_on, *junit, *markdown, *metrics, *metrics_file,
+        *termination_log; /* NULL: not given */
     int64_t lock_fd;
     const char *folder_id;
-    bool is_detached;
+    bool is_detached, folder_control;
     bool no_record, no_unique, pss, no_terminal, no_shim, no_heap, no_heap_python;
     bool verbose, quiet, json;
 };

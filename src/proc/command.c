@@ -74,7 +74,8 @@ static bool python_option(struct span arg, struct span *rest, struct command *re
 static void command_parse_python(struct span rest, struct command *ret)
 {
     struct span arg, value;
-    ret->form = COMMAND_NONE; /* interactive, or truncated */
+    /* stays if the interpreter is interactive or the command line is truncated */
+    ret->form = COMMAND_NONE;
     while (command_next(&rest, &arg)) {
         if (span_is(arg, "-"))
             return;
@@ -111,21 +112,33 @@ void command_parse(const char *args, size_t len, struct command *ret)
     *ret = (struct command){.form = COMMAND_PROGRAM, .what = name, .rest = rest};
 }
 
+bool command_ray_title(const char *args, size_t len, struct span *ret)
+{
+    static const char prefix[] = "ray::";
+    const size_t prefix_len = sizeof prefix - 1;
+    size_t n = prefix_len;
+    if (len <= prefix_len || memcmp(args, prefix, prefix_len) != 0)
+        return false;
+    /* a name such as MapBatches(a.b) of Ray Data is not a method */
+    while (n < len && args[n] != '\0' && args[n] != '.' && args[n] != '(')
+        n++;
+    if (n < len && args[n] == '(')
+        n = strnlen(args, len);
+    *ret = (struct span){args, n};
+    return n > prefix_len;
+}
+
 /* ---- launchers ---- */
 
 /* Tables of launchers. An entry of two words is a program and its subcommand; the program alone is
  * not a launcher. */
 
 /* Launchers of training jobs: they start the ranks of one job. */
-static const char *const rank_launchers[] = {"torchrun",        "accelerate launch",
-                                             "deepspeed",       "horovodrun",
-                                             "colossalai run",  "torchx run",
-                                             "fabric run",      "mpirun",
-                                             "mpiexec",         "mpiexec.hydra",
-                                             "orterun",         "prterun",
-                                             "hydra_pmi_proxy", "orted",
-                                             "prted",           "srun",
-                                             "slurmstepd",      NULL};
+static const char *const rank_launchers[] = {
+    "torchrun",   "accelerate launch", "deepspeed",       "horovodrun", "colossalai run",
+    "torchx run", "fabric run",        "mpirun",          "mpiexec",    "mpiexec.hydra",
+    "orterun",    "prterun",           "hydra_pmi_proxy", "orted",      "prted",
+    "srun",       "slurmstepd",        "ray start",       NULL};
 /* Launchers that are also run as a console script (`python /x/bin/uvx`) or module. */
 static const char *const script_launchers[] = {
     "uv run",     "uvx",         "pipx run",   "poetry run", "pdm run",   "hatch run",

@@ -25,6 +25,11 @@ struct span command_basename(struct span path);
  * "pythonize". */
 bool command_is_python_name(struct span name);
 
+/* If ARGS is the title of a worker of Ray, such as "ray::Trainer.step", sets *ret to the actor or
+ * task with the prefix, "ray::Trainer". Ray sets the title for each call, and "ray::IDLE" in
+ * between. */
+bool command_ray_title(const char *args, size_t len, struct span *ret);
+
 /* A launcher is a program that starts another program and waits for it: a shell, torchrun, uv run,
  * sudo, … */
 struct launcher {

@@ -269,8 +269,9 @@ static struct tree_node *node_alloc(int32_t pid, const struct proc_stat *st)
     n->threads = st->threads;
     n->size_bytes = st->size_bytes;
     n->start_stack = st->start_stack;
-    n->pub.info.comm_len = st->comm_len;
+    n->pub.info.comm_len = n->comm_seen_len = st->comm_len;
     memcpy(n->pub.info.comm, st->comm, sizeof n->pub.info.comm);
+    memcpy(n->comm_seen, st->comm, sizeof n->comm_seen);
     return n;
 }
 

@@ -30,8 +30,11 @@ struct tree_node {
      * its pid is reused. */
     int dir_fd, statm_fd, stat_fd, status_fd, children_fd;
     int32_t tid; /* a living thread to read memory from after the main thread has exited; else 0 */
-    uint32_t threads;     /* number of threads at the last read of stat */
-    uint64_t size_bytes;  /* size of the address space at the last read of stat */
+    uint32_t threads;    /* number of threads at the last read of stat */
+    uint64_t size_bytes; /* size of the address space at the last read of stat */
+    /* the name in stat; pub.info.comm may be the longer name of an actor or task of Ray */
+    char comm_seen[PROCESS_COMM_MAX];
+    uint16_t comm_seen_len;
     uint64_t start_stack; /* address of the stack's start: a new value means exec; 0 if unknown */
     dev_t exe_dev;        /* device and inode of the program's file; both 0 if unknown */
     ino_t exe_ino;

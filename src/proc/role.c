@@ -168,6 +168,22 @@ static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
     return decide_role(ret, ROLE_DATA_WORKER, "spawned by multiprocessing");
 }
 
+static bool rule_ray_worker(const struct facts *f, struct role_guess *ret)
+{
+    const struct process_info *p = f->in->process;
+    struct span title;
+    if (!command_ray_title(p->cmdline, p->cmdline_len, &title))
+        return false;
+    if (f->in->sends_steps)
+        return decide_role(ret, ROLE_MAIN, "a Ray worker that sends steps");
+    const char *library = role_maps_library(&f->in->maps);
+    if (library)
+        return decide_role(ret, ROLE_MAIN, "a Ray worker with %s mapped", library);
+    if (span_is(title, "ray::DashboardAgent") || span_is(title, "ray::RuntimeEnvAgent"))
+        return decide_role(ret, ROLE_OTHER, "an agent process of Ray");
+    return decide_role(ret, ROLE_RAY_WORKER, "the process title begins with ray::");
+}
+
 static bool rule_launcher(const struct facts *f, struct role_guess *ret)
 {
     const char *launcher = launcher_of(&f->command).name;
@@ -232,6 +248,7 @@ void role_guess(const struct role_input *in, struct role_guess *ret)
         rule_multiprocessing_helper,
         rule_compile_worker,
         rule_data_worker,
+        rule_ray_worker,
         rule_launcher,
         rule_forked,
         rule_library,

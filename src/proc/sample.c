@@ -6,7 +6,8 @@
 const char *process_role_name(enum process_role role)
 {
     static const char *const names[ROLE_COUNT] = {
-        "other", "main", "launcher", "compile worker", "data worker", "resource tracker"};
+        "other",     "main", "launcher", "compile worker", "data worker", "resource tracker",
+        "ray worker"};
     return (size_t)role < ROLE_COUNT ? names[role] : "other";
 }
 

@@ -52,12 +52,14 @@
 #define SAMPLE_GPU_FIELDS(X)                                                                       \
     X(TOTAL, 0, "total", "B")                                                                      \
     X(USED, 1, "used", "B")                                                                        \
-    X(JOB, 2, "job", "B")             /* by the processes of this job, as the driver has it */     \
-    X(ALLOCATED, 3, "allocated", "B") /* of that in blocks that PyTorch has handed out: the least  \
-                                         of the last half second */                                \
-    X(RESERVED, 4, "reserved", "B")   /* taken from the driver by PyTorch's allocator */           \
-    X(OUTSIDE, 5, "outside", "B")     /* of the job beside that: contexts, NCCL, cuBLAS */         \
-    X(PEAK, 6, "peak", "B")           /* most that PyTorch has handed out at one time */
+    /* memory of this job's processes, as the driver counts it */                                  \
+    X(JOB, 2, "job", "B")                                                                          \
+    /* memory in blocks of PyTorch that are in use: the minimum of the last half second */         \
+    X(ALLOCATED, 3, "allocated", "B")                                                              \
+    X(RESERVED, 4, "reserved", "B") /* memory that PyTorch's allocator has from the driver */      \
+    /* memory of the job outside PyTorch's allocator: contexts, NCCL, cuBLAS */                    \
+    X(OUTSIDE, 5, "outside", "B")                                                                  \
+    X(PEAK, 6, "peak", "B") /* peak of the memory in blocks of PyTorch that are in use */
 
 #define X(sym, num, name, unit) SAMPLE_##sym = (num),
 enum sample_process_field { SAMPLE_PROCESS_FIELDS(X) SAMPLE_PROCESS_COUNT };
@@ -109,6 +111,7 @@ enum process_role {
     ROLE_COMPILE_WORKER,   /* a process of torch inductor's compile pool */
     ROLE_DATA_WORKER,      /* a worker of a data loader */
     ROLE_RESOURCE_TRACKER, /* multiprocessing's resource tracker and fork server */
+    ROLE_RAY_WORKER,       /* an actor or a task of Ray that does not train itself */
     ROLE_COUNT
 };
 const char *process_role_name(enum process_role role); /* "main", "launcher", "compile worker"… */

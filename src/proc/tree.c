@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "proc/command.h"
 #include "proc/node.h"
 
 /* Fds left for the rest of the program: the recording, sockets, the job's pipes. */
@@ -203,11 +204,31 @@ static void read_cmdline(void *arg)
     close(slow->fd);
 }
 
+/* Names a worker of Ray after its actor or task, without the method that runs now. Between two
+ * calls the title is "ray::IDLE"; the worker then keeps its name. */
+static void name_after_ray_title(struct process_info *info, const struct process_info *before)
+{
+    struct span name, old;
+    if (!command_ray_title(info->cmdline, info->cmdline_len, &name))
+        return;
+    if (span_is(name, "ray::IDLE") &&
+        command_ray_title(before->cmdline, before->cmdline_len, &old)) {
+        *info = *before;
+        return;
+    }
+    info->cmdline_len = (uint16_t)name.len;
+    info->comm_len = (uint16_t)(name.len < PROCESS_COMM_MAX ? name.len : PROCESS_COMM_MAX);
+    memcpy(info->comm, name.p, info->comm_len);
+}
+
 void tree_read_names(struct proc_tree *tree, struct tree_node *n)
 {
     struct process_info *info = &n->pub.info;
+    const struct process_info before = *info;
     struct proc_stat st;
     if (node_read_stat(tree->root, n, &st) == 0) {
+        n->comm_seen_len = st.comm_len;
+        memcpy(n->comm_seen, st.comm, sizeof n->comm_seen);
         info->comm_len = st.comm_len;
         memcpy(info->comm, st.comm, sizeof info->comm);
     }
@@ -221,6 +242,7 @@ void tree_read_names(struct proc_tree *tree, struct tree_node *n)
     info->cmdline_len = len > 0 ? (uint16_t)len : 0;
     if (len > 0)
         memcpy(info->cmdline, tree->slow.text, (size_t)len);
+    name_after_ray_title(info, &before);
 }
 
 int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_ns)

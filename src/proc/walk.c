@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "proc/command.h"
 #include "proc/node.h"
 
 /* ---- children of a process ----
@@ -214,8 +215,9 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
                        uint64_t now_ns)
 {
     const struct process_info *info = &n->pub.info;
+    struct span title;
     bool renamed =
-        st->comm_len != info->comm_len || memcmp(st->comm, info->comm, info->comm_len) != 0;
+        st->comm_len != n->comm_seen_len || memcmp(st->comm, n->comm_seen, n->comm_seen_len) != 0;
     bool new_stack =
         st->start_stack != 0 && n->start_stack != 0 && st->start_stack != n->start_stack;
     if (!renamed && !new_stack) {
@@ -231,6 +233,11 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     bool execed = has_execed(tree, n, st, &before);
     if (new_stack)
         n->start_stack = st->start_stack;
+    /* the worker now runs another actor or task, whose name is recorded */
+    if (!execed && command_ray_title(info->cmdline, info->cmdline_len, &title) &&
+        (before.cmdline_len != info->cmdline_len ||
+         memcmp(before.cmdline, info->cmdline, info->cmdline_len) != 0))
+        tree_emit(tree, n, PROCESS_ROLE, 0, now_ns);
     if (!execed)
         return;
     n->start_stack = st->start_stack;
@@ -401,6 +408,11 @@ static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *e
     if (node_read_status(tree->root, n, &st) == 0 && (st.has & STATUS_TGID) && st.tgid != pid)
         return proc_refuse_thread(tree->root, pid, st.tgid, err);
     AUTO_CLOSE int maps = node_open(tree->root, n, "maps", O_RDONLY);
+    if ((maps == -EACCES || maps == -EPERM) && st.uid == geteuid())
+        return err_set(err, -EACCES,
+                       "cannot read the memory of process %d: it has capabilities that ebb lacks, "
+                       "or is not dumpable; CAP_SYS_PTRACE is required",
+                       pid);
     if (maps == -EACCES || maps == -EPERM) {
         char name[64];
         return err_set(err, -EACCES,

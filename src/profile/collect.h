@@ -37,8 +37,8 @@ void collect_tick(struct collect *c, uint64_t now_ns);
  * (private memory), heap_shared, heap_pool, heap_allocated. NAME is a string literal. */
 typedef void collect_figure_fn(void *user, int32_t pid, const char *name, uint64_t value);
 struct collect_gpu {
-    uint64_t allocated_bytes, reserved_bytes; /* of ALLOCATED the least of the last half second */
-    uint64_t peak_bytes;                      /* most that was allocated at one time */
+    uint64_t allocated_bytes, reserved_bytes; /* minimum of ALLOCATED in the last half second */
+    uint64_t peak_bytes;                      /* highest amount that was ever allocated */
 };
 /* Reports, at every tick, the memory of all processes on one GPU according to PyTorch's allocator.
  * GPU is the driver's number, from CUDA_VISIBLE_DEVICES of the processes. */

@@ -209,7 +209,7 @@ static void add_mapping(struct pprof *pp, size_t i)
     add_number(&pp->message, MAPPING_FILE, string_n(pp, m->path.at, m->path.len));
     add_number(&pp->message, MAPPING_BUILD_ID, string(pp, id));
     for (unsigned field = MAPPING_HAS_FIRST; field <= MAPPING_HAS_LAST; field++)
-        add_number(&pp->message, field, 1); /* all frames are symbolised already */
+        add_number(&pp->message, field, 1); /* all frames are already symbolised */
     add_bytes(&pp->out, PROFILE_MAPPING, pp->message.data, pp->message.len);
     pp->out.failed |= pp->message.failed;
 }

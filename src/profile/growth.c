@@ -14,9 +14,12 @@ static const double z95 = 1.96;
 /* A change of less than a tenth of a call site's live bytes is usually within the sampling
  * error. */
 static const double material_fraction = 0.1;
-/* A row still grows if it grew in the last sixth of the time by at least this fraction of an
- * even rate. */
+/* A row still grows if its growth in the last sixth of the time is at least this fraction of even
+ * growth. */
 static const double GOES_ON = 0.3;
+/* One-sided 99 % bound of Kolmogorov's statistic: the lead of a sampled distribution over the
+ * true one, times the square root of the number of samples. */
+static const double KOLMOGOROV_99 = 1.52;
 /* Confidence of a row that takes over the job's verdict. */
 static const double FOLLOWS_CONFIDENCE = 0.65;
 
@@ -207,18 +210,27 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
+/* Returns false if the growth of ROW certainly ended. The times of its samples are compared with
+ * even growth, because with few samples even growth stands still for long. */
+static bool may_go_on(const struct growth_row *row, const struct verdict_series *series)
+{
+    struct trend trend;
+    trend_of(series, &trend);
+    if (!trend.known || trend.sixth >= GOES_ON)
+        return true;
+    double lead_bytes = trend.ahead * row->growth_bytes;
+    return trend.growth > 0 && lead_bytes <= KOLMOGOROV_99 * row->growth_sigma;
+}
+
 /* Adjusts a row's verdict to the job's verdict, because a row has few readings of its own. If the
- * job leaks, a row whose growth has not ended is part of that leak. If the job does not leak, no
- * row leaks. */
+ * job leaks, a row that certainly grew, and whose growth has not certainly ended, is part of that
+ * leak. If the job does not leak, no row leaks. */
 static void follow_job(struct growth_row *row, const struct verdict_series *series,
                        enum verdict_leak job_leak)
 {
     struct verdict_result *r = &row->verdict;
-    struct trend trend;
-    trend_of(series, &trend);
-    bool goes_on = trend.known && trend.growth > 0 && trend.sixth >= GOES_ON;
-    if (job_leak == VERDICT_LEAK_YES && r->leak != VERDICT_LEAK_YES && goes_on &&
-        sure_growth(row) > 0)
+    if (job_leak == VERDICT_LEAK_YES && r->leak != VERDICT_LEAK_YES && sure_growth(row) > 0 &&
+        may_go_on(row, series))
         r->word = VERDICT_LEAKING;
     else if (job_leak == VERDICT_LEAK_NO && r->leak == VERDICT_LEAK_YES)
         r->word = VERDICT_PLATEAUED;

@@ -12,7 +12,7 @@ struct held {
     uint64_t start_ns;  /* time at which the process's heap table was created */
     uint64_t worked_ns; /* time of the last reading before the process began to exit */
     struct model_sites sites;
-    struct model_sites earlier; /* the same HELD_EARLIER_S before */
+    struct model_sites earlier; /* the same evidence from HELD_EARLIER_S before */
 };
 enum { HELD_EARLIER_S = 10 };
 

@@ -73,10 +73,10 @@ const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t
     const struct kept *k = &l->at[i];
     char size[TEXT_SIZE_MAX], steps[80] = "";
     if (l->step >= 0 && l->since_step >= 0)
-        snprintf(steps, sizeof steps, " at step %" PRId64 " than at step %" PRId64, l->step,
-                 l->since_step);
+        snprintf(steps, sizeof steps, " from step %" PRId64 " to step %" PRId64, l->since_step,
+                 l->step);
     bool is_tensor = k->is_graph && strcmp(k->type, "Tensor") == 0;
-    snprintf(out, KEPT_TEXT_MAX, "%s (%s): %.0f %s more%s%s, %s at most", k->name, k->type,
+    snprintf(out, KEPT_TEXT_MAX, "%s (%s): %.0f %s added%s%s, at most %s", k->name, k->type,
              k->added, is_tensor ? "autograd nodes" : "entries", steps,
              k->is_graph && !is_tensor ? ", with their autograd graphs" : "",
              text_size(size, number_to_u64(k->bytes)));

@@ -15,10 +15,12 @@ struct kept {
     /* Name such as "cache of a __main__.Features"; not escaped, like all text from the job. */
     char name[KEPT_NAME_MAX];
     char type[KEPT_TYPE_MAX]; /* "dict" */
-    double added; /* entries, or nodes of a Tensor's graph, added since the previous report … */
-    double bytes; /* … and an upper bound of their size */
-    bool is_library; /* belongs to an installed package or the standard library */
-    bool is_graph;   /* most of these bytes are in the autograd graph behind it, or its entries */
+    double added; /* entries, or nodes of a tensor's graph, added since the previous report */
+    double bytes; /* upper bound of the size of what was added */
+    /* true if the container belongs to an installed package or the standard library */
+    bool is_library;
+    /* true if most of these bytes are in autograd graphs behind it or its entries */
+    bool is_graph;
 };
 
 /* The last report of growing containers from one process. */
@@ -39,8 +41,8 @@ void kept_take(struct kept_lists *l, const struct mark *mark);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
 
-/* Writes "cache of a __main__.Features (dict): 76 entries more at step 40 than at step 21, 19.0 MiB
- * at most"; not sanitised. */
+/* Writes "cache of a __main__.Features (dict): 76 entries added from step 21 to step 40, at most
+ * 19.0 MiB"; not sanitised. */
 enum { KEPT_TEXT_MAX = KEPT_NAME_MAX + KEPT_TYPE_MAX + 192 };
 const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i);
 /* Returns the containers as the JSON array that `ebb heap` and `ebb diagnose` show. L may be

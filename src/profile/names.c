@@ -351,8 +351,7 @@ static bool is_in_torch(const struct profile *p, uint64_t frame)
     return len >= sizeof prefix - 1 && memcmp(base, prefix, sizeof prefix - 1) == 0;
 }
 
-/* Native frames are not resolved if they cannot be wanted, as their symbols may be in large files.
- */
+/* Which frames are resolved. Resolving a native frame may read a large file of symbols. */
 enum search { SEARCH_ALL, SEARCH_PYTHON, SEARCH_TORCH };
 
 /* Returns the innermost frame of SITE that WANTED accepts. */
@@ -366,7 +365,8 @@ static const struct name *innermost(struct names *n, uint32_t site, enum search 
         bool is_python_frame = p->nodes[node].frame & HEAP_FRAME_PYTHON;
         bool is_skipped = (in == SEARCH_PYTHON && !is_python_frame) ||
                           (in == SEARCH_TORCH && !is_in_torch(p, p->nodes[node].frame));
-        if (in == SEARCH_TORCH && is_python_frame) /* it is closer than a node behind it */
+        /* the frame is nearer to the allocation than an autograd node outside of it */
+        if (in == SEARCH_TORCH && is_python_frame)
             return NULL;
         size_t count = is_skipped ? 0 : names_of_node(n, node, &list);
         for (size_t i = 0; i < count; i++)

@@ -21,8 +21,9 @@ struct name {
      * the interpreter, c10 and numpy, which are never the cause. */
     bool is_allocator;
     bool is_inlined;
-    bool is_backward; /* runs an autograd node, and is named "backward of NODE" */
-    bool is_own;      /* Python in the user's own files: see names_program_of_site */
+    /* true if the function runs an autograd node; the frame is then named "backward of NODE" */
+    bool is_backward;
+    bool is_own; /* true for Python in the user's own files, see names_program_of_site */
 };
 
 /* Borrows P. */

@@ -10,8 +10,8 @@
  * module or NULL. */
 bool known_allocator(const char *function, const char *lib);
 /* Finds the autograd node in the name of the function that runs it in a backward pass:
- * "AddmmBackward0" in "torch::autograd::generated::AddmmBackward0::apply(…)". False: another
- * function. */
+ * "AddmmBackward0" in "torch::autograd::generated::AddmmBackward0::apply(…)". Returns false for
+ * other functions. */
 bool known_backward(const char *function, const char **ret, size_t *ret_len);
 /* True for Python frames of the standard library, of framework internals, or without a file. */
 bool known_plumbing(const char *function, const char *file);

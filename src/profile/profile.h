@@ -148,8 +148,8 @@ struct profile {
     uint64_t oom_count; /* total number of failed requests, of which some are not stored */
 };
 
-/* Releases one reference to the profile and its parts, and frees them after the last. P may be
- * NULL. A GPU part stands for the whole profile. */
+/* Releases one reference, and frees the profile with its parts when the last reference is
+ * released. P may be NULL. If P is a GPU part, the whole profile is released. */
 void profile_free(struct profile *p);
 /* Adds a reference and returns P; profile_free must be called once more. */
 struct profile *profile_ref(struct profile *p);

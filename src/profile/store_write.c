@@ -36,9 +36,8 @@ struct store_writer {
     const struct look *look;
     struct look_counts done; /* number of table entries that are in the file */
     struct store_last last;  /* values of the last reading, from which changes are computed */
-    /* Numbers of two readings, or 0: the last reading, and the last reading that does not depend on
-     * others. */
-    uint64_t seq, whole_seq;
+    uint64_t seq;            /* number of the last reading, or 0 */
+    uint64_t whole_seq; /* number of the last reading that is stored whole, not as changes, or 0 */
     uint64_t size_bytes, losses;
     uint64_t reading_ns, snapshot_ns; /* 0: none */
     struct store_totals live;

@@ -140,6 +140,15 @@ static bool is_container(int tag)
            tag == DW_TAG_class_type;
 }
 
+/* A linker that drops unused functions leaves their description at address 0, where it may cover
+ * code of others. */
+static bool function_contains(Dwarf_Die *function, uint64_t address)
+{
+    Dwarf_Addr start;
+    bool is_dropped = dwarf_lowpc(function, &start) == 0 && start == 0;
+    return !is_dropped && dwarf_haspc(function, address) > 0;
+}
+
 /* Finds the function below PARENT that contains ADDRESS. */
 static bool find_function(Dwarf_Die *parent, uint64_t address, unsigned depth, Dwarf_Die *ret)
 {
@@ -148,7 +157,7 @@ static bool find_function(Dwarf_Die *parent, uint64_t address, unsigned depth, D
         return false;
     do {
         int tag = dwarf_tag(&die);
-        if (tag == DW_TAG_subprogram && dwarf_haspc(&die, address) > 0) {
+        if (tag == DW_TAG_subprogram && function_contains(&die, address)) {
             *ret = die;
             return true;
         }

@@ -114,6 +114,9 @@ struct profile_view {
     size_t n_failures;
     bool has_tree;
     struct profile_branch tree;
+    /* Folder in which the job was started, borrowed; a table names files below it relative to it.
+     */
+    const char *cwd;
 };
 
 /* Converts the first TOP rows of G, with their stacks if STACKS is set. Returns 0, or -ENOMEM

@@ -258,7 +258,7 @@ static int read_row(const struct csv_table *t, const struct columns *c, struct c
     if (t->count == 1 && field(t, 0).len == 0 && (c->count > 1 || t->has_newline))
         return 0; /* a blank line */
     if (t->count < c->count && !t->has_newline)
-        return 0; /* a truncated line, where the writer was interrupted */
+        return 0; /* a truncated line, because the writer was interrupted */
     if (t->count != c->count)
         return err_set(err, -EBADMSG, "%s line %" PRIu64 " has %zu fields, but the header has %zu",
                        t->name, t->line, t->count, c->count);

@@ -163,7 +163,7 @@ static int read_mark(const struct lines *l, json_t *object, struct buf *out, dou
     if (type && (!json_is_string(type) || strcmp(json_string_value(type), "mark") != 0))
         return 0;
     if (!json_is_number(t) || !isfinite(json_number_value(t)))
-        return bad(l, err, "a mark needs a \"t\": its time in seconds");
+        return bad(l, err, "a mark requires \"t\", its time in seconds");
     r = make_text(l, object, out, err);
     if (r < 0)
         return r;

@@ -90,7 +90,40 @@ static int make_order(struct trace_reader *r)
     return 0;
 }
 
-/* Scans the file again if it has changed. Returns 1 if it has, else 0. */
+/* Number of blocks that need not be scanned again. The writer appends raw parts, and replaces those
+ * behind the last sealed block by another sealed block. */
+static size_t settled_blocks(const struct trace_reader *r)
+{
+    size_t n = r->scan.count;
+    while (n > 0 && r->scan.blocks[n - 1].head.type != BLOCK_SEALED)
+        n--;
+    bool has_parts =
+        n == r->scan.count || (scan_has_block(r->fd, &r->scan.blocks[n]) &&
+                               scan_has_block(r->fd, &r->scan.blocks[r->scan.count - 1]));
+    return has_parts ? r->scan.count : n;
+}
+
+/* Appends the blocks from FROM on to the order, if they all belong at its end, as they usually do
+ * while a recording is written. Returns false if the order must be built again. */
+static bool extend_order(struct trace_reader *r, size_t from)
+{
+    size_t n = r->order_count;
+    struct scan_block *order = reallocarray(r->order, r->scan.count + 1, sizeof *order);
+    if (!order)
+        return false;
+    r->order = order;
+    for (size_t i = from; i < r->scan.count; i++) {
+        const struct scan_block *b = &r->scan.blocks[i];
+        if (b->head.type != BLOCK_RAW || b->head.seq == 0 ||
+            (n > 0 && compare_order(&order[n - 1], b) >= 0))
+            return false;
+        order[n++] = *b;
+    }
+    r->order_count = n;
+    return true;
+}
+
+/* Scans the end of the file again if it has changed. Returns 1 if it has, else 0. */
 static int refresh(struct trace_reader *r)
 {
     struct stat st;
@@ -99,8 +132,10 @@ static int refresh(struct trace_reader *r)
     if (st.st_size == r->seen_size && st.st_mtim.tv_sec == r->seen_mtime.tv_sec &&
         st.st_mtim.tv_nsec == r->seen_mtime.tv_nsec)
         return 0;
-    int e = scan_file(&r->scan, r->fd);
-    if (e == 0)
+    size_t before = r->scan.count, keep = settled_blocks(r);
+    bool has_grown = keep == before && st.st_size >= r->seen_size;
+    int e = scan_file_from(&r->scan, r->fd, keep);
+    if (e == 0 && !(has_grown && extend_order(r, before)))
         e = make_order(r);
     if (e < 0)
         return e;

@@ -89,14 +89,12 @@ void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1])
         ret[0] = '_';
 }
 
-/* Points "latest" to DIR. A new link is renamed over the old one, so "latest" is never missing. If
- * "latest" is a folder or file, it belongs to the user and is left alone. */
-static void point_latest(const struct rundir *dir)
+/* Points "latest" in the folder RUNS to BASE. A new link is renamed over the old one, so "latest"
+ * is never missing. If "latest" is a folder or file, it belongs to the user and is left alone. */
+static void point_latest(int runs, const char *base)
 {
-    const char *base = strrchr(dir->path, '/') + 1;
     struct stat st;
     char temporary[64];
-    AUTO_CLOSE int runs = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (runs < 0)
         return;
     if (fstatat(runs, "latest", &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
@@ -152,11 +150,19 @@ int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct r
         free(dir);
         return r;
     }
-    if (!path)
-        point_latest(dir);
+    if (!path) {
+        AUTO_CLOSE int runs = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        point_latest(runs, strrchr(dir->path, '/') + 1);
+    }
     *ret = *dir;
     free(dir);
     return 0;
+}
+
+void rundir_point_latest(const struct rundir *node, const char *job)
+{
+    AUTO_CLOSE int runs = openat(node->fd, "../..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    point_latest(runs, job);
 }
 
 /* ---- the owner's signature ---- */

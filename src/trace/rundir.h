@@ -22,6 +22,8 @@ void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1]);
  * 0, or -errno with an error that names the folder. */
 int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct rundir *ret,
                   struct err *err);
+/* Points ebb-runs/latest to JOB, the job folder that contains the node's folder NODE. */
+void rundir_point_latest(const struct rundir *node, const char *job);
 /* Signs the folder with FOLDER_ID (1 to 64 characters), which identifies its owner. Call this right
  * after rundir_create: if signing fails, the empty folder is removed. */
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err);

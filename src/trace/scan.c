@@ -141,11 +141,23 @@ static int scan_all(struct scan *s, struct scanner *sc, uint64_t at)
     return 0;
 }
 
+static uint64_t block_end(const struct scan_block *b)
+{
+    return b->offset + BLOCK_HEAD_BYTES + b->head.stored_len;
+}
+
 int scan_file(struct scan *s, int fd)
+{
+    return scan_file_from(s, fd, 0);
+}
+
+int scan_file_from(struct scan *s, int fd, size_t keep)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
         return -errno;
+    if (keep > 0 && (uint64_t)st.st_size < block_end(&s->blocks[keep - 1]))
+        keep = 0;
     struct scanner *sc = malloc(sizeof *sc);
     if (!sc)
         return -ENOMEM;
@@ -153,10 +165,19 @@ int scan_file(struct scan *s, int fd)
     sc->window_at = sc->window_len = 0;
     sc->size = st.st_size > 0 ? (uint64_t)st.st_size : 0;
     sc->work_left = sc->size * WORK_FACTOR + WORK_MIN;
-    s->count = 0;
-    int r = scan_all(s, sc, BLOCK_FILE_HEAD_BYTES);
+    s->count = keep;
+    int r = scan_all(s, sc, keep > 0 ? block_end(&s->blocks[keep - 1]) : BLOCK_FILE_HEAD_BYTES);
     free(sc);
     return r;
+}
+
+bool scan_has_block(int fd, const struct scan_block *b)
+{
+    uint8_t bytes[BLOCK_HEAD_BYTES];
+    struct block_head head;
+    return read_at(fd, bytes, sizeof bytes, b->offset) == (ssize_t)sizeof bytes &&
+           block_head_parse(bytes, &head) == 0 && head.type == b->head.type &&
+           head.seq == b->head.seq && head.part == b->head.part && head.crc == b->head.crc;
 }
 
 int scan_load(int fd, const struct scan_block *b, struct buf *ret)

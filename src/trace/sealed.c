@@ -178,8 +178,8 @@ static int count_per_tick(struct sealed *s)
     return 0;
 }
 
-/* Sorts the cells by tick. Filling advances each start to the position of the next; the starts are
- * moved back at the end. */
+/* Sorts the cells by tick. Filling advances each start to the start of the next tick, so the starts
+ * are moved back at the end. */
 static int scatter(struct sealed *s)
 {
     for (size_t i = 0; i < s->slice_count; i++) {

@@ -87,7 +87,8 @@ static int count_columns(struct packer *p, struct cur records)
         c->field = field == RECORD_STALE_COLUMN ? SEALED_STALE_FIELD : field;
         c->at = at;
         at += c->count;
-        c->count = 0; /* the cells are counted again while they are filled in */
+        /* reset here, because the count is incremented again for each cell that is filled in */
+        c->count = 0;
     }
     return e;
 }

@@ -209,7 +209,7 @@ static void note_result(struct shared *sh, const struct op *op, int e)
 {
     struct sink_status *st = &sh->status;
     st->size_bytes = sh->size_bytes;
-    /* a successful sync without new data does not show that the disk works */
+    /* a sync without new data succeeds even if the disk does not work */
     if (e < 0 || op->kind != OP_SYNC)
         st->failing = e < 0;
     if (e == 0)

@@ -13,8 +13,8 @@
 
 struct sink;
 
-/* A block larger than this, not counting the list at its beginning, ends as soon as the disk thread
- * has it, and accepts no marks until then. */
+/* Size, without the list at its beginning, above which a block accepts no more marks and ends as
+ * soon as the disk thread has taken it. */
 enum { ROLL_BYTES = 2 * 1024 * 1024 };
 
 struct entity {

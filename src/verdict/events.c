@@ -15,7 +15,7 @@ enum { FEW_JUMPS = 3 };
 enum { SEEN_AFTER = 3 }; /* an event counts only after this many step ends have followed it */
 /* Numbers of readings expected between two events. Below READINGS_APART, the nearest reading on
  * each side of an event is used instead of the lowest of a few, and more events are required. Below
- * READINGS_CLOSE, a staircase cannot be told from a line. */
+ * READINGS_CLOSE, a staircase cannot be distinguished from a line. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
 /* Even growth also puts part of itself at the readings around events. BEYOND_EVEN is the
@@ -28,7 +28,8 @@ static const double RISE_OVER_MEAN = 0.33;
 /* Jumps larger than this multiple of the median jump are clipped. */
 static const double STANDS_OUT = 1.6;
 static const double GOES_ON = 0.8; /* later jumps must reach this fraction of the earlier ones */
-/* The current run of jumps must be this many times as long as the longest run that was released. */
+/* The current sequence of jumps must be this many times as long as the longest sequence that was
+ * released. */
 static const double TIMES_LOST = 2.5;
 
 /* These apply to growth that is known to be a leak. Its jumps must be equivalent to equal pieces at
@@ -118,7 +119,7 @@ static double noise_between(const struct verdict_series *v, enum verdict_mark_ki
 /* Totals over all events of one kind, in order of time. */
 struct jumps {
     unsigned n; /* number of events, which is one more than the number of jumps */
-    /* Number of jumps since the last release, and in the longest run before it. */
+    /* Number of jumps since the last release, and in the longest sequence before it. */
     unsigned run, lost;
     /* The baseline after the first, the last and the last but one event. */
     double first, last, last_but_one;

@@ -152,10 +152,11 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         "growth is slowing: the rate in the last third is %.0f %% of the mean",
                         100 * v[0]);
     case VERDICT_SAID_EARLY:
-        return snprintf(out, size,
-                        "growing since the start, for %s; until %s this may be warm-up or the "
-                        "first epoch",
-                        span_text(a, v[0], v[2]), span_text(b, v[1], v[2]));
+        return snprintf(
+            out, size,
+            "growing since the start, for %s; growth in the first %s may be warm-up or the "
+            "first epoch",
+            span_text(a, v[0], v[2]), span_text(b, v[1], v[2]));
     case VERDICT_SAID_OVER:
         return snprintf(out, size,
                         "memory grew evenly until the job ended; without %s, a first epoch as "
@@ -188,7 +189,7 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         100 * v[0], v[1] >= 0 ? "; main reasons: " : "", reason_text(v[1]),
                         v[2] >= 0 ? "; " : "", reason_text(v[2]));
     case VERDICT_SAID_LATE:
-        if (v[2] > 1) /* the process had just started when its earlier baseline was read */
+        if (v[2] > 1) /* the earlier baseline was read when the process had just started */
             return snprintf(out, size,
                             "memory has grown again for %s, too short a time to be judged",
                             span_text(a, v[1], v[3]));
@@ -213,6 +214,9 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         isfinite(v[2]) ? c : "",
                         v[0] >= 1 ? ", keeping headroom for spikes of " : "",
                         v[0] >= 1 ? change_size(a, v[0]) : "");
+    case VERDICT_SAID_PEERS:
+        return snprintf(out, size, "%s in this rank; the median of all %.0f ranks is %s",
+                        rate_text(a, v[0], v[1]), v[3], rate_text(b, v[2], v[1]));
     default:
         return -1;
     }

@@ -4,9 +4,7 @@
 #include <math.h>
 
 /* Number of readings required after the first epoch. */
-enum { STEADY_POINTS = 6, THROUGH_POINTS = 10 };
-/* Number of readings required after the epoch if growth is a line without noise. */
-enum { CLEAN_POINTS = 3 };
+enum { STEADY_POINTS = 6 };
 /* The threshold for material growth is multiplied by this once a second epoch is complete. */
 static const double SECOND_EPOCH = 0.4;
 /* The upper bound of a slope lies this many standard deviations above it. */
@@ -15,7 +13,7 @@ static const double END_Z = 2;
 static const double END_PART = 0.3;
 /* Growth faster than this fraction of the epoch's rate may continue. */
 static const double SOON_PART = 0.3;
-/* Growth faster than this fraction of the epoch's rate is not its tail. */
+/* Growth faster than this fraction of the epoch's rate is not the end of the epoch's growth. */
 static const double SOON_PACE = 0.6;
 /* It is too early to decide until this many epochs have passed since the first. */
 static const double SOON_EPOCHS = 0.5;
@@ -23,20 +21,6 @@ static const double SOON_EPOCHS = 0.5;
 static const double GRACE_PART = 0.15;
 /* Highest confidence in a leak that continues through the end of the first epoch. */
 static const double THROUGH_CAP = 0.9;
-/* The growth rates within and after the epoch must agree within this factor. */
-static const double THROUGH_PACE = 0.75;
-/* Fraction of the epoch's growth rate required in the latest readings. */
-static const double THROUGH_LATE = 0.7;
-/* Fraction of the readings after the epoch that counts as the latest. */
-static const double THROUGH_LAST = 0.35;
-/* Largest root mean square of the residuals over the rise. Rougher growth may be a cache that
- * fills in steps. */
-static const double THROUGH_ROUGHNESS = 0.04;
-static const double THROUGH_PART = 0.9; /* fraction of the window that a single rise must cover */
-/* CLEAN_POINTS readings after the epoch are enough for growth of at most this roughness. */
-static const double CLEAN_ROUGHNESS = 0.02;
-/* Smallest growth rate after the epoch, as a fraction of the rate within it. */
-static const double CLEAN_PACE = 0.85;
 /* Fraction of the growth that must remain after the largest jumps are removed. */
 static const double REST_PART = 0.3;
 /* Fraction of the growth after the epoch that the fitted line must explain. */
@@ -183,30 +167,6 @@ static bool is_separate_rise(const struct judging *j, const struct after *a)
     return j->s.needs_line && part * j->s.line_least > OWN_PART * a->since;
 }
 
-/* Returns true if the end of the epoch did not change the growth: the epoch and the readings after
- * it form one rise at one rate, and the latest readings still have that rate. A cache filled within
- * the epoch would have stopped growing. Cleaner lines require fewer readings. */
-static bool passes_through(const struct judging *j, const struct after *a)
-{
-    const struct shape *s = &j->s;
-    const struct view *w = &a->w;
-    bool is_clean = s->roughness <= CLEAN_ROUGHNESS && a->beyond >= GRACE_PART * a->epoch;
-    double pace = w->n < THROUGH_POINTS ? CLEAN_PACE : THROUGH_PACE;
-    double end = w->x[w->n - 1], late = 0, part = THROUGH_LAST * (end - w->x[0]);
-    size_t i = w->n - 1;
-    if (w->n < (is_clean ? CLEAN_POINTS : THROUGH_POINTS) || !(a->expected > 0) ||
-        a->since < pace * a->expected || a->since * pace > a->expected ||
-        s->before != BEFORE_NOTHING || s->may_end || !judge_is_rise(j) || s->chunky ||
-        s->roughness > THROUGH_ROUGHNESS ||
-        s->span < THROUGH_PART * (j->w.x[j->w.n - 1] - j->w.x[0]))
-        return false;
-    while (i > 0 && w->x[i - 1] >= end - part)
-        i--;
-    late = w->low[w->n - 1] - w->low[i];
-    return late >= THROUGH_LATE * a->slope_in * (end - w->x[i]) &&
-           a->since > fmax(j->v->options.material_fraction * w->low[0], 2 * w->sigma);
-}
-
 /* Returns true if the growth after the epoch, taken alone, is a leak. K holds the view and the
  * shape of that growth. The growth must be significant. In addition, it must either clearly not be
  * the tail of the first epoch, or last as long as the epoch. */
@@ -289,7 +249,7 @@ static bool judge_rise_after(struct judging *j, const struct after *a)
         j->rate_from = k.rate_from;
         return true;
     }
-    if (passes_through(j, a) || judge_unbent(j)) {
+    if (judge_unbent(j)) {
         judging_add_evidence(j->r, VERDICT_SAID_AFTER_EPOCH, j->epoch_end, a->since, pace,
                              j->w.by_step);
         judge_leaking(j, THROUGH_CAP);
@@ -311,8 +271,7 @@ bool judge_after_epoch(struct judging *j)
     struct after a;
     after_build(j, &a);
     if (is_early(j, &a)) {
-        bool is_through = a.w.n >= CLEAN_POINTS && a.w.n < STEADY_POINTS && passes_through(j, &a);
-        if (!is_through && !judge_unbent(j))
+        if (!judge_unbent(j))
             return false;
         judging_add_evidence(j->r, VERDICT_SAID_AFTER_EPOCH, j->epoch_end, a.since, after_pace(&a),
                              j->w.by_step);

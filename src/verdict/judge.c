@@ -48,7 +48,9 @@ double judging_seconds_per_step(const struct verdict_series *v, double from)
     double x = fmax(from, v->first_step);
     if (v->step_only || v->steps_taken < 2 || !(v->last_step > v->first_step))
         return 0;
-    if (!(v->last_step > x)) /* FROM is the current step, so the average over all steps is used */
+    /* FROM is the current step, so there are no later steps to measure, and the average over all
+     * steps is used */
+    if (!(v->last_step > x))
         x = v->first_step;
     return fmax(0, (v->last_step_s - judging_seconds_at_step(v, x)) / (v->last_step - x));
 }

@@ -53,7 +53,7 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
     return at;
 }
 
-/* Concludes that all growth occurred in the first steps. */
+/* Sets the verdict for growth that occurred only in the first steps. */
 static void filled_early(struct judging *j, double cap)
 {
     double near = j->fill_end - j->began;

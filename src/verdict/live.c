@@ -7,8 +7,8 @@
 static const double MIN_CONFIDENCE = 0.8; /* required confidence of the verdict on the live heap */
 /* Fraction of the growth of resident memory that the live heap must explain. */
 static const double SHARE = 0.5;
-/* Fraction of the growth that the live heap must explain if it shows that a leak occurs at
- * events. */
+/* Fraction of the growth rate of resident memory that a stepping live heap must reach before
+ * resident memory is called stepping instead of leaking. */
 static const double MOST = 0.7;
 /* Growth of the live heap counts from this fraction of the resident baseline on. */
 static const double MATERIAL = 0.025;

@@ -19,7 +19,7 @@ struct model_sites {
      * any third of the run's second half (steady), or in any of the run's last three quarters
      * (steady_long). */
     double steady, steady_long;
-    struct trend kept; /* live memory of call sites that free little, over time */
+    struct trend kept; /* trend over time of the live memory of call sites that free little */
     /* Live memory of call sites that free little, over the bytes allocated by the process. */
     struct trend by_work;
     /* SETTLED is the sum, over all call sites, of the least live memory in each block of

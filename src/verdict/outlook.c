@@ -121,9 +121,10 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* Forecasts when the limit is reached at RATE, which is per PER units; one x is UNIT_PER_X units.
- * The time and the rate are printed side by side and must agree. The interval is therefore at least
- * as wide as the headroom divided by the interval of the rate. */
+/* Forecasts when the limit is reached, in seconds or steps. RATE is the growth in PER of these
+ * units (60 for a rate per minute); one x is UNIT_PER_X of them. The time and the rate are printed
+ * side by side and must agree. The interval is therefore at least as wide as the headroom divided
+ * by the interval of the rate. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)

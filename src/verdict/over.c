@@ -37,8 +37,8 @@ static const double STARTUP_PART = 0.1;
 static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5};
 enum { POINTS = 12 };
 
-/* Returns true if the later half grows as fast as the earlier half. The jumps that the shape
- * removes are included here, because one large jump belongs to start-up or to the end. */
+/* Returns true if the later half grows as fast as the earlier half. Isolated jumps, which shape_of
+ * ignores, count here: a large jump at start-up or at the end must make the halves differ. */
 static bool is_even(const struct view *w, const struct shape *s)
 {
     size_t half = w->n / 2;

@@ -28,7 +28,7 @@ static const double SPREAD_NORMAL = 1.15;
 /* Memory repeats with the epoch if the differences spread by at most this fraction of the plain
  * spread. */
 static const double REPEATS = 0.2;
-/* Smallest release within every epoch, in units of the plain spread. */
+/* Every epoch must release at least this multiple of the plain spread. */
 static const double FALL_SPREADS = 1.5;
 /* A pair must rise by this multiple of the spread of the differences. */
 static const double OVER_SPREAD = 2;

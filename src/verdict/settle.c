@@ -8,7 +8,8 @@
 static const double LEAK_FROM = 0.75, NO_LEAK_UNTIL = 0.3, OPEN_CONFIDENCE = 0.65;
 /* A running job is judged many times, and its growth may still end. */
 static const double RUNNING_LEAK_FROM = 0.92;
-/* Epochs: growth that ends with the job before this may be the first epoch filling a cache. */
+/* Number of epochs. If a job ends before it, growth up to its end may be the first epoch filling a
+ * cache. */
 static const double FIRST_EPOCH = 1.15;
 /* Highest confidence if no epoch is known, since a first epoch as long as the job cannot be
  * excluded. */
@@ -88,6 +89,14 @@ static void set_no_leak(struct verdict_result *r, const struct verdict_series *v
                   ? VERDICT_PLATEAUED
                   : VERDICT_STABLE;
     r->forecast.known = r->oom.known = r->alarm = false;
+}
+
+void verdict_leave_open(struct verdict_result *r)
+{
+    r->shape_leaks = r->leak == VERDICT_LEAK_YES;
+    if (r->shape_leaks)
+        result_leave_open(r);
+    r->alarm = false;
 }
 
 /* A leak found from the shape of resident memory stays a leak, because small leaks are visible

@@ -6,8 +6,8 @@
 
 enum { STRAIGHT_POINTS = 6 };
 
-/* Largest deviation from a straight line, as a fraction of the rise. A staircase of three steps
- * has 0.096. */
+/* Largest deviation from a straight line, as a fraction of the rise. The deviation of a staircase
+ * with three steps is 0.096. */
 static const double STRAIGHT_RMS = 0.12;
 /* Largest deviation of growth without noise or steps, as a fraction of the rise. */
 static const double TIGHT_RMS = 0.02;
@@ -153,8 +153,8 @@ static void straight_significance(const struct view *w, struct shape *r)
     r->t_stat = r->slope_se > 0 ? line.slope / r->slope_se : 0;
 }
 
-/* Moves the onset of a rise after a level to where the line through its later half meets the
- * level. */
+/* Sets the onset of a rise after a level stretch to the intersection of that level with the line
+ * through the later half of the rise. */
 static void sharpen_onset(const struct view *w, const struct fit_sums *s, struct shape *r)
 {
     size_t half = r->from + (w->n - r->from) / 2, from = r->from;

@@ -62,7 +62,7 @@ struct growths {
     double all, used, kept;
 };
 
-/* False: too few readings, or no growth. */
+/* Returns false if there are too few readings or no growth. */
 static bool find_growths(const struct verdict_series *resident, const struct verdict_series *in_use,
                          const struct verdict_series *spare, struct growths *ret)
 {

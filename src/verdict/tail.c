@@ -59,8 +59,8 @@ static uint64_t lower(struct tail_reading a, double from_ns, double to_ns, uint6
                                                                                   : lowest;
 }
 
-/* Returns the lowest reading within TAIL_S before held reading K, including the readings passed
- * on last, or UINT64_MAX if there is none. */
+/* Returns the lowest reading within TAIL_S before held reading K, including the last readings that
+ * were passed on, or UINT64_MAX if there is none. */
 static uint64_t lowest_before(const struct tail *tail, uint32_t k)
 {
     double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;

@@ -21,7 +21,7 @@ struct tail {
     struct tail_reading held[TAIL_HELD]; /* ring buffer */
     uint32_t first, count;
     struct tail_reading
-        fed[TAIL_FED]; /* ring buffer of the readings passed on last, to detect a fall */
+        fed[TAIL_FED]; /* ring buffer of the last readings that were passed on, to detect a fall */
     uint32_t n_fed;
     bool is_table; /* true if readings are held for TAIL_TABLE_S instead of TAIL_S */
 };

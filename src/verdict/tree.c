@@ -12,8 +12,7 @@ static const double OWN_PART = 0.5;
 /* Growth below this fraction of all memory, or of the process's own, is ignored. */
 static const double LITTLE = 0.05;
 
-/* Returns the severity of a word; larger is worse. */
-static int rank_of(enum verdict_word word)
+int verdict_word_severity(enum verdict_word word)
 {
     switch (word) {
     case VERDICT_LEAKING:
@@ -102,7 +101,8 @@ static bool is_left_out(const struct verdict_member *m, bool is_little)
  * order of the processes does not matter. */
 static bool is_worse(const struct verdict_member *a, const struct verdict_member *b)
 {
-    int rank_a = rank_of(a->result->word), rank_b = rank_of(b->result->word);
+    int rank_a = verdict_word_severity(a->result->word),
+        rank_b = verdict_word_severity(b->result->word);
     double growth_a = growth_of(a->result), growth_b = growth_of(b->result);
     if (rank_a != rank_b)
         return rank_a > rank_b;
@@ -142,14 +142,15 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         if (!members[i].alive)
             continue;
         total += members[i].rss_bytes;
-        if (!members[i].is_replacement && rank_of(members[i].result->word) >= RANK_GROWS)
+        if (!members[i].is_replacement &&
+            verdict_word_severity(members[i].result->word) >= RANK_GROWS)
             ret->growers++;
         else if (!(open_growth(&members[i]) > LITTLE * members[i].result->floor_first_bytes))
             add_cost(ret, &members[i]);
     }
     worst = find_worst(members, n, total);
     if (worst < n) {
-        rank = rank_of(members[worst].result->word);
+        rank = verdict_word_severity(members[worst].result->word);
         ret->word = members[worst].result->word;
         ret->confidence = members[worst].result->confidence;
         ret->grower = worst;
@@ -159,7 +160,7 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
     /* The whole tree may grow although no process does, through shared memory or a growing number
      * of processes. If a process grows, the verdict on that process shows best whether growth
      * occurs at events. */
-    if (whole && rank_of(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
+    if (whole && verdict_word_severity(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
         verdict_word_leak(ret->word) != VERDICT_LEAK_YES) {
         ret->word = whole->word;
         ret->confidence = whole->confidence;

@@ -70,6 +70,14 @@ static void weigh_shapes(const struct view *w, struct trend *r)
     r->lasting = fmin(EVIDENCE_MOST, fmax(-EVIDENCE_MOST, (best_end - best_on) / 2));
 }
 
+static double lead_over_even(const struct view *w, double growth)
+{
+    double span = w->x[w->n - 1] - w->x[0], ahead = 0;
+    for (size_t i = 0; growth > 0 && i < w->n; i++)
+        ahead = fmax(ahead, (w->low[i] - w->low[0]) / growth - (w->x[i] - w->x[0]) / span);
+    return ahead;
+}
+
 static void measure_trend(const struct view *w, struct trend *r)
 {
     struct fit_sums sums;
@@ -90,6 +98,7 @@ static void measure_trend(const struct view *w, struct trend *r)
         moves += fabs(w->y[i] - w->y[i - 1]);
     r->net = moves > 0 ? fmax(0, r->growth) / moves : 0;
     r->fallen = r->growth > 0 ? fmin(5, w->largest_fall / r->growth) : 5;
+    r->ahead = lead_over_even(w, r->growth);
     r->pace = 1;
     weigh_shapes(w, r);
 }

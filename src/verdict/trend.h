@@ -24,8 +24,11 @@ struct trend {
     double lasting; /* log evidence for continuing growth against growth that ends */
     double rough;   /* deviation from a straight line, as a fraction of the growth */
     double net;     /* growth as a fraction of the sum of all movements, up and down */
-    double fallen;  /* largest fall below a maximum, as a fraction of the growth */
-    double epochs;  /* length of the window in epochs, or 0 if unknown */
+    /* Largest lead of the baseline over even growth, as a fraction of the growth: 0 for even or
+     * late growth, almost 1 for growth that came at once at the start. */
+    double ahead;
+    double fallen; /* largest fall below a maximum, as a fraction of the growth */
+    double epochs; /* length of the window in epochs, or 0 if unknown */
     /* Growth rate after the first epoch relative to the rate within it, or 1 if unknown. */
     double pace;
     /* Fraction of the growth that occurred at evaluations, checkpoints and epoch ends. */

@@ -1,5 +1,5 @@
-/* Turns one series of memory readings into one verdict: leaking, filling, warmed up, or not yet
- * known. Pure: no I/O, no clock, no allocation. The same code judges a live process, a
+/* Turns one series of memory readings into one verdict, such as leaking, filling or plateaued. It
+ * does no I/O, reads no clock and allocates nothing. The same code judges a live process, a
  * recording, a table by step, a process tree, a GPU and a call site. The mathematics is in
  * docs/internals/verdict.md. */
 #pragma once
@@ -23,6 +23,9 @@ enum verdict_word {
     VERDICT_WORDS
 };
 const char *verdict_word_name(enum verdict_word word);
+
+/* Returns how bad a word is; larger is worse. */
+int verdict_word_severity(enum verdict_word word);
 
 enum verdict_leak { VERDICT_LEAK_UNKNOWN = 0, VERDICT_LEAK_NO, VERDICT_LEAK_YES };
 /* Returns yes for leaking and stepping, no for stable, spiking and plateaued, and unknown for
@@ -208,6 +211,8 @@ enum verdict_evidence_code {
     /* value[]: headroom in bytes, low and high estimate of the time to the limit (s or steps),
      * by_step */
     VERDICT_SAID_PEAK_OOM,
+    /* value[]: growth rate of a rank, by_step, median of all ranks, number of ranks */
+    VERDICT_SAID_PEERS,
     VERDICT_EVIDENCE_CODES
 };
 enum { VERDICT_EVIDENCE = 10, VERDICT_TEXT_MAX = 240 };
@@ -221,6 +226,9 @@ struct verdict_result {
     enum verdict_leak leak;
     /* Probability, 0 to 1, that LEAK is right, or the word if LEAK is unknown. */
     double confidence;
+    /* True if the shape of resident memory alone shows a leak of a running job, even if the word is
+     * undecided because other evidence does not confirm the leak. */
+    bool shape_leaks;
     bool has_probability;              /* true if the model has weighed all evidence */
     double probability;                /* probability that the series leaks */
     double contributions[MODEL_COUNT]; /* what each feature adds to the log-odds of a leak */
@@ -295,18 +303,20 @@ void verdict_apply_free(struct verdict_result *r, const struct verdict_series *r
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
 
-/* The part of the growth of RESIDENT, 0 to 1, that is neither in use (IN_USE) nor retained (SPARE)
- * by malloc: mappings, for example. 0: unknown. */
+/* Returns the fraction of the growth of RESIDENT, 0 to 1, that is neither in use (IN_USE) nor
+ * retained (SPARE) by malloc, for example in mappings. Returns 0 if unknown. */
 double verdict_outside_heap(const struct verdict_series *resident,
                             const struct verdict_series *in_use,
                             const struct verdict_series *spare);
 
 /* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job runs,
- * only a nearly certain leak changes them. BYTES_PER_S: rate of a leak that is not visible in
- * resident memory; 0: unknown. IS_OUTSIDE: no heap shows the growth. The probability of a leak is
- * then low for want of evidence, and does not rule one out. */
+ * only a nearly certain leak changes them. BYTES_PER_S is the rate of a leak that is not visible in
+ * resident memory, or 0 if unknown. IS_OUTSIDE means that the growth is not in any heap. The
+ * probability of a leak is then low because evidence is missing, and a leak is not ruled out. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, double bytes_per_s, bool is_outside);
+/* Changes R, a leak of a running job that only the shape shows, to an open verdict. */
+void verdict_leave_open(struct verdict_result *r);
 enum verdict_leak verdict_leak_of(double probability, bool is_over);
 /* Returns true if the job ended so early that its growth may be the first epoch filling a cache. */
 bool verdict_may_be_first_epoch(const struct trend *resident);

@@ -25,14 +25,14 @@ static const double EXIT_FALL = 0.05;
 /* Fraction of a process's life that may be skipped at its end if the end of its work is known. */
 static const double EXIT_KNOWN = 0.25;
 
-/* All slots considered, including the history before the window. */
+/* All slots that are considered, including the history before the window. */
 struct track {
     size_t n;
     double x[FIT_MAX], y[FIT_MAX];
 };
 
-/* Returns how long the level lasted that memory lost at slot FALL: the time since memory was last
- * near LOW, the trough to which it fell. */
+/* Returns how long memory had been high before its fall at slot FALL: the time since memory was
+ * last near the value at slot LOW, the trough after the fall. */
 static double track_raised_for(const struct track *t, size_t fall, size_t low, double largest_fall)
 {
     size_t j = fall;
@@ -273,8 +273,8 @@ void view_trim_startup(struct view *w)
     for (size_t k = 1; k + 8 < w->n && w->x[k] - w->x[0] <= 0.12 * span; k++) {
         double front = (w->low[k] - w->low[0]) / fmax(w->x[k] - w->x[0], 1e-9);
         double rest = (w->low[w->n - 1] - w->low[k]) / (w->x[w->n - 1] - w->x[k]);
-        /* Remove the front where the ratio of slopes is largest; a tail of the start-up may
-         * remain. */
+        /* Remove the front of the window where the ratio of slopes is largest; a tail of the
+         * start-up may remain. */
         if (w->low[k] - w->low[0] > 0.02 * w->low[k] && front > best * fmax(rest, 1e-12)) {
             best = front / fmax(rest, 1e-12);
             cut = k;

@@ -13,7 +13,7 @@ from torch import nn
 
 BATCH = 8
 WIDTH = 1024
-ROWS = 16  # times 1024 floats: blocks of 64 KiB, below malloc's threshold for mmap
+ROWS = 16  # a block of 16 rows of 1024 floats has 64 KiB, which is below malloc's threshold for mmap
 TOKENS = 6  # per block
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 BATCH = 4
-CROP = 256  # times 256 floats: 256 KiB per crop
+CROP = 256  # a crop of 256 x 256 floats has 256 KiB
 ENTRIES = 160  # capacity of the bounded cache, which is full after 40 steps
 
 

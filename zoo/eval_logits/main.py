@@ -17,7 +17,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 BATCH = 4
 LENGTH = 32
 VOCABULARY = 1024
-EVALUATED = 256  # examples, each with 32 tokens x 1024 logits x 4 bytes: 32 MiB in each evaluation
+# number of evaluated examples; each has 32 tokens x 1024 logits x 4 bytes, together 32 MiB per evaluation
+EVALUATED = 256
 
 
 class Tokens(Dataset):

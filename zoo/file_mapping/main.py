@@ -33,7 +33,8 @@ class Features:
 
     def read(self, position):
         batch = self.data[position]
-        self.seen.append(numpy.array(batch) if self.twin else batch)  # either a copy or a view of the file
+        # the twin keeps a copy, the other variant a view of the file
+        self.seen.append(numpy.array(batch) if self.twin else batch)
         return batch.reshape(BATCH, 64, -1).mean(2)
 
     def live_bytes(self):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 4096  # times 64 floats: 1 MiB of activations per step
+WIDTH = 4096  # 64 x 4096 floats are 1 MiB of activations per step
 
 
 class Watched(nn.Module):

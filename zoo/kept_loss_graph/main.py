@@ -71,7 +71,8 @@ def main():
         for batch in torch.randperm(examples).split(BATCH):
             trainer.train(inputs[batch], labels[batch])
             loss = trainer.watch(held_out, held_labels)
-            if isinstance(trainer.total, torch.Tensor):  # the graph of this loss includes all earlier ones
+            # the graph of this loss includes the graphs of all earlier losses
+            if isinstance(trainer.total, torch.Tensor):
                 live += saved_bytes(loss, excluded)
             del loss
             job.step(live)

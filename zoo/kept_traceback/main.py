@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 BATCH = 4
-SIDE = 512  # times 512 floats: 1 MiB per image
+SIDE = 512  # an image of 512 x 512 floats has 1 MiB
 
 refs = []  # weak references to all decoded images that are still alive
 
@@ -42,7 +42,8 @@ class Pictures:
             try:
                 rows.append(self.decode(broken=i == position % BATCH))
             except ValueError as error:
-                self.errors.append(str(error) if self.twin else error)  # its frames keep their locals alive
+                # the frames in the traceback of the exception keep their local variables alive
+                self.errors.append(str(error) if self.twin else error)
         return torch.from_numpy(numpy.stack(rows).view(numpy.ndarray))
 
 

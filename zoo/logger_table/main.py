@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 512  # numbers per row, of 40 bytes each including their slot in the list
+WIDTH = 512  # number of values per row; each takes 40 bytes including its slot in the list
 
 
 class TableLogger:

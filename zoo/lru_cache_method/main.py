@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 BATCH = 16
-SAMPLES = 16384  # times 16 floats: 1 MiB of sound per batch
+SAMPLES = 16384  # a batch of 16 clips of 16384 floats has 1 MiB
 ENTRIES = 40
 
 

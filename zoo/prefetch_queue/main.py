@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 4096  # times 64 floats: 1 MiB per batch
-DEPTH = 40  # number of batches, full after 40 steps
+WIDTH = 4096  # a batch of 64 x 4096 floats has 1 MiB
+DEPTH = 40  # maximum number of batches in the queue, reached after 40 steps
 
 
 class Prefetcher(threading.Thread):

@@ -12,15 +12,15 @@ import torch._dynamo
 from torch import nn
 
 WIDTH = 32
-TABLE = 524288  # floats per version: 2 MiB
-LIMIT = 24  # number of versions, reached at step 24
+TABLE = 524288  # number of floats in the table of each version: 2 MiB
+LIMIT = 24  # maximum number of compiled versions, reached at step 24
 NEVER = 10**6
 
 tables = []
 
 
 def backend(graph, example_inputs):
-    """Runs the graph unchanged, with a table for its shape, as tuned kernels have."""
+    """Runs the graph unchanged. Each compiled version has its own table, as tuned kernels do."""
     table = torch.arange(TABLE, dtype=torch.float32)
     tables.append(weakref.ref(table))
     return lambda *inputs, table=table: graph(*inputs)

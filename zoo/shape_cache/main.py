@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 WIDTH = 16
-LENGTHS = range(400, 900, 20)  # 25 different lengths, whose masks take 44 MB
+LENGTHS = range(400, 900, 20)  # 25 different lengths; the masks of all of them take 44 MB
 MICRO = 5  # number of batches per step
 
 

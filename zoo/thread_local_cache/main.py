@@ -16,7 +16,7 @@ from torch import nn
 
 BATCH = 32
 FEATURES = 64
-SCRATCH = 655360  # floats per thread: 2.5 MiB
+SCRATCH = 655360  # number of floats in the scratch buffer of each thread: 2.5 MiB
 THREADS = 2
 EVERY = 5  # number of steps that one pool serves
 

@@ -12,10 +12,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import nn
 
-WORDS = 200  # words per step, all of them new
+WORDS = 200  # number of words per step, none of which occurs again
 LETTERS = 250  # letters per word, as in hashes, paths and base64
 SYMBOL = 32  # bytes that the BPE model keeps for each letter of a cached word
-CAPACITY = 5000  # number of words, full after 25 steps
+CAPACITY = 5000  # maximum number of words in the cache, reached after 25 steps
 VOCABULARY = 400
 
 

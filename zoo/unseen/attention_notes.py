@@ -6,7 +6,7 @@ from torch import nn
 from tally import TINY, Tally, flag, marks
 
 EPOCHS, STEPS = (2, 4) if TINY else (4, 60)
-TABLE = 1000 if TINY else 550_000  # rows of 256 numbers
+TABLE = 1000 if TINY else 550_000  # number of rows, each with 256 numbers
 
 
 class Notes:

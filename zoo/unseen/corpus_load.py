@@ -9,7 +9,7 @@ from torch import nn
 from tally import TINY, Tally, flag, marks
 
 SHARDS, STEPS, PER_EPOCH = (4, 8, 4) if TINY else (36, 168, 42)
-SHARD = 1_400_000  # numbers of four bytes in the corpus
+SHARD = 1_400_000  # number of values of four bytes in each shard of the corpus
 CLASSES = 512
 
 

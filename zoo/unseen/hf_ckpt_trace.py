@@ -35,7 +35,7 @@ class Tracer:
 
     def look(self, x):
         if self.on:
-            self.seen.append(x.detach()[:KEEP, :SHORT].repeat(1, 1, 6))  # 2 x 24 x 384 floats are 73.7 kB
+            self.seen.append(x.detach()[:KEEP, :SHORT].repeat(1, 1, 6))  # each entry has 2 x 24 x 384 floats: 73.7 kB
 
     def held(self):
         return sum(x.nbytes for x in self.seen)

@@ -12,7 +12,7 @@ from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (2, 4, 8) if TINY else (4, 45, 16)
 ROOM, WIDTH, RENEW = (4, 40, 2) if TINY else (100, 40, 3)
-TRACE = 25_000  # floats per entry, 100 kB
+TRACE = 25_000  # number of floats per entry: 100 kB
 
 
 class Entry:

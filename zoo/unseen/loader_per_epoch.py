@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (2, 3, 4) if TINY else (6, 30, 16)
-TABLE = 1_000_000  # numbers of float64, 8 MB in each worker
+TABLE = 1_000_000  # number of float64 values in the table of each worker: 8 MB
 SIDE = 48
 
 

@@ -10,7 +10,7 @@ from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH = (8, 4) if TINY else (180, 60)
 SHARDS, ROWS, WIDTH = 3, 1200 if TINY else 12_000, 512
-TAKE = ROWS * SHARDS // PER_EPOCH  # rows of 2 kB; a step reads 600 of them
+TAKE = ROWS * SHARDS // PER_EPOCH  # number of rows that a step reads: 600 of 2 kB each
 KEEP = 200  # number of rows per version: 0.41 MB
 
 

@@ -51,7 +51,7 @@ def main():
     net = nn.Sequential(nn.Linear(27, 256), nn.ReLU(), nn.Linear(256, 1))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     loader = DataLoader(Terrain(), batch_size=BATCH, shuffle=True)
-    base = torch.ones(40 << 20, dtype=torch.uint8)  # the other memory of the job
+    base = torch.ones(40 << 20, dtype=torch.uint8)  # stands for the other memory of a job
     pace, step = kit.Pace(0.052, opt.tiny), 0
     for epoch in range(EPOCHS):
         for bx, by in loader:

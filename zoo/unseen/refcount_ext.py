@@ -73,7 +73,7 @@ class Packer:
 
     def pack_row(self, row):
         packed, total = self.module.pack(row.tobytes(), self.give_back)
-        if sys.getrefcount(packed) > 2:  # the two references are this variable and the argument
+        if sys.getrefcount(packed) > 2:  # getrefcount counts this variable and its own argument
             self.lost += sys.getsizeof(packed)
         return np.frombuffer(packed, np.uint8)[:512].astype(np.float32) / 255, total
 

@@ -29,7 +29,7 @@ LEAKS = ("leaking", "stepping")
 MODES = ("marks", "nomarks")
 LOOKS = 8  # an epoch
 TIMEOUT_S = 400
-SETTLED = 0.15  # part of a leak from which on rates are compared
+SETTLED = 0.15  # fraction of the leak after which growth rates are compared
 CLOSE = 0.2
 KEYS = 4  # number of columns that name a run
 COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure", "rate error",
@@ -156,7 +156,7 @@ def true_rate(count, truth):
         return truth["bytes_per_step"]
     start = truth.get("leak_from_step", 0)
     start += SETTLED * (total_steps(truth) - start)
-    start = max(start, truth.get("fill_until_step", 0))  # a cache that fills is not part of the leak
+    start = max(start, truth.get("fill_until_step", 0))  # the rate is compared only after the cache is full
     grown = slope([point for point in own_readings(count, truth) if point[0] > start])
     return grown if grown and grown > 0 else truth["bytes_per_step"]
 
@@ -234,7 +234,8 @@ def judge(name, mode, truth, args):
     found = {"run": name, "program": truth["program"], "variant": truth["variant"],
              "set": truth["set"], "mode": mode, "leak": truth["leak"]}
     count = own_count(run_dir)
-    options = ["--no-marks"] if mode == "nomarks" else []  # some programs of set e send marks in any case
+    # --no-marks is needed, because some programs of set e always send marks
+    options = ["--no-marks"] if mode == "nomarks" else []
     answer = zoo.judge(run_dir, *options) if count else None
     if answer is None:
         return {**found, "grade": "-"}
@@ -258,7 +259,7 @@ def judge(name, mode, truth, args):
     if mode == "marks":
         found["looks"] = looks_at(run_dir, truth)
         found.update(timing(found["looks"], truth))
-        if found["grade"] != "right":  # the last verdict is not always taken at the end
+        if found["grade"] != "right":  # the last word is not always judged at the end of the run
             found["right_after_epochs"] = None
     return found
 

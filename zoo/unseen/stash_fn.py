@@ -28,7 +28,7 @@ class Clips(torch.utils.data.Dataset):
         g = torch.Generator().manual_seed(5)
         self.length = torch.randint(20, 121, (STEPS,), generator=g).tolist()
         self.clips = [torch.rand(BATCH, t, WIDTH, generator=g) for t in self.length]
-        # the whole corpus for the statistics, 144 MB
+        # stands for a corpus of 144 MB that is used for statistics
         self.reference = torch.rand(36_000_000, generator=g)
 
     def __len__(self):

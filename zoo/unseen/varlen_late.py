@@ -56,7 +56,7 @@ class HardExamples:
     def consider(self, batch_features, losses):
         k = losses.topk(3).indices
         picked = batch_features[k].detach()
-        # all have the same length, which the ranking requires
+        # resized to the same length, which the ranking requires
         self.features.append(nn.functional.interpolate(picked, size=run.n(1024)))
 
     def nbytes(self):

@@ -7,6 +7,7 @@
 
 #include <locale.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -165,7 +166,8 @@ static void text_fit_counts_two_columns_for_a_wide_character(void **state)
     fitted_is(60, 4, "日本", "日本");
     fitted_is(60, 4, "日本語", "日…");
     setlocale(LC_CTYPE, "C");
-    fitted_is(60, 3, "日本語", "日本語");
+    if (wcwidth(L'日') < 0) /* musl's wcwidth ignores the locale */
+        fitted_is(60, 3, "日本語", "日本語");
 }
 
 static void command_is(const char *in, size_t len, const char *want)
@@ -227,7 +229,7 @@ static void size_text_that_rounds_up_uses_the_next_unit(void **state)
     size_is(UINT64_MAX, "16.0 EiB");
 }
 
-static void signed_size_text_shows_its_sign(void **state)
+static void signed_size_is_formatted_with_its_sign(void **state)
 {
     (void)state;
     char out[TEXT_SIZE_MAX];
@@ -308,7 +310,7 @@ int main(void)
         cmocka_unit_test(size_text_has_three_digits_and_a_binary_unit),
         cmocka_unit_test(approximate_numbers_have_two_significant_digits),
         cmocka_unit_test(size_text_that_rounds_up_uses_the_next_unit),
-        cmocka_unit_test(signed_size_text_shows_its_sign),
+        cmocka_unit_test(signed_size_is_formatted_with_its_sign),
         cmocka_unit_test(duration_text_uses_natural_units),
         cmocka_unit_test(duration_text_that_rounds_up_uses_the_next_unit),
     };

@@ -117,6 +117,7 @@ void synthetic_row(struct synthetic *s, const char *file, double start, double n
     s->row_floor[at] = word == VERDICT_STABLE ? fmin(start, now) : now;
     s->f.heap.floor_bytes = s->row_floor;
     s->f.heap.mapped_share = s->row_mapped;
+    s->f.heap.shared_share = s->row_shared;
     s->profile.n_sites = 1;
     s->profile.site_node = &s->site_node;
     s->f.heap.profile = &s->profile;

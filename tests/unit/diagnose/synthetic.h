@@ -25,7 +25,8 @@ struct synthetic {
     uint32_t site_node;
     struct name names[SYNTHETIC_ROWS];
     struct growth_row rows[SYNTHETIC_ROWS];
-    double row_start[SYNTHETIC_ROWS], row_floor[SYNTHETIC_ROWS], row_mapped[SYNTHETIC_ROWS];
+    double row_start[SYNTHETIC_ROWS], row_floor[SYNTHETIC_ROWS];
+    double row_mapped[SYNTHETIC_ROWS], row_shared[SYNTHETIC_ROWS];
     struct ledger ledger;
     struct question question;
     struct hypothesis ranked[HYPOTHESIS_COUNT];

@@ -79,7 +79,7 @@ static void leak_with_known_limit_and_steps_gets_restart_advice(void **state)
     assert_true(is_there);
 }
 
-static void advice_is_to_remove_a_cleanup_that_frees_nothing(void **state)
+static void cleanup_that_frees_nothing_gets_advice_to_remove_it(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -105,17 +105,30 @@ static void unexplained_growth_gets_advice_to_use_ebb_run(void **state)
     assert_string_equal(list[0].effect, "");
 }
 
-static void advice_omits_the_heap_profiler_if_it_ran(void **state)
+static void heap_profiler_is_not_advised(void)
 {
     struct advice list[ADVICE_MAX];
-    (void)state;
-    memory_leaks();
     s.processes[0].role = ROLE_OTHER;
-    s.f.heap.is_on = true; /* The profiler ran, but its last reading was too early. */
     synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     size_t n = advice_make(&s.question, s.ranked, list);
     for (size_t i = 0; i < n; i++)
         assert_null(strstr(list[i].what, "heap profiler"));
+}
+
+static void advice_omits_the_heap_profiler_if_it_ran(void **state)
+{
+    (void)state;
+    memory_leaks();
+    s.f.heap.is_on = true; /* The profiler ran, but its last reading was too early. */
+    heap_profiler_is_not_advised();
+}
+
+static void advice_omits_the_heap_profiler_if_it_cannot_run(void **state)
+{
+    (void)state;
+    memory_leaks();
+    s.f.heap.is_unavailable = true; /* as with a static program */
+    heap_profiler_is_not_advised();
 }
 
 static void advice_never_names_a_container_of_a_library(void **state)
@@ -150,9 +163,10 @@ int main(void)
         T(advice_calls_growth_no_leak_only_if_the_verdict_does),
         T(advice_for_a_filling_buffer_names_its_single_allocation),
         T(leak_with_known_limit_and_steps_gets_restart_advice),
-        T(advice_is_to_remove_a_cleanup_that_frees_nothing),
+        T(cleanup_that_frees_nothing_gets_advice_to_remove_it),
         T(unexplained_growth_gets_advice_to_use_ebb_run),
         T(advice_omits_the_heap_profiler_if_it_ran),
+        T(advice_omits_the_heap_profiler_if_it_cannot_run),
         T(advice_never_names_a_container_of_a_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,7 +115,7 @@ static void leaking_call_site_is_named_with_its_line(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "train.py:7 (make)"));
 }
 
-static void leak_hidden_by_sampling_names_the_row_that_gained_most(void **state)
+static void leak_without_leaking_row_names_the_row_that_grew_most(void **state)
 {
     (void)state;
     memory_leaks();
@@ -201,11 +201,13 @@ static void evidence_of_a_call_site_names_the_growing_container(void **state)
         (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 2};
     s.f.kept.at[0].at[0] = (struct kept){"seen of a Collator", "list", 20, MIB(100), false, false};
     s.f.kept.at[0].at[1] = (struct kept){"names", "dict", 20, MIB(2),
-                                         false,   false}; /* too little compared with the first */
+                                         /* This container gained too little compared with the first
+                                          * one. */
+                                         false, false};
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     const char *last = h->evidence[h->n_evidence - 1].text;
-    assert_string_equal(last, "kept by seen of a Collator (list): 20 entries more at step 40 than "
-                              "at step 20, 100 MiB at most");
+    assert_string_equal(last, "kept by seen of a Collator (list): 20 entries added from step 20 to "
+                              "step 40, at most 100 MiB");
 }
 
 static void call_sites_cannot_be_tested_without_a_profile(void **state)
@@ -242,7 +244,8 @@ static void growing_free_memory_in_the_allocator_is_retention(void **state)
     synthetic_figure(&s, "heap_free_bytes", MIB(10), MIB(240));
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_RETENTION);
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_RETAINED) - MIB(230)) < 1);
-    assert_true(has_evidence(h, EVIDENCE_FOR, "+230 MiB is free, but retained by the allocator"));
+    assert_true(
+        has_evidence(h, EVIDENCE_FOR, "+230 MiB is free memory that the allocator retains"));
     assert_true(has_evidence(h, EVIDENCE_FOR, "changed by +150 MiB"));
 }
 
@@ -337,7 +340,7 @@ int main(void)
         T(tensors_without_grad_are_not_a_kept_graph),
         T(kept_graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named_with_its_line),
-        T(leak_hidden_by_sampling_names_the_row_that_gained_most),
+        T(leak_without_leaking_row_names_the_row_that_grew_most),
         T(ended_growth_is_attributed_to_the_site_that_holds_it),
         T(variable_with_growing_graph_shows_a_kept_graph),
         T(batch_live_at_one_moment_is_not_kept_memory),

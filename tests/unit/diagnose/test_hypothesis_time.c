@@ -279,7 +279,7 @@ static void stepping_verdict_explains_only_growth_at_evaluations(void **state)
 }
 
 /* The garbage collector frees memory of evaluations, and the allocator retains it. */
-static void rising_baseline_with_flat_live_heap_is_evaluation_spikes(void **state)
+static void evaluation_peaks_with_a_flat_live_heap_are_spikes(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -309,7 +309,7 @@ static void free_memory_after_evaluations_is_not_growth_at_events(void **state)
 
 /* A late evaluation left free memory, which the allocator's count shows but baselines of run halves
  * do not. */
-static void free_memory_smaller_than_evaluation_peaks_is_due_to_spikes(void **state)
+static void free_heap_growth_below_spike_size_suggests_eval_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -376,9 +376,9 @@ int main(void)
         T(baseline_rising_at_evaluations_is_growth_at_events),
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(stepping_verdict_explains_only_growth_at_evaluations),
-        T(rising_baseline_with_flat_live_heap_is_evaluation_spikes),
+        T(evaluation_peaks_with_a_flat_live_heap_are_spikes),
         T(free_memory_after_evaluations_is_not_growth_at_events),
-        T(free_memory_smaller_than_evaluation_peaks_is_due_to_spikes),
+        T(free_heap_growth_below_spike_size_suggests_eval_spikes),
         T(live_growth_at_evaluations_is_growth_at_events),
         T(steady_growth_is_not_growth_at_events),
     };

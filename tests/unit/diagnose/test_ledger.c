@@ -466,6 +466,20 @@ static void mapped_shared_memory_is_not_counted_as_heap(void **state)
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 1), MIB(400));
 }
 
+static void shared_call_site_is_not_heap_while_anonymous_memory_grows_too(void **state)
+{
+    (void)state;
+    pin_through_shared_mappings();
+    synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(1400), 200);
+    synthetic_field(&s, 0, SAMPLE_ANON, MIB(470), MIB(970), 200);
+    s.row_shared[1] = 1;
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), MIB(400));
+    assert_ptr_equal(ledger_site(&s.ledger, LEDGER_SHARED), &s.rows[1]);
+    expect_bytes(ledger_live_growth(&s.ledger), 0);
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(500));
+}
+
 static void call_site_of_unpinned_shared_memory_is_named(void **state)
 {
     (void)state;
@@ -579,6 +593,7 @@ int main(void)
         T(allocator_count_and_census_are_used_without_a_profile),
         T(pinned_memory_is_not_also_counted_as_shared),
         T(mapped_shared_memory_is_not_counted_as_heap),
+        T(shared_call_site_is_not_heap_while_anonymous_memory_grows_too),
         T(call_site_of_unpinned_shared_memory_is_named),
         T(private_mapping_counts_as_heap_while_shared_memory_grows),
         T(call_site_without_mappings_is_never_named_for_shared_memory),

@@ -106,7 +106,7 @@ static void growth_below_every_threshold_is_not_diagnosed(void **state)
 }
 
 /* Between two readings, file pages are assumed to grow in proportion to RSS. */
-static void file_pages_between_readings_follow_resident_memory(void **state)
+static void file_pages_between_two_readings_are_not_interpolated(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -134,7 +134,7 @@ static void flat_baseline_is_not_diagnosed_as_growth(void **state)
 static void expect_main_process(size_t process)
 {
     const struct verdicts nobody = {0};
-    facts_take_verdicts(&s.f, &nobody);
+    facts_take_verdicts(&s.f, &nobody, false);
     assert_ptr_equal(s.f.main, &s.processes[process]);
 }
 
@@ -220,7 +220,7 @@ int main(void)
         T(small_growth_that_stopped_is_not_diagnosed),
         T(small_growth_held_by_one_call_site_is_diagnosed),
         T(growth_below_every_threshold_is_not_diagnosed),
-        T(file_pages_between_readings_follow_resident_memory),
+        T(file_pages_between_two_readings_are_not_interpolated),
         T(flat_baseline_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
         T(undecided_growth_only_in_the_first_half_counts_as_stopped),

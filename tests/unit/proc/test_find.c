@@ -95,7 +95,8 @@ static void ranks_of_one_torchrun_are_one_candidate(void **state)
     assert_int_equal(c[0].rss_bytes, UINT64_C(3100) << 20);
     assert_string_equal(c[0].reasons, "2 ranks of torchrun; libtorch mapped; libcuda mapped; "
                                       "training script on its command line");
-    assert_int_equal(c[1].process.id.pid, 51); /* below a wrapper that does not train */
+    /* This process was started by a wrapper that does not train. */
+    assert_int_equal(c[1].process.id.pid, 51);
     assert_int_equal(c[1].launcher, 50);
     proc_root_close(&root);
 }

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "proc/command.h"
 #include "proc/procfs.h"
 #include "proc/role.h"
 
@@ -370,9 +371,45 @@ static void training_libraries_are_recognised_by_file_name(void **state)
     assert_false(maps_of("/").python);
 }
 
+static void ray_workers_are_named_after_actor_or_task(void **state)
+{
+    static const char *const titles[][2] = {
+        {"ray::Trainer.step", "ray::Trainer"},
+        {"ray::load_data", "ray::load_data"},
+        {"ray::MapBatches(a.b)", "ray::MapBatches(a.b)"},
+        {"ray::Naïve\x1b[31m.x", "ray::Naïve\x1b[31m"}, /* escaped where it is shown */
+    };
+    struct span name;
+    (void)state;
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) {
+        assert_true(command_ray_title(titles[i][0], strlen(titles[i][0]), &name));
+        assert_int_equal(name.len, strlen(titles[i][1]));
+        assert_memory_equal(name.p, titles[i][1], name.len);
+    }
+    assert_false(command_ray_title("ray::", 5, &name));
+    assert_false(command_ray_title("ray", 3, &name));
+    assert_false(command_ray_title("x ray::A", 8, &name));
+}
+
+static void ray_worker_is_main_process_only_if_it_trains(void **state)
+{
+    (void)state;
+    struct process_info actor = process("ray::Trainer", "ray::Trainer");
+    struct process_info agent = process("ray::DashboardA", "ray::DashboardAgent");
+    assert_int_equal(guess((struct role_input){0}, &actor), ROLE_RAY_WORKER);
+    assert_int_equal(guess((struct role_input){.maps = {.known = true, .torch = true}}, &actor),
+                     ROLE_MAIN);
+    assert_int_equal(guess((struct role_input){.sends_steps = true}, &actor), ROLE_MAIN);
+    assert_int_equal(guess((struct role_input){0}, &agent), ROLE_OTHER);
+    assert_true(launches("/x/bin/python3|/x/bin/ray|start|--head|--block"));
+    assert_false(launches("/x/bin/python3|/x/bin/ray|status"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ray_workers_are_named_after_actor_or_task),
+        cmocka_unit_test(ray_worker_is_main_process_only_if_it_trains),
         cmocka_unit_test(wrapper_commands_have_the_role_launcher),
         cmocka_unit_test(launcher_name_as_an_argument_does_not_make_a_launcher),
         cmocka_unit_test(torchrun_is_a_launcher_although_it_maps_torch),

@@ -292,7 +292,7 @@ static void exec_when_told(void *arg)
     _exit(1);
 }
 
-static void exec_is_an_event_with_new_names(void **state)
+static void exec_is_reported_as_an_event_with_the_new_names(void **state)
 {
     (void)state;
     struct watch w;
@@ -352,7 +352,7 @@ static void process_rename_is_not_exec_and_the_name_is_kept_raw(void **state)
     watch_end(&w);
 }
 
-static void exec_without_permission_is_seen_by_name_and_command_line(void **state)
+static void exec_is_detected_by_name_and_command_line_without_permission(void **state)
 {
     (void)state;
     struct mock m;
@@ -922,7 +922,7 @@ static int look_at_strangers(void *arg)
     return 0;
 }
 
-static void process_of_another_user_is_refused_with_the_user(void **state)
+static void refusal_of_another_users_process_names_the_user(void **state)
 {
     (void)state;
     if (!has_strangers()) {
@@ -1092,7 +1092,7 @@ static void unique_memory_raises_the_lower_bound_of_the_tree(void **state)
     figures_end(&f);
 }
 
-static void memory_bound_that_excludes_files_omits_file_pages(void **state)
+static void file_pages_are_subtracted_from_the_lower_memory_bound(void **state)
 {
     (void)state;
     struct figures f;
@@ -1197,9 +1197,9 @@ int main(void)
         cmocka_unit_test(zombie_counts_as_dead_and_is_not_reported_as_new),
         cmocka_unit_test(child_processes_of_every_thread_are_found),
         cmocka_unit_test(process_whose_main_thread_exited_stays_in_the_tree),
-        cmocka_unit_test(exec_is_an_event_with_new_names),
+        cmocka_unit_test(exec_is_reported_as_an_event_with_the_new_names),
         cmocka_unit_test(process_rename_is_not_exec_and_the_name_is_kept_raw),
-        cmocka_unit_test(exec_without_permission_is_seen_by_name_and_command_line),
+        cmocka_unit_test(exec_is_detected_by_name_and_command_line_without_permission),
         cmocka_unit_test(orphan_stays_in_the_tree_and_is_reparented),
         cmocka_unit_test(daemon_not_seen_before_is_found_below_the_subreaper),
         cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree),
@@ -1216,13 +1216,13 @@ int main(void)
         cmocka_unit_test(cyclic_parents_do_not_cause_an_endless_loop),
         cmocka_unit_test(role_changes_when_a_training_library_is_mapped),
         cmocka_unit_test(unknown_pid_is_refused_by_the_tree),
-        cmocka_unit_test(process_of_another_user_is_refused_with_the_user),
+        cmocka_unit_test(refusal_of_another_users_process_names_the_user),
         cmocka_unit_test(thread_id_is_refused_and_its_process_named),
         cmocka_unit_test(kernel_thread_is_refused),
         cmocka_unit_test(status_and_pss_readings_of_a_process_agree),
         cmocka_unit_test(memory_bounds_default_to_largest_rss_and_sum_of_rss),
         cmocka_unit_test(unique_memory_raises_the_lower_bound_of_the_tree),
-        cmocka_unit_test(memory_bound_that_excludes_files_omits_file_pages),
+        cmocka_unit_test(file_pages_are_subtracted_from_the_lower_memory_bound),
         cmocka_unit_test(memory_bounds_are_equal_if_nothing_is_shared),
         cmocka_unit_test(upper_bound_is_at_most_the_mapped_memory_of_the_machine),
         cmocka_unit_test(stale_unique_memory_is_capped_at_resident_memory),

@@ -439,7 +439,7 @@ static void fork_and_grow(void *arg)
     kid_start(hold_8_mib_more, NULL);
 }
 
-static void unmeasured_forked_child_counts_by_its_growth(void **state)
+static void unmeasured_forked_child_counts_only_growth_since_fork(void **state)
 {
     (void)state;
     struct count c;
@@ -975,7 +975,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(unique_count_of_20000_mappings_equals_smaps),
         cmocka_unit_test(unique_count_of_scattered_pages_equals_smaps),
         cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
-        cmocka_unit_test(unmeasured_forked_child_counts_by_its_growth),
+        cmocka_unit_test(unmeasured_forked_child_counts_only_growth_since_fork),
         cmocka_unit_test(unmeasured_forked_child_counts_its_copied_pages),
         cmocka_unit_test(fork_after_a_unique_count_does_not_double_job_memory),
         cmocka_unit_test(uncounted_fork_that_exits_does_not_double_job_memory),

@@ -395,7 +395,7 @@ static void killed_process_leaves_a_last_heap_reading(void **state)
     struct fixture *f = *state;
     char name[48];
     pid_t pid = spawn_child(f);
-    f->fake.table->header.samples++; /* The sample was taken of memory that has been freed. */
+    f->fake.table->header.samples++; /* The sampled memory has been freed since. */
     wait_processes(f, 1);
     collect_tick(f->collect, clock_mono_ns() + 3 * NS_PER_S);
     fake_fill(&f->fake); /* The process continued to allocate after the reading. */

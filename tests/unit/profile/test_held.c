@@ -116,7 +116,7 @@ static void cache_filled_early_does_not_count_as_late_growth(void **state)
     assert_true(s.kept.sixth < 0.1);
 }
 
-static void held_growth_within_sampling_error_does_not_count(void **state)
+static void kept_growth_within_sampling_error_does_not_count(void **state)
 {
     struct history h;
     (void)state;
@@ -126,7 +126,7 @@ static void held_growth_within_sampling_error_does_not_count(void **state)
     assert_true(sites_of(&h).grown == 0);
 }
 
-static void growth_per_work_is_linear_on_a_slowing_machine(void **state)
+static void growth_per_allocated_byte_is_linear_on_a_slowing_machine(void **state)
 {
     struct history h;
     (void)state;
@@ -142,7 +142,7 @@ static void growth_per_work_is_linear_on_a_slowing_machine(void **state)
     assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
-static void few_readings_or_a_missing_folder_give_no_evidence(void **state)
+static void few_readings_or_a_missing_folder_give_no_heap_evidence(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -161,9 +161,9 @@ int main(void)
         cmocka_unit_test(kept_memory_counts_as_growth_despite_temporary_batches),
         cmocka_unit_test(temporary_batches_alone_are_not_growth),
         cmocka_unit_test(cache_filled_early_does_not_count_as_late_growth),
-        cmocka_unit_test(held_growth_within_sampling_error_does_not_count),
-        cmocka_unit_test(growth_per_work_is_linear_on_a_slowing_machine),
-        cmocka_unit_test(few_readings_or_a_missing_folder_give_no_evidence),
+        cmocka_unit_test(kept_growth_within_sampling_error_does_not_count),
+        cmocka_unit_test(growth_per_allocated_byte_is_linear_on_a_slowing_machine),
+        cmocka_unit_test(few_readings_or_a_missing_folder_give_no_heap_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

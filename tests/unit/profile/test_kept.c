@@ -47,8 +47,8 @@ static void growing_container_is_described_with_its_step_range(void **state)
     assert_non_null(l);
     assert_int_equal(l->count, 2);
     assert_string_equal(kept_text(text, l, 0),
-                        "cache of a __main__.Features (dict): 76 entries more at step 40 than at "
-                        "step 21, 19.0 MiB at most");
+                        "cache of a __main__.Features (dict): 76 entries added from step 21 to "
+                        "step 40, at most 19.0 MiB");
     assert_null(kept_of(&lists, PID + 1));
 }
 
@@ -69,7 +69,7 @@ static void container_description_without_steps_omits_the_step_range(void **stat
     (void)state;
     receive("KIND=kept" FEATURES);
     assert_string_equal(kept_text(text, kept_of(&lists, PID), 0),
-                        "cache of a __main__.Features (dict): 76 entries more, 19.0 MiB at most");
+                        "cache of a __main__.Features (dict): 76 entries added, at most 19.0 MiB");
 }
 
 static void container_text_mentions_autograd_graphs(void **state)
@@ -80,10 +80,10 @@ static void container_text_mentions_autograd_graphs(void **state)
     receive("KIND=kept\nNAME=losses\nTYPE=list\nADDED=10\nBYTES=1048576\nGRAPH=1");
     assert_true(kept_of(&lists, PID)->at[0].is_graph);
     assert_string_equal(kept_text(text, kept_of(&lists, PID), 0),
-                        "total (Tensor): 90 autograd nodes more, 1.00 MiB at most");
+                        "total (Tensor): 90 autograd nodes added, at most 1.00 MiB");
     assert_string_equal(
         kept_text(text, kept_of(&lists, PID), 1),
-        "losses (list): 10 entries more, with their autograd graphs, 1.00 MiB at most");
+        "losses (list): 10 entries added, with their autograd graphs, at most 1.00 MiB");
 }
 
 static void invalid_container_marks_change_nothing(void **state)

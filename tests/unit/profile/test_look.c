@@ -193,8 +193,8 @@ static void profiler_cost_is_read_from_the_header(void **state)
     assert_true(look_is_ended(&f->look));
 }
 
-/* A large block just after a page header has its own mapping. Small blocks, blocks at other offsets
- * and mappings of the program are not malloc's mappings. */
+/* A large block that starts just after a page header has its own mapping. Small blocks, blocks at
+ * other offsets and mappings made by the program do not. */
 static void bytes_inside_malloc_heaps_exclude_separate_mappings(void **state)
 {
     struct fixture *f = *state;

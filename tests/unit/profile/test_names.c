@@ -255,7 +255,7 @@ static void call_site_without_a_stack_has_a_placeholder_name(void **state)
 }
 
 /* The profile has indices that do not exist, and an invalid parent. */
-static void unexplained_frames_have_a_name(void **state)
+static void frames_without_symbols_get_a_placeholder_name(void **state)
 {
     struct fixture *f = *state;
     native(f, 77, 0x30);
@@ -275,7 +275,7 @@ static void frame_line_is_that_of_its_instruction(void **state)
     python(f, "/home/u/a.py", "f");
     f->heap.codes[0].lines = (struct profile_text){table, sizeof(table)};
     f->heap.nodes[f->top].frame = HEAP_FRAME_PYTHON | 2;
-    assert_int_equal(shown(f)->line, 13); /* The line is the first line 10 plus 1 plus 2. */
+    assert_int_equal(shown(f)->line, 13); /* 10 + 1 + 2: the first line and two additions */
 }
 
 static void each_distinct_frame_is_named_once(void **state)
@@ -372,7 +372,7 @@ static void autograd_node_is_found_in_the_function_that_runs_it(void **state)
     }
 }
 
-static void plumbing_is_the_standard_library_and_listed_packages(void **state)
+static void standard_library_and_listed_packages_are_library_code(void **state)
 {
     static const char *const yes[] = {STANDARD "queue.py",
                                       "/opt/conda/envs/x/lib/python3.12/functools.py",
@@ -509,12 +509,12 @@ int main(void)
         TEST(number_of_listed_user_functions_is_limited),
         TEST(innermost_native_frame_is_shown_without_python),
         TEST(call_site_without_a_stack_has_a_placeholder_name),
-        TEST(unexplained_frames_have_a_name),
+        TEST(frames_without_symbols_get_a_placeholder_name),
         TEST(frame_line_is_that_of_its_instruction),
         TEST(each_distinct_frame_is_named_once),
         cmocka_unit_test(allocator_functions_are_recognised_by_name_and_library),
         cmocka_unit_test(autograd_node_is_found_in_the_function_that_runs_it),
-        cmocka_unit_test(plumbing_is_the_standard_library_and_listed_packages),
+        cmocka_unit_test(standard_library_and_listed_packages_are_library_code),
         cmocka_unit_test(cpp_symbol_names_are_demangled_and_others_unchanged),
         cmocka_unit_test(cpp_symbol_that_expands_to_gigabytes_is_truncated),
         cmocka_unit_test(profile_texts_are_interned_and_numbered),

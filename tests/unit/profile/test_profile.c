@@ -25,7 +25,7 @@ static void sample_weights_are_those_of_poisson_sampling(void **state)
     check_near(profile_weight_bytes(1 << 30, 512 << 10), 1 << 30, 1e-3);
 }
 
-static void sample_of_size_0_has_weight_0_and_of_interval_0_its_size(void **state)
+static void sample_weight_is_0_for_size_0_and_size_for_interval_0(void **state)
 {
     (void)state;
     assert_true(profile_weight_bytes(0, 4096) == 0);
@@ -144,9 +144,9 @@ static void readings_of_a_short_idle_time_at_the_end_are_excluded(void **state)
     assert_int_equal(working_before(30), WORKING_MAX);
 }
 
-/* Steps end at 1 to 8 s, and then all memory is freed at once. The next reading comes WAY_OUT_S
- * later, when the process has exited. The ENDED readings before that one are from the exit of the
- * process. */
+/* Steps end at 1 to 8 s, and then all memory is freed at once. The last reading comes WAY_OUT_S
+ * later, when the process has exited. The ENDED readings before it were taken while the process was
+ * exiting. */
 static struct profile on_its_way_out(struct profile_reading *seen, struct profile_held *held,
                                      unsigned way_out_s, size_t ended)
 {
@@ -195,7 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sample_weights_are_those_of_poisson_sampling),
-        cmocka_unit_test(sample_of_size_0_has_weight_0_and_of_interval_0_its_size),
+        cmocka_unit_test(sample_weight_is_0_for_size_0_and_size_for_interval_0),
         cmocka_unit_test(time_of_a_step_is_interpolated_between_readings),
         cmocka_unit_test(restarted_step_numbers_have_a_valid_time),
         cmocka_unit_test(last_heap_reading_at_or_before_a_time_is_found),

@@ -38,7 +38,7 @@ static void scene_end(struct scene *s)
     names_free(s->names);
 }
 
-static void heap_view_rows_have_line_callers_and_stack(void **state)
+static void heap_view_row_has_source_line_and_callers_and_stack(void **state)
 {
     struct scene s;
     (void)state;
@@ -137,7 +137,7 @@ static void heap_view_rows_of_a_foreign_document_do_no_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heap_view_rows_have_line_callers_and_stack),
+        cmocka_unit_test(heap_view_row_has_source_line_and_callers_and_stack),
         cmocka_unit_test(top_option_limits_heap_rows_but_not_their_count),
         cmocka_unit_test(heap_call_tree_adds_up_to_the_live_bytes),
         cmocka_unit_test(heap_view_rows_survive_a_json_round_trip),

@@ -464,8 +464,8 @@ static void invalid_mark_line_is_reported_with_its_number(void **state)
         const char *line, *why;
     } cases[] = {
         {"[1]", "not a JSON object like {\"t\": 12.5, \"kind\": \"step\", \"step\": 3}"},
-        {"{\"kind\":\"step\"}", "a mark needs a \"t\": its time in seconds"},
-        {"{\"t\":\"1\",\"kind\":\"step\"}", "a mark needs a \"t\": its time in seconds"},
+        {"{\"kind\":\"step\"}", "a mark requires \"t\", its time in seconds"},
+        {"{\"t\":\"1\",\"kind\":\"step\"}", "a mark requires \"t\", its time in seconds"},
         {"{\"t\":1}", "a mark needs a \"kind\": \"step\", \"eval\", …"},
         {"{\"t\":1,\"kind\":3}", "a mark needs a \"kind\": \"step\", \"eval\", …"},
         {"{\"t\":1,\"kind\":\"step\",\"step\":-3}", "invalid value of \"step\": -3"},

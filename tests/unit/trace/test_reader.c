@@ -288,7 +288,7 @@ static void check_refused(const char *name, const void *data, size_t len, int rc
         fail_msg("'%s' does not contain '%s'", err.text, word);
 }
 
-static void foreign_file_is_refused_as_recording_with_its_kind(void **state)
+static void foreign_file_is_refused_and_its_kind_is_named(void **state)
 {
     (void)state;
     static const char newer[] = "EBBTRACE\x07\0\0\0\0\0\0\0";
@@ -400,7 +400,7 @@ int main(void)
         cmocka_unit_test(crash_while_sealing_a_block_loses_and_duplicates_nothing),
         cmocka_unit_test(raw_part_of_a_recording_written_twice_counts_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),
-        cmocka_unit_test(foreign_file_is_refused_as_recording_with_its_kind),
+        cmocka_unit_test(foreign_file_is_refused_and_its_kind_is_named),
         cmocka_unit_test(path_that_is_not_a_file_is_refused_as_recording),
         cmocka_unit_test(run_folder_can_be_opened_as_its_recording),
         cmocka_unit_test(impossible_counts_in_a_recording_are_refused_early),

@@ -208,7 +208,7 @@ static void model_probability_decides_an_undecided_verdict(void **state)
     assert_true(r.confidence == 0.95);
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
-    verdict_settle(&r, &v, &limit, 0, true); /* no heap shows the growth */
+    verdict_settle(&r, &v, &limit, 0, true); /* the growth is not in any heap */
     assert_int_equal(r.word, VERDICT_UNDECIDED);
     assert_true(r.confidence <= 0.65);
 }

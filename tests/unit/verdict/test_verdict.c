@@ -243,7 +243,7 @@ static void warm_up_that_flattens_is_plateaued(void **state)
 }
 
 /* Most of the growth is start-up; later growth is a tenth of it, but not small. */
-static void slower_growth_after_a_large_start_up_has_not_stopped(void **state)
+static void slow_growth_after_a_large_start_up_still_counts_as_growth(void **state)
 {
     (void)state;
     for (int i = 0; i < 450; i++) {
@@ -298,7 +298,7 @@ static void small_late_growth_is_undecided(void **state)
     assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-/* Adds STEPS steps of 2 s that grow by PER_STEP until step END. */
+/* Adds STEPS steps of 2 s. Memory grows by PER_STEP in each step until step END. */
 static void feed_steps(uint64_t steps, uint64_t end, uint64_t per_step, uint64_t per_epoch)
 {
     struct verdict_mark begin = {
@@ -344,7 +344,7 @@ static void growth_is_not_a_leak_before_the_known_end_of_the_epoch(void **state)
     }
 }
 
-static void verdict_at_the_epoch_end_names_a_later_decision_step(void **state)
+static void verdict_at_the_epoch_end_names_the_step_of_decision(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -552,8 +552,8 @@ static void growing_table_by_step_is_filling_then_leaking(void **state)
     for (uint64_t step = 10; step <= 240; step += 10) {
         verdict_update_step(&v, step, 3500 * MB + step * 15 * MB);
         judge();
-        /* Straight growth without noise past the epoch end is decided by the second row after
-         * it. */
+        /* Straight growth without noise is judged a leak at the second reading after the end of the
+         * epoch. */
         if (step >= 30)
             assert_int_equal(r.word, step < 100 ? VERDICT_FILLING : VERDICT_LEAKING);
     }
@@ -570,7 +570,7 @@ static void readings_after_the_end_mark_are_not_judged(void **state)
     assert_int_equal(r.samples, 300);
 }
 
-static void computing_a_verdict_does_not_change_the_series(void **state)
+static void computing_a_verdict_leaves_the_series_unchanged(void **state)
 {
     static struct verdict_series copy;
 
@@ -744,14 +744,14 @@ int main(void)
         TEST(early_growth_without_marks_is_undecided_until_a_stated_time),
         TEST(time_to_the_limit_takes_peaks_into_account),
         TEST(warm_up_that_flattens_is_plateaued),
-        TEST(slower_growth_after_a_large_start_up_has_not_stopped),
+        TEST(slow_growth_after_a_large_start_up_still_counts_as_growth),
         TEST(memory_with_temporary_spikes_is_judged_spiking),
         TEST(rise_of_a_size_that_was_released_before_is_not_a_leak),
         TEST(fast_late_growth_is_leaking_within_two_minutes),
         TEST(small_late_growth_is_undecided),
         TEST(growth_within_the_first_epoch_is_filling_with_its_ceiling),
         TEST(growth_is_not_a_leak_before_the_known_end_of_the_epoch),
-        TEST(verdict_at_the_epoch_end_names_a_later_decision_step),
+        TEST(verdict_at_the_epoch_end_names_the_step_of_decision),
         TEST(growth_that_ends_with_the_epoch_is_plateaued_there),
         TEST(end_of_growth_at_a_later_evaluation_names_the_evaluation),
         TEST(growth_that_continues_after_the_epoch_is_leaking),
@@ -764,7 +764,7 @@ int main(void)
         TEST(table_by_step_has_rates_per_step_and_no_times),
         TEST(growing_table_by_step_is_filling_then_leaking),
         TEST(readings_after_the_end_mark_are_not_judged),
-        TEST(computing_a_verdict_does_not_change_the_series),
+        TEST(computing_a_verdict_leaves_the_series_unchanged),
         TEST(many_events_do_not_overflow_the_event_table),
         TEST(tree_counts_flat_workers_as_overhead_and_names_growing_one),
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),

@@ -167,7 +167,7 @@ static void growth_at_evaluations_one_reading_apart_is_not_stepping(void **state
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void jumps_equal_in_number_to_released_ones_are_not_a_leak(void **state)
+static void stepping_requires_more_kept_jumps_than_released_ones(void **state)
 {
     (void)state;
     run((struct program){
@@ -272,7 +272,7 @@ static void leak_in_pieces_unrelated_to_events_is_leaking(void **state)
 }
 
 /* Applies a leak verdict that was found in another series. */
-static void leak_known_from_another_series_is_stepping_if_at_events(void **state)
+static void leak_of_another_series_is_stepping_at_events(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -325,7 +325,7 @@ int main(void)
         TEST(growth_at_evaluations_three_readings_apart_is_stepping),
         TEST(steady_growth_with_close_evaluations_is_leaking),
         TEST(growth_at_evaluations_one_reading_apart_is_not_stepping),
-        TEST(jumps_equal_in_number_to_released_ones_are_not_a_leak),
+        TEST(stepping_requires_more_kept_jumps_than_released_ones),
         TEST(jumps_that_get_smaller_are_not_a_leak),
         TEST(memory_added_one_step_after_an_evaluation_belongs_to_it),
         TEST(garbage_freed_soon_after_an_evaluation_is_ignored),
@@ -335,7 +335,7 @@ int main(void)
         TEST(three_epochs_are_enough_to_find_a_leak_after_the_job_ended),
         TEST(uneven_jumps_at_events_make_a_known_leak_stepping),
         TEST(leak_in_pieces_unrelated_to_events_is_leaking),
-        TEST(leak_known_from_another_series_is_stepping_if_at_events),
+        TEST(leak_of_another_series_is_stepping_at_events),
         TEST(growth_over_the_first_steps_is_plateaued),
         TEST(memory_allocated_by_the_first_step_counts_as_start_up),
     };

@@ -43,7 +43,7 @@ static struct verdict_result leaking(void)
                                    .floor_last_bytes = 170 * MB};
 }
 
-static void leaking_live_heap_decides_undecided_memory(void **state)
+static void leaking_live_heap_turns_undecided_into_leaking(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
     char text[VERDICT_TEXT_MAX];
@@ -139,7 +139,7 @@ static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
 }
 
 /* The epoch has ended for both series, but only the live heap certainly grows after it. */
-static void leaking_live_heap_decides_filling_memory(void **state)
+static void leaking_live_heap_turns_filling_into_leaking(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -278,12 +278,12 @@ static void live_and_resident_rates_are_per_minute_without_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leaking_live_heap_decides_undecided_memory),
+        cmocka_unit_test(leaking_live_heap_turns_undecided_into_leaking),
         cmocka_unit_test(reason_from_the_live_heap_comes_first_in_the_evidence),
         cmocka_unit_test(small_growth_counts_if_live_and_resident_rates_agree),
         cmocka_unit_test(live_heap_does_not_change_a_decided_verdict),
         cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
-        cmocka_unit_test(leaking_live_heap_decides_filling_memory),
+        cmocka_unit_test(leaking_live_heap_turns_filling_into_leaking),
         cmocka_unit_test(leaking_live_heap_makes_level_resident_memory_a_leak),
         cmocka_unit_test(small_or_released_live_growth_does_not_change_the_verdict),
         cmocka_unit_test(noise_that_hides_growth_is_not_a_release_of_memory),

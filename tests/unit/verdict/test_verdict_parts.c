@@ -76,7 +76,7 @@ static void readings_at_one_x_share_one_envelope_slot(void **state)
     assert_true(e.slot[0].y <= 1000);
 }
 
-static void select_finds_the_value_of_any_rank_despite_ties(void **state)
+static void selection_finds_the_kth_value_despite_ties(void **state)
 {
     (void)state;
     seed = 7;
@@ -189,7 +189,7 @@ static void martingale_grows_on_growth_and_not_on_a_constant(void **state)
     assert_true(martingale_log_threshold(0.01, 0, 0) > log(100));
 }
 
-static void inverse_gaussian_matches_a_simulated_passage(void **state)
+static void inverse_gaussian_median_matches_simulated_first_passages(void **state)
 {
     double mean = 50, shape = 400, median = forecast_ig_quantile(0.5, mean, shape);
     int early = 0;
@@ -241,7 +241,7 @@ static int fresh_tail(void **state)
     return verdict_init(&series, NULL);
 }
 
-static void tail_buffer_drops_only_readings_of_a_process_exit(void **state)
+static void held_readings_are_dropped_only_if_the_process_exits(void **state)
 {
     int64_t t = 0;
 
@@ -319,7 +319,7 @@ static void table_excludes_a_final_drop_but_keeps_swings(void **state)
 
 /* Memory rises. Then the process takes 7 s to exit on a busy machine; most of that time its memory
  * stays at one level, which is above its memory of ten seconds before. */
-static void slow_exit_is_dropped_from_a_table_above_earlier_lows(void **state)
+static void slow_exit_is_dropped_even_above_earlier_lows(void **state)
 {
     int64_t t = 0;
 
@@ -355,20 +355,20 @@ int main(void)
         cmocka_unit_test(envelope_keeps_minimum_and_peak_at_any_length),
         cmocka_unit_test(envelope_slots_stay_in_their_own_blocks_after_a_gap),
         cmocka_unit_test(readings_at_one_x_share_one_envelope_slot),
-        cmocka_unit_test(select_finds_the_value_of_any_rank_despite_ties),
+        cmocka_unit_test(selection_finds_the_kth_value_despite_ties),
         cmocka_unit_test(fit_distinguishes_a_line_from_a_flattening_curve),
         cmocka_unit_test(theil_sen_slope_ignores_spikes),
         cmocka_unit_test(noise_estimate_ignores_a_trend),
         cmocka_unit_test(martingale_rarely_alarms_on_exchangeable_blocks),
         cmocka_unit_test(martingale_grows_on_growth_and_not_on_a_constant),
-        cmocka_unit_test(inverse_gaussian_matches_a_simulated_passage),
+        cmocka_unit_test(inverse_gaussian_median_matches_simulated_first_passages),
         cmocka_unit_test(first_passage_time_is_infinite_without_drift),
-        cmocka_unit_test_setup(tail_buffer_drops_only_readings_of_a_process_exit, fresh_tail),
+        cmocka_unit_test_setup(held_readings_are_dropped_only_if_the_process_exits, fresh_tail),
         cmocka_unit_test_setup(tail_buffer_is_bounded_and_holds_the_last_sparse_reading,
                                fresh_tail),
         cmocka_unit_test_setup(dropping_the_tail_keeps_half_of_a_short_series, fresh_tail),
         cmocka_unit_test_setup(table_excludes_a_final_drop_but_keeps_swings, fresh_tail),
-        cmocka_unit_test_setup(slow_exit_is_dropped_from_a_table_above_earlier_lows, fresh_tail),
+        cmocka_unit_test_setup(slow_exit_is_dropped_even_above_earlier_lows, fresh_tail),
         cmocka_unit_test_setup(table_keeps_a_dip_from_which_memory_recovers, fresh_tail),
     };
 

@@ -99,7 +99,7 @@ static void warm_up_that_outlasts_the_epoch_is_not_a_leak(void **state)
 
 /* With 0.9 MB/step after the epoch, growth is too slow to be a leak before the second epoch has
  * ended. */
-static void slower_growth_after_the_epoch_is_undecided_as_possible_tail(void **state)
+static void slower_growth_after_the_epoch_is_undecided(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS * 3 / 2; s++)
@@ -183,7 +183,7 @@ int main(void)
         TEST(memory_kept_at_each_epoch_end_is_stepping),
         TEST(slower_straight_growth_leaks_soon_after_the_epoch),
         TEST(warm_up_that_outlasts_the_epoch_is_not_a_leak),
-        TEST(slower_growth_after_the_epoch_is_undecided_as_possible_tail),
+        TEST(slower_growth_after_the_epoch_is_undecided),
         TEST(noisy_growth_through_the_epoch_end_is_a_leak),
         TEST(growth_that_ends_soon_after_the_epoch_is_not_a_leak),
         TEST(growth_counts_as_stopped_only_once_that_is_visible),

@@ -34,7 +34,7 @@ static uint64_t tooth(uint64_t step)
     return 30 * MB + step % PASS * 4 * MB;
 }
 
-/* A sawtooth in which the lowest step end of every epoch is sampled a little later. */
+/* A sawtooth whose lowest reading comes a little later in every epoch. */
 static uint64_t teeth_read_late(uint64_t step)
 {
     uint64_t pass = step / PASS;

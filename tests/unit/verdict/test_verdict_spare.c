@@ -95,7 +95,7 @@ static void growth_with_a_growing_live_heap_stays_undecided(void **state)
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
-static void leak_that_the_allocator_merely_retains_becomes_undecided(void **state)
+static void leak_retained_by_the_allocator_becomes_undecided(void **state)
 {
     (void)state;
     run(10, 0);
@@ -137,7 +137,7 @@ int main(void)
         TEST(growth_retained_by_the_allocator_is_plateaued),
         TEST(growth_outside_the_allocator_stays_undecided),
         TEST(growth_with_a_growing_live_heap_stays_undecided),
-        TEST(leak_that_the_allocator_merely_retains_becomes_undecided),
+        TEST(leak_retained_by_the_allocator_becomes_undecided),
         TEST(flat_live_heap_with_an_uncertain_slope_counts_as_flat),
         TEST(allocator_figures_do_not_change_a_decided_verdict),
     };
