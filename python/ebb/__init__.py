@@ -13,6 +13,7 @@ Everything here is cheap enough for every step and does nothing outside of `ebb 
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -99,3 +100,7 @@ def __getattr__(name: str) -> Any:
             found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
             return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if os.environ.get("EBB_ATTACH") == "1":
+    from . import _optin  # noqa: F401

@@ -37,7 +37,7 @@ def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
             word = "yes" if all(store.get(k) == b"1" for k in keys) else "no"
         else:
             store.wait([decision], timedelta(seconds=PATIENCE_S + 5))
-            word = "no"  # not used, because another rank has decided
+            word = "no"  # not used: the store already has the decision of rank 0
     except Exception:
         word = "no"
     return bool(store.compare_set(decision, "", word) == b"yes")
@@ -51,7 +51,7 @@ class Agreement:
         self._group: Any = None
         self._work: Any = None
         self._flags: Any = None
-        self.is_possible = True  # False if there are several ranks and they cannot agree
+        self.is_possible = True  # False if there are several ranks that cannot agree.
 
     def begin(self, world_size: int, wanted: bool) -> None:
         """Starts the agreement. All ranks call this at the same point, before the first step. If

@@ -33,17 +33,22 @@ class Asked:
         self.must_save = False  # True if a checkpoint was requested and is not written yet
         self.must_stop = False
 
-    def begin(self, rank: Optional[int], world_size: int) -> None:
-        """Called when training begins; requests can be carried out from now on."""
+    def begin(self, rank: Optional[int], world_size: int, is_late: bool = False) -> None:
+        """Called when training begins; requests can be carried out from now on. If training was
+        already running (IS_LATE), several ranks can no longer agree on a step and refuse
+        requests."""
         w = wire()
         w.begin_training(self)
         _control.claim()
         self._rank = rank
-        self._agreement.begin(world_size, w.is_there)
+        if is_late and world_size > 1:
+            self._agreement.is_possible = False
+        else:
+            self._agreement.begin(world_size, w.is_there)
         # requests left over from an earlier training run
         for old in w.requests("CHECKPOINT", "STOP"):
             w.answer(old, "failed")
-        w.listen(rank)
+        w.listen(rank, role="rank" if self._agreement.is_possible else "worker")
 
     def poll(self) -> bool:
         """Called at the end of every step, on every rank. Returns True if a request is due now."""

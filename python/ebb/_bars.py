@@ -17,7 +17,7 @@ from ._frameworks import caller
 from ._steps import Tracker
 
 _APART_S = 0.1
-_WORTH_S = 5.0  # a loop counts once its bars have run for this long
+_WORTH_S = 5.0  # a loop counts as training once its bars have run for this many seconds
 _SITES_MAX = 256
 
 _Site = tuple[Optional[CodeType], int]
@@ -29,7 +29,7 @@ class _Bar:
     def __init__(self, bar: Any, now: float) -> None:
         loop = caller("tqdm")
         self.site: _Site = (loop.f_code, loop.f_lineno) if loop else (None, 0)
-        self.start = float(bar.start_t)  # by tqdm's clock
+        self.start = float(bar.start_t)  # start time on tqdm's clock
         self.seen = bar.initial  # the count
         self.at = now - max(0.0, time.time() - self.start)
 
@@ -37,11 +37,11 @@ class _Bar:
 class Bars:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self.due = 0.0  # when on_update is to be called again
+        self.due = 0.0  # time from which on_update is to be called again
         self._known: "weakref.WeakKeyDictionary[Any, _Bar]" = weakref.WeakKeyDictionary()
-        self._spent: dict[_Site, float] = {}  # seconds in the bars of each loop
-        self._clock: Optional[_Site] = None  # the loop that counts
-        self._last: Optional[_Bar] = None  # the bar that counted last
+        self._spent: dict[_Site, float] = {}  # seconds spent in the bars of each loop
+        self._clock: Optional[_Site] = None  # the loop whose bars are counted as steps
+        self._last: Optional[_Bar] = None  # the bar that was counted last
 
     def on_update(self, bar: Any) -> None:
         now = time.monotonic()
@@ -62,7 +62,7 @@ class Bars:
         count, seconds = bar.n - b.seen, now - before
         b.seen, b.at = bar.n, now
         if count < 1 or (last is not None and last.start > b.start and last.at >= before):
-            return  # an inner bar has counted in the meantime
+            return  # a bar inside this one has been counted since the last call
         self._last = b
         if len(self._spent) >= _SITES_MAX:
             self._spent.clear()

@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass, field
 from itertools import filterfalse
 from typing import Any, Iterable, Optional, Tuple, Union
 
-from . import _referrers, _truth
+from . import _process, _referrers, _truth
 from ._wire import rank_of_environment
 
 _ROWS_MAX = 200  # number of rows kept per table, the largest first
-_BIG_CONTAINER = 1 << 14  # the entries of containers of at least this length are always counted
-# maximum number of entries counted of one container; they represent the others
+_BIG_CONTAINER = 1 << 14  # size in bytes from which a container's entries are always counted
+# maximum number of entries of one container that are counted; they represent the others
 _OF_ONE_CONTAINER = 10000
 # maximum number of ids held at one time, so that the census itself does not fill memory
 _PLAIN_MAX = 500_000
 _SLICES = 64
 
-# a row of the census, and one of its objects
+# one row of the census, and one object that belongs to it
 _Found = Tuple["Holder", Any]
 _LARGEST = 3  # number of tensors and of objects for which references are searched
 
@@ -69,7 +69,8 @@ class Census:
     rank: Optional[int]
     time: float
     step: Optional[int]
-    at: str  # "step" if taken between two steps, "thread" if at any time, or "call"
+    # "step": taken between two steps; "thread": taken at any time; "call": requested by the program
+    at: str
     cost_s: float = 0.0
     has_torch: bool = False
     tensor_count: int = 0
@@ -129,7 +130,7 @@ def _text(c: Census, top: int) -> str:
 
 
 def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
-    # only types are compared: isinstance would read __class__, which may run the job's code
+    # compares only types, because isinstance would read __class__, which may run the job's code
     is_tensor: dict[type, bool] = {}
     found = []
     for o in objects:
@@ -143,7 +144,7 @@ def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
 
 
 def _gradients(tensors: list[Any], seen: set[int]) -> list[Any]:
-    """Returns gradients that no Python object refers to, so that gc does not know them."""
+    """Returns gradients that gc does not know because no Python object refers to them."""
     found = []
     for t in tensors:
         if t.requires_grad and t.is_leaf and t.grad is not None and id(t.grad) not in seen:
@@ -418,7 +419,7 @@ _private: Optional[str] = None
 
 def _folder() -> str:
     global _private
-    run = os.environ.get("EBB_RUN_DIR")
+    run = _process.variable("EBB_RUN_DIR")
     if run:
         folder = os.path.join(run, "census")
         os.makedirs(folder, exist_ok=True)

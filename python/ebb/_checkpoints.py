@@ -9,17 +9,23 @@ import zipfile
 from datetime import datetime
 from typing import Any, Optional
 
+from . import _process
+
 _NAME = re.compile(r"^checkpoint-(\d+)$")
-# largest clock difference, in seconds, between this machine and the file server
+# largest assumed difference in seconds between the clocks of this machine and of the file server
 _CLOCKS_DIFFER_S = 2.0
 
 
 def run_began() -> Optional[float]:
     """Returns when the first segment of this run began, in wall clock seconds, or None if
     unknown."""
-    folder = os.environ.get("EBB_RUN_DIR")
+    folder = _process.variable("EBB_RUN_DIR")
     if not folder:
         return None
+    # on several nodes, each segment has a folder of its own
+    job = _json(os.path.join(folder, os.pardir, "job.json"))
+    if job is not None and isinstance(job.get("first_started_s"), (int, float)):
+        return float(job["first_started_s"])
     try:
         with open(os.path.join(folder, "run.json"), encoding="utf-8") as f:
             return datetime.strptime(json.load(f)["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()

@@ -35,34 +35,36 @@ _GROWN_SHARE = 0.02  # growth required for a kept mark, as a fraction of the pro
 _AGAIN = 2.0
 _WORTH_BYTES = 1 << 20  # growth since the first step required for a scan, in bytes
 _INTERVAL_S = 1.0  # seconds between two scans
-# largest fraction of the time spent on scans of the program's own variables
+# largest fraction of the time that is spent on scans of the program's own variables
 _VARIABLES_SHARE = 0.006
 _SHARE = 0.0025  # largest fraction of the time since the first step spent on full scans
-_BUDGET_S = 0.3  # seconds that full scans may take in any case, if kept marks are due
+_BUDGET_S = 0.3  # seconds that full scans may always take if kept marks are due
 _YOUNG_SHARE = 0.05  # largest fraction of the time that full scans may take in a young process
 _BLOCK_S = 1e-7  # estimated seconds per memory block of the interpreter, before the first full scan
-_WALL_S = 2.0  # seconds for finding the names of one kept report, on a busy machine
+_WALL_S = 2.0  # seconds allowed for finding the names of one kept report on a busy machine
 _NAMES_S = 0.1  # time limit in seconds for finding the names of one full scan
-_NAMES = 2  # number of new names per full scan, as each search visits all objects several times
+# number of new names per full scan; each search for a name visits all objects several times
+_NAMES = 2
 # number of memory blocks of the interpreter above which a list of all objects would be too large
 _OBJECTS_MAX = 2_000_000
 _LENGTH_MIN = 2
 _ADDED_MIN = 2  # number of entries that a container must gain for a kept mark
 _GAINED_MAX = 1000
-_WEIGHED_MAX = 96  # of the containers that gained entries, this many have their bytes estimated
+_WEIGHED_MAX = 96  # number of containers whose bytes are estimated, those that gained most
 _NAMED_MAX = 3  # number of containers named in kept marks
 _KEPT_BYTES = 1 << 20
 _KEPT_SHARE = 0.1  # fraction of the growth of memory that a container must explain for a kept mark
-_ENTRIES = 4  # number of newest entries that represent all new ones; several may belong together
+_ENTRIES = 4  # number of newest entries whose mean size represents all new entries
 _FOLLOWED_MAX = 8
 _FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans to be followed
-_NESTED_MIN = 4  # number of containers inside one container that must gain together
+_NESTED_MIN = 4  # number of containers inside one container that must gain entries together
 _NESTED_MAX = 100_000
-_GRAPH_NODES = 20_000  # of one autograd graph; more are not visited
-_FIRST_GRAPHS = 1000  # variables whose first graph is noted
-_GRAPH_ENTRIES = 16  # entries of a dictionary that may be tensors with a graph
-_NAME_MAX = 62  # length of a figure's name
-_IDLE_STEPS_S = 5.0  # after this long without steps, the thread scans
+_GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
+_FIRST_GRAPHS = 1000  # maximum number of variables whose first graph is remembered
+# maximum number of entries of a dictionary that are checked for tensors with a graph
+_GRAPH_ENTRIES = 16
+_NAME_MAX = 62  # maximum length of a figure's name
+_IDLE_STEPS_S = 5.0  # seconds without a step after which the thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
 _DICT = frozenset((id(dict),))
@@ -112,7 +114,7 @@ def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> li
 
 
 def _containers() -> list[Any]:
-    # read first, because the list of all objects below contains copies of these variables as well
+    # Read first, because the list of all objects below also contains copies of these variables.
     variables = _variables()
     modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
     own = [v for d in modules for v in list(d.values())]
@@ -199,14 +201,14 @@ def _heaviest(
 
 # ---- autograd graphs ----
 
-_LINE = re.compile(r":\d+\)$")  # of a running function, in the name of its variable
+_LINE = re.compile(r":\d+\)$")  # the line number at the end of the name of a variable
 
 
 class _GraphSize(NamedTuple):
-    name: str  # of the tensor
+    name: str  # Name of the tensor.
     nodes: int
     size: int  # bytes
-    is_whole: bool  # all nodes were visited
+    is_whole: bool  # True if all nodes of the graph were visited.
 
 
 def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
@@ -233,21 +235,23 @@ def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
     return found
 
 
-def _note_new_graphs() -> None:
+def _note_new_graphs(found: dict[str, _GraphSize]) -> None:
     """Notes how large each graph was when it was first seen. Full scans are rare, and the first of
     them may come before the program has created the tensor."""
-    for key, graph in _graphs(time.thread_time() + _NAMES_S, _first_graphs).items():
-        if graph.is_whole and len(_first_graphs) < _FIRST_GRAPHS:
+    for key, graph in found.items():
+        if key not in _first_graphs and graph.is_whole and len(_first_graphs) < _FIRST_GRAPHS:
             _first_graphs[key] = graph
 
 
-def _grown_graphs(before: _Scan, now: _Scan, least: float) -> list[_Named]:
+def _grown_graphs(
+    before: dict[str, _GraphSize], now: dict[str, _GraphSize], least: float
+) -> list[_Named]:
     """Returns the graphs that gained at least LEAST bytes."""
     found = []
-    for key, graph in now.graphs.items():
-        old = before.graphs.get(key) or _first_graphs.get(key)
+    for key, graph in now.items():
+        old = before.get(key) or _first_graphs.get(key)
         added, size = (graph.nodes - old.nodes, graph.size - old.size) if old else (0, 0)
-        if not graph.is_whole:  # growth beyond the limit is not seen
+        if not graph.is_whole:  # a graph that was not visited completely has an unknown growth
             added, size = _grown.get(key, (0, 0))
         if added >= _ADDED_MIN and size >= least:
             _grown[key] = added, size
@@ -264,8 +268,9 @@ class _Followed:
 
     def __init__(self, name: str, is_nested: bool, entry_bytes: int, length: int) -> None:
         self.name = name
-        self.is_nested = is_nested  # True if the entries of the containers inside it are counted
-        # True if the container is reachable from a variable of the program
+        # True if entries of the containers inside this one are counted too
+        self.is_nested = is_nested
+        # True if a variable of the program leads to the container
         self.is_variable = False
         self.entry_bytes = entry_bytes
         self.first = self.length = length
@@ -372,8 +377,8 @@ class _Follower:
         gained: list[tuple[int, Any]],
         ours: list[Any],
     ) -> None:
-        """Follows the containers that gained. OURS also refer to them, and must not be used to
-        name them."""
+        """Follows the containers that gained entries. OURS are references held by ebb itself, which
+        must not be used to name a container."""
         known, present = self._followed, set()
         for o, length in list(
             compress(zip(found, lengths), map(known.__contains__, map(id, found)))
@@ -382,7 +387,8 @@ class _Follower:
             present.add(id(o))
         for number in [n for n, f in known.items() if not f.is_variable and n not in present]:
             del known[number]  # freed
-        found.clear()  # the list would appear among the referrers that names are built from
+        # Without this line, the list would appear among the referrers from which names are built.
+        found.clear()
         known_ids = self._lengths.keys() | self._inside
         self._search([pair for pair in gained if id(pair[1]) not in known_ids], ours)
 
@@ -426,15 +432,30 @@ class _Follower:
 # ---- scans ----
 
 _last: Optional[_Scan] = None
-_kept: Optional[_Scan] = None  # the scan at the last kept marks
+_kept: Optional[_Scan] = None  # the last scan after which kept marks were sent
 _follower = _Follower()
-_names: dict[int, str] = {}  # names reported before
-_first_graphs: dict[str, _GraphSize] = {}  # graphs as they were when first seen
-_grown: dict[str, tuple[int, int]] = {}  # nodes and bytes that reported graphs gained
+_names: dict[int, str] = {}  # names that were reported before
+_first_graphs: dict[str, _GraphSize] = {}  # each graph as it was when it was first seen
+_grown: dict[str, tuple[int, int]] = {}  # nodes and bytes gained by each reported graph
+_graphs_rss: Optional[int] = None  # resident memory at the last report that had only graphs
+_is_reported = False  # True once two full scans were compared
 _base: Optional[int] = None  # resident memory at the end of the first step
+_base_step: Optional[int] = None
 _begun_s = _next_s = _spent_s = _scan_s = _variables_s = _step_s = 0.0
 _is_off: Optional[bool] = None
 _lock = threading.Lock()
+
+
+def reset() -> None:
+    """Forgets all scans, so that another ebb can attach."""
+    global _last, _kept, _follower, _base, _is_off
+    global _begun_s, _next_s, _spent_s, _scan_s, _variables_s, _step_s
+    with _lock:
+        _last = _kept = _base = _is_off = None
+        _follower = _Follower()
+        _begun_s = _next_s = _spent_s = _scan_s = _variables_s = _step_s = 0.0
+        for found in (_names, _first_graphs, _grown):
+            found.clear()
 
 
 def _may_scan() -> bool:
@@ -473,28 +494,49 @@ def _named_containers(gained: list[tuple[int, Any]], least: float) -> list[_Name
     return named
 
 
-def _report_kept(
-    step: Optional[int], rss: int, before: _Scan, now: _Scan, gained: list[tuple[int, Any]]
+def _send_kept(
+    step: Optional[int], since: Optional[int], grown: int, named: list[_Named], had_names: bool
 ) -> None:
-    least = max(_KEPT_BYTES, _KEPT_SHARE * (rss - before.rss))
     w = figures_wire()
-    had_names = bool(_names or _grown)
-    named = _named_containers(gained, least) + _grown_graphs(before, now, least)
     if step is not None or had_names:
-        w.mark("kept", True, step=step, since=before.step)  # withdraws the previous report
+        # a mark without a name withdraws the previous report
+        w.mark("kept", True, step=step, since=since)
     for one in sorted(named, key=lambda one: one.is_library)[:_NAMED_MAX]:
         w.mark(
             "kept",
             True,
             step=step,
-            since=before.step,
+            since=since,
             name=one.name,
             type=one.kind,
             added=one.added,
-            bytes=min(one.size, rss - before.rss),
+            bytes=min(one.size, grown),
             library=1 if one.is_library else None,
             graph=1 if one.is_graph else None,
         )
+
+
+def _report_kept(
+    step: Optional[int], rss: int, before: _Scan, now: _Scan, gained: list[tuple[int, Any]]
+) -> None:
+    global _graphs_rss, _is_reported
+    _graphs_rss, _is_reported = None, True
+    least, had_names = max(_KEPT_BYTES, _KEPT_SHARE * (rss - before.rss)), bool(_names or _grown)
+    named = _named_containers(gained, least) + _grown_graphs(before.graphs, now.graphs, least)
+    _send_kept(step, before.step, rss - before.rss, named, had_names)
+
+
+def _report_graphs(step: Optional[int], rss: int, base: int) -> None:
+    """Reports graphs that have grown since they were first seen. No full scan is required, so short
+    runs are explained too. After two full scans, their comparison is reported instead."""
+    global _graphs_rss
+    found = _graphs(time.thread_time() + _NAMES_S)
+    _note_new_graphs(found)
+    named = _grown_graphs({}, found, max(_KEPT_BYTES, _KEPT_SHARE * (rss - base)))
+    is_due = _graphs_rss is None or rss - base >= _AGAIN * (_graphs_rss - base)
+    if (named and is_due) or (not named and _graphs_rss is not None):
+        _send_kept(step, _base_step, rss - base, named, _graphs_rss is not None)
+        _graphs_rss = rss if named else None
 
 
 def _scan(step: Optional[int], rss: int, is_grown: bool) -> None:
@@ -531,7 +573,7 @@ def _is_time(ran_s: float, is_grown: bool) -> bool:
 
 
 def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
-    global _next_s, _is_off, _base, _begun_s, _spent_s, _variables_s
+    global _next_s, _is_off, _base, _base_step, _begun_s, _spent_s, _variables_s
     now = time.monotonic()
     if _is_off is None:
         _is_off, _begun_s = not _may_scan(), now
@@ -540,7 +582,7 @@ def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
         _next_s = now + _INTERVAL_S
         return
     if _base is None:
-        _base = rss
+        _base, _base_step = rss, step
     grown = max(_GROWN_BYTES, _GROWN_SHARE * _base)
     if _kept is not None:
         grown = max(grown, _AGAIN * (_kept.rss - _base))
@@ -550,8 +592,10 @@ def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
         # the first scan is always done, because growth is measured from there
         if rss >= _base + _WORTH_BYTES or _variables_s == 0 or _follower.is_following:
             _follower.scan_variables()
-            if may_hold_all and rss >= _base + _WORTH_BYTES:
-                _note_new_graphs()
+            if may_hold_all and is_grown and not _is_reported:
+                _report_graphs(step, rss, _base)
+            elif may_hold_all:
+                _note_new_graphs(_graphs(time.thread_time() + _NAMES_S, _first_graphs))
             _variables_s = time.thread_time() - begun
         if may_hold_all and rss >= _base + _WORTH_BYTES and _is_time(now - _begun_s, is_grown):
             full = time.thread_time()

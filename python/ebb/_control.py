@@ -15,7 +15,7 @@ from typing import Optional
 from . import _containers, _truth
 from ._wire import Request, Wire, above_streams, wire
 
-_STEP_PATIENCE_S = 2.0  # seconds that a request waits for the end of a step
+_STEP_PATIENCE_S = 2.0  # seconds that a request waits for a step to end
 _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
 # number of automatic censuses after which their interval doubles, so that a long run does not fill
@@ -24,7 +24,7 @@ _DOUBLE_AFTER = 128
 
 _FORK_PATIENCE_S = 0.1  # seconds that a fork waits for the thread to end
 
-_CHECK_MS = 250  # interval at which the thread checks for an unsent step, while steps are held back
+_CHECK_MS = 250  # interval at which the thread checks for unsent steps while steps are batched
 _CHECKS = 8  # number of checks without an unsent step after which the thread sleeps
 
 _lock = threading.Lock()
@@ -89,7 +89,8 @@ def _start_thread() -> bool:
 
 
 def _offer_help() -> None:
-    """Allows steps to be held back if the thread runs to send them and no census counts steps."""
+    """Allows steps to be batched if the thread runs, which sends them, and no census counts steps.
+    """
     global _is_sent_at_exit
     w = wire()
     can_help = _pid == os.getpid() and _bell is not None and not _every
@@ -110,17 +111,27 @@ def _at_exit() -> None:
     wire().send_held(is_exiting=True)
 
 
+def stop() -> None:
+    """Ends the thread and forgets the run."""
+    global _thread, _is_started, _is_claimed, _is_polled, _step, _every, _is_sent_at_exit
+    _end_thread()
+    _thread = None
+    _is_started = _is_claimed = _is_polled = _is_sent_at_exit = False
+    _step = _every = None
+    _pending.clear()
+    atexit.unregister(_at_exit)
+
+
 # ---- forks ----
 
 
-def _before_fork() -> None:
-    """Ends the thread during a fork. Python 3.12 and later warn about other threads at a fork,
-    because a lock that a thread holds stays locked in the child."""
-    global _bell, _must_end, _is_paused
+def _end_thread() -> bool:
+    """Returns False if there is no thread to end."""
+    global _bell, _must_end
     t, bell = _thread, _bell
     if t is None or bell is None or t is threading.current_thread():
-        return
-    _is_paused = _must_end = True
+        return False
+    _must_end = True
     _bell = None
     wire().help(None)
     os.close(bell)
@@ -130,6 +141,14 @@ def _before_fork() -> None:
     # the kernel may remove the thread a little later than Python
     while os.path.exists(f"/proc/self/task/{t.native_id}") and time.monotonic() < until:
         time.sleep(0.0001)
+    return True
+
+
+def _before_fork() -> None:
+    """Ends the thread during a fork. Python 3.12 and later warn about other threads at a fork,
+    because a lock that a thread holds stays locked in the child."""
+    global _is_paused
+    _is_paused = _end_thread()
 
 
 def _after_fork() -> None:
@@ -268,7 +287,7 @@ def _listen(w: Wire, s: socket.socket, bell: int) -> None:
         poller = select.poll()
         poller.register(s, select.POLLIN)
         poller.register(bell, select.POLLIN)
-        checks = 0  # number of remaining checks for a step that is held back
+        checks = 0  # number of remaining checks for an unsent step
         while True:
             _wait_for_step()
             events = poller.poll(_CHECK_MS if checks else None)

@@ -1,5 +1,5 @@
-"""Hooks of the shim in frameworks other than torch. Each raises if the package is not as expected,
-and then has changed nothing."""
+"""Hooks for frameworks other than torch. A hook raises if the package is not as expected, and has
+then changed nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import weakref
 from types import CodeType, ModuleType
 from typing import Any, Callable, Optional
 
-from . import _wire
+from . import _patches, _wire
 from ._hooks import quiet, the_tracker, tracked
 
 _CODES_MAX = 256
 
 
 def caller(*skipped: str) -> Any:
-    """Returns the innermost frame outside of this package and those SKIPPED, or None."""
+    """Returns the innermost frame outside of this package and of the SKIPPED packages, or None."""
     packages = (__name__.partition(".")[0], *skipped)
     frame: Any = sys._getframe(1)
     while frame and str(frame.f_globals.get("__name__")).partition(".")[0] in packages:
@@ -42,8 +42,8 @@ def _leave() -> None:
 def _counted(
     method: Callable[..., Any], source: str, count_of: Optional[Callable[[Any], int]] = None
 ) -> Callable[..., Any]:
-    """Returns METHOD with every outermost call that returns counted as a step of its object; with
-    COUNT_OF, only if the number that it returns for the object has increased."""
+    """Wraps METHOD so that every outermost call that returns counts as a step of its object. With
+    COUNT_OF, the call counts only if COUNT_OF(object) has increased."""
     on_step = tracked(source, "on_step")
 
     @functools.wraps(method)
@@ -67,20 +67,20 @@ def _counted(
 
 def hook_xgboost(module: ModuleType) -> None:
     booster: Any = module.Booster  # type: ignore[attr-defined]
-    update, boost = booster.update, booster.boost
-    booster.update, booster.boost = _counted(update, "xgboost"), _counted(boost, "xgboost")
+    for name in ("update", "boost"):
+        _patches.put(booster, name, _counted(getattr(booster, name), "xgboost"))
 
 
 def hook_lightgbm(module: ModuleType) -> None:
     booster: Any = module.Booster  # type: ignore[attr-defined]
-    booster.update = _counted(booster.update, "lightgbm")
+    _patches.put(booster, "update", _counted(booster.update, "lightgbm"))
 
 
 # ---- scikit-learn ----
 
 
 def hook_sklearn(module: ModuleType) -> None:
-    """Every fit method of scikit-learn has this decorator."""
+    """Wraps the decorator that all fit methods of scikit-learn have."""
     decorate = module._fit_context  # type: ignore[attr-defined]
 
     def around(method: Callable[..., Any], decorated: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,17 +91,17 @@ def hook_sklearn(module: ModuleType) -> None:
         decorator = decorate(*args, **kwargs)
         return lambda method: around(method, decorator(method))
 
-    module._fit_context = _fit_context  # type: ignore[attr-defined]
+    _patches.put(module, "_fit_context", _fit_context)
 
 
 def is_worker() -> bool:
-    """Whether this process was started by multiprocessing."""
+    """Returns True if this process was started by multiprocessing."""
     processes = sys.modules.get("multiprocessing.process")
     return processes is not None and processes.parent_process() is not None
 
 
 def _counted_here(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Counts calls in this process alone: workers fit parts of a model."""
+    """Counts calls in this process only, because workers fit parts of a model."""
     home, counted = os.getpid(), _counted(method, "sklearn")
 
     @functools.wraps(method)
@@ -116,16 +116,18 @@ def _counted_here(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hook_deepspeed(module: ModuleType) -> None:
-    """ZeRO steps an optimizer once for each group of parameters, so the engine counts instead."""
+    """Counts steps of the engine, because ZeRO steps an optimizer once for each group of
+    parameters."""
     engine: Any = module.DeepSpeedEngine  # type: ignore[attr-defined]
-    engine.step = _counted(engine.step, "deepspeed", lambda e: int(getattr(e, "global_steps", 0)))
+    counted = _counted(engine.step, "deepspeed", lambda e: int(getattr(e, "global_steps", 0)))
+    _patches.put(engine, "step", counted)
 
 
 # ---- Keras ----
 
 
 class _Epoch:
-    """Stands in for a loader and its iterator."""
+    """Represents a loader and its iterator for the tracker."""
 
     __slots__ = ("steps", "batches", "__weakref__")
 
@@ -138,7 +140,7 @@ class _Epoch:
 
 
 class _Keras:
-    """Receives what the callbacks of `fit` receive."""
+    """Receives the same calls as the callbacks of `fit`."""
 
     def __init__(self) -> None:
         self._epoch: Optional[_Epoch] = None
@@ -152,7 +154,7 @@ class _Keras:
         if e is None:
             return
         model = getattr(callbacks, "model", None) or callbacks
-        # with steps_per_execution there is one call for several batches, and the last one has fewer
+        # With steps_per_execution, one call covers several batches, and the last call covers fewer.
         batches = batch + 1 if e.steps is None else min(batch + 1, int(e.steps))
         while e.batches < batches:
             e.batches += 1
@@ -185,25 +187,26 @@ def hook_keras_fit(module: ModuleType) -> None:
     methods = {name: getattr(callbacks, name) for name in names}
     for name, method in methods.items():
         then = getattr(keras, name)
-        setattr(callbacks, name, _after(method, quiet("keras", lambda then=then: then)))
+        hooked = _after(method, quiet("keras", lambda then=then: then))
+        _patches.put(callbacks, name, hooked)
 
 
 def hook_keras_model(module: ModuleType) -> None:
     model: Any = module.Model  # type: ignore[attr-defined]
-    model.train_on_batch = _counted(model.train_on_batch, "keras")
+    _patches.put(model, "train_on_batch", _counted(model.train_on_batch, "keras"))
 
 
 # ---- JAX ----
 
 
 class _Updates:
-    """Stands in for an optimizer."""
+    """Represents an optimizer for the tracker."""
 
     __slots__ = ("__weakref__",)
 
 
 def _code_of(function: Any) -> Optional[CodeType]:
-    """Returns the code of the function that FUNCTION wraps, at most eight times."""
+    """Returns the code of FUNCTION, unwrapped at most eight times."""
     for _ in range(8):
         for name in ("__wrapped__", "func", "__func__"):
             inner = getattr(function, name, None)
@@ -216,15 +219,17 @@ def _code_of(function: Any) -> Optional[CodeType]:
 class _Jax:
     """Steps of loops that call optax.apply_updates.
 
-    Most loops compile it into a step, and then Python sees it only while that is traced. JAX calls
-    its post hook after each call of a compiled function, except the first, which compiles."""
+    Most loops compile apply_updates into their step function, so Python calls it only while JAX
+    traces that function. JAX calls its post hook after each call of a compiled function, except the
+    first, which compiles."""
 
     def __init__(self) -> None:
         self._post_hook: Any = None
-        self._before: Any = None  # the hook that was set before
-        self._eager: dict[tuple[CodeType, int], _Updates] = {}  # by the line of the call
-        self._traced: set[CodeType] = set()  # functions that contain an update
-        # compiled functions; None: without an update
+        self._before: Any = None  # the post hook that was set before this one
+        # one entry per line that calls apply_updates
+        self._eager: dict[tuple[CodeType, int], _Updates] = {}
+        self._traced: set[CodeType] = set()  # code of traced functions that call apply_updates
+        # compiled functions; the value is None for those that do not call apply_updates
         self._compiled: "weakref.WeakKeyDictionary[Any, Optional[_Updates]]"
         self._compiled = weakref.WeakKeyDictionary()
         self._install = quiet("compiled steps of jax", lambda: self._set_post_hook)
@@ -263,6 +268,8 @@ class _Jax:
 
         state.set_global(post_hook)
         self._post_hook = post_hook
+        before = self._before
+        _patches.on_undo("the post hook of jax", lambda: state.set_global(before))
 
     def _on_call(self, function: Any) -> None:
         known = self._compiled.get(function, self)
@@ -270,7 +277,8 @@ class _Jax:
             has_update = _code_of(function) in self._traced
             known = self._compiled[function] = _Updates() if has_update else None
             if known is not None:
-                the_tracker().on_step(known, "jax")  # the call that compiled it
+                # also counts the first call, which compiled the function
+                the_tracker().on_step(known, "jax")
         if known is not None:
             the_tracker().on_step(known, "jax")
 
@@ -284,4 +292,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    module.apply_updates = wrapper  # type: ignore[attr-defined]
+    # the package has the function under a second name if it was imported before
+    for place in (module, sys.modules.get("optax")):
+        if getattr(place, "apply_updates", None) is apply_updates:
+            _patches.put(place, "apply_updates", wrapper)

@@ -1,4 +1,5 @@
-"""Does a repeated block keep memory? Exact counts after each iteration, and a verdict on them."""
+"""Finds out whether a repeated block keeps memory: counts live memory exactly after each iteration,
+and judges the counts."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ import tracemalloc
 from array import array
 from typing import Callable, NamedTuple, Optional, Sequence
 
-MIN_ITERATIONS = 24  # fewer do not fill the blocks below
-_NEGLIGIBLE_BYTES = 256  # per iteration: a few numbers for a log
-_BOUND_BYTES = 1024  # per iteration: growth that a verdict of `sound` excludes even in noise
-# Growth of the later half that continues that of the earlier one. A list that allocates an eighth
-# more at irregular times stays above; a cache that has filled three quarters stays below.
+MIN_ITERATIONS = 24  # fewer iterations do not fill the blocks of judge()
+_NEGLIGIBLE_BYTES = 256  # smaller growth per iteration is ignored, such as a few numbers for a log
+_BOUND_BYTES = 1024  # "sound" means that growth per iteration is below this, even with noise
+# A leak requires that the later half grows by at least this fraction of the earlier half. Growth of
+# a list, which allocates an eighth more at irregular times, is above this fraction; growth of a
+# cache that is three quarters full is below it.
 _CONTINUES = 0.65
 
 
@@ -45,11 +47,12 @@ def _rises(minima: list[int]) -> bool:
 def judge(values: Sequence[int], n: int, final: bool = True) -> Verdict:
     """Judges the live bytes after each of N iterations.
 
-    The minimum of a block of iterations is memory that none of them released. A leak raises it
-    from block to block: for values in random order, 10 equal blocks rise with a probability of
-    1/10!, and 8 blocks of growing length with less. Growing blocks follow a list, which allocates
-    an eighth more each time; equal blocks follow a leak in noise. A cache that fills rises, too,
-    but slower and slower. Values that are not FINAL are sound only if they are flat."""
+    The minimum of a block of iterations is memory that none of them released. A leak raises it from
+    block to block: for values in random order, 10 equal blocks rise with a probability of 1/10!,
+    and 8 blocks of growing length with less. Blocks of growing length detect a growing list, which
+    allocates an eighth more each time; equal blocks detect a leak in noise. A cache that fills also
+    raises the minima, but less and less. Values that are not FINAL are sound only if they are
+    flat."""
     if n < MIN_ITERATIONS:
         return Verdict("undecided", 0.0)
     rises = any(
@@ -79,8 +82,8 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _malloc_reader() -> Optional[Callable[[], int]]:
-    """Returns a function for the bytes that malloc's callers hold; None if malloc is not glibc's,
-    whose counters then stand still."""
+    """Returns a function that returns the live bytes of malloc, or None if malloc is not glibc's,
+    because glibc's counters do not change then."""
     libc = ctypes.CDLL(None)
     info = getattr(libc, "mallinfo2", None)
     wide = info is not None
@@ -91,9 +94,9 @@ def _malloc_reader() -> Optional[Callable[[], int]]:
 
     def read() -> int:
         now = info()
-        return int(now.field4 + now.field7)  # hblkhd: own mappings; uordblks: arenas
+        return int(now.field4 + now.field7)  # hblkhd counts separate mappings, uordblks the arenas
 
-    def read_narrow() -> int:  # 32 bits that wrap, before glibc 2.33
+    def read_narrow() -> int:  # before glibc 2.33 the counters have 32 bits and wrap
         return read() & 0xFFFFFFFF
 
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -121,7 +124,7 @@ class Line(NamedTuple):
     number: int
     bytes_per_iteration: float
     objects_per_iteration: float
-    inside: Optional[tuple[str, int]]  # the allocating line, if it is in a library
+    inside: Optional[tuple[str, int]]  # the allocating line, if that is in a library
 
 
 def _is_library(filename: str) -> bool:
@@ -147,10 +150,11 @@ def _line_of(stat: tracemalloc.StatisticDiff, iterations: int) -> Line:
 class Meter:
     """Counts live memory after each iteration: Python's by tracemalloc, which includes numpy's
     arrays; malloc's by its counters, Python's large objects included; GPU memory by torch's
-    allocator. All are exact. Cyclic garbage is collected first: it is not a leak."""
+    allocator. All counts are exact. Cyclic garbage is not a leak, so it is collected first."""
 
     def __init__(self, capacity: int):
-        # Arrays of the final size: lists would grow with each iteration themselves.
+        # The arrays have their final size from the start, because growing lists would count as
+        # growth themselves.
         self.series = {
             name: array("q", bytes(8 * capacity)) for name in ("python", "native", "gpu")
         }
@@ -162,7 +166,7 @@ class Meter:
 
     def start(self) -> None:
         gc.collect()
-        gc.freeze()  # makes a collection as cheap as what the iterations created
+        gc.freeze()  # after this, a collection visits only objects that the iterations created
         self._was_tracing = tracemalloc.is_tracing()
         if not self._was_tracing:
             tracemalloc.start(16)
@@ -178,7 +182,7 @@ class Meter:
         python = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0
         native = 0
         if self._malloc is not None:
-            # The tables of tracemalloc take twice what it reports.
+            # The tables of tracemalloc use twice as much memory as it reports.
             native = self._malloc() - 2 * tracemalloc.get_tracemalloc_memory()
         self.series["python"][self.n] = python
         self.series["native"][self.n] = native
@@ -192,11 +196,11 @@ class Meter:
         return {name: judge(s, self.n, final) for name, s in self.series.items()}
 
     def forget(self) -> None:
-        """Forgets earlier allocations, which would make the search for the line slow."""
+        """Drops earlier allocations, which would slow down the search for the line."""
         tracemalloc.clear_traces()
 
     def mark_lines(self) -> None:
-        """Begins the search for the lines that allocate what later iterations keep."""
+        """Starts the search for the lines whose allocations are kept by later iterations."""
         gc.collect()
         self._snapshot = tracemalloc.take_snapshot()
 
@@ -212,8 +216,8 @@ class Meter:
         ]
         before, after = self._snapshot.filter_traces(own), after.filter_traces(own)
         stats = after.compare_to(before, "traceback")
-        # An object of another size in each iteration grows as well, but not in number. A buffer
-        # that is enlarged does not grow in number either.
+        # A leak adds objects in each iteration. An object that is replaced by a larger one, or a
+        # buffer that is enlarged, adds bytes but no objects.
         grown = [s for s in stats if s.count_diff * 2 >= iterations]
         grown = grown or [s for s in stats if s.size_diff >= _NEGLIGIBLE_BYTES * iterations]
         return _line_of(grown[0], iterations) if grown else None

@@ -19,13 +19,14 @@ from time import monotonic
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from . import _process
+from . import _patches, _process
 
 if TYPE_CHECKING:
     from ._steps import Tracker
 
 _tracker: Optional[Tracker] = None
-_done: dict[str, ModuleType] = {}  # modules by name; one whose import failed may be imported again
+# hooked modules by name; a module whose import failed may be imported again
+_done: dict[str, ModuleType] = {}
 
 
 def _say(sentence: str) -> None:
@@ -38,7 +39,7 @@ def _say(sentence: str) -> None:
 
 def quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
     """Wraps the function that FIND returns so that it never raises; after its first exception it is
-    not called any more. FIND is called at the first call."""
+    not called any more. The wrapper calls FIND when it is first called."""
     is_broken = False
     function: Optional[Callable[..., None]] = None
 
@@ -62,14 +63,27 @@ def the_tracker() -> Tracker:
     if _tracker is None:
         from . import _control, _steps
 
-        tracker = _steps.Tracker(quiet("allocators", lambda: _control.at_hooked_step))
-        atexit.register(quiet("the end", lambda: tracker.close))
-        _tracker = tracker
+        _tracker = _steps.Tracker(quiet("allocators", lambda: _control.at_hooked_step))
+        atexit.unregister(_close_tracker)
+        atexit.register(_close_tracker)
     return _tracker
 
 
+def _close_tracker() -> None:
+    if _tracker is not None:
+        quiet("the end", lambda: _tracker.close)()
+
+
+def reset() -> None:
+    """Forgets the training loops and the hooked modules, after the hooks were removed."""
+    global _tracker
+    _tracker = None
+    _done.clear()
+    atexit.unregister(_close_tracker)
+
+
 def tracked(what: str, name: str) -> Callable[..., None]:
-    """A method of the tracker, which is created at the first call."""
+    """Returns a method of the tracker, which is created at the first call."""
     found = quiet(what, lambda: getattr(the_tracker(), name))
     found.__name__ = name
     return found
@@ -84,20 +98,21 @@ def _hook_optimizers(module: ModuleType) -> None:
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         on_step(optimizer)
 
-    # torch.compile would trace the hook and complain about its code
+    # torch.compile would trace the hook and report its code as unsupported
     torch: Any = sys.modules.get("torch")
     keep_out = getattr(torch, "_disable_dynamo", None)
     kept_out = keep_out(hook) if keep_out else hook
     compiler = _compiler_callback()
 
     def choose(optimizer: Any, args: Any, kwargs: Any) -> None:
-        # checked first, as disabling dynamo takes 3 us at every step
+        # checked first, because disabling dynamo takes 3 µs, which would be added to every step
         if torch.compiler.is_compiling() or compiler():
             kept_out(optimizer, args, kwargs)
         else:
             on_step(optimizer)
 
-    module.register_optimizer_step_post_hook(choose if _can_ask(torch) else kept_out)
+    handle = module.register_optimizer_step_post_hook(choose if _can_ask(torch) else kept_out)
+    _patches.on_undo("the optimizers' step hook", handle.remove)
 
 
 def _compiler_callback() -> Callable[[], Any]:
@@ -129,7 +144,7 @@ def _is_for_accelerate() -> bool:
 
 def _hook_begins(loader: Any) -> None:
     make = loader.__iter__
-    on_iter = tracked("the start of passes", "on_iter")
+    on_iter = tracked("the start of an epoch", "on_iter")
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
@@ -137,14 +152,14 @@ def _hook_begins(loader: Any) -> None:
         on_iter(self, made, _is_for_accelerate())
         return made
 
-    loader.__iter__ = __iter__
+    _patches.put(loader, "__iter__", __iter__)
 
 
 def _hook_loaders(module: ModuleType) -> None:
     iterator = module._BaseDataLoaderIter
     take = iterator.__next__
     on_batch = tracked("batches", "on_batch")
-    on_end = tracked("the end of passes", "on_end")
+    on_end = tracked("the end of an epoch", "on_end")
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
@@ -157,7 +172,7 @@ def _hook_loaders(module: ModuleType) -> None:
         return batch
 
     _hook_begins(module.DataLoader)
-    iterator.__next__ = __next__
+    _patches.put(iterator, "__next__", __next__)
 
 
 def _hook_torchdata(module: ModuleType) -> None:
@@ -178,7 +193,8 @@ def _hook_tqdm(module: ModuleType) -> None:
         nonlocal bars
         from . import _frameworks
 
-        if os.getpid() != home or _frameworks.is_worker():  # which has a part of the work
+        # a forked child or a worker does only a part of the work
+        if os.getpid() != home or _frameworks.is_worker():
             return lambda bar: None
         if bars is None:
             from . import _bars
@@ -206,7 +222,8 @@ def _hook_tqdm(module: ModuleType) -> None:
         on_close(self)
         close(self)
 
-    bar.update, bar.close = counted, closed
+    _patches.put(bar, "update", counted)
+    _patches.put(bar, "close", closed)
 
 
 # ---- trainers ----
@@ -233,7 +250,7 @@ def _framework(name: str) -> Callable[[ModuleType], None]:
     return hook
 
 
-_HOOKS: dict[str, Callable[[ModuleType], None]] = {
+HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "torch.optim.optimizer": _hook_optimizers,
     "torch.utils.data.dataloader": _hook_loaders,
     "torchdata.stateful_dataloader.stateful_dataloader": _hook_torchdata,
@@ -253,14 +270,16 @@ _HOOKS: dict[str, Callable[[ModuleType], None]] = {
 _WEAK = ("sklearn.base", "tqdm.std")
 
 
-def loaded(name: str, module: ModuleType) -> None:
-    """Called by the shim when one of the modules that it waits for has been imported."""
+def loaded(name: str, module: ModuleType) -> bool:
+    """Called by the shim when one of the modules that it waits for has been imported. Returns False
+    if it is hooked already."""
     if _done.get(name) is module:
-        return
+        return False
     _done[name] = module
     if name not in _WEAK:
         _process.set_hooked()
     try:
-        _HOOKS[name](module)
+        HOOKS[name](module)
     except Exception as error:  # the module's version is too old or too new
         _say(f"no marks from {name}: {error!r}")
+    return True

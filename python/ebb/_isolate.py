@@ -29,8 +29,8 @@ T = TypeVar("T")
 Progress = Callable[[Mark], Any]
 
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
-_GONE_S = 30.0  # seconds for the supervisor to end the processes of a killed `ebb run`
-_LOOK_S = 1.0  # seconds until a cancellation from another thread is noticed
+_GONE_S = 30.0  # seconds that the supervisor of a killed `ebb run` has to end the processes
+_LOOK_S = 1.0  # seconds until a cancellation by another thread is noticed
 _LOOK_WITHOUT_PIDFD_S = 0.05
 _CHANNEL_BYTES = 1 << 20
 _OF_A_RUN = ("EBB_SOCKET", "EBB_RUN_DIR", "EBB_SEGMENT", "EBB_RESUME", "EBB_LIMIT_BYTES")
@@ -45,7 +45,7 @@ class MemoryLimitExceeded(IsolatedError, MemoryError):
 
 
 class RemoteTraceback(Exception):
-    """Cause of an exception from the other process: its traceback as text."""
+    """Cause of an exception from the other process, with its traceback as text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -60,7 +60,7 @@ def _is_off() -> bool:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    function = getattr(function, "func", function)  # the function inside a functools.partial
+    function = getattr(function, "func", function)  # the function that a functools.partial wraps
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
@@ -498,7 +498,7 @@ def _cancel_all() -> None:
     for call in calls:
         if call._has_begun:
             call._ended.wait(_GRACE_S + _GONE_S)
-        else:  # Ctrl-C came between the start of the call and its first check
+        else:  # Ctrl-C arrived between the start of the call and its first check
             call._run()
 
 

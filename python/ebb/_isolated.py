@@ -1,4 +1,4 @@
-"""The other end of ebb.isolate: the fresh process that calls the function."""
+"""The fresh process started by ebb.isolate, which calls the function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-_PATIENCE_S = 0.2  # seconds that marks which must arrive wait for a slow caller
+_PATIENCE_S = 0.2  # seconds to wait for a slow caller before a mark that must arrive is dropped
 _GRACE_S = 5.0
 
 # True while the program is imported again for its definitions, and must not start anything.
@@ -52,7 +52,7 @@ def _pickled_error(error: BaseException) -> Optional[bytes]:
 
 def _failed(error: BaseException, skip: int) -> Outcome:
     trace = error.__traceback__
-    for _ in range(skip):  # ebb's own frames are skipped
+    for _ in range(skip):  # skips ebb's own frames
         trace = trace.tb_next if trace is not None else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
@@ -149,7 +149,7 @@ def main(call_fd: int, outcome_fd: int, channel_fd: int) -> None:
     with open(call_fd, "rb") as file:
         call = _pickled.load(file)
     with open(outcome_fd, "r+b") as file:
-        file.truncate(0)  # removes what an earlier start of this call wrote
+        file.truncate(0)  # removes the result of an earlier start of this call
         outcome = _call(call)
         _answer(file, outcome)
     sys.exit(0 if outcome.error_repr is None else 1)

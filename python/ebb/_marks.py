@@ -69,7 +69,7 @@ _tail_text = ""
 
 
 def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
-    """Returns the mark lines that are the same for most steps."""
+    """Returns the lines of a mark that are the same for most steps."""
     global _tail_of, _tail_text
     if (steps_per_epoch, max_steps) != _tail_of:
         sent = {

@@ -1,8 +1,10 @@
 """%%ebb: runs a cell of a notebook, and shows its memory and the verdict on it.
 
-A thread of the kernel samples resident memory and malloc's live heap while the cell runs. They are
-in memory until the cell has ended, and `ebb verdict` judges them as a table: no process and no file
-is left when the kernel is killed. Steps that the cell reports with ebb.step count.
+A thread of the kernel samples resident memory and malloc's live heap while the cell runs. The
+samples stay in memory until the cell has ended, and `ebb verdict` judges them as a table. Meanwhile
+the profiler is attached to the kernel, and a child process collects its samples. Both leave nothing
+behind, even if the kernel is killed. Steps count if the cell reports them with ebb.step, or if they
+are those of a training loop.
 """
 
 from __future__ import annotations
@@ -18,13 +20,17 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from contextlib import nullcontext
 from typing import Any, Optional
 
-from . import _binary, _memory, _tap, _truth
+from . import _attach, _binary, _memory, _tap, _truth
 
 _INTERVAL_S = 0.1
 _SAMPLES_MAX = 20_000  # then every second one is dropped, and the interval doubled
 _LINES = 5
+_LINE_BYTES = 1 << 18  # lines with fewer live bytes are not shown
+_HEAP_BYTES = 1 << 16  # bytes between two samples; fewer than in a job, because a cell is short
 _LEAK = 1  # exit status of `ebb verdict`
 _PATIENCE_S = 60
 _WIDTH, _HEIGHT = 640, 120
@@ -162,45 +168,81 @@ class Summary:
         return f"<pre>{html.escape(self.text())}</pre>{self.svg()}"
 
 
-class Lines:
-    """The lines whose objects grew most, by tracemalloc."""
+# Collects the heap table of the kernel until standard input is closed, and prints its contents. The
+# shell outlives a kernel that is killed, and removes the folder.
+_COLLECTOR = """
+"$0" run -q -d "$1/run" --no-shim -- sh -c 'echo "$EBB_SOCKET"; exec cat >/dev/null'
+"$0" heap "$1/run" --json --pid "$2"
+rm -rf "$1"
+"""
 
-    def __enter__(self) -> "Lines":
-        import tracemalloc
 
+class Heap:
+    """The lines that allocated the memory that is still live after the cell. The profiler is
+    attached to the kernel while the cell runs."""
+
+    def __init__(self, shell: Any) -> None:
         self.found: list[str] = []
-        self._is_ours = not tracemalloc.is_tracing()
-        if self._is_ours:
-            tracemalloc.start()
-        self._before = tracemalloc.take_snapshot()
+        self._shell = shell
+        self._collector: Optional[subprocess.Popen[str]] = None
+
+    def __enter__(self) -> "Heap":
+        try:
+            self._attach()
+        except Exception as error:
+            self.found = [f"no lines: {error}"]
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        import tracemalloc
-
-        after = tracemalloc.take_snapshot()
-        if self._is_ours:
-            tracemalloc.stop()
-        ours = tracemalloc.Filter(False, os.path.join(os.path.dirname(__file__), "*"))
-        tracer = tracemalloc.Filter(False, tracemalloc.__file__)
-        after, before = (s.filter_traces([ours, tracer]) for s in (after, self._before))
-        for row in after.compare_to(before, "lineno"):
-            if row.size_diff < 1 << 16 or len(self.found) == _LINES:
-                break
-            at = row.traceback[0]
-            source = linecache.getline(at.filename, at.lineno).strip()
-            self.found.append(f"+{_mib(row.size_diff)}  {os.path.basename(at.filename)}:{at.lineno}"
-                              f"  {source}".rstrip())
-
-
-class _Nothing:
-    found: list[str] = []
-
-    def __enter__(self) -> "_Nothing":
-        return self
+    def _attach(self) -> None:
+        program = _binary.find_ebb()
+        folder = tempfile.mkdtemp(prefix="ebb-cell-")
+        self._collector = collector = subprocess.Popen(
+            ["sh", "-c", _COLLECTOR, program, folder, str(os.getpid())],
+            env={**os.environ, "NO_COLOR": "1"},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a restart of the kernel ends its process group
+        )
+        socket = collector.stdout.readline().strip()  # type: ignore[union-attr]
+        if not socket:
+            raise OSError("ebb run failed")
+        kind, has_heap, reason = _attach.attach(socket, folder, None, _HEAP_BYTES)
+        if not has_heap:
+            raise OSError(reason)
 
     def __exit__(self, *_: Any) -> None:
-        pass
+        _attach.detach()
+        collector, self._collector = self._collector, None
+        if collector is None:
+            return
+        try:
+            text = collector.communicate(timeout=_PATIENCE_S)[0]
+            if not self.found:
+                self._read(json.loads(text))
+        except (ValueError, KeyError, subprocess.SubprocessError) as error:
+            self.found = [f"no lines: {error}"]
+        if collector.poll() is None:
+            collector.kill()
+
+    def _read(self, heap: dict[str, Any]) -> None:
+        sizes: Counter[tuple[str, int]] = Counter()
+        for row in heap["rows"]:
+            at = row["in_program"]
+            if at is not None:
+                sizes[at["file"], at["line"]] += row["live"]["bytes"]
+        for (file, line), size in sizes.most_common(_LINES):
+            if size >= _LINE_BYTES:
+                source = linecache.getline(file, line).strip()
+                found = f"+{_mib(size)}  {self._name_of(file)}:{line}  {source}"
+                self.found.append(found.rstrip())
+
+    def _name_of(self, file: str) -> str:
+        """Returns the name of a file, or "cell": the file of a cell is named after its hash, and
+        IPython counts a cell that a magic runs as the next one."""
+        name = getattr(self._shell.compile, "format_code_name", lambda _: None)(file)
+        return "cell" if name else os.path.basename(file)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -208,26 +250,32 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(message)
 
 
+def _as_in_notebook(cell: str) -> str:
+    """Puts a comment where the cell has %%ebb, so that its lines have the numbers that the notebook
+    shows. IPython would skip an empty line, and looks for magics and indentation in the first."""
+    return cell if cell[:1] in ("", "%", " ", "\t") else f"#\n{cell}"
+
+
 def run(shell: Any, line: str, cell: Optional[str]) -> None:
     parser = _Parser(prog="%%ebb", add_help=False)
-    parser.add_argument("--lines", action="store_true")
+    parser.add_argument("--no-lines", action="store_true")
     try:
         options = parser.parse_args(shlex.split(line))
     except ValueError as error:
-        print(f"%%ebb: {error}; usage: %%ebb [--lines]", file=sys.stderr)
+        print(f"%%ebb: {error}; usage: %%ebb [--no-lines]", file=sys.stderr)
         return
-    traced = Lines() if options.lines else _Nothing()
-    with Sampler() as sampler, traced:
-        shell.run_cell(cell)
+    heap = Heap(shell)
+    with nullcontext() if options.no_lines else heap, Sampler() as sampler:
+        shell.run_cell(_as_in_notebook(cell or ""))
     from IPython.display import display
 
-    display(Summary(sampler, traced.found))  # type: ignore[no-untyped-call]
+    display(Summary(sampler, heap.found))  # type: ignore[no-untyped-call]
 
 
 def load(shell: Any) -> None:
     def ebb(line: str, cell: Optional[str] = None) -> None:
-        """Run a cell, and show its memory and the verdict on it. --lines also names the lines whose
-        Python objects grew; the cell then runs more slowly."""
+        """Run a cell, and show its memory, the verdict on it, and the lines that allocated memory
+        that is still live. --no-lines omits these lines."""
         run(shell, line, cell)
 
     shell.register_magic_function(ebb, magic_kind="cell", magic_name="ebb")

@@ -1,7 +1,7 @@
 """Stores one object in a file: its pickle, then its large buffers unchanged, then an index of them.
 
-The end is written last, so that an incomplete file is never taken for a complete one.
-"""
+The magic number at the end is written last, so that an incomplete file is never taken for a
+complete one. """
 
 from __future__ import annotations
 

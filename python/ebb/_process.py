@@ -1,6 +1,6 @@
-"""Remembers the process in which the shim installed its hooks, until that process has a wire. A
-process forked from it is a worker and sends nothing, even if the wire is created only after
-the fork."""
+"""Facts about this process that other modules share: the variables of the run it belongs to, and
+the process in which hooks were installed, until that process has a wire. A process forked from it
+is a worker and sends nothing, even if the wire is created only after the fork."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from typing import Optional
 
 _hooked: Optional[int] = None
 _is_set = False
+# variables of an ebb that attached to this process, which are not in its environment
+attached: dict[str, str] = {}
+
+
+def variable(name: str) -> Optional[str]:
+    """Returns a variable that describes the run, or None."""
+    return attached.get(name) or os.environ.get(name) or None
 
 
 def set_hooked() -> None:
@@ -20,7 +27,8 @@ def set_hooked() -> None:
 
 
 def take_hooked() -> Optional[int]:
-    """Returns the pid of the process with the hooks, but only once, for the first wire."""
+    """The first call, for the first wire, returns the pid of the process with the hooks; later
+    calls return None."""
     global _hooked
     found, _hooked = _hooked, None
     return found

@@ -42,6 +42,20 @@ def variables(f: FrameType) -> list[Any]:
     return list(_read_locals(f).values())
 
 
+def running(kind: type) -> list[Any]:
+    """Returns the objects of class KIND that variables of running functions refer to."""
+    found: dict[int, Any] = {}
+    f: Optional[FrameType] = None
+    frames = list(sys._current_frames().values())
+    while frames:
+        f = frames.pop()
+        while f is not None:
+            if f.f_code.co_flags & inspect.CO_OPTIMIZED and not is_our_frame(f):
+                found.update((id(o), o) for o in variables(f) if issubclass(type(o), kind))
+            f = f.f_back
+    return list(found.values())
+
+
 def _in_locals(f: FrameType, o: Any) -> Optional[str]:
     return next((key for key, value in _read_locals(f).items() if value is o), None)
 
@@ -114,7 +128,8 @@ def _attribute(r: Any, o: Any) -> str:
 
 
 def _way(r: Any, o: Any) -> str:
-    """Returns the text by which R, which is neither a dict nor an end of the chain, refers to O."""
+    """Returns the text by which R refers to O, for example "[3]". R is neither a dict nor the last
+    holder of the chain."""
     if type(r) in (list, tuple, deque):
         return _index(list(r), o)
     if type(r) in (set, frozenset):
@@ -125,7 +140,7 @@ def _way(r: Any, o: Any) -> str:
 
 
 def _end(r: Any) -> Optional[str]:
-    """Returns the name of a holder that has a name of its own."""
+    """Returns the name of a holder such as a module, class or function, or None."""
     if type(r) is ModuleType:
         return r.__name__
     if isinstance(r, type):
@@ -138,7 +153,8 @@ def _end(r: Any) -> Optional[str]:
 
 
 def _rank(r: Any, modules: dict[int, str]) -> int:
-    """Ranks a holder by how well it identifies the object; the chain follows the lowest rank."""
+    """Ranks a holder by how well it identifies the object; the chain continues with the lowest
+    rank."""
     t = type(r)
     if t is dict:
         return 0 if id(r) in modules else 2
@@ -151,8 +167,8 @@ def _rank(r: Any, modules: dict[int, str]) -> int:
 
 
 def _referrers_of(o: Any, skip: set[int]) -> list[Any]:
-    """Returns the referrers of O without running functions, which _in_frames finds with the
-    names of their variables."""
+    """Returns the referrers of O without the frames of running functions, because _in_frames finds
+    those with the names of their variables."""
     return [r for r in gc.get_referrers(o) if id(r) not in skip and type(r) is not FrameType]
 
 
@@ -172,7 +188,7 @@ def _root(o: Any, names: str) -> str:
     if variable:
         return f"{variable[0]}{names} (a variable of {variable[1]})"
     t = type(o)
-    return f"<{t.__module__}.{t.__qualname__}>{names}" if names else "nothing known to gc"
+    return f"<{t.__module__}.{t.__qualname__}>{names}" if names else "no object that gc tracks"
 
 
 def _module_names() -> dict[int, str]:
@@ -239,7 +255,7 @@ _LIBRARIES = ("site-packages", "dist-packages")
 
 
 def is_program_s(m: Any) -> bool:
-    """Returns True if the module is one of the program's own files, which its reader knows."""
+    """Returns True if the module is one of the program's own files, which the user knows."""
     if type(m) is not ModuleType:
         return False
     if m.__name__ == "__main__":
@@ -290,7 +306,7 @@ def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
     return f"{f.__code__.co_freevars[int(index)]}{rest} of {f.__module__}.{f.__qualname__}"
 
 
-_ATTRIBUTES_MAX = 4000  # number of attributes that are visited at most, over all objects
+_ATTRIBUTES_MAX = 4000  # maximum number of attributes that are visited, over all objects
 _ATTRIBUTES_DEPTH = 3
 _NO_OBJECTS = (ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict)
 
@@ -358,9 +374,9 @@ def named_objects() -> dict[int, tuple[str, Any]]:
 
 
 def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
-    """Names the container O by the nearest object that refers to it and that a reader of the
-    program knows: "cache of a __main__.Features", "__main__.seen", "losses (a variable of train()
-    in …)". Returns None if there is none."""
+    """Names the container O by the nearest object that refers to it and that the user knows: "cache
+    of a __main__.Features", "__main__.seen", "losses (a variable of train() in …)". Returns None if
+    there is none."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()
     names, at = "", o

@@ -23,12 +23,12 @@ import time
 import weakref
 from typing import Any, Callable, Optional
 
-from . import _wire
+from . import _process, _wire
 
 _CHECKS_APART_S = 0.1
-# the optimizers of a loop are known after this many iterations without a new one
+# the set of optimizers is complete after this many iterations without a new one
 _STEPS_TO_SETTLE = 2
-# all other sources are updates of a model, and have rank 0
+# all other sources report updates of a model and have rank 0
 _RANKS = {"sklearn": 1, "tqdm": 2}
 
 
@@ -45,6 +45,7 @@ class Pass:
         "fetched_at_step",
         "gap",
         "epochs_before",
+        "missed",
     )
 
     def __init__(
@@ -55,11 +56,12 @@ class Pass:
         # True if the next batch is fetched before the current one is used
         self.looks_ahead = looks_ahead
         self.fetched = 0
-        self.used = 0  # number of batches that an optimizer step has followed
+        self.used = 0  # number of batches that were followed by an optimizer step
         self.steps = 0
         self.fetched_at_step = 0
         self.gap = 0  # number of batches between the last two steps
         self.epochs_before = epochs_before
+        self.missed = 0  # number of batches before ebb attached to the process
 
     @property
     def size(self) -> int:
@@ -67,8 +69,12 @@ class Pass:
 
     @property
     def has_leftover(self) -> bool:
-        """Returns True if there is a batch that no step has followed yet."""
+        """Returns True if there is a batch that was not followed by a step yet."""
         return self.looks_ahead or self.fetched > self.used
+
+    @property
+    def all_steps(self) -> int:
+        return self.steps + self.missed // max(1, self.gap)
 
     def step(self) -> None:
         self.steps += 1
@@ -109,7 +115,7 @@ def _rank() -> Optional[int]:
 
 
 def _nobody() -> None:
-    """Stands in for a weak reference that refers to nothing."""
+    """Used in place of a weak reference whose object is gone."""
 
 
 def _steps_before(optimizer: Any) -> int:
@@ -127,9 +133,11 @@ class Tracker:
 
     def __init__(self, at_step: Optional[Callable[[int], None]] = None) -> None:
         self._at_step = at_step  # called at the end of every step
-        self.source = ""  # of the steps
+        self._is_late = bool(_process.attached)  # training may have begun before this tracker
+        self.source = ""  # name of the source that counts the steps
         self._rank = max(_RANKS.values()) + 1
-        self._inside: set[int] = set()  # threads in a call that counts as one step
+        # ids of threads that are inside a call that counts as one step
+        self._inside: set[int] = set()
         self.step = 0
         self.epoch = 0
         self._has_begun = False  # True once the first step was sent
@@ -142,18 +150,18 @@ class Tracker:
         self._since_new = 0  # number of iterations since a new optimizer was last seen
         self._has_fetched = False  # True if a batch was fetched since the iteration's first step
         self._open: dict[int, Pass] = {}  # open passes by the id of their iterator, while it lives
-        # a pass that has ended, to which one more step may belong
+        # a pass that has ended and may be followed by one more of its steps
         self._held: Optional[Pass] = None
         self._has_just_ended = False  # True if an epoch was sent and no batch was fetched since
-        self._looks_ahead = False  # True once steps were seen to follow the end of their pass
+        self._looks_ahead = False  # True once a step was seen to follow the end of its pass
         self._sent_length = 0  # number of steps per epoch, as last sent
         # maps the number of batches of a pass to its number of steps
         self._steps_of: dict[int, int] = {}
         self._suffix: Optional[str] = None
-        self._tail: Optional[str] = None  # the lines with which most step marks end
-        # set while only a step can follow, not an end of a pass
+        self._tail: Optional[str] = None  # lines at the end of most step marks
+        # set while the next event can only be a step, not the end of a pass
         self._even: Optional[_wire.Wire] = None
-        self._check_due = 0.0  # time until which steps sent by others are only counted
+        self._check_due = 0.0  # time until which steps sent by others are only counted and not sent
         self._pid, self._is_worker = 0, False  # pid of the process for which _is_worker is known
         # mark line that reports that steps are counted from the start of this process
         self._counted = ""
@@ -192,7 +200,7 @@ class Tracker:
         return w.step(self.step, None, self._counted + length + self._ending(), True)
 
     def _begin(self) -> None:
-        """Sends the first step, but only at the next event: a job that sends its own steps has done
+        """Sends the first step at the next event, because a job that sends its own steps has done
         so by then."""
         if self._has_begun or self.step <= self._sent or not self._may_send():
             return
@@ -207,7 +215,7 @@ class Tracker:
             _wire.wire().before_source = self.restart
 
     def restart(self) -> None:
-        """Ends the count: the next step is the first of another training."""
+        """Ends the count, so that the next step is the first of another training."""
         w = _wire.wire()
         w.before_source = _wire.nothing
         if self._has_begun and w.is_there:
@@ -224,16 +232,16 @@ class Tracker:
         if p is None or p.steps == 0:
             return
         self.epoch += 1
-        self._sent_length = p.steps
+        self._sent_length = steps = p.all_steps
         if p.length:
-            self._steps_of[p.length] = p.steps
+            self._steps_of[p.length] = steps
         if self._has_begun and self._may_send():
             self._send(
-                f"KIND=epoch\nSTEP={self.step}\nEPOCH={self.epoch}\nSTEPS_PER_EPOCH={p.steps}"
+                f"KIND=epoch\nSTEP={self.step}\nEPOCH={self.epoch}\nSTEPS_PER_EPOCH={steps}"
             )
 
     def _flush(self) -> None:
-        """Sends everything that was held back, because something new begins."""
+        """Sends all pending steps, because another pass or training begins."""
         self._begin()
         self._send_epoch()
         self._has_just_ended = False
@@ -241,7 +249,7 @@ class Tracker:
     # ---- sources ----
 
     def _admits(self, source: str) -> bool:
-        """Whether a step of SOURCE counts."""
+        """Returns True if a step of SOURCE counts."""
         if self._inside and threading.get_ident() in self._inside:
             return False
         rank = _RANKS.get(source, 0)
@@ -252,8 +260,8 @@ class Tracker:
         return rank == self._rank
 
     def enter(self) -> bool:
-        """Begins a call that counts as one step, whatever steps inside of it. Returns False if this
-        thread is in such a call already."""
+        """Begins a call that counts as one step, however many optimizers step inside it. Returns
+        False if this thread is in such a call already."""
         thread = threading.get_ident()
         if thread in self._inside:
             return False
@@ -264,8 +272,8 @@ class Tracker:
         self._inside.discard(threading.get_ident())
 
     def on_count(self, source: str, count: int, seconds: float) -> None:
-        """Counts the COUNT steps that ended in the last SECONDS, for a source that is only read now
-        and then. The first ones are start-up."""
+        """Counts the COUNT steps that ended in the last SECONDS, for a source that is read only
+        from time to time. The first steps count as start-up."""
         if not self._admits(source):
             return
         self.step += count
@@ -294,7 +302,7 @@ class Tracker:
         )
 
     def on_step(self, optimizer: Any, source: str = "torch") -> None:
-        # most loops have one optimizer, and nothing has to be decided
+        # the case of most loops: with one optimizer, nothing has to be decided
         if self._only() is optimizer:
             w = self._even
             if w is not None:
@@ -357,7 +365,7 @@ class Tracker:
             self._looks_ahead = True
         w = _wire.wire()
         if w.has_source:
-            # if the hooks have to send steps again later, they begin with the next step
+            # if the hooks send steps again later, they continue with the next number
             self._has_begun, self._sent = False, self.step
             self._check_due = time.monotonic() + _CHECKS_APART_S
             if self._even is None:
@@ -380,8 +388,8 @@ class Tracker:
             p.used = p.fetched_at_step = p.fetched
 
     def _find_even(self, w: _wire.Wire) -> None:
-        """Determines whether only a step can follow, after a step was held back or sent by
-        others."""
+        """Determines whether the next event can only be a step, after a step was held back or sent
+        by others."""
         is_even = self._held is None and not self._has_just_ended
         for p in list(self._open.values()):
             # before the second step, the length of a pass is unknown
@@ -419,8 +427,20 @@ class Tracker:
         if is_first or self._held is not None or self._has_just_ended:
             self._flush()
         p = self._open.get(id(iterator))
+        if p is None and self._is_late:
+            p = self._adopt(iterator)
         if p is not None:
             p.fetched += 1
+
+    def _adopt(self, iterator: Any) -> Optional[Pass]:
+        """Opens the pass of an iterator that was in use before ebb attached to the process."""
+        before = getattr(iterator, "_num_yielded", 0) - 1
+        if before < 1:
+            return None
+        self.on_iter(iterator, iterator, False)
+        p = self._open[id(iterator)]
+        p.missed = p.fetched = p.used = p.fetched_at_step = before
+        return p
 
     def on_end(self, iterator: Any) -> None:
         p, self._even = self._open.pop(id(iterator), None), None
@@ -439,7 +459,7 @@ class Tracker:
             self._has_just_ended = True
 
     def on_eval(self) -> None:
-        """An evaluation has ended."""
+        """Called when an evaluation has ended."""
         if self._has_begun and self._may_send():
             self._send(f"KIND=eval\nSTEP={self.step}")
 
@@ -451,7 +471,7 @@ class Tracker:
         return any(q.steps and q.size > p.size for q in self._open.values())
 
     def close(self) -> None:
-        """Sends everything that was held back when the process exits."""
+        """Sends all pending steps when the process exits."""
         self._flush()
         if self._has_begun and self._may_send():
             self._send(f"KIND=end\nSTEP={self.step}")

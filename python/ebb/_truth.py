@@ -13,12 +13,14 @@ from typing import Any, Callable, Optional
 
 from ._wire import figures_wire
 
-_INTERVAL_S = 0.5  # ebb samples once per second, so more frequent readings would be useless
+_INTERVAL_S = 0.5  # ebb samples once per second, so readings at a higher rate would be useless
 _SHARE = 400  # a reading takes at most 1/400 of the time between two readings
 _SLOW_S = 0.002
-_PAUSE_S = 1.0  # pause after a slow reading, doubled after each further slow one …
-_PAUSE_MAX_S = 60.0  # … up to this: a single one may have been slow because the machine was busy
-_JAX_ARRAYS = 5000  # their sizes take a few milliseconds to add up; of more, the sum is left out
+_PAUSE_S = 1.0  # first pause after a slow reading; it is doubled after each further slow reading
+# longest pause; a single reading may have been slow only because the machine was busy
+_PAUSE_MAX_S = 60.0
+# with more arrays, their sum is omitted, because adding up the sizes takes milliseconds
+_JAX_ARRAYS = 5000
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
 
@@ -28,7 +30,7 @@ def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
     try:
         import ctypes
 
-        # PyDLL keeps the GIL, because releasing and taking it again would cost more
+        # PyDLL keeps the GIL, because releasing and acquiring it would cost more than the call
         libc = ctypes.PyDLL(None)
         if hasattr(libc, "mallctl") or hasattr(libc, "tc_malloc") or hasattr(libc, "mi_malloc"):
             return None
@@ -166,6 +168,13 @@ _step_s = 0.0  # time at which the last step ended
 _IDLE_STEPS_S = 5.0  # seconds without steps after which the thread reads the figures
 _pause_s = 0.0  # pause after a slow reading in seconds, or 0 if the last reading was fast
 _is_off: Optional[bool] = None
+
+
+def reset() -> None:
+    """Resets all readings, so that another ebb can attach."""
+    global _next, _step_s, _pause_s, _is_off
+    _next = _step_s = _pause_s = 0.0
+    _is_off = None
 
 
 def at_step(n: Optional[int] = None) -> None:

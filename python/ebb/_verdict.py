@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any, Optional
 
+from . import _process
 from ._wire import datagram_socket, wire
 
 # seconds for which a verdict is reused: ebb samples once per second, and judges less often
@@ -32,7 +33,7 @@ def verdict(timeout: float = 1.0) -> Optional[dict[str, Any]]:
 
 def _ask(timeout: float) -> Optional[dict[str, Any]]:
     w = wire()
-    base = os.environ.get("EBB_SOCKET")
+    base = _process.variable("EBB_SOCKET")
     if not base:
         return None
     path = f"{base}.{os.getpid()}.{time.monotonic_ns()}"

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PRIVATE = "_ebb"
@@ -60,7 +60,7 @@ _WORTH_BYTES = 48 << 20
 
 
 def follow_memory(bell: Any) -> None:
-    """Follows the memory of this process in a thread of its own, until BELL is released."""
+    """Follows the memory of this process in a separate thread until BELL is released."""
     global _follower
     try:
         import signal
@@ -97,31 +97,38 @@ def _loaded(name: str, module: ModuleType) -> None:
         _say(f"no marks from {name}: {error!r}")
 
 
-def _watch(spec: ModuleSpec) -> None:
-    """Wraps the loader of the module for this one import."""
+def _watch(spec: ModuleSpec, loaded: Callable[[str, ModuleType], Any]) -> None:
+    """Wraps the loader of the module for this import; LOADED is called when the import has
+    finished."""
     loader: Any = spec.loader
     load = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         try:
             del loader.exec_module
-        except AttributeError:  # another watcher around this one has already removed the wrapper
+        except AttributeError:  # another watcher has already removed the wrapper
             pass
         load(module)
-        _loaded(spec.name, module)
+        loaded(spec.name, module)
 
     loader.exec_module = exec_module
 
 
-def find_watched(watcher: Any, name: str, path: Any, target: Any) -> Optional[ModuleSpec]:
-    """Finds the module as the finders other than WATCHER do."""
+def find_watched(
+    watcher: Any,
+    name: str,
+    path: Any,
+    target: Any,
+    loaded: Callable[[str, ModuleType], Any] = _loaded,
+) -> Optional[ModuleSpec]:
+    """Finds the module with all finders except WATCHER."""
     for finder in list(sys.meta_path):
         find = None if finder is watcher else getattr(finder, "find_spec", None)
         spec: Optional[ModuleSpec] = find(name, path, target) if find else None
         if spec is not None:
             try:
-                _watch(spec)
-            except Exception as error:  # the loader is of an unusual kind
+                _watch(spec, loaded)
+            except Exception as error:  # the loader cannot be wrapped
                 _say(f"{name} cannot be watched: {error!r}")
             return spec
     return None

@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any, Optional, Sequence
 
 _PARTS_MAX = 100
-_NODES_MAX = 1000  # of the autograd graph behind one object
+_NODES_MAX = 1000  # maximum number of nodes visited in the autograd graph behind one object
 _ROOTS = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType)
 
 
@@ -50,13 +50,13 @@ def _tensor_size(o: Any, torch: Any) -> int:
 
 class Graph:
     """The autograd graph behind one or several tensors: its nodes, and the bytes of the tensors on
-    the host that these saved for the backward pass. Parameters are not counted, nor what a backward
-    pass has freed. Tensors saved through hooks are not counted either: only code of the job can
-    read them."""
+    the host that these saved for the backward pass. Parameters are not counted, and neither are
+    tensors that a backward pass has freed. Tensors saved through hooks are not counted because only
+    code of the job can read them."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.is_whole = True  # False: a limit was reached before all nodes were visited
+        self.is_whole = True  # False if a limit was reached before all nodes were visited
         self._nodes: set[Any] = set()
         self._storages: set[tuple[str, int]] = set()
 
@@ -65,8 +65,8 @@ class Graph:
         return len(self._nodes)
 
     def add(self, o: Any, nodes_max: int, until: Optional[float] = None) -> int:
-        """Adds at most NODES_MAX nodes of the graph of O, which may be any object; returns the
-        bytes that they added. UNTIL: of time.thread_time()."""
+        """Adds at most NODES_MAX nodes of the graph of O, which may be any object, until
+        time.thread_time() reaches UNTIL. Returns the bytes that were added."""
         torch: Any = sys.modules.get("torch")
         if torch is None or not hasattr(torch, "Tensor") or not issubclass(type(o), torch.Tensor):
             return 0
@@ -92,7 +92,8 @@ class Graph:
             saved = getattr(node, name)
             parts = saved if isinstance(saved, tuple) else (saved,)
             found = [part.data for part in parts if part.unpack_hook is None]
-        except (AttributeError, RuntimeError):  # an older torch; freed by a backward pass
+        # torch is too old, or a backward pass has freed the tensor
+        except (AttributeError, RuntimeError):
             return 0
         return sum(
             storage_bytes(t, self._storages)
@@ -111,8 +112,8 @@ def module_numbers() -> set[int]:
 
 
 def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
-    """Returns the bytes of O and of the objects it refers to that were not SEEN, up to a limit of
-    parts, without those that it adds to GRAPH."""
+    """Returns the bytes of O and of the objects it refers to, up to a maximum number of them,
+    without those already SEEN and those added to GRAPH."""
     seen.add(id(o))
     todo, total, left = deque([o]), 0, _PARTS_MAX
     while todo and left:
@@ -128,9 +129,9 @@ def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
 
 
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> tuple[int, int]:
-    """Returns the mean bytes that one of OBJECTS, entries of CONTAINER, adds, and how many of them
-    are in its autograd graph. The first is not counted: it includes memory that all of them
-    share."""
+    """Returns the mean number of bytes that each of OBJECTS, entries of CONTAINER, adds, and how
+    many of these bytes are in its autograd graph. The first object is not counted, because it
+    includes memory that all of them share."""
     seen, graph = {id(container)}, Graph()
     first, *others = objects or [None]
     _add(first, seen, graph, modules)

@@ -39,8 +39,9 @@ _KEYS_KEPT = 256
 # ebb samples memory at most five times per second, so more frequent marks of steps would add
 # nothing. A step that is held back is sent when no other has followed for this time.
 _STEPS_APART_S = 0.1
-STEPS_PER_MARK = 256  # steps that one mark may represent (mark/row.h)
-_STEPS_AT_ONCE = 10  # the first steps of a process are sent one by one, however fast
+STEPS_PER_MARK = 256  # maximum number of steps that one mark may represent (mark/row.h)
+# number of steps at the start of a process that are sent one by one, even if they are fast
+_STEPS_AT_ONCE = 10
 
 # Packages whose versions are sent if the job has imported them: reports of leaks name them.
 _VERSIONED = (
@@ -62,7 +63,7 @@ _VERSIONED = (
     "PIL",
 )
 
-_pid = os.getpid()  # the pid is cached, as a system call is expensive in a busy process
+_pid = os.getpid()  # The pid is cached, because a system call is expensive in a busy process.
 
 
 def _versions() -> dict[str, Value]:
@@ -143,14 +144,14 @@ def nothing() -> None:
     pass
 
 
-# A step: its number, its epoch, further lines, the number of its row (a run of consecutive steps),
-# and the time when it ended.
+# A step: its number, its epoch, further lines, the number of its row (a sequence of consecutive
+# steps), and the time when it ended.
 _Step = tuple[int, Optional[float], str, int, float]
 
 
 def above_streams(fd: int) -> int:
-    """Moves FD above the standard streams, because a job that runs with one of them closed must
-    not print into it."""
+    """Moves FD above the standard streams: if the job runs with one of them closed, its output must
+    not go into FD."""
     if fd > 2:
         return fd
     try:
@@ -181,10 +182,10 @@ class Wire:
 
     def __init__(self, process: Optional[int] = None) -> None:
         self._pid = process or os.getpid()
-        self._path = os.environ.get("EBB_SOCKET") or None
+        self._path = _process.variable("EBB_SOCKET")
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
-        self._mail = select.poll()  # reports whether a datagram has arrived; protected by the lock
+        self._mail = select.poll()  # reports whether a datagram has arrived; used under the lock
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
         self.waiting: list[Request] = []  # requests that were received but not handled yet
@@ -195,18 +196,20 @@ class Wire:
         self._step: Optional[_Step] = None  # the newest
         self._sent: Optional[_Step] = None  # the newest step that was sent
         self._steps_sent = 0  # marks
-        self._step_due = 0.0  # the next step is not sent before this time
+        self._step_due = 0.0  # time before which the next step is not sent
         self._row_end = 0  # number of the first step that hold() does not accept
         self._epoch_end = 0.0  # number of the first epoch that hold() does not accept
         self._substep_due = 0.0
-        self._step_lock = threading.RLock()  # lock that keeps steps in order
+        self._step_lock = threading.RLock()  # lock that keeps the steps in order
         self._has_helper = False
-        self._is_helped = False  # the helper knows that steps are held back
+        self._is_helped = False  # True if the helper knows that steps are held back
         self._wake: Callable[[], None] = nothing
         self.on_close: Callable[[], None] = nothing  # wakes the thread that reads requests
-        self.is_sent_by_job = False  # the job sends its steps itself
-        self.before_source: Callable[[], None] = nothing  # ends the count of a weak step source
-        self.trainings: dict[int, "weakref.ref[Any]"] = {}  # in progress, with a callback
+        self.is_sent_by_job = False  # True if the job sends its steps itself
+        # ends the count of tqdm or sklearn steps before a better source counts
+        self.before_source: Callable[[], None] = nothing
+        # training runs in progress whose callback sends the steps
+        self.trainings: dict[int, "weakref.ref[Any]"] = {}
 
     # ---- sending ----
 
@@ -217,12 +220,13 @@ class Wire:
         return self.is_sent_by_job or bool(self.trainings)
 
     def claim_steps(self) -> None:
-        """The job sends its steps itself from now on."""
+        """Records that the job sends its steps itself from now on."""
         self.is_sent_by_job = True
         self.before_source()
 
     def begin_training(self, training: Any) -> None:
-        """The training's callback sends the steps from now on, for as long as it lives."""
+        """Records that the training's callback sends the steps from now on, for as long as it
+        lives."""
         self.before_source()
         key, trainings = id(training), self.trainings
         trainings[key] = weakref.ref(training, lambda _: trainings.pop(key, None))
@@ -325,7 +329,8 @@ class Wire:
             elif not before <= epoch < self._epoch_end:
                 return False
             self._step = (n, epoch, last[2], last[3], now)
-            if not self._is_helped:  # the helper has just sent the previous step and sleeps
+            # the helper has just sent the previous step and has gone to sleep
+            if not self._is_helped:
                 self._wake_helper()
             return True
         return False
@@ -383,7 +388,7 @@ class Wire:
         self._is_helped = False
         if self._step is self._sent:
             return True
-        self._is_helped = True  # another thread held back a step at this very moment
+        self._is_helped = True  # another thread has held back a step in the meantime
         return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
@@ -486,7 +491,7 @@ class Wire:
         )
 
     def _take(self) -> None:
-        # polls first, as an exception costs more than a system call
+        # polls first, because an exception costs more than a system call
         while self._replies is not None and self._pid == _pid and self._mail.poll(0):
             try:
                 data = self._replies.recv(_TEXT_MAX)
@@ -507,7 +512,7 @@ class Wire:
         return self.take(*what)
 
     def take(self, *what: str) -> list[Request]:
-        """Like requests, but for the helper, which reads the socket."""
+        """Like requests, but called by the helper, which reads the socket."""
         with self._lock:
             self._take()
             if not self.waiting:
@@ -534,7 +539,8 @@ class Wire:
 
     @property
     def reply_socket(self) -> Optional[socket.socket]:
-        """The socket that a thread can wait on, or None while this process does not listen."""
+        """Returns the socket on which a thread can wait for requests, or None while this process
+        does not listen."""
         return self._replies
 
     def close(self) -> None:
@@ -571,7 +577,8 @@ _figures: Optional[Wire] = None
 
 def figures_wire() -> Wire:
     """Returns the wire for figures that ebb's own code reads. If the process has sent no marks yet,
-    this is a separate wire, because the children of a process without marks are not workers."""
+    this is a separate wire, because a process forked from a process that sends marks counts as a
+    worker."""
     global _figures
     if _wire is not None:
         return _wire

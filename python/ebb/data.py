@@ -84,7 +84,7 @@ class _Store:
                 image = opened.convert(self.mode) if self.mode else opened.copy()
                 image.format = opened.format
                 return image
-        # the messages of these exceptions are sufficient
+        # these exceptions already have a sufficient message
         except (FileNotFoundError, PermissionError, MemoryError):
             raise
         except Exception as error:
@@ -98,7 +98,7 @@ class _Store:
             return image
 
     def keep(self, key: int, image: "Image") -> bool:
-        """Adds an image to the cache. Returns False if the image alone exceeds the budget."""
+        """Adds an image to the cache. Returns False if this image is larger than the budget."""
         need = _bytes_of(image)
         if need > self.budget:
             return False
@@ -135,7 +135,7 @@ def _checked(source: Source, index: int) -> "Union[str, bytes]":
         path = None
     if not isinstance(path, str):
         raise TypeError(f"image {index} is a {type(source).__name__}, neither a path nor bytes")
-    # made absolute, because a worker may have another working directory
+    # absolute, because a worker may have another working directory
     return os.path.abspath(path)
 
 
@@ -245,7 +245,7 @@ class _Hands:
         self.given: "dict[int, Image]" = {}
 
     def copy(self, value: Any) -> Any:
-        """Rebuilds containers and copies images; all other values are passed on."""
+        """Rebuilds containers and copies images; returns all other values unchanged."""
         if isinstance(value, self.image_class):
             copied = _copy_of(value)
             self.given[id(copied)] = copied
@@ -268,7 +268,7 @@ class _Hands:
         return value
 
     def spare(self, value: Any, seen: "set[int]") -> None:
-        """Keeps images open that are in the batch."""
+        """Keeps those images open that are part of the batch."""
         if not self.given or isinstance(value, _PLAIN) or id(value) in seen:
             return
         seen.add(id(value))

@@ -1,5 +1,5 @@
 """For the Hugging Face Trainer: marks, memory in its logs, checkpoints on request, resuming from
-the last complete one, and a cleanup that measures itself.
+the last complete checkpoint, and a cleanup that measures its effect.
 
     from ebb.hf import EbbCallback
     trainer = Trainer(..., callbacks=[EbbCallback()])
@@ -18,14 +18,14 @@ from typing import Any, Callable, Optional
 
 from transformers import TrainerCallback
 
-from . import _checkpoints, _control, _memory
+from . import _checkpoints, _control, _memory, _patches, _referrers
 from ._asked import Asked, note
 from ._cleanup import MemoryCleanup
 from ._wire import rank_of_environment, wire
 
 __all__ = ["EbbCallback", "MemoryCleanup", "install", "last_checkpoint"]
 
-# this logger is shown and silenced together with the trainer's own messages
+# a child of the logger of transformers, so that the level set there applies
 _log = logging.getLogger("transformers.ebb")
 
 
@@ -93,7 +93,8 @@ class _Training:
         self.is_ours = False  # True if only ebb requested the save of this step
         self.is_evaluating = False
         self.has_length = False
-        self.is_even = False  # True if only a step can follow, not an epoch end or a save
+        # True if the next event can only be a step, not an epoch end or a save
+        self.is_even = False
 
 
 class EbbCallback(TrainerCallback):
@@ -132,6 +133,9 @@ class EbbCallback(TrainerCallback):
 
     @_quietly
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._begin(args, state, **kwargs)
+
+    def _begin(self, args: Any, state: Any, is_late: bool = False, **kwargs: Any) -> None:
         self._training = None
         t = self._now(args)
         loader = kwargs.get("train_dataloader")
@@ -148,7 +152,7 @@ class EbbCallback(TrainerCallback):
             examples=_length(getattr(loader, "dataset", None)),
             rank=t.rank,
         )
-        t.asked.begin(t.rank, args.world_size)
+        t.asked.begin(t.rank, args.world_size, is_late)
         if _is_model_only(args) and wire().is_there:
             text = (
                 "save_only_model is set: a checkpoint has no optimizer state, so a restart cannot "
@@ -173,7 +177,7 @@ class EbbCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._training
         try:
-            if t is not None and t.is_even:  # most short steps need nothing but this
+            if t is not None and t.is_even:  # the fast path of most short steps
                 w, step = wire(), state.global_step
                 if not w.waiting and step < state.max_steps and w.hold(step, t.tail, state.epoch):
                     return
@@ -208,7 +212,7 @@ class EbbCallback(TrainerCallback):
         epoch = state.epoch
         if epoch is None:
             return
-        # an epoch that max_steps or a stop cut short is not complete
+        # an epoch that ended early, by max_steps or a stop request, is not complete
         is_whole = abs(epoch - round(epoch)) < 1e-9 * max(1.0, epoch)
         if is_whole if t.has_length else not control.should_training_stop:
             wire().mark("epoch", True, step=state.global_step, epoch=epoch, rank=t.rank)
@@ -259,8 +263,8 @@ class EbbCallback(TrainerCallback):
         t.asked.started()
 
     def _save_failed(self) -> bool:
-        """Handles a failed save. Returns True if the job did not start this save, so that it
-        need not see its failure."""
+        """Handles a failed save. Returns True if ebb requested the save, so that its failure is not
+        raised in the job."""
         t = self._training
         if t is None:
             return False
@@ -314,6 +318,20 @@ class _DefaultCallback(EbbCallback):
         super().__init__(log_every=0)
 
 
+class _LateCallback(_DefaultCallback):
+    """The callback for a training that was already running when ebb attached."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._training is None:
+            try:
+                handler = getattr(self._trainer(), "callback_handler", None)
+                kwargs.setdefault("train_dataloader", getattr(handler, "train_dataloader", None))
+                self._begin(args, state, is_late=True, **kwargs)
+            except Exception:
+                pass
+        super().on_step_end(args, state, control, **kwargs)
+
+
 # ---- resuming ----
 
 
@@ -324,7 +342,7 @@ def last_checkpoint(args: Any) -> Optional[str]:
 
 
 _resumed: set[str] = set()  # folders from which this process has resumed
-_chosen: set[str] = set()  # the checkpoints that this process has resumed from
+_chosen: set[str] = set()  # checkpoints from which this process has resumed
 
 
 def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
@@ -458,7 +476,7 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return save(self, *args, **kwargs)
         except Exception:
-            # ranks that save together must also fail together
+            # all ranks save together, so the save must fail on all of them
             is_shared = getattr(self, "is_fsdp_enabled", False) or self.is_deepspeed_enabled
             if not all([c._save_failed() for c in found]) or not found or is_shared:
                 raise
@@ -487,7 +505,7 @@ def _hook_load(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
-    # on_log comes too late, because the callbacks that write the logs are called before ours
+    # on_log would be too late, because callbacks that write the logs are called before this one
     @functools.wraps(log)
     def hooked(self: Any, logs: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -514,7 +532,8 @@ def install(default: bool = False) -> None:
     global _is_default
     try:
         from transformers import trainer as module
-    except Exception as problem:  # the module requires accelerate, and raises when it is used
+    # the import fails, for example because accelerate is not installed
+    except Exception as problem:
         _note(f"the Trainer cannot be hooked: {problem}")
         return
     for name, hook in _HOOKS.items():
@@ -524,9 +543,35 @@ def install(default: bool = False) -> None:
         elif not getattr(method, "_is_ebbs", False):
             hooked = hook(method)
             hooked._is_ebbs = True  # type: ignore[attr-defined]
-            setattr(module.Trainer, name, hooked)
+            _patches.put(module.Trainer, name, hooked)
     if default and not _is_default:
         _is_default = True
+        _patches.on_undo("the default callback", _end_default)
         defaults = getattr(module, "DEFAULT_CALLBACKS", None)
         if isinstance(defaults, list):
             defaults.append(_DefaultCallback)
+            _patches.on_undo("DEFAULT_CALLBACKS", lambda: defaults.remove(_DefaultCallback))
+        for trainer in _referrers.running(module.Trainer):
+            _join(trainer)
+
+
+def _end_default() -> None:
+    global _is_default
+    _is_default = False
+
+
+def _join(trainer: Any) -> None:
+    """Adds a callback to a training in progress. The list of callbacks is replaced, because the
+    training may be iterating over it."""
+    handler = trainer.callback_handler
+    if any(isinstance(c, EbbCallback) for c in handler.callbacks):
+        return
+    added = _LateCallback()
+    added._trainer = weakref.ref(trainer)
+    handler.callbacks = [*handler.callbacks, added]
+    _patches.on_undo("the callback of a running Trainer", lambda: _part(handler, added))
+
+
+def _part(handler: Any, added: Any) -> None:
+    handler.callbacks = [c for c in handler.callbacks if c is not added]
+    added._close(is_clean=True)

@@ -22,7 +22,7 @@ import sys
 import zipfile
 from typing import Any, Callable, Optional
 
-from . import _checkpoints, _control, _memory
+from . import _checkpoints, _control, _memory, _patches, _referrers
 from ._asked import Asked, note
 from ._wire import rank_of_environment, wire
 
@@ -106,7 +106,7 @@ class _Training:
         self.rank: Optional[int] = trainer.global_rank if several else rank_of_environment()
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.step = int(trainer.global_step)
-        self.is_even = False  # True if only a step can follow the last batch
+        self.is_even = False  # True if the next event after the last batch can only be a step
         self.batch = 0  # index of the last batch in its epoch
         self.batches: Optional[int] = None  # number of batches of the current epoch
         self.epoch = 0  # number of the current epoch
@@ -123,6 +123,7 @@ class _Hooks:
         self.log_every = log_every
         self.resume = resume
         self._training: Optional[_Training] = None
+        self._is_late = False  # True if training was already running when ebb attached
         install()
 
     def __reduce__(self) -> Any:
@@ -139,6 +140,9 @@ class _Hooks:
 
     @_quietly
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._begin(trainer, pl_module)
+
+    def _begin(self, trainer: Any, pl_module: Any, is_late: bool = False) -> None:
         self._training = None
         t = self._now(trainer)
         per_epoch = _steps_per_epoch(trainer, pl_module)
@@ -154,7 +158,7 @@ class _Hooks:
             examples=examples,
             rank=t.rank,
         )
-        t.asked.begin(t.rank, trainer.world_size)
+        t.asked.begin(t.rank, trainer.world_size, is_late)
 
     @_quietly
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
@@ -178,9 +182,11 @@ class _Hooks:
     ) -> None:
         t = self._training
         try:
+            if t is None and self._is_late:
+                self._begin(trainer, pl_module, is_late=True)
             step = trainer.global_step
             if t is not None and t.is_even and t.batch < batch_idx and step < t.last:
-                w = wire()  # most short steps need nothing but this
+                w = wire()  # the fast path of most short steps
                 epoch = t.epoch + (batch_idx + 1) / t.batches if t.batches else None
                 if not w.waiting and w.hold(step, t.tail, epoch):
                     t.step = step
@@ -208,7 +214,7 @@ class _Hooks:
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         t = self._now(trainer)
-        if trainer.is_last_batch:  # if this was not the last batch, the epoch was cut short
+        if trainer.is_last_batch:  # the epoch ended early if this was not its last batch
             epoch, step = trainer.current_epoch + 1, trainer.global_step
             wire().mark("epoch", True, step=step, epoch=epoch, rank=t.rank)
 
@@ -320,7 +326,7 @@ def _lacks(path: str) -> Optional[str]:
             text = z.read(name)
     except (OSError, StopIteration, zipfile.BadZipFile):
         return None  # the file has another format, which Lightning may be able to read
-    # a complete checkpoint has these keys verbatim in its pickle
+    # a complete checkpoint contains these keys verbatim in its pickle
     absent = [k for k in ("optimizer_states", "loops") if k.encode() not in text]
     return " and ".join(absent) or None
 
@@ -395,11 +401,12 @@ _is_default = False
 
 
 def _prepare(trainer: Any, package: Any) -> list[Any]:
-    """Adds a callback, unless there is one or every trainer gets one anyway."""
+    """Adds a callback unless the trainer already has one or every trainer gets one."""
     found = _callbacks(trainer)
     if not found and _is_default:
         found = [_class_for((package.Callback,))(log_every=0)]
-        trainer.callbacks.insert(0, found[0])  # callbacks that save come last and must stay there
+        # callbacks that save checkpoints are at the end of the list and must stay there
+        trainer.callbacks.insert(0, found[0])
     for c in found[1:]:
         trainer.callbacks.remove(c)
     return found[:1]
@@ -450,7 +457,9 @@ def install(default: bool = False) -> None:
     callback, even if its script does not use ebb; this callback writes no logs. Calling this
     function again is harmless."""
     global _is_default
-    _is_default = _is_default or default
+    if default and not _is_default:
+        _is_default = True
+        _patches.on_undo("the default callback", _end_default)
     for package in _packages():
         trainer = getattr(package, "Trainer", None)
         for name, hook in _HOOKS.items():
@@ -461,8 +470,34 @@ def install(default: bool = False) -> None:
             elif not getattr(method, "_is_ebbs", False):
                 hooked = hook(method, package)
                 hooked._is_ebbs = True  # type: ignore[attr-defined]
-                setattr(trainer, name, hooked)
+                _patches.put(trainer, name, hooked)
 
 
-# This must be last: if it imports Lightning, the shim calls back into this module to install.
+        if default and trainer is not None:
+            for one in _referrers.running(trainer):
+                _join(one, package)
+
+
+def _end_default() -> None:
+    global _is_default
+    _is_default = False
+
+
+def _join(trainer: Any, package: Any) -> None:
+    """Adds a callback to a training in progress. The list of callbacks is replaced, because the
+    training may be iterating over it."""
+    if _callbacks(trainer):
+        return
+    added = _class_for((package.Callback,))(log_every=0)
+    added._is_late = True
+    trainer.callbacks = [added, *trainer.callbacks]
+    _patches.on_undo("the callback of a running Trainer", lambda: _part(trainer, added))
+
+
+def _part(trainer: Any, added: Any) -> None:
+    trainer.callbacks = [c for c in trainer.callbacks if c is not added]
+    added._close(is_clean=True)
+
+
+# Must come last: if this imports Lightning, the shim calls install() of this module.
 EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))

@@ -27,14 +27,18 @@ import pytest
 
 from ._growth import MIN_ITERATIONS, Line, Meter, Verdict
 
-_FIRST_CHECK = 64  # iterations; then after twice as many
-_LEAK_ITERATIONS = 1024  # more than the caches of the standard library hold
+# number of iterations at the first check; each further check comes after twice as many
+_FIRST_CHECK = 64
+# number of iterations after which a leak is reported; caches of the standard library are full by
+# then
+_LEAK_ITERATIONS = 1024
 _MAX_ITERATIONS = 8192
 _MAX_CPU_S = 4.0
-_MAX_S = 15.0  # for blocks that wait, and for busy machines
-_MAX_GROWTH_BYTES = 256 << 20  # growth that decides before the iterations above are done
-_LINE_ITERATIONS = 16  # of the search for the line
-_SETTLE_ITERATIONS = 2  # before it: until objects that are replaced in each iteration exist
+_MAX_S = 15.0  # time limit for blocks that wait, and on busy machines
+_MAX_GROWTH_BYTES = 256 << 20  # growth that is reported as a leak even before _LEAK_ITERATIONS
+_LINE_ITERATIONS = 16  # number of iterations in which the growing line is searched
+# number of iterations before that, until objects that each iteration replaces exist
+_SETTLE_ITERATIONS = 2
 
 _failed = pytest.StashKey[bool]()
 
@@ -69,7 +73,7 @@ class _Captured:
         self.logs = [(h, len(h.records), h.stream.tell()) for h in logging.getLogger().handlers
                      if hasattr(h, "records") and isinstance(getattr(h, "stream", None),
                                                              io.StringIO)]
-        # catch_warnings(record=True) shows a warning by appending it to a list
+        # With record=True, catch_warnings collects warnings in a list.
         shown = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", None)
         self.warnings = (shown, len(shown)) if isinstance(shown, list) else None
         self.manager = config.pluginmanager.getplugin("capturemanager")
@@ -126,7 +130,7 @@ def _leak_text(verdicts: dict[str, Verdict], n: int, line: Optional[Line]) -> st
 
 
 class Loop:
-    """The fixture `ebb_loop`: iterate over it, or over ebb_loop(steps=N)."""
+    """The fixture `ebb_loop`, an iterable; ebb_loop(steps=N) sets the number of iterations."""
 
     def __init__(self, item: pytest.Item, enabled: bool, undecided: str):
         self._item = item

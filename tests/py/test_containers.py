@@ -60,6 +60,7 @@ def sent(monkeypatch):
 
     monkeypatch.setattr(_containers, "figures_wire", Wire)
     for name, value in (("_last", None), ("_kept", None), ("_base", None), ("_next_s", 0.0),
+                        ("_first_graphs", {}), ("_graphs_rss", None), ("_is_reported", False),
                         ("_spent_s", 0.0), ("_scan_s", 0.0), ("_step_s", 0.0),
                          ("_is_off", None), ("_names", {}), ("_grown", {}),
                         ("_follower", _containers._Follower()), ("_INTERVAL_S", 0.0),
@@ -346,7 +347,7 @@ def graph_job():
 
 
 @pytest.mark.parametrize("key", [None, "loss"])
-def test_sum_of_losses_is_named_with_its_growing_graph(sent, resident, key):
+def test_variable_that_sums_losses_is_reported_with_its_graph(sent, resident, key):
     _, loss_of = graph_job()
     total, sums = 0, {"loss": 0}
 
@@ -366,7 +367,7 @@ def test_sum_of_losses_is_named_with_its_growing_graph(sent, resident, key):
     assert 7 * MIB <= last["bytes"] <= 9 * MIB
 
 
-def test_sum_of_losses_that_starts_after_the_first_full_scan_is_named(sent, resident, monkeypatch):
+def test_sum_of_losses_created_after_the_first_scan_is_named(sent, resident, monkeypatch):
     _, loss_of = graph_job()
     total, now = None, 0
 
@@ -378,6 +379,25 @@ def test_sum_of_losses_that_starts_after_the_first_full_scan_is_named(sent, resi
     monkeypatch.setattr(_containers, "_is_time", lambda ran_s, is_grown: now in (2, 4))
     grow(resident, add)
     assert named(sent)[-1]["name"].startswith("total (a variable of ")
+
+
+def test_sum_of_losses_is_named_without_time_for_a_full_scan(sent, resident, monkeypatch):
+    _, loss_of = graph_job()
+    total = 0
+
+    def add(step):
+        nonlocal total
+        total = loss_of() + (total if step < 4 else 0)
+
+    monkeypatch.setattr(_containers, "_is_time", lambda ran_s, is_grown: False)
+    grow(resident, add, 3)
+    last = named(sent)[-1]
+    assert last["name"].startswith("total (a variable of ")
+    assert (last["type"], last["graph"], last["since"], last["step"]) == ("Tensor", 1, 1, 3)
+    add(4)
+    resident(RESIDENT[3])
+    _containers.at_step(4)
+    assert "name" not in sent[-1]  # the report is withdrawn
 
 
 def test_list_of_losses_is_named_with_their_graphs(sent, resident):

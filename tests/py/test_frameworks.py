@@ -1,5 +1,5 @@
-"""Steps of loops in frameworks other than torch, with the real packages. Packages that are missing
-are skipped; `make test-frameworks` installs them all."""
+"""Tests steps of loops in frameworks other than torch, with the real packages. Tests of missing
+packages are skipped; `make test-frameworks` installs them all."""
 
 import importlib.util
 import json
@@ -51,7 +51,7 @@ x, y = np.random.rand(64, 4), np.random.rand(64)
 """
 
 
-def test_xgboost_rounds_are_steps(train):
+def test_each_xgboost_round_counts_as_a_step(train):
     needs("xgboost")
     run = train(ROWS + """
 import xgboost
@@ -62,7 +62,7 @@ xgboost.train({"max_depth": 2, "nthread": 1}, data, num_boost_round=6,
     assert (steps(run), source(run)) == (rising(6), ["xgboost"])
 
 
-def test_xgboost_estimator_and_loop_by_hand_send_steps(train):
+def test_xgboost_estimator_and_manual_loop_send_steps(train):
     needs("xgboost", "sklearn")
     run = train(ROWS + """
 import xgboost
@@ -75,7 +75,7 @@ for i in range(3):
     assert steps(run) == rising(7)
 
 
-def test_lightgbm_iterations_are_steps(train):
+def test_each_lightgbm_iteration_counts_as_a_step(train):
     needs("lightgbm")
     run = train(ROWS + """
 import lightgbm
@@ -88,7 +88,7 @@ lightgbm.train({"verbose": -1, "num_threads": 1}, data, num_boost_round=5)
 # ---- scikit-learn ----
 
 
-def test_partial_fit_is_a_step(train):
+def test_each_partial_fit_call_counts_as_a_step(train):
     needs("sklearn")
     run = train(ROWS + """
 from sklearn.linear_model import SGDClassifier
@@ -100,7 +100,7 @@ for _ in range(5):
     assert (steps(run), source(run)) == (rising(5), ["sklearn"])
 
 
-def test_partial_fit_in_a_worker_sends_nothing(train):
+def test_partial_fit_in_a_worker_process_sends_no_steps(train):
     needs("sklearn")
     run = train(ROWS + """
 import multiprocessing
@@ -119,7 +119,7 @@ if __name__ == "__main__":
     assert run.marks("begin", "step") == []
 
 
-def test_torch_steps_begin_anew_after_a_scaler(train):
+def test_torch_steps_replace_steps_counted_from_partial_fit(train):
     needs("sklearn", "torch")
     run = train(ROWS + """
 import torch
@@ -134,14 +134,14 @@ for _ in range(3):
     model(torch.randn(2, 4)).sum().backward()
     optimizer.step()
 """)
-    # the first scaler of the loop still counts
+    # The first partial_fit in the loop comes before the first torch step, so it still counts.
     assert steps(run) == [*rising(5), *rising(3)]
     assert source(run) == ["sklearn", "torch"]
     assert [m["step"] for m in run.marks("begin")] == [0, 0]
     assert [m["step"] for m in run.marks("end")] == [5, 3]
 
 
-def test_own_steps_end_the_count_of_partial_fit(train):
+def test_partial_fit_is_not_counted_once_the_job_sends_steps(train):
     needs("sklearn")
     run = train(ROWS + """
 import ebb
@@ -183,7 +183,7 @@ def test_keras_fit_sends_steps_epochs_and_evaluations(train, backend, per):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_keras_train_on_batch_is_a_step(train, backend):
+def test_keras_train_on_batch_call_counts_as_a_step(train, backend):
     needs("keras", backend)
     text = KERAS.replace("PER", "1").splitlines()
     text[-1] = "for _ in range(6): model.train_on_batch(x, y)"
@@ -213,7 +213,7 @@ x = jnp.ones((3, 4))
 @pytest.mark.parametrize("made", ["step", "jax.jit(step)",
                                   "jax.jit(lambda *a: jax.jit(step)(*a))",
                                   "jax.jit(functools.partial(step))"])
-def test_optax_update_is_a_step(train, made):
+def test_optax_update_counts_as_a_step(train, made):
     needs("jax", "optax")
     run = train("import functools\n" + JAX + f"""
 f = {made}
@@ -224,7 +224,7 @@ for _ in range(7):
     assert (steps(run), source(run)) == (rising(7), ["jax"])
 
 
-def test_jax_finds_nan_while_steps_are_counted(run_job, tmp_path):
+def test_jax_debug_nans_works_while_steps_are_counted(run_job, tmp_path):
     needs("jax", "optax")
     (tmp_path / "train.py").write_text("""
 import jax
@@ -243,7 +243,7 @@ f(params, state, x * float("inf"))
 # ---- launchers and engines on top of torch ----
 
 
-def test_deepspeed_engine_step_is_a_step(train):
+def test_deepspeed_engine_step_counts_as_one_step(train):
     needs("deepspeed", "torch")
     run = train("""
 import deepspeed, torch
@@ -262,7 +262,7 @@ for _ in range(8):
     assert (steps(run), source(run)) == (rising(4), ["deepspeed"])
 
 
-def test_torchtitan_optimizers_are_one_step(train):
+def test_torchtitan_step_with_two_optimizers_counts_once(train):
     needs("torchtitan", "torch")
     run = train("""
 import torch
@@ -280,7 +280,7 @@ for _ in range(5):
     assert (steps(run), source(run)) == (rising(5), ["torch"])
 
 
-def test_torchtune_optimizers_in_backward_are_one_step(train):
+def test_torchtune_optimizers_in_backward_count_as_one_step(train):
     needs("torchtune", "torch")
     run = train("""
 import torch
@@ -308,7 +308,7 @@ def loop():
         model(torch.randn(2, 4)).sum().backward()
         optimizer.step()
 
-ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False)
 TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2),
              run_config=RunConfig(storage_path=os.path.abspath("out"))).fit()
 ray.shutdown()
@@ -320,7 +320,7 @@ ray.shutdown()
 
 # ---- tqdm ----
 
-# counts at once, and reads every update
+# With these values a bar counts at once, and every update is read.
 TQDM = """
 import ebb._bars
 ebb._bars._WORTH_S = ebb._bars._APART_S = 0.0
@@ -334,7 +334,7 @@ def counts(run):
     return marks[-1]["step"] if marks else 0
 
 
-def test_bar_counts_steps_and_is_named(train):
+def test_tqdm_bar_counts_steps_and_is_named_as_their_source(train):
     needs("tqdm")
     run = train(TQDM + """
 for _ in tqdm(range(300), mininterval=0):
@@ -348,7 +348,7 @@ for _ in tqdm(range(300), mininterval=0):
 
 
 class Bar:
-    """A bar as the hooks see it."""
+    """A progress bar with the attributes that the hooks read."""
     disable, unit_scale, unit, initial = False, False, "it", 0
 
     def __init__(self, now):
@@ -357,7 +357,8 @@ class Bar:
 
 @pytest.fixture
 def bars(monkeypatch):
-    """Bars(tracker) with a clock that stands still, and the counts that it passes on."""
+    """Returns a Bars object, a clock that the test sets, and a list of the counts that are passed
+    on."""
     from ebb import _bars
 
     found = []
@@ -369,7 +370,7 @@ def bars(monkeypatch):
     return _bars.Bars(tracker), clock, found
 
 
-def test_loop_with_more_time_in_its_bars_takes_over(bars):
+def test_tqdm_bars_of_the_loop_with_more_time_count_the_steps(bars):
     read, clock, found = bars
 
     def loading(bar):
@@ -385,7 +386,7 @@ def test_loop_with_more_time_in_its_bars_takes_over(bars):
     assert found == [100, "restart", 100]
 
 
-def test_outer_bar_that_is_updated_after_the_inner_one_does_not_count(bars):
+def test_outer_tqdm_bar_updated_after_the_inner_does_not_count(bars):
     read, clock, found = bars
     outer = Bar(0)
     for epoch in range(3):
@@ -397,7 +398,7 @@ def test_outer_bar_that_is_updated_after_the_inner_one_does_not_count(bars):
     assert found == [50, 50, 50]
 
 
-def test_bar_updated_by_hand_counts_steps(train):
+def test_tqdm_bar_updated_by_hand_counts_steps(train):
     needs("tqdm")
     run = train(TQDM + """
 with tqdm(total=40) as bar:
@@ -407,7 +408,7 @@ with tqdm(total=40) as bar:
     assert counts(run) == 40
 
 
-def test_inner_of_two_bars_counts_steps(train):
+def test_inner_of_two_nested_tqdm_bars_counts_steps(train):
     needs("tqdm")
     run = train(TQDM + """
 for epoch in tqdm(range(3), mininterval=0):
@@ -421,19 +422,19 @@ for epoch in tqdm(range(3), mininterval=0):
     "for _ in tqdm(range(100), mininterval=0, unit='B'): pass",
     "for _ in tqdm(range(100), mininterval=0, disable=True): pass",
 ])
-def test_bars_of_bytes_and_disabled_bars_send_nothing(train, text):
+def test_tqdm_bars_of_bytes_and_disabled_bars_send_no_steps(train, text):
     needs("tqdm")
     assert train(TQDM + text).marks("begin", "step") == []
 
 
-def test_short_bar_sends_nothing(train):
+def test_short_tqdm_bar_sends_no_steps(train):
     needs("tqdm")
     head = TQDM.replace("ebb._bars._WORTH_S = ", "")
     run = train(head + "for _ in tqdm(range(100), mininterval=0): pass")
     assert run.marks("begin", "step") == []
 
 
-def test_bar_around_a_torch_loop_adds_no_steps(train):
+def test_tqdm_bar_around_a_torch_loop_adds_no_steps(train):
     needs("tqdm", "torch")
     run = train(TQDM + """
 import torch
@@ -459,7 +460,7 @@ for _ in tqdm(range(20), mininterval=0):
     ("optax/_src", "update"), ("keras/src", "callbacks"), ("keras/src/models", "model"),
     ("deepspeed/runtime", "engine"),
 ])
-def test_unknown_version_is_left_alone_with_one_sentence(run_job, tmp_path, package, module):
+def test_unknown_framework_version_is_reported_and_not_hooked(run_job, tmp_path, package, module):
     folder = tmp_path
     for part in package.split("/"):
         folder = folder / part
@@ -475,7 +476,7 @@ def test_unknown_version_is_left_alone_with_one_sentence(run_job, tmp_path, pack
     assert (quiet.stdout, quiet.stderr) == ("fine\n", "")
 
 
-def test_error_in_a_hook_does_not_reach_the_job(run_job, tmp_path):
+def test_error_in_a_framework_hook_does_not_reach_the_job(run_job, tmp_path):
     needs("tqdm")
     (tmp_path / "train.py").write_text(TQDM + """
 ebb._bars.Bars._read = lambda *_: 1 / 0

@@ -104,8 +104,8 @@ def test_leaking_collator_is_the_first_heap_row(run_job, script, workers, way):
     assert first["where"]["function"].endswith("Collator.__call__" if sys.version_info >= (3, 11)
                                                else "__call__")
     sigma = (first["live"]["high"] - first["live"]["bytes"]) / 1.96
-    # A batch of nine sampling intervals is missed once in 8,000 times, and then by far more than
-    # sigma.
+    # A batch has nine sampling intervals. It is missed once in 8,000 runs, and the estimate is then
+    # wrong by far more than sigma.
     assert 0 < sigma < each / 2
     assert abs(first["live"]["bytes"] - each) < 7 * sigma + 2 * BATCH_BYTES
     assert doc["cost"]["python"]["state"] == "Python frames are read"
@@ -129,9 +129,10 @@ def test_training_result_is_the_same_under_the_profiler(run_job, script, workers
 # The 61st backward pass within backward passes runs in another thread, without Python frames, as
 # every backward pass on a GPU does.
 BACKWARD = """
+import os
 import torch
 torch.set_num_threads(1)
-inputs = torch.ones(64, 1024)
+inputs = torch.ones(4, 4096)
 kept = []
 
 class Nested(torch.autograd.Function):
@@ -145,16 +146,17 @@ class Nested(torch.autograd.Function):
             if ctx.depth > 0:
                 Nested.apply(torch.ones(1, requires_grad=True), ctx.depth - 1).backward()
             else:
-                weight = torch.ones(1024, 1024, requires_grad=True)
+                weight = torch.ones(4096, 4096, requires_grad=True)
                 (inputs @ weight).sum().backward()
                 kept.append(weight.grad)
         return gradient, None
 
-for step in range(12):
-    weight = torch.ones(1024, 1024, requires_grad=True)
+for step in range(6):
+    weight = torch.ones(4096, 4096, requires_grad=True)
     (inputs @ weight).sum().backward()  # called here
     kept.append(weight.grad)
     Nested.apply(torch.ones(1, requires_grad=True), 60).backward()
+os._exit(0)  # torch aborts now and then when its threads for nested passes end at exit
 """
 
 
@@ -170,5 +172,51 @@ def test_backward_pass_is_named_by_its_autograd_node(run_job, tmp_path):
                if (row["where"]["file"], row["where"]["line"]) == (str(script), line)]
     alone, = [row for row in rows if row["where"]["function"] == "backward of MmBackward0"]
     assert called["native"]["function"] == "backward of MmBackward0"
-    for row in (called, alone):  # 12 gradients of 4 MiB, eight sampling intervals each
-        assert 40 << 20 < row["live"]["bytes"] < 72 << 20
+    # 6 gradients of 64 MiB. Importing torch raises the sampling interval, to 4 MiB or more on some machines, so smaller
+    # gradients would not all be sampled.
+    for row in (called, alone):
+        assert 320 << 20 < row["live"]["bytes"] < 448 << 20
+
+
+# The batches are 1.5 MiB each and arrive in shared memory.
+KEPT_BATCHES = """
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Images(Dataset):
+    def __len__(self):
+        return 8 * 60
+    def __getitem__(self, n):
+        return torch.full((3, 128, 128), float(n))
+
+def train():
+    torch.set_num_threads(1)
+    weight = torch.ones(128, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    seen, ended = [], time.monotonic() + 12
+    for epoch in range(2):
+        for images in DataLoader(Images(), batch_size=8, num_workers=1):  # kept
+            (images @ weight).mean().backward()
+            optimizer.step()
+            seen.append(images)
+            time.sleep(max(0, ended - time.monotonic()) / (121 - len(seen)))
+
+train()
+"""
+
+
+def test_kept_batches_of_workers_are_shared_memory_and_not_heap(run_job, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(KEPT_BATCHES)
+    run = run_job(sys.executable, script)
+    assert run.status == 0, run.stderr
+    doc = json.loads(subprocess.run([binary(), "diagnose", run.folder, "--json"], env=environment(),
+                                    stdout=subprocess.PIPE, timeout=PATIENCE_S).stdout)
+    line = 1 + next(i for i, text in enumerate(KEPT_BATCHES.split("\n")) if text.endswith("# kept"))
+    entries = [entry for entry in doc["ledger"]["entries"]
+               if entry["site"] and entry["site"]["line"] == line]
+    assert [entry["kind"] for entry in entries] == ["shared memory"], doc["ledger"]["entries"]
+    assert entries[0]["growth_bytes"] > 100 << 20
+    assert not any(".item()" in one["what"] for one in doc["advice"]), doc["advice"]
+    assert "seen" in doc["advice"][0]["what"] or "batches" in doc["advice"][0]["what"]

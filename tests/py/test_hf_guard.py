@@ -96,12 +96,12 @@ def test_restarted_leaking_training_gives_same_steps_and_weights(tmp_path, whole
     check(tmp_path, whole, *guarded(tmp_path, whole, "--callback"))
 
 
-@pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
+@pytest.mark.skipif(not SHIM.exists(), reason="the shim is not installed")
 def test_restarted_unmodified_script_gives_same_steps_and_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
 
 
-@pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
+@pytest.mark.skipif(not SHIM.exists(), reason="the shim is not installed")
 def test_shim_and_trainer_callback_send_every_step_once(tmp_path):
     arguments = ["--steps", 9, "--examples", 16, "--leak-mib", 0, "--out", tmp_path / "out"]
     run = [EBB, "run", "--run-dir", tmp_path / "run", "--", sys.executable, EXAMPLE]

@@ -236,7 +236,7 @@ def test_memory_is_added_to_each_log_of_the_trainer(wire, tmp_path):
     assert [h["step"] for h in trainer.state.log_history if "memory_rss_mib" in h] == [2, 4, 4]
 
 
-def test_memory_every_n_steps_does_not_change_loss_logs(wire, tmp_path):
+def test_memory_logged_every_n_steps_does_not_change_loss_logs(wire, tmp_path):
     def run(name, *callbacks):
         trainer = hf_trainer(
             tmp_path / name, 12, callbacks, logging_strategy="steps", logging_steps=3
@@ -309,7 +309,7 @@ def test_checkpoint_requests_work_with_save_strategy_best(wire, tmp_path):
         eval_steps=2,
         save_strategy="best",
         metric_for_best_model="loss",
-        # The loss falls in a way that makes only the first checkpoint the best.
+        # The loss falls while a greater value counts as better, so only the first is the best.
         greater_is_better=True,
         learning_rate=0.05,
     )

@@ -1,6 +1,7 @@
 """%%ebb in a real IPython and in a real kernel."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import pytest
 from jobs import PACKAGE, PATIENCE_S, binary, environment, wait_for
 
 pytest.importorskip("IPython", reason="IPython is not installed")
+
+LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
+needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was not built")
 
 
 @pytest.fixture
@@ -48,12 +52,41 @@ def test_verdict_counts_the_steps_of_the_cell(shell, shown):
     assert summary.steps == 40 and "40 steps" in summary.text()
 
 
+@needs_library
 def test_lines_name_the_growing_line(shell, shown):
-    shell.run_cell("%%ebb --lines\nkept = [bytes(1000) for _ in range(5000)]")
+    shell.run_cell("%%ebb\nsize = 1000\nkept = [bytes(size) for _ in range(5000)]")
     summary, = shown
-    assert "kept = [bytes(1000)" in summary.lines[0]
-    import tracemalloc
-    assert not tracemalloc.is_tracing()
+    assert summary.lines[0].endswith("MiB  cell:3  kept = [bytes(size) for _ in range(5000)]")
+
+
+def test_cell_with_a_second_magic_or_indentation_runs(shell, shown, capsys):
+    shell.run_cell("%%ebb --no-lines\n%%capture out\nprint('inside')")
+    shell.run_cell("%%ebb --no-lines\n    a = 1\n    b = 2")
+    assert shell.user_ns["out"].stdout == "inside\n" and shell.user_ns["b"] == 2
+    assert len(shown) == 2 and capsys.readouterr().err == ""
+
+
+@needs_library
+def test_notebook_shows_the_line_of_native_memory(shell, shown):
+    pytest.importorskip("numpy", reason="numpy is not installed")
+    shell.run_cell("import numpy")
+    shell.run_cell("%%ebb\nkept = [numpy.ones(1 << 16) for _ in range(64)]")
+    summary, = shown
+    assert "kept = [numpy.ones(" in summary.lines[0]
+
+
+@needs_library
+def test_nothing_of_the_profiler_is_left_after_a_cell(shell, shown):
+    from attached import state, state_after
+    shell.run_cell("%%ebb\n1")
+    before = state()
+    shell.run_cell("%%ebb\nkept = bytearray(1 << 20)")
+    assert state_after(before) == before and before["tables"] == 0 and before["threads"] == []
+
+
+def test_no_lines_option_hides_allocating_lines(shell, shown):
+    shell.run_cell("%%ebb --no-lines\nkept = [bytes(1000) for _ in range(5000)]")
+    assert shown[0].lines == []
 
 
 def test_error_in_the_cell_is_shown_with_its_memory(shell, shown, capsys):
@@ -113,7 +146,9 @@ shell.run_cell("%%ebb\\nprint('runs', flush=True)\\nimport time\\nwhile True: ti
     kernel.kill()
     assert kernel.wait(PATIENCE_S) == -signal.SIGKILL
     wait_for(lambda: not members(kernel.pid), "the end of all processes of the kernel")
-    assert [name for name in os.listdir(tmp_path) if name.startswith("ebb")] == []
+    # the process that collects the samples removes its folder when the kernel's pipe closes
+    wait_for(lambda: not [name for name in os.listdir(tmp_path) if name.startswith("ebb")],
+             "the removal of all files")
 
 
 def members(session):

@@ -1,4 +1,4 @@
-"""The pytest plugin: tests that leak fail with their line, sound ones pass."""
+"""Tests the pytest plugin: tests that leak fail with their line, and sound tests pass."""
 
 import os
 import re
@@ -122,12 +122,12 @@ def line_of(text, name):
     return next(i for i, line in enumerate(text.splitlines(), 1) if f"line of {name}" in line)
 
 
-def test_sound_tests_pass(tested):
+def test_tests_without_leak_pass_with_the_ebb_option(tested):
     status, output = tested(SOUND, "--ebb")
     assert (status, outcomes(output)) == (0, {"passed": 9}), output
 
 
-def test_leaks_fail_with_line_and_growth(tested):
+def test_leaking_tests_fail_with_line_and_growth(tested):
     status, output = tested(LEAKS, "--ebb")
     assert (status, outcomes(output)) == (1, {"failed": 5}), output
     parts = re.split(r"^_+ (test_\w+) _+$", output, flags=re.MULTILINE)
@@ -141,7 +141,7 @@ def test_leaks_fail_with_line_and_growth(tested):
     assert "the memory is native: run the test under `ebb run`" in found["test_native"]
 
 
-def test_without_the_option_tests_run_once(tested):
+def test_marked_tests_run_once_without_the_ebb_option(tested):
     text = LEAKS + "\ndef test_count():\n    assert len(kept) == 3\n"
     status, output = tested(text)
     assert (status, outcomes(output)) == (0, {"passed": 6}), output
@@ -154,7 +154,7 @@ def test_left(ebb_loop):
 """
 
 
-def test_undecided_is_a_skip_or_an_error_by_option(tested):
+def test_undecided_test_is_skipped_or_fails_by_option(tested):
     status, output = tested(UNDECIDED, "--ebb")
     assert status == 0 and outcomes(output)["skipped"] == 1, output
     assert "the loop over ebb_loop was not run to its end" in output
@@ -162,7 +162,7 @@ def test_undecided_is_a_skip_or_an_error_by_option(tested):
     assert status == 1, output
 
 
-def test_growth_that_slows_down_is_undecided(tested):
+def test_test_whose_growth_slows_down_is_undecided(tested):
     text = """
 import math
 import pytest
@@ -179,7 +179,7 @@ def test_slows():
     assert status == 1 and "undecided after 400 iterations" in output, output
 
 
-def test_failure_in_an_iteration_is_the_result(tested):
+def test_exception_in_an_iteration_fails_the_repeated_test(tested):
     text = """
 def test_raises(ebb_loop):
     for n in ebb_loop:
@@ -196,13 +196,13 @@ def test_raises(ebb_loop):
     ("7", "ebb: no_leak: unknown argument 7; it takes steps=N"),
     ("stepz=7", "ebb: no_leak: unknown argument stepz; it takes steps=N"),
 ])
-def test_invalid_argument_is_one_sentence(tested, arguments, sentence):
+def test_invalid_no_leak_argument_is_reported_in_one_line(tested, arguments, sentence):
     status, output = tested(
         f"import pytest\n@pytest.mark.no_leak({arguments})\ndef test_it(): pass\n", "--ebb")
     assert status == 1 and sentence in output.splitlines(), output
 
 
-def test_junit_file_has_the_verdict(tested, tmp_path):
+def test_junit_file_of_pytest_has_the_leak_verdict(tested, tmp_path):
     tested(SOUND, "--ebb", "--junit-xml=out.xml", "-k", "nothing")
     tree = xml.etree.ElementTree.parse(tmp_path / "out.xml")
     values = [p.get("value") for p in tree.iter("property") if p.get("name") == "ebb"]
@@ -210,13 +210,13 @@ def test_junit_file_has_the_verdict(tested, tmp_path):
 
 
 @pytest.mark.parametrize("text, expected", [(SOUND, {"passed": 9}), (LEAKS, {"failed": 5})])
-def test_verdicts_are_the_same_under_xdist(tested, text, expected):
+def test_leak_verdicts_of_tests_are_the_same_under_xdist(tested, text, expected):
     pytest.importorskip("xdist")
     _, output = tested(text, "--ebb", "-n", "2")
     assert outcomes(output) == expected, output
 
 
-def test_coroutine_is_repeated(tested):
+def test_async_test_is_repeated_by_the_plugin(tested):
     text = """
 import asyncio
 import pytest
@@ -231,7 +231,7 @@ async def test_async():
     assert "leaking: +1" in output, output
 
 
-def test_torch_tensor_kept_names_its_line(tested):
+def test_test_that_keeps_a_tensor_fails_with_its_line(tested):
     pytest.importorskip("torch")
     text = """
 import torch

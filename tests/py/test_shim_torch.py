@@ -170,7 +170,7 @@ def ours():
 def test_import_of_torch_loads_few_ebb_modules(run_job):
     run = run_job(sys.executable, "-c", OURS + "import torch\nprint(ours())",
                   env={"EBB_KEEPERS": "0", "EBB_TRUTH": "0"})
-    assert run.stdout == "['ebb', 'ebb._hooks', 'ebb._process']\n"
+    assert run.stdout == "['ebb', 'ebb._hooks', 'ebb._patches', 'ebb._process']\n"
 
 
 def test_process_forked_before_the_first_step_sends_no_marks(train):

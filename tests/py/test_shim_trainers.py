@@ -65,7 +65,7 @@ trainer.fit(Model(), loader)
 def needs(*modules):
     for name in modules:
         if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not there")
+            pytest.skip(f"{name} is not installed")
 
 
 def assert_sent_once(run):
@@ -113,7 +113,7 @@ for x in DataLoader(torch.randn(9, 4), batch_size=3):
 
 @pytest.mark.parametrize("text", [HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
                          ids=["hf", "lightning"])
-def test_plain_loop_after_a_trainer_sends_marks(run_job, tmp_path, text):
+def test_plain_loop_sends_marks_even_after_a_trainer_has_run(run_job, tmp_path, text):
     needs("transformers", "accelerate", "lightning")
     (tmp_path / "train.py").write_text(COUNT + text + PLAIN)
     run = run_job(sys.executable, tmp_path / "train.py")
@@ -153,7 +153,7 @@ atexit.register(lambda: print(json.dumps(looks)))
 
 @pytest.mark.parametrize("text", [HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
                          ids=["hf", "lightning"])
-def test_trainer_step_is_handled_once_beside_a_file_named_ebb(run_job, tmp_path, text):
+def test_trainer_step_counts_once_if_a_user_file_is_named_ebb(run_job, tmp_path, text):
     needs("transformers", "accelerate", "lightning")
     (tmp_path / "ebb.py").write_text("")
     (tmp_path / "train.py").write_text(COUNT + text)
@@ -163,7 +163,7 @@ def test_trainer_step_is_handled_once_beside_a_file_named_ebb(run_job, tmp_path,
     assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_trainer_step_is_handled_once_without_the_shim(run_job, tmp_path):
+def test_trainer_step_counts_once_without_the_shim(run_job, tmp_path):
     needs("transformers", "accelerate")
     text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
     (tmp_path / "train.py").write_text("from ebb.hf import EbbCallback\n" + COUNT + text)

@@ -144,7 +144,8 @@ def test_cuda_figures_are_read_only_after_cuda_is_initialized(monkeypatch):
 
 
 def stand_in_for_jax(monkeypatch, is_started, arrays, stats):
-    """Its functions fail while no backend is started, as the real ones would start one."""
+    """Stands in for jax. Its functions fail before a backend is started, because the real functions
+    would start one."""
     def checked(value):
         assert bridge.backends_are_initialized()
         return value
@@ -179,8 +180,8 @@ def test_jax_figures_are_the_sums_of_arrays_and_devices(monkeypatch):
     assert stand_in_for_jax(monkeypatch, True, too_many, stats) == {"jax_device_bytes": 16}
 
 
-def test_real_jax_has_figures_once_it_is_used():
-    """In a process of its own: JAX stays loaded."""
+def test_figures_of_real_jax_are_sent_once_a_backend_is_used():
+    """Runs in a separate process, because JAX cannot be unloaded."""
     pytest.importorskip("jax", reason="jax is not installed")
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", """

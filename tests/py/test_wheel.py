@@ -95,7 +95,9 @@ def test_wheel_has_package_program_and_library_only(wheel):
     assert found == package | {"ebb/lib/libebb-heap.so"}
     assert {"ebb/py.typed", "ebb/_isolate.py"} <= found
     others = [name for name in names if name not in found and ".dist-info/" not in name]
-    assert [name.partition(".data/")[2] for name in others] == ["scripts/ebb"]
+    # the .pth file serves EBB_ATTACH=1
+    assert sorted(name.partition(".data/")[2] or name for name in others) == ["ebb-attach.pth",
+                                                                              "scripts/ebb"]
 
 
 def test_command_installed_by_the_wheel_is_the_program_itself(installed):

@@ -79,7 +79,7 @@ class _Memory(object):
     """A thread that follows the memory of this process: its allocators and growing containers. It
     ends during a fork, because Python warns about threads at a fork."""
 
-    bell = None  # a lock; releasing it ends the thread
+    bell = None  # a lock that ends the thread when it is released
 
     @classmethod
     def start(cls):
@@ -108,8 +108,8 @@ class _Memory(object):
 
     @classmethod
     def import_threading(cls):
-        """Lets the main thread import threading. This module takes the first thread that imports it
-        for the main thread, and Python waits for that thread at exit."""
+        """Lets the main thread import threading. The module threading considers the thread that
+        first imports it the main thread, and Python waits for that thread at exit."""
         try:
             import ctypes
 
