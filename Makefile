@@ -10,7 +10,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: zoo zoo-quick zoo-unseen test-heap-foreign test-frameworks bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
+.PHONY: zoo zoo-quick zoo-unseen test-heap-foreign test-frameworks test-slurm test-slurm-long bench-peers bench-diagnose bench-report bench-cluster bench-serve bench-attach bench-heap bench-guard bench-verdict \
 	bench-python bench-wheels soak all build demo test fuzz lint format bench \
 	bench-long install wheels test-wheels test-bare test-targets release clean help
 
@@ -32,7 +32,15 @@ test:
 	@scripts/setup.sh web || echo "make: no npm: the tests of the pages are skipped"
 	@scripts/setup.sh browser || echo "make: no chromium: the tests of the pages in a browser are skipped"
 	-@BUILD="$(BUILD)" scripts/setup.sh promtool
+	@scripts/setup.sh slurm
+	@BUILD="$(BUILD)" scripts/setup.sh cluster
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
+
+# Jobs on several nodes of a real Slurm on this machine, which make test has too; test-slurm-long takes minutes.
+test-slurm test-slurm-long: build
+	@scripts/setup.sh slurm
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_VENV="$(or $(EBB_VENV),$(BUILD)/venv)" /usr/bin/env python3 -m pytest -q -rs \
+		$(if $(filter %-long,$@),tests/slurm/long_*.py,tests/slurm/test_*.py)
 
 # Runs the suites of jansson, libuv and numpy with and without the preloaded library: about ten minutes.
 test-heap-foreign: build
@@ -94,6 +102,22 @@ bench-peers:
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload bench_guard
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" bench/peers/peers.py $(PEERS_FLAGS)
+
+# A simulated job of 64 ranks on 8 nodes: the cost of `ebb watch JOB` and the growth of the folder. The cost of 8 ranks.
+bench-cluster:
+	@scripts/setup.sh bench
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) -DEBB_TESTS=ON $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload cluster day
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" bench/cluster/cluster.py $(CLUSTER_FLAGS)
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" bench/cluster/ranks.py
+
+# Attaches to a torch training and to programs at bad moments; ATTACH_FLAGS='--cycles 20'. bench/attach/peers.py compares
+# with memray.
+bench-attach:
+	@[ -n "$(EBB_VENV)" ] || BUILD="$(BUILD)" scripts/setup.sh python
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload
+	@EBB_VENV="$(or $(EBB_VENV),$(abspath $(BUILD))/venv)" bench/attach/cycles.py --program $(BUILD)/ebb $(or $(ATTACH_FLAGS),--cycles 1000 --adversarial 200)
 
 bench-serve:
 	@scripts/setup.sh bench
@@ -157,8 +181,8 @@ zoo-unseen: build
 	@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/unseen/run.py $(ZOO_FLAGS)
 
-# For glibc 2.17 and later, with zig; into $(BUILD)/release. WHEELS_FLAGS='--target x86_64' builds one,
-# --twice builds each a second time and compares.
+# For glibc 2.17 and later, with zig; into $(BUILD)/release. Each is built twice and compared.
+# WHEELS_FLAGS='--target x86_64' builds one wheel, --once skips the comparison.
 wheels:
 	@scripts/setup.sh wheels
 	@scripts/wheels.py --build $(BUILD) --jobs $(JOBS) $(WHEELS_FLAGS)
@@ -174,7 +198,7 @@ test-bare:
 
 # The program of the wheel (zig) beside that of `make` (gcc), a few minutes. BENCH_FLAGS='--rounds 5'.
 bench-wheels:
-	@$(MAKE) wheels WHEELS_FLAGS="--target $(shell uname -m)"
+	@$(MAKE) wheels WHEELS_FLAGS="--once --target $(shell uname -m)"
 	@scripts/setup.sh bench
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload bench_tick bench_heap_filter
@@ -191,7 +215,7 @@ test-targets:
 release:
 	@$(MAKE) CI=true test
 	@$(MAKE) CI=true TIDY_NODES=225000 lint
-	@$(MAKE) test-wheels WHEELS_FLAGS=--twice
+	@$(MAKE) test-wheels
 	@$(MAKE) test-targets
 	@$(MAKE) test-bare
 	@scripts/package.py --build $(BUILD)
@@ -209,6 +233,7 @@ help:
 	@echo "                      installs torch and the like into $(BUILD)/venv for it (not with TORCH=no)"
 	@echo "make fuzz             every parser of foreign bytes on mutated input, 10 s each (FUZZ_FLAGS='--seconds 60')"
 	@echo "make test-heap-foreign  suites of other projects, with and without the heap profiler"
+	@echo "make test-slurm       jobs on several nodes of a real Slurm on this machine; test-slurm-long: minutes"
 	@echo "make test-frameworks  steps of TensorFlow, JAX, Ray, DeepSpeed and others, in $(BUILD)/frameworks"
 	@echo "make lint             layout, static analysis, headers, include table, scripts, Python, pages"
 	@echo "make format           lay out the sources as lint wants them"
@@ -218,7 +243,9 @@ help:
 	@echo "make bench-diagnose   the diagnosis of the zoo against its bars, about a minute each (ZOO_FLAGS=dict_cache)"
 	@echo "make bench-heap       the heap profiler beside others, about twelve minutes (HEAP_FLAGS=--quick)"
 	@echo "make bench-peers      ebb beside memray and others on the zoo, under half an hour (PEERS_FLAGS=--quick)"
+	@echo "make bench-attach     attach and detach 1,000 times, and at 200 bad moments, half an hour (ATTACH_FLAGS='--cycles 20')"
 	@echo "make bench-python     the Python package: start, cost of a step, calls, images; a quarter of an hour (BENCH_FLAGS=--quick)"
+	@echo "make bench-cluster    ebb watch on 64 simulated ranks, 8 ranks on one node, five minutes (CLUSTER_FLAGS='--seconds 30')"
 	@echo "make bench-serve      the job server against its bars, about half an hour (SERVE_FLAGS=--quick)"
 	@echo "make bench-wheels     cost, start-up and size of the wheel's program beside gcc's (BENCH_FLAGS='--rounds 5')"
 	@echo "make soak             the job server under everything at once, half an hour (SOAK_FLAGS='--minutes 2')"
@@ -227,7 +254,7 @@ help:
 	@echo "make zoo              every program of zoo/ against its truth, about an hour (ZOO_FLAGS='--jobs 3')"
 	@echo "make zoo-quick        eight of them, two minutes"
 	@echo "make zoo-unseen       programs that the rules were not made for, six hours (ZOO_FLAGS='--jobs 6')"
-	@echo "make wheels           wheels for x86_64 and aarch64 into $(BUILD)/release (WHEELS_FLAGS='--target x86_64 --twice')"
+	@echo "make wheels           wheels for x86_64 and aarch64 into $(BUILD)/release (WHEELS_FLAGS='--target x86_64 --once')"
 	@echo "make test-wheels      the wheel in bare Debian 11 to 13 and testing, as root"
 	@echo "make test-bare        make demo and make test in bare Debian 12 and Ubuntu 24.04, as root (BARE_FLAGS='--only demo')"
 	@echo "make test-targets     the unit tests for aarch64 under qemu, and for musl (TARGETS_FLAGS='--target musl')"

@@ -179,7 +179,7 @@ int main(int argc, char **argv)
     struct rlimit before;
     struct err err = {""};
     const struct engine_callbacks callbacks = {.tick = real ? on_real_tick : NULL};
-    /* Simulates a job that has run for a long time, so that it is not judged at every second
+    /* Simulates a job that has run for a long time, because a new job is judged at every second
      * tick. */
     const struct engine_options options = {.root = &root, .interval_ns = NS_PER_S};
     int dirfd = open(argv[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs all measurements and prints one table: the measurement, the number, the bar, held or missed.
+"""Runs all measurements and prints one table: the measurement, the number, the bar, and whether the bar is held.
 
     bench/run.py [--json] [--long] [--only PART[,PART]] [--build DIR]
 
@@ -44,7 +44,7 @@ class Table:
         self.rows.append({"what": what, "value": value, "note": note})
 
     def bar(self, what, value, limit, unit, more_is_better=False, digits=1, note=""):
-        """A number and its bar. The verdict shows by how much the number misses the bar."""
+        """A number and its bar, with a text that shows by how much the number misses the bar."""
         held = value >= limit if more_is_better else value <= limit
         by = f"{abs(value / limit - 1) * 100:.0f} %" if limit else f"{value - limit:g}"
         by = "" if held else f"MISSED by {by}"
@@ -590,7 +590,7 @@ def parsed(p, argv, parts, program, maker):
     options.bench = f"{options.build}/bench"
     options.ebb = os.environ.get("EBB_BINARY", f"{options.build}/ebb")
     if not os.access(f"{options.bench}/{program}", os.X_OK):
-        p.error(f"{options.bench}/{program} is not there; {maker} builds it")
+        p.error(f"{options.bench}/{program} does not exist; {maker} builds it")
     return options
 
 

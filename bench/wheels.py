@@ -30,7 +30,7 @@ def clean_env():
 
 
 def cpu_ms_of(command):
-    """CPU milliseconds of a command and of what it waited for."""
+    """Measures the CPU milliseconds of a command and of the processes that it waited for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, env=clean_env(), stdin=subprocess.DEVNULL,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -44,7 +44,7 @@ def measure_tick(_options, tree):
 
 
 def measure_churn(options, tree):
-    """One program under both libraries: what the hooks add to a pair of malloc and free."""
+    """Measures what the hooks of each library add to a pair of malloc and free in the same program."""
     run = f"{options.scratch}/churn"
     shutil.rmtree(run, ignore_errors=True)
     text = subprocess.run([f"{tree}/ebb", "run", "-q", "-d", run, "--", f"{options.bench}/heap/filter", "200"],

@@ -2,14 +2,18 @@
 # a new commit recompiles one file. The log of HEAD changes with each commit, so it is a dependency of the
 # configuration.
 
-set(EBB_COMMIT unknown)
-find_package(Git QUIET)
-if(Git_FOUND)
+set(EBB_COMMIT "" CACHE STRING "The commit of this build (default: git's)")
+set(ebb_commit ${EBB_COMMIT})
+if(NOT ebb_commit)
+  set(ebb_commit unknown)
+  find_package(Git QUIET)
+endif()
+if(Git_FOUND AND NOT EBB_COMMIT)
   execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --show-prefix --git-path logs/HEAD --verify HEAD
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE ebb_git ERROR_QUIET RESULT_VARIABLE ebb_git_failed)
   # The first line is empty if the tree is the checkout itself, and not a subfolder of another checkout.
   if(NOT ebb_git_failed AND ebb_git MATCHES "^\n([^\n]+)\n([0-9a-f]+)\n$")
-    string(SUBSTRING ${CMAKE_MATCH_2} 0 12 EBB_COMMIT)
+    string(SUBSTRING ${CMAKE_MATCH_2} 0 12 ebb_commit)
     get_filename_component(ebb_head_log ${CMAKE_MATCH_1} ABSOLUTE BASE_DIR ${CMAKE_SOURCE_DIR})
     if(EXISTS ${ebb_head_log})
       set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ebb_head_log})

@@ -7,6 +7,8 @@ if(SKBUILD)
   if(EBB_HAS_GLIBC)
     install(TARGETS ebb_heap_preload DESTINATION ebb/lib COMPONENT python)
   endif()
+  # Python runs this line at its start: EBB_ATTACH=1 makes the process reachable for ebb attach.
+  install(FILES python/ebb-attach.pth DESTINATION . COMPONENT python)
 endif()
 
 set(ebb_printed
@@ -44,7 +46,7 @@ endif()
 
 install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(EBB_HAS_GLIBC)
-  install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # where the program looks, on every system
+  install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # The program expects these files in this folder.
 endif()
 # The program finds these relative to its own path.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python

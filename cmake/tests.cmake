@@ -164,7 +164,8 @@ endfunction()
 set(ebb_pytest -m pytest -q -ra --tb=short --color=no -p no:cacheprovider
   --rootdir=${CMAKE_SOURCE_DIR})
 file(GLOB suites CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cmd/test_*.py
-  ${CMAKE_SOURCE_DIR}/tests/py/test_*.py ${CMAKE_SOURCE_DIR}/tests/web/test_*.py)
+  ${CMAKE_SOURCE_DIR}/tests/py/test_*.py ${CMAKE_SOURCE_DIR}/tests/web/test_*.py
+  ${CMAKE_SOURCE_DIR}/tests/slurm/test_*.py)
 if(NOT EBB_PYTHON)
   message(STATUS "no Python with pytest: the command tests are left out (scripts/setup.sh test)")
   set(suites)
@@ -175,7 +176,7 @@ foreach(suite ${suites})
   get_filename_component(folder ${folder} NAME)
   # Sanitizers do not apply to scripts, Python code and pages.
   set(is_plain FALSE)
-  if(folder STREQUAL "py" OR name MATCHES "^test_(scripts|zoo.*|page|serve_page|serve_browser)$")
+  if(folder STREQUAL "py" OR folder STREQUAL "slurm" OR name MATCHES "^test_(scripts|zoo.*|page|serve_page|serve_browser)$")
     set(is_plain TRUE)
     if(EBB_SANITIZE)
       continue()
@@ -231,7 +232,8 @@ foreach(copy torch torch2 torch_other)
   endforeach()
   target_link_libraries(heap_${copy}_c10_cuda PRIVATE heap_${copy}_c10)
 endforeach()
-set_target_properties(heap_torch2_c10 PROPERTIES OUTPUT_NAME c10-2) # else the first is taken for it
+# a different name, because the dynamic linker would use the first library for both
+set_target_properties(heap_torch2_c10 PROPERTIES OUTPUT_NAME c10-2)
 foreach(name waits other_hook)
   add_library(heap_${name} MODULE ${CMAKE_SOURCE_DIR}/tests/heap/c10/${name}.c)
   set_target_properties(heap_${name} PROPERTIES
@@ -255,12 +257,14 @@ if(TARGET ebb_cmocka)
   add_dependencies(plain_tests day)
 endif()
 
-# A tool that generates a recording from a table, for tests that need known content.
-add_executable(table ${CMAKE_SOURCE_DIR}/tests/tools/table/table.c)
-set_target_properties(table PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
-target_include_directories(table PRIVATE ${CMAKE_SOURCE_DIR}/src)
-target_link_libraries(table PRIVATE ebb_trace ebb_warnings m Threads::Threads)
-add_dependencies(plain_tests table)
+# Tools that generate a recording from a table, and the folder of a job on several nodes.
+foreach(name table cluster)
+  add_executable(${name} ${CMAKE_SOURCE_DIR}/tests/tools/${name}/${name}.c)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE ebb_trace ebb_warnings m Threads::Threads)
+  add_dependencies(plain_tests ${name})
+endforeach()
 
 # Builds parts of the server as separate programs, to which command tests connect.
 if(TARGET ebb_server_http)

@@ -98,7 +98,7 @@ async def show(number: int) -> "dict[str, Any]":
 
 @app.delete("/jobs/{number}")
 async def cancel(number: int) -> "dict[str, Any]":
-    """Answers when the process of the job has exited."""
+    """Answers only after the process of the job has exited."""
     job = find(number)
     if job.task and not job.task.done():
         job.task.cancel()

@@ -35,7 +35,8 @@ static struct {
 } set = {.steps = 100, .step_ms = 20, .base_mib = 8, .hello = 1, .marks = 1};
 
 static const char *checkpoint = "checkpoint";
-/* After the last step, the trainer answers requests until this file exists. */
+/* File that ends the trainer: after its last step, the trainer answers requests until this file
+ * exists. */
 static const char *until;
 
 static const struct {

@@ -26,6 +26,9 @@ HABITS = [
     (r"\b(?:is|are|was|were|be) said\b", "is reported, printed or logged"),
     (r"\bto be had\b|\b(?:can|could)(?:not)? be had\b", "is available, exists or is installed"),
     (r"\bwithout it\b", "name the thing, or write (default: X)"),
+    (r"\b(?:is|are|was|were) not there\b|\b(?:is|are|was|were) there (?:yet|already)\b", "is missing, does not exist, is not installed"),
+    (r"\b(?:come|comes|came) to be\b", "happen, become or exist"),
+    (r"\bhead-room\b", "headroom"),
     (r"(?<!there )\b(?:is|are|was|were) no (?!longer|more|less|fewer|later|earlier|larger|smaller|\w+er than)|(?-i:\bis none\b)(?<!there is none)",
      "is not a, is invalid, is missing or has no"),
     (r"\bwho(?:m|se)?ever\b", "name who"),
@@ -40,7 +43,7 @@ HABITS = [
     (r"^(?:What|Who|Whom|Whose) (?!\w+(?: \w+)*\?)[^?]*$", "begin with a noun, not with a relative clause"),
 ]
 PATTERNS = [(re.compile(pattern, re.I if not pattern.startswith("^") else 0), advice) for pattern, advice in HABITS]
-ALLOWED = [  # Each entry has a path, a phrase and a reason.
+ALLOWED = [  # The fields are a path, a phrase and a reason.
     (r"^(?:zoo|bench/peers)/", "culprit", "a key of truth.json and a column of zoo/run.py"),
 ]
 SUBJECT_LENGTH = 72
@@ -65,7 +68,7 @@ def findings():
 
 
 def long_subjects():
-    """Checks the last commits; a clone without their history has fewer."""
+    """Checks the subjects of the last commits, or of fewer if the clone lacks their history."""
     log = subprocess.run(["git", "-C", str(ROOT), "log", f"-{SUBJECTS}", "--no-merges", "--format=%h %s"],
                          stdout=subprocess.PIPE, text=True)
     for line in log.stdout.splitlines():

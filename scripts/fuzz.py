@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SLICE_S = 20  # Time slice of a target while others wait.
+SLICE_S = 20  # Time slice of a target while other targets wait.
 ENVIRONMENT = {
     # TMPDIR is in memory, because the server target flushes its state often.
     "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",
@@ -86,13 +86,13 @@ def last(pattern, output):
 
 
 def run_once(target, runs, seconds, seed):
-    """Runs one process of TARGET; returns its output, its exit status, and the CPU time it took."""
+    """Runs one process of TARGET; returns its output, its exit status, and its CPU time."""
     command = [target.program, target.inputs(), target.corpus, f"-runs={runs}", "-print_final_stats=1",
                f"-max_total_time={max(1, int(seconds))}", "-timeout=10", "-rss_limit_mb=2048",
                f"-artifact_prefix={target.out}/"]
     if seed:
         command.append(f"-seed={seed}")
-    # --pack adds these libraries to the archive.
+    # Libraries that --pack adds to the archive.
     libraries = {"LD_LIBRARY_PATH": os.path.join(os.path.dirname(target.program), "lib")}
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -110,7 +110,7 @@ def record(target, output, status, cpu_s):
     target.is_done = True
     target.peak_mib = max(target.peak_mib, stat(output, "peak_rss_mb"))
     target.coverage = max(target.coverage, last(r" cov: (\d+)", output))
-    if status != 0:  # Progress lines of libFuzzer are omitted.
+    if status != 0:  # Progress lines of libFuzzer, which are omitted.
         target.failures.append(re.sub(r"^#\d+\t.*\n", "", output, flags=re.MULTILINE))
     elif "INFO: seed corpus" not in output and "replayed" not in output:
         target.failures.append(f"fuzz: {target.corpus} has no seeds\n{output}")

@@ -1,4 +1,5 @@
 """Extracts the text that people read from the sources: comments, strings, lines of documents and names of tests."""
+import ast
 import io
 import pathlib
 import re
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 C_LIKE = {".c", ".h", ".ts", ".tsx", ".js", ".mjs", ".css"}
 HASH_COMMENTS = {".sh", ".cmake", ".txt", ".toml", ".yml", ".service", ""}
-# A slash after an operator or an opening bracket begins a regular expression, whose quotes begin no string.
+# A slash after an operator or an opening bracket begins a regular expression, in which a quote does not begin a string.
 REGULAR_EXPRESSION = r"(?:(?<=[=(,:!&|?\[{;])|(?<=[=(,:!&|?\[{;] )|(?<=return ))/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/"
 TOKENS = {
     "c": re.compile(r"/\*(?P<block>.*?)\*/|//(?P<line>[^\n]*)|\"(?P<string>(?:\\.|[^\"\\\n])*)\"|'(?:\\.|[^'\\\n])'", re.S),
@@ -18,7 +19,6 @@ TOKENS = {
     "hash": re.compile(r"(?:^|(?<=\s))#(?P<line>[^\n]*)|\"(?P<string>(?:\\.|[^\"\\])*)\"|'(?P<single>[^'\n]*)'", re.M),
 }
 C_TEST = re.compile(r"^static void ((?!setup|teardown)\w+)\(void \*\*", re.M)
-PYTHON_TEST = re.compile(r"^[ \t]*(?:async )?def test_(\w+)", re.M)
 SCRIPT_TEST = re.compile(r"""\btest\(\s*["'`]([^"'`]+)""")
 
 
@@ -117,12 +117,20 @@ def pieces_of_text(path, source):
             start = number
 
 
-def tests_in(path, source):
-    patterns = {".c": C_TEST, ".py": PYTHON_TEST, ".mjs": SCRIPT_TEST}
-    pattern = patterns.get(pathlib.Path(path).suffix)
+def names_of_tests(path, source):
+    """Yields names with their lines. Programs inside of strings, which some suites run, are not tests of this tree."""
+    if path.endswith(".py"):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
+                yield node.name[len("test_"):], node.lineno
+        return
+    pattern = {".c": C_TEST, ".mjs": SCRIPT_TEST}.get(pathlib.Path(path).suffix)
     for match in pattern.finditer(source) if pattern else ():
-        line = source.count("\n", 0, match.start()) + 1
-        name = match.group(1)
+        yield match.group(1), source.count("\n", 0, match.start()) + 1
+
+
+def tests_in(path, source):
+    for name, line in names_of_tests(path, source):
         yield Passage(path, "test", name.replace("_", " "), [line] * len(name))
 
 

@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-RETRIED_MOST = 3  # with more failures the tree is broken
+RETRIED_MOST = 3  # with more failures the tree is broken, and failed tests are not run again
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -139,8 +139,8 @@ class Outcome:
 
 
 def run_commands(commands):
-    """Runs (COMMAND, IS_SHOWN) pairs up to the first that fails; of commands that are not shown, only errors are
-    kept."""
+    """Runs (COMMAND, IS_SHOWN) pairs in order until one fails. Of commands that are not shown, only errors are printed.
+    """
     start, ok = time.monotonic(), True
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
         for command, is_shown in commands:
@@ -195,7 +195,8 @@ def ctest(folder, jobs, label, names=()):
     plain program, EBB_PLAIN_ONLY selects these tests."""
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
-        # ctest counts thirds of a core (cmake/test_costs.txt). By default it truncates the output of tests.
+        # ctest -j counts thirds of a core (cmake/test_costs.txt). Without these options ctest truncates the output of
+        # tests.
         command = ["ctest", "--test-dir", folder, "-j", str(3 * jobs), "--output-junit", junit,
                    "--test-output-size-passed", "67108864", "--test-output-size-failed", "67108864"]
         command += ["-L", f"^{label}$"] if label else []

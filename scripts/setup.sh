@@ -3,7 +3,7 @@
 # prints one line for each action, and prints nothing when everything is installed.
 #
 #   scripts/setup.sh [build|test|fuzz|lint|bench|bench-heap|bench-peers|zoo|web|wheels|
-#                     browser|earlyoom|promtool|python|frameworks]
+#                     browser|earlyoom|promtool|slurm|cluster|python|frameworks]
 #
 # fuzz is clang with libFuzzer; where it is missing, `make test` only replays the fuzz corpora.
 # web is npm, which builds the plots of `ebb report` and the page of `ebb serve`; the build does not require
@@ -12,10 +12,13 @@
 # tests of the Python package. Where it cannot, it prints why, writes the reason to $BUILD/venv.reason for
 # the skipped tests, and does not fail. With TORCH=no it installs nothing.
 # frameworks makes $BUILD/frameworks in the same way, with all frameworks of `make test-frameworks`.
+# cluster makes $BUILD/cluster in the same way, with Ray and the schemas of Kubernetes (0.4 GB).
 # wheels is for `make wheels`, `make test-wheels`, `make test-targets` and `make release`.
 # earlyoom is only unpacked, into $BUILD/earlyoom: the installed package would begin to guard this machine.
 # Measurements that need it are skipped where it is missing. promtool, of the package prometheus, checks the
 # metrics and alert rules in the tests, and is optional in the same way.
+# slurm is Slurm and munge for `make test-slurm`, which starts its own; their system services are not started. Those
+# tests are skipped where the packages cannot be installed.
 # bench-heap installs other heap profilers to compare with, as far as they are available, and makes
 # $BUILD/bench-venv of what is in $EBB_VENV or $BUILD/venv, and memray. bench-peers installs those of
 # them that `make bench-peers` runs, and gdb, with which memray attaches. zoo is what zoo/setup.sh needs.
@@ -77,6 +80,7 @@ python3-venv    py:ensurepip
 tcl             cmd:tclsh
 bzip2           cmd:bzip2
 xz-utils        cmd:xz
+binutils-aarch64-linux-gnu cmd:aarch64-linux-gnu-strip
 npm             cmd:npm
 debootstrap     cmd:debootstrap
 lintian         cmd:lintian
@@ -84,6 +88,12 @@ qemu-user-static cmd:qemu-aarch64-static
 "
 browser_needs="
 chromium        cmd:chromium
+"
+slurm_needs="
+slurm-wlm       cmd:sbatch
+slurmctld       file:/usr/sbin/slurmctld
+slurmd          file:/usr/sbin/slurmd
+munge           file:/usr/sbin/munged
 "
 peer_needs="
 heaptrack            cmd:heaptrack
@@ -227,7 +237,7 @@ venv_limit_s=600
 no_venv() {
     rm -rf "$venv"
     printf '%s\n' "$1" >"$venv.reason"
-    say "no $venv, the tests that need torch and the like are skipped: $1"
+    say "$venv cannot be made, so the tests that need its packages are skipped: $1"
     exit 0
 }
 
@@ -264,7 +274,7 @@ make_venv() {
     free_mib=$(df -Pm "$venv" | awk 'NR == 2 { print $4 }')
     [ "${free_mib:-0}" -ge "$venv_space_mib" ] ||
         no_venv "$free_mib MiB are free, $venv_space_mib are required"
-    say "installing torch and others for the tests into $venv, for at most $((venv_limit_s / 60)) minutes"
+    say "installing the packages of tests/py/$2 into $venv, for at most $((venv_limit_s / 60)) minutes"
     {
         "$python" -m venv --clear "$venv" &&
             timeout "$venv_limit_s" "$venv/bin/python" -m pip --disable-pip-version-check --no-input \
@@ -289,6 +299,25 @@ install_wanted() {
     # shellcheck disable=SC2086 # package names, one word each
     if ! may_install || ! (install_packages $packages); then
         say "$2, because these are not installed: ${packages//$'\n'/ }"
+    fi
+}
+
+# Installs Slurm without starting its daemons. Debian's packages start none if policy-rc.d forbids it.
+install_slurm() {
+    local policy=/usr/sbin/policy-rc.d unit
+    [ -n "$(missing_of "$slurm_needs")" ] || return 0
+    if may_install && [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | ${as_root:+$as_root} tee "$policy" >/dev/null
+        ${as_root:+$as_root} chmod 755 "$policy"
+    else
+        policy=
+    fi
+    install_wanted "$slurm_needs" "the tests with Slurm are skipped"
+    [ -z "$policy" ] || ${as_root:+$as_root} rm -f "$policy"
+    if [ -d /run/systemd/system ]; then
+        for unit in slurmctld slurmd munge; do
+            ${as_root:+$as_root} systemctl -q disable "$unit" 2>/dev/null || true
+        done
     fi
 }
 
@@ -323,8 +352,16 @@ frameworks)
     make_venv frameworks requirements-frameworks.txt
     exit 0
     ;;
+cluster)
+    make_venv cluster requirements-cluster.txt
+    exit 0
+    ;;
 earlyoom)
     unpack earlyoom earlyoom "the comparison with it is left out"
+    exit 0
+    ;;
+slurm)
+    install_slurm
     exit 0
     ;;
 promtool)
@@ -348,7 +385,7 @@ test) needs=$build_needs$test_needs ;;
 fuzz) needs=$build_needs$fuzz_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, fuzz, lint, bench, bench-heap, bench-peers, zoo, web, wheels, browser, earlyoom, promtool, python or frameworks)" ;;
+*) die "no such group: $1 (build, test, fuzz, lint, bench, bench-heap, bench-peers, zoo, web, wheels, browser, earlyoom, promtool, slurm, cluster, python or frameworks)" ;;
 esac
 
 missing=$(missing_of "$needs")

@@ -32,7 +32,7 @@ def colour(n):
 
 
 def mix(a, b, part):
-    """Mixes colour A with a share PART of B."""
+    """Mixes colour A with colour B, of which the share is PART."""
     pairs = zip(bytes.fromhex(a[1:]), bytes.fromhex(b[1:]))
     return "#" + "".join(f"{round(x + (y - x) * part):02x}" for x, y in pairs)
 

@@ -35,7 +35,7 @@ def say(text: str) -> None:
 
 
 def ubuntu_options() -> tuple:
-    """debootstrap's options for Ubuntu, whose usual systems have universe enabled."""
+    """Options of debootstrap for Ubuntu; normal Ubuntu systems have universe enabled."""
     check = f"--keyring={UBUNTU_KEYRING}"
     if not UBUNTU_KEYRING.is_file():
         say("Ubuntu's keyring is not installed: signatures of its packages are not checked")
@@ -64,7 +64,7 @@ def clone(chroot: test_wheels.Chroot) -> None:
 
 
 def run_make(chroot: test_wheels.Chroot, target: str) -> str:
-    """The last lines of the output, after the time it took."""
+    """Returns the last lines of the output and the time it took."""
     log = chroot.folder.with_name(f"{chroot.folder.name}-{target}.log")
     start = time.monotonic()
     with log.open("wb") as out:

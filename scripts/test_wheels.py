@@ -25,6 +25,7 @@ import wheels
 SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "testing": "Debian testing"}
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 FURTHER_PYTHONS = {"testing": ["python3.14", "python3.15"]}  # packages beside the default version
+FREE_THREADED = {"trixie": "python3.13", "testing": "python3.14"}  # source packages, built without the global lock
 TORCH = "torch==2.13.0"
 LIMIT_S = 3600  # unpacking torch with its CUDA libraries takes ten minutes on a busy machine
 NEWEST_MINOR = 14  # the last Python whose frames ebb reads (src/heap/python_layout.c)
@@ -52,11 +53,11 @@ def say(text: str) -> None:
 
 
 class Chroot:
-    """A bare system in its own namespaces, with its own /proc."""
+    """A bare system that runs in its own namespaces, with its own /proc."""
 
     def __init__(self, folder: pathlib.Path, suite: str, packages: str = PACKAGES, options: tuple = (),
                  source: tuple = ()) -> None:
-        """OPTIONS are for debootstrap; SOURCE is its mirror and script if the defaults do not fit."""
+        """OPTIONS are passed to debootstrap; SOURCE is its mirror and script if the defaults are not suitable."""
         self.folder, self.suite = folder, suite
         self.log = folder.with_suffix(".log")
         if not (folder / "complete").is_file():
@@ -94,8 +95,8 @@ def install(chroot: Chroot, wheel: pathlib.Path) -> str:
     shutil.rmtree(place / "venv", ignore_errors=True)
     shutil.copy(wheel, place)
     chroot.worked("python3", "-m", "venv", "/srv/venv")
-    took = wheels.time_of(lambda: chroot.worked("/srv/venv/bin/pip", "install", "-q", "--no-index",
-                                                "--disable-pip-version-check", f"/srv/{wheel.name}"))
+    took, _ = wheels.time_of(lambda: chroot.worked("/srv/venv/bin/pip", "install", "-q", "--no-index",
+                                                   "--disable-pip-version-check", f"/srv/{wheel.name}"))
     python = chroot.worked("/srv/venv/bin/python", "--version").strip()
     return f"{python}, installed in {took}"
 
@@ -140,7 +141,7 @@ def run_leak(chroot: Chroot, name: str, program: str, python: str) -> tuple[str,
 def check_leak(chroot: Chroot, name: str, program: str, python: str = "/srv/venv/bin/python") -> str:
     heap, diagnosis = run_leak(chroot, name, program, python)
     line = next(n for n, text in enumerate(program.splitlines(), 1) if "# the leak" in text)
-    # an autograd graph is kept alive by the line that appends, and allocated by the line before
+    # the graph is kept alive by the line that appends, but allocated by the line before it
     lines = [f"{name}.py:{n}" for n in ([line] if name == "plain" else [line - 1, line])]
     for text, what in ((heap, "ebb heap"), (diagnosis, "ebb diagnose")):
         if not any(where in text for where in lines):
@@ -149,16 +150,43 @@ def check_leak(chroot: Chroot, name: str, program: str, python: str = "/srv/venv
 
 
 def check_further_python(chroot: Chroot, python: str) -> str:
-    """The version after the last one that ebb knows must degrade to a verdict and one sentence."""
+    """Runs a leak in a Python that is newer than those ebb knows: ebb must report a verdict, and one sentence about the
+    missing line."""
     chroot.worked("apt-get", "-q", "-y", "install", "--no-install-recommends", python)
     exact = chroot.worked(python, "--version").strip()
     if int(python.rpartition(".")[2]) <= NEWEST_MINOR:
         return f"{exact}: {check_leak(chroot, 'plain', PLAIN_LEAK, python)}"
+    return f"{exact}: {check_no_lines(chroot, python, 'this version of Python is not known')}"
+
+
+def check_no_lines(chroot: Chroot, python: str, reason: str) -> str:
+    """A Python whose frames ebb cannot read must get a verdict, and `ebb heap` must print the reason."""
     heap, _ = run_leak(chroot, "plain", PLAIN_LEAK, python)
-    found = re.search(r"this version of Python is not known[^\n]*", heap)
+    found = re.search(rf"{reason}[^\n]*", heap)
     if not found:
-        raise wheels.Failure(f"{chroot.suite}: {exact}: ebb heap does not say why it has no lines:\n{heap[:2000]}")
-    return f"{exact}: leaking, no line: {found.group()}"
+        raise wheels.Failure(f"{chroot.suite}: {python}: ebb heap does not say why it has no lines:\n{heap[:2000]}")
+    return f"leaking, no line: {found.group()}"
+
+
+def check_free_threaded(chroot: Chroot, source: str) -> str:
+    """Builds a free-threaded Python, which no distribution packages, from Debian's source: ten minutes."""
+    place = chroot.folder / "srv/free-threaded"
+    if not (place / "python").is_file():
+        say(f"building {source} without its global lock")
+        lists = chroot.folder / "etc/apt/sources.list.d"
+        (lists / "source.list").write_text(f"deb-src http://deb.debian.org/debian {chroot.suite} main\n")
+        chroot.worked("apt-get", "-q", "update")
+        chroot.worked("apt-get", "-q", "-y", "install", "--no-install-recommends", "dpkg-dev", "gcc", "libc6-dev",
+                      "make", "zlib1g-dev")
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        result = chroot.run("sh", "-c", f"cd /srv/free-threaded && apt-get -q source --download-only {source}")
+        if result.returncode:
+            return f"free-threaded {source} not tested: the archive does not have its source"
+        chroot.worked("sh", "-c", "cd /srv/free-threaded && tar xf *.orig.tar.xz --strip-components=1 && "
+                      "./configure -q --disable-gil --disable-test-modules && make -s -j2")
+    exact = chroot.worked("/srv/free-threaded/python", "-VV").split("(")[0].strip()
+    return f"{exact}: {check_no_lines(chroot, '/srv/free-threaded/python', 'free-threaded Python')}"
 
 
 def main() -> int:
@@ -184,6 +212,8 @@ def main() -> int:
             say(f"{SUITES[suite]}: " + (missing or check_leak(chroot, "torch_leak", TORCH_LEAK)))
             for python in FURTHER_PYTHONS.get(suite, ()):
                 say(f"{SUITES[suite]}: {check_further_python(chroot, python)}")
+            if suite in FREE_THREADED:
+                say(f"{SUITES[suite]}: {check_free_threaded(chroot, FREE_THREADED[suite])}")
         except wheels.Failure as failure:
             say(str(failure))
             status = 1

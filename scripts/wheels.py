@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Builds the wheels: one for x86_64 and one for aarch64, for every Python from 3.9 and glibc from 2.17.
 
-    scripts/wheels.py [--build FOLDER] [--target x86_64|aarch64]… [--twice]
+    scripts/wheels.py [--build FOLDER] [--target x86_64|aarch64]… [--once]
 
 Everything goes into FOLDER/release: zig (a C compiler that can link against any glibc version) and
 auditwheel from the Python package index, the sources of the libraries from Debian's archive, the
-libraries as archives, the program, the wheels. Libraries and tools are kept for the next time. With
---twice each wheel is built a second time, in another folder, and must come out byte for byte equal.
+libraries as archives, the program, the wheels. Libraries and tools are kept for the next time. Each wheel
+is built a second time, in another folder, and must come out byte for byte equal; --once skips that.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 # aarch64 support began with glibc 2.17, so both targets can use the oldest version that manylinux supports.
 GLIBC = (2, 17)
 SIZE_MAX_BYTES = 6 * 1000 * 1000
+INSTALL_MAX_S = 5
 # Libraries of every glibc system. The program must not need any others.
 GLIBC_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
                    "libutil.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
 class Failure(Exception):
-    """An error message for the user."""
+    """An error whose message is shown to the user."""
 
 
 def say(text: str) -> None:
@@ -79,6 +80,15 @@ def source_date() -> int:
         return int(output(["git", "-C", ROOT, "log", "-1", "--format=%ct"]))
     except (OSError, ValueError, subprocess.CalledProcessError):
         return 1735689600  # Without git, all builds use this fixed modification time.
+
+
+@functools.lru_cache(maxsize=None)
+def commit() -> str:
+    """Returns the commit of this checkout, or "unknown" without git."""
+    try:
+        return output(["git", "-C", ROOT, "rev-parse", "--verify", "HEAD"])[:12]
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def supcxx_package() -> str:
@@ -198,7 +208,7 @@ class Target:
         self.bsd_headers = tools.zig.parent / "lib/libc/include/generic-glibc"
         bin_folder = folder / "bin"
         bin_folder.mkdir(parents=True, exist_ok=True)
-        # without -O zig sanitizes, and CMake's first programs would make it compile the sanitizer's runtime
+        # without -O zig adds sanitizers, and would compile the sanitizer's runtime for CMake's first test programs
         cc = f"cc -target {name} -fno-sanitize=undefined"
         for tool, words in {"cc": cc, "ar": "ar", "ranlib": "ranlib"}.items():
             (bin_folder / tool).write_text(
@@ -237,7 +247,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
             done.touch()
         # Only wslay's header is needed, because its library is loaded at run time.
         shutil.copytree("/usr/include/wslay", self.prefix / "include/wslay", dirs_exist_ok=True)
-        if "musl" in self.name:  # which leaves this header of the BSDs to others; it needs no library
+        if "musl" in self.name:  # musl has no sys/queue.h, which is a header of the BSDs and needs no library
             (self.prefix / "include/sys").mkdir(exist_ok=True)
             shutil.copy(self.bsd_headers / "sys/queue.h", self.prefix / "include/sys")
 
@@ -303,22 +313,33 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         self.keep("lib/pkgconfig", "libmicrohttpd.pc")
 
     def _elfutils(self) -> None:
-        """libelf, and of libdw what cmake/deps.cmake wants: nothing of libdwfl and the backends."""
+        """Builds libelf, and those parts of libdw that cmake/deps.cmake links, which excludes libdwfl and the backends.
+        """
         known = {f"ac_cv_search_{name}": "none required"
                  for name in ("argp_parse", "fts_close", "_obstack_free")} if "musl" in self.name else {}
-        # zig would compile its whole C++ library to find out
+        # Without this answer, configure would make zig compile its whole C++ library.
         known["ac_cv_lib_stdcpp___cxa_demangle"] = "no"
         self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}",
                 "--disable-debuginfod", "--disable-libdebuginfod", "--without-bzlib",
                 "--without-lzma", "--without-zstd", "--disable-demangler", "--disable-nls",
                 "--disable-symbol-versioning", **known)
         flags = f"CFLAGS={self.env['CFLAGS']} -Wno-error"
-        for folder, archive in {"lib": "libeu.a", "libelf": "libelf.a", "libdw": "libdw.a",
-                                "libdwelf": "libdwelf.a"}.items():
+        if "musl" in self.name:  # string.h of musl lacks GNU's basename
+            header = self.source / "gnu_basename.h"
+            header.write_text("#include <string.h>\n#define basename(path) "
+                              "(strrchr(path, '/') ? strrchr(path, '/') + 1 : (path))\n")
+            flags += f" -include {header}"
+        # libeu without its command-line functions, which need argp, a library that musl lacks
+        objects = ("xasprintf", "xstrdup", "xstrndup", "xmalloc", "next_prime", "crc32", "crc32_file")
+        self.make("-C", "lib", "libeu.a", flags, "am_libeu_a_OBJECTS=" + " ".join(f"{name}.o" for name in objects))
+        for folder, archive in {"libelf": "libelf.a", "libdw": "libdw.a", "libdwelf": "libdwelf.a"}.items():
             self.make("-C", folder, archive, flags)
         self.make("-C", "libebl", "eblclosebackend.o", flags)
         objects = [str(path.relative_to(self.source))
                    for path in sorted((self.source / "libdwelf").glob("*.o"))]
+        if "musl" in self.name:  # elfutils' replacement of error(), which libdw calls if memory runs out
+            self.make("-C", "lib", "error.o", flags)
+            objects.append("lib/error.o")
         self.do(self.ar, "rcs", "libdw/libdw.a", "libebl/eblclosebackend.o", *objects)
         self.keep("lib", "libelf/libelf.a", "libdw/libdw.a")
         self.keep("lib/pkgconfig", "config/libelf.pc", "config/libdw.pc")
@@ -334,13 +355,14 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         self.archive.package(supcxx_package(), self.arch, self.folder / "supcxx")
         supcxx = next((self.folder / "supcxx").glob("usr/lib/gcc/*/*/libsupc++.a"))
         flags = f"-ffile-prefix-map={tree}=build -ffile-prefix-map={ROOT}=. -I{self.prefix}/include"
-        if self.arch == "x86_64":  # as gcc does; zig keeps frame pointers, which only aarch64's unwinder needs
+        # gcc omits frame pointers by default and zig keeps them; only the unwinder for aarch64 needs them
+        if self.arch == "x86_64":
             flags += " -fomit-frame-pointer"
         run(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "--log-level=WARNING",
              f"-DCMAKE_TOOLCHAIN_FILE={self.toolchain}", "-DCMAKE_BUILD_TYPE=Release",
              f"-DCMAKE_C_FLAGS={flags}",
              "-DCMAKE_EXE_LINKER_FLAGS=-Wl,-s", "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,-s",
-             f"-DEBB_SUPCXX={supcxx}", "-DEBB_TESTS=OFF", *options], log, env=self.env)
+             f"-DEBB_SUPCXX={supcxx}", f"-DEBB_COMMIT={commit()}", "-DEBB_TESTS=OFF", *options], log, env=self.env)
         run(["cmake", "--build", tree, "-j", self.jobs, "--target", *targets], log, env=self.env)
 
 
@@ -436,23 +458,48 @@ def check_paths(files: dict[str, tuple[bytes, int]]) -> None:
             raise Failure(f"{name} contains the path of this checkout")
 
 
-def time_of(work) -> str:
-    """The time of WORK; also the CPU time of its processes, which a busy machine does not change."""
+def time_of(work) -> tuple[str, float]:
+    """Returns the time of WORK as a text, and the CPU time of its processes, which a busy machine does not change."""
     start, before = time.monotonic(), os.times()
     work()
     elapsed, after = time.monotonic() - start, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return f"{elapsed:.1f} s ({cpu:.1f} s of CPU time)"
+    return f"{elapsed:.1f} s ({cpu:.1f} s of CPU time)", cpu
 
 
-def check_install(wheel: pathlib.Path, folder: pathlib.Path) -> None:
+def emulator(target: Target) -> list[str]:
+    """Returns the command that runs a program of the target, or nothing if this machine can run it directly."""
+    if target.arch == os.uname().machine:
+        return []
+    sysroot = target.folder / "sysroot"
+    for name in ("libc6", "libgcc-s1"):
+        target.archive.package(name, target.arch, sysroot)
+    return [f"qemu-{target.arch}-static", "-L", str(sysroot)]
+
+
+def check_install(wheel: pathlib.Path, target: Target) -> None:
     """Installs the wheel into an empty environment and runs it."""
-    venv = folder / "check"
-    run([sys.executable, "-m", "venv", "--clear", venv], folder / "check.log")
-    took = time_of(lambda: run([venv / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q",
-                                "--no-index", "--no-deps", wheel], folder / "check.log"))
-    first = output([venv / "bin/ebb", "version"]).splitlines()[0]
-    say(f"  installed in {took}: {first}")
+    venv, log = target.folder / "check", target.folder / "check.log"
+    run([sys.executable, "-m", "venv", "--clear", venv], log)
+    words = [venv / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-index",
+             "--no-deps", wheel]
+    run_by, place = emulator(target), venv
+    if run_by:  # pip refuses the wheel of another machine unless it installs into a plain folder
+        place = venv / "foreign"
+        words += ["--only-binary=:all:", "--platform", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{target.arch}",
+                  "--target", place]
+    took, cpu_s = time_of(lambda: run(words, log))
+    if cpu_s > INSTALL_MAX_S:
+        raise Failure(f"installing {wheel.name} took {took}; at most {INSTALL_MAX_S} s are allowed")
+    shown = " ".join(output([*run_by, place / "bin/ebb", "version"]).split()[:6])
+    say(f"  installed in {took}: {shown}")
+
+
+def check_reproducible(wheel: pathlib.Path, target: Target, tools: Tools) -> None:
+    again = build_wheel(target, tools, target.folder / "again", suffix="-again")
+    if again.read_bytes() != wheel.read_bytes():
+        raise Failure(f"a second build of {wheel.name} differs: compare {again}")
+    say(f"  a second build is equal: sha256 {hashlib.sha256(wheel.read_bytes()).hexdigest()}")
 
 
 def build_wheel(target: Target, tools: Tools, out: pathlib.Path, suffix: str = "") -> pathlib.Path:
@@ -488,8 +535,7 @@ def check_wheel(wheel: pathlib.Path, target: Target, tools: Tools) -> None:
     if not found or int(found.group(2)) > GLIBC[1]:
         raise Failure(f"auditwheel rejects {wheel.name} as manylinux_2_17: {shown}")
     say(f"  auditwheel: {found.group(1)}")
-    if target.arch == os.uname().machine:
-        check_install(wheel, target.folder)
+    check_install(wheel, target)
 
 
 def main() -> int:
@@ -497,7 +543,7 @@ def main() -> int:
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--target", action="append", choices=sorted(DEBIAN_ARCH), dest="targets")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--twice", action="store_true", help="build again and compare")
+    parser.add_argument("--once", action="store_true", help="build once, without a second build to compare")
     options = parser.parse_args()
     release = options.build.resolve() / "release"
     release.mkdir(parents=True, exist_ok=True)
@@ -511,11 +557,8 @@ def main() -> int:
             target.libraries()
             wheel = build_wheel(target, tools, release)
             check_wheel(wheel, target, tools)
-            if options.twice:
-                again = build_wheel(target, tools, target.folder / "again", suffix="-again")
-                if again.read_bytes() != wheel.read_bytes():
-                    raise Failure(f"a second build of {wheel.name} differs: compare {again}")
-                say("  a second build is equal")
+            if not options.once:
+                check_reproducible(wheel, target, tools)
     except Failure as failure:
         print(f"wheels: {failure}", file=sys.stderr)
         return 1

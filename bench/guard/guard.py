@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the guard and prints one table: the measurement, the number, the bar, held or missed.
+"""Measures the guard and prints one table: the measurement, the number, the bar, and whether the bar is held.
 
     bench/guard/guard.py [--json] [--only PART[,PART]] [--runs N] [--build DIR]
 
@@ -95,7 +95,7 @@ def counts_memory(options):
 # ---- from the trigger to the request ------------------------------------------------------------
 
 def ask_once(options, limit, reserve):
-    # Without forecasts no checkpoint is requested before the line.
+    # Without forecasts, no checkpoint is requested before memory crosses the line.
     return leaker(options, ["--limit", str(limit), "--reserve", str(reserve), "--no-forecast"],
                   ["cross", f"reserve_bytes={reserve}", f"hold_ms={1200 + random.randrange(1000)}"])
 
@@ -139,7 +139,7 @@ def is_ebb_first(found):
 
 
 def stop_runs(options, what, count, rate, deaf, is_outer):
-    """Returns COUNT runs that reached their growth rate, and at most as many that a busy machine slowed down."""
+    """Returns COUNT runs that reached their growth rate, plus at most COUNT runs that a busy machine slowed down."""
     flags = [] if is_outer else ["--limit", "2G"]
     arguments = ["leak", f"rate_mib={rate}", f"deaf={deaf}"]
     at_pace, slow = [], []
@@ -314,7 +314,7 @@ TRAINER = {"steps": 1500, "step_ms": 20, "leak_kib": 2048, "base_mib": 64, "save
            "save_mib": 32}
 SAVE_EVERY = (200, 600)  # A segment has about 470 steps, with two checkpoints or none.
 BESIDE_LIMIT = GIB
-VAIN_STARTS = 3  # Number of restarts of the loop from the same step.
+VAIN_STARTS = 3  # Number of times that the loop restarted from the same step.
 
 
 class Marks:
@@ -437,7 +437,7 @@ def may_unshare():
         stderr=subprocess.DEVNULL).returncode == 0
 
 
-# Each compared way to run the job has a title and a function.
+# Each way to run the job that is compared has a title and a function.
 WAYS = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
         ("earlyoom, set to act at the same level", beside_earlyoom),
         ("a plain cgroup limit", beside_limit),

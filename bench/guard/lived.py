@@ -170,7 +170,7 @@ class Ways:
         return [sys.executable, "-c", HEAD + text, str(self.limit), disk, shm], shm
 
     def run(self, text, before=(), cgroup=None):
-        """Returns exit status (negative for a signal), output, and the kernel's kills in CGROUP."""
+        """Returns exit status (negative for a signal), output, and the number of OOM kills in CGROUP."""
         folder = tempfile.mkdtemp(prefix="lived-", dir=self.scratch)
         command, shm = self.command(text, folder)
         try:

@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    os.nice(-10)  # Without a higher priority, the fork bomb would delay the measurement itself.
+    os.nice(-10)  # Without a higher priority for the measurement, the fork bomb would delay the measurement itself.
     for _ in range(options.runs):
         group = Pids(options.processes)
         folder = tempfile.mkdtemp(prefix="ebb-storm-")

@@ -39,7 +39,7 @@ import tools  # noqa: E402
 PROGRAMS = {"logger_table": [], "c_buffer": [], "lazy_images": [], "eval_logits": ["--leak"]}
 QUICK = ("c_buffer", "lazy_images")
 LOOK_MS = 200
-SLOW = 4  # A tool that takes more than this many times the plain run is not run again.
+SLOW = 4  # A tool that takes more than this many times as long as the plain run is not run again.
 NOT_HERE = 77  # Exit status of a zoo program that cannot run here.
 MB = 1e6
 REPORT_BYTES = 4 << 20
@@ -76,7 +76,8 @@ def folder_bytes(folder):
 
 
 def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
-    """Returns the keeper's record of one run, with READ(folder) of its folder. LANE is the set of CPUs to use."""
+    """Returns the keeper's record of one run, and the result of READ(folder) on the run's folder. LANE is the set of
+    CPUs to use."""
     name, flags = program
     with tempfile.TemporaryDirectory(dir=options.scratch) as outer:
         folder, kept = f"{outer}/out", f"{outer}/kept.json"
@@ -118,7 +119,7 @@ def failure(options, found, last):
 
 
 def answer(options, tool, program):
-    """Makes one run at a given pace, with the tool's report."""
+    """Makes one run at the given pace and reads the tool's report."""
     truth = truth_of(*program)
 
     def read(folder, found):
@@ -136,7 +137,7 @@ def answer(options, tool, program):
 
 
 def answers(options, all_tools, programs):
-    """Returns {(tool, program): found}. JOBS runs go on at a time, because nothing is timed here."""
+    """Returns {(tool, program): found}. JOBS runs are in progress at a time, because nothing is timed here."""
     asked = [(tool, program) for program in programs for tool in all_tools if not tool.why]
     # Slow tools start first; otherwise one of them would run alone at the end.
     asked.sort(key=lambda pair: not pair[0].is_slow)
@@ -155,8 +156,8 @@ def lanes(options):
 
 
 def costs(options, all_tools, programs, said, keep):
-    """Returns {(tool, program): [(CPU ratio, wall ratio)]} relative to the plain run of the same round. KEEP
-    receives the results so far after each run."""
+    """Returns {(tool, program): [(CPU ratio, wall ratio)]} relative to the plain run of the same round. After each run,
+    KEEP is called with all results so far."""
     ratios, slow, free = {}, set(), queue.SimpleQueue()
     for lane in lanes(options):
         free.put(lane)

@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 ROWS = 3
 LEAST = 10e6  # Size that a row must have to count as the leak of 30 to 130 MB; smaller rows are coincidence.
 REPORT_S = 240  # Seconds allowed for making a report from the recording.
-SCALENE_UNSURE = 0.95  # Probability from which on scalene prints a leak.
+SCALENE_UNSURE = 0.95  # Minimum probability of a leak that scalene reports.
 
 
 def last_word(function):

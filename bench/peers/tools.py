@@ -26,7 +26,7 @@ def memray(name, *flags, why):
 
 
 def helper(script, output):
-    """Returns a helper program between the tool and the job."""
+    """Returns a function that builds the command of a helper program, which starts the job under the tool."""
     def command(python, folder, program):
         return [python, f"{HERE}/{script}", f"{folder}/{output}", *program]
     return command

@@ -61,7 +61,7 @@ def missing(loop):
 
 
 def arms_of(costs):
-    """The order is that of cost_job.py, so that its random choices are the same each time."""
+    """Same order as in cost_job.py, so that the same seed gives the same random choices."""
     needed = {arm for what in costs for arm in COSTS[what]}
     return [arm for arm in ("nothing", "profiler", "marks", "hooks", "all", "unwatched") if arm in needed]
 
@@ -70,8 +70,8 @@ def arms_of(costs):
 
 
 def run_loop(loop, arguments, seconds, binds_now=True):
-    """Slots that the linker has not bound yet cannot be switched. If a library does not load with all of them bound,
-    those that the warm-up has bound are used."""
+    """Slots that the linker has not bound yet cannot be switched. If a library does not load with LD_BIND_NOW, only the
+    slots that the warm-up has bound are switched."""
     ebb = pathlib.Path(os.environ.get("EBB_BINARY", ROOT / "build" / "ebb")).resolve()
     library = ebb.parent / "bench" / "heap" / "libab.so"
     env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}

@@ -69,8 +69,8 @@ def ebb_module(name):
 
 
 class Due:
-    """Switches readings that are due at certain times. Their clocks stop while the Python parts are off. Otherwise
-    every block with these parts would begin with overdue readings, and cost more than in normal use."""
+    """Switches off readings that are due at certain times, and on again. Their clocks stop while the Python parts are
+    off. Otherwise every block with these parts would begin with overdue readings, and cost more than in normal use."""
 
     def __init__(self):
         self.off_since = None
@@ -205,8 +205,8 @@ class Work:
 
 
 class Clock:
-    """Called at the start of every step. `script` describes the sequence of events, written as if it called the
-    steps."""
+    """Called at the start of every step. `script` is a generator with the sequence of events, written as if it called
+    the steps."""
 
     def __init__(self, arguments, work, make_parts):
         self.arguments, self.work, self.make_parts = arguments, work, make_parts

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How often the pytest plugin is wrong, and how long it takes.
+"""Measures how often the pytest plugin is wrong, and how long it takes.
 
     bench/py/no_leak.py [SOUND] [LEAKS]        (default: 1000 100)
 
@@ -34,7 +34,7 @@ def test_it(ebb_loop, run):
         {block}
 """
 
-# (packages, state before the loop, block)
+# The fields of a block: required packages, code before the loop, code of the loop.
 SOUND = [
     ("", "[]", "pass"),
     ("", "[]", "state[:] = [object() for _ in range(random.randrange(100))]"),

@@ -39,7 +39,7 @@ def browser_of(options):
     """Returns the path of node's browser driver and the browser, or the reason why there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if not program or not shutil.which("npm"):
-        return None, "npm or chromium is not there (scripts/setup.sh web, then browser)"
+        return None, "npm or chromium is not installed (scripts/setup.sh web, then browser)"
     folder = pathlib.Path(options.build) / "web-tests"
     folder.mkdir(exist_ok=True)
     for name in ("package.json", "package-lock.json"):

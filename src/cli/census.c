@@ -179,7 +179,7 @@ static int census_of_ended(const char *folder, json_t *processes, struct err *er
         return err_set(err, -ENAMETOOLONG, "path too long: %s", folder);
     if (access(path, F_OK) < 0)
         return err_set(err, -ENOENT, "%s is not a run folder: run.json is missing", folder);
-    /* "/census" is one byte shorter than "/run.json" */
+    /* "/run.json" is longer than "/census", so the path fits */
     memcpy(strrchr(path, '/'), "/census", sizeof "/census");
     add_kept(path, processes);
     if (json_array_size(processes) > 0)

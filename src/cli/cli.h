@@ -18,9 +18,10 @@ struct cli_call {
 
 struct cli_command {
     const char *name;
-    /* "-- CMD [ARG…]", "RUN_DIR|FILE", "BASE HEAD" or "". cli_parse checks the number of operands
-     * by it: "" allows none, a leading '[' makes them optional, "…" allows several; after "--" the
-     * command checks. "[RUN_DIR…": the default is the latest run. */
+    /* Operands as shown in the usage line: "-- CMD [ARG…]", "RUN_DIR|FILE", "BASE HEAD" or "".
+     * cli_parse derives their number: "" allows none, a leading '[' makes them optional, "…" allows
+     * any number. If the text starts with "--", the command itself checks its operands. If it
+     * starts with "[RUN_DIR", the default is the latest run. */
     const char *operands;
     const char *summary; /* one line for the list of commands in the help */
     /* Paragraphs separated by an empty line; a line that begins with "  " is printed verbatim. */
@@ -42,7 +43,7 @@ extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cmd_diagnose,
     cmd_heap, cmd_census, cmd_report, cmd_compare, cmd_export, cmd_mark, cmd_doctor, cmd_help,
     cmd_version, cmd_series, cmd_submit, cmd_jobs, cmd_show, cmd_logs, cmd_wait, cmd_cancel,
-    cmd_checkpoint, cmd_rerun, cmd_serve, cmd_sweep;
+    cmd_checkpoint, cmd_rerun, cmd_serve, cmd_sweep, cmd_attach, cmd_detach, cmd_stack;
 
 /* Parses ARGV (argv[0] is the command's name) by COMMAND's table. Returns 0, 1 if --help was
  * found (*ret is then unchanged), or -EINVAL with an error that begins with the command's name. */

@@ -20,7 +20,7 @@ struct compare_options {
     bool json, markdown;
 };
 
-/* Two runs, and how the second fares. */
+/* Two runs, and the result of their comparison. */
 struct gate {
     struct report base, head;
     struct comparison compared;

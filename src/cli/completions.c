@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 
-/* How an operand is completed. */
+/* The kind of completion for an operand. */
 enum operand { OPERAND_NONE, OPERAND_FILE, OPERAND_COMMAND, OPERAND_PROGRAM };
 
 static enum operand operand_of(const struct cli_command *command)

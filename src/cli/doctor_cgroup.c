@@ -26,7 +26,7 @@ static bool lists_memory(const char *controllers)
 struct trial {
     int error; /* -errno, or 0 if at least one group was created */
     bool is_limited, has_kill;
-    struct err why; /* why a part of the group is missing */
+    struct err why; /* the reason why a part of the group is missing */
 };
 
 /* Disables the memory controller again. If our own group is the root, creating a group below it

@@ -242,6 +242,15 @@ void doctor_look_torch(struct doctor *d)
                trouble ? ", without call sites for GPU memory" : "");
 }
 
+#ifdef __GLIBC__
+#define PARTS_ADVICE                                                                               \
+    "Without these files, ebb cannot report steps by itself, or cannot profile the heap: copy "    \
+    "everything that `make install PREFIX=…` puts into PREFIX."
+#else
+#define PARTS_ADVICE                                                                               \
+    "Without the profiler, the allocating line is unknown: use the build for glibc."
+#endif
+
 /* Checks that all files of ebb are installed. If only the program was copied, it runs, but
  * reports no steps and profiles no heap. */
 void doctor_look_parts(struct doctor *d)
@@ -254,12 +263,8 @@ void doctor_look_parts(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "parts of ebb", data, NULL,
                    "the Python package and the heap library are installed");
     else
-        doctor_add(d, DOCTOR_NOTE, "parts of ebb", data,
-                   "Without these files, ebb cannot report steps by itself, or cannot profile the "
-                   "heap: copy everything "
-                   "that `make install PREFIX=…` puts into PREFIX.",
-                   "%s not installed next to the ebb program",
-                   has_heap   ? "the Python package is"
-                   : has_shim ? "libebb-heap.so is"
-                              : "the Python package and libebb-heap.so are");
+        doctor_add(d, DOCTOR_NOTE, "parts of ebb", data, PARTS_ADVICE, "%s",
+                   has_heap   ? "the Python package is not installed next to the ebb program"
+                   : has_shim ? PLACE_NO_HEAP
+                              : "the Python package is missing, and " PLACE_NO_HEAP);
 }

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/run_target.h"
+#include "judge/cluster.h"
 #include "judge/recorded.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
@@ -37,9 +38,15 @@ struct heap_since {
     int64_t step;
 };
 
+struct heap_rank {
+    bool is_given;
+    int64_t number;
+};
+
 struct heap_options {
     int64_t top, pid;
     struct heap_since since;
+    struct heap_rank rank;
     struct heap_diff diff, survivors;
     uint64_t every_ns;
     const char *by, *sysroot;
@@ -157,6 +164,7 @@ static int show_once(const struct shown *s, const struct run_target *run)
         heap_tree_doc(&doc, &view.tree);
         status = cli_print_doc(&doc);
     } else {
+        view.cwd = recorded.outcome.about.cwd;
         heap_doc(&doc, &view, s->meaning, kept);
         put_others(&doc, &heap);
         status = cli_print_doc(&doc);
@@ -223,7 +231,11 @@ static int heap_exec(const struct cli_call *call)
         return cli_failf(2, "heap: --since, --diff and --survivors are mutually exclusive");
     if (o.survivors.is_given && !o.survivors.has_to)
         return cli_failf(2, "heap: --survivors requires two steps, such as --survivors 40..80");
-    if (run_target_find_recorded(operand, &run, &err) < 0)
+    if (o.rank.is_given && !cluster_is_folder(operand))
+        return cli_failf(2, "heap: --rank applies only to a job on several nodes; use --pid");
+    int r = o.rank.is_given ? run_target_find_rank(operand, o.rank.number, &run, &err)
+                            : run_target_find_recorded(operand, &run, &err);
+    if (r < 0)
         return cli_failf(2, "heap: %s", err.text);
     snprintf(s.meaning, sizeof s.meaning, "growth");
     if (o.since.is_given)
@@ -241,6 +253,15 @@ static int parse_since(const char *what, const char *text, void *at, struct err 
     if (number_parse_i64(text, strlen(text), &since.step) < 0 || since.step < 0)
         return err_set(err, -EINVAL, "%s: \"%s\" is not a step number", what, text);
     memcpy(at, &since, sizeof since);
+    return 0;
+}
+
+static int parse_rank(const char *what, const char *text, void *at, struct err *err)
+{
+    struct heap_rank rank = {.is_given = true};
+    if (number_parse_i64(text, strlen(text), &rank.number) < 0 || rank.number < 0)
+        return err_set(err, -EINVAL, "%s: invalid rank \"%s\"", what, text);
+    memcpy(at, &rank, sizeof rank);
     return 0;
 }
 
@@ -264,9 +285,9 @@ static const struct option_desc options_table[] = {
                .max = 512, .help = "maximum number of rows"),
     OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack",
                offsetof(struct heap_options, by),
-               .help = "how call sites are grouped into rows (default: by location, but small ones "
-                       "called from the same function of the job's own files share a row; program: "
-                       "all by that function)"),
+               .help = "what call sites in one row have in common; program: the innermost function "
+                       "in your own files (default: location, with small rows merged if the same "
+                       "function of yours called them)"),
     OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
                .help = "show live memory as a tree of calls, outermost first"),
     OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),
@@ -281,6 +302,8 @@ static const struct option_desc options_table[] = {
                .help = "show memory allocated before the first step and still live at the second"),
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct heap_options, pid), .min = 1, .max = INT32_MAX,
                .help = "the process to show (default: the one that grows or uses most)"),
+    OPTION_ROW(0, "rank", PARSED, "N", offsetof(struct heap_options, rank), .parse = parse_rank,
+               .help = "rank to show if the job runs on several nodes (default: the worst)"),
     OPTION_ROW(0, "every", DURATION, "TIME", offsetof(struct heap_options, every_ns), .min = 500,
                .max = 3600000, .help = "repeat at this interval until the job ends"),
     OPTION_ROW(0, "sysroot", PATH, "DIR", offsetof(struct heap_options, sysroot),

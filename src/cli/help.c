@@ -88,7 +88,7 @@ static void add_description(struct buf *out, const char *text, size_t width)
     }
 }
 
-enum { OPTION_LEFT_MAX = 26 }; /* options longer than this have their help text on the next line */
+enum { OPTION_LEFT_MAX = 26 }; /* Options longer than this have their help text on the next line. */
 
 /* Writes "  -o, --output FILE". */
 static size_t option_left(char *out, size_t size, const struct option_desc *o)

@@ -40,7 +40,7 @@ int job_exit_status(const json_t *job)
 
 struct patience {
     bool was_there;
-    uint64_t gone_ns; /* time since which the server does not answer, or 0 if it answers */
+    uint64_t gone_ns; /* time since when the server has not answered, or 0 if it answers */
 };
 
 /* Returns true if the request should be retried, after a pause. R and STATUS are those of the

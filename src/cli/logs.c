@@ -104,7 +104,7 @@ static int logs_exec(const struct cli_call *call)
 const struct cli_command cmd_logs = {
     .name = "logs",
     .operands = "ID",
-    .summary = "print the output of a job of the server",
+    .summary = "print the output of a job on the server",
     .description =
         "Prints the output of a job unchanged. If the output is long, the server keeps its "
         "beginning and its newest part (ebb serve --log-max); the gap between them is reported "

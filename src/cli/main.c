@@ -10,10 +10,11 @@
 #include "base/io.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cmd_run,    &cmd_watch,      &cmd_show,   &cmd_verdict, &cmd_diagnose, &cmd_explain,
-    &cmd_heap,   &cmd_census,     &cmd_report, &cmd_compare, &cmd_export,   &cmd_mark,
-    &cmd_doctor, &cmd_serve,      &cmd_submit, &cmd_jobs,    &cmd_logs,     &cmd_wait,
-    &cmd_cancel, &cmd_checkpoint, &cmd_rerun,  &cmd_help,    &cmd_version,  NULL,
+    &cmd_run,     &cmd_watch,    &cmd_attach,  &cmd_detach, &cmd_stack,      &cmd_show,
+    &cmd_verdict, &cmd_diagnose, &cmd_explain, &cmd_heap,   &cmd_census,     &cmd_report,
+    &cmd_compare, &cmd_export,   &cmd_mark,    &cmd_doctor, &cmd_serve,      &cmd_submit,
+    &cmd_jobs,    &cmd_logs,     &cmd_wait,    &cmd_cancel, &cmd_checkpoint, &cmd_rerun,
+    &cmd_help,    &cmd_version,  NULL,
 };
 
 const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, NULL};

@@ -1,6 +1,7 @@
 /* Parses command lines by table: getopt_long splits them, this file parses the values and writes
  * the errors. */
 #include "cli/cli.h"
+#include "cli/job_folder.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -168,6 +169,14 @@ static int count_words(const char *s)
     return count;
 }
 
+/* Returns the rest of S after its first N words. */
+static const char *operands_after(const char *s, int n)
+{
+    for (; n > 0 && *s; s++)
+        n -= *s == ' ';
+    return s;
+}
+
 /* Checks the number of operands by the command's description of them. */
 static int check_operands(const struct cli_command *command, int count, char **operands,
                           struct err *err)
@@ -175,8 +184,9 @@ static int check_operands(const struct cli_command *command, int count, char **o
     const char *wanted = command->operands;
     int named = count_words(wanted);
     if (count < named && !strchr("[-", wanted[0]))
-        return err_set(err, -EINVAL, "%s: %s is missing; write ebb %s %s%s", command->name, wanted,
-                       command->name, command->options ? "[OPTION…] " : "", wanted);
+        return err_set(err, -EINVAL, "%s: %s is missing; write ebb %s %s%s", command->name,
+                       operands_after(wanted, count), command->name,
+                       command->options ? "[OPTION…] " : "", wanted);
     int most = strstr(wanted, "…") ? count : named;
     if (count > most)
         return err_set(err, -EINVAL, "%s: unexpected operand \"%.100s\"; write ebb %s%s%s%s",
@@ -211,6 +221,11 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, struct c
         static char path[] = "ebb-runs/latest", *latest[] = {path, NULL};
         call.argc = 1;
         call.argv = latest;
+    } else if (call.argc > 0 && (strncmp(command->operands, "[RUN_DIR", 8) == 0 ||
+                                 strncmp(command->operands, "[JOB", 4) == 0)) {
+        static char job[PATH_MAX];
+        if (job_folder_find(call.argv[0], job) == job)
+            call.argv[0] = job;
     }
     *ret = call;
     return 0;

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/cluster_read.h"
 #include "cli/csv_options.h"
 #include "cli/report_read.h"
 #include "present/document.h"
@@ -30,12 +31,16 @@ enum { NONCE_BYTES = 16, PATH_SIZE = 4096 };
 struct shown {
     const struct report_options *o;
     struct report run, after;
-    struct comparison compared; /* if --compare */
+    struct comparison compared;  /* if --compare */
+    struct cluster_read several; /* set for a job on several nodes; then owns RUN */
 };
 
 static void shown_fini(struct shown *s)
 {
-    report_fini(&s->run);
+    if (s->several.cluster)
+        cluster_read_fini(&s->several);
+    else
+        report_fini(&s->run);
     report_fini(&s->after);
 }
 
@@ -149,8 +154,26 @@ static int deliver(const struct shown *s, const char *run, struct buf *out)
 
 /* ---- the command ---- */
 
+static int report_read_nodes(const char *path, struct shown *s, struct err *err)
+{
+    if (s->o->compare)
+        return err_set(err, -EINVAL, "--compare: %s is a job on several nodes; compare two nodes",
+                       path);
+    int r = cluster_read_all(path, NULL, NULL, false, &s->several, err);
+    if (r == 0 && !s->several.has_report)
+        r = err_set(err, -ENOENT, "%s: no node has a recording that can be read; try ebb show",
+                    path);
+    if (r < 0)
+        return r;
+    s->run = s->several.report;
+    s->run.cluster = s->several.cluster;
+    return 0;
+}
+
 static int report_read_runs(const struct cli_call *call, struct shown *s, struct err *err)
 {
+    if (cluster_is_folder(call->argv[0]))
+        return report_read_nodes(call->argv[0], s, err);
     int r = report_read(call->argv[0], &s->o->csv, false, &s->run, err);
     if (r == 0 && s->o->compare)
         r = report_read(call->argv[1], &s->o->csv, false, &s->after, err);
@@ -206,9 +229,10 @@ static const struct option_desc options_table[] = {
                .help = "print Markdown for a bug report, with versions and evidence"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct report_options, json),
                .help = "print the content of the page as JSON"),
-    OPTION_ROW(0, "compare", FLAG, NULL, offsetof(struct report_options, compare),
-               .help = "compare two runs, before and after a change, and decide whether it "
-                       "helped"),
+    OPTION_ROW(
+        0, "compare", FLAG, NULL, offsetof(struct report_options, compare),
+        .help =
+            "compare two runs, before and after a change, and decide whether the change helped"),
     CSV_OPTION_ROWS(struct report_options, csv),
     {0},
 };

@@ -235,7 +235,8 @@ int report_read_early(struct report *before, const struct report *after,
     if (settings.has_until ? b->now_ns >= a->now_ns : steps_after >= steps)
         return 0;
     if (settings.has_until && a->table.is_rows)
-        return 0; /* in a table, --until would be a value of the time column */
+        /* for a table, --until would be a value of the time column, not seconds since the start */
+        return 0;
     settings.until_ns = b->now_ns;
     if (settings.has_until) {
         text_duration(before->early_length, b->now_ns);

@@ -13,15 +13,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/place.h"
 #include "cli/run_client.h"
 #include "cli/run_end.h"
 #include "cli/run_program.h"
+#include "cli/run_rank.h"
 #include "options/run_options.h"
 #include "server/http/listen.h"
 #include "supervise/lost.h"
+#include "supervise/node_folder.h"
 #include "supervise/supervisor.h"
 #include "guard/cgroup_place.h"
 
@@ -80,6 +83,20 @@ static int run_open_output(const char *option, const char *path, int *ret_fd)
     return 0;
 }
 
+/* Opens the termination log. The default is the file that Kubernetes mounts, if it is writable.
+ * Returns the exit status. */
+static int run_open_termination(const char *path, int *ret_fd)
+{
+    *ret_fd = -1;
+    if (path && strcmp(path, "none") == 0)
+        return 0;
+    if (path)
+        return run_open_output("--termination-log", path, ret_fd);
+    if (getenv("KUBERNETES_SERVICE_HOST"))
+        *ret_fd = open("/dev/termination-log", O_WRONLY | O_CLOEXEC);
+    return 0;
+}
+
 /* Opens the socket of --metrics and the folder of --metrics-file. Returns the exit status. */
 static int run_open_metrics(const struct run_options *o, struct supervisor_metrics *ret)
 {
@@ -119,7 +136,7 @@ static void run_close_metrics(const struct supervisor_metrics *m)
 
 enum { STATUS_FAIL_ON = 3 };
 
-/* The exit status: the job's own, or that of --fail-on for a job that finished. */
+/* Returns the exit status: the job's own, or that of --fail-on if the job finished. */
 static int run_status(const struct run_options *o, const struct run_client_end *end)
 {
     if (!end->status_known)
@@ -160,12 +177,6 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
     return place_find_shim(space) ? space : NULL;
 }
 
-#ifdef __GLIBC__
-#define NO_HEAP_LIBRARY "libebb-heap.so is not installed next to the ebb program"
-#else
-#define NO_HEAP_LIBRARY "the heap profiler requires glibc; this is the build for musl"
-#endif
-
 /* Chooses the library to preload into the job; prints the reason if there is none. */
 static void choose_heap(const struct run_options *o, const char *program,
                         struct supervisor_options *s, char space[PATH_MAX])
@@ -181,65 +192,190 @@ static void choose_heap(const struct run_options *o, const char *program,
     else if (place_find_heap(space))
         s->heap.library = space;
     else
-        s->heap.trouble = NO_HEAP_LIBRARY;
+        s->heap.trouble = PLACE_NO_HEAP;
+}
+
+/* The texts that the options of a supervisor point to. */
+struct run_space {
+    char path[PATH_MAX], shim[PATH_MAX], heap[PATH_MAX];
+    struct proc_root root;
+    struct supervisor_metrics metrics;
+};
+
+/* Fills in the options that a job on one machine and a node share. Returns the exit status. */
+static int run_prepare(const struct cli_call *call, struct run_space *space,
+                       struct supervisor_options *s)
+{
+    const struct run_options *o = call->options;
+    struct err err = {""};
+    *s = (struct supervisor_options){.grace_ns = 5 * NS_PER_S,
+                                     .rundir = {.fd = -1},
+                                     .termination_fd = -1,
+                                     .guard = o->guard,
+                                     .metrics = &space->metrics,
+                                     .name = o->name ? o->name : run_base_name(call->argv[0]),
+                                     .path = space->path,
+                                     .argv = call->argv,
+                                     .log_max_bytes = o->log_max_bytes,
+                                     .ignores_pipe = is_ignored(SIGPIPE),
+                                     .ignores_xfsz = is_ignored(SIGXFSZ),
+                                     .lock_fd = (int)o->lock_fd};
+    int status = run_open_metrics(o, &space->metrics);
+    if (status)
+        return status;
+    if (proc_root_open("/proc", "/sys/fs/cgroup", &space->root, &err) < 0)
+        return cli_fail(125, &err);
+    s->shim = shim_folder(o, space->shim);
+    choose_heap(o, space->path, s, space->heap);
+    s->engine = (struct engine_options){.interval_ns = o->interval_ns,
+                                        .no_unique = o->no_unique,
+                                        .pss = o->pss,
+                                        .root = &space->root};
+    proc_raise_nofile(&s->nofile);
+    return 0;
 }
 
 static int run_job(const struct cli_call *call)
 {
     const struct run_options *o = call->options;
-    struct supervisor_metrics metrics;
-    struct supervisor_options s = {
-        .grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}, .guard = o->guard, .metrics = &metrics};
-    struct proc_root root;
-    char path[PATH_MAX], shim[PATH_MAX], heap[PATH_MAX];
+    struct supervisor_options s = {.rundir = {.fd = -1}};
+    struct run_space space;
     struct err err = {""};
     struct supervisor_client client;
     struct run_client_end end;
-    struct run_end_output to = {.is_quiet = o->quiet, .as_json = o->json};
-    int status = check_command(call->argv[0], path);
+    struct run_end_output to = {.is_quiet = o->quiet || o->folder_control, .as_json = o->json};
+    int status = check_command(call->argv[0], space.path);
     if (status == 0)
         status = run_open_output("--junit", o->junit, &to.junit_fd);
     if (status == 0)
         status = run_open_output("--markdown", o->markdown, &to.markdown_fd);
     if (status == 0)
-        status = run_open_metrics(o, &metrics);
+        status = run_open_termination(o->termination_log, &to.termination_fd);
+    if (status == 0)
+        status = run_prepare(call, &space, &s);
+    if (status == 0)
+        status = run_make_folder(o, s.name, &s.rundir);
     if (status)
         return status;
-    if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
-        return cli_fail(125, &err);
-    s.name = o->name ? o->name : run_base_name(call->argv[0]);
-    status = run_make_folder(o, s.name, &s.rundir);
-    if (status)
-        return status;
-    s.path = path;
-    s.argv = call->argv;
-    s.shim = shim_folder(o, shim);
-    choose_heap(o, path, &s, heap);
-    s.engine = (struct engine_options){
-        .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};
-    run_client_terminal(o->no_terminal || o->is_detached, &s.tty);
-    if (o->is_detached)
+    s.is_silent = o->is_detached || o->folder_control;
+    run_client_terminal(o->no_terminal || s.is_silent, &s.tty);
+    if (s.is_silent)
         s.streams.is_one_pipe = true; /* standard output and standard error both go to log.txt */
     else
         run_client_streams(&s.tty, &s.streams);
-    s.log_max_bytes = o->log_max_bytes;
+    s.termination_fd = to.termination_fd;
     s.is_detached = o->is_detached;
-    s.lock_fd = (int)o->lock_fd;
-    s.ignores_pipe = is_ignored(SIGPIPE);
-    s.ignores_xfsz = is_ignored(SIGXFSZ);
-    proc_raise_nofile(&s.nofile);
+    s.folder_control = o->folder_control;
     run_client_hold_signals(&s.mask);
     if (!o->guard.no_cgroup)
-        (void)guard_place_vacate(&root); /* if this fails, the job has no cgroup of its own */
+        (void)guard_place_vacate(&space.root); /* on failure, the job has no cgroup of its own */
     if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);
-    run_close_metrics(&metrics);
+    run_close_metrics(&space.metrics);
     if (o->is_detached && run_client_until_started(client.fd, &end))
         return 0;
     if (!o->is_detached)
         run_client(&client, &s.tty, &end);
     return run_finish(o, &end, &to, client.sentinel);
+}
+
+/* ---- one of several ranks ---- */
+
+struct run_node {
+    const struct cli_call *call;
+    const struct rank_place *place;
+};
+
+/* Creates the folder of this node. If it cannot be created, its ranks run without a recording. */
+static int run_make_node_folder(const struct run_node *n, const char *name, struct rundir *ret)
+{
+    const struct run_options *o = n->call->options;
+    const struct node_folder_options f = {.place = n->place,
+                                          .job_dir = o->run_dir,
+                                          .name = name,
+                                          .command = n->call->argv,
+                                          .wall_ns = clock_wall_ns()};
+    struct err err = {""};
+    ret->fd = -1;
+    if (o->no_record || node_folder_create(&f, ret, &err) == 0)
+        return 0;
+    ret->fd = -1;
+    cli_say("node %u: %s; its ranks run without a recording (--run-dir chooses another folder)",
+            n->place->node, err.text);
+    return 0;
+}
+
+static int run_start_node(void *user, int listen_fd)
+{
+    const struct run_node *n = user;
+    const struct supervisor_node node = {.place = n->place, .listen_fd = listen_fd};
+    struct supervisor_options s = {.rundir = {.fd = -1}};
+    struct run_space space;
+    struct supervisor_client client;
+    struct run_client_end end;
+    struct err err = {""};
+    int status = check_command(n->call->argv[0], space.path);
+    if (status == 0)
+        status = run_prepare(n->call, &space, &s);
+    if (status)
+        return status;
+    run_make_node_folder(n, s.name, &s.rundir);
+    s.node = &node;
+    s.is_detached = true;     /* the supervisor outlives this rank */
+    s.guard.no_cgroup = true; /* the ranks stay where the scheduler put them */
+    s.streams.is_one_pipe = true;
+    sigemptyset(&s.mask);
+    if (supervisor_start(&s, &client, &err) < 0)
+        return cli_fail(125, &err);
+    rundir_fini(&s.rundir);
+    run_close_metrics(&space.metrics);
+    return run_client_until_started(client.fd, &end) ? 0 : 125;
+}
+
+/* Returns the command, followed by the arguments of --resume-args in MORE, if any. */
+static char **run_resumed_argv(char **argv, char **more)
+{
+    size_t own = 0, added = 0;
+    while (argv[own])
+        own++;
+    while (more && more[added])
+        added++;
+    char **v = calloc(own + added + 1, sizeof *v);
+    if (v)
+        memcpy(v, argv, own * sizeof *v);
+    if (v && added)
+        memcpy(v + own, more, added * sizeof *v);
+    return v;
+}
+
+static int run_one_rank(const struct cli_call *call, const struct rank_place *place)
+{
+    const struct run_options *o = call->options;
+    char path[PATH_MAX];
+    struct run_node node = {.call = call, .place = place};
+    if (o->guard.restart)
+        return cli_failf(125, "run: --restart restarts a job on one node; this is one of %u ranks",
+                         place->ranks);
+    int status = check_command(call->argv[0], path);
+    if (status)
+        return status;
+    AUTO_FREE char **argv =
+        run_resumed_argv(call->argv, place->segment ? o->guard.resume_args : NULL);
+    if (!argv)
+        return cli_failf(125, "out of memory");
+    const struct run_rank rank = {.options = o,
+                                  .place = place,
+                                  .path = path,
+                                  .argv = argv,
+                                  .start = run_start_node,
+                                  .user = &node};
+    return run_rank(&rank);
+}
+
+static const char *run_variable(const char *name)
+{
+    return getenv(name);
 }
 
 static int check_lock(const struct run_options *o, struct err *err)
@@ -260,7 +396,13 @@ static int run_exec(const struct cli_call *call)
         return cli_fail(125, &err);
     if (run_options_complete(o, call->given, &err) < 0)
         return cli_failf(125, "run: %s", err.text);
-    int status = run_job(call);
+    struct rank_place place;
+    bool is_rank = !o->is_detached && rank_place_read(run_variable, &place) &&
+                   (place.ranks > 1 || o->guard.requeue);
+    if (o->guard.requeue && (!is_rank || !place.is_slurm))
+        return cli_failf(125, "run: --requeue requires a step of Slurm; start it with srun ebb run "
+                              "in a batch script");
+    int status = is_rank ? run_one_rank(call, &place) : run_job(call);
     run_options_fini(o);
     return status;
 }

@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -54,6 +55,7 @@ struct client {
     struct channel channel;
     const struct supervisor_tty *tty;
     struct run_client_end *end;
+    pid_t sentinel;
     bool raw;              /* true while the terminal is in raw mode */
     struct termios before; /* settings of the terminal before raw mode */
     bool keys_ended;       /* true if no more input will come */
@@ -142,7 +144,7 @@ static void terminal_raw(struct client *c, bool raw)
         if (!c->tty->out)
             t.c_oflag = output;
     }
-    /* SIGTTOU is blocked, which would stop a background process that sets the terminal. */
+    /* SIGTTOU would stop a background process that sets the terminal, so it is blocked. */
     if (is_raw(&c->before) || tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
         c->raw = raw;
 }
@@ -359,13 +361,26 @@ static void take_frames(struct client *c)
 
 /* ---- signals and keys ---- */
 
+/* Reaps adopted orphans, which only an init process has. The sentinel is left for run_finish. */
+static void reap_orphans(pid_t sentinel)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
+           info.si_pid != sentinel) {
+        waitpid(info.si_pid, NULL, WNOHANG);
+        info.si_pid = 0;
+    }
+}
+
 static void take_signal(struct client *c)
 {
     struct signalfd_siginfo info;
     struct winsize size;
     if (read(c->signals, &info, sizeof info) != (ssize_t)sizeof info)
         return;
-    if (info.ssi_signo == SIGCONT) {
+    if (info.ssi_signo == SIGCHLD) {
+        reap_orphans(c->sentinel);
+    } else if (info.ssi_signo == SIGCONT) {
         /* This process may be in the foreground again, so raw mode is set again. */
         terminal_raw(c, true);
     } else if (info.ssi_signo == SIGWINCH) {
@@ -472,6 +487,10 @@ static int catch_signals(void)
 {
     sigset_t set;
     signals_passed_on(&set);
+    if (getpid() == 1) { /* the init process of a container must reap orphans */
+        sigaddset(&set, SIGCHLD);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+    }
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -494,7 +513,7 @@ bool run_client_until_started(int fd, struct run_client_end *ret)
 void run_client(const struct supervisor_client *s, const struct supervisor_tty *tty,
                 struct run_client_end *ret)
 {
-    struct client c = {.tty = tty, .end = ret};
+    struct client c = {.tty = tty, .end = ret, .sentinel = s->sentinel};
     *ret = (struct run_client_end){0};
     channel_init(&c.channel, s->fd);
     outlet_init(&c.out, STDOUT_FILENO, s->stream[1], "standard output");

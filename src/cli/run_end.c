@@ -2,19 +2,23 @@
 #include "cli/run_end.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/cluster_read.h"
 #include "cli/csv_options.h"
 #include "cli/report_read.h"
 #include "present/document.h"
 #include "present/junit.h"
 #include "present/report.h"
 #include "present/verdict.h"
+#include "supervise/job_termination.h"
 
 static void print_text(const struct summary *s)
 {
@@ -27,8 +31,7 @@ static void print_text(const struct summary *s)
     buf_fini(&text);
 }
 
-/* Returns true if there is something to explain. If memory is flat, the recording need not be
- * read. */
+/* Returns true if memory is not flat, so that the recording must be read to explain it. */
 static bool is_to_explain(const struct verdicts *v)
 {
     const struct judged *worst = verdict_worst(v);
@@ -55,6 +58,22 @@ static void run_end_write(int fd, const char *option, const struct buf *text)
         cli_failf(0, "run: cannot write the file of %s: %s", option, strerror(-r));
 }
 
+/* Writes the summary into the termination log. Errors are ignored, because nobody would see
+ * them. */
+static void run_end_write_termination(const struct summary *s, int fd)
+{
+    enum { WIDTH = 100 };
+    struct buf text = {0};
+    struct doc d = {0};
+    summary_brief(&d, s);
+    doc_terminal(&text, &d, false, WIDTH);
+    if (!text.failed)
+        (void)job_termination_write(fd, text.data, text.len);
+    doc_fini(&d);
+    buf_fini(&text);
+    close(fd);
+}
+
 static void run_end_write_files(const struct summary *s, const struct run_end_output *to)
 {
     struct buf text = {0};
@@ -73,9 +92,12 @@ static void run_end_write_files(const struct summary *s, const struct run_end_ou
         doc_fini(&d);
         buf_fini(&text);
     }
+    if (to->termination_fd >= 0)
+        run_end_write_termination(s, to->termination_fd);
 }
 
-/* Adds what the summary names and run.json does not contain: growing call sites, the diagnosis. */
+/* Adds facts that the summary needs and run.json does not contain: the growing call sites and the
+ * diagnosis. */
 static void add_explanation(json_t *doc, const struct summary *s, const struct report *r)
 {
     if (r->has_heap || r->has_gpu)
@@ -95,6 +117,7 @@ static void print_ended(json_t *doc, const struct outcome *o, const struct run_e
     if (o->about.run_dir && (is_to_explain(&verdicts) || has_used_gpus(doc)) &&
         report_read(o->about.run_dir, &no_csv, true, &r, NULL) == 0) {
         s = report_summary(&r);
+        s.planned_steps = run_planned_steps(r.recorded.run);
         s.outcome = o;
         s.verdicts = &verdicts;
     }
@@ -121,7 +144,7 @@ void run_end_print(json_t *doc, const struct run_end_output *to)
         cli_failf(0, "\"%s\" cannot be executed: %s", command, o.end.error);
     struct run_end_output files = *to;
     files.is_quiet = to->is_quiet || o.end.error;
-    if (!files.is_quiet || to->junit_fd >= 0 || to->markdown_fd >= 0)
+    if (!files.is_quiet || to->junit_fd >= 0 || to->markdown_fd >= 0 || to->termination_fd >= 0)
         print_ended(doc, &o, &files);
     outcome_fini(&o);
 }
@@ -137,6 +160,17 @@ bool run_end_fails(const json_t *doc, const char *what)
     return is_leak || (is_open && strcmp(what, "undecided") == 0);
 }
 
+void run_end_earlier(const char *path, const char *name, struct earlier *ret)
+{
+    AUTO_FREE char *own = name ? realpath(path, NULL) : NULL;
+    char *slash = own ? strrchr(own, '/') : NULL;
+    *ret = (struct earlier){0};
+    if (!slash || slash == own)
+        return;
+    *slash = '\0';
+    earlier_read(own, name, ret);
+}
+
 int run_end_show(const char *path, bool as_json)
 {
     const struct csv_options no_csv = {0};
@@ -144,6 +178,8 @@ int run_end_show(const char *path, bool as_json)
     struct err err = {""};
     struct doc d = {0};
     int status;
+    if (cluster_is_folder(path))
+        return cluster_print_show(path, as_json);
     if (report_read(path, &no_csv, true, &r, &err) < 0) {
         status = cli_failf(2, "show: %s", err.text);
     } else if (as_json && !r.recorded.run_json) {
@@ -153,7 +189,11 @@ int run_end_show(const char *path, bool as_json)
         add_explanation(r.recorded.run_json, &s, &r);
         status = cli_print_json(json_incref(r.recorded.run_json));
     } else {
-        const struct summary s = report_summary(&r);
+        struct summary s = report_summary(&r);
+        struct earlier earlier;
+        run_end_earlier(path, r.recorded.outcome.about.name, &earlier);
+        s.earlier = &earlier;
+        s.planned_steps = run_planned_steps(r.recorded.run);
         summary_full(&d, &s);
         status = cli_print_doc(&d);
     }

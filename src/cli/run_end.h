@@ -4,10 +4,14 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Where the end of a run is written. A file of -1 was not requested. */
+#include "run/earlier.h"
+
+/* The outputs of the end of a run. A file descriptor of -1 means that the file was not requested.
+ * */
 struct run_end_output {
     bool is_quiet, as_json;
     int junit_fd, markdown_fd;
+    int termination_fd; /* see supervise/job_termination.h */
 };
 
 /* DOC is run.json at the end. Prints an error if the job could not be started; else the summary on
@@ -16,5 +20,7 @@ struct run_end_output {
 void run_end_print(json_t *doc, const struct run_end_output *to);
 /* True if the verdict in DOC is one on which `--fail-on WHAT` fails. */
 bool run_end_fails(const json_t *doc, const char *what);
+/* Reads the runs beside PATH that are called NAME, which may be NULL. */
+void run_end_earlier(const char *path, const char *name, struct earlier *ret);
 /* Prints `ebb show` for the run folder or recording at PATH; returns the exit status. */
 int run_end_show(const char *path, bool as_json);

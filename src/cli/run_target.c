@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "attach/claim.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -16,7 +17,9 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "cli/ask.h"
+#include "judge/cluster.h"
 #include "proc/procfs.h"
+#include "proc/read.h"
 #include "proc/tree.h"
 #include "run/outcome.h"
 
@@ -48,7 +51,7 @@ static int target_by_folder(const char *folder, struct run_target *run, struct e
     /* if run.json is missing or invalid, only the folder is known */
     (void)outcome_read_folder(fd, RUN_JSON_MAX, &doc, &o);
     memcpy(run->folder, folder, strlen(folder) + 1);
-    if (o.about.state && strcmp(o.about.state, "running") == 0)
+    if (outcome_is_running(&o))
         target_take_socket(run, o.about.socket);
     target_take_obstacle(run, json_object_get(doc, "heap"));
     outcome_fini(&o);
@@ -78,6 +81,23 @@ static int target_from_environment(const struct proc_root *root, int32_t pid,
     return marks || folder;
 }
 
+/* Finds the run of an `ebb attach` to PID. Returns 1 if found, else 0. */
+static int target_from_claim(const struct proc_root *root, int32_t pid, struct run_target *run)
+{
+    char answer[CLAIM_TEXT_MAX];
+    struct proc_stat stat;
+    if (proc_read_stat(root, pid, &stat) < 0 ||
+        claim_ask(pid, stat.start_ticks, CLAIM_INFO, NS_PER_S, answer) < 0)
+        return 0;
+    json_t *doc = json_parse(answer, strlen(answer), NULL);
+    const char *folder = json_string_value(json_object_get(doc, "run_dir"));
+    target_take_socket(run, json_string_value(json_object_get(doc, "socket")));
+    if (folder && strlen(folder) < sizeof run->folder)
+        snprintf(run->folder, sizeof run->folder, "%s", folder);
+    json_decref(doc);
+    return run->folder[0] != '\0';
+}
+
 /* If PID is a launcher or `ebb run` itself, finds the run of its first descendant that has one. */
 static int target_by_pid(const struct proc_root *root, int32_t pid, struct run_target *run,
                          struct err *err)
@@ -87,7 +107,9 @@ static int target_by_pid(const struct proc_root *root, int32_t pid, struct run_t
     if (r < 0)
         return err_set(err, r, "out of memory");
     r = proc_tree_add(tree, pid, clock_mono_ns(), err);
-    int found = r < 0 ? r : target_from_environment(root, pid, run);
+    int found = r < 0 ? r : target_from_claim(root, pid, run);
+    if (found == 0)
+        found = target_from_environment(root, pid, run);
     int own = found;
     for (size_t i = 0; r == 0 && found <= 0 && i < proc_tree_count(tree); i++)
         found = target_from_environment(root, proc_tree_at(tree, i)->info.id.pid, run);
@@ -99,8 +121,9 @@ static int target_by_pid(const struct proc_root *root, int32_t pid, struct run_t
         return 0;
     }
     return err_set(err, -ENOENT,
-                   "process %d does not run under ebb; start the job with `ebb run -- CMD`",
-                   (int)pid);
+                   "process %d does not run under ebb; run ebb attach %d, or start the job with "
+                   "`ebb run -- CMD`",
+                   (int)pid, (int)pid);
 }
 
 int run_target_find(const char *operand, struct run_target *ret, struct err *err)
@@ -108,6 +131,8 @@ int run_target_find(const char *operand, struct run_target *ret, struct err *err
     struct proc_root root;
     int64_t pid;
     *ret = (struct run_target){0};
+    if (cluster_is_folder(operand))
+        return run_target_find_rank(operand, -1, ret, err);
     if (number_parse_i64(operand, strlen(operand), &pid) < 0)
         return target_by_folder(operand, ret, err);
     if (pid <= 0 || pid > INT32_MAX)
@@ -125,6 +150,31 @@ int run_target_find_recorded(const char *operand, struct run_target *ret, struct
     int r = run_target_find(operand, ret, err);
     if (r == 0 && !ret->folder[0])
         r = err_set(err, -ENOENT, "the run of process %s is not recorded (--no-record)", operand);
+    return r;
+}
+
+int run_target_find_rank(const char *path, int64_t rank, struct run_target *ret, struct err *err)
+{
+    struct cluster *c = NULL;
+    int r = cluster_read(path, NULL, NULL, &c, err);
+    if (r < 0)
+        return r;
+    const struct cluster_rank *found = rank >= 0      ? cluster_find_rank(c, rank)
+                                       : c->has_worst ? &c->ranks[c->worst]
+                                                      : NULL;
+    size_t node = found ? found->node : rank < 0 ? c->worst_node : c->n_nodes;
+    const char *folder = node < c->n_nodes ? c->nodes[node].path : NULL;
+    if (rank >= 0 && !found)
+        r = err_set(err, -ENOENT, "%s has no rank %" PRId64 "; ebb show lists the ranks", path,
+                    rank);
+    else if (!folder)
+        r = err_set(err, -ENOENT, "%s: no node has a heap profile yet", path);
+    *ret = (struct run_target){0};
+    if (r == 0 && folder)
+        r = target_by_folder(folder, ret, err);
+    if (r == 0 && found)
+        ret->pid = found->judged.has_pid ? found->judged.pid : found->pid;
+    cluster_free(c);
     return r;
 }
 

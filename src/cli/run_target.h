@@ -12,11 +12,14 @@ struct run_target {
     int32_t pid;           /* pid on the command line, or 0 if none */
     char obstacle[128];    /* why the heap was not profiled, or "" if unknown */
 };
-/* Finds a run. OPERAND is a run folder, or the pid of a process of a run or of its launcher.
- * Returns 0, or -errno with an error. */
+/* Finds a run. OPERAND is a run folder, the folder of a job on several nodes (then the worst rank
+ * is used), or the pid of a process of a run or of its launcher. Returns 0, or -errno with an
+ * error. */
 int run_target_find(const char *operand, struct run_target *ret, struct err *err);
 /* Like run_target_find, but fails if the run is not recorded. */
 int run_target_find_recorded(const char *operand, struct run_target *ret, struct err *err);
+/* Finds the folder and the process of a rank in the job folder PATH; RANK -1 is the worst rank. */
+int run_target_find_rank(const char *path, int64_t rank, struct run_target *ret, struct err *err);
 /* Makes the supervisor read the heap of PID (0 for all processes) again; does nothing if the run
  * has ended. */
 int run_target_refresh(const struct run_target *run, int32_t pid, struct err *err);

@@ -28,7 +28,8 @@ struct gpus {
 struct options {
     const char *config, *listen, *socket, *state_dir, *import, *job_file, *ready_file;
     const char *log_format, *log_level;
-    struct option_texts hosts;
+    struct option_texts hosts, sbatch;
+    const char *executor, *runs_dir;
     struct memory memory;
     struct gpus gpus;
     struct jobs_keep keep;
@@ -114,8 +115,22 @@ static const struct option_desc serve_table[] = {
     OPTION_ROW(0, "no-auth", FLAG, NULL, AT(no_auth),
                .help = "require no token: every user of this machine may run commands as the "
                        "server's user; only with a loopback address"),
-    OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Resources of jobs", .fallback = "1",
-               .min = 1, .max = 1024, .help = "maximum number of jobs that run at the same time"),
+    OPTION_ROW(0, "executor", CHOICE, "local|slurm", AT(executor), .heading = "Where jobs run",
+               .fallback = "local",
+               .help =
+                   "run jobs on this machine, or submit them to Slurm, which then counts memory "
+                   "and GPUs"),
+    OPTION_ROW(0, "runs-dir", PATH, "DIR", AT(runs_dir),
+               .help =
+                   "folder of the runs (default: runs in the state folder); for Slurm, a folder "
+                   "that all nodes share"),
+    OPTION_ROW(0, "sbatch-allow", TEXTS, "NAME", AT(sbatch),
+               .help = "sbatch options that requests may set besides partition and time, separated "
+                       "by commas, such as qos"),
+    OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Resources of jobs", .min = 1,
+               .max = 1024,
+               .help = "maximum number of jobs at the same time (default: 1; with Slurm, 1024, "
+                       "including those in its queue)"),
     OPTION_ROW(0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
                .help = "memory for all jobs together; a percentage refers to the server's "
                        "effective limit; none: memory is not counted"),
@@ -163,9 +178,9 @@ static const struct option_desc serve_table[] = {
 /* The server's settings, and the memory that they point into. */
 struct serve_setup {
     struct serve_options serve;
-    struct buf hosts;
+    struct buf hosts, sbatch;
     const char *host_list[OPTION_TEXTS_MAX + 1];
-    char state_dir[PATH_MAX], program[PATH_MAX];
+    char state_dir[PATH_MAX], program[PATH_MAX], runs_dir[PATH_MAX];
 };
 
 static bool is_host_name(const char *s)
@@ -175,28 +190,65 @@ static bool is_host_name(const char *s)
     return *s && strspn(s, letters) == strlen(s) && strlen(s) < 254;
 }
 
-/* Splits the values of one or more options, each such as "a,b", into one list. */
-static int split_hosts(struct serve_setup *w, const struct option_texts *hosts, struct err *err)
+/* How the names of an option such as --allow-host are checked. */
+struct name_rule {
+    const char *option, *what;
+    bool (*is_valid)(const char *name);
+};
+
+/* Splits the values of one or more options, each such as "a,b", into one list, which ends with
+ * NULL. SPACE keeps the names. */
+static int split_names(const struct name_rule *rule, const struct option_texts *texts,
+                       struct buf *space, const char *ret[OPTION_TEXTS_MAX + 1], struct err *err)
 {
     size_t count = 0;
-    for (size_t i = 0; i < hosts->count; i++) {
-        buf_add_str(&w->hosts, hosts->v[i]);
-        buf_add_byte(&w->hosts, ',');
+    for (size_t i = 0; i < texts->count; i++) {
+        buf_add_str(space, texts->v[i]);
+        buf_add_byte(space, ',');
     }
-    buf_add_byte(&w->hosts, '\0');
-    if (w->hosts.failed)
+    buf_add_byte(space, '\0');
+    if (space->failed)
         return err_set(err, -ENOMEM, "out of memory");
-    for (char *rest = w->hosts.data, *name; (name = strsep(&rest, ", ")) != NULL;) {
+    for (char *rest = space->data, *name; (name = strsep(&rest, ", ")) != NULL;) {
         if (!*name)
             continue;
-        if (!is_host_name(name))
-            return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is not a host name", name);
+        if (!rule->is_valid(name))
+            return err_set(err, -EINVAL, "%s: \"%.100s\" is not %s", rule->option, name,
+                           rule->what);
         if (count == OPTION_TEXTS_MAX)
-            return err_set(err, -EINVAL, "--allow-host: too many names: \"%.100s\"", name);
-        w->host_list[count++] = name;
+            return err_set(err, -EINVAL, "%s: too many names: \"%.100s\"", rule->option, name);
+        ret[count++] = name;
     }
-    w->serve.hosts = w->host_list;
+    ret[count] = NULL;
     return 0;
+}
+
+static int split_lists(struct serve_setup *w, const struct options *o, struct err *err)
+{
+    static const struct name_rule host = {"--allow-host", "a host name", is_host_name};
+    static const struct name_rule sbatch = {
+        "--sbatch-allow", "an sbatch option that requests may set", slurm_is_option};
+    _Static_assert((int)SLURM_ALLOWED_MAX == (int)OPTION_TEXTS_MAX,
+                   "the list has room for all names");
+    int r = split_names(&host, &o->hosts, &w->hosts, w->host_list, err);
+    if (r == 0)
+        r = split_names(&sbatch, &o->sbatch, &w->sbatch, w->serve.jobs.slurm.allowed, err);
+    w->serve.hosts = w->host_list;
+    return r;
+}
+
+/* Makes --runs-dir absolute. The folder may not exist yet. */
+static int find_runs_dir(struct serve_setup *w, const char *path, struct err *err)
+{
+    char cwd[PATH_MAX] = "";
+    if (!path)
+        return 0;
+    if (path[0] != '/' && !getcwd(cwd, sizeof cwd))
+        return err_set(err, -errno, "--runs-dir: %.200s: %s", path, strerror(errno));
+    int n = snprintf(w->runs_dir, sizeof w->runs_dir, "%s%s%s", cwd, cwd[0] ? "/" : "", path);
+    return n < 0 || n >= PATH_MAX
+               ? err_set(err, -ENAMETOOLONG, "--runs-dir: \"%.100s\" is too long", path)
+               : 0;
 }
 
 static int find_program(char ret[PATH_MAX], struct err *err)
@@ -210,8 +262,15 @@ static int find_program(char ret[PATH_MAX], struct err *err)
 
 static void fill_jobs(struct serve_setup *w, const struct options *o)
 {
+    enum { SLOTS = 1, SLOTS_SLURM = 1024 };
+    const bool is_slurm = strcmp(o->executor, "slurm") == 0;
+    const unsigned slots = is_slurm ? SLOTS_SLURM : SLOTS;
+    const struct slurm_options slurm = w->serve.jobs.slurm;
     w->serve.jobs = (struct jobs_options){.state_dir = w->state_dir,
-                                          .slots = (unsigned)o->slots,
+                                          .runs_dir = w->runs_dir[0] ? w->runs_dir : NULL,
+                                          .is_slurm = is_slurm,
+                                          .slurm = slurm,
+                                          .slots = o->slots ? (unsigned)o->slots : slots,
                                           .memory_bytes = o->memory.size.bytes,
                                           .gpus = o->gpus.count,
                                           .keep = o->keep,
@@ -220,6 +279,11 @@ static void fill_jobs(struct serve_setup *w, const struct options *o)
                                           .grace_ns = o->grace_ns,
                                           .job_file = o->job_file,
                                           .program = w->program};
+    if (is_slurm) { /* with Slurm, the scheduler counts GPUs and memory */
+        w->serve.jobs.memory_bytes = 0;
+        w->serve.jobs.gpus = 0;
+        return;
+    }
     w->serve.gpus_auto = o->gpus.is_auto;
     w->serve.memory_auto = !o->memory.is_none && o->memory.size.is_percent;
     w->serve.memory_permyriad = o->memory.size.permyriad;
@@ -240,7 +304,9 @@ static int serve_set_up(struct serve_setup *w, const struct cli_call *call, stru
     if (r == 0)
         r = find_program(w->program, err);
     if (r == 0)
-        r = split_hosts(w, &o->hosts, err);
+        r = split_lists(w, o, err);
+    if (r == 0)
+        r = find_runs_dir(w, o->runs_dir, err);
     if (r < 0)
         return r;
     fill_jobs(w, o);
@@ -280,6 +346,7 @@ static int serve_exec(const struct cli_call *call)
         r = serve_run(&w->serve, &err);
     }
     buf_fini(&w->hosts);
+    buf_fini(&w->sbatch);
     free(w);
     if (r < 0)
         return cli_failf(2, "serve: %s", err.text);

@@ -19,7 +19,7 @@ struct submit_options {
     struct client_options client;
     const char *name, *cwd;
     struct quantity_size memory;
-    struct option_texts env, after;
+    struct option_texts env, after, slurm;
     int64_t gpus, priority;
     bool wait, follow;
 };
@@ -50,8 +50,11 @@ static const struct option_desc submit_table[] = {
     OPTION_ROW('p', "priority", INT, "N", AT(priority), .min = -100, .max = 100,
                .help = "jobs with a higher priority start first: -100 to 100 (default: 0)"),
     OPTION_ROW('a', "after", TEXTS, "ID", AT(after),
-               .help = "start after this job has succeeded, and cancel if it does not; may be "
-                       "given several times"),
+               .help = "start after this job has succeeded, cancel if it does not succeed; "
+                       "can be repeated"),
+    OPTION_ROW(0, "slurm", TEXTS, "NAME=VALUE", AT(slurm),
+               .help = "sbatch option, such as partition=gpu or time=4h, for a server that submits "
+                       "to Slurm; can be repeated"),
     OPTION_ROW('w', "wait", FLAG, NULL, AT(wait),
                .help = "wait for the end of the job, and exit like `ebb wait`"),
     OPTION_ROW(
@@ -96,6 +99,27 @@ static int submit_put_env(json_t *request, const struct option_texts *env, struc
                                          "--env: \"%.100s\" is neither K=V nor the name of a "
                                          "variable that is set",
                                          text);
+        free(name);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int submit_put_slurm(json_t *request, const struct option_texts *slurm, struct err *err)
+{
+    json_t *o = slurm->count ? json_object() : NULL;
+    if (o)
+        json_object_set_new(request, "slurm", o);
+    for (size_t i = 0; i < slurm->count; i++) {
+        const char *text = slurm->v[i], *equals = strchr(text, '=');
+        char *name = strndup(text, equals ? (size_t)(equals - text) : strlen(text));
+        int r = !name    ? -ENOMEM
+                : equals ? submit_put_text(o, name, equals + 1, err)
+                : *name != '-'
+                    ? json_object_set_new(o, name, json_true())
+                    : err_set(err, -EINVAL,
+                              "--slurm: \"%.100s\" is not NAME=VALUE; omit the dashes", text);
         free(name);
         if (r < 0)
             return r;
@@ -158,6 +182,8 @@ static int submit_build(json_t *request, const struct cli_call *call, struct err
         r = submit_put_env(request, &o->env, err);
     if (r == 0)
         r = submit_put_after(request, &o->after, err);
+    if (r == 0)
+        r = submit_put_slurm(request, &o->slurm, err);
     if (r == 0)
         r = run_options_put_request(request, call->given, err);
     if (o->gpus)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/quantity.h"
+#include "cli/cluster_read.h"
 #include "cli/csv_options.h"
 #include "diagnose/diagnosis.h"
 #include "judge/recorded.h"
@@ -107,15 +108,18 @@ static int check_options(const char *path, const struct verdict_call *o, double 
     return 0;
 }
 
-static int judge_path(const char *path, const struct verdict_call *o, double until_s,
-                      struct recorded *ret, struct err *err)
+static struct judge_options judging_of(const struct verdict_call *o)
 {
-    const struct judge_options judging = {.verdict = {.steps_per_epoch = pass_length(o)},
-                                          .has_limit = o->limit.is_percent || o->limit.bytes > 0,
-                                          .limit = o->limit,
-                                          .no_marks = o->no_marks,
-                                          .examples = count_of(o->examples),
-                                          .batch = count_of(o->batch)};
+    return (struct judge_options){.verdict = {.steps_per_epoch = pass_length(o)},
+                                  .has_limit = o->limit.is_percent || o->limit.bytes > 0,
+                                  .limit = o->limit,
+                                  .no_marks = o->no_marks,
+                                  .examples = count_of(o->examples),
+                                  .batch = count_of(o->batch)};
+}
+
+static struct run_settings reading_of(const struct verdict_call *o, double until_s)
+{
     /* The text includes the diagnosis, which needs more of the run than the verdict does. */
     struct run_settings reading = run_settings_read;
     if (o->json)
@@ -128,18 +132,24 @@ static int judge_path(const char *path, const struct verdict_call *o, double unt
     reading.csv.until_s = until_s;
     if (until_s > 0 && until_s <= 9e9)
         reading.until_ns = (uint64_t)(until_s * (double)NS_PER_S);
-    return recorded_read(path, &reading, &judging, ret, err);
+    return reading;
 }
 
-static int judge(const char *path, const struct verdict_call *o, struct recorded *ret,
-                 struct err *err)
+static int parse_until(const char *path, const struct verdict_call *o, double *ret, struct err *err)
 {
     double until_s = 0;
     if (o->until && number_parse_double(o->until, strlen(o->until), &until_s) < 0)
         return err_set(err, -EINVAL, "--until \"%.64s\" is not a number of seconds", o->until);
-    int r = check_options(path, o, until_s, err);
-    if (r == 0)
-        r = judge_path(path, o, until_s, ret, err);
+    *ret = until_s;
+    return check_options(path, o, until_s, err);
+}
+
+static int judge(const char *path, const struct verdict_call *o, double until_s,
+                 struct recorded *ret, struct err *err)
+{
+    const struct judge_options judging = judging_of(o);
+    const struct run_settings reading = reading_of(o, until_s);
+    int r = recorded_read(path, &reading, &judging, ret, err);
     if (r < 0 || !ret->run)
         return r;
     if (trace_is_damaged(&ret->run->damage))
@@ -177,8 +187,18 @@ static int exec(const struct cli_call *call)
     struct err err = {""};
     struct recorded recorded = {0};
     struct doc doc = {0};
+    const char *path = call->argv[0];
     int status = CANNOT;
-    if (judge(call->argv[0], o, &recorded, &err) < 0) {
+    double until_s = 0;
+    if (parse_until(path, o, &until_s, &err) < 0)
+        return cli_failf(CANNOT, "verdict: %s", err.text);
+    if (cluster_is_folder(path)) {
+        const struct judge_options judging = judging_of(o);
+        struct run_settings reading = reading_of(o, until_s);
+        reading.signals[RUN_PROCESS] = 0; /* no series are kept, because nothing is plotted */
+        return cluster_print_verdict(path, &reading, &judging, o->json);
+    }
+    if (judge(path, o, until_s, &recorded, &err) < 0) {
         cli_failf(CANNOT, "verdict: %s", err.text);
     } else {
         if (!o->json)
@@ -210,7 +230,7 @@ const struct cli_command cmd_verdict = {
         "Each verdict has a rate, a confidence, the time at which memory runs out, and the "
         "evidence. The worst of host memory and each GPU comes first and decides the exit "
         "status. For a recording made by ebb run or ebb watch, the verdict is the same as the "
-        "live one.\n"
+        "live one. RUN_DIR may be the id of a job on several nodes; its ranks are compared.\n"
         "\n"
         "A table has a header line, a column of times in seconds or of steps, and a column of "
         "values.\n"

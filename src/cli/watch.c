@@ -17,9 +17,12 @@
 #include "base/json.h"
 #include "base/loop.h"
 #include "base/text.h"
+#include "cli/watch_attach.h"
+#include "cli/watch_cluster.h"
 #include "cli/watch_frame.h"
 #include "cli/watch_targets.h"
 #include "engine/engine.h"
+#include "judge/cluster.h"
 #include "judge/verdicts.h"
 #include "run/outcome.h"
 #include "trace/rundir.h"
@@ -37,7 +40,7 @@ struct watch_options {
 
 static const struct option_desc watch_table[] = {
     OPTION_ROW('p', "pid", TEXTS, "PID", offsetof(struct watch_options, choice.pids),
-               .help = "watch this process and its descendants; may be given several times"),
+               .help = "watch this process and its descendants; can be repeated"),
     OPTION_ROW('f', "find-training", FLAG, NULL,
                offsetof(struct watch_options, choice.find_training),
                .help = "find the training job and watch it; if there are several, list them and "
@@ -68,7 +71,9 @@ struct watch {
     struct loop *loop;
     struct engine *engine;
     struct screen *screen; /* the live view, or NULL if the output is lines */
+    struct loop_source *keys;
     struct watch_frame frame;
+    struct watch_attach attach;
     struct rundir dir;
     struct watch_targets targets;
     char title[128];
@@ -181,7 +186,7 @@ static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
         return;
     }
     if (w->frame.frame.count == 0)
-        return; /* no process is left, and the summary reports the end */
+        return; /* no process is left, so the summary reports the end of the job */
     if (w->options->json)
         lines_json(&w->line, &w->frame.frame);
     else
@@ -216,6 +221,10 @@ static void watch_stop(struct watch *w, const char *by)
 static void on_signal(void *user, const struct signalfd_siginfo *info)
 {
     struct watch *w = user;
+    if (w->attach.is_ending) {
+        watch_attach_interrupt(&w->attach);
+        return;
+    }
     watch_stop(w, info->ssi_signo == SIGINT   ? "Ctrl-C"
                   : info->ssi_signo == SIGHUP ? "SIGHUP"
                                               : "SIGTERM");
@@ -236,12 +245,36 @@ static void on_time(void *user, uint64_t now_ns, uint64_t missed)
     watch_stop(user, "--for");
 }
 
+static void on_attach_line(void *user, const char *line)
+{
+    struct watch *w = user;
+    snprintf(w->targets.notice, sizeof w->targets.notice, "%s", line);
+    if (!w->screen)
+        return;
+    w->frame.frame.notice = w->targets.notice;
+    screen_show_notice(w->screen);
+    screen_draw(w->screen, &w->frame.frame);
+}
+
+static void attach_selected(struct watch *w)
+{
+    int32_t pid;
+    int r = screen_selected(w->screen, &pid)
+                ? watch_attach_start(&w->attach, w->loop, pid, on_attach_line, w)
+                : 0;
+    if (r < 0)
+        on_attach_line(w, "cannot start ebb attach");
+}
+
 static void on_keys(void *user, int fd, uint32_t events)
 {
     struct watch *w = user;
     (void)fd;
-    if (screen_keys(w->screen) == SCREEN_QUIT)
+    enum screen_action action = screen_keys(w->screen);
+    if (action == SCREEN_QUIT)
         watch_stop(w, "q");
+    else if (action == SCREEN_ATTACH)
+        attach_selected(w);
     else if (events & (EPOLLHUP | EPOLLERR))
         watch_stop(w, "a closed terminal");
 }
@@ -290,7 +323,7 @@ static int begin_screen(struct watch *w, struct err *err)
         return 0;
     int r = screen_new(&w->screen, err);
     if (r == 0)
-        r = loop_add_fd(w->loop, STDIN_FILENO, EPOLLIN, on_keys, w, NULL);
+        r = loop_add_fd(w->loop, STDIN_FILENO, EPOLLIN, on_keys, w, &w->keys);
     return r;
 }
 
@@ -356,6 +389,7 @@ static int watch_end(struct watch *w)
     json_t *doc = ended_json(w);
     if (w->dir.fd >= 0 && rundir_write_json(&w->dir, doc) < 0 && r == 0)
         cli_say("cannot write %s/run.json", w->dir.path);
+    loop_remove(w->keys);
     screen_free(w->screen);
     w->screen = NULL;
     print_summary(w, doc);
@@ -380,6 +414,7 @@ static int watch_run(struct watch *w)
         cli_say("%s", w->targets.notice);
     int r = loop_run(w->loop);
     status = watch_end(w);
+    watch_attach_end(&w->attach);
     return r < 0 ? cli_failf(2, "cannot continue watching: %s", strerror(-r)) : status;
 }
 
@@ -390,9 +425,17 @@ static int watch_exec(const struct cli_call *call)
                       .dir = {.fd = -1},
                       .started_wall_ns = clock_wall_ns()};
     struct err err = {""};
-    if (call->argc > 0)
-        return cli_failf(2, "watch: unexpected operand \"%.100s\"; give a process with --pid PID",
+    if (call->argc > 0) {
+        const struct watch_cluster_options several = {.interval_ns = w.options->interval_ns,
+                                                      .for_ns = w.options->for_ns,
+                                                      .json = w.options->json};
+        if (cluster_is_folder(call->argv[0]))
+            return watch_cluster(call->argv[0], &several);
+        return cli_failf(2,
+                         "watch: \"%.100s\" is not a job on several nodes; give a process with "
+                         "--pid PID",
                          call->argv[0]);
+    }
     if (proc_root_open("/proc", "/sys/fs/cgroup", &w.root, &err) < 0)
         return cli_fail(2, &err);
     int status = watch_run(&w);
@@ -409,12 +452,13 @@ static int watch_exec(const struct cli_call *call)
 
 const struct cli_command cmd_watch = {
     .name = "watch",
-    .operands = "",
+    .operands = "[JOB]",
     .summary = "watch a running job: a live view on a terminal, lines elsewhere",
     .description =
         "Watches running processes and their descendants. On a terminal it shows them as a tree "
         "with the memory of each, its growth rate, and the headroom; the key ? explains the "
-        "columns. If the output is not a terminal, it prints a line for each sample.\n"
+        "columns, and A runs ebb attach for the selected process. If the output is not a terminal, "
+        "it prints a line for each sample.\n"
         "\n"
         "The memory of the job counts each page once, even if several processes share it; if "
         "that cannot be measured exactly, a lower and an upper bound are printed.\n"
@@ -422,11 +466,17 @@ const struct cli_command cmd_watch = {
         "If --pid is a launcher (uv run, torchrun, accelerate, a shell), ebb prints that and "
         "watches the process that does the work.\n"
         "\n"
+        "JOB is a job on several nodes: its id (of Slurm, or of torchrun), the id of a step such "
+        "as "
+        "123.0, or its folder. It shows the ranks, worst first, their median, and the nodes that "
+        "stopped reporting. Only --interval, --for and --json apply.\n"
+        "\n"
         "ebb watch ends when the job ends, after --for, at the key q or at Ctrl-C; then it "
-        "prints a summary. It never affects the job.",
+        "prints a summary. It affects the job only after the key A.",
     .examples = "ebb watch --pid 4711\n"
                 "ebb watch --find-training --record\n"
                 "ebb watch --system --interval 5s\n"
+                "ebb watch 123\n"
                 "ebb watch --pid 4711 --for 5m --json > job.jsonl\n",
     .options = watch_table,
     .options_size = sizeof(struct watch_options),

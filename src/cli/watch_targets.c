@@ -44,7 +44,7 @@ static int take_pid(struct watch_targets *t, const struct proc_root *root, const
         r = find_real_process(root, (int32_t)pid, &real, why, err);
     if (r < 0)
         return r;
-    if (real == getpid()) { /* the shell with this pid has started only this ebb */
+    if (real == getpid()) { /* the shell with this pid has started nothing but this ebb */
         real = (int32_t)pid;
         why[0] = '\0';
     }

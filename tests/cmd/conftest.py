@@ -77,5 +77,5 @@ def promtool():
     build = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build"))
     path = shutil.which("promtool") or build / "prometheus" / "usr" / "bin" / "promtool"
     if not os.access(path, os.X_OK):
-        pytest.skip("promtool is not there (scripts/setup.sh promtool)")
+        pytest.skip("promtool is not installed (scripts/setup.sh promtool)")
     return str(path)

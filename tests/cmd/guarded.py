@@ -31,7 +31,8 @@ def trainer(*settings, leak=LEAK):
 
 
 def cgroups_of_ebb():
-    """Lists (path, "ebb-PID"); os.walk skips groups that disappear meanwhile."""
+    """Lists (path, "ebb-PID") of the cgroups of jobs; os.walk skips groups that disappear
+    meanwhile."""
     return [(os.path.join(folder, name), name.rpartition("-")[0])
             for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")]
@@ -48,7 +49,8 @@ class Guarded:
         self.sockets.chmod(0o777)
         self.seen = set()
         self.clients = []
-        # Folders of an ebb that was killed with its sentinel earlier; pids are reused.
+        # Cgroups left by an ebb that was killed together with its sentinel. A job of the tests may
+        # get the same pid.
         self.others = {path for path, _ in cgroups_of_ebb()}
 
     def changes(self):
@@ -165,7 +167,7 @@ def acts(doc):
 def enough_memory():
     """Skips the test if limits of this machine are lower than those of the tests."""
     if not os.path.exists(TRAINER):
-        pytest.fail(f"{TRAINER} is not there; build the target `examples`")
+        pytest.fail(f"{TRAINER} does not exist; build the target `examples`")
     result = run_ebb("run", "--no-record", "--json", "--", "sleep", "0.3")
     room = json.loads(result.stderr.splitlines()[-1])["limit"]["headroom_bytes"]
     if room < NEEDS_BYTES:

@@ -41,14 +41,16 @@ def next_size():
 
 def take():
     size = next_size()
-    blocks.append(bytes(size)); stacks[size] = stack(sys._getframe())  # noqa: E702, one line
+    # noqa: E702 (both statements must be on one line)
+    blocks.append(bytes(size)); stacks[size] = stack(sys._getframe())
     return size
 
 
 def take_without_lock():
     """ctypes releases the interpreter's lock during the call."""
     size = next_size()
-    libc.malloc(size); stacks[size] = stack(sys._getframe())  # noqa: E702, one line
+    # noqa: E702 (both statements must be on one line)
+    libc.malloc(size); stacks[size] = stack(sys._getframe())
     return size
 
 

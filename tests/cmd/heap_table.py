@@ -31,7 +31,7 @@ Live = collections.namedtuple("Live", "size site interval kind")
 
 
 class Table:
-    """The contents of the memfd DESCRIPTOR, copied on request."""
+    """The contents of the memfd DESCRIPTOR, copied at each access."""
 
     def __init__(self, descriptor):
         self.size = os.fstat(descriptor).st_size

@@ -190,8 +190,8 @@ def fill(path):
 
 
 def begun_early(test, function):
-    """Returns a fixture that gives a future of FUNCTION's result. FUNCTION takes long, so it
-    starts with the first test of the module, and other tests run before TEST needs the result."""
+    """Returns a fixture that gives a future of FUNCTION's result. FUNCTION takes long, so it is
+    started with the first test of the module and runs until TEST needs the result."""
     @pytest.fixture(scope="module", autouse=True)
     def early(request):
         names = {item.originalname for item in request.session.items if item.module is request.module}

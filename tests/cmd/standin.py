@@ -72,7 +72,7 @@ class StandIn:
 
 
 def reply(body, status=200, headers=None, chunked=False):
-    """Returns the bytes of an answer."""
+    """Returns an HTTP answer as bytes."""
     if not isinstance(body, bytes):
         body = json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status} Whatever"] + [f"{k}: {v}" for k, v in (headers or {}).items()]

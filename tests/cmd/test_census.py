@@ -30,7 +30,7 @@ ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, "R
 sys.exit(sum(r.wait() for r in ranks))
 """
 
-# Listens as a process with the package does, and answers a request as its argument says.
+# Listens as a process with the package does, and answers a request as its argument specifies.
 DEAF = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -219,7 +219,7 @@ def test_census_of_finished_run_shows_last_stored_census(job):
         assert grown == 5
 
 
-def test_census_of_finished_run_without_census_says_how_to_get_one(job):
+def test_missing_census_of_finished_run_names_the_command(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),
@@ -249,7 +249,7 @@ def test_census_of_missing_pid_is_refused():
 
 def test_census_of_process_not_under_ebb_prints_one_line_error():
     assert refused(run_ebb("census", os.getpid()),
-                   f"census: process {os.getpid()} does not run under ebb; start the job with `ebb run -- CMD`")
+                   f"census: process {os.getpid()} does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
 @pytest.mark.parametrize("pid", ["0", "99999999999"])

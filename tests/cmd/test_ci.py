@@ -1,4 +1,5 @@
-"""Gates for CI: --fail-on, --junit, --markdown, `ebb compare`, and the templates in contrib."""
+"""Tests the gates for CI: --fail-on, --junit, --markdown, `ebb compare`, and the templates in
+contrib."""
 
 import json
 import os
@@ -47,7 +48,7 @@ def case_of(folder):
 
 
 @not_sanitized
-def test_leak_exits_with_3_and_is_a_failure_in_both_files(run, job, tmp_path):
+def test_fail_on_leak_exits_with_3_and_junit_has_a_failure(run, job, tmp_path):
     result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
     assert result.returncode == 3, result.stderr
     assert result.stderr.endswith("ebb: exit status 3 because of --fail-on leak\n")
@@ -58,30 +59,30 @@ def test_leak_exits_with_3_and_is_a_failure_in_both_files(run, job, tmp_path):
     assert markdown.startswith("leaking: +1.") and "job.py:6" in markdown
 
 
-def test_sound_job_passes_the_gate(run, job, tmp_path):
+def test_fail_on_option_accepts_a_job_without_leak(run, job, tmp_path):
     result = run(PYTHON, job, "sound", options=["--fail-on", "undecided", "-q"])
     assert (result.returncode, result.stderr) == (0, "")
     assert [child.tag for child in case_of(tmp_path)] == ["system-out"]
     assert (tmp_path / "out.md").read_text().startswith("no leak: ")
 
 
-def test_short_job_is_undecided(run, tmp_path):
+def test_junit_file_of_an_undecided_job_has_a_skipped_test(run, tmp_path):
     assert run("true", options=["--fail-on", "leak"]).returncode == 0
     case = case_of(tmp_path)
     assert case.find("skipped").get("message").startswith("undecided: ")
 
 
-def test_undecided_job_exits_with_3_on_request(run):
+def test_fail_on_undecided_exits_with_3_for_a_short_job(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 
-def test_status_of_a_failed_job_stays(run, tmp_path):
+def test_fail_on_keeps_the_exit_status_of_a_failed_job(run, tmp_path):
     assert run("sh", "-c", "exit 7", options=["--fail-on", "undecided"]).returncode == 7
     error = case_of(tmp_path).find("error")
     assert "exited with status 7" in error.get("message")
 
 
-def test_job_that_cannot_be_started_is_an_error_in_the_file(run, tmp_path):
+def test_junit_file_of_a_job_that_cannot_start_has_an_error(run, tmp_path):
     program = tmp_path / "program"
     program.write_text("#!/nowhere/interpreter\n")
     program.chmod(0o755)
@@ -89,13 +90,13 @@ def test_job_that_cannot_be_started_is_an_error_in_the_file(run, tmp_path):
     assert case_of(tmp_path).find("error") is not None
 
 
-def test_hostile_name_stays_text_in_the_junit_file(run, tmp_path):
+def test_junit_file_escapes_markup_in_the_job_name(run, tmp_path):
     run("true", options=["--name", "a\"<b>&\x1b]0;c\x07"])
     assert case_of(tmp_path).get("name").startswith('a"<b>&\\e')
 
 
 @pytest.mark.parametrize("option", ["--junit", "--markdown"])
-def test_unwritable_file_is_refused_before_the_job_starts(ebb, tmp_path, option):
+def test_unwritable_junit_file_is_refused_before_the_job_starts(ebb, tmp_path, option):
     started = tmp_path / "started"
     result = ebb("run", option, "/proc/nowhere/file", "--", "touch", started, cwd=tmp_path)
     assert refused(result, f'run: {option}: cannot write "/proc/nowhere/file": '
@@ -103,7 +104,7 @@ def test_unwritable_file_is_refused_before_the_job_starts(ebb, tmp_path, option)
     assert not started.exists()
 
 
-def test_unknown_word_of_fail_on_is_refused(ebb, tmp_path):
+def test_unknown_fail_on_value_is_refused(ebb, tmp_path):
     assert refused(ebb("run", "--fail-on", "leek", "--", "true", cwd=tmp_path),
                    'run: --fail-on: "leek" is not one of leak|undecided', status=125)
 
@@ -140,11 +141,11 @@ def test_compare_fails_if_the_peak_is_higher(compare):
     assert "at most 100 MiB more is allowed" in result.stdout
 
 
-def test_compare_allows_the_peak_that_is_given(compare):
+def test_compare_peak_option_allows_a_higher_peak(compare):
     assert compare((0,), (0, 1200), "--peak", "300M").returncode == 0
 
 
-def test_compare_passes_equal_and_better_runs(compare):
+def test_compare_exits_with_0_for_equal_and_better_runs(compare):
     assert compare((0,), (0,)).returncode == 0
     assert compare((0.2,), (0,)).returncode == 0
 
@@ -154,7 +155,7 @@ def test_compare_is_undecided_for_short_runs(compare):
     assert (result.returncode, result.stdout.split(":")[0]) == (3, "undecided")
 
 
-def test_compare_json_has_the_gate(compare):
+def test_compare_json_has_the_reasons_for_worse(compare):
     gate = json.loads(compare((0,), (0.2, 1200), "--json").stdout)["gate"]
     assert gate["result"] == "worse" and gate["growth_is_worse"] and gate["peak_is_worse"]
 
@@ -166,7 +167,7 @@ def test_compare_markdown_has_both_runs(compare):
 
 def test_compare_refuses_one_run_and_unreadable_runs(ebb, tmp_path):
     assert refused(ebb("compare", "a"),
-                   "compare: BASE HEAD is missing; write ebb compare [OPTION…] BASE HEAD")
+                   "compare: HEAD is missing; write ebb compare [OPTION…] BASE HEAD")
     assert refused(ebb("compare", tmp_path / "a", tmp_path / "b"),
                    f"compare: {tmp_path}/a: No such file or directory; give a run folder or a "
                    "recording")
@@ -186,7 +187,7 @@ def shell(script, tmp_path, **variables):
 
 
 @pytest.mark.parametrize("command, status", [("exit 0", 3), ("exit 9", 9)])
-def test_github_action_passes_the_status_and_shows_the_summary(tmp_path, command, status):
+def test_github_action_keeps_the_exit_status_and_shows_the_summary(tmp_path, command, status):
     yaml = pytest.importorskip("yaml")
     action = yaml.safe_load((ROOT / "contrib/github-action/action.yml").read_text())
     step, = action["runs"]["steps"]
@@ -198,7 +199,7 @@ def test_github_action_passes_the_status_and_shows_the_summary(tmp_path, command
 
 
 @pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
-def test_gitlab_template_fails_by_its_variable(tmp_path, fail_on, status):
+def test_gitlab_template_exits_as_its_fail_on_variable_requires(tmp_path, fail_on, status):
     yaml = pytest.importorskip("yaml")
     template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
     done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",

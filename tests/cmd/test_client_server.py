@@ -126,7 +126,7 @@ def test_jobs_with_after_option_run_one_after_another(client):
 
 def test_checkpoint_command_requests_a_checkpoint_of_the_job(client, tmp_path):
     if not os.path.exists(TRAINER):
-        pytest.fail(f"{TRAINER} is not there; build the target `examples`")
+        pytest.fail(f"{TRAINER} does not exist; build the target `examples`")
     number = client.submit("--cwd", tmp_path, "--interval", "50ms", "--", TRAINER, "base_mib=5",
                            "leak_kib=0", "step_ms=20", "steps=100000")
     wait_for(lambda: (client.show(number)["progress"] or {}).get("step"), "steps")

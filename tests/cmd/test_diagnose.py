@@ -165,6 +165,22 @@ def test_diagnosis_text_and_json_agree(ebb, leaking):
         assert " ".join(advice["what"].split()) in words
 
 
+def test_restarted_job_is_diagnosed_by_its_longer_leaking_segment(tmp_path):
+    # After a planned restart at step 200 the job takes ten steps more.
+    job = JOB.replace("train(int(sys.argv[1])",
+                      "train(10 if os.environ['EBB_SEGMENT'] == '1' else int(sys.argv[1])").replace(
+                          "len(sys.argv) > 3", "os.environ['EBB_SEGMENT'] == '0'")
+    result = run_ebb("run", "--interval", "100ms", "--heap-interval", "128K", "--restart-every",
+                     "200steps", "--grace", "100ms", "--run-dir", tmp_path / "run", "--", PYTHON,
+                     write_job(tmp_path, job), "200", "keep")
+    assert result.returncode == 0, result.stderr
+    doc = diagnosis(tmp_path / "run")
+    assert ": leaking, " in doc["verdict"]
+    assert doc["growth_bytes"] > 100 * MIB, doc["process"]
+    assert doc["hypotheses"][0]["key"] == "call_site"
+    assert doc["hypotheses"][0]["site"]["function"] == "make"
+
+
 def test_diagnosis_of_job_without_growth_names_no_cause(tmp_path):
     result = run_ebb("run", "--interval", "100ms", "--run-dir", tmp_path / "run", "--", PYTHON,
                      write_job(tmp_path), "120", "drop")
@@ -346,7 +362,7 @@ def test_diagnosis_escapes_control_codes_in_names(ebb, tmp_path):
 
 
 def test_diagnose_of_process_not_under_ebb_prints_one_line_error(ebb):
-    assert refused_with(ebb("diagnose", os.getpid()), "does not run under ebb; start the job with `ebb run -- CMD`")
+    assert refused_with(ebb("diagnose", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
 def test_diagnose_refuses_missing_pid(ebb):

@@ -190,7 +190,7 @@ FINISHES = ("steps=100", "leak_kib=512", "until=enough")
 
 
 def run_until(guarded, said, *arguments):
-    """Releases the job when ebb has printed SAID."""
+    """Releases the job when ebb has printed the text SAID."""
     with open(guarded.folder / "said", "w") as stderr:
         client = guarded.start(*arguments, stderr=stderr)
     wait_for(lambda: said in (guarded.folder / "said").read_text() or client.poll() is not None, said)

@@ -87,6 +87,21 @@ for n in (1, 2, 3, 4, 5, 6):
     assert "no more planned restarts: restarted 1 time already (--max-restarts)" in result.stderr
 
 
+def test_job_killed_by_the_guard_is_restarted(tmp_path):
+    result, facts = run_job(tmp_path, "--restart-every", "2steps", "--max-restarts", "2", "--grace",
+                            "100ms", job="""
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+step(10 * segment + 1)
+step(10 * segment + 2)
+if segment < 2:
+    time.sleep(120)
+""")
+    assert result.returncode == 0, result.stderr
+    assert [s["end"]["status"] for s in facts["segments"]] == [124, 124, 0]
+    assert [e["act"] for e in facts["guard"]["events"]].count("kill") == 2
+
+
 def test_step_counter_going_back_causes_no_planned_restart(tmp_path):
     result, facts = run_job(tmp_path, "--restart-every", "500steps", job="""
 for n in (100, 101, 50, 51, -5, 0):
@@ -165,4 +180,4 @@ def test_limit_below_initial_memory_is_reported_as_the_cause(tmp_path):
     assert result.returncode in (124, 137)
     assert facts["end"]["cause_kind"] in ("cgroup out of memory", "guard")
     answer = " ".join(result.stderr.partition("\nmemory ")[0].split())
-    assert re.search(r"ebb (out of memory|stopped by the guard).*limit", answer)
+    assert re.search(r"ebb (out of memory: .*limit|stopped by the guard: .* left of 4.00 KiB)", answer)

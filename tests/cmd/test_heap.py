@@ -292,7 +292,7 @@ def test_heap_of_folder_without_heap_files_prints_one_line_error(tmp_path):
 
 
 def test_heap_of_process_not_under_ebb_prints_one_line_error():
-    assert refused_with(run_ebb("heap", os.getpid()), "does not run under ebb; start the job with `ebb run -- CMD`")
+    assert refused_with(run_ebb("heap", os.getpid()), f"does not run under ebb; run ebb attach {os.getpid()}, or start the job with `ebb run -- CMD`")
 
 
 def test_heap_of_exited_process_is_refused():

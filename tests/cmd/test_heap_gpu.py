@@ -76,7 +76,7 @@ def test_gpu_blocks_freed_by_another_thread_are_not_live(receiver):
     assert abs(estimate - live) < 7 * (most * live) ** 0.5
 
 
-def test_invalid_gpu_allocator_reports_are_passed_on_and_dropped(receiver):
+def test_invalid_gpu_allocator_reports_are_forwarded_but_not_recorded(receiver):
     lines, (table,) = run(receiver, "nonsense")
     assert lines[0] == "0 307 7"
     assert [s.size for s in gpu_samples(table)] == [LARGE]
@@ -219,7 +219,8 @@ for step in range(60):
 """
 
 
-# It starts near the reserve of a limit of 8 GiB, grows by 2 MiB/step, and resumes from its checkpoint.
+# This job starts near the reserve of a limit of 8 GiB, grows by 2 MiB/step, and resumes from its
+# checkpoint.
 NEARLY_FULL = STANDIN + """
 import pathlib
 saved = pathlib.Path("saved")
@@ -294,7 +295,7 @@ def test_summary_explains_why_gpu_memory_has_no_source_lines(tmp_path):
     assert b"GPU memory has no call sites: PyTorch's allocator" in ebb("show", folder).stdout
 
 
-def test_guard_saves_stops_and_restarts_before_a_gpu_is_full(tmp_path):
+def test_guard_restarts_job_from_a_checkpoint_before_gpu_is_full(tmp_path):
     folder, summary = record(tmp_path, NEARLY_FULL, "--gpu-limit", "8G", "--restart", "--interval", "100ms")
     run = json.loads((folder / "run.json").read_text())
     assert run["end"]["kind"] == "exited" and len(run["segments"]) > 1
@@ -302,14 +303,15 @@ def test_guard_saves_stops_and_restarts_before_a_gpu_is_full(tmp_path):
     assert [e["act"] for e in first if e["act"] != "warn"] == ["ask", "checkpoint", "term"]
     assert all(e["gpu"] == 1 and e["why"].startswith("gpu 1: ") for e in first if e["act"] != "checkpoint")
     assert "guard: stopping the job: gpu 1: " in summary
-    assert "cannot request a checkpoint" not in summary  # of a process of the last segment
+    # no checkpoint may be requested from a process of the previous segment
+    assert "cannot request a checkpoint" not in summary
     for before, after in zip(run["segments"], run["segments"][1:]):
         assert "gpu 1: " in before["end"]["cause"] and "left of 8.00 GiB" in before["end"]["cause"]
         assert after["first_step"] == before["checkpoint_step"] + 1
     assert run["segments"][-1]["last_step"] == 60
 
 
-def test_page_has_every_id_once(recorded):
+def test_element_ids_are_unique_in_the_report_of_a_gpu_leak(recorded):
     done = ebb("report", "-o", "-", recorded[0])
     page = done.stdout.decode()
     ids = re.findall(r"<[a-z0-9]+ (?:[^<>]* )?id=\"?([\w-]+)", page.split("<script")[0])

@@ -1,5 +1,6 @@
-"""The probes of OpenTelemetry's contract in the preloaded library."""
+"""Tests the probes of OpenTelemetry's contract in the preloaded library."""
 
+import math
 import platform
 import re
 import shutil
@@ -7,14 +8,14 @@ import subprocess
 
 import pytest
 
-from test_heap_hooks import LIBRARY, assert_near, job  # noqa: F401
+from test_heap_hooks import LIBRARY, SURE, job  # noqa: F401
 
 INTERVAL = 16384
 
 
 @pytest.fixture(scope="module")
 def notes():
-    """The probes by name, as readelf shows them."""
+    """Returns the probes by name, as readelf shows them."""
     if not shutil.which("readelf"):
         pytest.skip("readelf is not installed")
     text = subprocess.run(["readelf", "-nW", LIBRARY], stdout=subprocess.PIPE, text=True,
@@ -27,14 +28,14 @@ def notes():
 
 
 def section(name):
-    """Address and size of a section of the library."""
+    """Returns address and size of a section of the library."""
     text = subprocess.run(["readelf", "-SW", LIBRARY], stdout=subprocess.PIPE, text=True,
                           check=True).stdout
     at, size = re.search(rf" {re.escape(name)} +\w+ +(\w+) \w+ (\w+) ", text).groups()
     return int(at, 16), int(size, 16)
 
 
-def test_library_has_both_probes_with_the_arguments_of_the_contract(notes):
+def test_heap_library_has_both_usdt_probes_with_their_arguments(notes):
     assert sorted(notes) == ["otel_memory:alloc", "otel_memory:free"]
     for name, n in (("otel_memory:alloc", 3), ("otel_memory:free", 1)):
         arguments = notes[name]["arguments"]
@@ -42,7 +43,7 @@ def test_library_has_both_probes_with_the_arguments_of_the_contract(notes):
         assert all(re.fullmatch(r"8@%?[a-z][a-z0-9]+", argument) for argument in arguments)
 
 
-def test_each_probe_has_its_own_semaphore_and_a_base(notes):
+def test_each_usdt_probe_has_its_own_semaphore(notes):
     start, size = section(".probes")
     semaphores = [int(probe["semaphore"], 0) for probe in notes.values()]
     assert len(set(semaphores)) == 2
@@ -50,21 +51,24 @@ def test_each_probe_has_its_own_semaphore_and_a_base(notes):
     assert {probe["base"] for probe in notes.values()} == {section(".stapsdt.base")[0]}
 
 
-def test_listener_receives_samples_and_their_ends(job, notes):  # noqa: F811
+def test_usdt_listener_receives_sampled_allocations_and_frees(job, notes):  # noqa: F811
     probes = [notes["otel_memory:alloc"], notes["otel_memory:free"]]
     run = job.run("probes", *(probe[key] for probe in probes for key in ("at", "semaphore")),
                   settings=f"interval={INTERVAL}")
     assert run.returncode == 0, run
-    truth, weight, samples, ends, unknown, wrong, later = map(int, run.stdout.split())
-    if platform.machine() == "x86_64":  # elsewhere only the semaphores are set
-        assert_near(weight, truth, INTERVAL)
+    truth, weight, squares, samples, ends, unknown, wrong, later = map(int, run.stdout.split())
+    # on other machines the test program only sets the semaphores
+    if platform.machine() == "x86_64":
+        # The interval grows while samples are frequent, and with it the weights.
+        assert abs(weight - truth) <= SURE * math.sqrt(squares), (weight, truth, squares)
         assert samples == ends > 0
         assert (unknown, wrong) == (0, 0)
-    assert later == 0  # nobody listens any more
+    assert later == 0  # number of probes hit after the listener cleared the semaphores
 
 
-def test_unsampled_paths_of_malloc_and_free_do_not_read_semaphores(notes):
-    """The probes cost nothing there: no instruction refers to their semaphores."""
+def test_unsampled_malloc_and_free_do_not_read_probe_semaphores(notes):
+    """The probes cost nothing if a block is not sampled: no instruction there refers to their
+    semaphores."""
     if not shutil.which("objdump") or platform.machine() != "x86_64":
         pytest.skip("objdump for x86_64 is not installed")
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", LIBRARY],
@@ -72,6 +76,6 @@ def test_unsampled_paths_of_malloc_and_free_do_not_read_semaphores(notes):
     functions = dict(re.findall(r"^[0-9a-f]+ <([^>]+)>:\n(.*?)(?:\n\n|\Z)", text, re.S | re.M))
     readers = {name for name, code in functions.items()
                for probe in notes.values() if f"# {int(probe['semaphore'], 0):x} " in code}
-    assert readers  # the pattern finds those that do
+    assert readers  # the pattern must find the functions that read a semaphore
     assert not readers & {"malloc", "free", "calloc", "realloc"}
     assert {"malloc", "free"} <= set(functions)

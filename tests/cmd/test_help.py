@@ -13,9 +13,9 @@ import pytest
 
 from commands import binary, environment, refused, refused_with
 
-COMMANDS = ["run", "watch", "show", "verdict", "diagnose", "explain", "heap", "census", "report",
-            "compare", "export", "mark", "doctor", "serve", "submit", "jobs", "logs", "wait", "cancel",
-            "checkpoint", "rerun", "help", "version"]
+COMMANDS = ["run", "watch", "attach", "detach", "stack", "show", "verdict", "diagnose", "explain",
+            "heap", "census", "report", "compare", "export", "mark", "doctor", "serve", "submit",
+            "jobs", "logs", "wait", "cancel", "checkpoint", "rerun", "help", "version"]
 EXPECTED = [command for command in COMMANDS if command != "watch"]
 
 

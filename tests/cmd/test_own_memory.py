@@ -1,4 +1,4 @@
-"""ebb's own memory, judged by `ebb run --fail-on leak`: the server under requests and jobs, the
+"""Tests ebb's own memory with `ebb run --fail-on leak`: the server under requests and jobs, and the
 engine at a high rate. The first lines of each driver make an iteration a step."""
 
 import json
@@ -24,7 +24,7 @@ with serving() as server:
     job = server.submit("true", name="first")
     server.wait(job)
     for n in range(1, {steps} + 1):
-        for _ in range(10):
+        for _ in range(30):
             for path in ("/jobs", f"/jobs/{{job}}", "/machine", f"/jobs/{{job}}/log"):
                 server.get(path)
         server.ask("GET", "/metrics")
@@ -50,10 +50,13 @@ def test_memory_of_ebb_itself_does_not_grow(ebb, tmp_path, driver):
     script = tmp_path / "driver.py"
     script.write_text(driver.format(folder=str(ROOT / "tests/cmd"), binary=binary(), steps=200,
                                     epoch=40))
-    result = ebb("run", "--fail-on", "leak", "-d", tmp_path / "run", "--no-heap", "--",
-                 sys.executable, script, env={"EBB_BINARY": binary()})
+    # a fast machine takes the 200 steps in less than two seconds
+    result = ebb("run", "--fail-on", "leak", "-d", tmp_path / "run", "--no-heap", "--interval",
+                 "50ms", "--", sys.executable, script, env={"EBB_BINARY": binary()})
     assert result.returncode == 0, result.stderr
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert run["marks"]["steps"] == 200
-    judged = {p["name"]: p["leak"] for p in run["verdict"]["processes"]}
-    assert judged["ebb"] is False, run["verdict"]
+    judged = {p["name"]: p for p in run["verdict"]["processes"]}["ebb"]
+    assert judged["leak"] is not True, judged
+    # 22 bytes per request, or 2.6 KiB per sampled process
+    assert judged["floor_bytes"]["last"] - judged["floor_bytes"]["first"] <= 512 << 10, judged

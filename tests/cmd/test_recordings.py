@@ -72,7 +72,7 @@ def test_export_of_a_recording_equals_the_imported_table(ebb, recording):
     assert all(r["anon_bytes"] == "" for r in rows)
 
 
-def test_jsonl_export_has_header_processes_samples_and_marks(ebb, tmp_path):
+def test_jsonl_export_has_every_kind_of_record(ebb, tmp_path):
     out = make_recording(write(tmp_path / "x.csv", TABLE), tmp_path / "x.ebb",
                          write(tmp_path / "m.jsonl", MARKS))
     objects = [json.loads(line) for line in exported(ebb, out, "--jsonl").splitlines()]

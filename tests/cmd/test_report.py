@@ -74,7 +74,7 @@ def day_of(folder, ticks):
     """Returns the recording of TICKS seconds of the simulated day, or skips the test."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
     if not tool.exists():
-        pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
+        pytest.skip("there is no tests/tools/day: the build had no cmocka")
     subprocess.run([tool, folder, str(ticks)], check=True, timeout=300)
     return folder
 
@@ -325,7 +325,8 @@ def test_report_without_marks_has_no_step_axis(tmp_path):
 @pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
 def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     whole = (leak / "trace.ebb").read_bytes()
-    # A short run has one block, and a cut before it loses nothing.
+    # A short run has one sealed block. Cutting the file before that block would lose nothing, so it
+    # is cut inside.
     block = whole.index(b"\x28\xb5\x2f\xfd")
     (tmp_path / "trace.ebb").write_bytes(whole[:block + int((len(whole) - block) * part)])
     (tmp_path / "run.json").write_text('{"state": "running", "name": "half"')

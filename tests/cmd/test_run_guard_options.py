@@ -10,7 +10,7 @@ from commands import refused, refused_with
 NO_GUARD = "configures the guard, but --no-guard disables it"
 NO_CHECKPOINT = "configures checkpoint requests, but --no-checkpoint disables them"
 NO_RESTART = "has no effect without --restart or --restart-every"
-HALF = "is the time between SIGTERM and the kill, but"
+HALF = "sets the time between SIGTERM and the kill, but"
 NOT_A_SIZE = "is not a size; write it like 512M, 24G, 1.5GiB or 80%"
 NOT_A_SHARE = "is not a percentage between 0.01% and 100%"
 NO_UNIT = "has no unit; write it like 500ms, 10s or 5m"

@@ -1,4 +1,4 @@
-"""Metrics of one job: --metrics and --metrics-file of `ebb run`."""
+"""Tests metrics of one job: --metrics and --metrics-file of `ebb run`."""
 
 import http.client
 import os
@@ -15,7 +15,7 @@ SAMPLE = re.compile(r'^(ebb_[a-z_]+)\{job="(.*?)"(?:,verdict="[a-z]+")?\} \S+$')
 
 @pytest.fixture
 def job(tmp_path):
-    """Starts `ebb run` with the options given, and a command that waits for its input to end."""
+    """Starts `ebb run` with the given options, and a command that waits for its input to end."""
     started = []
 
     def start(*options, env=None):
@@ -48,7 +48,7 @@ def names_in(text):
     return {SAMPLE.match(line).group(1) for line in text.splitlines() if not line.startswith("#")}
 
 
-def test_metrics_of_a_run_are_openmetrics(job):
+def test_run_metrics_are_valid_openmetrics_text(job):
     port = port_of(job("--metrics", "0", "--name", "good"))
     text = wait_for(lambda: "ebb_job_memory_bytes{" in ask(port)[2] and ask(port)[2],
                     "a first sample")
@@ -68,14 +68,14 @@ def test_promtool_accepts_the_metrics_of_a_run(job, promtool):
     assert done.returncode == 0, done.stderr
 
 
-def test_hostile_name_stays_a_label(job):
+def test_run_metrics_escape_markup_in_the_job_name(job):
     port = port_of(job("--metrics", "127.0.0.1:0", "--name", 'a"} 1\nb{x="\x1b'))
     text = ask(port)[2]
     labels = {SAMPLE.match(line).group(0) for line in text.splitlines() if line[0] != "#"}
     assert labels and all('{job="a\\"} 1\\\\nb{x=\\"\\\\e"' in label for label in labels), text
 
 
-def test_other_paths_and_methods_are_refused(job):
+def test_metrics_server_refuses_other_paths_and_methods(job):
     port = port_of(job("--metrics", "0"))
     assert ask(port, path="/")[0] == 404
     assert ask(port, path="/metricsx")[0] == 404
@@ -83,7 +83,7 @@ def test_other_paths_and_methods_are_refused(job):
     assert ask(port, method="POST")[0] == 405
 
 
-def test_idle_and_endless_requests_do_not_block_others(job):
+def test_idle_and_endless_metrics_requests_do_not_block_others(job):
     port = port_of(job("--metrics", "0"))
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     endless = socket.create_connection(("127.0.0.1", port))
@@ -95,14 +95,14 @@ def test_idle_and_endless_requests_do_not_block_others(job):
         connection.close()
 
 
-def test_metrics_file_has_the_same_and_is_removed_at_the_end(job, tmp_path):
+def test_metrics_file_has_the_metrics_and_is_removed_at_job_end(job, tmp_path):
     path = tmp_path / "ebb.prom"
     process = job("-q", "--metrics-file", path, "--name", "good")
     text = wait_for(lambda: path.exists() and path.read_text(), "the file")
     assert text.endswith("# EOF\n") and 'job="good"' in text
     assert oct(path.stat().st_mode & 0o444) == oct(0o444 & ~current_umask())
     process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1  # `read` at the end of its input
+    assert process.returncode == 1  # `read` exits with 1 when its input ends
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,7 +112,7 @@ def current_umask():
     return mask
 
 
-def test_address_in_use_is_refused(ebb, tmp_path):
+def test_metrics_address_in_use_is_refused(ebb, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert refused(ebb("run", "--metrics", str(port), "--", "true", cwd=tmp_path),
@@ -120,7 +120,7 @@ def test_address_in_use_is_refused(ebb, tmp_path):
                        "another address", status=125)
 
 
-def test_invalid_address_and_folder_are_refused(ebb, tmp_path):
+def test_invalid_metrics_address_and_folder_are_refused(ebb, tmp_path):
     assert refused_with(ebb("run", "--metrics", "nowhere:x", "--", "true", cwd=tmp_path),
                         'run: --metrics nowhere:x: invalid address "nowhere:x"', status=125)
     assert refused(ebb("run", "--metrics-file", "/proc/no/x", "--", "true", cwd=tmp_path),

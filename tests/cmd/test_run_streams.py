@@ -157,7 +157,7 @@ def test_background_run_does_not_change_terminal_settings(shell, tmp_path):
 
 
 def test_two_runs_at_once_restore_terminal_settings(tmp_path):
-    """The second run finds the terminal in raw mode and ends last."""
+    """The second run starts while the terminal is in raw mode, and ends last."""
     program = ("import subprocess, sys, termios, time\n"
                "def mode(): return termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)\n"
                "def start(folder):\n"

@@ -1,4 +1,4 @@
-"""The schema of `ebb show --json`, against real output, and the JSON of `ebb explain`."""
+"""Tests the schema of `ebb show --json` against real output, and the JSON of `ebb explain`."""
 
 import json
 import signal
@@ -91,14 +91,14 @@ def test_growing_job_has_call_sites_and_a_diagnosis_in_show_json(ebb, tmp_path):
     assert document["heap"]["growing"] and document["diagnosis"]["hypotheses"]
 
 
-def test_validator_refuses_other_types_missing_and_unknown_keys():
+def test_schema_validator_refuses_wrong_types_and_unknown_keys():
     found = list(problems({"ebb": 3, "new": 1}, SCHEMA))
     assert any("$.ebb: 3 is not" in p for p in found)
     assert any("state is missing" in p for p in found)
     assert "$.new is not in the schema" in found
 
 
-def test_codes_in_the_schema_are_those_of_explain(ebb):
+def test_schema_and_explain_list_the_same_codes(ebb):
     hypothesis = SCHEMA["properties"]["diagnosis"]["properties"]["hypotheses"]["items"]
     listed = json.loads(ebb("explain", "--json").stdout)
     assert [entry["code"] for entry in listed] == hypothesis["properties"]["code"]["enum"]

@@ -583,7 +583,7 @@ def test_npm_fetch_gives_up_after_retries(tmp_path):
                                          ("fails", "the npm registry cannot be reached")])
 def test_web_build_without_npm_has_styles_and_prints_one_line(tmp_path, how, reason):
     if how == "fails" and not shutil.which("node"):
-        pytest.skip("node is not there")
+        pytest.skip("node is not installed")
     npm = npm_that_fails(tmp_path, 99) if how == "fails" else how
     result = subprocess.run([SCRIPTS / "build_web.sh", tmp_path / "out", npm, "report", "serve"],
                             capture_output=True, text=True)

@@ -1082,7 +1082,7 @@ def test_listen_none_option_leaves_only_the_unix_socket():
         s.process = None
 
 
-def test_no_auth_option_requires_no_token_but_checks_the_host():
+def test_server_without_auth_needs_no_token_but_checks_host():
     with serving("--no-auth") as s:
         assert s.get("/jobs", token=None).status == 200
         assert s.post("/jobs", {"command": ["true"]}, token=None).status == 201

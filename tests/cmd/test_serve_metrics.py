@@ -94,7 +94,7 @@ def test_example_configurations_in_contrib_are_valid(ebb, tmp_path):
 
 def test_systemd_unit_in_contrib_is_valid(tmp_path):
     if not shutil.which("systemd-analyze"):
-        pytest.skip("systemd-analyze is not there")
+        pytest.skip("systemd-analyze is not installed")
     unit = (ROOT / "contrib" / "ebb.service").read_text().replace("/usr/bin/ebb", "/bin/true")
     (tmp_path / "ebb.service").write_text(unit.replace("User=ebb\n", ""))
     result = subprocess.run(["systemd-analyze", "verify", "--man=no", str(tmp_path / "ebb.service")], text=True,

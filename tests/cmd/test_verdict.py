@@ -25,7 +25,7 @@ STATUS = {True: 1, False: 0, None: 3}
 
 
 def needs(path):
-    return pytest.mark.skipif(not path.exists(), reason=f"{path} is not there (EBB_TRACES)")
+    return pytest.mark.skipif(not path.exists(), reason=f"{path} does not exist (EBB_TRACES)")
 
 
 def verdict(path, *options):
@@ -345,7 +345,7 @@ def test_verdicts_of_zoo_recordings_tell_leaks_from_benign_runs(path, how):
 
 
 @plain
-def test_million_groups_of_one_sample_are_undecided_at_low_cost(tmp_path):
+def test_million_groups_of_one_sample_are_judged_at_low_cost(tmp_path):
     count = 100_000 if IS_SANITIZED else 1_000_000
     path = tmp_path / "a.csv"
     with open(path, "w") as out:

@@ -25,6 +25,14 @@ def test_current_ebb_version_has_stored_test_files(ebb):
     assert version in [path.name for path in VERSIONS]
 
 
+def test_newest_stored_run_has_every_kind_of_file_that_a_run_writes(ebb, tmp_path):
+    result = ebb("run", "--run-dir", str(tmp_path / "run"), "--", "python3", "-c", "b = bytearray(9_000_000)")
+    assert result.returncode == 0
+    written, stored = ({path.suffix for path in folder.iterdir()} - {".txt"}  # the job's output is plain text
+                       for folder in (tmp_path / "run", VERSIONS[-1] / "run"))
+    assert written and written <= stored
+
+
 @every_version
 def test_recording_of_each_released_version_is_exported(ebb, run_folder):
     result = ebb("export", str(run_folder), "--jsonl")

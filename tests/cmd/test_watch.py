@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from attach_part import Installation
 from commands import NOBODY, PATIENCE_S, binary, environment, wait_for
 
 
@@ -238,7 +239,7 @@ def test_watch_recording_keeps_the_command_of_an_exited_job(ebb, tmp_path):
     assert doc["end"]["kind"] == "gone" and doc["command"][0] == sys.executable
 
 
-def test_watch_record_option_creates_a_run_folder_by_default(ebb, tmp_path):
+def test_watch_record_without_folder_creates_one_in_ebb_runs(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "--record", cwd=tmp_path)
@@ -480,6 +481,37 @@ def in_order(head, pids):
     """Returns a pattern for HEAD with the rows of PIDS below it. A screen may be read while it
     is drawn."""
     return head + "".join(rf"[^\n]*\n *{pid} " for pid in pids)
+
+
+def test_watch_key_attaches_to_the_selected_process_and_quit_detaches(terminal, tmp_path):
+    t = terminal()
+    part = Installation(tmp_path)
+    code = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)"
+    with python(code) as process:
+        ready(process)
+        t.keys(f"cd {tmp_path}; {part.program} watch --pid {process.pid} -i 100ms", "Enter")
+        t.shows(rf"^ *{process.pid} .*python")
+        t.keys("A")
+        t.shows(rf"^attached to {process.pid} \(python[^)]*\) at \d\d:\d\d$")
+        t.keys("q")
+        t.shows(r"^ebb: paused the job for .* to detach$")
+        t.shows(r"^\$$")
+        assert part.notes() == [f"start {process.pid}", f"stop {process.pid}"]
+
+
+def test_watch_key_shows_why_attach_is_refused(terminal):
+    t = terminal()
+    sleeper = subprocess.Popen(["sleep", "600"])
+    try:
+        t.watch("--pid", sleeper.pid, "-i", "100ms")
+        t.shows(rf"^ *{sleeper.pid} .*sleep")
+        t.keys("A")
+        t.shows(rf"^attach: process {sleeper.pid} \(sleep\) is not Python")
+        t.keys("q")
+        t.shows(r"^\$$")
+    finally:
+        sleeper.kill()
+        sleeper.wait()
 
 
 def test_watch_screen_sorts_processes_and_restores_terminal(terminal):

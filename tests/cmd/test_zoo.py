@@ -49,7 +49,7 @@ def test_zoo_uses_python_and_ebb_of_the_build_folder(tmp_path):
     assert place_in(tmp_path, {"ZOO_PYTHON": "/other", "EBB_BINARY": "/ebb"}) == ["/other", "/ebb"]
 
 
-def test_build_folder_of_the_zoo_is_named_only_in_place_py():
+def test_only_place_py_names_the_build_folder_of_the_zoo():
     for script in (*(ROOT / "zoo").glob("*.py"), ROOT / "zoo" / "unseen" / "run.py"):
         assert script.name == "place.py" or '"build"' not in script.read_text(), script
 
@@ -268,7 +268,7 @@ def test_slow_steps_of_zoo_programs_are_sent_one_by_one(ears):
     assert ears.heard() == [["KIND=step", f"STEP={step}", f"EPOCH={step / 4}"] for step in (1, 2, 3)]
 
 
-def test_fast_steps_of_zoo_programs_are_batched_before_other_marks(ears):
+def test_zoo_programs_send_batched_steps_before_any_other_mark(ears):
     marks = common.Marks()
     for step in range(1, 5):
         ears.now += 0.001

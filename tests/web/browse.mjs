@@ -17,7 +17,7 @@ const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking
   "--disable-component-update", "--disable-sync", "--no-first-run"];
 const seen = { messages: [], requests: [] };
 
-const patience_ms = 180000; // long enough for a busy machine
+const patience_ms = 180000; // milliseconds, long enough for a busy machine
 
 const context = await chromium.launchPersistentContext(profile, {
   executablePath: program, headless: true, args: flags, viewport: { width: 1280, height: 900 }, timeout: patience_ms,

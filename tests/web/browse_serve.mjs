@@ -1,9 +1,8 @@
-// Drives the page of a real `ebb serve`: submits a job, watches it, kills the server while the job runs on, cancels
-// the job. Prints what the page showed as JSON.
+// Drives the page of a real `ebb serve`: submits a job, watches it, kills the server while the job continues, and cancels the job. Prints what the page showed as JSON.
 //
 //   node browse_serve.mjs CHROMIUM EBB FOLDER PYTHON PROGRAM [PICTURES]
 //
-// FOLDER: for the server's state. PROGRAM grows until FOLDER/enough is there.
+// FOLDER: for the server's state. PROGRAM grows until FOLDER/enough exists.
 
 import { spawn } from "node:child_process";
 import { createServer } from "node:http";

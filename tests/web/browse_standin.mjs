@@ -44,9 +44,9 @@ function prepare() {
   server.jobs.set(59, { id: 59, state: "lost" });
   server.job(63, { name: "waiter", waits_for: "waits for a slot: 1 of 1 in use" });
   server.diagnosis = { verdict: "process 9 leaks", hypotheses: [
-    { title: "the graph is kept", code: "graph-kept", site: { function: "append", file: "list.c", line: 3, in_program: { function: "main", file: "train.py", line: 29 } }, word: "nearly certain", share: 0.6, for: [`tensors ${hostile}`], against: [] },
+    { title: "the graph is kept", code: "graph-kept", site: { function: "append", file: "list.c", line: 3, in_program: { function: "main", file: "/tmp/train.py", line: 29 } }, word: "nearly certain", share: 0.6, for: [`tensors ${hostile}`], against: [] },
     { title: "retention", word: "ruled out", share: 0, for: [], against: ["the live heap grows too"] },
-  ], advice: [{ what: "keep numbers", effect: "1 MiB/step less" }] };
+  ], advice: [{ what: "keep numbers", effect: "saves 1 MiB/step" }] };
 }
 
 async function login(page) {

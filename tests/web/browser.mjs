@@ -32,12 +32,13 @@ export async function untilText(page, selector, expected) {
 
 export async function until(isSo, what) {
   for (const end = Date.now() + patience_ms; !(await isSo());) {
-    if (Date.now() > end) throw new Error(`this did not come to be: ${what}`);
+    if (Date.now() > end) throw new Error(`this did not happen: ${what}`);
     await new Promise((done) => setTimeout(done, 20));
   }
 }
 
-// Returns true only if it stays true, because plots follow the window size after a frame or two.
+// Returns true only if the condition stays true, because plots follow the window size after a frame
+// or two.
 export async function isTooWide(page) {
   const isSo = () => page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
   for (let i = 0; i < 100 && (await isSo()); i++) await new Promise((done) => setTimeout(done, 50));

@@ -22,9 +22,9 @@ def build_folder():
 def missing_tool():
     for tool in ("node", "npm"):
         if not shutil.which(tool):
-            return f"{tool} is not there (scripts/setup.sh web)"
+            return f"{tool} is not installed (scripts/setup.sh web)"
     if not chromium():
-        return "chromium is not there, or is a snap (scripts/setup.sh browser)"
+        return "chromium is not installed, or is a snap (scripts/setup.sh browser)"
     return None
 
 

@@ -1,4 +1,5 @@
-"""The page of `ebb report` in a browser: it renders, zooms, shows the right numbers, and sends no requests.
+"""Tests the page of `ebb report` in a browser: it renders, zooms, shows the right numbers, and
+sends no requests.
 
 Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
 missing. EBB_PICTURES=FOLDER keeps pictures of the pages there.
@@ -86,7 +87,7 @@ def day(browser, tmp_path_factory):
     run = tmp_path_factory.mktemp("web") / "day"
     tool = browsing.build_folder() / "tests" / "tools" / "day"
     if not tool.exists():
-        pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
+        pytest.skip("there is no tests/tools/day: the build had no cmocka")
     subprocess.run([tool, run], check=True, timeout=BROWSE_S)
     assert run_ebb("report", run).returncode == 0
     if not has_plots(run / "report.html"):

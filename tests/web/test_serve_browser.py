@@ -1,4 +1,5 @@
-"""A real `ebb serve` in a browser: submit, watch the plot move, kill the server, cancel.
+"""Tests a real `ebb serve` in a browser: submits a job, watches its plot, kills the server, and
+cancels the job.
 
 Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
 missing. EBB_PICTURES=FOLDER keeps pictures of the page there.

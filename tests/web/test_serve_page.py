@@ -1,4 +1,5 @@
-"""The page of `ebb serve` in a browser, with a stand-in for the server that controls the jobs.
+"""Tests the page of `ebb serve` in a browser, with a stand-in for the server that controls the
+jobs.
 
 Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
 missing. EBB_PICTURES=FOLDER keeps pictures of the page there.
@@ -58,7 +59,7 @@ def test_browser_console_has_only_expected_errors(seen):
 
 
 def test_token_is_sent_once_and_not_stored_by_the_page(seen):
-    assert "not a token" in seen["login"]["refused"]
+    assert "does not accept" in seen["login"]["refused"]
     kept = seen["login"]["kept"]
     assert "token" not in kept["url"]
     assert kept["cookie"] == "" and "the-token" not in kept["stored"]
@@ -123,7 +124,7 @@ def test_zooming_a_job_plot_loads_more_detail(seen):
 
 def test_job_page_has_verdict_line_fix_numbers_and_next_command(seen):
     parts = ["leaking: +110 MiB/min, out of memory in about 23 min (90 % confident) [graph-kept]",
-             "train.py:29 in main()", "help: keep numbers", "Peak", "ebb show 62 · ebb explain graph-kept"]
+             "train.py:29 in main()", "help: keep numbers (saves 1 MiB/step)", "Peak", "ebb show 62 · ebb explain graph-kept"]
     places = [seen["useJob"]["order"].find(part) for part in parts]
     assert -1 not in places and places == sorted(places), seen["useJob"]["order"]
 

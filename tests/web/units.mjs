@@ -82,7 +82,7 @@ test("a week of samples is merged into few points with its extremes", () => {
   assert.ok(longest < week / 400);
 });
 
-test("samples with an earlier time are ignored, and a missing value is not 0", () => {
+test("samples with an earlier time are ignored and missing values are not 0", () => {
   const s = new Series(["high"]);
   s.add(1, [5]);
   s.add(1, [6]);
