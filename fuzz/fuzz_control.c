@@ -68,14 +68,16 @@ static void stop(void)
 
 static void start_process(void)
 {
+    /* The child inherits SIG_IGN; a SIGTERM may arrive before the child runs its first line. */
+    void (*handler)(int) = signal(SIGTERM, SIG_IGN);
     s.pid = fork();
     must(s.pid >= 0, "no process");
     if (s.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        signal(SIGTERM, SIG_IGN);
         for (;;)
             pause();
     }
+    signal(SIGTERM, handler);
 }
 
 /* Adds a socket for requests to the socket for marks, as a rank does. */
