@@ -592,9 +592,9 @@ void engine_job_ended(struct engine *e, const json_t *end)
     e->is_judged = false;
 }
 
-void engine_set_held(struct engine *e, const struct held *list, size_t count)
+void engine_read_held(struct engine *e, const char *path)
 {
-    judge_set_held(e->judge, list, count);
+    judge_read_held(e->judge, path, UINT64_MAX);
     e->is_judged = false;
 }
 

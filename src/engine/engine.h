@@ -19,7 +19,6 @@ struct loop;
 struct engine;
 struct collect_gpu;
 struct gpu_snapshot;
-struct held;
 
 struct engine_options {
     /* time between ticks, 50 ms to 1 h. 0 means one second, and less while the job is young, so
@@ -77,8 +76,8 @@ void engine_note(struct engine *e, const char *kind, const char *json_text);
 void engine_segment(struct engine *e, unsigned number);
 /* Reports the end of the job to the judge; engine_stop records it. */
 void engine_job_ended(struct engine *e, const json_t *end);
-/* Passes the current heap profile to the judge. */
-void engine_set_held(struct engine *e, const struct held *list, size_t count);
+/* Reads the heap profiles in the run folder PATH for the judge. */
+void engine_read_held(struct engine *e, const char *path);
 /* Stops the ticks and closes the recording. FOOTER (may be NULL, not owned) is written to it
  * together with the job's peak. */
 int engine_stop(struct engine *e, const json_t *footer);

@@ -140,11 +140,9 @@ int cluster_node_judge(struct cluster_node *n, bool has_heaps)
         return 0;
     n->is_changed = false;
     if (has_heaps) {
-        size_t count = 0;
         uint64_t until_ns =
             judge_is_over(n->judge) ? UINT64_MAX : run->start_mono_ns + run->tick_ns;
-        AUTO_FREE struct held *list = held_read(n->path, until_ns, &count);
-        judge_set_held(n->judge, list, count);
+        judge_read_held(n->judge, n->path, until_ns);
     }
     judge_update(n->judge);
     verdicts_fini(&n->verdicts);

@@ -13,6 +13,7 @@
 #include "verdict/verdict.h"
 
 struct held;
+struct held_window;
 struct judge;
 
 enum {
@@ -55,6 +56,10 @@ void judge_end(struct judge *j, const json_t *end);
 bool judge_is_over(const struct judge *j); /* true if the job ended by itself */
 /* Sets the heap profiler's readings of each process so far. LIST is copied. */
 void judge_set_held(struct judge *j, const struct held *list, size_t count);
+/* Returns the window of readings up to UNTIL_NS, with the first epoch of the job. */
+struct held_window judge_held_window(const struct judge *j, uint64_t until_ns);
+/* Reads the heap profiles in the run folder PATH, up to UNTIL_NS (CLOCK_MONOTONIC). */
+void judge_read_held(struct judge *j, const char *path, uint64_t until_ns);
 
 /* Updates all verdicts, which the functions below return. The newest reading and all readings of
  * the last TAIL_S seconds do not count yet, because they are part of the exit if the process exits

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "judge/judge_model.h"
 #include "profile/held.h"
@@ -67,6 +68,25 @@ void judge_set_held(struct judge *j, const struct held *list, size_t count)
     }
     if (j->held && j->is_over && !j->clock.has_begun && !j->clock.has_step)
         end_work(j);
+}
+
+struct held_window judge_held_window(const struct judge *j, uint64_t until_ns)
+{
+    struct held_window w = {.until_ns = until_ns};
+    const struct verdict_series *v = j->whole ? &j->whole->series : NULL;
+    if (v && v->has_step && v->steps_per_epoch) {
+        w.epoch_start = v->begin_step;
+        w.epoch_end = v->begin_step + (double)v->steps_per_epoch;
+    }
+    return w;
+}
+
+void judge_read_held(struct judge *j, const char *path, uint64_t until_ns)
+{
+    size_t count;
+    const struct held_window w = judge_held_window(j, until_ns);
+    AUTO_FREE struct held *list = held_read(path, &w, &count);
+    judge_set_held(j, list, count);
 }
 
 bool judge_evidence(const struct judge *j, const struct run_entity *p, struct model_evidence *ret)

@@ -50,7 +50,8 @@ static void set_profile_readings(struct recorded *r)
     size_t count;
     uint64_t until_ns =
         judge_is_over(r->judge) ? UINT64_MAX : r->run->start_mono_ns + r->run->tick_ns;
-    AUTO_FREE struct held *list = held_list(recorded_heaps(r), until_ns, &count);
+    const struct held_window w = judge_held_window(r->judge, until_ns);
+    AUTO_FREE struct held *list = held_list(recorded_heaps(r), &w, &count);
     judge_set_held(r->judge, list, count);
 }
 

@@ -82,6 +82,39 @@ static void measure_steady(const struct profile *p, size_t n, struct model_sites
         reading_after(p, n - 1, 1. / 4), half, reading_after(p, n - 1, 3. / 4), end});
 }
 
+/* Returns the first of N readings that was taken at STEP or later, or NULL. */
+static const struct profile_reading *reading_at_step(const struct profile *p, size_t n, double step)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p->readings[i].has_step && (double)p->readings[i].step >= step)
+            return &p->readings[i];
+    return NULL;
+}
+
+/* Compares the growth of each call site after the first epoch with its growth within the epoch.
+ * The first quarter of the epoch is skipped, because much of it is start-up. */
+static void measure_sustained(const struct profile *p, size_t n, const struct held_window *w,
+                              struct model_sites *ret)
+{
+    double epoch = w->epoch_end - w->epoch_start;
+    const struct profile_reading *now = &p->readings[n - 1];
+    const struct profile_reading *from = reading_at_step(p, n, w->epoch_start + epoch / 4);
+    const struct profile_reading *end = reading_at_step(p, n, w->epoch_end);
+    if (!(w->epoch_end > 0) || !end || !(from < end) || !(now->step > end->step))
+        return;
+    double within = (double)(end->step - from->step), after = (double)(now->step - end->step);
+    for (size_t i = 0, at_from = 0, at_end = 0; i < now->count; i++) {
+        const struct profile_held *h = &now->held[i];
+        double then = live_of(profile_held_by(end, &at_end, h->site));
+        double rate = fmax(0, then - live_of(profile_held_by(from, &at_from, h->site))) / within;
+        double since = fmax(0, h->live_bytes - then) / after;
+        if (!is_kept(h))
+            continue;
+        ret->sustained += epoch * fmin(rate, since);
+        ret->slowed += epoch * fmax(0, rate - since);
+    }
+}
+
 /* Fits a trend to the minimum of each of POINTS equal parts of the N values Y at X. */
 static void trend_of_many(const double *x, const double *y, size_t n, struct trend *ret)
 {
@@ -163,13 +196,15 @@ static bool measure_settled(const struct profile *p, size_t n, struct model_site
     return true;
 }
 
-void held_sites(const struct profile *p, size_t n, struct model_sites *ret)
+void held_sites(const struct profile *p, size_t n, const struct held_window *w,
+                struct model_sites *ret)
 {
     *ret = (struct model_sites){0};
     if (n < READINGS_AT_LEAST)
         return;
     measure_grown(p, n, ret);
     measure_steady(p, n, ret);
+    measure_sustained(p, n, w, ret);
     ret->known = measure_kept(p, n, ret) && measure_settled(p, n, ret);
 }
 
@@ -185,12 +220,12 @@ static size_t readings_until(const struct profile *p, uint64_t until_ns)
 struct held_lists {
     struct held *at;
     size_t count;
-    uint64_t until_ns;
+    const struct held_window *window;
 };
 
 static void add_held(struct held_lists *l, const struct profile *p)
 {
-    size_t n = readings_until(p, l->until_ns);
+    size_t n = readings_until(p, l->window->until_ns);
     struct held *more = n ? reallocarray(l->at, l->count + 1, sizeof *more) : NULL;
     if (!more)
         return;
@@ -198,15 +233,16 @@ static void add_held(struct held_lists *l, const struct profile *p)
     more[l->count] =
         (struct held){.pid = p->pid, .start_ns = p->start_ns, .worked_ns = p->readings[n - 1].t_ns};
     struct held *h = &more[l->count++];
-    held_sites(p, n, &h->sites);
+    held_sites(p, n, l->window, &h->sites);
     uint64_t gap_ns = HELD_EARLIER_S * NS_PER_S;
     held_sites(p, readings_until(p, h->worked_ns > gap_ns ? h->worked_ns - gap_ns : 0),
-               &h->earlier);
+               l->window, &h->earlier);
 }
 
-struct held *held_list(const struct folder_heaps *heaps, uint64_t until_ns, size_t *ret_count)
+struct held *held_list(const struct folder_heaps *heaps, const struct held_window *w,
+                       size_t *ret_count)
 {
-    struct held_lists l = {.until_ns = until_ns};
+    struct held_lists l = {.window = w};
     for (size_t i = 0; i < heaps->count; i++)
         add_held(&l, heaps->at[i].profile);
     *ret_count = l.count;
@@ -220,9 +256,9 @@ static void add_history(void *user, struct folder_heap *h, int error, const stru
         add_held(user, h->profile);
 }
 
-struct held *held_read(const char *path, uint64_t until_ns, size_t *ret_count)
+struct held *held_read(const char *path, const struct held_window *w, size_t *ret_count)
 {
-    struct held_lists l = {.until_ns = until_ns};
+    struct held_lists l = {.window = w};
     folder_each(path, add_history, &l);
     *ret_count = l.count;
     return l.at;

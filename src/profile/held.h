@@ -16,10 +16,18 @@ struct held {
 };
 enum { HELD_EARLIER_S = 10 };
 
+/* The readings that count, and where the first epoch lies among them. */
+struct held_window {
+    uint64_t until_ns; /* later readings (CLOCK_MONOTONIC) are ignored */
+    /* Steps at which the first epoch begins and ends; end is 0 if unknown. */
+    double epoch_start, epoch_end;
+};
+
 /* Computes the model's evidence from the first N readings. */
-void held_sites(const struct profile *p, size_t n, struct model_sites *ret);
-/* Returns one entry per process, or NULL if there is none. Readings taken after UNTIL_NS
- * (CLOCK_MONOTONIC) are ignored. The caller frees the list. */
-struct held *held_list(const struct folder_heaps *heaps, uint64_t until_ns, size_t *ret_count);
+void held_sites(const struct profile *p, size_t n, const struct held_window *w,
+                struct model_sites *ret);
+/* Returns one entry per process, or NULL if there is none. The caller frees the list. */
+struct held *held_list(const struct folder_heaps *heaps, const struct held_window *w,
+                       size_t *ret_count);
 /* Does the same as held_list for the run folder PATH, with one history in memory at a time. */
-struct held *held_read(const char *path, uint64_t until_ns, size_t *ret_count);
+struct held *held_read(const char *path, const struct held_window *w, size_t *ret_count);

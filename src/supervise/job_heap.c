@@ -20,7 +20,6 @@
 #include "mark/receiver.h"
 #include "proc/node.h"
 #include "profile/collect.h"
-#include "profile/held.h"
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
 /* Verdicts on the heap take at most 0.2 % of one CPU. */
@@ -195,14 +194,6 @@ void job_heap_environment(const struct job *j)
     job_heap_set_environment(&e);
 }
 
-/* Passes the profiler's readings that are on disk to the judge. */
-static void judge_readings(struct job *j)
-{
-    size_t count;
-    AUTO_FREE struct held *list = held_read(j->options->rundir.path, UINT64_MAX, &count);
-    engine_set_held(j->engine, list, count);
-}
-
 void job_heap_tick(struct job *j, uint64_t now_ns)
 {
     struct err err = {""};
@@ -214,7 +205,7 @@ void job_heap_tick(struct job *j, uint64_t now_ns)
     if (j->options->rundir.fd < 0 || !pace_due(&j->heap.judging, now_ns))
         return;
     uint64_t begun = clock_thread_cpu_ns();
-    judge_readings(j);
+    engine_read_held(j->engine, j->options->rundir.path);
     /* the heap of a job that runs for long changes slowly */
     uint64_t age_ns = now_ns - j->started_ns;
     j->heap.judging.period_ns = u64_max(JUDGING_S * NS_PER_S, age_ns / JUDGINGS_PER_AGE);
@@ -232,7 +223,7 @@ void job_heap_ended(struct job *j)
     if (!j->heap.collect || j->options->rundir.fd < 0)
         return;
     collect_flush(j->heap.collect, FLUSH_MS * NS_PER_MS);
-    judge_readings(j);
+    engine_read_held(j->engine, j->options->rundir.path);
 }
 
 size_t job_heap_refresh(struct job *j, int32_t pid)

@@ -73,6 +73,14 @@ static double clean(const struct trend *t, double all)
                : 0;
 }
 
+/* Returns the growth rate after the first epoch relative to that within it. It counts in full once
+ * a quarter of the second epoch has passed. */
+static double pace_past_epoch(const struct trend *t, double weight)
+{
+    return t->known && t->epochs > 1 ? fmin(1.5, t->pace) * fmin(1, 4 * (t->epochs - 1)) * weight
+                                     : 0;
+}
+
 static void features_of_resident(const struct model_evidence *e, double all, double *f)
 {
     const struct trend *r = &e->resident;
@@ -87,7 +95,7 @@ static void features_of_resident(const struct model_evidence *e, double all, dou
     f[MODEL_CLEAN] = clean(r, all);
     f[MODEL_GROWN] = share(r->growth, all);
     f[MODEL_PAST] = past * next;
-    f[MODEL_PACE] = fmin(1.5, r->pace) * fmin(1, 4 * past) * big;
+    f[MODEL_PACE] = pace_past_epoch(r, big);
     f[MODEL_NO_EPOCH] = r->epochs > 0 ? 0 : -next;
     f[MODEL_EVENTS] = r->events * big;
     f[MODEL_LIVE_KNOWN] = e->live.known ? -next : 0;
@@ -106,6 +114,10 @@ static void features_of_sites(const struct model_sites *s, double all, double *f
                                        : 0;
     f[MODEL_SITES_STEADY] = share(s->steady, all);
     f[MODEL_SITES_LONG] = share(s->steady_long, all);
+    double both = s->sustained + s->slowed;
+    f[MODEL_SUSTAINED] = share(s->sustained, all);
+    f[MODEL_SUSTAINED_PART] =
+        both > 0 ? s->sustained / both * at_most(both / all / MATERIAL_SITES, 1) : 0;
     f[MODEL_KEPT_FORECAST] = forecast(kept, all);
     f[MODEL_KEPT_LASTING] = lasting(kept, weight_of(kept, all, MATERIAL_LIVE));
     f[MODEL_WORK_FORECAST] = forecast(&s->by_work, all);
@@ -127,6 +139,7 @@ bool model_features(const struct model_evidence *e, double ret[MODEL_COUNT])
     ret[MODEL_LIVE_STEADY] = steady(live, all);
     ret[MODEL_LIVE_LASTING] = lasting(live, some);
     ret[MODEL_LIVE_CLEAN] = clean(live, all);
+    ret[MODEL_LIVE_PACE] = pace_past_epoch(live, some);
     ret[MODEL_LIVE_THIRD] = live->known ? at_most(live->third, 1.5) * some : 0;
     const struct trend *box = &e->container;
     double gained = weight_of(box, all, MATERIAL_SITES);

@@ -19,6 +19,10 @@ struct model_sites {
      * any third of the run's second half (steady), or in any of the run's last three quarters
      * (steady_long). */
     double steady, steady_long;
+    /* Growth over one epoch in bytes at call sites that free little, for a run past its first epoch.
+     * SUSTAINED counts each site at the lower of its growth rates within and after the first epoch,
+     * and SLOWED at the difference if the site grows more slowly since. Both are 0 if unknown. */
+    double sustained, slowed;
     struct trend kept; /* trend over time of the live memory of call sites that free little */
     /* Live memory of call sites that free little, over the bytes allocated by the process. */
     struct trend by_work;
@@ -56,12 +60,17 @@ struct model_evidence {
     X(LIVE_FORECAST, "live_forecast", '+', "forecast growth of the live heap")                     \
     X(LIVE_STEADY, "live_steady", '+', "forecast growth of the live heap without falls")           \
     X(LIVE_LASTING, "live_lasting", '+', "continuing growth fits the live heap")                   \
+    X(LIVE_PACE, "live_pace", '+',                                                                 \
+      "growth rate of the live heap after the first epoch relative to that within it")             \
     X(LIVE_THIRD, "live_third", '+', "growth of the live heap in the last third of the run")       \
     X(LIVE_CLEAN, "live_clean", '+', "growth of the live heap is even and continues")              \
     X(SITES_GROWN, "sites_grown", '+', "growth at call sites in the second half of the run")       \
     X(SITES_EVEN, "sites_even", '+', "growth at call sites is even until the end")                 \
     X(SITES_STEADY, "sites_steady", '+', "the same call sites grow again and again")               \
     X(SITES_LONG, "sites_long", '+', "the same call sites have grown for most of the run")         \
+    X(SUSTAINED, "sustained", '+', "call sites grow after the first epoch as they did within it")  \
+    X(SUSTAINED_PART, "sustained_part", '+',                                                       \
+      "most call sites that grew within the first epoch continue at the same rate")                \
     X(BOX_FORECAST, "box_forecast", '+', "forecast growth of a container")                         \
     X(BOX_LASTING, "box_lasting", '+', "continuing growth fits a container")                       \
     X(BOX_SIXTH, "box_sixth", '+', "growth of a container in the last sixth of the run")           \

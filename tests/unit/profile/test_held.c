@@ -13,7 +13,7 @@
 #include "base/clock.h"
 
 static const double MB = 1e6;
-enum { READINGS = 24, EVERY_S = 2, SITES = 4 };
+enum { READINGS = 24, EVERY_S = 2, SITES = 4, EPOCH = 12 }; /* one step per reading */
 enum { LOADED = 1, BATCHES = 2, KEPT = 3 }; /* Site numbers; 0 means no site. */
 
 /* Describes 48 s of a process that has 200 MB of live memory from its start. */
@@ -39,6 +39,8 @@ static void begin(struct history *h)
     for (int i = 0; i < READINGS; i++) {
         h->readings[i] =
             (struct profile_reading){.t_ns = (uint64_t)(100 + EVERY_S * (i + 1)) * NS_PER_S,
+                                     .has_step = true,
+                                     .step = i,
                                      .held = h->held[i],
                                      .count = SITES - 1};
         for (uint32_t site = 1; site < SITES; site++)
@@ -72,7 +74,7 @@ static void come_and_go(struct history *h)
 static struct model_sites sites_of(struct history *h)
 {
     struct model_sites s;
-    held_sites(&h->profile, READINGS, &s);
+    held_sites(&h->profile, READINGS, &(struct held_window){.epoch_end = EPOCH}, &s);
     assert_true(s.known);
     return s;
 }
@@ -142,6 +144,43 @@ static void growth_per_allocated_byte_is_linear_on_a_slowing_machine(void **stat
     assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
+static void growth_sustained_past_the_first_epoch_is_counted(void **state)
+{
+    struct history h;
+    (void)state;
+    begin(&h);
+    come_and_go(&h);
+    for (int i = 0; i < READINGS; i++)
+        hold(&h, i, KEPT, i * 2 * MB, 0, 0);
+    struct model_sites s = sites_of(&h);
+    assert_float_equal(s.sustained, EPOCH * 2 * MB, 1);
+    assert_float_equal(s.slowed, 0, 1);
+}
+
+static void cache_full_after_the_first_epoch_counts_as_slowed(void **state)
+{
+    struct history h;
+    (void)state;
+    begin(&h);
+    for (int i = 0; i < READINGS; i++)
+        hold(&h, i, KEPT, (i < EPOCH ? i : EPOCH) * 2 * MB, 0, 0);
+    struct model_sites s = sites_of(&h);
+    assert_float_equal(s.sustained, 0, 1);
+    assert_float_equal(s.slowed, EPOCH * 2 * MB, 1);
+}
+
+static void growth_without_a_known_epoch_is_neither_sustained_nor_slowed(void **state)
+{
+    struct history h;
+    struct model_sites s;
+    (void)state;
+    begin(&h);
+    for (int i = 0; i < READINGS; i++)
+        hold(&h, i, KEPT, i * 2 * MB, 0, 0);
+    held_sites(&h.profile, READINGS, &(struct held_window){.until_ns = UINT64_MAX}, &s);
+    assert_true(s.known && s.sustained == 0 && s.slowed == 0);
+}
+
 static void few_readings_or_a_missing_folder_give_no_heap_evidence(void **state)
 {
     struct history h;
@@ -149,9 +188,10 @@ static void few_readings_or_a_missing_folder_give_no_heap_evidence(void **state)
     size_t count = 1;
     (void)state;
     begin(&h);
-    held_sites(&h.profile, 4, &s);
+    const struct held_window all = {.until_ns = UINT64_MAX};
+    held_sites(&h.profile, 4, &all, &s);
     assert_false(s.known);
-    free(held_read("/nowhere/at/all", UINT64_MAX, &count));
+    free(held_read("/nowhere/at/all", &all, &count));
     assert_int_equal(count, 0);
 }
 
@@ -163,6 +203,9 @@ int main(void)
         cmocka_unit_test(cache_filled_early_does_not_count_as_late_growth),
         cmocka_unit_test(kept_growth_within_sampling_error_does_not_count),
         cmocka_unit_test(growth_per_allocated_byte_is_linear_on_a_slowing_machine),
+        cmocka_unit_test(growth_sustained_past_the_first_epoch_is_counted),
+        cmocka_unit_test(cache_full_after_the_first_epoch_counts_as_slowed),
+        cmocka_unit_test(growth_without_a_known_epoch_is_neither_sustained_nor_slowed),
         cmocka_unit_test(few_readings_or_a_missing_folder_give_no_heap_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
