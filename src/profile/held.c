@@ -235,8 +235,8 @@ static void add_held(struct held_lists *l, const struct profile *p)
     struct held *h = &more[l->count++];
     held_sites(p, n, l->window, &h->sites);
     uint64_t gap_ns = HELD_EARLIER_S * NS_PER_S;
-    held_sites(p, readings_until(p, h->worked_ns > gap_ns ? h->worked_ns - gap_ns : 0),
-               l->window, &h->earlier);
+    held_sites(p, readings_until(p, h->worked_ns > gap_ns ? h->worked_ns - gap_ns : 0), l->window,
+               &h->earlier);
 }
 
 struct held *held_list(const struct folder_heaps *heaps, const struct held_window *w,

@@ -2,10 +2,10 @@
  * append-only blocks, each of which is intact or ignored: new modules, codes, texts, nodes and
  * call sites; a reading (live bytes of each call site, as changes since the last one); a
  * snapshot (every live sample). docs/reference/heap-format.md describes the format. The size
- * hardly depends on the length of the run: readings are due every max(2 s, 1/500 of the run) and
- * snapshots at most every 1/16 of it, so that their number grows with the logarithm of the run's
- * length. Both become half as frequent with every eighth of STORE_BYTES_MAX, and to a file of
- * that size only the last reading is added. */
+ * hardly depends on the length of the run: readings are due every max(2 s, 1/500 of the run), every
+ * second in the first minute, and snapshots at most every 1/16 of it, so that their number grows
+ * with the logarithm of the run's length. Both become half as frequent with every eighth of
+ * STORE_BYTES_MAX, and to a file of that size only the last reading is added. */
 #pragma once
 
 #include <stdint.h>

@@ -29,6 +29,9 @@ enum {
     SIZE_STEP = STORE_BYTES_MAX / 8,
 };
 #define READING_NS (2 * NS_PER_S)
+/* Readings are taken twice as often in the first minute, because a first epoch may take seconds,
+ * and growth after its end is the earliest sign of a leak. */
+#define EARLY_NS (60 * NS_PER_S)
 #define ASKED_NS NS_PER_S
 
 struct store_writer {
@@ -54,7 +57,8 @@ static uint64_t part_of_run(uint64_t elapsed_ns, unsigned parts, uint64_t least_
 
 uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes)
 {
-    return part_of_run(elapsed_ns, READINGS_PER_RUN, READING_NS, size_bytes);
+    uint64_t least_ns = elapsed_ns < EARLY_NS ? READING_NS / 2 : READING_NS;
+    return part_of_run(elapsed_ns, READINGS_PER_RUN, least_ns, size_bytes);
 }
 
 static uint64_t since(uint64_t now_ns, uint64_t then_ns)

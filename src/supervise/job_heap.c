@@ -23,7 +23,7 @@
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
 /* Verdicts on the heap take at most 0.2 % of one CPU. */
-enum { JUDGING_S = 10, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 };
+enum { JUDGING_S = 2, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 };
 
 /* An environment variable that has a list of paths, and the characters that those paths must not
  * contain. */

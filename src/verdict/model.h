@@ -19,9 +19,10 @@ struct model_sites {
      * any third of the run's second half (steady), or in any of the run's last three quarters
      * (steady_long). */
     double steady, steady_long;
-    /* Growth over one epoch in bytes at call sites that free little, for a run past its first epoch.
-     * SUSTAINED counts each site at the lower of its growth rates within and after the first epoch,
-     * and SLOWED at the difference if the site grows more slowly since. Both are 0 if unknown. */
+    /* Growth over one epoch in bytes at call sites that free little, for a run past its first
+     * epoch. SUSTAINED counts each site at the lower of its growth rates within and after the first
+     * epoch, and SLOWED at the difference if the site grows more slowly since. Both are 0 if
+     * unknown. */
     double sustained, slowed;
     struct trend kept; /* trend over time of the live memory of call sites that free little */
     /* Live memory of call sites that free little, over the bytes allocated by the process. */

@@ -347,11 +347,12 @@ static void repeated_reading_requests_do_not_fill_the_heap_file(void **state)
 static void heap_readings_become_rarer_with_time_and_file_size(void **state)
 {
     (void)state;
-    assert_int_equal(store_interval_ns(0, 0), 2 * NS_PER_S);
+    assert_int_equal(store_interval_ns(0, 0), NS_PER_S);
+    assert_int_equal(store_interval_ns(60 * NS_PER_S, 0), 2 * NS_PER_S);
     assert_int_equal(store_interval_ns(1000 * NS_PER_S, 0), 2 * NS_PER_S);
     assert_int_equal(store_interval_ns(10000 * NS_PER_S, 0), 20 * NS_PER_S);
     assert_int_equal(store_interval_ns(10000 * NS_PER_S, STORE_BYTES_MAX / 2), 320 * NS_PER_S);
-    assert_int_equal(store_interval_ns(0, UINT64_MAX), 512 * NS_PER_S);
+    assert_int_equal(store_interval_ns(0, UINT64_MAX), 256 * NS_PER_S);
 }
 
 static void later_additions_to_the_heap_table_are_stored(void **state)
