@@ -73,6 +73,7 @@ int recorded_read(const char *path, const struct run_settings *settings,
         return r;
     /* The observer of the marks is part of RET, which the caller may move. */
     ret->run->observers = judge_observer(ret->judge);
+    kept_take_figures(&ret->marks.kept, ret->run);
     set_profile_readings(ret);
     judge_update(ret->judge);
     r = judge_verdicts(ret->judge, &ret->verdicts);

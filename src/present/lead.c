@@ -296,7 +296,7 @@ static void lead_put_note(struct doc *d, const struct summary *s)
     doc_text(d, TONE_PLAIN, "; kept alive by ");
     doc_name(d, TONE_STRONG, kept->name, place ? (size_t)(place - kept->name) : strlen(kept->name),
              NAME_COLUMNS);
-    if (kept->type)
+    if (kept->type && kept->type[0])
         doc_textf(d, TONE_PLAIN, " (%s)", kept->type);
 }
 

@@ -6,10 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "mark/mark.h"
+#include "run/run.h"
+
+/* Least growth of a container that counts, in bytes and as a fraction of the growth of its process;
+ * as in python/ebb/_containers.py. */
+static const double KEPT_BYTES = 1 << 20, KEPT_SHARE = 0.1;
 
 static int64_t step_of(const struct mark *m, const char *key)
 {
@@ -60,6 +66,73 @@ void kept_take(struct kept_lists *l, const struct mark *mark)
         list->at[list->count++] = one;
 }
 
+/* Returns what FIGURE has gained since its first reading, and in *RET_FROM the time of that
+ * reading. */
+static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
+{
+    const struct series *s = figure->signal[0];
+    struct series_point last;
+    if (!series_last(s, &last))
+        return 0;
+    *ret_from = s->first.t_ns;
+    return (double)last.v - (double)s->first.v;
+}
+
+/* Returns the growth of process PID from FROM_NS to its peak. The last readings may be those of its
+ * exit. */
+static double process_growth(const struct run *run, int32_t pid, uint64_t from_ns)
+{
+    const struct run_entity *p = run_find_pid(run, pid);
+    const struct series *rss = p ? p->signal[SAMPLE_RSS] : NULL;
+    struct series_point from, peak;
+    return series_after(rss, from_ns, &from) && series_max(rss, from_ns, UINT64_MAX, &peak)
+               ? (double)peak.v - (double)from.v
+               : 0;
+}
+
+static void sort_in(struct kept_list *list, const struct kept *one)
+{
+    size_t i = list->count < KEPT_MAX ? list->count++ : KEPT_MAX;
+    for (; i > 0 && list->at[i - 1].bytes < one->bytes; i--)
+        if (i < KEPT_MAX)
+            list->at[i] = list->at[i - 1];
+    if (i < KEPT_MAX)
+        list->at[i] = *one;
+}
+
+void kept_take_figures(struct kept_lists *l, const struct run *run)
+{
+    static const char BYTES[] = "container_bytes:", ENTRIES[] = "container:";
+    struct kept_lists found = {0};
+    AUTO_FREE struct run_entity **figures = NULL;
+    size_t n = run_list(run, RUN_FIGURE, &figures);
+    for (size_t i = 0; figures && i < n; i++) {
+        const char *name = figures[i]->name + sizeof BYTES - 1;
+        int32_t pid = figures[i]->info.id.pid;
+        struct kept one = {0};
+        uint64_t from_ns, ignored;
+        if (strncmp(figures[i]->name, BYTES, sizeof BYTES - 1) != 0 || kept_of(l, pid))
+            continue;
+        one.bytes = figure_gained(figures[i], &from_ns);
+        if (one.bytes < KEPT_BYTES || one.bytes < KEPT_SHARE * process_growth(run, pid, from_ns))
+            continue;
+        for (size_t k = 0; k < n; k++)
+            if (figures[k]->info.id.pid == pid &&
+                strncmp(figures[k]->name, ENTRIES, sizeof ENTRIES - 1) == 0 &&
+                strcmp(figures[k]->name + sizeof ENTRIES - 1, name) == 0)
+                one.added = figure_gained(figures[k], &ignored);
+        snprintf(one.name, sizeof one.name, "%s", name);
+        struct kept_list *list = one.added > 0 ? list_of(&found, pid) : NULL;
+        if (list)
+            sort_in(list, &one);
+    }
+    for (size_t i = 0; i < found.count; i++) {
+        struct kept_list *list = list_of(l, found.at[i].pid);
+        if (list)
+            *list = found.at[i];
+    }
+}
+
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid)
 {
     for (size_t i = 0; i < l->count; i++)
@@ -76,8 +149,9 @@ const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t
         snprintf(steps, sizeof steps, " from step %" PRId64 " to step %" PRId64, l->since_step,
                  l->step);
     bool is_tensor = k->is_graph && strcmp(k->type, "Tensor") == 0;
-    snprintf(out, KEPT_TEXT_MAX, "%s (%s): %.0f %s added%s%s, at most %s", k->name, k->type,
-             k->added, is_tensor ? "autograd nodes" : "entries", steps,
+    snprintf(out, KEPT_TEXT_MAX, "%s%s%s%s: %.0f %s added%s%s, at most %s", k->name,
+             k->type[0] ? " (" : "", k->type, k->type[0] ? ")" : "", k->added,
+             is_tensor ? "autograd nodes" : "entries", steps,
              k->is_graph && !is_tensor ? ", with their autograd graphs" : "",
              text_size(size, number_to_u64(k->bytes)));
     return out;

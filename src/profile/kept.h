@@ -8,13 +8,14 @@
 #include <stdint.h>
 
 struct mark;
+struct run;
 
 enum { KEPT_MAX = 3, KEPT_PROCESSES = 16, KEPT_NAME_MAX = 160, KEPT_TYPE_MAX = 24 };
 
 struct kept {
     /* Name such as "cache of a __main__.Features"; not escaped, like all text from the job. */
     char name[KEPT_NAME_MAX];
-    char type[KEPT_TYPE_MAX]; /* "dict" */
+    char type[KEPT_TYPE_MAX]; /* "dict", or "" if unknown */
     double added; /* entries, or nodes of a tensor's graph, added since the previous report */
     double bytes; /* upper bound of the size of what was added */
     /* true if the container belongs to an installed package or the standard library */
@@ -38,6 +39,10 @@ struct kept_lists {
 
 /* Adds one mark; marks of other kinds and invalid ones are ignored. */
 void kept_take(struct kept_lists *l, const struct mark *mark);
+/* Adds the containers that processes without such a report sent as figures (container:NAME,
+ * container_bytes:NAME). The Python package reports containers only once memory has grown by much,
+ * but it follows them as figures earlier. */
+void kept_take_figures(struct kept_lists *l, const struct run *run);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
 

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "mark/mark.h"
+#include "base/clock.h"
 #include "profile/kept.h"
+#include "run/run.h"
 
 enum { PID = 4711 };
 static struct kept_lists lists;
@@ -120,6 +122,73 @@ static void long_container_names_are_truncated(void **state)
     json_decref(doc);
 }
 
+/* Adds a value that process PID reports as NAME. */
+static void add_figure(struct run *run, uint32_t id, const char *name, uint64_t value)
+{
+    struct sample s = {0};
+    char full[128];
+    snprintf(full, sizeof full, "%s@%d", name, PID);
+    sample_put(&s, 0, value);
+    run_sample(run, ENTITY_SERIES, id, full, &s);
+}
+
+/* Returns a run of ten seconds. The resident memory of process PID grows by GROWTH, and that of a
+ * list and of a small dictionary by 1 MiB and 100 KiB per second. */
+static struct run *run_with_containers(uint64_t growth)
+{
+    const struct process_info info = {.id = {.pid = PID, .start_ticks = 1}};
+    struct run *run;
+    assert_int_equal(run_new(&run_settings_read, 0, &run), 0);
+    run_process(run, 0, PROCESS_BORN, 1, &info);
+    for (uint64_t i = 0; i <= 10; i++) {
+        struct sample s = {0};
+        run_tick_begin(run, i * NS_PER_S);
+        sample_put(&s, SAMPLE_RSS, (200 << 20) + i * growth / 10);
+        run_sample(run, ENTITY_PROCESS, 1, NULL, &s);
+        add_figure(run, 1, "container:seen of main()", 5 + 3 * i);
+        add_figure(run, 2, "container_bytes:seen of main()", (1 + i) << 20);
+        add_figure(run, 3, "container:names of main()", i);
+        add_figure(run, 4, "container_bytes:names of main()", (100 << 10) * i);
+        run_tick_end(run);
+    }
+    return run;
+}
+
+static void figures_of_containers_replace_a_missing_report(void **state)
+{
+    struct run *run = run_with_containers(20 << 20);
+    char text[KEPT_TEXT_MAX];
+    (void)state;
+    kept_take_figures(&lists, run);
+    const struct kept_list *l = kept_of(&lists, PID);
+    assert_non_null(l);
+    assert_int_equal(l->count, 1); /* the dictionary gained less than 1 MiB */
+    assert_string_equal(kept_text(text, l, 0),
+                        "seen of main(): 30 entries added, at most 10.0 MiB");
+    run_free(run);
+}
+
+static void figures_of_containers_do_not_replace_a_report(void **state)
+{
+    struct run *run = run_with_containers(20 << 20);
+    (void)state;
+    receive("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
+    kept_take_figures(&lists, run);
+    const struct kept_list *l = kept_of(&lists, PID);
+    assert_int_equal(l->count, 1);
+    assert_string_equal(l->at[0].name, "cache of a __main__.Features");
+    run_free(run);
+}
+
+static void small_share_of_the_growth_is_not_kept_by_a_container(void **state)
+{
+    struct run *run = run_with_containers(400 << 20);
+    (void)state;
+    kept_take_figures(&lists, run);
+    assert_null(kept_of(&lists, PID));
+    run_free(run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +198,9 @@ int main(void)
         cmocka_unit_test_setup(container_text_mentions_autograd_graphs, begin),
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
         cmocka_unit_test_setup(long_container_names_are_truncated, begin),
+        cmocka_unit_test_setup(figures_of_containers_replace_a_missing_report, begin),
+        cmocka_unit_test_setup(figures_of_containers_do_not_replace_a_report, begin),
+        cmocka_unit_test_setup(small_share_of_the_growth_is_not_kept_by_a_container, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
