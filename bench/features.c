@@ -1,9 +1,10 @@
 /* Prints the features that the verdict's model weighs, for every process of a recorded run and for
  * the job as a whole, as JSON lines: research/fit.py fits the weights to them.
  *
- *   features [--no-marks] RUN [SECONDS...]
+ *   features [--no-marks] RUN [MOMENT...]
  *
- * SECONDS: also prints the features at these times after the start of the run. */
+ * MOMENT: also prints the features at this moment: seconds after the start of the run, or the
+ * number of a step as step=N. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,40 +13,75 @@
 #include "base/err.h"
 #include "judge/judge_model.h"
 #include "judge/recorded.h"
+#include "profile/held.h"
+
+static void put_features(const char *name, const struct model_evidence *e)
+{
+    double features[MODEL_COUNT];
+    model_features(e, features);
+    printf(", \"%s\": {", name);
+    for (unsigned i = 0; i < MODEL_COUNT; i++)
+        printf("%s\"%s\": %.6g", i ? ", " : "", model_feature_name((enum model_feature)i),
+               features[i]);
+    printf("}");
+}
+
+/* Returns true if the series of P, or of the job, leaks by its shape, without the model. */
+static bool leaks_by_shape(const struct judge *j, const struct run_entity *p,
+                           struct judge_series *s)
+{
+    const struct verdict_result kept = s->result;
+    judge_series_judge(s, &s->limit);
+    if (p)
+        judge_figures_apply(j, p);
+    bool leaks = s->result.leak == VERDICT_LEAK_YES;
+    s->result = kept;
+    return leaks;
+}
 
 static void put(const struct judge *j, const struct run_entity *p, double at_s)
 {
     struct model_evidence e;
-    double features[MODEL_COUNT];
-    const struct judge_series *s = p ? judge_known(p)->series : j->whole;
-    if (!judge_evidence(j, p, &e) || !model_features(&e, features))
+    struct judge_series *s = p ? judge_known(p)->series : j->whole;
+    const struct held *held = p ? judge_held_of(j, p) : NULL;
+    if (!judge_evidence(j, p, &e))
         return;
-    printf("{\"at\": %g, \"pid\": %d, \"is_over\": %d, \"stands\": %d, \"has_sites\": %d, "
-           "\"outside\": %.3f, \"epochs\": %g, \"job\": \"%s\", \"word\": \"%s\", \"features\": {",
-           at_s, p ? p->info.id.pid : 0, e.is_over, !p || !judge_was_replaced(j, p), e.sites.known,
+    printf("{\"at\": %.3f, \"pid\": %d, \"moment\": %d, \"stands\": %d, \"has_sites\": %d, "
+           "\"outside\": %.3f, \"epochs\": %g, \"job\": \"%s\", \"word\": \"%s\", \"shape\": %d",
+           at_s, p ? p->info.id.pid : 0, e.moment, !p || !judge_was_replaced(j, p), e.sites.known,
            p ? judge_outside_heap(j, p) : 0, e.resident.epochs,
            verdict_word_name(j->tree.result.word),
-           s->is_judged ? verdict_word_name(s->result.word) : "");
-    for (unsigned i = 0; i < MODEL_COUNT; i++)
-        printf("%s\"%s\": %.6g", i ? ", " : "", model_feature_name((enum model_feature)i),
-               features[i]);
-    printf("}}\n");
+           s->is_judged ? verdict_word_name(s->result.word) : "",
+           s->is_judged && leaks_by_shape(j, p, s));
+    put_features("features", &e);
+    if (e.moment == MODEL_RUNNING && held && held->earlier.known) {
+        e.sites = held->earlier;
+        put_features("earlier", &e);
+    }
+    printf("}\n");
 }
 
-/* AT_S is 0 for the end of the run. */
-static int put_run(const char *path, bool no_marks, double at_s)
+/* MOMENT is NULL for the end of the run. */
+static int put_run(const char *path, bool no_marks, const char *moment)
 {
+    static const char STEP[] = "step=";
     struct recorded r;
     struct err err = {0};
-    struct run_settings reading = {.dead = RUN_DEAD_READ,
-                                   .has_until = at_s > 0,
-                                   .until_ns = (uint64_t)(at_s * (double)NS_PER_S)};
+    struct run_settings reading = run_settings_read;
     const struct judge_options options = {.no_marks = no_marks};
+    if (moment && strncmp(moment, STEP, sizeof STEP - 1) == 0) {
+        reading.has_until_step = true;
+        reading.until_step = strtoull(moment + sizeof STEP - 1, NULL, 10);
+    } else if (moment) {
+        reading.has_until = true;
+        reading.until_ns = (uint64_t)(atof(moment) * (double)NS_PER_S);
+    }
     if (recorded_read(path, &reading, &options, &r, &err) < 0) {
         fprintf(stderr, "features: %s\n", err.text);
         return 1;
     }
     struct run_entity *e;
+    double at_s = moment ? (double)r.run->tick_ns / (double)NS_PER_S : 0;
     for (size_t at = 0; (e = judge_next(r.judge, RUN_PROCESS, &at));)
         put(r.judge, e, at_s);
     put(r.judge, NULL, at_s);
@@ -62,6 +98,6 @@ int main(int argc, char **argv)
         return 2;
     }
     for (int i = first + 1; i < argc && status == 0; i++)
-        status = put_run(argv[first], no_marks, atof(argv[i]));
-    return status ? status : put_run(argv[first], no_marks, 0);
+        status = put_run(argv[first], no_marks, argv[i]);
+    return status ? status : put_run(argv[first], no_marks, NULL);
 }

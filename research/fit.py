@@ -8,8 +8,9 @@
 TOOL is build/bench/features, RUNS a folder of recordings named PROGRAM-VARIANT-MODE as zoo/unseen/run.py makes
 them. Labels are in zoo/unseen/truths.json. A recording with marks is used twice, with and without its marks. The
 probability of a run is the highest of its processes and of the job as a whole. Fitting therefore alternates between
-choosing the row with the highest probability of each run and fitting the weights to these rows. Ends of runs, and moments
-every ten seconds during them, have separate weights.
+choosing the row with the highest probability of each run and fitting the weights to these rows. There are three sets of
+weights: for ends of runs; for moments after a known first epoch, taken every quarter of an epoch; and for moments of runs
+without a known epoch, taken every ten seconds.
 """
 
 import collections
@@ -30,13 +31,13 @@ PENALTY = 0.01  # L2, on the standardised weights
 TURNS = 4
 STEPS = 4000
 EVERY_S = 10
-LEAK_FROM, NO_LEAK_UNTIL, RUNNING_LEAK_FROM = 0.75, 0.3, 0.92  # as in src/verdict/settle.c
-SHAPE_LEAK_FROM = 0.5  # as in src/judge/judge_model.c: of a running job that leaks by shape
+LEAK_FROM, NO_LEAK_UNTIL, RUNNING_LEAK_FROM = 0.75, 0.2, 0.92  # as in src/verdict/settle.c
+SHAPE_LEAK_FROM = 0.8  # as in src/judge/judge_model.c: of a running job that leaks by shape
 FIRST_EPOCH = 1.15  # as in src/verdict/settle.c: the model is not used before
 LEAK_WORDS = ("leaking", "stepping")
-SOON_S = 60
+SOON_S, SOON_EPOCHS = 60, 1.26
 MATERIAL = 0.025  # fraction of the baseline: the stated limit of detection is at least this growth
-OF_SITES = ("sites_", "kept_", "work_", "settled_")  # features of call sites
+MOMENTS = ("running", "past_epoch", "over")  # enum model_moment
 
 
 def names_and_signs():
@@ -54,20 +55,27 @@ def seconds_of(run):
 
 
 def write_features(tool, folder):
+    truths = json.loads(TRUTHS.read_text())
+
     def one(task):
-        run, mode = task
-        flags = ["--no-marks"] if mode == "nomarks" else []
-        moments = [str(t) for t in range(2 * EVERY_S, int(seconds_of(run)), EVERY_S)]
-        done = subprocess.run([tool, *flags, run, *moments], capture_output=True, text=True, check=False)
-        if done.returncode:
+        run, key, mode = task
+        seconds = [str(t) for t in range(2 * EVERY_S, int(seconds_of(run)), EVERY_S)]
+        per_epoch, epochs = truths[key]["steps_per_epoch"], truths[key]["epochs"]
+        steps = [f"step={round(per_epoch * quarter / 4)}" for quarter in range(5, 4 * epochs)]
+        tries = [["--no-marks", run, *seconds]] if mode == "nomarks" else [[run, *steps], [run, *seconds]]
+        for arguments in tries:  # a run that reports no steps has moments by seconds
+            done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                break
+        else:
             print(f"fit: {run.name}: {done.stderr.strip()}", file=sys.stderr)
-        return f"{run.name.rpartition('-')[0]}-{mode}", done.stdout.splitlines()
+        return f"{key}-{mode}", done.stdout.splitlines()
 
     tasks = []
     for run in sorted(Path(folder).iterdir()):
-        if seconds_of(run):
-            recorded = run.name.rpartition("-")[2]
-            tasks += [(run, mode) for mode in ("marks", "nomarks") if recorded == "marks" or mode == recorded]
+        key, _, recorded = run.name.rpartition("-")
+        if key in truths and seconds_of(run):
+            tasks += [(run, key, mode) for mode in ("marks", "nomarks") if recorded == "marks" or mode == recorded]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, lines in pool.map(one, tasks):
             for line in lines:
@@ -75,32 +83,30 @@ def write_features(tool, folder):
 
 
 def read_runs(path):
-    """Returns (ends, moments): [{run, set, mode, leak, at, rows, earlier}], one row of features per process and job.
-    EARLIER has the same rows with call sites as they were EVERY_S before; not a number: these were not known yet."""
+    """Returns for each of MOMENTS [{run, set, mode, leak, at, epochs, rows, earlier}], with one row of features per process
+    and job. EARLIER has the same rows with call sites as they were a moment before; not a number: not known then."""
     truths = json.loads(TRUTHS.read_text())
     names = [name for name, _ in names_and_signs()]
-    is_of_sites = np.array([name.startswith(OF_SITES) for name in names])
-    groups, features, has_sites = collections.OrderedDict(), {}, {}
+    groups = collections.OrderedDict()
     for line in Path(path).read_text().splitlines():
         row = json.loads(line)
-        has_sites[row["run"], row["at"], row["pid"]] = row["has_sites"]
-        features[row["run"], row["at"], row["pid"]] = np.array([row["features"][n] for n in names])
         if row["stands"] and not (0 < row["epochs"] < FIRST_EPOCH):
             groups.setdefault((row["run"], row["at"]), []).append(row)
-    ends, moments = [], []
+    unknown = dict.fromkeys(names, np.nan)
+    found = {moment: [] for moment in MOMENTS}
     for (name, at), rows in groups.items():
         key, _, mode = name.rpartition("-")
         if key not in truths:
             continue
-        now = [features[name, at, row["pid"]] for row in rows]
-        unknown = np.full(len(names), np.nan)
-        before = [features[name, at - EVERY_S, row["pid"]] if has_sites.get((name, at - EVERY_S, row["pid"])) else
-                  unknown if row["has_sites"] else here for row, here in zip(rows, now)]
-        found = {"run": name, "mode": mode, "set": truths[key]["set"], "leak": truths[key]["leak"], "at": at,
-                 "late": "leak_from_step" in truths[key], "word": rows[0]["job"], "rows": np.array(now),
-                 "earlier": np.where(is_of_sites, before, now)}
-        (moments if at else ends).append(found)
-    return ends, moments
+        moment = MOMENTS[max(row["moment"] for row in rows)]
+        before = [row.get("earlier", unknown if row["has_sites"] and moment == "running" else row["features"]) for row in rows]
+        found[moment].append({
+            "run": name, "mode": mode, "set": truths[key]["set"], "leak": truths[key]["leak"], "at": at,
+            "late": "leak_from_step" in truths[key], "word": rows[0]["job"], "shape": any(row["shape"] for row in rows),
+            "epochs": max(row["epochs"] for row in rows),
+            "rows": np.array([[row["features"][n] for n in names] for row in rows]),
+            "earlier": np.array([[row[n] for n in names] for row in before])})
+    return found
 
 
 def fit(runs, scale):
@@ -128,11 +134,10 @@ def fit(runs, scale):
 
 
 def probability(run, scale, weights):
-    """Returns the highest probability of the run's processes. During the run, that of a process is the lower one with
-    its call sites now and as they were a moment before."""
+    """Returns the highest probability of the run's processes. That of a process is the lower one with its call sites now
+    and as they were a moment before, if no epoch is known."""
     odds = run["rows"] / scale @ weights[:-1]
-    if run["at"]:
-        odds = np.minimum(odds, np.nan_to_num(run["earlier"] / scale @ weights[:-1], nan=-np.inf))
+    odds = np.minimum(odds, np.nan_to_num(run["earlier"] / scale @ weights[:-1], nan=-np.inf))
     return 1 / (1 + np.exp(-(np.max(odds) + weights[-1])))
 
 
@@ -194,48 +199,52 @@ def report_ends(runs):
             print(f"confidence {low:.2f} to {min(high, 1):.2f}: {inside.sum()} runs, {is_right[inside].mean():.1%} right")
 
 
-def print_called(mode, rule, runs, is_called):
+def print_called(mode, rule, runs, is_called, everything):
+    """Prints how often runs of MODE are called a leak. EVERYTHING has all runs with that mode."""
     called = {}
-    for i, run in enumerate(runs):
-        if run["mode"] == mode and is_called[i]:
-            called[run["run"]] = min(called.get(run["run"], run["at"]), run["at"])
-    all_sound = {run["run"] for run in runs if run["mode"] == mode and not run["leak"]}
-    all_leaks = {run["run"] for run in runs if run["mode"] == mode and run["leak"] and not run["late"]}
-    wrong = sorted(all_sound & set(called))
-    print(f"{mode}, {rule}: {len(wrong)} of {len(all_sound)} healthy runs judged leaking at some time; of "
-          f"{len(all_leaks)} leaks {sum(called.get(r, 1e9) <= SOON_S for r in all_leaks)} by {SOON_S} s, "
-          f"{len(all_leaks & set(called))} before the end; {' '.join(wrong)}")
+    for run, is_leak in zip(runs, is_called):
+        if run["mode"] == mode and is_leak:
+            at = called.setdefault(run["run"], (run["at"], run["epochs"]))
+            called[run["run"]] = min(at, (run["at"], run["epochs"]))
+    all_sound = {run["run"] for run in everything if run["mode"] == mode and not run["leak"]}
+    all_leaks = {run["run"] for run in everything if run["mode"] == mode and run["leak"] and not run["late"]}
+    with_epochs = all_leaks & {run["run"] for run in runs if run["epochs"] > 0}
+    wrong, known = sorted(all_sound & set(called)), all_leaks & set(called)
+    soon = sum(called[r][0] <= SOON_S for r in known)
+    print(f"{mode}, {rule}: {len(wrong)} of {len(all_sound)} healthy runs judged leaking at some time; of {len(all_leaks)} "
+          f"leaks {soon} by {SOON_S} s, {len(known)} before the end; {' '.join(wrong)}")
+    if with_epochs:
+        by = {limit: sum(called[r][1] <= limit for r in known & with_epochs) for limit in (SOON_EPOCHS, 1.51, 2.01)}
+        print(f"    of {len(with_epochs)} leaks with epochs, by 1.25, 1.5 and 2 epochs: {', '.join(map(str, by.values()))}")
 
 
-def report_moments(runs):
-    p = left_out(runs)
-    known = {(run["run"], run["at"]) for run in runs}
-    is_confirmed = np.array([(run["run"], run["at"] - EVERY_S) in known for run in runs])
-    leaks_by_word = np.array([run["word"] in LEAK_WORDS for run in runs])
+def report_moments(found):
+    runs = found["running"] + found["past_epoch"]
+    p = np.concatenate([left_out(found["running"]), left_out(found["past_epoch"])])
+    known = {(run["run"], run["at"] // EVERY_S) for run in runs}
+    is_past = np.array([run["epochs"] > 0 for run in runs])
+    is_confirmed = np.array([(run["run"], run["at"] // EVERY_S - 1) in known for run in runs])
+    by_shape = np.array([run["shape"] for run in runs])
     for mode in sorted({run["mode"] for run in runs}):
         for level in (0.8, 0.85, 0.9, RUNNING_LEAK_FROM, 0.95, 0.98):
-            print_called(mode, f"threshold {level}", runs, p >= level)
+            print_called(mode, f"threshold {level}", runs, p >= level, found["over"])
         is_sure = p >= RUNNING_LEAK_FROM
-        is_called = np.where(is_confirmed, is_sure | (leaks_by_word & (p >= SHAPE_LEAK_FROM)), is_sure & leaks_by_word)
-        print_called(mode, "with the shape, confirmed", runs, is_called)
+        is_called = np.where(is_past | is_confirmed, is_sure | (by_shape & (p >= SHAPE_LEAK_FROM)), is_sure & by_shape)
+        print_called(mode, "with the shape, confirmed", runs, is_called, found["over"])
 
 
-def write_weights(ends, moments):
-    print(f"/* Written by research/fit.py from {len(ends)} ends of runs and {len(moments)} moments; do not edit. */")
-    found = {}
-    for name, runs in (("running", moments), ("over", ends)):
-        scale = scale_of(runs)
-        weights = fit(runs, scale)
-        found[name] = (weights[-1], weights[:-1] / scale)
+def write_weights(found):
+    counts = ", ".join(f"{len(found[moment])} {moment}" for moment in MOMENTS)
+    print(f"/* Written by research/fit.py from {counts} moments; do not edit. */")
     print("static const struct {")
     print("    double bias, weight[MODEL_COUNT];")
-    print("} model_weights[2] = {")
-    for name in ("running", "over"):
-        bias, weights = found[name]
-        print(f"    /* {name} */")
-        print(f"    {{{bias:.5g},")
+    print("} model_weights[MODEL_MOMENTS] = {")
+    for moment in MOMENTS:
+        scale = scale_of(found[moment])
+        weights = fit(found[moment], scale)
+        print(f"    [MODEL_{moment.upper()}] = {{{weights[-1]:.5g},")
         print("     {")
-        for (feature, _), weight in zip(names_and_signs(), weights):
+        for (feature, _), weight in zip(names_and_signs(), weights[:-1] / scale):
             print(f"         [MODEL_{feature.upper()}] = {weight:.5g},")
         print("     }},")
     print("};")
@@ -246,11 +255,11 @@ def main():
         case ["features", tool, folder]:
             write_features(tool, folder)
         case ["report", path]:
-            ends, moments = read_runs(path)
-            report_ends(ends)
-            report_moments(moments)
+            found = read_runs(path)
+            report_ends(found["over"])
+            report_moments(found)
         case ["weights", path]:
-            write_weights(*read_runs(path))
+            write_weights(read_runs(path))
         case _:
             sys.exit(__doc__)
 

@@ -15,11 +15,9 @@ static const double OUTSIDE = 0.5;
 enum { RUNNING_AT_LEAST_S = 25 };
 /* Minimum probability at which a running job is called a leak if the shape of its resident memory
  * shows one. */
-static const double SHAPE_LEAK_FROM = 0.5;
+static const double SHAPE_LEAK_FROM = 0.8;
 
-/* Returns the profiler's readings of P. A process that called exec has several lists; the last
- * one counts. */
-static const struct held *held_of(const struct judge *j, const struct run_entity *p)
+const struct held *judge_held_of(const struct judge *j, const struct run_entity *p)
 {
     const struct held *found = NULL;
     for (size_t i = 0; i < j->held_count; i++) {
@@ -38,7 +36,7 @@ static void end_work(struct judge *j)
     uint64_t last_ns = 0;
     for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));) {
         struct judge_series *s = judge_known(e)->series;
-        const struct held *found = s && s->series.is_over ? held_of(j, e) : NULL;
+        const struct held *found = s && s->series.is_over ? judge_held_of(j, e) : NULL;
         if (!found)
             continue;
         verdict_work_ended(&s->series, (int64_t)found->worked_ns);
@@ -93,11 +91,13 @@ bool judge_evidence(const struct judge *j, const struct run_entity *p, struct mo
 {
     const struct judge_series *s = p ? judge_known(p)->series : j->whole;
     const struct judge_series *live = p ? judge_live_heap(j, p) : NULL;
-    const struct held *found = p ? held_of(j, p) : NULL;
+    const struct held *found = p ? judge_held_of(j, p) : NULL;
     *ret = (struct model_evidence){.is_whole = !p};
     if (!s || !s->has_first)
         return false;
-    ret->is_over = s->series.is_over;
+    ret->moment = s->series.is_over                       ? MODEL_OVER
+                  : judge_held_window(j, 0).epoch_end > 0 ? MODEL_PAST_EPOCH
+                                                          : MODEL_RUNNING;
     ret->is_worker = p && (p->info.role == ROLE_DATA_WORKER || p->info.role == ROLE_COMPILE_WORKER);
     trend_of(&s->series, &ret->resident);
     if (live)
@@ -137,25 +137,27 @@ static bool is_job_outside_heap(const struct judge *j)
     return false;
 }
 
-/* Sets the probability of a leak of P, or of the job, in S. While the job runs, the probability is
- * computed with call sites as they are now and as they were a moment ago, and the lower one counts:
- * while a cache fills, sites that seem to grow steadily at one moment rarely do so at both. */
+/* Sets the probability of a leak of P, or of the job, in S. While a job without a known epoch runs,
+ * the probability is computed with call sites as they are now and as they were a moment ago, and
+ * the lower one counts: while a cache fills, sites that seem to grow steadily at one moment rarely
+ * do so at both. */
 static void weigh_evidence(const struct judge *j, const struct run_entity *p,
                            struct model_evidence *e, struct judge_series *s)
 {
     struct verdict_result *r = &s->result;
-    const struct held *found = p ? held_of(j, p) : NULL;
+    const struct held *found = p ? judge_held_of(j, p) : NULL;
     double features[MODEL_COUNT], contributions[MODEL_COUNT];
-    bool is_unconfirmed = !j->is_over && found && found->sites.known && !found->earlier.known;
-    if (is_unconfirmed || !model_features(e, features))
+    bool is_compared = e->moment == MODEL_RUNNING && found;
+    if ((is_compared && found->sites.known && !found->earlier.known) ||
+        !model_features(e, features))
         return;
     r->has_probability = true;
-    r->probability = model_probability(features, j->is_over, r->contributions);
-    if (j->is_over || !found)
+    r->probability = model_probability(features, e->moment, r->contributions);
+    if (!is_compared)
         return;
     e->sites = found->earlier;
     model_features(e, features);
-    double earlier = model_probability(features, false, contributions);
+    double earlier = model_probability(features, e->moment, contributions);
     e->sites = found->sites;
     if (earlier >= r->probability)
         return;
@@ -163,14 +165,12 @@ static void weigh_evidence(const struct judge *j, const struct run_entity *p,
     memcpy(r->contributions, contributions, sizeof r->contributions);
 }
 
-/* Returns true if the evidence E on a running job was already known HELD_EARLIER_S ago, after the
- * first epoch. A filling cache often looks like a leak just after the first epoch, but rarely still
- * does later. */
+/* Returns true if the evidence E on a running job may be trusted. Without a known epoch, a cache
+ * that fills in the first seconds often looks like a leak. */
 static bool is_confirmed(const struct judge *j, const struct model_evidence *e)
 {
-    double ran_s = (double)(j->run->tick_ns - j->begun_ns) / (double)NS_PER_S;
-    const struct trend then = {.epochs = (1 - HELD_EARLIER_S / ran_s) * e->resident.epochs};
-    return ran_s >= RUNNING_AT_LEAST_S && !verdict_may_be_first_epoch(&then);
+    return e->moment == MODEL_PAST_EPOCH ||
+           j->run->tick_ns - j->begun_ns >= RUNNING_AT_LEAST_S * NS_PER_S;
 }
 
 /* Returns true if a running job with the verdict R by shape is called a leak. */

@@ -7,6 +7,9 @@
  * too little. */
 struct model_evidence;
 bool judge_evidence(const struct judge *j, const struct run_entity *p, struct model_evidence *ret);
+/* Returns the profiler's readings of P, or NULL. A process that called exec has several lists; the
+ * last one counts. */
+const struct held *judge_held_of(const struct judge *j, const struct run_entity *p);
 /* Combines the verdict on this segment with those on earlier segments, which ran the same
  * program. */
 void judge_join_segments(struct judge *j);

@@ -14,8 +14,9 @@
  * allocated and freed with every batch, so each of its samples is drawn only once. */
 static const double KEEPS = 0.2;
 enum { READINGS_AT_LEAST = 9, POINTS = FIT_MAX / 2 };
-/* Settled memory is the minimum over each block of BLOCK readings. */
-enum { BLOCK = 3, BLOCKS_AT_LEAST = 6, BLOCKS_MOST = 24 };
+/* Settled memory is the minimum over each block of readings. A block lasts BLOCK_S seconds or
+ * longer, unless there would be too few blocks. */
+enum { BLOCK_S = 6, BLOCKS_AT_LEAST = 6, BLOCKS_MOST = 24 };
 
 static bool is_kept(const struct profile_held *h)
 {
@@ -38,11 +39,39 @@ static double live_of(const struct profile_held *h)
     return h ? h->live_bytes : 0;
 }
 
-static void measure_grown(const struct profile *p, size_t n, struct model_sites *ret)
+/* Returns the first of N readings that was taken at STEP or later, or NULL. */
+static const struct profile_reading *reading_at_step(const struct profile *p, size_t n, double step)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p->readings[i].has_step && (double)p->readings[i].step >= step)
+            return &p->readings[i];
+    return NULL;
+}
+
+/* Returns the reading that is nearest to FROM and whole epochs before reading LAST, or FROM if the
+ * epoch is unknown or too long. At the same place of two epochs, memory that is gathered within
+ * each epoch and then freed is equal. */
+static const struct profile_reading *reading_in_phase(const struct profile *p, size_t last,
+                                                      const struct profile_reading *from,
+                                                      const struct held_window *w)
+{
+    const struct profile_reading *end = &p->readings[last];
+    double epoch = w->epoch_end - w->epoch_start;
+    if (!(w->epoch_end > 0) || !end->has_step || !from->has_step)
+        return from;
+    double before = round((double)(end->step - from->step) / epoch) * epoch;
+    const struct profile_reading *at = reading_at_step(p, last, (double)end->step - before);
+    return before > 0 && at ? at : from;
+}
+
+static void measure_grown(const struct profile *p, size_t n, const struct held_window *w,
+                          struct model_sites *ret)
 {
     const struct profile_reading *end = &p->readings[n - 1];
-    const struct profile_reading *half = reading_after(p, n - 1, 1. / 2);
-    const struct profile_reading *late = reading_after(p, n - 1, 3. / 4);
+    const struct profile_reading *half =
+        reading_in_phase(p, n - 1, reading_after(p, n - 1, 1. / 2), w);
+    const struct profile_reading *late =
+        reading_in_phase(p, n - 1, reading_after(p, n - 1, 3. / 4), w);
     for (size_t i = 0, at_half = 0, at_late = 0; i < end->count; i++) {
         const struct profile_held *now = &end->held[i];
         const struct profile_held *then = profile_held_by(half, &at_half, now->site);
@@ -80,15 +109,6 @@ static void measure_steady(const struct profile *p, size_t n, struct model_sites
         half, reading_after(p, n - 1, 2. / 3), reading_after(p, n - 1, 5. / 6), end});
     ret->steady_long = steady_growth((const struct profile_reading *const[]){
         reading_after(p, n - 1, 1. / 4), half, reading_after(p, n - 1, 3. / 4), end});
-}
-
-/* Returns the first of N readings that was taken at STEP or later, or NULL. */
-static const struct profile_reading *reading_at_step(const struct profile *p, size_t n, double step)
-{
-    for (size_t i = 0; i < n; i++)
-        if (p->readings[i].has_step && (double)p->readings[i].step >= step)
-            return &p->readings[i];
-    return NULL;
 }
 
 /* Compares the growth of each call site after the first epoch with its growth within the epoch.
@@ -181,12 +201,14 @@ static bool measure_settled(const struct profile *p, size_t n, struct model_site
     AUTO_FREE double *least = calloc(p->n_sites + 1, sizeof *least);
     AUTO_FREE uint32_t *seen = calloc(p->n_sites + 1, sizeof *seen);
     double x[BLOCKS_MOST], y[BLOCKS_MOST];
-    size_t blocks = n / BLOCK < BLOCKS_MOST ? n / BLOCK : BLOCKS_MOST;
+    uint64_t lasted_ns = p->readings[n - 1].t_ns - p->readings[0].t_ns;
+    size_t blocks = (size_t)(lasted_ns / (BLOCK_S * NS_PER_S));
     if (!least || !seen)
         return false;
     if (n < 2 * BLOCKS_AT_LEAST)
         return true;
     blocks = blocks < BLOCKS_AT_LEAST ? BLOCKS_AT_LEAST : blocks;
+    blocks = blocks > BLOCKS_MOST ? BLOCKS_MOST : blocks;
     for (size_t i = 0; i < blocks; i++) {
         size_t to = (i + 1) * n / blocks;
         x[i] = (double)(p->readings[to - 1].t_ns - p->readings->t_ns) * 1e-9;
@@ -202,7 +224,7 @@ void held_sites(const struct profile *p, size_t n, const struct held_window *w,
     *ret = (struct model_sites){0};
     if (n < READINGS_AT_LEAST)
         return;
-    measure_grown(p, n, ret);
+    measure_grown(p, n, w, ret);
     measure_steady(p, n, ret);
     measure_sustained(p, n, w, ret);
     ret->known = measure_kept(p, n, ret) && measure_settled(p, n, ret);

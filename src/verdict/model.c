@@ -11,7 +11,7 @@ static const double SMALLEST = 0.005, ROUGH_FACTOR = 8;
 /* Log evidence is divided by this, since odds of e^6 are nearly certain. */
 static const double EVIDENCE_SCALE = 6;
 
-/* weights.inc defines model_weights[2], for a running job and for a job that is over. */
+/* weights.inc defines model_weights[MODEL_MOMENTS]. */
 #include "verdict/weights.inc"
 
 #define X(sym, name, sign, what) [MODEL_##sym] = {name, what},
@@ -151,11 +151,11 @@ bool model_features(const struct model_evidence *e, double ret[MODEL_COUNT])
     return true;
 }
 
-double model_probability(const double features[MODEL_COUNT], bool is_over,
+double model_probability(const double features[MODEL_COUNT], enum model_moment moment,
                          double contributions[MODEL_COUNT])
 {
-    double sum = model_weights[is_over].bias;
+    double sum = model_weights[moment].bias;
     for (size_t i = 0; i < MODEL_COUNT; i++)
-        sum += contributions[i] = model_weights[is_over].weight[i] * features[i];
+        sum += contributions[i] = model_weights[moment].weight[i] * features[i];
     return 1 / (1 + exp(-sum));
 }

@@ -32,12 +32,20 @@ struct model_sites {
     struct trend settled;
 };
 
+/* When the evidence was collected; each has its own weights. */
+enum model_moment {
+    MODEL_RUNNING,    /* the job runs, and the length of its epochs is unknown */
+    MODEL_PAST_EPOCH, /* the job runs and is past its first epoch */
+    MODEL_OVER,       /* the job ended by itself */
+    MODEL_MOMENTS
+};
+
 struct model_evidence {
     struct trend resident;  /* resident memory without the part that cannot leak */
     struct trend live;      /* live heap as reported by the allocator */
     struct trend container; /* the Python container of this process that gained the most bytes */
     struct model_sites sites;
-    bool is_over;   /* true if the job ended by itself */
+    enum model_moment moment;
     bool is_worker; /* true for a data-loader or compile worker */
     bool is_whole;  /* true for the job as a whole, false for one process */
 };
@@ -95,7 +103,7 @@ const char *model_feature_text(enum model_feature feature);
 
 /* Computes the features of E. Returns false if resident memory has too few readings. */
 bool model_features(const struct model_evidence *e, double ret[MODEL_COUNT]);
-/* Returns the probability of a leak. IS_OVER means that the job ended by itself; otherwise
- * growth may still end. CONTRIBUTIONS receives what each feature adds to the log-odds. */
-double model_probability(const double features[MODEL_COUNT], bool is_over,
+/* Returns the probability of a leak. CONTRIBUTIONS receives what each feature adds to the
+ * log-odds. */
+double model_probability(const double features[MODEL_COUNT], enum model_moment moment,
                          double contributions[MODEL_COUNT]);

@@ -5,7 +5,7 @@
 
 /* Above LEAK_FROM and below NO_LEAK_UNTIL the probability decides. In between, the shape of
  * resident memory decides, with low confidence. */
-static const double LEAK_FROM = 0.75, NO_LEAK_UNTIL = 0.3, OPEN_CONFIDENCE = 0.65;
+static const double LEAK_FROM = 0.75, NO_LEAK_UNTIL = 0.2, OPEN_CONFIDENCE = 0.65;
 /* A running job is judged many times, and its growth may still end. */
 static const double RUNNING_LEAK_FROM = 0.92;
 /* Number of epochs. If a job ends before it, growth up to its end may be the first epoch filling a

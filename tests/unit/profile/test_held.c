@@ -2,6 +2,7 @@
  * of work. */
 #include "profile/held.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -153,8 +154,8 @@ static void growth_sustained_past_the_first_epoch_is_counted(void **state)
     for (int i = 0; i < READINGS; i++)
         hold(&h, i, KEPT, i * 2 * MB, 0, 0);
     struct model_sites s = sites_of(&h);
-    assert_float_equal(s.sustained, EPOCH * 2 * MB, 1);
-    assert_float_equal(s.slowed, 0, 1);
+    assert_true(fabs(s.sustained - EPOCH * 2 * MB) < 1);
+    assert_true(s.slowed < 1);
 }
 
 static void cache_full_after_the_first_epoch_counts_as_slowed(void **state)
@@ -165,8 +166,8 @@ static void cache_full_after_the_first_epoch_counts_as_slowed(void **state)
     for (int i = 0; i < READINGS; i++)
         hold(&h, i, KEPT, (i < EPOCH ? i : EPOCH) * 2 * MB, 0, 0);
     struct model_sites s = sites_of(&h);
-    assert_float_equal(s.sustained, 0, 1);
-    assert_float_equal(s.slowed, EPOCH * 2 * MB, 1);
+    assert_true(s.sustained < 1);
+    assert_true(fabs(s.slowed - EPOCH * 2 * MB) < 1);
 }
 
 static void growth_without_a_known_epoch_is_neither_sustained_nor_slowed(void **state)

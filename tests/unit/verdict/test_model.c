@@ -53,12 +53,12 @@ static double leak_probability(const struct model_evidence *e)
 {
     double f[MODEL_COUNT], c[MODEL_COUNT];
     assert_true(model_features(e, f));
-    return model_probability(f, true, c);
+    return model_probability(f, MODEL_OVER, c);
 }
 
 static struct model_evidence resident(double y(double part))
 {
-    return (struct model_evidence){.resident = trend_shaped(y, 1, 1), .is_over = true};
+    return (struct model_evidence){.resident = trend_shaped(y, 1, 1), .moment = MODEL_OVER};
 }
 
 /* Every series of the evidence has the same shape. */
@@ -143,19 +143,19 @@ static void model_contributions_add_up_to_the_log_odds(void **state)
     double f[MODEL_COUNT], c[MODEL_COUNT], bias[MODEL_COUNT], sum = 0;
     (void)state;
     model_features(&e, f);
-    double p = model_probability(f, true, c);
+    double p = model_probability(f, MODEL_OVER, c);
     for (size_t i = 0; i < MODEL_COUNT; i++)
         sum += c[i];
     model_features(&none, f);
     memset(f, 0, sizeof f);
-    double p0 = model_probability(f, true, bias);
+    double p0 = model_probability(f, MODEL_OVER, bias);
     assert_true(fabs(log(p / (1 - p)) - log(p0 / (1 - p0)) - sum) < 1e-6);
 }
 
 static void model_has_no_features_for_too_few_readings(void **state)
 {
     const double x[] = {0, 1, 2}, y[] = {1, 2, 3};
-    struct model_evidence e = {.is_over = true};
+    struct model_evidence e = {.moment = MODEL_OVER};
     double f[MODEL_COUNT];
     (void)state;
     trend_of_points(x, y, 3, 0, &e.resident);
