@@ -195,7 +195,7 @@ def judge(server, load, marks):
             wrong.append(f"job {job} succeeded and ran {ran} times")
         if job in load.cancelled and state != "cancelled":
             wrong.append(f"job {job} was to be cancelled and is {state}")
-        if state == "cancelled" and job not in load.cancelled and "which this job needs" not in str(reason) \
+        if state == "cancelled" and job not in load.cancelled and "which this job depends on" not in str(reason) \
                 and reason != "by the test":
             wrong.append(f"job {job} was cancelled, and nobody asked for it: {reason}")
     for job in times:

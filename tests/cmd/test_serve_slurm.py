@@ -169,7 +169,8 @@ def test_job_ended_by_slurm_without_record_is_lost(slurm, tmp_path):
         slurm.end(1, "NODE_FAIL")
         ended = server.wait(job)
         assert ended["state"] == "lost"
-        assert ended["reason"] == "Slurm ended job 1 as NODE_FAIL, and run.json does not record how the job ended"
+        assert ended["reason"] == ("Slurm ended job 1 with state NODE_FAIL, and run.json does not record "
+                                   "how the job ended")
 
 
 @pytest.mark.parametrize("has_accounts", [True, False])
@@ -185,7 +186,7 @@ def test_sacct_is_asked_about_job_purged_from_queue(slurm, tmp_path, has_account
             slurm.set("accounts", f"1|OUT_OF_MEMORY|0:125|{name}")
         server.start()
         ended = server.wait(job)
-        known = "Slurm ended job 1 as OUT_OF_MEMORY" if has_accounts else "Slurm no longer knows job 1"
+        known = "Slurm ended job 1 with state OUT_OF_MEMORY" if has_accounts else "Slurm no longer knows job 1"
         assert ended["state"] == "lost"
         assert ended["reason"] == f"{known}, and run.json does not record how the job ended"
 
@@ -198,7 +199,7 @@ def test_job_cancelled_outside_of_ebb_before_its_start_fails(slurm, tmp_path):
         slurm.change(lambda jobs: jobs["1"].update(state="CANCELLED"))
         ended = server.wait(job)
         assert ended["state"] == "failed"
-        assert ended["reason"] == "Slurm ended job 1 as CANCELLED before the command started"
+        assert ended["reason"] == "Slurm ended job 1 with state CANCELLED before the command started"
 
 
 def test_slurm_job_names_command_missing_on_the_node(slurm, tmp_path):

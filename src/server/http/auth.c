@@ -23,7 +23,7 @@
 static const char sessions_file[] = "sessions";
 
 enum { TOKEN_MIN = 32, TOKEN_MAX = 256, WRONG_MAX = 10, SESSION_DAYS = 30 };
-/* after ten wrong tokens, one more is allowed each time this has passed */
+/* after ten wrong tokens, one more wrong token is allowed per interval of this length */
 static const uint64_t wrong_every_ns = 6 * NS_PER_S;
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 
@@ -148,7 +148,7 @@ static void save_sessions(const struct auth *a)
 }
 
 /* Finds a session. Compares with every session, so that the duration does not reveal anything about
- * a session's name. Setting the clock back ends no session. */
+ * a session's name. Sessions stay valid if the clock is set back. */
 static struct session *find_session(struct auth *a, const char *name, uint64_t now_ns)
 {
     struct session *found = NULL;
@@ -175,8 +175,8 @@ static struct session *session_slot(struct auth *a, enum http_rank rank)
     return oldest;
 }
 
-/* When the token file was written. Sessions that are older belong to an earlier token and are
- * invalid. */
+/* Returns the time at which the token file was written. Sessions that are older belong to an
+ * earlier token and are invalid. */
 static uint64_t token_since_ns(const struct auth *a, enum http_rank rank)
 {
     struct stat st;
@@ -215,11 +215,10 @@ static int load_sessions(struct auth *a, struct err *err)
     buf_fini(&text);
     if (r == 0 || r == -ENOENT)
         return 0;
-    return err_set(
-        err, r,
-        "cannot read %s in the state folder: %s; remove it, and users of the page log in "
-        "again",
-        sessions_file, r == -EBADMSG || r == -ELOOP ? "not a plain file" : strerror(-r));
+    return err_set(err, r,
+                   "cannot read %s in the state folder: %s; remove the file, and users of the page "
+                   "have to log in again",
+                   sessions_file, r == -EBADMSG || r == -ELOOP ? "not a plain file" : strerror(-r));
 }
 
 /* ---- tokens ---- */
@@ -285,8 +284,8 @@ void auth_free(struct auth *a)
     free(a);
 }
 
-/* True if R contains KEY, in a header or in a protocol that the client offers, because a browser
- * cannot set the headers of a WebSocket. */
+/* True if R contains KEY, either in the header X-Ebb-Key or in Sec-WebSocket-Protocol. A browser
+ * can set only the second one for a WebSocket. */
 static bool has_key(const struct http_request *r, const char *key)
 {
     char offered[AUTH_SECRET_SIZE];

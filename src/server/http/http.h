@@ -59,7 +59,8 @@ struct http_options {
 
 /* A limited resource that all requests share. Half of it is reserved for the owner. */
 struct http_share {
-    size_t held, guests; /* amounts in use by all, and by all except the owner */
+    /* amount that all requests use, and the part of it that requests of guests use */
+    size_t held, guests;
 };
 bool http_share_has_room(const struct http_share *s, enum http_rank rank, size_t n, size_t max);
 bool http_share_take(struct http_share *s, enum http_rank rank, size_t n, size_t max);
@@ -88,8 +89,8 @@ const char *http_header(const struct http_request *r, const char *key); /* NULL:
 const char *http_cookie(const struct http_request *r, const char *key);
 const char *http_body(const struct http_request *r, size_t *ret_len);
 bool http_is_unix(const struct http_request *r);
-/* Sets the rank of a request, once; until then it is a stranger's. Returns false if there are too
- * many connections of that rank and the request was answered. */
+/* Sets the rank of a request, once. Before this call the rank is HTTP_STRANGER. Returns false if
+ * there are too many connections of that rank and the request was answered. */
 bool http_set_rank(struct http_request *r, enum http_rank rank);
 enum http_rank http_rank(const struct http_request *r);
 bool http_is_answered(const struct http_request *r);

@@ -28,7 +28,7 @@ static const char *const single[] = {"Host",
 enum { SINGLES = sizeof single / sizeof *single, HOST = 0, LENGTH = 1, ENCODING = 2 };
 
 struct head_check {
-    const char *at; /* where the next header begins if the request is strict */
+    const char *at; /* start of the next header, if the request is strict HTTP */
     bool is_strict, has_odd_key, has_control;
     unsigned count[SINGLES];
     const char *value[SINGLES];
@@ -152,9 +152,9 @@ unsigned http_head_check(struct http_request *r, const char *method, const char 
 /* ---- errors that MHD would answer twice ---- */
 
 /* Answers a request that libmicrohttpd 0.9 itself refuses. If a complete head is invalid (a
- * Content-Length that is not a number), libmicrohttpd sends the head of its answer twice. Before
- * that it logs an error, and the logger is the only callback that it calls there. So the logger
- * answers and shuts the socket down. */
+ * Content-Length that is not a number), libmicrohttpd sends the head of its answer twice. Before it
+ * answers it logs an error, and the logger is the only callback that it calls in this case. So the
+ * logger answers and shuts the socket down. */
 static void refuse(struct http_connection *c)
 {
     struct head_check check = {0};

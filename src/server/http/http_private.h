@@ -39,7 +39,8 @@ struct http_daemon {
 enum http_connection_state {
     CONNECTION_READING, /* the connection waits for a request or the rest of one */
     CONNECTION_BUSY,    /* a request is being handled, is waiting, or is being answered */
-    CONNECTION_CUT,     /* we have shut the socket down; MHD closes it when it notices */
+    /* we have shut the socket down; MHD closes it when it reads the end of the stream */
+    CONNECTION_CUT,
 };
 
 struct http_connection {
@@ -49,7 +50,7 @@ struct http_connection {
     int fd;
     enum http_connection_state state;
     uint64_t deadline_ns; /* 0: no deadline */
-    enum http_rank rank;  /* the highest rank among its requests so far */
+    enum http_rank rank;  /* the highest rank among the connection's requests so far */
     /* time at which the connection was opened, or its last request was finished */
     uint64_t since_ns;
     struct http_request *request; /* the current request; NULL between two requests */
@@ -74,14 +75,14 @@ struct http_pair {
     const char *key, *value;
 };
 
-/* The states of a request, in the order in which it goes through them. */
+/* The states of a request, in the order in which a request goes through them. */
 enum http_request_state {
     REQUEST_ADDRESS,  /* only the address of the request was read so far */
     REQUEST_BODY,     /* the head is valid; the body is being read before the handler is called */
     REQUEST_PARKED,   /* the handler will answer later */
     REQUEST_WAITING,  /* the request is parked, and suspended in MHD */
     REQUEST_DRAINING, /* the request is refused; the answer is sent after the body was read */
-    REQUEST_ANSWERED, /* the response exists, and is queued or will be */
+    REQUEST_ANSWERED, /* the response exists; it is queued in MHD, or will be queued */
     REQUEST_GONE,     /* the client has disconnected */
 };
 

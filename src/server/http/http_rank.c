@@ -40,8 +40,8 @@ void http_connection_cut(struct http_connection *c)
 
 /* Adds a new connection, which counts as a stranger's at first. If strangers have more than a
  * quarter of the connections, one of theirs is closed: the connection that has been without a
- * complete request for longest. A client with a token is not affected, because it sends its request
- * long before that. */
+ * complete request for longest. Clients with a token are not affected, because they send a request
+ * soon after they connect. */
 void http_connection_enter(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;
@@ -64,9 +64,9 @@ void http_connection_enter(struct http_connection *c)
     http_connection_cut(oldest);
 }
 
-/* Removes a connection. MHD stops listening at its connection limit, and checks whether it may
- * listen again only when it is called. It is therefore called here: otherwise it would check much
- * later, at the next event of a connection. */
+/* Removes a connection. At its connection limit, MHD stops listening. Whether it may listen again,
+ * MHD checks only when MHD_run is called. So a timer calls MHD_run at once; otherwise MHD would
+ * check only at the next event of another connection. */
 void http_connection_leave(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;

@@ -56,7 +56,7 @@ void live_sha1(const void *data, size_t len, uint8_t ret[SHA1_BYTES])
 {
     uint32_t h[5] = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0};
     uint8_t blocks[128] = {0};
-    assert(len <= SHA1_TEXT_MAX && "a longer text needs a third block");
+    assert(len <= SHA1_TEXT_MAX && "a text above SHA1_TEXT_MAX does not fit into two blocks");
     size_t size = len < 56 ? 64 : 128;
     memcpy(blocks, data, len);
     blocks[len] = 0x80;

@@ -84,7 +84,7 @@ struct live {
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
-    /* above 0 while the list of viewers is being iterated over, so none may be freed */
+    /* above 0 while the list of viewers is being iterated over; no viewer may be freed then */
     unsigned busy;
 };
 

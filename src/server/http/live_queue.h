@@ -38,7 +38,7 @@ void live_message_drop(struct live_message *m); /* accepts NULL */
 enum {
     LIVE_QUEUE_ITEMS = 64,
     LIVE_QUEUE_BYTES = 64 << 10,
-    LIVE_LATE_MAX = 8192, /* maximum number of late jobs, which take 64 KiB */
+    LIVE_LATE_MAX = 8192, /* maximum number of entries in `late`, which take 64 KiB */
 };
 
 struct live_queue {
@@ -50,14 +50,14 @@ struct live_queue {
      * again */
     int64_t *late;
     size_t late_count, late_size;
-    /* one bit (1 << LIVE_SAMPLE…) for each kind of message of which one was skipped and that was
-     * not reported yet */
+    /* kinds of messages (1 << LIVE_SAMPLE…) that were skipped since the last report of skipped
+     * messages */
     unsigned skipped;
 };
 
 void live_queue_fini(struct live_queue *q); /* drops all messages; accepts a zeroed struct */
 /* Adds M to the queue, with a reference of its own. Returns 0; 1 if a message was skipped; -ENOBUFS
- * if too many jobs are late. */
+ * if the list of late jobs is full. */
 int live_queue_add(struct live_queue *q, struct live_message *m);
 /* Drops all messages except one that is partly written. */
 void live_queue_clear(struct live_queue *q);
@@ -67,5 +67,5 @@ void live_queue_leave(struct live_queue *q, int64_t id);
 int live_queue_next(const struct live_queue *q, struct iovec *ret, int max);
 void live_queue_written(struct live_queue *q, size_t bytes);
 bool live_queue_is_between(const struct live_queue *q); /* true if no frame is partly written */
-/* Removes one of the late jobs and returns its id; 0 if there is none. */
+/* Removes a job from the list of late jobs and returns its id; 0 if the list is empty. */
 int64_t live_queue_take_late(struct live_queue *q);

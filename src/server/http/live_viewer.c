@@ -26,7 +26,7 @@ enum {
     /* maximum number of frames received between two checks of the viewers, which are 2 s apart */
     FRAMES_PER_CHECK = 100,
     FRAGMENTS_MAX = 64, /* maximum number of fragments of one message */
-    REFILL_MAX = 32,    /* maximum number of messages about late jobs that are built in one round */
+    REFILL_MAX = 32,    /* maximum number of messages from q->late that are built in one round */
     SEND_BUFFER = 64 << 10, /* SO_SNDBUF, which the kernel doubles */
     CLOSE_TRY_AGAIN = 1013, /* close code "try again later", which was registered after RFC 6455 */
 };
@@ -72,8 +72,8 @@ void live_viewer_close(struct live_viewer *v, unsigned code, const char *why)
 
 /* ---- writing ---- */
 
-/* Queues reports of skipped messages, and messages about late jobs. Returns false if nothing is
- * left to send. */
+/* Queues reports of skipped messages, and messages about jobs whose latest state did not fit into
+ * the queue before. Returns false if nothing is left to send. */
 static bool refill(struct live_viewer *v, unsigned *may_make)
 {
     static const enum live_kind kinds[] = {LIVE_SAMPLE, LIVE_MARK, LIVE_EVENT, LIVE_LOG};
@@ -205,7 +205,7 @@ void live_viewer_send(struct live_viewer *v, struct live_message *m)
         v->live->counts.skipped++;
     if (r < 0)
         live_viewer_close(v, CLOSE_TRY_AGAIN, "the client is too far behind");
-    /* if EPOLLOUT is set, the loop will call once the socket is writable */
+    /* with EPOLLOUT set, the loop flushes the queue once the socket is writable */
     if (!(v->events & EPOLLOUT))
         live_viewer_flush(v);
 }
@@ -420,7 +420,7 @@ void live_viewer_new(void *user, struct http_upgraded *u, int fd, const void *ex
     v->early_len = extra_len;
     if (extra_len > 0)
         viewer_read(v);
-    v->early_len = 0; /* the early bytes belong to the caller and are gone after this */
+    v->early_len = 0; /* the early bytes belong to the caller, which frees them after this call */
     live_viewer_flush(v);
     l->busy--;
     live_sweep(l);

@@ -39,7 +39,7 @@ static double counter_value(const struct jobs_metrics *m, const char *key)
 static const struct {
     /* a key "PREFIX." stands for one series per counter PREFIX.VALUE of jobs_end.c */
     const char *key, *name;
-    const char *label; /* name of the label that has the VALUE of such a series */
+    const char *label; /* name of the label whose value is VALUE */
     const char *help;
 } counters[] = {
     {"submitted", "ebb_jobs_submitted_total", NULL, "Jobs accepted."},

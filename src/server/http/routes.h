@@ -23,10 +23,10 @@ struct routes_options {
     bool no_auth; /* every client counts as the owner */
     /* Callbacks into other parts of the server, which are called with USER. */
     json_t *(*machine)(void *user); /* returns a new document */
-    /* upgrades a request to the live stream; NULL if there is none */
+    /* upgrades a request to the live stream; NULL if the live stream is not available */
     void (*live)(void *user, struct http_request *r);
     void (*metrics)(void *user, struct buf *out);
-    const char *no_live; /* why there is no live stream */
+    const char *no_live; /* why the live stream is not available */
     void *user;
 };
 

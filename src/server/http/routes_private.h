@@ -97,7 +97,8 @@ struct route_waiter {
 void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
-/* Answers W's request if its condition holds or if IS_LAST is set. Returns true if it did. */
+/* Answers W's request if its condition holds or if IS_LAST is set. Returns true if the request was
+ * answered. */
 typedef bool route_wait_fn(const struct route_waiter *w, bool is_last);
 route_wait_fn route_answer_state, route_answer_log, route_answer_checkpoint;
 

@@ -60,7 +60,8 @@ static void answer_child_error(struct http_request *r, int status, const char *o
                           "the answer is too large; ask for a shorter range or fewer points");
     else if (status < 0 || status > 3)
         http_answer_error(r, 503, "cannot read the recording: %s",
-                          status < 0 ? strerror(-status) : "the process that reads it crashed");
+                          status < 0 ? strerror(-status)
+                                     : "the process that reads the recording crashed");
     else
         http_answer_error(r, 404, "%.*s", (int)(line < 500 ? line : 500), output + begin);
 }

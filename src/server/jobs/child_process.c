@@ -32,7 +32,8 @@ static int exec_child(const struct child_setup *c, const sigset_t *mask)
     for (int n = 1; n < NSIG; n++)
         signal(n, SIG_DFL);
     setsid(); /* Ctrl-C in the server's terminal must not reach the jobs */
-    /* Restores the usual limit, because programs that use select() fail if it is higher. */
+    /* Restores the original limit of open files, because programs that use select() fail with a
+     * higher limit. */
     if (c->files_max && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > c->files_max) {
         files.rlim_cur = (rlim_t)c->files_max;
         setrlimit(RLIMIT_NOFILE, &files);

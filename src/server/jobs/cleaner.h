@@ -37,5 +37,5 @@ int cleaner_put(struct cleaner *c, const char *name);
 /* Starts the thread, which empties the trash and measures c->folders. Returns 0 or -errno. */
 int cleaner_start(struct cleaner *c);
 bool cleaner_is_busy(struct cleaner *c);
-/* Changes the mode of a folder of ours that denies us access. */
+/* Changes the mode of a folder that our user owns but cannot read or enter. */
 void cleaner_open_up(int dir, const char *name);

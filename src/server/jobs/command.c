@@ -65,11 +65,11 @@ static void command_stop(struct command *c, int status)
 {
     if (c->status == 0)
         c->status = status;
-    kill(c->pid, SIGKILL); /* the child is not reaped yet, so the pid is still its own */
+    kill(c->pid, SIGKILL); /* the child is not reaped yet, so its pid cannot have been reused */
 }
 
-/* Reads what is in the pipe. A command that writes too much to standard output is killed. Too long
- * standard error is truncated. */
+/* Reads the data that is in the pipe. A command that writes too much to standard output is killed.
+ * Standard error is truncated if it is too long. */
 static void pipe_read(struct command_pipe *p)
 {
     char space[4096];
@@ -102,7 +102,7 @@ static void on_command_limit(void *user, uint64_t now_ns, uint64_t missed)
 }
 
 /* Returns the last line of standard error, without a prefix such as "sbatch: error: ". Bytes that
- * are not text are removed, because the sentence is shown to users. */
+ * are not text are removed, because the line is shown to users. */
 static void last_error_line(struct buf *text, char *ret, size_t size)
 {
     while (text->len > 0 && strchr("\r\n ", text->data[text->len - 1]))

@@ -3,9 +3,11 @@
  *
  * No job runs twice and none is lost, whatever process is killed at whatever moment:
  *   - before anything is started, the store has the job's run folder and its random signature;
- *   - STATE/locks/ID is locked (flock) by the server and inherited by what starts the job;
+ *   - STATE/locks/ID is locked (flock) by the server and inherited by the process that
+ *     starts the job;
  *   - `ebb run` creates the run folder, which must not exist yet, and signs it before it starts
- *     anything: of two starts one fails, and no other folder is mistaken for the job's;
+ *     anything. So if a job is started twice, the second start fails. A folder without the job's
+ *     signature is not the job's;
  *   - run.json in the folder says how the job ended. */
 #pragma once
 
@@ -57,7 +59,7 @@ struct executor_callbacks {
     /* Called instead of the others if nothing was started for the job. The job may be started again
      * with the same folder. */
     void (*unstarted)(void *user, int64_t id);
-    /* Reports a problem that concerns all jobs, or NULL once it is over. */
+    /* Reports a problem that concerns all jobs; NULL means that the problem is over. */
     void (*trouble)(void *user, const char *sentence);
     void *user;
 };

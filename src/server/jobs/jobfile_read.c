@@ -209,7 +209,9 @@ static int read_records(const json_t *doc, const char *path, jobfile_fn *fn, voi
     if (json_array_size(doc) > RECORDS_MAX || json_object_size(doc) > RECORDS_MAX)
         return err_set(err, -EINVAL, "job file %s has more than %d jobs", path, RECORDS_MAX);
     if (!json_is_array(doc) && !json_is_object(doc))
-        return err_set(err, -EINVAL, "job file %s is neither an object by job_id nor a list", path);
+        return err_set(err, -EINVAL,
+                       "job file %s is neither a list of jobs nor an object with job ids as keys",
+                       path);
     json_array_foreach(doc, i, record)
     {
         if (r == 0)

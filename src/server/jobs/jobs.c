@@ -25,7 +25,8 @@
 enum {
     REASON_MAX = 300,
     TRIM_AFTER = 64, /* malloc_trim is called after this many jobs have ended */
-    UNSURE_S = 10,   /* time between searches for jobs that may or may not be running */
+    /* time between searches for jobs of which it is unknown whether they still run */
+    UNSURE_S = 10,
 };
 
 /* ---- opening ---- */

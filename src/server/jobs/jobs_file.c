@@ -27,7 +27,7 @@ enum {
     RETRY_S = 5,     /* delay after a failed write */
     SLICE_MS = 2,
     SLICE_ROWS = 64,
-    PAUSES = 9, /* length of a pause in slices, so that writing takes a tenth of the time */
+    PAUSES = 9, /* each pause lasts this many slices, so that writing takes a tenth of the time */
 };
 
 struct jobs_file {
@@ -38,7 +38,7 @@ struct jobs_file {
     int fd; /* -1: none */
     int folder;
     char temporary[NAME_MAX + 1];
-    int64_t before; /* rows with smaller ids are left to write; 0 if all rows are */
+    int64_t before; /* rows with ids below this one are still to be written; 0 means all rows */
     unsigned ended; /* number of ended jobs written so far */
     bool has_all_rows;
     int error;
@@ -97,8 +97,8 @@ static void file_fail(struct jobs_file *f, int error)
                      strerror(-error));
 }
 
-/* Adds a row to the file. Rows come newest first, so each job is in the file once, whatever changes
- * in the meantime. */
+/* Adds a row to the file. Rows come in descending order of their ids, so each job is in the file
+ * once, even if jobs change in the meantime. */
 static int file_add_row(void *user, const struct store_job *row)
 {
     struct jobs_file *f = user;

@@ -17,10 +17,10 @@
 #include "server/jobs/jobs_queue.h"
 
 static const char mark_name[] = "last-id";
-/* if last-id contains a larger number, the file is damaged */
+/* maximum plausible id; if last-id contains a larger number, the file is damaged */
 static const int64_t id_max = INT64_C(1) << 52;
 
-/* ---- if last-id is missing: the ids of run folders and locks ---- */
+/* ---- reconstructing last-id from the ids of run folders and locks ---- */
 
 static void raise_to(int64_t *max, const char *digits, size_t len)
 {

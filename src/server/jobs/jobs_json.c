@@ -14,8 +14,8 @@
 enum {
     LIST_MAX = 500,
     LIST_DEFAULT = 100,
-    /* maximum total size of requests and ends in a list, because 500 of the largest would stall the
-     * loop */
+    /* maximum total size of the stored requests and facts in a list; 500 jobs with the largest ones
+     * would stall the loop */
     LIST_BYTES_MAX = 1 << 20,
 };
 
@@ -212,7 +212,7 @@ struct listing {
     json_t *list;
     unsigned states;
     unsigned limit;
-    size_t bytes; /* total size of requests and ends so far */
+    size_t bytes; /* total size of the stored requests and facts so far */
     bool is_more;
 };
 

@@ -123,7 +123,7 @@ struct jobs {
     struct jobs_file *file; /* NULL: no --job-file */
     bool is_file_due;       /* a job has changed since the last write of the job file began */
     bool is_unsettled;      /* a job has ended for which queued jobs may have waited */
-    bool is_unsure;         /* whether it is unknown if some jobs still run */
+    bool is_unsure;         /* true if it is unknown whether some jobs still run */
     uint64_t unsure_ns;
     unsigned ended; /* number of jobs that ended since the last malloc_trim */
 };

@@ -265,8 +265,8 @@ void jobs_relearn(struct jobs *j, const char *name)
 
 /* ---- jobs that wait for other jobs ----
  *
- * They start once those other jobs have succeeded. They are cancelled if one of those jobs has not
- * succeeded. */
+ * A job that waits for other jobs starts once all of them have succeeded. It is cancelled if one of
+ * them has ended without success. */
 
 /* Maximum number of jobs cancelled at a time, because each cancel is a commit and a chain may have
  * thousands of jobs. */
@@ -276,7 +276,7 @@ static int cancel_after(struct jobs *j, struct job *job, int64_t id, enum job_st
 {
     char reason[JOBS_SENTENCE_MAX];
     struct err err;
-    snprintf(reason, sizeof reason, "job %lld, which this job needs, %s", (long long)id,
+    snprintf(reason, sizeof reason, "job %lld, which this job depends on, %s", (long long)id,
              state == JOB_FAILED      ? "failed"
              : state == JOB_CANCELLED ? "was cancelled"
              : state == JOB_LOST      ? "was lost"

@@ -6,7 +6,7 @@
 /* ---- jobs_ids.c: ids are never reused ---- */
 
 int jobs_ids_open(struct jobs *j, int state_fd, struct err *err);
-/* Call this before the commit that uses ID. */
+/* Records in last-id that ID is used. Call this before the commit that uses ID. */
 int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 
 /* ---- jobs_queue.c ---- */
@@ -41,6 +41,6 @@ void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t 
 /* ---- jobs_adopt.c ---- */
 
 int jobs_adopt(struct jobs *j, struct err *err);
-/* searches again for jobs that may or may not be running */
+/* searches again for jobs of which it is unknown whether they still run */
 void jobs_adopt_again(struct jobs *j);
 void jobs_sweep_locks(struct jobs *j); /* removes locks of ended jobs */

@@ -15,9 +15,10 @@
 #include "server/jobs/jobs_state.h"
 
 enum {
-    /* number of state changes reported by a supervisor that are stored one by one */
+    /* number of state changes of a job that are all stored, if its supervisor reports them */
     SOFT_EACH = 100,
-    /* number of state changes that are stored at all, from SOFT_EACH on at most once per second */
+    /* maximum number of stored state changes of a job; after SOFT_EACH, at most one per second is
+     * stored */
     SOFT_MAX = 1000,
     PUBLISH_MS = 100, /* minimum time between two verdicts that are published at once */
 };

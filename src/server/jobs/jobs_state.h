@@ -22,7 +22,7 @@ int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const
                     struct err *err);
 /* Call this when JOB has ended. Takes ownership of ENDING. Frees JOB once the end is stored. */
 void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending);
-/* Stores changes that are not on disk yet. Returns true if some still are not. */
+/* Stores changes that are not on disk yet. Returns true if some changes could not be stored. */
 bool jobs_sync_all(struct jobs *j);
 void jobs_publish_job(struct jobs *j, struct job *job, bool is_change);
 void jobs_publish_removed(struct jobs *j, int64_t id);

@@ -205,7 +205,7 @@ static void set_no_start(struct local_run *run, const struct outcome *o)
 {
     const struct executor_folder folder = executor_folder_of(&run->base);
     const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
-    /* The lock was signed before the job was swept, so a swept job had been started. */
+    /* `ebb sweep` is used only if the lock is signed, so the job had been started. */
     const bool is_started = run->is_started || run->is_swept || has_run;
     if (is_started && o) /* `ebb run` also reports an error if its supervisor is killed */
         run->no_start[0] = '\0';

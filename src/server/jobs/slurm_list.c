@@ -33,8 +33,8 @@ static struct slurm_run *find_by_folder(const struct slurm *s, const char *folde
     return NULL;
 }
 
-/* Copies a line into the run of its job. If a job was submitted twice, the submission that runs
- * counts, else the one that waits. */
+/* Copies a line of squeue or sacct into the run of its job. If a job was submitted twice, the
+ * running submission is used, else the pending one. */
 static void take_line(struct slurm_run *run, const struct slurm_line *line)
 {
     static const int rank[] = {[SLURM_ENDED] = 1, [SLURM_PENDING] = 2, [SLURM_RUNNING] = 3};

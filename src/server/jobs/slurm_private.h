@@ -59,7 +59,8 @@ enum slurm_stage {
 };
 
 struct slurm_cancel {
-    bool wanted, is_requested; /* is_requested: the request is in the run folder */
+    /* is_requested: the cancel request was written into the run folder */
+    bool wanted, is_requested;
     char reason[EXECUTOR_SENTENCE_MAX];
     uint64_t grace_ns, asked_ns, retry_ns;
 };
@@ -73,7 +74,7 @@ struct slurm_run {
     struct command *submit, *kill, *account; /* sbatch, scancel and sacct while they run */
     uint64_t known_ns;                       /* time since which the stage is SLURM_SUBMITTED */
     uint64_t unsure_ns;                      /* time since which the stage is SLURM_UNSURE */
-    /* how long the job must be missing from the queue after unsure_ns */
+    /* after unsure_ns, the job is submitted again if it is missing from the queue for this long */
     uint64_t settle_ns;
     int64_t number; /* Slurm's number of the job; 0 if unknown */
     enum slurm_phase phase;

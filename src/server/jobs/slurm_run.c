@@ -233,16 +233,16 @@ static void end_unrecorded(struct slurm_run *run)
         snprintf(number, sizeof number, "job %" PRId64, run->number);
     if (run->has_folder && run->state[0]) {
         snprintf(text, sizeof text,
-                 "Slurm ended %s as %s, and run.json does not record how the job ended", number,
-                 run->state);
+                 "Slurm ended %s with state %s, and run.json does not record how the job ended",
+                 number, run->state);
     } else if (run->has_folder) {
         snprintf(text, sizeof text,
                  "Slurm no longer knows %s, and run.json does not record how the job ended",
                  number);
     } else if (run->state[0]) {
         read_script_error(run, error, sizeof error);
-        snprintf(text, sizeof text, "Slurm ended %s as %s before the command started%s", number,
-                 run->state, error);
+        snprintf(text, sizeof text, "Slurm ended %s with state %s before the command started%s",
+                 number, run->state, error);
         slurm_end(run, &(struct executor_end){.no_start = text});
         return;
     } else {

@@ -198,7 +198,7 @@ static void on_submitted(void *user, int status, const char *output, size_t len,
     } else if (status == -ETIMEDOUT) {
         become_unsure(run, "sbatch did not exit within a minute", SLURM_SETTLE_S);
     } else if (status <= 0 || status >= 128) {
-        become_unsure(run, "sbatch was killed or printed no number", SLURM_SETTLE_S);
+        become_unsure(run, "sbatch was killed or printed no job id", SLURM_SETTLE_S);
     } else if (slurm_is_temporary(error)) {
         become_unsure(run, error, strcasestr(error, "timed out") ? SLURM_SETTLE_S : RETRY_S);
     } else {

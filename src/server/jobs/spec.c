@@ -59,11 +59,10 @@ static int spec_read_command(struct spec_input *in, const char *key, const json_
         return json_refuse(in->err, key, v,
                            "begins with an empty string; the first string must be the program");
     if (n > ARGS_MAX || bytes > JOB_COMMAND_MAX)
-        return err_set(
-            in->err, -EINVAL,
-            "%s: %zu arguments of %zu bytes are too many; the limit is %d arguments and %d "
-            "bytes; put more into a file",
-            key, n, bytes, ARGS_MAX, JOB_COMMAND_MAX);
+        return err_set(in->err, -EINVAL,
+                       "%s: %zu arguments of %zu bytes in all are too many; the limit is %d "
+                       "arguments and %d bytes; put long arguments into a file",
+                       key, n, bytes, ARGS_MAX, JOB_COMMAND_MAX);
     return spec_set(in, key, json_deep_copy(v));
 }
 
@@ -106,7 +105,7 @@ static int spec_read_cwd(struct spec_input *in, const char *key, const json_t *v
     int n = asked[0] == '/' || !v ? snprintf(path, sizeof path, "%s", asked)
                                   : snprintf(path, sizeof path, "%s/%s", in->base_cwd, asked);
     if (n < 0 || (size_t)n >= sizeof path)
-        return json_refuse(in->err, key, v, "is longer than a path can be");
+        return json_refuse(in->err, key, v, "is too long for a path");
     if (stat(path, &st) < 0)
         return err_set(in->err, -EINVAL, "%s: cannot use folder \"%s\": %s", key, path,
                        strerror(errno));
@@ -140,11 +139,10 @@ static int spec_read_env(struct spec_input *in, const char *key, const json_t *v
         bytes += strlen(name) + json_string_length(value) + 2;
     }
     if (json_object_size(v) > VARIABLES_MAX || bytes > JOB_ENV_MAX)
-        return err_set(
-            in->err, -EINVAL,
-            "%s: %zu variables of %zu bytes are too many; the limit is %d variables and %d "
-            "bytes",
-            key, json_object_size(v), bytes, VARIABLES_MAX, JOB_ENV_MAX);
+        return err_set(in->err, -EINVAL,
+                       "%s: %zu variables of %zu bytes in all are too many; the limit is %d "
+                       "variables and %d bytes",
+                       key, json_object_size(v), bytes, VARIABLES_MAX, JOB_ENV_MAX);
     return spec_set(in, key, json_deep_copy(v));
 }
 

@@ -66,7 +66,8 @@ struct job_place {
     /* values for a request that does not set them; 0 means the default of `ebb run` */
     uint64_t interval_ns, log_bytes;
 };
-/* HEAD contains the arguments before PROGRAM, or is NULL; it is consumed. Returns 0 or -ENOMEM. */
+/* HEAD contains the arguments before PROGRAM, or is NULL. Takes ownership of HEAD. Returns 0 or
+ * -ENOMEM. */
 int job_spec_launch(const struct job_spec *spec, struct launch_args *head, const char *program,
                     const struct job_place *place, const char *gpus, struct job_launch *ret);
 void job_launch_fini(struct job_launch *launch);

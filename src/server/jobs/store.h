@@ -86,7 +86,7 @@ int store_list(struct store *store, const struct store_filter *filter, store_job
 /* Gets the changes of one job, oldest first, as in the API: [{t_s, state, reason}]. Only the first
  * 100 and the last 1000 are stored. */
 int store_changes(struct store *store, int64_t id, json_t **ret, struct err *err);
-/* the numbers are counted in memory */
+/* Gets the number of jobs in each state, which is kept in memory. */
 void store_count(const struct store *store, uint64_t ret[JOB_STATES]);
 
 /* Learned memory: the largest peak of the last five runs of NAME. */

@@ -319,7 +319,7 @@ static void failed_job_cancels_all_jobs_waiting_for_it(void **state)
     kit_wait_ended(id);
     for (int64_t i = first + 1; i <= id; i++) {
         assert_int_equal(jobs_state(kit.jobs, i), JOB_CANCELLED);
-        snprintf(extra, sizeof extra, "job %lld, which this job needs, was cancelled",
+        snprintf(extra, sizeof extra, "job %lld, which this job depends on, was cancelled",
                  (long long)i - 1);
         assert_string_equal(kit_text(i, "reason"), extra);
         assert_int_equal(kit_times(i), 0);

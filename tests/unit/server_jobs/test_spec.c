@@ -151,7 +151,7 @@ static void oversized_job_request_is_refused(void **state)
     large[JOB_COMMAND_MAX] = '\0';
     json_t *doc = json_pack("{s:[s,s]}", "command", "x", large);
     assert_int_equal(job_spec_read(doc, "/tmp", &spec, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "command: 2 arguments of 131075 bytes are too many"));
+    assert_non_null(strstr(err.text, "command: 2 arguments of 131075 bytes in all are too many"));
     json_decref(doc);
     doc = json_pack("{s:[s],s:{s:s}}", "command", "x", "env", "A", large);
     assert_int_equal(job_spec_read(doc, "/tmp", &spec, &err), -EINVAL);
