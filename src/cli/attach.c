@@ -276,10 +276,12 @@ static void attach_announce(const struct attach *a)
     for (size_t i = 0; i < a->processes.count; i++) {
         const struct attach_process *p = &a->processes.at[i];
         if (p->phase == ATTACH_ON)
-            cli_say("attached to %d (%s) at %s%s%s%s", (int)p->target.pid, p->target.name, clock,
-                    p->has_heap ? "" : ", without lines", p->reason[0] ? ": " : "", p->reason);
+            cli_say("attached to process %d (%s) at %s%s%s%s", (int)p->target.pid, p->target.name,
+                    clock, p->has_heap ? "" : ", without lines", p->reason[0] ? ": " : "",
+                    p->reason);
         else
-            cli_say("not attached to %d (%s): %s", (int)p->target.pid, p->target.name, p->reason);
+            cli_say("cannot attach to process %d (%s): %s", (int)p->target.pid, p->target.name,
+                    p->reason);
     }
     if (a->processes.pause_ns)
         cli_say("paused the job for %s; Ctrl-C detaches, and the job continues",

@@ -26,7 +26,7 @@ static int open_process(const struct proc_root *root, int32_t pid, struct attach
     if (r < 0)
         return r;
     r = t.optin[0] ? 0 : interpreter_find(&t, &found, err);
-    if (r < 0 && r != -EAGAIN && r != -EBADMSG) { /* these two errors may be temporary */
+    if (r < 0 && r != -EAGAIN && r != -EBADMSG) { /* EAGAIN and EBADMSG may be temporary */
         attach_target_close(&t);
         return r;
     }
@@ -209,10 +209,10 @@ static void take_answer(struct attach_process *a)
     if (n > 0 && mark_parse(text, (size_t)n, &mark) == 0)
         take_mark(a, &mark);
     else if (a->phase == ATTACH_WAITING)
-        attach_process_fail(a, "it closed the connection without an answer");
+        attach_process_fail(a, "the process closed the connection without an answer");
 }
 
-/* Says once about a process that does not answer. */
+/* Notifies the user, once, that a process does not answer. */
 static void report_late(struct attach_process *a)
 {
     a->is_late = true;
@@ -251,9 +251,9 @@ void attach_processes_withdraw(struct attach_processes *p)
             continue;
         if (a->target.optin[0]) {
             close_request(a);
-            attach_process_fail(a, "it does not answer");
+            attach_process_fail(a, "the process does not answer");
         } else if (inject_withdraw(&a->inject) != -EALREADY) {
-            attach_process_fail(a, "its main thread is in a long C call");
+            attach_process_fail(a, "the main thread is in a long C call");
         }
     }
 }

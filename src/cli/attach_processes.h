@@ -13,7 +13,7 @@
 struct mark;
 
 enum attach_phase {
-    ATTACH_IDLE,    /* nothing was changed */
+    ATTACH_IDLE,    /* nothing in the process was changed */
     ATTACH_WAITING, /* a script was passed to the process, and its work is not done yet */
     ATTACH_ON,
     ATTACH_OFF,    /* detached, or exited */
@@ -30,7 +30,7 @@ struct attach_process {
     bool has_answered;
     bool is_late; /* true once the user was notified of the wait */
     uint64_t since_ns;
-    char reason[512]; /* what is missing or failed, or "" */
+    char reason[512]; /* what is missing, or why attaching failed; "" if neither */
     bool has_heap;
     struct claim *claim;
 };

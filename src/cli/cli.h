@@ -69,7 +69,8 @@ bool cli_colour(int fd); /* true if colour is used: FD is a terminal and NO_COLO
 /* Width of the output in columns: the terminal's, limited to 40 to 100, or 80. */
 size_t cli_width(int fd);
 
-/* A closed pipe is not reported as an error. A shell shows the same exit status for SIGPIPE. */
+/* Exit status if the reader of our output has closed the pipe, which is not reported as an error. A
+ * shell shows the same status for SIGPIPE. */
 enum { CLI_PIPE_STATUS = 141 };
 /* Writes OUT to standard output and frees it. Returns the exit status. */
 struct buf;

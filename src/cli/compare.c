@@ -1,4 +1,4 @@
-/* `ebb compare`: a gate on the growth and the peak of a run, compared with another one. */
+/* `ebb compare`: fails if a run grows faster or peaks higher than another run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "present/document.h"
 #include "present/report.h"
 
-/* The exit statuses, as those of `ebb verdict`. */
+/* The exit statuses, which are the same as those of `ebb verdict`. */
 enum { NOT_WORSE = 0, WORSE = 1, CANNOT = 2, NOT_KNOWN = 3 };
 
 struct compare_options {
@@ -153,7 +153,7 @@ static int compare_exec(const struct cli_call *call)
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "peak", SIZE, "SIZE|N%", offsetof(struct compare_options, peak),
                .fallback = "10%",
-               .help = "growth of the peak that is allowed; N% is a share of the peak of BASE"),
+               .help = "allowed growth of the peak; N% is a share of the peak of BASE"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct compare_options, json),
                .help = "print the comparison as JSON"),
     OPTION_ROW(0, "markdown", FLAG, NULL, offsetof(struct compare_options, markdown),

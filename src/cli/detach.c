@@ -94,8 +94,9 @@ const struct cli_command cmd_detach = {
     .name = "detach",
     .operands = "PID",
     .summary = "end ebb attach: remove its hooks from the running job",
-    .description = "Ends the ebb attach of process PID, which then prints its summary. If that ebb "
-                   "was killed, removes the hooks that it left behind. The job continues.",
+    .description = "Ends the `ebb attach` that is attached to process PID; it then prints its "
+                   "summary. If `ebb attach` was killed, removes the hooks that it left in the "
+                   "process. The job continues.",
     .examples = "ebb detach 4711\n",
     .usage_status = 2,
     .exec = detach_exec,

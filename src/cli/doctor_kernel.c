@@ -239,11 +239,12 @@ void doctor_look_files(struct doctor *d)
                         "open them again at every sample: raise the limit with `ulimit -Hn 4096` "
                         "as root, or LimitNOFILE=4096."
                       : NULL,
-               "%" PRIu64 ", can be raised to %" PRIu64, (uint64_t)limit.rlim_cur,
+               "%" PRIu64 "; can be raised to %" PRIu64, (uint64_t)limit.rlim_cur,
                (uint64_t)limit.rlim_max);
 }
 
-/* Starts a reflex to test it, because the reflex knows how much memory it has to lock. */
+/* Starts the guard's kill thread (reflex) to test it, because only the thread itself knows how much
+ * memory it has to lock. */
 void doctor_look_locked(struct doctor *d)
 {
     struct reflex *reflex = NULL;
@@ -268,9 +269,9 @@ void doctor_look_locked(struct doctor *d)
     doctor_add(
         d, is_locked ? DOCTOR_OK : DOCTOR_NOTE, "locked memory", data,
         is_locked ? NULL
-                  : "The guard can still kill a job, but under memory pressure it may have to wait "
-                    "for its own pages: raise the limit with `ulimit -l 1024`, LimitMEMLOCK=1M, or "
-                    "`docker run --ulimit memlock=1048576`.",
+                  : "The guard can still kill a job, but under memory pressure the guard may first "
+                    "have to wait for the kernel to read its pages from disk: raise the limit with "
+                    "`ulimit -l 1024`, LimitMEMLOCK=1M, or `docker run --ulimit memlock=1048576`.",
         is_locked ? "the guard's kill thread is locked in memory (RLIMIT_MEMLOCK: %s)"
                   : "the guard's kill thread cannot be locked in memory (RLIMIT_MEMLOCK: "
                     "%s)",

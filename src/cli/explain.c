@@ -84,7 +84,8 @@ static json_t *explain_part_json(const char *from, const char *end)
     return json_stringn(from, (size_t)(end - from));
 }
 
-/* The page as Markdown, by its parts. TEXT of LEN bytes may be NULL, for a list. */
+/* Converts a page to JSON, with one Markdown text for each part. If TEXT, of LEN bytes, is NULL,
+ * the result has only code and title. */
 static json_t *explain_json(enum hypothesis_id id, const char *text, size_t len)
 {
     json_t *doc =
@@ -123,7 +124,7 @@ struct explain_options {
 
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct explain_options, json),
-               .help = "print the parts of the page, or the list, as JSON"),
+               .help = "print the explanation, or the list of codes, as JSON"),
     {0},
 };
 

@@ -99,7 +99,7 @@ static void export_report_damage(const struct trace_reader *reader, const char *
     trace_reader_damage(reader, &damage);
     report_add_damage(&parts, &damage);
     if (parts.len)
-        cli_say("export: %s is damaged; not read: %s; the rest is exported", path, buf_str(&parts));
+        cli_say("export: %s is damaged; skipped: %s", path, buf_str(&parts));
     buf_fini(&parts);
 }
 
@@ -129,11 +129,11 @@ static void export_report_choice(const struct folder_heap *h, const struct expor
 {
     char size[TEXT_SIZE_MAX];
     if (h->others && options->pid == 0)
-        cli_say("export: exporting process %s, one of %zu, because it grows or uses most; --pid "
-                "chooses another",
+        cli_say("export: exporting only process %s of %zu, whose heap grew most or is the largest; "
+                "choose another one with --pid",
                 h->name, h->others + 1);
     if (h->damage.bad_bytes || h->damage.cut_bytes)
-        cli_say("export: %s is damaged; not read: %s; the rest is exported", h->name,
+        cli_say("export: %s is damaged; skipped: %s", h->name,
                 text_size(size, h->damage.bad_bytes + h->damage.cut_bytes));
 }
 
@@ -208,8 +208,8 @@ static const struct option_desc options_table[] = {
                .help = "export GPU memory; the outermost frame is the GPU"),
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct export_options, pid), .min = 1,
                .max = INT32_MAX,
-               .help = "the process whose heap is exported (default: the one that grows or uses "
-                       "most)"),
+               .help = "the process whose heap is exported (default: the process whose heap grew "
+                       "most; if none grew, the largest)"),
     OPTION_ROW(0, "sysroot", PATH, "DIR", offsetof(struct export_options, sysroot),
                .help = "search for libraries in DIR first, for a run from another machine"),
     OPTION_ROW(0, "debuginfod", FLAG, NULL, offsetof(struct export_options, debuginfod),
@@ -231,10 +231,10 @@ const struct cli_command cmd_export = {
         "role and name of the process, its readings in bytes, which readings were stale, and "
         "step, epoch and phase. A reading that was not taken at that time is empty, not zero.\n"
         "\n"
-        "A heap is that of one process at its last reading, with native and Python frames in "
-        "each stack. Functions are named from the files that were loaded, if those still exist "
-        "unchanged, else by library and address; nothing is fetched over the network unless "
-        "--debuginfod is given.\n"
+        "A heap profile shows one process at its last reading, with native and Python frames in "
+        "each stack. Function names come from the program and libraries that the process had "
+        "loaded; if those files were changed or removed, frames show library and address instead. "
+        "Nothing is fetched over the network unless --debuginfod is given.\n"
         "\n"
         "A damaged recording is exported as far as it can be read; a line on stderr then "
         "reports how much could not be read.",

@@ -27,7 +27,7 @@
 
 enum { OTHERS_SHOWN = 8 };
 
-/* The two steps of --diff, written as "40..80", or as 40 followed by an operand. */
+/* The two steps of --diff, written as "40..80", or as "40 80", where 80 is an operand. */
 struct heap_diff {
     bool is_given, has_to;
     int64_t from, to;
@@ -285,9 +285,9 @@ static const struct option_desc options_table[] = {
                .max = 512, .help = "maximum number of rows"),
     OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack",
                offsetof(struct heap_options, by),
-               .help = "what call sites in one row have in common; program: the innermost function "
-                       "in your own files (default: location, with small rows merged if the same "
-                       "function of yours called them)"),
+               .help = "put call sites into one row if this part of their stack is the same; "
+                       "program: the innermost function in your own files (default: location, with "
+                       "small rows merged if the same function of yours called them)"),
     OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
                .help = "show live memory as a tree of calls, outermost first"),
     OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),
@@ -301,7 +301,8 @@ static const struct option_desc options_table[] = {
                .parse = parse_diff,
                .help = "show memory allocated before the first step and still live at the second"),
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct heap_options, pid), .min = 1, .max = INT32_MAX,
-               .help = "the process to show (default: the one that grows or uses most)"),
+               .help = "the process to show (default: the process whose heap grew most; if none "
+                       "grew, the largest)"),
     OPTION_ROW(0, "rank", PARSED, "N", offsetof(struct heap_options, rank), .parse = parse_rank,
                .help = "rank to show if the job runs on several nodes (default: the worst)"),
     OPTION_ROW(0, "every", DURATION, "TIME", offsetof(struct heap_options, every_ns), .min = 500,
@@ -325,14 +326,14 @@ const struct cli_command cmd_heap = {
         "Lists the call sites of a job, those that grow most first: their growth over the run, per "
         "step and per minute, with a verdict on each; their live memory with its bounds and age; "
         "and their place. The place is a Python line, followed by (←) the function of the job's "
-        "own files that called it, its caller, and the C function. Many small lines that were "
-        "called from one such function share a row, with the largest of them below it. `ebb run` "
-        "samples the job's allocations for this, one in 512 KiB on average; every figure is an "
-        "estimate with bounds of 95 %.\n"
+        "own files that called it, its caller, and the C function. If one function of the job "
+        "called many lines that each allocate little, those lines share a row, and the largest of "
+        "them are listed below it. `ebb run` samples the job's allocations, once per 512 KiB on "
+        "average; every figure is an estimate with a 95 % confidence interval.\n"
         "\n"
-        "For a running job the heap is read again, unless the last reading is less than a "
-        "second old (in a long run, less than 1/2000 of its duration). For a job that has "
-        "ended, it is the last reading of the process.\n"
+        "For a running job, ebb reads the heap again, unless the last reading is less than a "
+        "second old (in a long run, less than 1/2000 of its duration). For a job that has ended, "
+        "ebb shows the last reading of the process.\n"
         "\n"
         "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same data for other "
         "tools.",

@@ -41,8 +41,8 @@ static int check_argument(const char *argument, struct err *err)
                        argument, (int)MARK_TEXT_MAX);
     if (r < 0)
         return err_set(err, -EINVAL,
-                       "mark: \"%.100s\": %.*s cannot have that value; write it like %.*s=3",
-                       argument, (int)key, argument, (int)key, argument);
+                       "mark: \"%.100s\": invalid value for %.*s; write it like %.*s=3", argument,
+                       (int)key, argument, (int)key, argument);
     return 0;
 }
 

@@ -26,7 +26,7 @@ struct table {
 
 static void table_add(struct table *t, const struct option_desc *o, size_t *letters)
 {
-    assert(t->count < OPTIONS_MAX && "the table is larger than OPTIONS_MAX");
+    assert(t->count < OPTIONS_MAX && "a command has at most OPTIONS_MAX options");
     int argument = o->type == OPTION_FLAG ? no_argument : required_argument;
     t->longs[t->count] = (struct option){o->name, argument, NULL, LONG_BASE + (int)t->count};
     t->options[t->count++] = o;

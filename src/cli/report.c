@@ -221,8 +221,8 @@ static int report_exec(const struct cli_call *call)
 
 static const struct option_desc options_table[] = {
     OPTION_ROW('o', "output", PATH, "FILE", offsetof(struct report_options, output),
-               .help = "write to FILE; -: standard output (default: report.html in the run's "
-                       "folder; text goes to standard output)"),
+               .help = "write to FILE; - is standard output (default: report.html in the run "
+                       "folder; standard output for text, Markdown and JSON)"),
     OPTION_ROW(0, "text", FLAG, NULL, offsetof(struct report_options, text),
                .help = "print text for a terminal, with plots"),
     OPTION_ROW(0, "markdown", FLAG, NULL, offsetof(struct report_options, markdown),
@@ -247,9 +247,9 @@ const struct cli_command cmd_report = {
         "sites with a flame graph; actions of the guard; and the machine. It loads nothing over "
         "the network, and can be printed.\n"
         "\n"
-        "With --compare the first run is the one before a change, the second the one after it. "
-        "The change helped if the intervals of their growth rates do not overlap, per step if "
-        "both have steps, else per minute; if they overlap, its effect is unknown.\n"
+        "With --compare, the first run is from before a change and the second from after it. Their "
+        "growth rates are compared per step if both runs have steps, else per minute. If the "
+        "confidence intervals of the two rates overlap, the effect of the change is unknown.\n"
         "\n"
         "Parts of a run that cannot be read are named in the report. Text of other programs is "
         "escaped.",

@@ -29,7 +29,7 @@ static int read_recording(struct report *r, const struct csv_options *csv, struc
         report_add_trouble(r, r->recorded.trouble.text);
     if (e < 0)
         return e;
-    buf_add_str(&text, "the recording is damaged; not read: ");
+    buf_add_str(&text, "the recording is damaged; skipped: ");
     size_t len = text.len;
     report_add_damage(&text, &r->recorded.run->damage);
     if (text.len > len)
@@ -145,7 +145,7 @@ static void read_heap(struct report *r, bool is_brief)
         e = folder_heaps_pick(recorded_heaps(&r->recorded), 0, FOLDER_HOST, &heap, &err);
     uint64_t lost = e < 0 ? 0 : heap.damage.bad_bytes + heap.damage.cut_bytes;
     if (lost) {
-        err_set(&why, 0, "%s is damaged; not read: %s", heap.name, text_size(size, lost));
+        err_set(&why, 0, "%s is damaged; skipped: %s", heap.name, text_size(size, lost));
         report_add_trouble(r, why.text);
     }
     const struct profile_wants wants =

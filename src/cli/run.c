@@ -355,8 +355,10 @@ static int run_one_rank(const struct cli_call *call, const struct rank_place *pl
     char path[PATH_MAX];
     struct run_node node = {.call = call, .place = place};
     if (o->guard.restart)
-        return cli_failf(125, "run: --restart restarts a job on one node; this is one of %u ranks",
-                         place->ranks);
+        return cli_failf(
+            125,
+            "run: --restart requires one ebb run for the whole job; this one starts 1 of %u ranks",
+            place->ranks);
     int status = check_command(call->argv[0], path);
     if (status)
         return status;
@@ -400,8 +402,9 @@ static int run_exec(const struct cli_call *call)
     bool is_rank = !o->is_detached && rank_place_read(run_variable, &place) &&
                    (place.ranks > 1 || o->guard.requeue);
     if (o->guard.requeue && (!is_rank || !place.is_slurm))
-        return cli_failf(125, "run: --requeue requires a step of Slurm; start it with srun ebb run "
-                              "in a batch script");
+        return cli_failf(
+            125,
+            "run: --requeue requires a Slurm job step; start ebb run with srun in a batch script");
     int status = is_rank ? run_one_rank(call, &place) : run_job(call);
     run_options_fini(o);
     return status;
@@ -440,9 +443,9 @@ const struct cli_command cmd_run = {
         "of ebb itself, such as a full disk, never end the job.\n"
         "\n"
         "The environment of the job contains EBB_SOCKET (to which it can send marks), "
-        "EBB_RUN_DIR, EBB_SEGMENT (the number of this start, from 0), EBB_RESUME (1 after a "
-        "restart) and EBB_LIMIT_BYTES (the limit that the guard enforces). Processes that the "
-        "job leaves behind are ended with it.\n"
+        "EBB_RUN_DIR, EBB_SEGMENT (how many times the job was restarted), EBB_RESUME (1 after a "
+        "restart) and EBB_LIMIT_BYTES (the limit that the guard enforces). Processes that the job "
+        "leaves behind are ended with it.\n"
         "\n"
         "ebb puts a folder first in PYTHONPATH, so that PyTorch, the Hugging Face Trainer and "
         "Lightning report their steps and epochs by themselves; --no-shim or EBB_SHIM=0 in the "

@@ -144,7 +144,7 @@ static void terminal_raw(struct client *c, bool raw)
         if (!c->tty->out)
             t.c_oflag = output;
     }
-    /* SIGTTOU would stop a background process that sets the terminal, so it is blocked. */
+    /* SIGTTOU would stop a background process that changes the terminal, so SIGTTOU is blocked. */
     if (is_raw(&c->before) || tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
         c->raw = raw;
 }
@@ -211,7 +211,7 @@ static void outlet_failed(struct outlet *o, int error)
     buf_clear(&o->wait);
     o->wait_at = 0;
     if (error == EPIPE || error == EIO) {
-        /* After this, the supervisor's next write to the pipe fails, and then the job's. */
+        /* the supervisor's next write to the pipe will fail, and after that the job's */
         outlet_drop(o);
     } else if (!o->has_reported) {
         o->has_reported = true;
@@ -306,8 +306,8 @@ static void send_signal(struct client *c, int signo)
     channel_queue(&c->channel, CHANNEL_SIGNAL, &number, 1);
 }
 
-/* Stops this process when Ctrl-Z has stopped the job; when the shell continues it, the job
- * continues. */
+/* Stops this process when Ctrl-Z has stopped the job. When the shell continues this process, the
+ * job continues as well. */
 static void stop_with_job(struct client *c)
 {
     terminal_raw(c, false);

@@ -55,7 +55,7 @@ static void run_end_write(int fd, const char *option, const struct buf *text)
     if (close(fd) < 0 && r == 0)
         r = -errno;
     if (r < 0)
-        cli_failf(0, "run: cannot write the file of %s: %s", option, strerror(-r));
+        cli_failf(0, "run: %s: cannot write the file: %s", option, strerror(-r));
 }
 
 /* Writes the summary into the termination log. Errors are ignored, because nobody would see

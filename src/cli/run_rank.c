@@ -29,10 +29,13 @@
 enum {
     TRIES = 50,
     TRY_MS = 20,
-    HELLO_MS = 20000,  /* time limit for the environment, because folders may be created slowly */
-    BYE_MS = 10000,    /* time limit for the end of the recording after the last rank */
-    WITNESS_MS = 100,  /* time limit for the witness's report of a signal */
-    WITNESS_OLD_S = 1, /* older reports of the witness belong to an earlier signal */
+    /* time limit for the supervisor's answer to hello; it may be slow to create its folders */
+    HELLO_MS = 20000,
+    /* time limit for the supervisor to end the recording after the last rank has exited */
+    BYE_MS = 10000,
+    WITNESS_MS = 100, /* time limit for the witness process to report a signal */
+    /* reports of the witness process that are older belong to an earlier signal */
+    WITNESS_OLD_S = 1,
 };
 
 struct rank_run {
@@ -215,7 +218,7 @@ static void handle_signal(struct rank_run *run, const struct signalfd_siginfo *i
         rank_link_send(run->link, json_pack("{s:i}", "signal", signo));
         return;
     }
-    /* the child is not reaped yet, so its pid is still its own */
+    /* the child is not reaped yet, so its pid cannot have been reused */
     if (!run->has_ended && !witness_saw(run, signo))
         kill(run->child, signo);
 }
@@ -226,10 +229,12 @@ static _Noreturn void be_command(const struct rank_run *run, char *const *shell_
 {
     const struct run_rank *q = run->q;
     setrlimit(RLIMIT_NOFILE, &run->nofile);
-    if (!q->options->guard.keep_on_exit) /* a SIGKILL to this process is meant for the command */
+    /* if this process gets SIGKILL, the command must be killed, too */
+    if (!q->options->guard.keep_on_exit)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (q->options->guard.requeue)
-        signal(SIGUSR1, SIG_IGN); /* Slurm may send it to every process before the time limit */
+        /* Slurm may send SIGUSR1 to every process before the time limit */
+        signal(SIGUSR1, SIG_IGN);
     sigprocmask(SIG_SETMASK, &run->before, NULL);
     spawn_exec(q->path, q->argv, shell_argv);
     int error = errno;

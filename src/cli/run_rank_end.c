@@ -31,9 +31,11 @@ enum {
     RUN_JSON_MAX = 16 << 20,
     BEAT_MAX = 4096,
     POLL_MS = 100,
-    NODES_MS = 10000,       /* wait for nodes that have not ended */
-    NODES_FAILED_MS = 2000, /* the same after a failure, which the scheduler should learn soon */
-    NO_NODE_MS = 1000,      /* the same if no other node has a folder here, or none can write */
+    NODES_MS = 10000, /* how long to wait for nodes that have not ended */
+    /* how long to wait if a rank failed, because the scheduler should be notified soon */
+    NODES_FAILED_MS = 2000,
+    /* how long to wait if no other node has a folder here, or no node can write */
+    NO_NODE_MS = 1000,
     SCONTROL_MS = 3000,
     COMMENT_MAX = 160,
 };
@@ -71,8 +73,8 @@ static bool has_end(int node_fd)
     return has_ended;
 }
 
-/* A full disk has room for the last heartbeat, which is rewritten in place, and not for a new
- * run.json. */
+/* True if the node has written its last heartbeat. On a full disk it can still do so, because the
+ * heartbeat is rewritten in place; a new run.json cannot be written. */
 static bool has_last_beat(int node_fd)
 {
     struct buf text = {0};

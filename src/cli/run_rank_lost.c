@@ -17,10 +17,10 @@
 enum {
     JSON_MAX = 16 << 20,
     POLL_MS = 50,
-    SENTINEL_MS = 1500, /* wait for the sentinel, which writes at once */
-    NEXT_RANK_MS = 200, /* wait for each rank with a lower number */
+    SENTINEL_MS = 1500, /* how long to wait for the sentinel, which writes at once */
+    NEXT_RANK_MS = 200, /* how long to wait for each rank with a lower number */
     RANKS_WAITED = 5,
-    WAIT_MS = 4000, /* maximum wait for the child */
+    WAIT_MS = 4000, /* how long this rank waits for the child before it exits */
 };
 
 static bool is_end_recorded(int folder)

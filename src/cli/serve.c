@@ -158,10 +158,10 @@ static const struct option_desc serve_table[] = {
                        "not use the API"),
     OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
                .min = 1, .max = 100000, .help = "maximum number of clients of the live stream"),
-    OPTION_ROW(
-        0, "max-connections", INT, "N", AT(connections), .fallback = "256",
-        /* A quarter is reserved for clients without a token; a browser opens six connections. */
-        .min = 32, .max = 100000, .help = "maximum number of connections besides live streams"),
+    OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
+               /* a quarter is for clients without a token; a browser opens six connections */
+               .min = 32, .max = 100000,
+               .help = "maximum number of connections besides live streams"),
     OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
                .help = "write the address into this file once the server listens"),
     OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",

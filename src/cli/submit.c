@@ -24,7 +24,7 @@ struct submit_options {
     bool wait, follow;
 };
 _Static_assert(offsetof(struct submit_options, run) == 0,
-               "the offsets of run_options_table start at the first member");
+               "the offsets in run_options_table count from the first member of the struct");
 
 #define AT(field) offsetof(struct submit_options, field)
 

@@ -64,7 +64,8 @@ static void on_attach_output(void *user, int fd, uint32_t events)
         report_first_line(a, before);
 }
 
-/* Becomes ebb attach. It is not in the process group of the view: Ctrl-C would reach it twice. */
+/* Executes ebb attach. It gets a process group of its own, because Ctrl-C would otherwise reach it
+ * twice: from the terminal and from ebb watch. */
 static _Noreturn void exec_attach(const struct loop *loop, int output, int32_t pid, pid_t parent)
 {
     char number[16];
@@ -88,7 +89,7 @@ int watch_attach_start(struct watch_attach *a, struct loop *loop, int32_t pid, w
     int ends[2];
     if (a->pid && a->fd >= 0)
         return 0;
-    watch_attach_reap(a); /* one that has ended */
+    watch_attach_reap(a); /* reaps an earlier ebb attach that has ended */
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
     const pid_t parent = getpid();
@@ -116,7 +117,7 @@ int watch_attach_start(struct watch_attach *a, struct loop *loop, int32_t pid, w
 void watch_attach_interrupt(const struct watch_attach *a)
 {
     if (a->pid)
-        kill(a->pid, SIGINT); /* the pid is ours until waitpid */
+        kill(a->pid, SIGINT); /* the pid cannot be reused before waitpid */
 }
 
 void watch_attach_end(struct watch_attach *a)

@@ -13,20 +13,20 @@ struct loop_source;
 
 typedef void watch_attach_fn(void *user, const char *line);
 
-/* A zeroed struct is valid: nothing was started. */
+/* An `ebb attach` and its output. A zeroed struct is valid: no ebb attach was started. */
 struct watch_attach {
     struct loop *loop;
-    pid_t pid; /* of ebb attach; 0: not started */
-    int fd;    /* its output, or -1 once that has ended */
+    pid_t pid; /* pid of ebb attach; 0 if it was not started */
+    int fd;    /* pipe with the output of ebb attach; -1 after the end of the output */
     struct loop_source *source;
-    struct buf text; /* its output so far */
+    struct buf text; /* output of ebb attach so far */
     bool is_ending;
     watch_attach_fn *fn;
     void *user;
 };
 
-/* Starts ebb attach PID. FN receives its first line: that it is attached, or why not. Does nothing
- * while another one runs. Returns 0 or -errno. */
+/* Starts ebb attach PID. FN receives its first line, which says whether it is attached, and if not,
+ * why. Does nothing while another ebb attach runs. Returns 0 or -errno. */
 int watch_attach_start(struct watch_attach *a, struct loop *loop, int32_t pid, watch_attach_fn *fn,
                        void *user);
 /* Detaches, waits for the end, and prints the output of ebb attach. */

@@ -12,7 +12,7 @@
 #include "judge/judge.h"
 
 _Static_assert(sizeof((struct frame *)0)->limit_where == sizeof((struct machine_limit *)0)->where,
-               "a frame has room for the place of a limit");
+               "frame.limit_where is as large as machine_limit.where");
 
 void watch_frame_fini(struct watch_frame *f)
 {

@@ -164,8 +164,8 @@ const struct option_desc run_options_table[] = {
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), LOCAL,
                .help = "print the summary as one line of JSON, on standard error"),
     OPTION_ROW(0, "fail-on", CHOICE, "leak|undecided", AT(fail_on), LOCAL,
-               .help = "exit with status 3 if the job finished but leaks; undecided: also if the "
-                       "verdict is undecided"),
+               .help = "leak: exit with status 3 if the job succeeded but leaks; undecided: also "
+                       "if the verdict is undecided"),
     OPTION_ROW(0, "junit", PATH, "FILE", AT(junit), LOCAL,
                .help = "write the result as a JUnit file with one test case"),
     OPTION_ROW(0, "markdown", PATH, "FILE", AT(markdown), LOCAL,
@@ -215,8 +215,8 @@ const struct option_desc run_options_table[] = {
                .help = "memory limit on each GPU; N% is a share of the device's memory"),
     OPTION_ROW(0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
                .max = DAY_MS,
-               .help = "act when memory is forecast to reach the limit within a step, a checkpoint "
-                       "and this time"),
+               .help = "act when memory is forecast to reach the limit within this time plus one "
+                       "step and one checkpoint"),
     OPTION_ROW(0, "pressure", PARSED, "N%|off", AT(guard.rules), .parse = run_parse_pressure,
                .fallback = "30%",
                .help = "act when all processes stall on memory for this share of the time"),

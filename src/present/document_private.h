@@ -32,9 +32,9 @@ struct doc_node {
     enum doc_tone tone;
     unsigned style;  /* one of the bits above, or an enum doc_point or enum doc_fold */
     unsigned hidden; /* bits of the back ends that omit this node */
-    size_t at, len;  /* position of its title, label or span in doc.text, which ends in NUL */
-    size_t columns;  /* for a name, the width at which it is truncated, or 0 */
-    void *data;      /* columns of a table, struct doc_plot of a plot, or parts of a bar */
+    size_t at, len; /* position of the node's title, label or span in doc.text, which ends in NUL */
+    size_t columns; /* for a name, the width at which it is truncated, or 0 */
+    void *data;     /* columns of a table, struct doc_plot of a plot, or parts of a bar */
     size_t count;
     const char *name; /* name of a table or a section, or label of a headline; a string constant */
 };

@@ -219,7 +219,7 @@ static void draw_help(struct screen *s)
         "t       tree or flat list        c      whole command lines",
         "space   fold a branch            + -    open or fold all",
         "↑ ↓     move; PgUp, PgDn, Home, End     P  pause     q  quit",
-        "A       find the lines: ebb attach to the selected process; q detaches",
+        "A       find allocating lines: ebb attach to the selected process; q detaches",
         "",
         "RSS     resident; shared pages count in every process that has them",
         "UNIQUE  pages that only this process uses: freed when it exits",

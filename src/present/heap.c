@@ -18,7 +18,7 @@ enum { WHERE_LEAST = 36, TREE_INDENT_MOST = 24, REPORT_ROWS = 10, REPORT_FRAMES 
 
 /* ---- frames ---- */
 
-/* Removes folders that a following ".." leaves again. */
+/* Resolves "..": removes each folder that is followed by "..". */
 static const char *path_clean(const char *path)
 {
     const char *clean = path;
@@ -379,8 +379,9 @@ void heap_report_doc(struct doc *d, const struct profile_view *v)
     char size[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
     const struct profile_row *first = v->rows;
     doc_para(d, TONE_PLAIN);
-    doc_textf(d, TONE_PLAIN, "Process %d holds %s (%s – %s), by sampled allocations.", (int)v->pid,
-              text_size(size, v->live.bytes), text_size(low, v->live.low),
+    doc_textf(d, TONE_PLAIN,
+              "Process %d has a live heap of %s (%s – %s), estimated from sampled allocations.",
+              (int)v->pid, text_size(size, v->live.bytes), text_size(low, v->live.low),
               text_size(high, v->live.high));
     if (v->is_gpu)
         heap_put_gpus(d, v);

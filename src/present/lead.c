@@ -86,8 +86,9 @@ static const struct diagnosis_hypothesis *lead_hypothesis(const struct summary *
     return is_held ? h : NULL;
 }
 
-/* Returns false for a healthy job, and for one with too few samples for a growth rate: all its
- * growth may belong to start-up, except on a GPU. If the job failed, even a guess is useful. */
+/* True if the lead explains the growth. A healthy job has no explanation. A job with too few
+ * samples for a growth rate has none either, because all its growth may belong to start-up; growth
+ * on a GPU and failed jobs are explained even so. */
 static bool has_explanation(const struct summary *s)
 {
     const struct judged *worst = lead_worst(s);

@@ -110,8 +110,8 @@ void report_add_damage(struct buf *out, const struct trace_reader_damage *damage
         buf_printf(out, ", %" PRIu64 " lost block%s", damage->lost_blocks,
                    damage->lost_blocks == 1 ? "" : "s");
     if (damage->unknown_blocks)
-        buf_printf(out, ", %" PRIu64 " block%s of a kind this version does not know",
-                   damage->unknown_blocks, damage->unknown_blocks == 1 ? "" : "s");
+        buf_printf(out, ", %" PRIu64 " block%s of an unknown kind", damage->unknown_blocks,
+                   damage->unknown_blocks == 1 ? "" : "s");
     if (out->len > from) { /* every item was preceded by a comma, of which the first is removed */
         memmove(out->data + from, out->data + from + 2, out->len - from - 2);
         out->len -= 2;

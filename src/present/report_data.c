@@ -1,5 +1,5 @@
-/* The data that a report plots, which are series, steps, events and phases, as JSON for programs
- * or packed for the page. */
+/* The data for a report's plots (series, steps, events and phases), as JSON for programs or packed
+ * for the page. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,9 @@ struct request {
     enum request_words words;
     bool is_per_node; /* the job runs on several nodes */
     double bytes;     /* memory that is enough for a run like this one */
-    size_t runs;      /* BYTES is enough for 98 % of the last runs of this name; 0: for this run */
+    /* BYTES is enough for 98 % of this many runs of the same name; 0 if BYTES is based on this run
+     * only */
+    size_t runs;
     /* The memory of a leaking run depends on its length: it needed BYTES up to STEPS, will need
      * PLANNED_BYTES up to PLANNED_STEPS, and would need FIXED_BYTES without the leak. */
     bool is_leak;

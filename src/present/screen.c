@@ -22,8 +22,8 @@ static bool wants_colour(void)
     return (!no || !no[0]) && has_colors();
 }
 
-/* Returns true if the user's locale is UTF-8; the program's may differ, as names are UTF-8
- * everywhere. */
+/* Returns true if the user's locale is UTF-8. The program's own locale may differ, because ebb
+ * reads names as UTF-8 in every locale. */
 static bool terminal_is_utf8(void)
 {
     locale_t user = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -78,8 +78,8 @@ void screen_free(struct screen *s)
     free(s);
 }
 
-/* Rebuilds the table. The cursor follows its process, except at the top, where it stays to show
- * the largest. */
+/* Rebuilds the table. The cursor stays on the same process. A cursor on the first line stays on
+ * that line instead, to show the largest process. */
 static void rebuild(struct screen *s, bool has_slot, uint32_t slot)
 {
     table_build(&s->table, s->frame->rows, s->frame->count);

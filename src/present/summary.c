@@ -387,7 +387,8 @@ static void brief_put_memory(struct doc *d, const struct summary *s, const struc
         doc_textf(d, TONE_PLAIN, "%s → %s", text_about_size(a, (double)t->floor_bytes.first),
                   text_about_size(b, (double)t->floor_bytes.last));
     if (t->has_peak_bytes) {
-        /* if there is no range, the peak directly follows the sparkline, which is not an item */
+        /* the sparkline is not an item, so if no text follows it, the peak is added without a
+         * comma */
         if (has_range || (job && worst != job))
             doc_item(d);
         doc_textf(d, TONE_PLAIN, "peak %s", text_about_size(a, (double)t->peak_bytes));
@@ -437,7 +438,8 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     if (run_dir) {
         summary_add_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
-        /* omitted from a longer line, since the report contains it as well */
+        /* if the line is long, the second command is omitted, because the report contains its
+         * content */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",
                       !s->n_growing           ? "show"
@@ -462,8 +464,8 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
         buf_printf(&text, "%sebb show", text.len ? " · " : "");
         size_t before = text.len;
         summary_add_operand(&text, run_dir);
-        if (text.len == before &&
-            !has_gpus) /* omitted if there are GPUs, since it would become a third line */
+        /* the path is omitted if there are GPUs, because the text would need a third line */
+        if (text.len == before && !has_gpus)
             buf_printf(&text, " · %s", summary_path(run_dir));
     }
     doc_text(d, TONE_PLAIN, buf_str(&text));

@@ -53,7 +53,8 @@ static void put_remedy(struct doc *d, const struct summary *s, const struct prof
         doc_text(d, TONE_PLAIN, "fix the leak on this GPU: memory grew until none was left");
     else
         doc_text(d, TONE_PLAIN,
-                 "lower the batch size, or free memory of the largest lines: ebb heap --gpu");
+                 "lower the batch size, or free memory of the largest lines, which ebb heap --gpu "
+                 "lists");
 }
 
 static void put_failure(struct doc *d, const struct summary *s)
@@ -83,8 +84,8 @@ static void put_failure(struct doc *d, const struct summary *s)
 
 /* ---- fragmentation ---- */
 
-/* Returns the first hypothesis if it is fragmentation. The lead names this hypothesis unless there
- * is no leak. */
+/* Returns the first hypothesis if it is fragmentation. The lead names this hypothesis only if there
+ * is a leak. */
 static const struct diagnosis_hypothesis *find_fragments(const struct summary *s)
 {
     const struct diagnosis_hypothesis *h =

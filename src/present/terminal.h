@@ -3,12 +3,12 @@
 
 #include <stdbool.h>
 
-/* Returns true if $TERM has a description. newterm checks this as well, but leaks memory if it
- * has none. */
+/* Returns true if there is a description of $TERM. newterm checks this as well, but leaks memory if
+ * there is none. */
 bool terminal_is_known(void);
-/* Saves the terminal's state. Call it before ncurses changes it. */
+/* Saves the terminal's state. Call this function before ncurses changes the terminal. */
 void terminal_remember(void);
-/* Restores the terminal when a crash signal arrives that has no handler yet. Call it after
- * newterm. */
+/* Restores the terminal when a crash signal arrives that has no handler yet. Call this function
+ * after newterm. */
 void terminal_guard(void);
 void terminal_unguard(void);

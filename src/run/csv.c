@@ -384,10 +384,11 @@ static int take_row(void *user, const struct csv_row *row)
     if (r < 0)
         return r;
     if (fabs(row->t_s - c->first_t) > span_max_s)
-        return err_set(c->err, -EBADMSG,
-                       "%s line %" PRIu64 ": time %g is more than 280 years from the first, %g: is "
-                       "it in seconds?",
-                       c->path, row->line, row->t_s, c->first_t);
+        return err_set(
+            c->err, -EBADMSG,
+            "%s line %" PRIu64
+            ": time %g is more than 280 years from the first time, %g; times must be in seconds",
+            c->path, row->line, row->t_s, c->first_t);
     c->run->ticks++;
     c->has_any_step = c->has_any_step || row->has_step;
     struct csv_group *g = find_group(c, row->group, row->group_len);

@@ -97,7 +97,7 @@ def attached(installed, folder, pid, *arguments):
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
     try:
         line = process.stderr.readline()
-        assert f"attached to {pid}" in line, line
+        assert f"attached to process {pid}" in line, line
         yield process
     finally:
         process.kill()
@@ -122,7 +122,7 @@ def test_attach_and_detach_leave_the_program_unchanged(python, attach, installed
     with program(BUSY, python=python) as job:
         result = attach("--for", "1s", job.pid, "--run-dir", open_folder / "run")
         assert result.returncode == 0, result.stderr
-        assert f"attached to {job.pid} (" in result.stderr
+        assert f"attached to process {job.pid} (" in result.stderr
         assert installed.notes() == [f"start {job.pid}", f"stop {job.pid}"]
         run = json.loads((open_folder / "run" / "run.json").read_text())
         assert run["attached"] is True and run["state"] == "ended"

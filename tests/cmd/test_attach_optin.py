@@ -106,7 +106,7 @@ def test_untraceable_process_that_opted_in_is_attached(installed, folder):
     with job(installed, folder) as process:
         result = ebb(installed, folder, "attach", "--for", "300ms", process.pid)
         assert result.returncode == 0, result.stderr
-        assert f"attached to {process.pid} (" in result.stderr
+        assert f"attached to process {process.pid} (" in result.stderr
         assert "was not paused" in result.stderr
         assert installed.notes() == [f"start {process.pid}", f"stop {process.pid}"]
         assert process.communicate()[0] == "finished\n" and process.returncode == 0

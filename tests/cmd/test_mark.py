@@ -42,11 +42,11 @@ def test_mark_socket_option_overrides_the_environment_variable(ebb, receiver):
     (["=x"], '"=x" is not KEY=VALUE; write it like STEP=3, with the key in capitals'),
     (["9A=x"], '"9A=x" is not KEY=VALUE; write it like STEP=3, with the key in capitals'),
     (["KIND="], "KIND has no value; write it like KIND=step"),
-    (["KIND=step", "STEP=abc"], '"STEP=abc": STEP cannot have that value; write it like STEP=3'),
-    (["KIND=step", "STEP=-1"], '"STEP=-1": STEP cannot have that value; write it like STEP=3'),
-    (["KIND=step", "EPOCH=nan"], '"EPOCH=nan": EPOCH cannot have that value; write it like EPOCH=3'),
-    (["KIND=step", "STEPS_PER_EPOCH=0"], '"STEPS_PER_EPOCH=0": STEPS_PER_EPOCH cannot have that '
-                                         "value; write it like STEPS_PER_EPOCH=3"),
+    (["KIND=step", "STEP=abc"], '"STEP=abc": invalid value for STEP; write it like STEP=3'),
+    (["KIND=step", "STEP=-1"], '"STEP=-1": invalid value for STEP; write it like STEP=3'),
+    (["KIND=step", "EPOCH=nan"], '"EPOCH=nan": invalid value for EPOCH; write it like EPOCH=3'),
+    (["KIND=step", "STEPS_PER_EPOCH=0"], '"STEPS_PER_EPOCH=0": invalid value for STEPS_PER_EPOCH; '
+                                         "write it like STEPS_PER_EPOCH=3"),
     (["KIND=step\nSTEP=3"], '"KIND=step\\nSTEP=3" contains a line break; a mark has one line for each '
                             "KEY=VALUE"),
 ])

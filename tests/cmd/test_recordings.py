@@ -154,7 +154,7 @@ def test_truncated_recording_is_exported_up_to_the_cut(ebb, tmp_path, large_reco
         lines = result.stdout.splitlines()
         assert lines == full[:len(lines)]
         assert result.stderr.count("\n") <= 1
-        said += "cut.ebb is damaged; not read: " in result.stderr
+        said += "cut.ebb is damaged; skipped: " in result.stderr
     assert said > 0
 
 

@@ -343,7 +343,7 @@ def test_report_names_a_damaged_heap_file_and_shows_the_rest(tmp_path):
     for heap in run.glob("heap.*.ebbheap"):
         os.truncate(heap, heap.stat().st_size * 3 // 4)
     doc = json.loads(page_of(run, "--json"))
-    assert len(doc["trouble"]) == 1 and "ebbheap is damaged; not read: " in doc["trouble"][0]
+    assert len(doc["trouble"]) == 1 and "ebbheap is damaged; skipped: " in doc["trouble"][0]
     assert "ebbheap is damaged" in page_of(run)
     for heap in run.glob("heap.*.ebbheap"):
         heap.write_bytes(b"<script>" * 99)

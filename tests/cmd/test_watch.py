@@ -492,7 +492,7 @@ def test_watch_key_attaches_to_the_selected_process_and_quit_detaches(terminal, 
         t.keys(f"cd {tmp_path}; {part.program} watch --pid {process.pid} -i 100ms", "Enter")
         t.shows(rf"^ *{process.pid} .*python")
         t.keys("A")
-        t.shows(rf"^attached to {process.pid} \(python[^)]*\) at \d\d:\d\d$")
+        t.shows(rf"^attached to process {process.pid} \(python[^)]*\) at \d\d:\d\d$")
         t.keys("q")
         t.shows(r"^ebb: paused the job for .* to detach$")
         t.shows(r"^\$$")

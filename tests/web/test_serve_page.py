@@ -151,7 +151,7 @@ def test_job_buttons_work_and_cancel_asks_for_confirmation(seen):
     act = seen["act"]
     assert act["before"] == 0 and act["reason"] == "enough"
     assert "checkpointing" in act["announced"]
-    assert act["buttons"] == ["Run again", "Change and run"]
+    assert act["buttons"] == ["Run again", "Edit and run again"]
     assert act["again"].endswith("leaker") and act["history"] == "/jobs/62"
     assert any("asked to: enough" in row for row in act["changes"])
 

@@ -94,7 +94,7 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const parts: [string, (number | null)[], number][] = [
     ["mapped files", file, 6],
     ["shared memory", shmem, 3],
-    ["live heap, by the allocator", live, 1],
+    ["live heap, as the allocator reports it", live, 1],
     [heapLive ? "other anonymous memory" : "anonymous memory", rest, 0],
   ];
   const clock = clocks?.[clocks.length - 1] ?? null;

@@ -47,7 +47,7 @@ export class JobView implements View {
   private readonly checkpoint = h("button", { type: "button", onclick: () => void this.act("checkpoint", {}, "Checkpoint requested.") }, "Checkpoint");
   private readonly cancel = h("button", { type: "button", onclick: () => this.confirm.showModal() }, "Cancel");
   private readonly rerun = h("button", { type: "button", onclick: () => void this.runAgain() }, "Run again");
-  private readonly edit = h("button", { type: "button", onclick: () => void this.change() }, "Change and run");
+  private readonly edit = h("button", { type: "button", onclick: () => void this.change() }, "Edit and run again");
   private readonly report = h("a", { class: "button", target: "_blank", rel: "noopener" }, "Report");
   private readonly confirm: HTMLDialogElement;
   private job: Job | null = null;

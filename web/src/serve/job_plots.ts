@@ -149,7 +149,7 @@ export class JobPlots {
     const list = [...this.data.processes.values()].filter((p) => p.rss.length > 1).sort((a, b) => b.peak - a.peak).slice(0, mostLines);
     list.sort((a, b) => a.pid - b.pid);
     const lines = list.map((p, i): Line => ({ label: `${p.pid} ${oneLine(p.name)}${p.role ? ` (${oneLine(p.role)})` : ""}`, x: p.rss.t, y: p.rss.columns[0], colour: i, thin: i > 0 }));
-    const note = this.data.processes.size > mostLines ? `Resident memory of the ${mostLines} largest.` : "Resident memory; shared memory is counted in each process.";
+    const note = this.data.processes.size > mostLines ? `Resident memory of the ${mostLines} largest processes.` : "Resident memory; shared memory is counted in each process.";
     return { title: "Memory by process", note, lines, unit: "B", byStep: false, markers: this.markers() };
   }
 
