@@ -17,7 +17,7 @@
 
 struct attached {
     struct job job;
-    struct sentinel_note note; /* never read, because there is no sentinel */
+    struct sentinel_note note; /* struct job requires a note; no sentinel reads it */
     struct attached_callbacks callbacks;
 };
 

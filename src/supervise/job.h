@@ -37,7 +37,7 @@ struct job {
     struct job_guard guard;
     struct job_control *control; /* the control socket, or NULL if there is none */
     struct job_scrape *scrape;   /* NULL: no metrics */
-    struct job_ranks *ranks;     /* NULL: the job is a child of the supervisor */
+    struct job_ranks *ranks;     /* NULL if the job is a child of the supervisor */
     struct job_node *node;       /* NULL if RANKS is */
     struct job_folder *folder;   /* NULL: no --folder-control */
     struct {
@@ -54,7 +54,7 @@ struct job {
     struct err failure;   /* why ebb could not start the job */
     struct err no_marks;  /* why there is no socket for marks */
     bool is_announced;    /* run.json was written when the job started */
-    uint64_t announce_ns; /* if run.json could not be written at the start, when to try again */
+    uint64_t announce_ns; /* when to try again, if run.json could not be written at the start */
     bool waits_for_disk;  /* the job has ended, but the disk is too full to write run.json */
     /* True if ebb did not start the job. The job is then not a child of ebb, is not in a cgroup of
      * ebb, and continues when ebb ends. */

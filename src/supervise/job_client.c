@@ -16,7 +16,7 @@
 
 enum {
     CLIENT_BACKLOG = 256 << 10, /* maximum size of unread frames before the job has to wait */
-    /* like CLIENT_BACKLOG, after the job has exited: as much as its pipes can hold */
+    /* maximum size of unread frames after the job has exited: as much as its pipes can hold */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };
@@ -103,8 +103,8 @@ void job_client_wake(struct job *j)
         loop_set_timer(j->client.wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
 }
 
-/* Wakes the client repeatedly until it reports that it continues, because it may not have stopped
- * yet. */
+/* Wakes the client repeatedly until the client reports that it continues, because it may not have
+ * stopped yet at the first attempt. */
 static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
@@ -119,7 +119,7 @@ static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
 /* ---- frames from the client ---- */
 
 /* Writes typed input to the job's terminal. The client limits the input that is not acknowledged
- * yet, so the supervisor can always read its frames, which include signals. */
+ * yet, so the supervisor can always read the client's frames, which include signals. */
 void job_input_write(struct job *j)
 {
     int fd = j->output.streams[0].fd;

@@ -23,12 +23,13 @@ struct job_client {
 };
 
 int job_client_start(struct job *j);
-/* Sends a notice to the user. USER is the job: the function serves as engine_report_fn. */
+/* Sends a notice to the user. USER is the job, so that this function can be used as an
+ * engine_report_fn. */
 void job_notify(void *user, const char *sentence);
 void job_notifyf(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Reports to the client that the detached job has started, and disconnects it. */
 void job_client_leave(struct job *j);
-/* Sends queued frames. If the client has disconnected, cleans up after it. */
+/* Sends queued frames. If the client has disconnected, ends the connection. */
 void job_client_flush(struct job *j);
 /* Wakes a client that was stopped with the job. */
 void job_client_wake(struct job *j);

@@ -396,8 +396,8 @@ void job_control_event(struct job *j, uint64_t now_ns, const char *act, const ch
     publish_state(j, false);
 }
 
-/* Publishes the number of bytes that are on disk already. The timer runs again until all of them
- * are. */
+/* Publishes how many bytes of the log are on disk. The timer runs again until the whole log is on
+ * disk. */
 static void on_log(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;

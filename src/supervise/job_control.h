@@ -34,7 +34,7 @@ bool job_query(struct job *j, const struct mark *mark);
 const char *job_state_name(const struct job *j);
 const char *job_state_reason(const struct job *j); /* NULL: no reason */
 json_t *job_message_state(struct job *j);
-json_t *job_message_spark(const struct job *j); /* the series of memory so far */
+json_t *job_message_spark(const struct job *j); /* the memory of the job so far, as a series */
 json_t *job_message_sample(struct job *j, uint64_t now_ns);
 /* returns NULL if there is no verdict yet */
 json_t *job_message_verdict(struct job *j, uint64_t now_ns);

@@ -38,7 +38,8 @@ void job_signal(struct job *j, int signo)
     const struct proc_root *root = j->options->engine.root;
     if (j->options->node) /* the ranks receive signals from their own `ebb run` */
         return;
-    /* is_last is also set while the last processes are being ended, because a restart may be due */
+    /* is_last is also set while the last processes are being ended, because the job might be
+     * restarted after that */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)
@@ -109,7 +110,7 @@ static void keep_peak(struct job *j, const struct rusage *usage)
         engine_peak_process(j->engine, (uint64_t)usage->ru_maxrss * 1024);
 }
 
-/* Reaps children. Returns true if any child is left. */
+/* Reaps children. Returns true if any child is still alive. */
 static bool reap_children(void *user)
 {
     struct job *j = user;
@@ -146,8 +147,7 @@ static void finish_if_done(struct job *j, bool children)
     }
 }
 
-/* Reports a process that survived SIGKILL. This is done once, so that the user knows that ebb
- * itself is not stuck. */
+/* Reports, once, a process that survived SIGKILL, so that the user knows why ebb does not exit. */
 static void report_stuck(struct job *j, uint64_t now_ns)
 {
     struct proc_stat stat;
@@ -204,7 +204,7 @@ void job_begin_ending(struct job *j, enum job_ending how)
     const struct proc_root *root = j->options->engine.root;
     int32_t self = (int32_t)getpid();
     uint64_t now_ns = clock_mono_ns();
-    /* the reflex killed processes of a job that is not a child of ours */
+    /* ebb does not end an attached job, even if the guard has killed some of its processes */
     if (j->now.ending >= how || j->is_attached)
         return;
     j->now.ending = how;
@@ -269,7 +269,8 @@ void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t g
     bool is_first = j->end.cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
-    if (is_first && !j->now.exited) { /* a job that has exited already ended for another reason */
+    /* if the job has already exited, its end has another reason */
+    if (is_first && !j->now.exited) {
         char why[160];
         int cut = reason_len < sizeof why ? (int)reason_len : (int)sizeof why;
         snprintf(why, sizeof why, "cancelled%s%.*s", cut ? ": " : "", cut, reason);

@@ -13,7 +13,7 @@ struct loop_source;
 
 struct job_end {
     struct loop_source *sweep_timer, *cancel_timer;
-    struct guard_kill kill; /* state of killing, while the segment is KILLING */
+    struct guard_kill kill; /* progress of killing, while the segment's phase is KILLING */
     /* /proc belongs to another pid namespace, so only our own child can be signalled */
     bool is_blind;
     char stuck[200]; /* "waiting for process …" if a process survived SIGKILL; otherwise "" */

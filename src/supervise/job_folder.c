@@ -1,4 +1,4 @@
-/* A separate thread writes and reads the files, because a shared disk may hang. */
+/* Writes state.json and reads request.json in a separate thread, because a shared disk may hang. */
 #include "supervise/job_folder.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 enum {
     FOLDER_S = 1, /* time between two checks for a request */
-    STATE_S = 5,  /* time between versions of state.json, if nothing but figures has changed */
+    STATE_S = 5,  /* time between versions of state.json that differ only in figures */
     FOLDER_REQUEST_MAX = 64 << 10,
     FOLDER_STACK_BYTES = 128 << 10,
     FOLDER_JOIN_S = 2, /* longest wait for a disk that hangs */

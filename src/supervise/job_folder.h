@@ -9,7 +9,7 @@
 struct job;
 struct job_folder;
 
-/* Does nothing without --folder-control. An error is reported to the user, and the job
- * continues. */
+/* Starts the thread. Does nothing without --folder-control. An error is reported to the user, and
+ * the job continues. */
 void job_folder_start(struct job *j);
 void job_folder_free(struct job *j);

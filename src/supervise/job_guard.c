@@ -1,5 +1,5 @@
-/* The guard of a job: passes readings, marks and acknowledgements to the ladder, and carries out
- * its decisions. */
+/* The guard of a job: passes readings, marks and acknowledgements to the ladder, which decides, and
+ * carries out its decisions. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
 {
     char why[CHECKPOINT_TEXT_MAX] = "";
     struct job_guard *g = &j->guard;
-    /* without a trigger here, another node or the time limit is the reason */
+    /* if nothing on this node triggered the request, another node or the time limit did */
     g->is_requested = g->ladder.trigger == LADDER_BY_NOTHING;
     if (checkpoint_request(&g->checkpoint, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
         job_notifyf(j, "guard: cannot request a checkpoint: %s", why);
@@ -55,7 +55,7 @@ void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
     be_alert(j, now_ns);
 }
 
-/* The text that describes who requested the checkpoint in progress. */
+/* Describes what requested the checkpoint in progress. */
 static const char *requested_by(const struct job_guard *g)
 {
     return g->is_requested ? "request" : ladder_trigger_name(g->ladder.trigger);
@@ -84,7 +84,7 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
         reflex_kill(j->guard.reflex);
     job_guard_put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger),
                         d->has_gpu ? &d->gpu : NULL, d->why);
-    /* a planned restart is reported by its next act, not as a warning */
+    /* the warning of a planned restart is not reported, because the next act reports the restart */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
         job_notifyf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", act_text(d->act), d->why);
     if (dry)
@@ -127,7 +127,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
     const struct run *run = engine_run(j->engine);
     size_t n = run_living(run, RUN_GPU, &gpus);
     for (size_t i = 0; i < n; i++)
-        /* an older reading is of the previous segment */
+        /* readings from before the start belong to the previous segment */
         if (gpus[i]->id < LADDER_GPUS &&
             gpus[i]->last_ns > u64_minus(j->now.started_ns, run->start_mono_ns))
             gpu_gauge_read(gpus[i], judge_result(gpus[i]), &j->options->guard.gpu_limit,
@@ -138,7 +138,7 @@ static bool plan_is_due(const struct job *j, uint64_t now_ns)
 {
     const struct restart_every *e = &j->options->guard.restart_every;
     const struct job_segment *n = &j->now;
-    if (n->number >= j->options->guard.max_restarts) /* the job has no restart left */
+    if (n->number >= j->options->guard.max_restarts) /* the maximum number of restarts is reached */
         return false;
     if (e->unit == RESTART_AFTER_NS)
         return now_ns - n->started_ns >= e->value;
@@ -153,7 +153,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
     for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
-        /* an older reading belongs to the previous segment */
+        /* readings from before the start belong to the previous segment */
         if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
             in->gauge[i] = (struct ladder_gauge){.known = true,
                                                  .limit_bytes = j->guard.gauge[i].limit_bytes,
@@ -180,7 +180,7 @@ static void gather_input(struct job *j, uint64_t now_ns, struct ladder_input *in
     in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
 }
 
-/* Reports that the reflex killed the job. */
+/* Reports that the reflex, the guard's kill thread, killed the job. */
 static void report_reflex_kill(struct job *j)
 {
     unsigned which;
@@ -205,7 +205,7 @@ static void report_reflex_kill(struct job *j)
     job_begin_ending(j, KILLING);
 }
 
-/* Starts the alert timer, because ticks are too rare while the guard is acting. */
+/* Starts the alert timer, because regular ticks are too far apart while the guard is acting. */
 static void be_alert(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -391,8 +391,9 @@ void job_guard_mark(struct job *j, const struct mark *mark)
 
 /* ---- ticks and processes ---- */
 
-/* Adds the reflex's peak to the job's. The reflex samples memory against the user's limit far more
- * often than ticks do, so it may have seen a higher peak. */
+/* Adds the peak that the reflex measured to the job's peak. The reflex, the guard's kill thread,
+ * samples memory against the user's limit far more often than ticks do, so it may have seen a
+ * higher peak. */
 static void raise_peak_by_reflex(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -427,7 +428,7 @@ static void tick_memory_returned(struct job *j)
     memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
 }
 
-/* Without a cgroup, memory whose sharing was not measured yet does not count. If that memory would
+/* Without a cgroup, memory counts only after its sharing was measured. If unmeasured memory would
  * bring the job into its reserve, its sharing is measured at once. */
 static void hurry(struct job *j)
 {

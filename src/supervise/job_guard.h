@@ -40,8 +40,9 @@ struct job_guard {
     char effective_dir[4096];
     /* files of the effective limit's cgroup, which the reflex reads */
     struct limit_fds effective_fds;
-    struct reflex_gauge gauge[REFLEX_GAUGES]; /* gauges as they are set in the reflex */
-    bool has_left;                            /* some processes of the job are outside its cgroup */
+    /* gauges as passed to the reflex, the guard's kill thread */
+    struct reflex_gauge gauge[REFLEX_GAUGES];
+    bool has_left; /* some processes of the job are outside its cgroup */
     /* why the job has no cgroup, or one that does not count memory; "" if there is no problem */
     char no_cgroup[256];
 };

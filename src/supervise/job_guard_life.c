@@ -15,8 +15,9 @@
 enum {
     SETTLE_MS = 300,      /* maximum wait for memory that is still being released */
     GPU_MS = 1500,        /* maximum wait for the next GPU reading, which comes once per second */
-    GPU_LEAST = 16 << 20, /* smaller changes of GPU memory are not attributed to the job */
-    LARGE_JOB = 64 << 20, /* ebb does not wait for the memory of smaller jobs to be released */
+    GPU_LEAST = 16 << 20, /* changes of GPU memory below this size are not attributed to the job */
+    /* ebb does not wait for the memory of jobs below this size to be released */
+    LARGE_JOB = 64 << 20,
     /* A job may run near its limit for weeks, so only the first and the newest events are kept. */
     KEPT_MOST = 1000,
     KEPT_FIRST = 200,
@@ -76,7 +77,8 @@ void job_guard_begin(struct job *j)
     checkpoint_init(&g->checkpoint, &set->checkpoint);
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
-    if (!j->is_attached) /* which files existed before the job is unknown */
+    /* for an attached job, it is unknown which files existed before its start */
+    if (!j->is_attached)
         g->leftovers = leftovers_new("/dev/shm");
     loop_add_timer(j->loop, UINT64_MAX / 2, 0, job_guard_on_alert, j, &g->alert_timer);
     if (!set->is_off)
@@ -208,7 +210,7 @@ void job_guard_end(struct job *j)
     if (has_used_gpu(&j->outcome.given_back) &&
         engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
         memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
-    if (j->is_attached) /* the job still has its memory */
+    if (j->is_attached) /* an attached job continues, so it still uses its memory */
         return;
     bool large = engine_peak(j->engine) >= LARGE_JOB;
     memory_returned_end(&j->outcome.given_back, root,

@@ -34,7 +34,7 @@ struct env_list {
 };
 
 static const struct env_list python_path = {"PYTHONPATH", ":", "python"};
-/* the dynamic loader expands "$" in LD_PRELOAD */
+/* LD_PRELOAD must not contain "$", which the dynamic loader expands */
 static const struct env_list preload = {"LD_PRELOAD", ": \t\n$", "heap"};
 
 /* Finds a form of PATH that LIST can contain: PATH itself, or a link to PATH in the sockets'

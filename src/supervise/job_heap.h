@@ -28,8 +28,8 @@ void job_heap_begin(struct job *j);
 /* Call this before a segment starts: sets PYTHONPATH, and LD_PRELOAD and EBB_HEAP if the heap is
  * profiled. */
 void job_heap_environment(const struct job *j);
-/* The same for one process, whose parent is the caller. "" in SHIM or LIBRARY leaves that part out.
- */
+/* Sets the same variables for one process, whose parent is the caller. If SHIM or LIBRARY is "",
+ * that part is left out. */
 struct job_heap_environment {
     const char *shim, *library;
     uint64_t interval_bytes;

@@ -16,7 +16,8 @@
 
 enum { COMMAND_MAX = 64 << 10 }; /* maximum length of a command in run.json */
 
-/* Copies the command. A command line may be megabytes long, of which run.json has the beginning. */
+/* Copies the command. A command line may be megabytes long, so run.json contains only its
+ * beginning. */
 static void copy_command(char *const *argv, struct outcome_about *ret)
 {
     size_t left = COMMAND_MAX, count = 0;

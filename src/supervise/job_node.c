@@ -21,9 +21,9 @@
 #include "supervise/rank_place.h"
 
 enum {
-    READY_MS = 2500,   /* time limit for nodes that have not seen a request */
+    READY_MS = 2500,   /* how long to wait for nodes to confirm a request */
     REQUEUE_S = 15,    /* time limit for scontrol */
-    LAST_BEAT_S = 2,   /* time limit for the shared folder at the end */
+    LAST_BEAT_S = 2,   /* how long to wait for the shared folder at the end */
     CHECKPOINT_S = 60, /* time limit for the checkpoint before the job's time limit */
 };
 
@@ -33,8 +33,9 @@ struct job_node {
     struct node_request mine;   /* request by this node; none if its phase is NODE_NONE */
     struct node_request theirs; /* the request of another node that this node answers */
     struct node_answers answers;
-    bool is_time_limit; /* the request precedes the time limit: requeue even if it fails */
-    pid_t requeue_pid;  /* scontrol, or 0 */
+    /* the time limit caused the request: the job is requeued even if the checkpoint fails */
+    bool is_time_limit;
+    pid_t requeue_pid; /* scontrol, or 0 */
     bool has_requeued;
     char stop_why[NODE_WHY_MAX];
 };
@@ -283,7 +284,8 @@ static void on_node_timer(void *user, uint64_t now_ns, uint64_t missed)
     (void)now_ns;
     (void)missed;
     if (n->requeue_pid) {
-        kill(n->requeue_pid, SIGKILL); /* scontrol is not reaped yet, so the pid is still its own */
+        /* scontrol is not reaped yet, so its pid cannot have been reused */
+        kill(n->requeue_pid, SIGKILL);
     } else if (n->theirs.phase == NODE_STOP) {
         job_begin_ending(j, KILLING);
     } else if (n->mine.phase == NODE_READY) {

@@ -20,8 +20,8 @@ void job_node_tick(struct job *j);
  * then all nodes send it to their ranks, so that the ranks can agree on one step. Returns false if
  * there is no other node; the caller then sends the request to its own ranks. */
 bool job_node_request(struct job *j, const char *why);
-/* Returns the combined answer of all nodes to that request, which is DONE only when the ranks of
- * every node have acknowledged. */
+/* Returns the combined answer of all nodes to the request of job_node_request. It is DONE only when
+ * the ranks of every node have acknowledged. */
 enum ladder_ack job_node_ack(const struct job *j);
 /* Call this when the answer of this node's own ranks has changed. */
 void job_node_acked(struct job *j);

@@ -29,10 +29,11 @@ struct rank_client {
     struct job *j;
     int fd;
     struct loop_source *source;
-    int32_t pid;     /* of the `ebb run` */
-    size_t index;    /* index of its rank in outcome.ranks; SIZE_MAX before its hello */
-    bool is_live;    /* true until its rank has ended */
-    bool awaits_bye; /* its rank was the last to end, and run.json is not written yet */
+    int32_t pid; /* pid of the `ebb run` */
+    /* index of the client's rank in outcome.ranks; SIZE_MAX before the client's hello */
+    size_t index;
+    bool is_live;    /* true until the client's rank has ended */
+    bool awaits_bye; /* the client's rank was the last to end, and run.json is not written yet */
     json_t *bye;     /* answer to the message "ended" */
 };
 
@@ -63,7 +64,7 @@ static void list_changed(struct job *j)
 
 /* ---- the end of the node's run ---- */
 
-/* Kills the process that stands for the job, so that the segment ends in the same way as any
+/* Kills the placeholder process of the job, so that the segment ends in the same way as any
  * other. */
 static void node_over(struct job *j)
 {
@@ -75,7 +76,8 @@ static void node_over(struct job *j)
     loop_remove(r->listen_source);
     r->listen_source = NULL;
     close(j->options->node->listen_fd);
-    kill(j->now.pid, SIGKILL); /* our own child is not reaped yet, so the pid is still its own */
+    /* our own child is not reaped yet, so its pid cannot have been reused */
+    kill(j->now.pid, SIGKILL);
 }
 
 static void on_late(void *user, uint64_t now_ns, uint64_t missed)
@@ -211,7 +213,8 @@ static void take_hello(struct rank_client *c, const json_t *hello)
     c->is_live = true;
     j->ranks->live++;
     loop_disarm_timer(j->ranks->late_timer);
-    release_waiting(j->ranks); /* another rank has joined, so theirs was not the last */
+    /* another rank has joined, so the ranks that wait for the end were not the last */
+    release_waiting(j->ranks);
     rank_link_send(c->fd, environment_json(j));
 }
 

@@ -161,7 +161,7 @@ static void *write_file(void *user)
         s->error = r;
     }
     pthread_mutex_unlock(&s->lock);
-    /* removed, because readers would mistake the last values for current ones */
+    /* the file is removed, because readers would mistake the last values for current ones */
     unlinkat(folder, base, 0);
     return NULL;
 }
@@ -231,7 +231,7 @@ void job_scrape_free(struct job *j)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += JOIN_S;
     if (s->has_thread && pthread_timedjoin_np(s->thread, NULL, &until) != 0)
-        return; /* not freed, because the thread still uses S; the process is about to exit */
+        return; /* S is not freed, because the thread still uses it; the process is about to exit */
     j->scrape = NULL;
     buf_fini(&s->text);
     pthread_cond_destroy(&s->changed);

@@ -18,10 +18,10 @@
 #include "mark/receiver.h"
 
 enum {
-    /* increase of oom_score_adj, whose unit is 1/1000 of all memory: as if the job used half of it
-     * in addition */
+    /* increase of oom_score_adj: the OOM killer treats the job as if it used half of all memory in
+     * addition */
     OOM_RAISE = 500,
-    /* a segment without steps and checkpoints must run longer than this to be restarted */
+    /* a segment without steps and checkpoints is restarted only if it ran longer than this */
     SHORT_LIFE_S = 5,
 };
 
@@ -344,7 +344,8 @@ void job_segment_over(struct job *j)
     }
     unsigned number = j->now.number + 1;
     report_restart(j, number);
-    /* the client stopped together with the last segment, which can no longer send SIGCONT */
+    /* the client stopped together with the last segment; that segment has ended and cannot wake the
+     * client */
     job_client_wake(j);
     job_streams_close(&j->output);
     engine_segment(j->engine, number);

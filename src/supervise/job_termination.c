@@ -1,4 +1,4 @@
-/* The file is small and on a local disk, so it is written without a thread. */
+/* Writes the termination log. The file is small and on a local disk, so no thread is needed. */
 #include "supervise/job_termination.h"
 
 #include <errno.h>

@@ -21,10 +21,11 @@
 
 enum {
     BEAT_S = 5,
-    STILL_S = 30, /* a heartbeat that has not changed for this long has stopped */
+    STILL_S = 30, /* a node whose heartbeat has not changed for this long counts as stopped */
     POLL_MS = 1000,
     BUSY_POLL_MS = 100, /* polling interval while a request is in progress */
-    LINE_SIZE = 512,    /* heartbeats are padded, so that no rest of a longer line stays */
+    /* heartbeats are padded to this size, so that they overwrite a longer one completely */
+    LINE_SIZE = 512,
     REQUEST_SIZE = 2048,
     STACK_BYTES = 256 << 10,
     SUPERVISORS_MAX = 1000,
@@ -60,7 +61,8 @@ struct node_bus {
     char host[65];
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* wakes the thread, and at the end the event loop */
+    /* wakes the thread and, at the end, the event loop, which waits for the thread */
+    pthread_cond_t changed;
     /* with LOCK: */
     json_t *beat; /* the facts of the next heartbeat */
     bool beat_is_due, request_is_due, is_ending, has_ended;
@@ -71,8 +73,9 @@ struct node_bus {
     /* used by the thread alone, without LOCK: */
     struct bus_peer *peers;
     uint64_t seq, beat_ns;
-    bool has_read;            /* true once the request file was read */
-    char old_id[NODE_ID_MAX]; /* a request that is older than this supervisor, and over */
+    bool has_read; /* true once the request file was read */
+    /* id of a request that was already over when this supervisor started */
+    char old_id[NODE_ID_MAX];
 };
 
 /* ---- files ---- */
@@ -191,7 +194,8 @@ static void find_peer(struct node_bus *bus, uint32_t number, struct bus_peer *pe
     }
 }
 
-/* Reads the heartbeat of one node. Returns NULL if it has ended or stopped. */
+/* Reads the heartbeat of one node. Returns NULL if the node has ended or its heartbeat has
+ * stopped. */
 static json_t *read_peer(struct node_bus *bus, uint32_t number, uint64_t now_ns)
 {
     struct bus_peer *peer = &bus->peers[number];
@@ -271,7 +275,7 @@ static void *bus_main(void *arg)
     return NULL;
 }
 
-/* ---- the loop's side ---- */
+/* ---- functions for the event loop ---- */
 
 static void bus_release(struct node_bus *bus)
 {
@@ -320,7 +324,7 @@ void node_bus_free(struct node_bus *bus, uint64_t wait_ns)
         ;
     bool has_ended = bus->has_ended;
     pthread_mutex_unlock(&bus->lock);
-    if (!has_ended) /* not freed, because the hanging thread still uses BUS */
+    if (!has_ended) /* BUS is not freed, because the hanging thread still uses it */
         return;
     pthread_join(bus->thread, NULL);
     bus_release(bus);
@@ -331,7 +335,7 @@ int node_bus_event_fd(const struct node_bus *bus)
     return bus->event_fd;
 }
 
-/* Wakes the thread because there is something to write. */
+/* Wakes the thread to write new data. */
 static void bus_unlock(struct node_bus *bus)
 {
     pthread_cond_broadcast(&bus->changed);

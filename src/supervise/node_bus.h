@@ -50,7 +50,7 @@ struct node_beat {
  * ended or stopped, is not counted. */
 struct node_answers {
     char id[NODE_ID_MAX];
-    uint32_t others, ready, done, failed; /* ready: nodes that have answered at all */
+    uint32_t others, ready, done, failed; /* ready: number of nodes that have sent any answer */
 };
 
 struct node_bus_options {
@@ -63,7 +63,8 @@ int node_bus_new(const struct node_bus_options *options, struct node_bus **ret);
 /* Writes a last heartbeat and waits at most WAIT_NS for the disk; a thread that hangs is abandoned.
  * BUS may be NULL. */
 void node_bus_free(struct node_bus *bus, uint64_t wait_ns);
-int node_bus_event_fd(const struct node_bus *bus); /* readable when there is something new */
+/* Returns an fd that is readable when there is a new request or a new answer. */
+int node_bus_event_fd(const struct node_bus *bus);
 
 void node_bus_beat(struct node_bus *bus, const struct node_beat *beat);
 void node_bus_answer(struct node_bus *bus, const char *id, enum node_phase phase);

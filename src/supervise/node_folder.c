@@ -26,8 +26,8 @@ static json_t *command_json(char *const *command)
     return list;
 }
 
-/* Returns when the first segment of the job began. A restarted job resumes only from checkpoints
- * newer than this. */
+/* Returns the time at which the first segment of the job began. A restarted job resumes only from
+ * checkpoints that are newer than this time. */
 static json_t *first_start(const struct node_folder_options *o, int parent_fd)
 {
     struct rank_place first = *o->place;

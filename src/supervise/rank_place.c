@@ -107,7 +107,8 @@ bool rank_place_read(rank_place_get_fn *get, struct rank_place *ret)
     else if (!p.is_slurm)
         return false;
     if (p.local_ranks == 0)
-        p.local_ranks = 1; /* unknown, so the supervisor waits a little for other ranks */
+        /* the number is unknown, so the supervisor waits a little for other ranks */
+        p.local_ranks = 1;
     if (p.rank >= p.ranks || p.nodes < 1 || p.node >= p.nodes)
         return false;
     p.launch = launch_of(get);

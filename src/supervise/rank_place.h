@@ -30,6 +30,7 @@ bool rank_place_read(rank_place_get_fn *get, struct rank_place *ret);
 /* The name of the job's folder in ebb-runs: "1234.0", or "1234.0.r2" after the second restart. */
 enum { RANK_FOLDER_MAX = 128 };
 void rank_place_folder(const struct rank_place *p, char ret[RANK_FOLDER_MAX]);
-/* The address at which the ranks of this node meet. The address is in the abstract namespace. The
- * process that binds it starts the supervisor, and the kernel frees it when its owner dies. */
+/* The address at which the supervisor of this node accepts ranks. It is in the abstract namespace.
+ * The process that binds the address starts the supervisor, and the kernel frees the address when
+ * its owner dies. */
 socklen_t rank_place_address(const struct rank_place *p, uid_t uid, struct sockaddr_un *ret);

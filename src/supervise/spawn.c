@@ -14,7 +14,9 @@
 
 #include "base/cleanup.h"
 
-enum { HOLDER_FILES = 8192 }; /* more than the supervisor has open when it starts this process */
+/* larger than the number of files that the supervisor has open when it starts the placeholder
+ * process */
+enum { HOLDER_FILES = 8192 };
 
 /* Both ends of the job's terminal and pipes, created before the fork. */
 struct ends {
@@ -48,8 +50,8 @@ static int open_terminal(const struct supervisor_tty *tty, int pair[2])
         return -errno;
     for (int i = 0; i < 2; i++)
         fcntl(pair[i], F_SETFD, FD_CLOEXEC);
-    /* TIOCSCTTY makes it the session's terminal. The session leader is the supervisor, which never
-     * reads from it. */
+    /* TIOCSCTTY makes the pseudo terminal the session's terminal. The session leader is the
+     * supervisor, which never reads from the terminal. */
     return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
 }
 
@@ -158,8 +160,8 @@ static _Noreturn void child(const struct spawn_request *q, char *const *shell_ar
 
 /* ---- in the parent ---- */
 
-/* Reads the error of exec from a pipe. A successful exec closes the pipe; a failed one writes its
- * errno into it. */
+/* Reads the error of exec from a pipe. A successful exec closes the pipe; a failed exec writes its
+ * errno into the pipe. */
 static int exec_error_of(int fd)
 {
     int error = 0;

@@ -31,8 +31,8 @@ struct spawn_request {
 /* Starts the job, which inherits the caller's environment. Returns 0 or -errno. If exec itself
  * fails, returns 0 and sets *ret_exec_error to its -errno; no process is left then. */
 int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error);
-/* Starts a process that only waits to be killed. It stands for the job while the job's ranks are
- * children of others. */
+/* Starts a placeholder process, which only waits to be killed. It takes the place of the job if the
+ * job's ranks are not children of the supervisor. */
 int spawn_holder(struct spawned *ret);
 
 /* The arguments "/bin/sh PATH ARG…", for the shell if PATH is a script without "#!"; NULL if memory

@@ -20,7 +20,8 @@ struct step_sources {
     uint64_t left_out;
 };
 
-/* True if MARK should be skipped. This is so if it comes from a hook (BY=hook), its process sends
- * steps itself, and MARK adds nothing: the process itself has sent this kind of event and the epoch
- * length, counted in the same steps. After an end mark the hooks may report the next training. */
+/* True if MARK should be skipped. This is so if three conditions hold: a hook sent MARK (BY=hook),
+ * its process sends steps itself, and MARK adds nothing, because the process itself has sent this
+ * kind of event and the epoch length, counted in the same steps. After an end mark the hooks may
+ * report the next training. */
 bool step_sources_skip(struct step_sources *s, const struct mark *mark);

@@ -290,7 +290,7 @@ static int supervise(const struct supervisor_options *options, const struct clie
     if (j.loop)
         finish_job(&j);
     tear_down(&j);
-    return r < 0 && j.now.pid > 0; /* a failure makes the sentinel end the job */
+    return r < 0 && j.now.pid > 0; /* if true, the sentinel ends the job */
 }
 
 /* ---- the sentinel ---- */
@@ -363,7 +363,8 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     for (int fd = 0; fd < 3; fd++)
         close(fd);
     if (options->node)
-        close(options->node->listen_fd); /* if the supervisor dies, ranks must not find it */
+        /* if the supervisor dies, new ranks must not be able to connect to its socket */
+        close(options->node->listen_fd);
     close_client_ends(client);
     if (pid > 0) {
         guard_cgroup_warm(options->engine.root);
