@@ -39,8 +39,8 @@ void engine_report(struct engine *e, const char *fmt, ...)
         e->callbacks.report(e->callbacks.user, sentence);
 }
 
-/* Times in a recording never decrease. An item that arrives out of order gets the recorded time in
- * the run as well; otherwise a replay would produce another verdict. */
+/* Times in a recording never decrease: an item that arrives out of order gets the latest time. The
+ * run uses that time, too; otherwise a replay would produce another verdict. */
 static uint64_t in_order(struct engine *e, uint64_t t_ns)
 {
     if (t_ns > e->newest_ns)
@@ -469,7 +469,7 @@ void engine_segment(struct engine *e, unsigned number)
     e->peaks.earlier_bytes = engine_peak(e);
     e->peaks.earlier_request_bytes = engine_request(e);
     peak_restart(&e->peaks.peak);
-    /* the memory of processes that have exited */
+    /* forgets the GPU memory of the job's processes, which have exited */
     for (size_t i = 0; i < GPU_MAX; i++)
         e->now.gpu[i].known &= 1u << GPU_TOTAL | 1u << GPU_USED;
 }

@@ -38,7 +38,7 @@ struct engine_paces {
     size_t status_cursor;
     uint64_t status_credit_ns; /* credit for reads of status, of which each costs STATUS_PERIOD_S */
     uint64_t status_earned_ns; /* time up to which credit was added */
-    uint64_t rest_ns;          /* time before which there is no tick */
+    uint64_t rest_ns;          /* earliest time of the next tick */
     bool is_young; /* the job is young and sampled more often than options.interval_ns */
 };
 
@@ -96,7 +96,7 @@ struct engine {
     uint64_t started_ns, started_wall_ns, last_tick_ns;
     uint64_t newest_ns; /* the latest time that was recorded */
     uint64_t steps_seen, marks_seen;
-    char step_source[16]; /* what counts the steps, if a hook sends them */
+    char step_source[16]; /* source of the steps (torch, tqdm, …), if a hook sends them */
     /* the recording */
     struct trace_writer *writer;
     struct trace_writer_status recorded; /* status of the writer when the recording was closed */

@@ -47,8 +47,8 @@ struct option_desc {
     const char *arg;      /* "TIME", "SIZE", "FILE"; NULL for flags */
     const char *help;     /* help text: one sentence without a full stop */
     const char *fallback; /* default value as a user would write it, or NULL */
-    /* bounds of a number (of a duration, in ms); if both are 0, there are none; if max is 0, no
-     * upper bound */
+    /* bounds of a number, in ms for a duration; max 0 means no upper bound, min and max 0 mean no
+     * bounds */
     int64_t min, max;
     size_t offset;       /* offset of the value in the struct of values */
     const char *heading; /* title of the group of options that starts here, or NULL */
@@ -90,7 +90,7 @@ int options_fall_back(const struct option_desc *table, void *values, struct err 
  * name. */
 const struct option_desc *options_row(const struct option_desc *table, const char *name,
                                       const char *command, struct err *err);
-/* The one of WORDS that is most similar to WORD; NULL if none is similar. */
+/* Returns the word of WORDS that is most similar to WORD; NULL if none is similar. */
 const char *option_nearest(const char *word, const char *const *words, size_t count);
 
 /* ---- other forms ---- */

@@ -137,7 +137,7 @@ static int run_parse_words(const char *what, const char *text, void *at, struct 
 
 #define AT(field) offsetof(struct run_options, field)
 #define FLAG(word, field, text) OPTION_ROW(0, word, FLAG, NULL, AT(field), .help = (text))
-/* The option is refused in config files and requests. */
+/* For options that are refused in config files and requests. */
 #define LOCAL .scope = OPTION_COMMAND_LINE
 #define HIDDEN .scope = OPTION_HIDDEN
 

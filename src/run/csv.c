@@ -20,7 +20,8 @@ enum {
     GROUPS_MAX = 4096,           /* maximum number of groups in memory */
     INDEX_SIZE = 4 * GROUPS_MAX, /* size of the hash table: a power of two */
     MARKS_MAX = 10 * 1000 * 1000,
-    GONE_S = 10, /* a group has ended if its rows end this many seconds before the table's */
+    /* a group has ended if its last row is this many seconds before the last row of the table */
+    GONE_S = 10,
 };
 
 /* the most seconds that fit into int64_t nanoseconds, in either direction */
@@ -409,8 +410,8 @@ static bool has_ended(const struct csv_run *c, const struct csv_group *g)
     return c->has_time && c->last_t - g->last_t > fmax(GONE_S, 3 * pace);
 }
 
-/* Passes the remaining marks to living groups, and marks groups as dead that ended before the
- * table. */
+/* Passes the remaining marks to living groups. Reports groups that ended before the table as
+ * dead. */
 static void end_table(struct csv_run *c)
 {
     for (size_t i = 0; i < c->count; i++) {

@@ -16,6 +16,6 @@ struct earlier {
 /* Reads the runs and jobs in FOLDER ("ebb-runs") that are called NAME. Runs that leaked or failed
  * do not count, because their peak depends on when they ended. */
 void earlier_read(const char *folder, const char *name, struct earlier *ret);
-/* Sorts N values and returns their 98th percentile, which is the largest of fewer than 50 values.
+/* Sorts N values and returns their 98th percentile. Of fewer than 50 values, this is the largest.
  * The job server uses the same rule for the last runs of a name. */
 uint64_t earlier_percentile(uint64_t *values, size_t n);

@@ -36,7 +36,7 @@ struct outcome_end {
     int32_t signal_number;
     bool core, outlived_supervisor;
     uint64_t left_behind;
-    char *error, *by; /* these two texts and the two below are NULL if unknown */
+    char *error, *by; /* error, by, cause and cause_kind are NULL if unknown */
     /* cause is a sentence, cause_kind one of the words in docs/reference/run-json.md */
     char *cause, *cause_kind;
     struct outcome_sample *last_samples;

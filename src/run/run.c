@@ -423,7 +423,7 @@ unsigned run_gpu_field(const struct run_entity *gpu)
     return sample_has(&gpu->last, GPU_ALLOCATED) ? GPU_ALLOCATED : GPU_JOB;
 }
 
-/* Memory that PyTorch holds beyond the most that it needed. */
+/* Memory in the cache of PyTorch's allocator, beyond the peak of allocated memory. */
 static uint64_t gpu_spare(const struct sample *s)
 {
     return sample_has(s, GPU_RESERVED) && sample_has(s, GPU_PEAK)

@@ -112,7 +112,8 @@ struct run_role {
 /* Callbacks for changes of a run. Each is called after the run was updated, and any may be NULL. */
 struct run_observer {
     void *user;
-    /* On PROCESS_DIED the entity is still valid, with is_dead set; forget may follow at once. */
+    /* On PROCESS_DIED the entity is still valid, with is_dead set. The callback `forget` may be
+     * called right after this one. */
     void (*process)(void *user, struct run *run, struct run_entity *e,
                     enum process_event_kind event);
     /* Called when all entities of the tick at run->now_ns have been sampled; see run_was_read. */

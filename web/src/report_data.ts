@@ -49,7 +49,7 @@ export interface Series {
   t: number[]; // seconds
   v: number[]; // values in bytes, or in UNIT if it is set
 }
-// Steps in increasing order, of which a restarted job repeats some.
+// Steps in increasing order, with their times. A restarted job has one Clock per segment, because it repeats steps.
 export interface Clock {
   t: number[];
   step: number[];
@@ -111,7 +111,7 @@ export function unpack(p: PackedRun): Run {
   };
 }
 
-// Returns the step at T, interpolated, or null before the first and after the last.
+// Returns the step at T, interpolated; null if T is before the first step or after the last.
 export function stepAt(clock: Clock, t: number): number | null {
   const n = clock.t.length;
   if (t < clock.t[0] || t > clock.t[n - 1]) return null;
@@ -127,7 +127,7 @@ export function stepAt(clock: Clock, t: number): number | null {
   return clock.step[low] + part * (clock.step[high] - clock.step[low]);
 }
 
-// Returns a series over the steps of one clock, without values before and after the clock.
+// Converts the times of a series to steps of CLOCK. Values outside the time of CLOCK are dropped.
 export function overSteps(s: { t: number[]; v: number[] }, clock: Clock): [number[], number[]] {
   const x: number[] = [];
   const y: number[] = [];
@@ -140,7 +140,7 @@ export function overSteps(s: { t: number[]; v: number[] }, clock: Clock): [numbe
   return [x, y];
 }
 
-// Returns the last value at or before each of TIMES, or null before the first.
+// Returns the last value of S at or before each of TIMES; null for times before the first value.
 export function hold(s: Series | undefined, times: number[]): (number | null)[] {
   let i = 0;
   let last: number | null = null;

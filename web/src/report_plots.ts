@@ -10,7 +10,7 @@ function find(run: Run, of: string, field: string, pid?: number | null): Series 
   return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
 }
 
-// Returns the lines of a series, over time or over the steps of each of CLOCKS.
+// Returns one line over time, or if CLOCKS is not null, one line over the steps of each clock.
 function linesOf(s: { t: number[]; v: number[] }, label: string, colour: number, clocks: Clock[] | null, more: Partial<Line> = {}): Line[] {
   if (!clocks) return [{ label, x: s.t, y: s.v, colour, ...more }];
   return clocks.map((clock, i) => {
@@ -87,7 +87,7 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const heapLive = run.series.find((s) => s.of === "figure" && s.name === `heap_live_bytes@${run.pid}`);
   const file = at("file");
   const shmem = at("shmem");
-  // RSS is sampled more often than its parts; the difference is taken for anonymous memory.
+  // RSS is sampled more often than its parts; the difference counts as anonymous memory.
   const anons = hold(rss, times).map((v, i) => Math.max((v ?? 0) - (file[i] ?? 0) - (shmem[i] ?? 0), 0));
   const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i])));
   const rest = anons.map((v, i) => v - (live[i] ?? 0));

@@ -73,7 +73,8 @@ export class DiagnosisView {
     return this.first?.code ?? null;
   }
 
-  // Reads the diagnosis. The server reads the whole recording for this, so it is read once, and again on request.
+  // Requests the diagnosis. The server reads the whole recording for this, so the page requests it only at first, when
+  // the verdict changes, when the job ends, and when the user asks.
   async read(): Promise<void> {
     const asked = ++this.asked;
     this.again.disabled = true;

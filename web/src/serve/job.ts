@@ -283,7 +283,7 @@ export class JobView implements View {
   };
 
   private drawRequest(job: Job): void {
-    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // drawn again only if one of these parts has changed
+    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // drawn again only if the run folder or the memory has changed
     if (asked === this.drawnRequest) return;
     this.drawnRequest = asked;
     this.request.replaceChildren();

@@ -3,7 +3,7 @@
 export type Merge = "low" | "high" | "last";
 export type Value = number | null;
 
-const most = 4000; // number of points from which on they are merged
+const most = 4000; // points are merged when there are this many
 const target = 2000; // maximum number of points that remain after merging
 
 function merge(how: Merge, a: Value, b: Value): Value {

@@ -70,7 +70,7 @@ function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
   });
 }
 
-// Returns the value at INDEX, or that of the last sample before it, within the series.
+// Returns the index of the last reading at or before INDEX. Outside the readings of the series, returns INDEX.
 function readingAt(u: uPlot, series: number, index: number): number {
   const y = u.data[series];
   let before = index;
@@ -174,7 +174,7 @@ export class PlotGroup {
     for (const [u, plot] of this.plots) {
       u.setData(join(plot.lines), false);
       u.setScale("x", { min, max });
-      queueMicrotask(() => this.showLast(u)); // done after drawing, which resets the legend
+      queueMicrotask(() => this.showLast(u)); // after drawing, because drawing resets the legend
     }
   }
 
