@@ -10,8 +10,8 @@
     OPTION_ROW(0, "marks", PATH, "FILE.jsonl", CSV_OFFSET(S, M, marks_path),                       \
                .help = "for a CSV table: file with steps and phases, one JSON object per line"),   \
         OPTION_ROW(0, "column", TEXT, "NAME", CSV_OFFSET(S, M, column),                            \
-                   .help = "for a CSV table: column with the values (default: the first of "       \
-                           "rss_bytes, rss_mb, rss, pss)"),                                        \
+                   .help = "for a CSV table: column with the values "                              \
+                           "(default: the first of rss_bytes, rss_mb, rss, pss)"),                 \
         OPTION_ROW(0, "time-column", TEXT, "NAME", CSV_OFFSET(S, M, time_column),                  \
                    .help = "for a CSV table: column with the time in seconds (default: t)"),       \
         OPTION_ROW(0, "step-column", TEXT, "NAME", CSV_OFFSET(S, M, step_column),                  \
@@ -20,5 +20,5 @@
                    .help = "for a CSV table: column whose values separate the rows into series "   \
                            "(default: pid, if it exists)"),                                        \
         OPTION_ROW(0, "unit", TEXT, "UNIT", CSV_OFFSET(S, M, unit),                                \
-                   .help = "for a CSV table: unit of the values: B, kB, MB, MiB, … (default: "   \
-                           "from the column's name, else B)")
+                   .help = "for a CSV table: unit of the values: B, kB, MB, MiB, … "             \
+                           "(default: from the column's name, else B)")

@@ -244,8 +244,8 @@ void doctor_look_torch(struct doctor *d)
 
 #ifdef __GLIBC__
 #define PARTS_ADVICE                                                                               \
-    "Without these files, ebb cannot report steps by itself, or cannot profile the heap: copy "    \
-    "everything that `make install PREFIX=…` puts into PREFIX."
+    "Without these files, ebb cannot report steps by itself, or cannot profile the heap: "         \
+    "copy everything that `make install PREFIX=…` puts into PREFIX."
 #else
 #define PARTS_ADVICE                                                                               \
     "Without the profiler, the allocating line is unknown: use the build for glibc."

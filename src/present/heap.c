@@ -283,7 +283,7 @@ static void heap_put_cost(struct doc *d, const struct profile_view *v)
     if (v->is_gpu && c->gpu_interval)
         doc_itemf(d, TONE_PLAIN, "on GPUs one sample per %s", text_size(size, c->gpu_interval));
     if (c->interval > c->base_interval)
-        doc_itemf(d, TONE_PLAIN, "less often than one per %s to limit the cost",
+        doc_itemf(d, TONE_PLAIN, "less often than once per %s, to limit the cost",
                   text_size(size, c->base_interval));
     if (c->python_version) {
         doc_fact(d, "Python");

@@ -214,8 +214,8 @@ static void job_put_times(struct doc *d, const struct job_view *j, double now_s)
 /* Describes the source of the reserved memory, which may be a word of a newer server. */
 static const char *reserved_from(const char *word)
 {
-    return strcmp(word, "declared") == 0  ? "as declared by --memory"
-           : strcmp(word, "limit") == 0   ? "which is the limit"
+    return strcmp(word, "declared") == 0  ? "declared by --memory"
+           : strcmp(word, "limit") == 0   ? "equal to the limit"
            : strcmp(word, "learned") == 0 ? "the peak of earlier runs"
                                           : word;
 }

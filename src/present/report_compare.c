@@ -99,7 +99,7 @@ static void write_unknown(struct comparison *c, const struct side *a, const stru
     else if (is_too_short(a, b))
         snprintf(c->sentence, size,
                  "Too early to decide: the second run is only %s long, and at that point the first "
-                 "was not known to leak either (%s).",
+                 "run was not known to leak either (%s).",
                  a->report->early_length, verdict_word_name(a->report->early_word));
     else
         snprintf(c->sentence, size,
@@ -171,10 +171,10 @@ void report_compare(const struct report *before, const struct report *after, str
     write_rate(ret->reasons[0], "before", &a, unit);
     write_rate(ret->reasons[1], "after", &b, unit);
     snprintf(ret->reasons[2], COMPARISON_REASON, "%s",
-             !is_apart(&a, &b) ? "the two intervals overlap"
-             : is_change(&a, &b)
-                 ? "the two intervals do not overlap"
-                 : "the two rates differ by less than 5 %, as two runs of one program may");
+             !is_apart(&a, &b)   ? "the two intervals overlap"
+             : is_change(&a, &b) ? "the two intervals do not overlap"
+                                 : "the two rates differ by less than 5 %, which is normal for two "
+                                   "runs of the same program");
     ret->reason_count = 3;
 }
 

@@ -77,7 +77,7 @@ static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
     if (g->dry_run)
         doc_itemf(d, TONE_PLAIN, "dry run: the guard only reports its actions");
     if (!g->event_count)
-        doc_itemf(d, TONE_PLAIN, "nothing to do");
+        doc_itemf(d, TONE_PLAIN, "no action was needed");
     if (asked) {
         doc_itemf(d, TONE_PLAIN, "%zu checkpoint%s requested", asked, asked == 1 ? "" : "s");
         doc_itemf(d, TONE_PLAIN, "%zu written", count_acts(g, "checkpoint"));

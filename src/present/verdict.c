@@ -371,8 +371,8 @@ static void verdict_put_processes(struct doc *d, const struct verdicts *v)
     }
     if (v->not_judged) {
         doc_para(d, TONE_DIM);
-        doc_textf(d, TONE_DIM, "%llu more %s too short or too small to list",
-                  (unsigned long long)v->not_judged, v->not_judged == 1 ? "was" : "were");
+        doc_textf(d, TONE_DIM, "not listed: %llu more process%s, too short-lived or too small",
+                  (unsigned long long)v->not_judged, v->not_judged == 1 ? "" : "es");
     }
 }
 

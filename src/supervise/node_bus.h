@@ -30,7 +30,7 @@ enum node_phase {
 const char *node_phase_name(enum node_phase phase);
 
 struct node_request {
-    char id[NODE_ID_MAX]; /* "" if there is none */
+    char id[NODE_ID_MAX]; /* id of the request; "" if there is no request */
     uint32_t node;        /* node that makes the request */
     enum node_phase phase;
     char why[NODE_WHY_MAX];
@@ -43,7 +43,7 @@ struct node_beat {
     bool has_step, has_limit;
     int64_t step;
     uint64_t memory_bytes, limit_bytes;
-    const char *verdict; /* a word of a verdict, or NULL */
+    const char *verdict; /* word of the verdict, such as "leaking", or NULL */
 };
 
 /* The answers of the other nodes to one request. A node without a folder, or whose heartbeat has

@@ -10,14 +10,14 @@
 #include <sys/un.h>
 
 struct rank_place {
-    bool is_slurm; /* job and step are Slurm's, else torchrun's */
+    bool is_slurm; /* true if job_id and step_id are Slurm's, false if they are torchrun's */
     char job_id[64];
     char step_id[32];  /* for torchrun, the port of the first rank, which identifies the run */
     uint32_t restarts; /* number of restarts by Slurm */
     uint32_t segment;  /* number of restarts by Slurm and torchrun */
     uint32_t node, nodes;
-    uint32_t rank, ranks;             /* rank in the whole job, and number of ranks there */
-    uint32_t local_rank, local_ranks; /* rank on this node, and number of ranks there */
+    uint32_t rank, ranks;             /* rank in the whole job, and number of ranks in the job */
+    uint32_t local_rank, local_ranks; /* rank on this node, and number of ranks on this node */
     uint32_t launch; /* distinguishes jobs with equal ids from different clusters on one machine */
 };
 

@@ -262,7 +262,7 @@ def recorded(folder, steps, rate, pass_steps=50):
     ((MIB, 600), (MIB * 51 // 50, 600), "same", "No measurable difference"),
     ((0, 600), (0, 300), "same", "Neither run leaks"),
     ((MIB, 600), (0, 9), "unknown",
-     "the second run is only 8 steps long, and at that point the first was not known to leak either"),
+     "the second run is only 8 steps long, and at that point the first run was not known to leak either"),
     ((MIB, 600), (2 * MIB, 30), "unknown", "the second run is filling"),
     ((MIB, 30), (0, 600), "unknown", "the first run is filling"),
 ])

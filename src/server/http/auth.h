@@ -17,9 +17,10 @@ enum { AUTH_SESSIONS_MAX = 64, AUTH_COOKIE_SIZE = 256, AUTH_SECRET_SIZE = 65 };
  * server. The page stores KEY and VIEW in the browser, whose storage is separate for each port. */
 struct auth_grant {
     char cookie[AUTH_COOKIE_SIZE]; /* value of Set-Cookie */
-    char key[AUTH_SECRET_SIZE];    /* grants, together with the cookie, all rights of the token */
-    /* grants, together with the cookie, the right to read, for links that a browser opens without
-     * our headers */
+    /* secret that, together with the cookie, grants all rights of the token */
+    char key[AUTH_SECRET_SIZE];
+    /* secret that, together with the cookie, grants the right to read; for links, which a browser
+     * opens without our headers */
     char view[AUTH_SECRET_SIZE];
 };
 

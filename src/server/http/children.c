@@ -44,7 +44,7 @@ struct child {
     uint64_t stamp;
     char *args[ARGS_MAX + 2];
     LIST_HEAD(, child_waiter) waiters;
-    bool is_guest; /* whether all waiters are guests */
+    bool is_guest; /* true if no waiter is the owner */
     pid_t pid;     /* pid of the child; 0 while it is queued and not started */
     int pidfd;
     struct loop_source *pid_source, *limit;
@@ -379,7 +379,7 @@ static bool queue_has_room(const struct children *all, bool is_guest)
             (!is_guest || guests < (all->options.queue_max + 1) / 2));
 }
 
-/* Appends a child to the queue, but before those that are queued for guests. */
+/* Appends a child to the queue, but before children that are queued for guests. */
 static void enqueue(struct child *c, bool is_guest)
 {
     struct child_list *list = &c->all->pending;

@@ -48,8 +48,8 @@ typedef void http_upgrade_fn(void *user, struct http_upgraded *u, int fd, const 
 struct http_options {
     struct http_listener listeners[HTTP_LISTENERS_MAX];
     size_t listener_count;
-    /* Limits for each listener; 0 means no limit per IP. Strangers can have a quarter of the
-     * connections, readers half. */
+    /* Limits for each listener. If connections_per_ip_max is 0, there is no limit per IP. Strangers
+     * can have a quarter of the connections, readers half. */
     unsigned connections_max, connections_per_ip_max;
     unsigned idle_s; /* maximum time to send all headers, to send the body, and between requests */
     http_admit_fn *admit; /* function that admits requests; NULL if every request is accepted */

@@ -135,7 +135,7 @@ static void live_news(void *user, const struct jobs_news *news)
     json_t *doc = (json_t *)(uintptr_t)news->doc;
     if (news->kind == JOBS_NEWS_ANSWER) /* this change concerns only a waiting request */
         return;
-    /* the end of a job may come together with the last output in its log */
+    /* a job may write output to its log right before its end */
     if (kind == LIVE_LOG || (kind == LIVE_JOB && news->is_change))
         live_tail_read(l, news->id);
     if (kind != LIVE_LOG && is_wanted(l, kind, news->id))

@@ -130,7 +130,8 @@ static int write_messages(struct live_viewer *v)
     int r = 1;
     while (r == 1 && (v->queue.count > 0 || (v->state == VIEWER_OPEN && refill(v, &may_make))))
         r = write_pieces(v, PIECES);
-    return r == 1 ? v->queue.late_count == 0 : r; /* the other late jobs follow in the next round */
+    /* the other jobs in `late` follow in the next round */
+    return r == 1 ? v->queue.late_count == 0 : r;
 }
 
 static int write_control(struct live_viewer *v)

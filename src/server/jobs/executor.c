@@ -1,4 +1,5 @@
-/* Dispatches to the kind of executor, and implements what all kinds share: locks and run.json. */
+/* Dispatches to the kind of executor, and implements the parts that all kinds share: locks and
+ * run.json. */
 #include "server/jobs/executor.h"
 
 #include <errno.h>

@@ -55,7 +55,8 @@ struct executor_callbacks {
     void (*started)(void *user, int64_t id);
     /* a message from the supervisor (docs/reference/api.md), not owned by the callee */
     void (*news)(void *user, int64_t id, json_t *message);
-    void (*over)(void *user, int64_t id, const struct executor_end *end); /* no process is left */
+    /* Called when no process of the job is left. */
+    void (*over)(void *user, int64_t id, const struct executor_end *end);
     /* Called instead of the others if nothing was started for the job. The job may be started again
      * with the same folder. */
     void (*unstarted)(void *user, int64_t id);

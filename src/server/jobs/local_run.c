@@ -73,7 +73,7 @@ static int local_holder_open(const struct local_holder *holder)
 /* ---- supervisors that do not react to a cancel ---- */
 
 enum {
-    WAKE_S = 2, /* time between two signals SIGCONT */
+    WAKE_S = 2, /* time between two SIGCONT signals */
 };
 
 /* True if a process is the supervisor. A process of the job can imitate the supervisor's name, but

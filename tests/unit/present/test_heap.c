@@ -138,7 +138,7 @@ static const char at_80[] =
     "\n"
     "cost       1234 samples, 120 ms of the job's time (0.1 %),\n"
     "           one sample per 2.00 MiB,\n"
-    "           less often than one per 512 KiB to limit the cost\n"
+    "           less often than once per 512 KiB, to limit the cost\n"
     "Python     3.11.2, no Python in this process, small objects counted\n"
     "dropped    7 × the table of live samples is full: a sample was dropped\n"
     "dropped    2 × a stack could not be unwound completely\n";
@@ -268,7 +268,7 @@ static void each_kind_of_dropped_sample_is_reported(void **state)
     char *printed = heap_table(LIST(LEAK), "growth", true, 80);
     assert_shows(printed, "7 × the table of live samples is full: a sample was dropped");
     assert_shows(printed, "2 × a stack could not be unwound completely");
-    assert_shows(printed, "less often than one per 512 KiB");
+    assert_shows(printed, "less often than once per 512 KiB");
     free(printed);
 }
 

@@ -216,7 +216,7 @@ static void verdict_text_has_overhead_and_processes(void **state)
     assert_null(strstr(text, "1 main is flat"));
     assert_non_null(strstr(text, "gpu 1      no leak: stable"));
     assert_non_null(strstr(text, "607 w (compile worker) gone\n"));
-    assert_non_null(strstr(text, "3 more were too short or too small to list\n"));
+    assert_non_null(strstr(text, "not listed: 3 more processes, too short-lived or too small\n"));
     buf_fini(&out);
 }
 
