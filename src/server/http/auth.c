@@ -284,8 +284,8 @@ void auth_free(struct auth *a)
     free(a);
 }
 
-/* True if R contains KEY, either in the header X-Ebb-Key or in Sec-WebSocket-Protocol. A browser
- * can set only the second one for a WebSocket. */
+/* True if R contains KEY, either in the header X-Ebb-Key or in Sec-WebSocket-Protocol. For a
+ * WebSocket, a browser can set only Sec-WebSocket-Protocol. */
 static bool has_key(const struct http_request *r, const char *key)
 {
     char offered[AUTH_SECRET_SIZE];

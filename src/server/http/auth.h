@@ -36,9 +36,9 @@ int auth_check(const char *state_dir, struct err *err);
 /* Checks Host (against DNS rebinding) and Origin. Returns false, with the reason in *RET_WHY, if
  * the request is refused. */
 bool auth_origin_ok(const struct auth *a, const struct http_request *r, const char **ret_why);
-/* Determines the rank of R by its socket, by its Authorization header, or by its cookie together
- * with X-Ebb-Key, the WebSocket protocol "ebb-key.KEY" or the parameter "view". Compares in
- * constant time. */
+/* Determines the rank (access rights) of R by its socket, by its Authorization header, or by its
+ * cookie together with X-Ebb-Key, the WebSocket protocol "ebb-key.KEY" or the parameter "view".
+ * Compares in constant time. */
 enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t now_ns);
 /* Opens a session for a token and fills in *RET. Returns HTTP_STRANGER if the token is wrong. After
  * ten wrong tokens in a row, each further wrong token sets *ret_again for some seconds. The right

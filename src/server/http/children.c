@@ -329,7 +329,7 @@ static int child_start(struct child *c)
 }
 
 /* Starts queued children. Starts again from the head of the list each time, because answering
- * waiters may change it. */
+ * waiters may change the list. */
 static void start_queued(struct children *all)
 {
     while (all->running < all->options.at_once && all->queued > 0) {

@@ -59,7 +59,7 @@ struct http_options {
 
 /* A limited resource that all requests share. Half of it is reserved for the owner. */
 struct http_share {
-    /* amount that all requests use, and the part of it that requests of guests use */
+    /* amount that all requests use, and the part of it that guests (all ranks but the owner) use */
     size_t held, guests;
 };
 bool http_share_has_room(const struct http_share *s, enum http_rank rank, size_t n, size_t max);

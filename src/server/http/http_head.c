@@ -10,7 +10,8 @@
 
 enum { LINE_END = 2 }; /* CR LF */
 
-/* Headers that must not be repeated, because parsers disagree on which of two counts. */
+/* Headers that must not be repeated, because parsers disagree on whether the first or the last one
+ * is valid. */
 static const char *const single[] = {"Host",
                                      "Content-Length",
                                      "Transfer-Encoding",

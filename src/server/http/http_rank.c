@@ -64,9 +64,9 @@ void http_connection_enter(struct http_connection *c)
     http_connection_cut(oldest);
 }
 
-/* Removes a connection. At its connection limit, MHD stops listening. Whether it may listen again,
- * MHD checks only when MHD_run is called. So a timer calls MHD_run at once; otherwise MHD would
- * check only at the next event of another connection. */
+/* Removes a connection. MHD stops listening when it reaches its connection limit, and only MHD_run
+ * checks whether it may listen again. So a timer calls MHD_run at once. Otherwise MHD would listen
+ * again only after an event of another connection. */
 void http_connection_leave(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;

@@ -82,8 +82,8 @@ static bool is_subscribed(const struct live_viewer *v, enum live_kind kind, int6
     }
 }
 
-/* True if any viewer is subscribed to messages of KIND, for job ID if they belong to a job. Without
- * such a viewer the message is not built. */
+/* True if any viewer is subscribed to messages of KIND; for messages about a job, to those of job
+ * ID. If there is no such viewer, the message is not built. */
 static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 {
     const struct live_viewer *v;

@@ -62,7 +62,7 @@ struct live_viewer {
     struct live_tail *tail;
     enum viewer_state state;
     uint64_t received_ns, pinged_ns;
-    /* since when nothing could be written to the viewer; 0 while writing works */
+    /* time since which nothing could be written to the viewer; 0 while writing works */
     uint64_t stuck_ns;
     uint64_t closing_ns; /* time at which closing began */
     unsigned frames_left, fragments;
@@ -80,7 +80,7 @@ struct live {
     LIST_HEAD(, live_viewer) viewers;
     struct live_tail *tails;
     struct live_counts counts;
-    struct http_share places; /* number of viewers; its maximum is viewers_max */
+    struct http_share places; /* number of viewers, at most viewers_max */
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
@@ -88,7 +88,7 @@ struct live {
     unsigned busy;
 };
 
-/* Times that live_new uses; tests set shorter ones. */
+/* Default times, which live_new uses; tests set shorter ones. */
 extern struct live_times live_times;
 
 /* Makes a message. Takes ownership of DOC. Returns NULL if out of memory. */

@@ -10,8 +10,10 @@
 #include "trace/logs.h"
 
 enum {
-    PIECE_BYTES = 32 << 10, /* JSON escapes may make a piece six times as long */
-    /* maximum number of pieces per notification; the log of a faster job is not sent completely */
+    /* size of a piece of a log; JSON escapes may make the message six times as long */
+    PIECE_BYTES = 32 << 10,
+    /* maximum number of pieces per notification; if a job writes more, part of its log is not
+     * sent */
     PIECES_MAX = 4,
 };
 
@@ -33,7 +35,8 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
     if (tail) {
-        /* the log is read to its current end, so that the new viewer starts there, too */
+        /* the log is read to its end, so that the new viewer and the other viewers continue at the
+         * same offset */
         live_tail_read(l, id);
         tail->watchers++;
         return tail;
@@ -94,7 +97,8 @@ static void catch_up(struct live *l, struct live_tail *tail)
         if (v->tail != tail)
             continue;
         v->queue.skipped |= 1u << LIVE_LOG;
-        live_viewer_flush(v); /* the skip is reported before the output that follows it */
+        /* the viewer must receive the report of the gap before the output after the gap */
+        live_viewer_flush(v);
     }
     l->busy--;
 }

@@ -6,7 +6,8 @@
 
 struct err;
 
-/* Each function of wslay: the member of the table, and the name in the library. */
+/* A list of the functions of wslay that are used: the member of the table, and the name in the
+ * library. */
 #define WSLAY_FUNCTIONS(X)                                                                         \
     X(server_init, wslay_event_context_server_init)                                                \
     X(free, wslay_event_context_free)                                                              \

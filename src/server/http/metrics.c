@@ -37,9 +37,10 @@ static double counter_value(const struct jobs_metrics *m, const char *key)
 }
 
 static const struct {
-    /* a key "PREFIX." stands for one series per counter PREFIX.VALUE of jobs_end.c */
+    /* a key that ends in "." stands for all counters that begin with it: one series per counter
+     * PREFIX.VALUE */
     const char *key, *name;
-    const char *label; /* name of the label whose value is VALUE */
+    const char *label; /* name of the label that contains VALUE, if KEY ends in "." */
     const char *help;
 } counters[] = {
     {"submitted", "ebb_jobs_submitted_total", NULL, "Jobs accepted."},
@@ -118,7 +119,7 @@ static double open_fds(void)
     for (const struct dirent *e = readdir(d); e; e = readdir(d))
         n += e->d_name[0] != '.';
     closedir(d);
-    return n - 1; /* the fd of opendir itself does not count */
+    return n - 1; /* the fd that opendir opened is not counted */
 }
 
 uint64_t metrics_own_bytes(void)

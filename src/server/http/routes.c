@@ -247,7 +247,8 @@ static void wake_waiters(void *user, const struct jobs_news *news)
     routes->generation += is_job;
     if (is_job)
         route_wake(routes, news->id, WAIT_STATE);
-    /* an ended job sends no answer and writes no more log */
+    /* wakes these waiters also when the job ends, because an ended job sends no answer and writes
+     * no more log */
     if (news->kind == JOBS_NEWS_ANSWER || (is_job && is_change))
         route_wake(routes, news->id, WAIT_CHECKPOINT);
     if (news->kind == JOBS_NEWS_LOG || is_job)

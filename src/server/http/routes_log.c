@@ -85,8 +85,7 @@ static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint
 
 /* ---- the whole log, from several files ---- */
 
-/* Positions in the log and in the answer, which differ because parts of the log may have been
- * dropped. */
+/* Positions in the log and in the answer. They differ if parts of the log were dropped. */
 struct log_stream {
     int folder;
     uint64_t pos, at;

@@ -38,7 +38,7 @@ void route_health(const struct route_call *c)
 {
     json_t *trouble = jobs_trouble(c->routes->options.jobs);
     const char *status = json_array_size(trouble) > 0 ? "degraded" : "ok";
-    /* messages contain paths of folders, which a stranger may not see */
+    /* messages about problems contain paths of folders, which a stranger may not see */
     if (http_rank(c->r) == HTTP_STRANGER) {
         json_decref(trouble);
         trouble = json_array();

@@ -197,8 +197,8 @@ static void on_hangup(void *user, const struct signalfd_siginfo *info)
 
 /* ---- start ---- */
 
-/* Raises the limit of open files, because every connection needs one. Jobs are started with the
- * original limit. */
+/* Raises the limit of open files, because every connection needs a file descriptor. Jobs are
+ * started with the original limit. */
 static void raise_files(struct serve *s)
 {
     const struct serve_options *o = s->options;

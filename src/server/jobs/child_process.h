@@ -21,7 +21,7 @@ struct child_setup {
 /* Starts the child. The fds of SETUP must be above CHILD_LOCK_FD, see child_fd_move_up. Returns 0,
  * or -errno if it could not be started; no process is left then. */
 int child_process_start(const struct loop *loop, const struct child_setup *setup, pid_t *ret);
-/* Moves FD above the numbers that the child assigns with dup2, which would otherwise close it.
+/* Moves FD to a number above those that the child assigns with dup2, because dup2 would close FD.
  * Returns the new fd or -errno, and closes FD. An FD that is negative or already high enough is
  * returned unchanged. */
 int child_fd_move_up(int fd);

@@ -62,7 +62,7 @@ static int move_to_trash(struct cleaner *c, int dir, const char *name)
 int cleaner_put(struct cleaner *c, const char *name)
 {
     struct stat st;
-    /* if a user has removed the trash folder, folders moved into it would be lost */
+    /* if a user has removed the trash folder, folders that are moved into it would be lost */
     int r = fstat(c->trash_fd, &st) == 0 && st.st_nlink > 0 ? 0 : cleaner_open(c, c->runs_fd);
     return r < 0 ? r : move_to_trash(c, c->runs_fd, name);
 }

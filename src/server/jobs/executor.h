@@ -53,7 +53,8 @@ struct executor_callbacks {
     /* Called before `started`, while the job waits outside of the server for the reason WHY. */
     void (*waits)(void *user, int64_t id, const char *why);
     void (*started)(void *user, int64_t id);
-    /* a message from the supervisor (docs/reference/api.md), not owned by the callee */
+    /* Called with a message from the supervisor (docs/reference/api.md), which is not owned by the
+     * callee. */
     void (*news)(void *user, int64_t id, json_t *message);
     /* Called when no process of the job is left. */
     void (*over)(void *user, int64_t id, const struct executor_end *end);
@@ -106,7 +107,7 @@ struct executor {
     int locks_fd, runs_fd; /* open folders */
     const char *runs_path; /* absolute */
     uint64_t files_max;    /* soft limit of open files for jobs; 0 means the server's own */
-    /* values for requests that do not set them; 0 means the default of `ebb run` */
+    /* values for requests that do not set their own; 0 means the default of `ebb run` */
     uint64_t interval_ns, log_bytes;
     /* time from the end of a cancel's grace period until the supervisor is killed */
     uint64_t force_ns;
@@ -141,7 +142,7 @@ void executor_release(struct executor_run *run);
 int executor_open_folder(const struct executor *x, const struct executor_folder *folder);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);
-/* Call this when the end of the job is stored: removes its lock. */
+/* Removes the lock of a job. Call this when the end of the job is stored. */
 void executor_forget(struct executor *x, int64_t id);
 /* Opens or creates the lock and takes it. Returns an fd, -EBUSY if it is held, or -errno. */
 int executor_lock_take(const struct executor *x, int64_t id);

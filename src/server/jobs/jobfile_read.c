@@ -31,7 +31,7 @@ static const struct {
     {JOB_CANCELLED, " cancelled canceled stopped aborted interrupted killed terminated "},
 };
 
-/* The state that WORD means; JOB_LOST if the word is unknown. */
+/* The state that WORD stands for; JOB_LOST if the word is unknown. */
 static enum job_state state_of(const char *word)
 {
     char wanted[64];

@@ -31,8 +31,8 @@ enum {
 
 /* ---- opening ---- */
 
-/* True if the folder is empty or a server used it before, so that it contains no files of
- * others. */
+/* True if the folder is empty, or if a server used the folder before. Then it contains no files of
+ * other programs. */
 static bool is_for_us(int fd)
 {
     bool is_empty = true, is_ours = false;
@@ -47,7 +47,7 @@ static bool is_for_us(int fd)
     return is_ours || is_empty;
 }
 
-/* Makes the state folder private, unless others use the folder, such as /tmp. */
+/* Makes the state folder private, unless other users share the folder, as they share /tmp. */
 static int close_to_others(int fd, const char *path, struct err *err)
 {
     struct stat st;
@@ -88,8 +88,8 @@ static int open_private(const char *path, int *ret_fd, struct err *err)
     return 0;
 }
 
-/* Records the kind of executor. It cannot change while jobs run, because the other kind would not
- * find them. A missing file means local. */
+/* Records the kind of executor. It must not change while jobs run, because an executor of another
+ * kind would not find them. A missing file means local. */
 static int keep_kind(const struct jobs *j, int state_fd, struct err *err)
 {
     static const char name[] = "executor";

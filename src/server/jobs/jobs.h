@@ -89,8 +89,9 @@ int jobs_cancel(struct jobs *jobs, int64_t id, const char *reason, uint64_t grac
 /* Requests a checkpoint. Returns 0, -ENOENT, -EALREADY if the job is not running, or -ENOTCONN if
  * its supervisor cannot be reached. */
 int jobs_checkpoint(struct jobs *jobs, int64_t id, struct err *err);
-/* Gets the supervisor's answer. Returns 0 if it has requested the checkpoint from the job;
- * -EINPROGRESS if there is no answer yet; -EALREADY if it refused, with the reason in ERR. */
+/* Gets the supervisor's answer. Returns 0 if the supervisor has requested the checkpoint from the
+ * job; -EINPROGRESS if there is no answer yet; -EALREADY if the supervisor refused, with the reason
+ * in ERR. */
 int jobs_checkpoint_answer(struct jobs *jobs, int64_t id, struct err *err);
 
 int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, struct err *err);

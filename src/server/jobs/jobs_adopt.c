@@ -124,8 +124,8 @@ static void adopt_one(struct jobs *j, struct job *job)
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
     int r = executor_find(&j->executor, job->id, &folder, &found, &job->live->run, &run_json, &err);
-    /* If it is unknown what happened to the job, the job is neither started again nor given up. It
-     * is searched for again later. */
+    /* If it is unknown what happened to the job, the job is neither started again nor counted as
+     * lost. The server looks for it again later. */
     if (r < 0) {
         jobs_trouble_set(j, TROUBLE_START, "cannot find out whether job %lld is running: %s",
                          (long long)job->id, err.text);
@@ -189,7 +189,7 @@ void jobs_sweep_locks(struct jobs *j)
 static void adopt_all(struct jobs *j)
 {
     j->is_unsure = false;
-    /* if a job has ended it is removed from the table, and the next one takes its index */
+    /* an ended job is removed from the table, and then index I belongs to the next job */
     for (size_t i = 0; i < j->active_count;) {
         struct job *job = j->active[i];
         int64_t id = job->id;
@@ -199,7 +199,7 @@ static void adopt_all(struct jobs *j)
     }
 }
 
-/* Fills the queue by id, so that jobs come after the jobs that they wait for. */
+/* Adds jobs to the queue by id, so that each job comes after the jobs that it waits for. */
 static void fill_queue(struct jobs *j)
 {
     for (size_t i = 0; i < j->active_count;) {

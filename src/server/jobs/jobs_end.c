@@ -116,8 +116,8 @@ static void count_end(struct job_ending *e, const struct job_live *live, const s
 
 /* ---- the ending ---- */
 
-/* The facts for the store and the API. The series in run.json is preferred, because it also covers
- * the time without a server. */
+/* The facts for the store and the API. The memory series in run.json is preferred, because it also
+ * covers times when no server ran. */
 static json_t *end_json(const struct job_facts *f, const struct job_live *live, const json_t *run)
 {
     struct series read = {0};

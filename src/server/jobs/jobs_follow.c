@@ -176,7 +176,7 @@ static void take_message(struct jobs *j, struct job *job, const struct job_messa
         if (m->log.has_bytes)
             job->live->facts.log_bytes = m->log.bytes;
         break;
-    case MESSAGE_SPARK: /* the complete series, which the supervisor keeps */
+    case MESSAGE_SPARK: /* the complete series of memory, which the supervisor keeps */
         if (spark_unpack(doc, &job->live->spark))
             job->live->has_news = true;
         break;

@@ -128,7 +128,8 @@ static int choose(void *user, const struct store_job *row)
     struct choice *c = user;
     if (c->aged_ns && jobs_age_ns(c->j) < row->ended_age_ns + c->aged_ns)
         return 0;
-    if (jobs_find(c->j, row->id)) /* the end of that job was not published yet */
+    /* the job is still in memory, because its end was not published yet */
+    if (jobs_find(c->j, row->id))
         return 0;
     c->id = row->id;
     snprintf(c->folder, sizeof c->folder, "%s", row->run_dir ? row->run_dir : "");
@@ -248,7 +249,7 @@ static void on_keep_timer(void *user, uint64_t now_ns, uint64_t missed)
     if (r == 0 && k->j->trouble[TROUBLE_STRAYS][0])
         jobs_sweep_locks(k->j);
     uint64_t nap_ns = IDLE_S * NS_PER_S;
-    if (r > 0) /* even if there is much to do, the loop has to serve other sources */
+    if (r > 0) /* even if there is much to remove, the loop must also serve its other sources */
         nap_ns = (k->cleaner.is_running ? BUSY_MS : 1) * NS_PER_MS;
     else if (r == 0 && k->j->options.keep.bytes && k->is_changed)
         nap_ns = MEASURE_S * NS_PER_S;

@@ -1,4 +1,5 @@
-/* Ends of jobs, retention, and the job file. Used only by the files of the jobs. */
+/* Declarations for ended jobs: their facts, their retention, and the job file. Used only by the
+ * files of the jobs. */
 #pragma once
 
 #include "server/jobs/jobs_private.h"

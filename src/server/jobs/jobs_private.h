@@ -31,14 +31,14 @@ struct job_live {
     struct executor_run *run; /* the running job; NULL after it has ended */
     json_t *request;
     char folder[JOB_FOLDER_MAX];
-    /* signature of the folder; "" if an ebb that did not sign created it */
+    /* signature of the folder; "" if an old ebb created the folder without a signature */
     char folder_id[JOB_FOLDER_ID_SIZE];
     uint64_t gpus;
     uint64_t started_ns; /* wall-clock time of the start; 0 if not started yet */
     /* monotonic time of the spawn, and duration of the start; 0 if unknown */
     uint64_t spawned_ns, start_took_ns;
     char reason[JOBS_SENTENCE_MAX];
-    bool is_alone;     /* whether no other job ran at the same time */
+    bool is_alone;     /* true if no other job ran at the same time */
     bool is_cancelled; /* the job was cancelled by request */
     unsigned changes;  /* number of state changes that the supervisor has reported */
     /* Values that the supervisor reported: */
@@ -72,7 +72,7 @@ struct job {
      * or to end before it started. */
     uint64_t wall_ns, boot_ns;
     bool is_dirty;         /* the latest change is not on disk yet */
-    bool has_room;         /* the job occupies a slot, memory and GPUs */
+    bool has_room;         /* the job's slot, memory and GPUs are marked as used */
     struct job_live *live; /* NULL: not started */
 };
 
@@ -82,7 +82,7 @@ enum trouble {
     TROUBLE_FILE,
     TROUBLE_KEEP,
     TROUBLE_EXECUTOR, /* Slurm does not answer */
-    TROUBLE_STRAYS,   /* the store does not contain all running jobs */
+    TROUBLE_STRAYS,   /* some running jobs are not in the store */
     TROUBLES
 };
 
@@ -99,7 +99,7 @@ struct jobs {
     struct store *store;
     /* age of the store when this server started, and the time of that start */
     uint64_t age_ns, age_boot_ns;
-    uint64_t age_kept_ns; /* age of the store as written on disk */
+    uint64_t age_kept_ns; /* age of the store that was last written to disk */
     struct executor executor;
 
     struct job **active; /* jobs that have not ended, sorted by id */
@@ -122,7 +122,7 @@ struct jobs {
     struct jobs_keeper *keeper;
     struct jobs_file *file; /* NULL: no --job-file */
     bool is_file_due;       /* a job has changed since the last write of the job file began */
-    bool is_unsettled;      /* a job has ended for which queued jobs may have waited */
+    bool is_unsettled;      /* a job has ended, and queued jobs may have waited for it */
     bool is_unsure;         /* true if it is unknown whether some jobs still run */
     uint64_t unsure_ns;
     unsigned ended; /* number of jobs that ended since the last malloc_trim */

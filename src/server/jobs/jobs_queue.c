@@ -28,7 +28,7 @@ void jobs_kick(struct jobs *j)
         loop_set_timer(j->kick_timer, now_ns > j->hold_ns ? now_ns : j->hold_ns, 0);
 }
 
-/* Delays the next start after one has failed for a temporary reason, twice as long each time. */
+/* Delays the next start after a temporary failure. The delay doubles with each failure. */
 static void hold(struct jobs *j)
 {
     uint64_t wait_ns = j->hold_wait_ns ? j->hold_wait_ns * 2 : HOLD_FIRST_MS * NS_PER_MS;
@@ -100,8 +100,8 @@ static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, 
                           err);
 }
 
-/* True if a retry would not help. The last two errors mean that another file is in the place of the
- * job's lock. Such a job must not delay other jobs. */
+/* True if a retry would not help, so that the job must not delay other jobs. The last two errors
+ * mean that another file exists at the path of the job's lock. */
 static bool is_hopeless(int r)
 {
     return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR || r == -EISDIR ||

@@ -1,4 +1,5 @@
-/* Ids, the queue, messages from supervisors, and adoption. Used only by the files of the jobs. */
+/* Declarations for ids, the queue, messages from supervisors, and adoption. Used only by the files
+ * of the jobs. */
 #pragma once
 
 #include "server/jobs/jobs_private.h"
@@ -34,7 +35,7 @@ int jobs_settle(struct jobs *j, struct job *job);
 
 /* ---- jobs_follow.c: callbacks of the executor ---- */
 
-extern const struct executor_callbacks jobs_callbacks; /* the member USER is not set */
+extern const struct executor_callbacks jobs_callbacks; /* the caller sets the member USER */
 /* Cancels a job that has been started. */
 void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t grace_ns);
 

@@ -15,10 +15,9 @@
 #include "server/jobs/jobs_state.h"
 
 enum {
-    /* number of state changes of a job that are all stored, if its supervisor reports them */
+    /* up to this number, each state change that a supervisor reports is stored */
     SOFT_EACH = 100,
-    /* maximum number of stored state changes of a job; after SOFT_EACH, at most one per second is
-     * stored */
+    /* after SOFT_EACH changes, at most one per second is stored; after this number, none */
     SOFT_MAX = 1000,
     PUBLISH_MS = 100, /* minimum time between two verdicts that are published at once */
 };
@@ -113,7 +112,8 @@ uint64_t job_now_ns(const struct job *job)
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 
-/* Stored with a cancelled job, whose end would otherwise look like a failure after a restart. */
+/* Stored with a cancelled job. After a restart, the end of the job would otherwise look like a
+ * failure. */
 static const char asked_mark[] = "{\"asked\":true}";
 
 static int write_change(struct jobs *j, struct job *job, struct err *err)
@@ -155,7 +155,8 @@ static bool write_down(struct jobs *j, struct job *job)
 
 static void set_state(struct jobs *j, struct job *job, enum job_state state, const char *reason)
 {
-    /* a change that is not stored yet gets its own entry in the list of changes */
+    /* stores the previous change first, so that each change gets its own entry in the list of
+     * changes */
     if (job->live && job->state > JOB_STARTING && job->live->changes <= SOFT_EACH)
         write_down(j, job);
     job->state = state;

@@ -12,7 +12,7 @@
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 
-/* The index of the first entry of V that does not come before JOB. */
+/* The index at which JOB is, or would be inserted, in the sorted list V. */
 static size_t job_place(struct job *const *v, size_t count, const struct job *job,
                         bool (*comes_before)(const struct job *a, const struct job *b))
 {
@@ -217,7 +217,7 @@ void jobs_occupy(struct jobs *j, struct job *job)
     j->is_planned = false;
     if (room->slots_used == 1 && j->executor.kind->owns_machine)
         return;
-    for (size_t i = 0; i < j->active_count; i++) /* from now on these jobs share the machine */
+    for (size_t i = 0; i < j->active_count; i++) /* from now on, none of these jobs runs alone */
         if (j->active[i]->has_room)
             j->active[i]->live->is_alone = false;
     job->live->is_alone = false;

@@ -46,7 +46,7 @@ static void child_exited(struct local_run *run, const siginfo_t *info)
         run->is_started = true;
     else if (info->si_code == CLD_EXITED)
         read_error_line(run);
-    else /* the job may still run; the lock shows whether it does */
+    else /* the job may still run, which the lock will show */
         run->child_signal = info->si_status ? info->si_status : SIGKILL;
     if (info->si_code == CLD_EXITED && info->si_status != 0 && !run->no_start[0])
         snprintf(run->no_start, sizeof run->no_start, "ebb run exited with status %d",

@@ -139,7 +139,7 @@ static void on_frame(struct local_run *run, const char *data, size_t len)
     json_decref(message);
 }
 
-/* Handles complete frames, as many as this second allows. Returns false if the connection must be
+/* Handles complete frames, up to the limit for this second. Returns false if the connection must be
  * dropped. */
 static bool take_frames(struct local_run *run)
 {
@@ -255,7 +255,7 @@ void local_control_check(struct local_run *run, uint64_t now_ns)
     if (run->channel.fd < 0)
         connect_now(run);
     else if (is_paused(run))
-        receive(run, false); /* handles frames that exceeded the limit of the last second */
+        receive(run, false); /* handles frames that had to wait because of the limit per second */
     if (run->channel.fd >= 0)
         send_cancel(run);
 }

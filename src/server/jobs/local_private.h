@@ -101,6 +101,6 @@ int local_checkpoint(struct executor_run *base);
 void local_control_check(struct local_run *run, uint64_t now_ns);
 void local_control_drop(struct local_run *run);
 
-/* Stores PID, the peer of the control socket, as the supervisor if it is a child of the
- * sentinel. */
+/* PID is the peer of the control socket. If PID is a child of the sentinel, stores it as the
+ * supervisor. */
 void local_note_supervisor(struct local_run *run, pid_t pid);

@@ -8,7 +8,8 @@
 
 #include "base/text.h"
 
-/* Resources that are left: those free now, or those free and not reserved by earlier jobs. */
+/* Resources that are left: those that are free now, or those of them that no earlier job has
+ * reserved. */
 struct left {
     unsigned slots, gpus;
     uint64_t memory;
@@ -89,9 +90,9 @@ void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t
             take_room(&kept, job, true);
             continue;
         }
-        /* Where resources are sufficient, the job reserves what it needs. Where they are not, it
-         * reserves all that is left. The first waiting job reserves no slot: a running job must end
-         * before it can start, and it then uses that job's slot. */
+        /* Reserves what the job needs of each resource, or all that is left if that is not enough.
+         * The first waiting job reserves no slot: it can start only after a running job has ended,
+         * and then uses the slot of that job. */
         take_room(&kept, job, is_one_waiting);
         is_one_waiting = true;
     }

@@ -1,5 +1,5 @@
-/* The Slurm executor: finds Slurm's commands, starts jobs, finds those of an earlier server, and
- * checks all once per second. */
+/* The Slurm executor: finds Slurm's commands, starts jobs, finds jobs that an earlier server
+ * submitted, and checks all jobs once per second. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static void on_slurm_tick(void *user, uint64_t now_ns, uint64_t missed)
     struct slurm_run *run, *next;
     bool is_any = false;
     (void)missed;
-    /* a check may free its own run, but no other */
+    /* slurm_check may free the run that it checks, but no other run */
     for (run = TAILQ_FIRST(&s->runs); run; run = next) {
         next = TAILQ_NEXT(run, link);
         is_any = is_any || run->stage >= SLURM_UNSURE;

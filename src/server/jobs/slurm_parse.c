@@ -76,7 +76,7 @@ int slurm_parse_number(const char *text, size_t len, int64_t *ret)
 
 bool slurm_is_temporary(const char *error)
 {
-    /* parts of error messages of slurm_strerror and of libslurm's connections */
+    /* parts of error messages that Slurm's library prints for temporary problems */
     static const char *const parts[] = {
         "contact slurm controller",
         "Socket timed out",

@@ -41,8 +41,8 @@ struct slurm_line {
 int slurm_parse_line(const char *line, size_t len, struct slurm_line *ret);
 /* Reads the output of sbatch --parsable, "17" or "17;cluster". Returns 0 or -EBADMSG. */
 int slurm_parse_number(const char *text, size_t len, int64_t *ret);
-/* True if a later submission can succeed: Slurm does not answer, or a limit is reached. ERROR is a
- * line of sbatch. */
+/* ERROR is a line of sbatch. True if a later submission may succeed, because Slurm does not answer
+ * or a limit is reached. */
 bool slurm_is_temporary(const char *error);
 
 /* ---- slurm.c ---- */
@@ -80,7 +80,7 @@ struct slurm_run {
     enum slurm_phase phase;
     unsigned listed; /* number of lines with this job in the last answer of squeue */
     char state[SLURM_STATE_MAX], detail[SLURM_DETAIL_MAX];
-    char waits[EXECUTOR_SENTENCE_MAX]; /* last reported sentence on what the job waits for */
+    char waits[EXECUTOR_SENTENCE_MAX]; /* last reported reason why the job waits */
     bool has_folder, is_start_reported, is_accounted;
     uint64_t gone_ns;     /* time since which Slurm no longer runs the job; 0: it may run */
     uint64_t check_ns;    /* time of the next check of the run folder */

@@ -162,7 +162,8 @@ void slurm_cancel_again(struct executor_run *base)
 static void on_cancelled(void *user, int status, const char *output, size_t len, const char *error)
 {
     struct slurm_run *run = user;
-    (void)status, (void)output, (void)len, (void)error; /* scancel is repeated while needed */
+    /* failures are ignored, because scancel is repeated until the job has ended */
+    (void)status, (void)output, (void)len, (void)error;
     run->kill = NULL;
     run->slurm->next_ns = 0;
 }
@@ -207,7 +208,7 @@ static void check_cancel(struct slurm_run *run, uint64_t now_ns)
         run_scancel(run, now_ns);
 }
 
-/* ---- the end without a record ---- */
+/* ---- jobs that ended without a record in run.json ---- */
 
 /* Returns the last line that the batch script wrote to its standard error, or "". */
 static void read_script_error(const struct slurm_run *run, char *ret, size_t size)

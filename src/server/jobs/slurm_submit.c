@@ -22,7 +22,7 @@
 enum {
     SUBMIT_S = 60,      /* time limit of sbatch, which retries for a while if Slurm is busy */
     RETRY_S = 1,        /* time until a submission that certainly failed is repeated */
-    SETTLE_MAX_S = 160, /* longest pause between two submissions of a job */
+    SETTLE_MAX_S = 160, /* longest pause between two attempts to submit a job */
 };
 
 /* ---- the request ---- */
@@ -167,7 +167,8 @@ void slurm_read_number(struct slurm_run *run)
         (void)slurm_parse_number(text, (size_t)len, &run->number);
 }
 
-/* The job may have been submitted, so it is searched by its name before the next attempt. */
+/* The job may have been submitted, so the server searches for it by name before it submits
+ * again. */
 static void become_unsure(struct slurm_run *run, const char *why, uint64_t settle_s)
 {
     run->stage = SLURM_UNSURE;
@@ -212,7 +213,8 @@ void slurm_submit(struct slurm_run *run)
 {
     const struct executor *x = run->base.x;
     int lock = child_fd_move_up(executor_lock_take(x, run->base.id));
-    /* sbatch prints the number into the lock file, so that it is not lost if the server dies */
+    /* sbatch writes the job's number into the lock file, so that the number is not lost if the
+     * server dies */
     const struct command_setup setup = {.program = run->slurm->sbatch,
                                         .argv = run->launch.argv,
                                         .env = run->launch.env,

@@ -40,7 +40,7 @@ struct job_spec {
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
 /* frees what the request owns; accepts a zeroed struct */
 void job_spec_fini(struct job_spec *spec);
-/* Strings one after another, each with its NUL, and their number. */
+/* A list of strings: their text, each string followed by a NUL, and their number. */
 struct launch_args {
     struct buf bytes;
     size_t count;

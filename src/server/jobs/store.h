@@ -27,7 +27,7 @@ struct store_job {
     const char *memory_from;
     const char *gpus;    /* "0,1"; may be NULL */
     const char *run_dir; /* name of the folder in runs/, or NULL */
-    /* signature of the folder; NULL if an ebb that did not sign created it */
+    /* signature of the folder; NULL if an old ebb created the folder without a signature */
     const char *folder_id;
     uint64_t submitted_ns, started_ns, ended_ns; /* wall-clock times; 0 if not reached yet */
     uint64_t ended_age_ns; /* age of the store when the job ended (jobs_age_ns) */
@@ -47,8 +47,8 @@ void store_close(struct store *store); /* accepts NULL */
 int store_begin(struct store *store, struct err *err);
 int store_end(struct store *store, int result, struct err *err);
 
-/* Ids are never reused: each is one above the largest that this store or a caller of
- * store_ids_above has seen. */
+/* Ids are never reused: each new id is larger than all ids in this store, and than the largest id
+ * passed to store_ids_above. */
 int64_t store_next_id(const struct store *store); /* the id that store_add will use next */
 void store_ids_above(struct store *store, int64_t id);
 /* Adds a job that is queued or, if imported, in a final state. Ignores job->id. */
@@ -59,12 +59,12 @@ struct store_change {
     enum job_state state;
     const char *reason; /* reason of the state, or NULL */
     uint64_t at_ns;
-    /* start time; 0 means at_ns of the first of running, checkpointing and stopping */
+    /* start time; 0 means the time of the first change to running, checkpointing or stopping */
     uint64_t started_ns;
     const char *run_dir; /* name of the run folder; "" clears the column */
     const char *folder_id, *gpus, *memory_from, *end;
     uint64_t memory_bytes;
-    uint64_t ended_age_ns; /* age of the store, for a final state */
+    uint64_t ended_age_ns; /* age of the store at the end of the job; only for a final state */
 };
 /* Changes the row and appends to the list of changes. A return to queued clears run_dir, folder_id,
  * gpus and started_ns. Returns 0, -ENOENT, or -EINVAL if STATE cannot follow the current state. */

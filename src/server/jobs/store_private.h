@@ -70,5 +70,5 @@ void store_reset(sqlite3_stmt *st);
 uint64_t store_u64(sqlite3_stmt *st, int column);
 /* Converts the error of the last SQLite call to -errno and a message. */
 int store_fail(struct store *s, struct err *err);
-/* True if locks on such a file system (f_type of statfs) are reliable. */
+/* True if file locks are reliable on a file system of this type (f_type of statfs). */
 bool store_is_local(long file_system);

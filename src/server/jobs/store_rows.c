@@ -131,7 +131,7 @@ int store_change(struct store *s, int64_t id, const struct store_change *change,
 
 /* ---- lists ---- */
 
-/* The index that a list uses. */
+/* The SQL index by which a list is read. */
 enum list_kind { LIST_ALL, LIST_ACTIVE, LIST_STATE, LIST_NAME };
 
 static enum list_kind kind_of(const struct store_filter *f)
