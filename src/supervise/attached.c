@@ -17,7 +17,8 @@
 
 struct attached {
     struct job job;
-    struct sentinel_note note; /* struct job requires a note; no sentinel reads it */
+    /* memory that struct job shares with a sentinel; an attached job has no sentinel */
+    struct sentinel_note note;
     struct attached_callbacks callbacks;
 };
 

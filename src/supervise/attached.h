@@ -18,7 +18,7 @@ struct attached_callbacks {
     /* Called for marks of a kind that the recording does not know. */
     void (*mark)(void *user, const struct mark *mark);
     void (*tick)(void *user, uint64_t now_ns);
-    void (*empty)(void *user); /* the last process has exited */
+    void (*empty)(void *user); /* called when the last process has exited */
     void *user;
 };
 

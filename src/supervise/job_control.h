@@ -40,6 +40,7 @@ json_t *job_message_sample(struct job *j, uint64_t now_ns);
 json_t *job_message_verdict(struct job *j, uint64_t now_ns);
 json_t *job_message_mark(const struct job *j, const struct mark *mark);
 json_t *job_message_event(const struct job *j, uint64_t now_ns, const char *act, const char *why);
-void job_facts_now(struct job *j, struct job_facts *ret); /* memory, verdict, progress */
+/* fills in memory, verdict and progress */
+void job_facts_now(struct job *j, struct job_facts *ret);
 /* Number of bytes of the log that are on disk. */
 uint64_t job_log_readable_bytes(const struct job *j);

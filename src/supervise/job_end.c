@@ -16,7 +16,7 @@
 enum {
     SETTLE_MS = 1000, /* how long remaining processes may take to exit by themselves */
     DRAIN_MS = 2000,  /* how long to wait for the rest of the job's output */
-    SWEEP_MS = 20,    /* time between sweeps */
+    SWEEP_MS = 20,    /* time between two sweeps, each of which kills all remaining processes */
     KILL_MS = 200,    /* maximum duration of one sweep, because the loop has other work to do */
 };
 
@@ -101,8 +101,8 @@ static void job_paused(struct job *j, int status)
     }
 }
 
-/* Adds the peak of a reaped child. The child's ru_maxrss includes the memory of the supervisor,
- * because the child had a copy of it until exec. */
+/* Adds the peak of a reaped child, unless it is at most the supervisor's own peak: until exec the
+ * child was a copy of the supervisor, whose memory its ru_maxrss includes. */
 static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;
@@ -304,7 +304,8 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     finish_if_done(j, children);
 }
 
-/* Passes on a signal sent to the supervisor to the job. The supervisor exits after the job. */
+/* Forwards to the job a signal that was sent to the supervisor. The supervisor exits after the
+ * job. */
 static void on_own_signal(void *user, const struct signalfd_siginfo *info)
 {
     /* The kernel sends SIGHUP to the session leader when the job's terminal is closed, which is not

@@ -40,8 +40,8 @@ struct job_folder {
 
 /* ---- the thread ---- */
 
-/* Reads and removes a request. If the file cannot be removed, the id prevents a second
- * execution. */
+/* Reads and removes a request. If the file cannot be removed, its id prevents that the request is
+ * carried out twice. */
 static void read_request_file(int folder, struct buf *ret)
 {
     if (io_read_plain(folder, JOB_FOLDER_REQUEST, FOLDER_REQUEST_MAX, ret) < 0 || ret->len == 0)
@@ -74,7 +74,7 @@ static void *use_folder(void *user)
             pthread_cond_timedwait(&f->changed, &f->lock, &until);
     }
     pthread_mutex_unlock(&f->lock);
-    unlinkat(folder, JOB_FOLDER_STATE, 0); /* the end of the job is in run.json */
+    unlinkat(folder, JOB_FOLDER_STATE, 0); /* readers find the end of the job in run.json */
     unlinkat(folder, JOB_FOLDER_REQUEST, 0);
     return NULL;
 }
@@ -107,7 +107,7 @@ static void add_message(json_t *list, json_t *message)
         json_array_append_new(list, message);
 }
 
-/* Builds the next version of state.json. Each answer is in only one version. */
+/* Builds the next version of state.json. An answer to a request is in one version only. */
 static void publish_folder(struct job *j, struct job_folder *f, uint64_t now_ns)
 {
     struct buf text = {0}, old;

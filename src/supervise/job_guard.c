@@ -446,9 +446,9 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     tick_memory_returned(j);
     if (g->reflex)
         job_guard_follow_members(j);
-    /* This call must come before any code that may walk the tree. A process that starts after the
-     * sample is not part of the overlap, and its memory would count in full in addition to its
-     * parent's. */
+    /* This call must come before any code that may walk the process tree. A process that starts
+     * after the sample is not part of the measured overlap, so its memory would count in full in
+     * addition to its parent's. */
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);
     hurry(j);
@@ -479,8 +479,8 @@ void job_guard_process(struct job *j, const struct proc_event *event)
     int pidfd = io_pidfd_open(node->info.id.pid);
     if (pidfd < 0)
         return;
-    /* statm is opened through the node's own folder, after the pidfd. If that succeeds, the process
-     * was still alive, so the pidfd refers to the same process. */
+    /* statm is opened after the pidfd, in the /proc folder that is already open. If that succeeds,
+     * the process was still alive, so the pidfd refers to the same process. */
     int statm = proc_node_open(engine_tree(j->engine), event->node, "statm", O_RDONLY | O_CLOEXEC);
     if (statm >= 0)
         reflex_add(g->reflex, node->slot, pidfd, statm);

@@ -38,12 +38,13 @@ struct job_guard {
     /* cgroup of the effective limit, relative to the cgroup root; "" if it is not a cgroup's
      * limit */
     char effective_dir[4096];
-    /* files of the effective limit's cgroup, which the reflex reads */
+    /* files of the effective limit's cgroup, which the reflex (the guard's kill thread) reads */
     struct limit_fds effective_fds;
     /* gauges as passed to the reflex, the guard's kill thread */
     struct reflex_gauge gauge[REFLEX_GAUGES];
     bool has_left; /* some processes of the job are outside its cgroup */
-    /* why the job has no cgroup, or one that does not count memory; "" if there is no problem */
+    /* why the job has no cgroup, or has a cgroup that does not count memory; "" if there is no
+     * problem */
     char no_cgroup[256];
 };
 
@@ -53,7 +54,7 @@ void job_guard_begin(struct job *j);
 /* Reads the OOM counters. Call this before a segment starts, because a low limit may kill the job
  * at once. */
 void job_guard_ooms(struct job *j);
-/* Call this before a segment starts. */
+/* Resets the guard for a new segment. Call this before the segment starts. */
 void job_guard_segment(struct job *j);
 void job_guard_process(struct job *j, const struct proc_event *event);
 void job_guard_mark(struct job *j, const struct mark *mark);
@@ -64,11 +65,11 @@ int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX]);
 /* Sends the request to the ranks of this node. If no rank could be reached, no checkpoint is
  * pending afterwards. */
 void job_guard_request_checkpoint(struct job *j, uint64_t now_ns);
-/* Decides on the next act now, because something has changed. */
+/* Decides on the next action now, instead of at the next tick. */
 void job_guard_decide(struct job *j, uint64_t now_ns);
 /* Call this when a child outside the job was reaped, which may be the checkpoint command. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
-/* Call this when the job's first process has exited, perhaps killed by the reflex. */
+/* Call this when the job's first process has exited, perhaps because the guard killed it. */
 void job_guard_exited(struct job *j);
 /* Call this after the last process has exited: removes the cgroup and measures how much memory was
  * returned. */

@@ -1,5 +1,5 @@
-/* The limits of a job, the alarm and kill lines derived from them, and the gauges that measure
- * memory against them. */
+/* The limits of a job, the alarm and kill lines that follow from them, and the gauges, which
+ * measure memory against these lines. */
 #include "supervise/job.h"
 
 #include <fcntl.h>
@@ -120,8 +120,7 @@ void job_guard_ooms(struct job *j)
                     g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
 }
 
-/* Follows the OOM kills in the new group from now on. The other counters keep their starting
- * values. */
+/* Counts OOM kills in the new group from now on. The other counters keep their starting values. */
 static void follow_ooms(struct job *j)
 {
     const struct death_ooms before = j->now.ooms;
@@ -132,7 +131,7 @@ static void follow_ooms(struct job *j)
     j->now.ooms.group = before.group;
 }
 
-/* Follows the effective limit. Another limit may have become the effective one, because it was
+/* Updates the effective limit. Another limit may have become effective, because the limit was
  * changed or because another process grew. */
 void job_guard_follow_effective(struct job *j)
 {

@@ -86,8 +86,8 @@ static void env_put_first(const struct env_list *list, const char *path, const c
         text = NULL;
 }
 
-/* Puts the shim first, so that Python runs its sitecustomize.py. In a later segment, or if ebb runs
- * under ebb, it is in the list already. */
+/* Puts the shim first in PYTHONPATH, so that Python runs its sitecustomize.py. In a later segment,
+ * or if ebb runs under ebb, the shim is in the list already. */
 static void put_shim(const char *shim)
 {
     const char *own = getenv(python_path.variable);
@@ -206,7 +206,7 @@ void job_heap_tick(struct job *j, uint64_t now_ns)
         return;
     uint64_t begun = clock_thread_cpu_ns();
     engine_read_held(j->engine, j->options->rundir.path);
-    /* the heap of a job that runs for long changes slowly */
+    /* the longer the job runs, the less often its heap is judged */
     uint64_t age_ns = now_ns - j->started_ns;
     j->heap.judging.period_ns = u64_max(JUDGING_S * NS_PER_S, age_ns / JUDGINGS_PER_AGE);
     pace_done(&j->heap.judging, now_ns, clock_thread_cpu_ns() - begun);

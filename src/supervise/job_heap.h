@@ -23,7 +23,8 @@ struct job_heap {
     struct err trouble;      /* why the heap cannot be profiled */
 };
 
-/* Call this before the first segment. Reports failures to the user. */
+/* Starts to collect the profiler's tables. Call this before the first segment. Reports failures to
+ * the user. */
 void job_heap_begin(struct job *j);
 /* Call this before a segment starts: sets PYTHONPATH, and LD_PRELOAD and EBB_HEAP if the heap is
  * profiled. */

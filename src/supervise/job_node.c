@@ -30,7 +30,8 @@ enum {
 struct job_node {
     struct node_bus *bus; /* NULL: no shared folder */
     struct loop_source *bus_source, *timer;
-    struct node_request mine;   /* request by this node; none if its phase is NODE_NONE */
+    /* request by this node; there is no request if its phase is NODE_NONE */
+    struct node_request mine;
     struct node_request theirs; /* the request of another node that this node answers */
     struct node_answers answers;
     /* the time limit caused the request: the job is requeued even if the checkpoint fails */
@@ -85,7 +86,7 @@ static void requeue(struct job *j)
     sigset_t none;
     if (n->requeue_pid || n->has_requeued)
         return;
-    unsetenv("LD_PRELOAD"); /* the variable is for the ranks, not for scontrol */
+    unsetenv("LD_PRELOAD"); /* LD_PRELOAD is for the ranks, not for scontrol */
     sigemptyset(&none);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setsigmask(&attr, &none);
@@ -289,7 +290,7 @@ static void on_node_timer(void *user, uint64_t now_ns, uint64_t missed)
     } else if (n->theirs.phase == NODE_STOP) {
         job_begin_ending(j, KILLING);
     } else if (n->mine.phase == NODE_READY) {
-        go(j); /* do not wait for a node that may be dead */
+        go(j); /* sends the request now, because a node that has not confirmed may be dead */
     } else if (n->is_time_limit) {
         n->is_time_limit = false;
         job_notifyf(j, "guard: no checkpoint before the time limit");

@@ -1,5 +1,5 @@
-/* Moves the job's output from its pipes and its terminal to log.txt and the client. The last part
- * of it is kept to explain a crash. */
+/* Moves the job's output from its pipes and its terminal to log.txt and the client. The end of the
+ * output is kept to explain a crash. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -253,8 +253,8 @@ static void on_pipe(void *user, int fd, uint32_t events)
 
 /* ---- the terminal ---- */
 
-/* The job has closed its terminal, but may open it again as /dev/tty. Closing the master would hang
- * up the terminal for good, so it stays open. */
+/* The job has closed its terminal, but may open it again as /dev/tty. Closing the master side would
+ * hang up the terminal for good, so the master side stays open. */
 static void terminal_let_go(struct job_stream *st)
 {
     loop_remove(st->source);
@@ -281,7 +281,7 @@ static void on_terminal(void *user, int fd, uint32_t events)
             terminal_let_go(st);
         return;
     }
-    /* if neither output stream is on the terminal, its output is only echoed input */
+    /* if neither output stream is on the terminal, the terminal's output is only echoed input */
     if (tty->out || tty->err)
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);

@@ -1,4 +1,5 @@
-/* Accepts the ranks of a node, follows them, and ends the node's run with the last of them. */
+/* Accepts the ranks of a node, follows them, and ends the node's run when the last rank has
+ * ended. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ static double since_start_s(const struct job *j)
     return outcome_seconds(clock_mono_ns() - j->started_ns);
 }
 
-/* Makes the next tick write run.json again, because it lists the ranks. */
+/* Makes the next tick write run.json again, because run.json lists the ranks. */
 static void list_changed(struct job *j)
 {
     j->is_announced = false;

@@ -16,8 +16,8 @@ void job_ranks_free(struct job *j);
 void job_ranks_say(struct job *j, const char *sentence);
 /* Kills every process of the ranks. */
 void job_ranks_kill(struct job *j);
-/* Returns the number of the first rank on this node, whose steps count; 0 if the supervisor started
- * the job. */
+/* Returns the number of the first rank on this node, whose steps are the steps of the job; 0 if the
+ * supervisor started the job. */
 int64_t job_ranks_first(const struct job *j);
 /* Returns the wait status of the first rank that failed, or 0 if none failed. */
 int job_ranks_status(const struct job *j);

@@ -70,7 +70,8 @@ static void reader_close(struct reader *r)
     r->source = NULL;
 }
 
-/* The answer fits into the socket's buffer. If the client does not read, the rest is not sent. */
+/* Sends an answer, which fits into the socket's buffer. If the client does not read, the rest is
+ * not sent. */
 static void reader_answer(struct reader *r, const char *status)
 {
     struct buf body = {0}, out = {0};

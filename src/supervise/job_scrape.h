@@ -1,4 +1,4 @@
-/* Metrics of the job for others: over HTTP (`ebb run --metrics`), and as a file for node_exporter
+/* Metrics of the job: over HTTP (`ebb run --metrics`), and as a file for node_exporter
  * (`--metrics-file`). */
 #pragma once
 
@@ -11,4 +11,4 @@ struct job_scrape;
  * is reported to the user, and the job runs without metrics. */
 void job_scrape_start(struct job *j);
 void job_scrape_tick(struct job *j, uint64_t now_ns);
-void job_scrape_free(struct job *j); /* removes the file */
+void job_scrape_free(struct job *j); /* removes the metrics file */

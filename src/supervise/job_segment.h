@@ -58,14 +58,14 @@ struct job_segment {
 };
 
 int job_segment_start(struct job *j, struct err *err);
-/* Sets the reason why ebb ends the segment. The guard's first reason is kept; a cancel replaces
- * it. */
+/* Sets the reason why ebb ends the segment. The first reason of the guard is kept; a cancel
+ * replaces the reason. */
 void job_set_cause(struct job_segment *n, enum cause cause, const char *why);
 bool job_is_guard_stop(const struct job_segment *n);
-/* Why a process of the job ended with this wait status, also as a sentence. */
+/* Returns the cause of the end of a process with wait status STATUS, and describes it in TEXT. */
 enum cause job_cause_of(const struct job *j, int status, char text[DEATH_TEXT]);
 /* Call this after the end of a segment: starts the next one, or stops the loop. */
 void job_segment_over(struct job *j);
-/* The exit status and the end of the whole run, which are those of the last segment. */
+/* The exit status and the end of the whole run are those of the last segment. */
 int job_run_status(const struct job *j);
 const struct outcome_end *job_outcome_end(struct job *j);

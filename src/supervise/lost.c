@@ -79,8 +79,8 @@ void lost_write(int rundir_fd, const struct outcome_end *end)
 /* ---- cleaning up after supervisor and sentinel were killed ---- */
 
 /* True if the cgroup DIR was created by an ebb of this user that is dead. Other cgroups are
- * refused: the job can write run.json, and could name the cgroup or the sockets of another run
- * there. */
+ * refused, because the job itself can write run.json, and could name there the cgroup or the
+ * sockets of another run. */
 static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 {
     struct stat st;

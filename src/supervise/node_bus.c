@@ -50,7 +50,8 @@ static enum node_phase phase_of(const char *name)
 
 /* The last known state of another node. Only the thread uses this. */
 struct bus_peer {
-    char folder[32]; /* node-NN or node-NN.K; "": not found yet */
+    /* name of the node's folder, node-NN or node-NN.K; "" if it was not found yet */
+    char folder[32];
     uint64_t seq, changed_ns;
     bool has_ended;
 };
@@ -70,7 +71,7 @@ struct node_bus {
     char follow_id[NODE_ID_MAX], answer_id[NODE_ID_MAX];
     enum node_phase answer;
     struct node_answers answers;
-    /* used by the thread alone, without LOCK: */
+    /* members that only the thread uses, without LOCK: */
     struct bus_peer *peers;
     uint64_t seq, beat_ns;
     bool has_read; /* true once the request file was read */

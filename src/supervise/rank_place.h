@@ -12,7 +12,8 @@
 struct rank_place {
     bool is_slurm; /* true if job_id and step_id are Slurm's, false if they are torchrun's */
     char job_id[64];
-    char step_id[32];  /* for torchrun, the port of the first rank, which identifies the run */
+    /* Slurm's step; for torchrun, the port of the first rank, which identifies the run */
+    char step_id[32];
     uint32_t restarts; /* number of restarts by Slurm */
     uint32_t segment;  /* number of restarts by Slurm and torchrun */
     uint32_t node, nodes;

@@ -70,8 +70,8 @@ static int open_ends(const struct supervisor_options *o, struct ends *e)
 
 /* ---- in the child: async-signal-safe calls only ---- */
 
-/* Resets signals. Those that were ignored when ebb started (nohup) stay ignored; those that only
- * ebb ignores are reset. */
+/* Resets signals. Signals that were ignored when ebb started (nohup) stay ignored; signals that
+ * only ebb ignores are reset. */
 static void default_signals(const struct supervisor_options *o, const sigset_t *mask)
 {
     struct sigaction sa = {.sa_handler = SIG_DFL};
@@ -108,8 +108,8 @@ static void connect_streams(const struct supervisor_options *o, const struct end
             close(fd);
 }
 
-/* Executes the program. A text file without "#!" is run by the shell, which is also what shells do.
- * Any other file that the kernel refuses is not a program for this machine. */
+/* Executes the program. A text file without "#!" is run by the shell, as shells do. Any other file
+ * that the kernel refuses is not a program for this machine. */
 void spawn_exec(const char *path, char *const *argv, char *const *shell_argv)
 {
     char head[128];

@@ -10,7 +10,7 @@
 /* The supervisor's ends of the job's streams; -1 where there is no such stream. */
 struct spawn_streams {
     int terminal; /* master of the job's pseudo terminal */
-    int out, err; /* read ends of pipes; `out` has both streams if they are the same file */
+    int out, err; /* read ends of pipes; `out` carries both streams if they are the same file */
 };
 
 struct spawned {
@@ -29,14 +29,14 @@ struct spawn_request {
 };
 
 /* Starts the job, which inherits the caller's environment. Returns 0 or -errno. If exec itself
- * fails, returns 0 and sets *ret_exec_error to its -errno; no process is left then. */
+ * fails, no process is left, and the function returns 0 and sets *ret_exec_error to -errno. */
 int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error);
 /* Starts a placeholder process, which only waits to be killed. It takes the place of the job if the
  * job's ranks are not children of the supervisor. */
 int spawn_holder(struct spawned *ret);
 
-/* The arguments "/bin/sh PATH ARG…", for the shell if PATH is a script without "#!"; NULL if memory
- * ran out. The caller frees the array. */
+/* Returns the arguments "/bin/sh PATH ARG…", with which a shell runs PATH if PATH is a script
+ * without "#!". Returns NULL if memory ran out. The caller frees the array. */
 char **spawn_shell_argv(const char *path, char *const *argv);
 /* Executes PATH in a child. Returns only if that failed, with errno set. Safe after fork in a
  * process with threads. */

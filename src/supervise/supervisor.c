@@ -163,9 +163,9 @@ static void send_end(struct job *j, const json_t *doc)
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
     buf_fini(&text);
-    /* The reader may be slow (a pager). The supervisor can wait, because run.json is already
-     * written. If the client is stopped at this point, the supervisor wakes it until it has read
-     * the end. */
+    /* The supervisor waits until the client has received the end, even if the client's reader is
+     * slow (a pager): run.json is already written. If the client is stopped at this point, the
+     * supervisor wakes it. */
     job_client_flush(j);
     job_client_wake(j);
     while ((!j->client.is_gone && j->client.channel.out.len) || job_client_sleeps(&j->client))
@@ -191,7 +191,7 @@ static int write_end(struct job *j, const json_t *doc)
     return r;
 }
 
-/* Stops the recording, writes the end to run.json, and sends it to the client. */
+/* Stops the recording, writes the end of the job to run.json, and sends it to the client. */
 static void finish_job(struct job *j)
 {
     json_t *footer = outcome_end_json(job_outcome_end(j));
@@ -229,7 +229,8 @@ static int start(struct job *j)
     if (r == 0 && j->options->node)
         job_node_start(j);
     if (r == 0 && j->no_marks.text[0])
-        job_notify(j, j->no_marks.text); /* the job runs without a marks socket */
+        /* reports why there is no marks socket; the job runs without it */
+        job_notify(j, j->no_marks.text);
     return r;
 }
 
@@ -290,7 +291,8 @@ static int supervise(const struct supervisor_options *options, const struct clie
     if (j.loop)
         finish_job(&j);
     tear_down(&j);
-    return r < 0 && j.now.pid > 0; /* if true, the sentinel ends the job */
+    /* if true, the supervisor's exit status makes the sentinel end the job */
+    return r < 0 && j.now.pid > 0;
 }
 
 /* ---- the sentinel ---- */

@@ -30,8 +30,8 @@
 struct err;
 struct rank_place;
 
-/* A node of a job with several ranks. The supervisor starts none of them: each is a child of its
- * own `ebb run`, which connects to listen_fd (supervise/job_ranks.h). */
+/* A node of a job with several ranks. The supervisor starts none of the ranks: each is a child of
+ * its own `ebb run`, which connects to listen_fd (supervise/job_ranks.h). */
 struct supervisor_node {
     const struct rank_place *place;
     int listen_fd;
@@ -87,7 +87,7 @@ struct supervisor_options {
     bool is_silent;      /* the client does not print the job's output */
     /* the lock that sentinel and supervisor of a detached job keep open, or -1 if there is none */
     int lock_fd;
-    const struct supervisor_node *node; /* NULL: the supervisor starts the job */
+    const struct supervisor_node *node; /* NULL if the supervisor starts the job itself */
 };
 
 /* The client's ends of the connections, which the client closes. */
@@ -96,7 +96,7 @@ struct supervisor_client {
     /* [1] and [2] are pipes with the job's output, or -1. The client must not lock them for long:
      * it may splice from them only into other pipes. */
     int stream[3];
-    pid_t sentinel; /* pid of the sentinel, a child of the caller, which must wait for it */
+    pid_t sentinel; /* pid of the sentinel; the caller is its parent and must wait for it */
 };
 
 /* Starts sentinel, supervisor and job. Later errors are sent over the channel. CHANNEL_END comes
