@@ -66,7 +66,8 @@ void cli_open_streams(void);
  * by now. */
 bool cli_was_closed(int fd);
 bool cli_colour(int fd); /* true if colour is used: FD is a terminal and NO_COLOR is not set */
-/* Width of the output in columns: the terminal's, limited to 40 to 100, or 80. */
+/* Width of the output in columns: that of the terminal, but at least 40 and at most 100; 80 if FD
+ * is not a terminal. */
 size_t cli_width(int fd);
 
 /* Exit status if the reader of our output has closed the pipe, which is not reported as an error. A

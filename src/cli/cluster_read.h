@@ -10,7 +10,7 @@ struct cluster_read {
     struct cluster *cluster;
     bool has_report;
     struct report report; /* report of the worst node, which has the leaking line and the advice */
-    struct summary summary; /* summary of that node's run, as far as it was read */
+    struct summary summary; /* summary of the worst node's run, as far as it was read */
     struct earlier earlier; /* earlier jobs of the same name */
 };
 /* Reads the job folder PATH. IS_BRIEF has the same meaning as in report_read. Returns 0, or -errno
@@ -19,7 +19,8 @@ int cluster_read_all(const char *path, const struct run_settings *settings,
                      const struct judge_options *options, bool is_brief, struct cluster_read *ret,
                      struct err *err);
 void cluster_read_fini(struct cluster_read *r);
-/* Prints the summary of the job folder PATH to FD, at the end of a step. Returns 0 or -errno. */
+/* Prints the summary of the job folder PATH to FD, at the end of a Slurm step. Returns 0 or
+ * -errno. */
 int cluster_print_end(int fd, const char *path, bool as_json);
 /* `ebb verdict` and `ebb show` on a job folder; both return the exit status. */
 int cluster_print_verdict(const char *path, const struct run_settings *settings,

@@ -24,7 +24,7 @@
 #include "guard/reflex.h"
 #include "proc/machine.h"
 
-/* glibc defines these numbers since Debian 12; older versions may not */
+/* numbers of system calls, which old versions of glibc do not define */
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
@@ -227,7 +227,7 @@ void doctor_look_subreaper(struct doctor *d)
 
 void doctor_look_files(struct doctor *d)
 {
-    enum { ENOUGH = 4096 }; /* enough descriptors: a few for each of a thousand processes */
+    enum { ENOUGH = 4096 }; /* enough open files for a thousand processes, a few for each */
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;

@@ -52,7 +52,7 @@ static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
     return at > 0;
 }
 
-/* Prints the last lines of the log, from its last part. RET_OFFSET is the offset after them. */
+/* Prints the last lines of the log. RET_OFFSET is the offset after these lines. */
 static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_offset)
 {
     struct buf text = {0};

@@ -177,7 +177,7 @@ static const char *operands_after(const char *s, int n)
     return s;
 }
 
-/* Checks the number of operands by the command's description of them. */
+/* Checks that the number of operands matches the command's description of its operands. */
 static int check_operands(const struct cli_command *command, int count, char **operands,
                           struct err *err)
 {

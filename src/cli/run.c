@@ -177,7 +177,8 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
     return place_find_shim(space) ? space : NULL;
 }
 
-/* Chooses the library to preload into the job; prints the reason if there is none. */
+/* Chooses the library to preload into the job. If no library can be preloaded, prints the
+ * reason. */
 static void choose_heap(const struct run_options *o, const char *program,
                         struct supervisor_options *s, char space[PATH_MAX])
 {
@@ -202,7 +203,8 @@ struct run_space {
     struct supervisor_metrics metrics;
 };
 
-/* Fills in the options that a job on one machine and a node share. Returns the exit status. */
+/* Fills in the options that are the same for a job on one machine and for one node of a job.
+ * Returns the exit status. */
 static int run_prepare(const struct cli_call *call, struct run_space *space,
                        struct supervisor_options *s)
 {

@@ -21,8 +21,10 @@
 #include "supervise/channel.h"
 
 enum {
-    OUTPUT_BACKLOG = 64 << 10, /* bytes of unwritten output, beyond which no more is read */
-    /* bytes of typed input that the job has not taken yet, beyond which no more is read */
+    /* maximum size of unwritten output; beyond it, no more output is read */
+    OUTPUT_BACKLOG = 64 << 10,
+    /* maximum size of typed input that the job has not taken yet; beyond it, no more input is
+     * read */
     INPUT_BACKLOG = 16 << 10,
     WRITE_OTHER = 4096, /* PIPE_BUF: a write of this size does not block after POLLOUT */
     WRITE_TTY = 512,
@@ -37,18 +39,17 @@ struct outlet {
     int fd;
     int from; /* pipe with the job's output, or -1 if there is none or it was read to its end */
     const char *name;
-    /* If FD is a pipe, the kernel moves the bytes through this intermediate pipe. A direct splice
-     * would hold the lock of FROM while another process holds the lock of FD, and the supervisor
-     * would have to wait for the lock of FROM. */
-    /* Pipe through which the kernel moves the bytes, or -1 if read and write are used. */
+    /* Intermediate pipe, if FD is a pipe: the kernel moves the bytes through it. -1 if read and
+     * write are used. A direct splice would hold the lock of FROM while another process holds the
+     * lock of FD, and the supervisor would have to wait for the lock of FROM. */
     int through[2];
     size_t held; /* bytes in THROUGH */
     bool is_large;
     size_t most; /* maximum size of a write, if read and write are used */
     bool gone, has_reported;
     struct buf wait;
-    size_t wait_at;  /* number of bytes of WAIT that are written */
-    struct buf rest; /* output to write after everything in the pipe */
+    size_t wait_at;  /* number of bytes of WAIT that are already written */
+    struct buf rest; /* output to write after the content of the pipe */
 };
 
 struct client {
@@ -530,7 +531,7 @@ void run_client(const struct supervisor_client *s, const struct supervisor_tty *
     while (!c.ended)
         client_turn(&c);
     while (
-        is_waiting(&c)) /* the end of the job has arrived; output from before it is still written */
+        is_waiting(&c)) /* the end of the job has arrived; earlier output is still being written */
         client_turn(&c);
     terminal_raw(&c, false);
     outlet_drop(&c.out);

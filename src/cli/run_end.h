@@ -18,7 +18,7 @@ struct run_end_output {
  * standard error or, if AS_JSON, DOC itself with the growing call sites and the diagnosis added.
  * Writes and closes the files. */
 void run_end_print(json_t *doc, const struct run_end_output *to);
-/* True if the verdict in DOC is one on which `--fail-on WHAT` fails. */
+/* True if `--fail-on WHAT` fails on the verdict in DOC. */
 bool run_end_fails(const json_t *doc, const char *what);
 /* Reads the runs beside PATH that are called NAME, which may be NULL. */
 void run_end_earlier(const char *path, const char *name, struct earlier *ret);

@@ -42,8 +42,8 @@ enum {
 
 /* ---- torchrun ---- */
 
-/* Writes WHY where torchrun looks for the exception of a rank. A file that the rank has written
- * itself is left alone. */
+/* Writes WHY to the file in which torchrun looks for the exception of a rank. A file that the rank
+ * has written itself is left alone. */
 static void fill_error_file(const char *why)
 {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");

@@ -43,8 +43,8 @@ static void read_status(struct engine *e, struct proc_node *node, struct engine_
     p->status_rss_bytes = node->sample.v[SAMPLE_RSS];
 }
 
-/* Adds credit for reads of status over time, so that COUNT processes are read evenly within
- * STATUS_PERIOD_S. */
+/* Adds credit for reading /proc/PID/status as time passes, so that COUNT processes are read evenly
+ * within STATUS_PERIOD_S. */
 static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;

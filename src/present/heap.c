@@ -18,7 +18,7 @@ enum { WHERE_LEAST = 36, TREE_INDENT_MOST = 24, REPORT_ROWS = 10, REPORT_FRAMES 
 
 /* ---- frames ---- */
 
-/* Resolves "..": removes each folder that is followed by "..". */
+/* Removes the beginning of the path, up to the last "/../". */
 static const char *path_clean(const char *path)
 {
     const char *clean = path;
@@ -27,14 +27,16 @@ static const char *path_clean(const char *path)
     return clean;
 }
 
-/* Returns the length of CWD (may be NULL) and the slash after it if PATH is below it, else 0. */
+/* If PATH is inside the folder CWD, returns the length of CWD with the slash after it; else 0. CWD
+ * may be NULL. */
 static size_t path_above(const char *path, const char *cwd)
 {
     size_t len = cwd ? strlen(cwd) : 0;
     return len > 1 && strncmp(path, cwd, len) == 0 && path[len] == '/' ? len + 1 : 0;
 }
 
-/* Returns the file name. If every package has a file of that name, the folder precedes it. */
+/* Returns the file name. Names that many packages have, such as "__init__.py", are preceded by
+ * their folder. */
 static const char *path_base(const char *path)
 {
     const char *base = strrchr(path, '/');

@@ -211,7 +211,8 @@ static void job_put_times(struct doc *d, const struct job_view *j, double now_s)
         doc_itemf(d, TONE_PLAIN, "%s%s", strcmp(j->state, "queued") == 0 ? "waits for " : "", text);
 }
 
-/* Describes the source of the reserved memory, which may be a word of a newer server. */
+/* Describes the source of the reserved memory. An unknown word, of a newer server, is returned
+ * unchanged. */
 static const char *reserved_from(const char *word)
 {
     return strcmp(word, "declared") == 0  ? "declared by --memory"
