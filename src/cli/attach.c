@@ -158,8 +158,8 @@ static int attach_find_parts(struct attach *a, struct err *err)
     return 0;
 }
 
-/* Lets the processes of another user enter the folder of the sockets. Only root can attach to
- * them. */
+/* Lets processes of another user enter the folder of the sockets. This is needed only if root
+ * attaches to another user's job. */
 static int attach_open_folder(struct attach *a, uid_t user, struct err *err)
 {
     const char *folder = attached_folder(a->attached), *socket = attached_socket(a->attached);

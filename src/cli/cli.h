@@ -80,8 +80,8 @@ int cli_print(struct buf *out);
  * status. */
 struct doc;
 int cli_print_doc(struct doc *d);
-/* Writes JSON to standard output, indented, and releases DOC. Returns the exit status; NULL
- * means out of memory. */
+/* Writes JSON to standard output, indented, and releases DOC, which is NULL if memory ran out.
+ * Returns the exit status. */
 int cli_print_json(json_t *doc);
 
 /* A part of a description: a paragraph to wrap, or one verbatim line. */

@@ -22,8 +22,8 @@ static void on_detach_mark(void *user, const struct mark *mark)
     attach_processes_mark(p, mark);
 }
 
-/* Runs a script in the process that removes the hooks. ebb._attach sends the result to the ebb that
- * attached, which was killed, so this command waits only until the script reports that it ran. */
+/* Passes to the process a script that removes the hooks. ebb._attach sends the result to the `ebb
+ * attach` that was killed, so this command waits only until the script reports that it ran. */
 static int remove_hooks(struct loop *loop, struct attach_processes *p, struct err *err)
 {
     struct mark_receiver *marks = NULL;

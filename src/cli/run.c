@@ -136,7 +136,7 @@ static void run_close_metrics(const struct supervisor_metrics *m)
 
 enum { STATUS_FAIL_ON = 3 };
 
-/* Returns the exit status: the job's own, or that of --fail-on if the job finished. */
+/* Returns the exit status: the job's own, or 3 if the job finished but fails --fail-on. */
 static int run_status(const struct run_options *o, const struct run_client_end *end)
 {
     if (!end->status_known)
@@ -325,7 +325,7 @@ static int run_start_node(void *user, int listen_fd)
     run_make_node_folder(n, s.name, &s.rundir);
     s.node = &node;
     s.is_detached = true;     /* the supervisor outlives this rank */
-    s.guard.no_cgroup = true; /* the ranks stay where the scheduler put them */
+    s.guard.no_cgroup = true; /* the ranks stay in the cgroup of the scheduler */
     s.streams.is_one_pipe = true;
     sigemptyset(&s.mask);
     if (supervisor_start(&s, &client, &err) < 0)

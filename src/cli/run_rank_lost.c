@@ -1,4 +1,4 @@
-/* Writes the end of a node whose supervisor and sentinel were killed. */
+/* Records the end of a node whose supervisor and sentinel were killed. */
 #include "cli/run_rank_lost.h"
 
 #include <fcntl.h>

@@ -197,7 +197,7 @@ struct name_rule {
 };
 
 /* Splits the values of one or more options, each such as "a,b", into one list, which ends with
- * NULL. SPACE keeps the names. */
+ * NULL. The names are stored in SPACE. */
 static int split_names(const struct name_rule *rule, const struct option_texts *texts,
                        struct buf *space, const char *ret[OPTION_TEXTS_MAX + 1], struct err *err)
 {

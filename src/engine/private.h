@@ -20,7 +20,8 @@ enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 struct engine_process {
     struct run_entity *entity;
     uint64_t unmeasured_bytes; /* peak of the process's memory that was not measured yet */
-    /* tick (counted as in struct peak) since which unmeasured_bytes was not measured */
+    /* number of the tick since which unmeasured_bytes was not measured, counted as in struct
+     * peak */
     uint64_t unmeasured_from;
     uint64_t status_last_ns;
     uint64_t status_rss_bytes; /* RSS of the process when its status was last read */

@@ -321,7 +321,7 @@ static void put_job_next(struct doc *d, const struct cluster *c, const struct su
     buf_fini(&operand);
 }
 
-/* True if two lines are enough. */
+/* True if the job is healthy and complete, so that a summary of two lines is enough. */
 static bool is_fine(const struct cluster *c)
 {
     const struct judged *worst = verdict_worst(&c->verdicts);

@@ -13,7 +13,7 @@
 
 enum { PARTS_SHOWN = 10 };
 
-/* Returns S, or "" for NULL, which a document written by another program may contain. */
+/* Returns S, or "" if S is NULL, which is possible in a document that another program wrote. */
 static const char *text_or_empty(const char *s)
 {
     return s ? s : "";

@@ -131,8 +131,8 @@ struct doc_plot {
     size_t event_count;
 };
 void doc_plot(struct doc *d, const struct doc_plot *plot);
-/* A part of a bar; all parts have shares that sum up to 1. HTML only. COLOUR is l0 to l9 or s0
- * to s5. */
+/* A part of a bar. The shares of all parts add up to 1. HTML only. COLOUR is l0 to l9 or s0 to
+ * s5. */
 struct doc_part {
     double share;
     char colour[4];

@@ -26,7 +26,7 @@ bool summary_has_failed(const struct outcome *o)
            (end->kind == OUTCOME_EXITED && end->has_status && end->status != 0);
 }
 
-/* Returns the word for a cause, or "" if the cause's sentence contains it. */
+/* Returns the word for a cause, or "" if the sentence about the cause already contains the word. */
 static const char *failure_word(const char *cause_kind)
 {
     static const char *const words[][2] = {{"GPU memory", "out of GPU memory"},

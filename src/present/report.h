@@ -17,7 +17,7 @@ struct cluster;
 struct doc;
 
 enum {
-    /* Maximum number of events drawn per kind; of more, only every Nth is drawn. */
+    /* Maximum number of events drawn per kind. If there are more, only every Nth event is drawn. */
     REPORT_EVENTS = 400,
     REPORT_GUARD_EVENTS = 200, /* maximum number of guard actions listed, the newest first */
     REPORT_PROCESSES = 64,     /* maximum number of processes listed, the largest first */

@@ -250,7 +250,7 @@ static int64_t csv_ns(const struct csv_run *c, double t_s)
     return c->has_time ? (int64_t)llround((t_s - c->first_t) * 1e9) : 0;
 }
 
-/* The time of ROW on the run's clock. A table by step has one second per step. */
+/* The time of ROW on the run's clock. In a table without times, each step takes one second. */
 static uint64_t csv_run_ns(const struct csv_run *c, const struct csv_row *row)
 {
     int64_t ns = row->has_t ? csv_ns(c, row->t_s) : row->step * (int64_t)NS_PER_S;
@@ -264,7 +264,7 @@ static bool concerns(const struct csv_run *c, const struct csv_group *g, const s
     return m->pid == (g->sends_steps ? g->e->info.id.pid : c->leader);
 }
 
-/* Passes the marks before T_S that group G has not received yet to the observers. */
+/* Passes to the observers the marks before T_S that group G has not received yet. */
 static void deliver_marks(struct csv_run *c, struct csv_group *g, double t_s)
 {
     for (; g->next_mark < c->mark_count; g->next_mark++) {

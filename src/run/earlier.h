@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* number of newest runs that count; older runs may be of another program */
+/* maximum number of runs that are used, the newest first; older runs may be of another program */
 enum { EARLIER_RUNS = 50 };
 
 struct earlier {

@@ -9,7 +9,7 @@ struct buf;
 struct job_facts;
 
 struct metrics_job {
-    const char *label;   /* value of the label "job"; escaped here */
+    const char *label;   /* value of the label "job", not escaped */
     uint64_t started_ns; /* wall clock; 0: unknown */
     const struct job_facts *facts;
 };
