@@ -418,8 +418,8 @@ int client_parse_id(const char *command, const char *text, int64_t *ret)
 {
     if (number_parse_i64(text, strlen(text), ret) == 0 && *ret > 0)
         return 0;
-    return cli_failf(CLIENT_FAILED, "%s: invalid job id \"%.100s\"; `ebb jobs` lists them", command,
-                     text);
+    return cli_failf(CLIENT_FAILED, "%s: invalid job id \"%.100s\"; `ebb jobs` lists the jobs",
+                     command, text);
 }
 
 bool client_encode(const char *s, char *out, size_t size)

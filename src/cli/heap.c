@@ -285,9 +285,9 @@ static const struct option_desc options_table[] = {
                .max = 512, .help = "maximum number of rows"),
     OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack",
                offsetof(struct heap_options, by),
-               .help = "put call sites into one row if this part of their stack is the same; "
-                       "program: the innermost function in your own files (default: location, with "
-                       "small rows merged if the same function of yours called them)"),
+               .help = "group call sites into rows by this part of their stack; program: the "
+                       "innermost function in your own files (default: location; small rows are "
+                       "merged if the same function of yours called them)"),
     OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
                .help = "show live memory as a tree of calls, outermost first"),
     OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),

@@ -21,10 +21,10 @@ struct jobs_options {
 };
 
 static const struct option_desc jobs_table[] = {
-    OPTION_ROW(
-        's', "state", TEXT, "STATE", offsetof(struct jobs_options, state),
-        .help = "only jobs in these states, separated by commas: queued, starting, running, "
-                "checkpointing, stopping, succeeded, failed, cancelled, lost; or active, or ended"),
+    OPTION_ROW('s', "state", TEXT, "STATE", offsetof(struct jobs_options, state),
+               .help = "only jobs in these states, separated by commas: queued, starting, running, "
+                       "checkpointing, stopping, succeeded, failed, cancelled, lost, or the groups "
+                       "active and ended"),
     OPTION_ROW('n', "name", TEXT, "NAME", offsetof(struct jobs_options, name),
                .help = "only jobs with this name"),
     OPTION_ROW('a', "all", FLAG, NULL, offsetof(struct jobs_options, all),

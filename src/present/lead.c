@@ -159,8 +159,8 @@ static const char *lead_path(const char *file, const struct outcome *o)
     return slash && slash[1] ? slash + 1 : file;
 }
 
-/* Returns true for the name of source code. A recording names the file and may come from another
- * user, so no other files are read. */
+/* True if FILE is the absolute path of a source file. Only source files are read, because the
+ * recording names the file and may come from another user. */
 static bool is_source_name(const char *file)
 {
     static const char *const endings[] = {".py", ".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp"};

@@ -179,7 +179,7 @@ static void update_file(struct job *j, struct job_scrape *s)
     pthread_mutex_unlock(&s->lock);
     buf_fini(&old);
     if (error && !s->is_reported)
-        job_notifyf(j, "cannot write the file of --metrics-file: %s", strerror(-error));
+        job_notifyf(j, "--metrics-file: cannot write the file: %s", strerror(-error));
     s->is_reported = error;
 }
 
