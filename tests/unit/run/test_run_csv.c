@@ -135,7 +135,7 @@ static void separate_marks_for_a_table_without_times_are_an_error(void **state)
     struct err err = {0};
     write_file(f->csv, "t,rss\n1,2\n1e30,3\n");
     assert_int_equal(run_read(f->csv, &settings, NULL, &run, &err), -EBADMSG);
-    assert_non_null(strstr(err.text, "in seconds?"));
+    assert_non_null(strstr(err.text, "must be in seconds"));
     write_file(f->csv, "step,rss\n1,2\n");
     write_file(f->marks, "{\"t\":1,\"kind\":\"end\"}\n");
     settings.csv.marks_path = f->marks;
