@@ -68,7 +68,7 @@ static void explain_page(struct buf *out, enum hypothesis_id id, const char *tex
 
 /* ---- JSON ---- */
 
-/* The parts of a page, each of which begins with its title in bold, and their keys. */
+/* The parts of a page: the bold title with which each part begins, and its key in JSON. */
 static const char *const explain_parts[][2] = {{"**What it means.**", "meaning"},
                                                {"**How ebb knows.**", "evidence"},
                                                {"**What to do.**", "fix"},

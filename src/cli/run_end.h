@@ -20,7 +20,7 @@ struct run_end_output {
 void run_end_print(json_t *doc, const struct run_end_output *to);
 /* True if `--fail-on WHAT` fails on the verdict in DOC. */
 bool run_end_fails(const json_t *doc, const char *what);
-/* Reads the runs beside PATH that are called NAME, which may be NULL. */
+/* Reads the runs in the same folder as PATH that are called NAME. NAME may be NULL. */
 void run_end_earlier(const char *path, const char *name, struct earlier *ret);
 /* Prints `ebb show` for the run folder or recording at PATH; returns the exit status. */
 int run_end_show(const char *path, bool as_json);

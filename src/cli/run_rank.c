@@ -50,7 +50,7 @@ struct rank_run {
         int fd;
         uint64_t seen_ns[NSIG]; /* time of the last unused report of each signal; 0: none */
     } witness;
-    pid_t lost; /* process that records the death of the supervisor, or 0 */
+    pid_t lost; /* pid of the process that records the death of the supervisor, or 0 */
     bool has_ended;
     int status; /* wait status of the child */
     json_t *bye;
