@@ -22,7 +22,8 @@ struct doc {
 };
 void doc_fini(struct doc *d);
 
-/* Makes the back ends in HIDDEN omit everything that is added from now on; 0 ends this. */
+/* Makes the back ends in HIDDEN omit everything that is added from now on. With 0, no back end
+ * omits it. */
 enum { DOC_TERMINAL = 1, DOC_HTML = 2, DOC_MARKDOWN = 4 };
 void doc_hide(struct doc *d, unsigned hidden);
 

@@ -81,8 +81,8 @@ static void draw_headroom(struct pen *p, const struct frame *f)
     pen_item(p, is_low ? PAINT_ALARM : PAINT_STRONG, text);
 }
 
-/* Draws the location of the limit, last on its line as it may be long. If it is the host,
- * nothing is drawn. */
+/* Draws the location of the limit, last on its line because it may be long. If the limit is that of
+ * the host, nothing is drawn. */
 static void draw_limit(struct pen *p, const struct frame *f)
 {
     char text[256], where[160], size[TEXT_SIZE_MAX];

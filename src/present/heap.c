@@ -111,7 +111,7 @@ static void add_callers(struct buf *out, const struct profile_row *row)
 
 /* ---- the table ---- */
 
-/* Adds TEXT as a line below the row and clears it. */
+/* Adds TEXT as a line below the row, and clears TEXT. */
 static void heap_put_below(struct doc *d, enum doc_tone tone, struct buf *text)
 {
     if (text->len)

@@ -292,7 +292,7 @@ static void lead_put_note(struct doc *d, const struct summary *s)
         doc_textf(d, TONE_DIM, " [%s]", h->code);
     if (!kept || !kept->name)
         return;
-    /* "total (a variable of main() in train.py:20)": the line above names the function */
+    /* the line above names the function, so " (a variable of main() in train.py:20)" is cut off */
     const char *place = strstr(kept->name, " (a variable of ");
     doc_text(d, TONE_PLAIN, "; kept alive by ");
     doc_name(d, TONE_STRONG, kept->name, place ? (size_t)(place - kept->name) : strlen(kept->name),

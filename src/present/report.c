@@ -168,8 +168,8 @@ static void add_command(struct doc *d, const struct outcome_about *about, bool w
     buf_fini(&text);
 }
 
-/* Adds the head. Reports are published, so it shows neither the host name nor the program's
- * path. */
+/* Adds the head of the report. Reports are published, so the head shows neither the host name nor
+ * the program's path. */
 static void add_head(struct doc *d, const struct report *r)
 {
     const struct outcome *o = &r->recorded.outcome;

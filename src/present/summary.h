@@ -62,7 +62,7 @@ void summary_gpu(struct doc *d, const struct summary *s);
 
 /* Adds segments, the guard's actions, and leftovers (summary_guard.c). */
 void summary_guard(struct doc *d, const struct outcome *o);
-/* Adds the guard's actions in one line, or nothing if it did nothing. */
+/* Adds the guard's actions in one line, or nothing if the guard did nothing. */
 void summary_guard_brief(struct doc *d, const struct outcome *o);
 /* Adds files left in /dev/shm, and memory that was not freed. IS_BRIEF omits the totals of
  * the machine, which other processes change as well. */

@@ -40,7 +40,7 @@ void table_fini(struct table *t);
  * Returns 0, or -ENOMEM and leaves no lines. */
 int table_build(struct table *t, const struct frame_row *rows, size_t count);
 
-/* The following functions take effect with the next build. */
+/* The following functions take effect with the next call of table_build. */
 void table_toggle(struct table *t, uint32_t slot);
 void table_fold_all(struct table *t); /* folds every visible branch */
 void table_unfold_all(struct table *t);
