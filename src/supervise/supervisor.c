@@ -229,7 +229,7 @@ static int start(struct job *j)
     if (r == 0 && j->options->node)
         job_node_start(j);
     if (r == 0 && j->no_marks.text[0])
-        /* reports why there is no marks socket; the job runs without it */
+        /* reports why there is no marks socket; the job runs anyway */
         job_notify(j, j->no_marks.text);
     return r;
 }
