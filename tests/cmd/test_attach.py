@@ -225,7 +225,7 @@ def test_attach_gives_up_on_program_in_long_c_call(installed, open_folder):
         assert installed.notes() == []  # the script was withdrawn
 
 
-def test_attach_reports_program_that_dies_meanwhile(installed, open_folder):
+def test_attach_reports_a_program_that_dies_during_the_attach(installed, open_folder):
     with program(IN_C) as job:
         ebb = subprocess.Popen([installed.program, "attach", str(job.pid)], cwd=open_folder,
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")

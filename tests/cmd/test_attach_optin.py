@@ -112,14 +112,14 @@ def test_untraceable_process_that_opted_in_is_attached(installed, folder):
         assert process.communicate()[0] == "finished\n" and process.returncode == 0
 
 
-def test_untraceable_process_without_opt_in_is_refused_with_the_remedy(installed, folder):
+def test_untraceable_process_without_opt_in_is_refused_with_advice(installed, folder):
     with job(installed, folder, opts_in="0") as process:
         result = ebb(installed, folder, "attach", process.pid)
         assert refused(result, f"process {process.pid}", "start the job with EBB_ATTACH=1")
         assert installed.notes() == [] and alive(process.pid)
 
 
-def test_detach_removes_hooks_of_a_killed_ebb_by_request(installed, folder):
+def test_opted_in_process_removes_hooks_of_a_killed_ebb_on_detach(installed, folder):
     with job(installed, folder) as process:
         result = ebb(installed, folder, "detach", process.pid)
         assert result.returncode == 2 and "ebb is not attached to it" in result.stderr
@@ -131,7 +131,7 @@ def test_detach_removes_hooks_of_a_killed_ebb_by_request(installed, folder):
         assert installed.notes() == [f"start {process.pid}", f"stop {process.pid}"]
 
 
-def test_request_is_withdrawn_if_the_interpreter_is_locked(installed, folder):
+def test_attach_request_is_withdrawn_if_the_interpreter_is_locked(installed, folder):
     with job(installed, folder, code=LOCKED) as process:
         with start_ebb(installed, folder, process.pid) as attached:
             assert "does not answer" in attached.stderr.readline()
@@ -147,7 +147,7 @@ def test_request_is_withdrawn_if_the_interpreter_is_locked(installed, folder):
 
 
 @pytest.mark.parametrize("what", ["open folder", "socket of another process", "left socket"])
-def test_socket_that_the_process_does_not_own_is_not_used(what, installed, folder):
+def test_attach_does_not_use_a_socket_that_its_target_does_not_own(what, installed, folder):
     with job(installed, folder) as process, job(installed, folder) as other:
         path = folder / "ebb" / f"attach.{process.pid}"
         wait_for(path.exists, "the socket")

@@ -219,7 +219,7 @@ def test_census_of_finished_run_shows_last_stored_census(job):
         assert grown == 5
 
 
-def test_missing_census_of_finished_run_names_the_command(job):
+def test_census_of_a_run_without_censuses_says_how_to_take_one(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),

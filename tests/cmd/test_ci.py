@@ -76,7 +76,7 @@ def test_fail_on_undecided_exits_with_3_for_a_short_job(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 
-def test_fail_on_keeps_the_exit_status_of_a_failed_job(run, tmp_path):
+def test_fail_on_option_keeps_the_exit_status_of_a_failed_job(run, tmp_path):
     assert run("sh", "-c", "exit 7", options=["--fail-on", "undecided"]).returncode == 7
     error = case_of(tmp_path).find("error")
     assert "exited with status 7" in error.get("message")
@@ -199,7 +199,7 @@ def test_github_action_keeps_the_exit_status_and_shows_the_summary(tmp_path, com
 
 
 @pytest.mark.parametrize("fail_on, status", [("undecided", 3), ("leak", 0)])
-def test_gitlab_template_exits_as_its_fail_on_variable_requires(tmp_path, fail_on, status):
+def test_gitlab_template_applies_its_fail_on_variable(tmp_path, fail_on, status):
     yaml = pytest.importorskip("yaml")
     template = yaml.safe_load((ROOT / "contrib/gitlab-ci.yml").read_text())[".ebb"]
     done = shell("\n".join(template["script"]), tmp_path, EBB_COMMAND="exit 0", EBB_BASE="",

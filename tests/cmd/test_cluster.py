@@ -49,7 +49,7 @@ def test_leaking_rank_is_named_and_differs_from_its_peers(job):
     assert [node["state"] for node in doc["nodes"]] == ["ended", "ended"]
 
 
-def test_flat_peers_reveal_a_leak_within_the_first_epoch(job):
+def test_leaking_rank_with_flat_peers_is_found_in_the_first_epoch(job):
     folder = job(2, 4, 200, "leak=5")
     alone, _ = verdict_json(folder / "node-01", "--until-step", "48")
     together, status = verdict_json(folder, "--until-step", "48")
@@ -246,7 +246,7 @@ def test_two_folders_with_the_same_node_number_are_marked(job):
     assert "several folders have this node number" in run_ebb("show", folder).stdout
 
 
-def test_newest_of_several_folders_of_a_node_counts(job):
+def test_newest_of_several_folders_of_a_node_is_used(job):
     folder = job(2, 2, 60, "lost=1")
     shutil.copytree(folder / "node-00", folder / "node-01.1")
     doc, _ = verdict_json(folder)

@@ -84,14 +84,14 @@ def fill(folder):
             pass
 
 
-def test_ranks_finish_in_a_folder_that_is_full_from_the_start(mounted, local):
+def test_ranks_finish_if_their_run_folder_is_full_from_the_start(mounted, local):
     job = Job(mounted("size=8k"), local)
     err = job.end()
     assert [rank.returncode for rank in job.ranks] == [0] * 4, err
     assert "cannot write run.json: No space left on device" in err
 
 
-def test_nodes_end_in_a_folder_that_fills_up_while_they_run(mounted, local):
+def test_nodes_end_normally_if_their_run_folder_fills_up(mounted, local):
     shared = mounted("size=1m")
     job = Job(shared, local, status=3)
     wait_for(lambda: len([b for b in shared.glob("ebb-runs/t*/node-*/heartbeat") if b.read_text()]) == 2, "heartbeats")
@@ -126,7 +126,7 @@ def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
     assert err.count("Permission denied; its ranks run without a recording") == 2, err
 
 
-def test_ranks_end_while_their_supervisors_hang(tmp_path, local):
+def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
     """A supervisor that waits for a hanging file server looks to the ranks like one that is stopped."""
     job = Job(tmp_path, local, status=3)
     wait_for(lambda: len(list(tmp_path.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")

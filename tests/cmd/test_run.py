@@ -107,7 +107,7 @@ def test_job_inherits_working_folder_umask_environment_and_limits(tmp_path):
     assert ours.stdout == plain.stdout
 
 
-def test_only_documented_variables_are_added_to_the_job(tmp_path):
+def test_only_documented_environment_variables_are_added_to_a_job(tmp_path):
     look = [PYTHON, "-c", "import os, json; print(json.dumps(dict(os.environ)))"]
     plain = json.loads(subprocess.check_output(look, cwd=tmp_path, env=environment()))
     ours = json.loads(subprocess.check_output([binary(), "run", "-q", "--", *look], cwd=tmp_path,

@@ -302,7 +302,7 @@ def test_lines_of_separate_streams_stay_whole_in_the_log(tmp_path):
         lines_of(b"a") + lines_of(b"b"))
 
 
-def test_streams_to_a_file_opened_twice_overwrite_as_without_ebb(tmp_path):
+def test_two_streams_to_one_file_overwrite_each_other_as_without_ebb(tmp_path):
     """As without ebb, the second stream overwrites the first."""
     job = "sh -c 'printf aaaaaa; printf bbb >&2'"
     for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -q --no-record -- "):

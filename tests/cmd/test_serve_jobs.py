@@ -430,7 +430,7 @@ def test_daemon_that_cleared_its_environment_is_found_by_cgroup(server):
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
 
 
-def test_processes_of_a_foreign_cgroup_named_by_lost_job_survive(server):
+def test_lost_job_that_names_a_foreign_cgroup_does_no_harm_there(server):
     neighbour, number = hold(server), hold(server)
     path = run_dir(server, number, "hold") / "run.json"
     own = json.loads(path.read_text())

@@ -140,7 +140,7 @@ def test_job_ends_normally_while_slurm_is_down(slurm, tmp_path):
         slurm.clear("down")
 
 
-def test_slurm_job_with_lost_number_is_found_by_name(slurm, tmp_path):
+def test_slurm_job_whose_job_id_was_lost_is_found_by_name(slurm, tmp_path):
     slurm.set("mute")
     with serving_slurm(slurm) as server:
         job = server.submit(*marking(tmp_path))

@@ -49,7 +49,7 @@ def test_zoo_uses_python_and_ebb_of_the_build_folder(tmp_path):
     assert place_in(tmp_path, {"ZOO_PYTHON": "/other", "EBB_BINARY": "/ebb"}) == ["/other", "/ebb"]
 
 
-def test_only_place_py_names_the_build_folder_of_the_zoo():
+def test_only_place_py_contains_the_build_folder_of_the_zoo():
     for script in (*(ROOT / "zoo").glob("*.py"), ROOT / "zoo" / "unseen" / "run.py"):
         assert script.name == "place.py" or '"build"' not in script.read_text(), script
 
@@ -59,7 +59,7 @@ def test_zoo_has_at_least_24_programs():
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_zoo_ground_truth_is_complete_with_existing_lines(name):
+def test_each_zoo_ground_truth_is_complete_and_names_existing_lines(name):
     source = (ROOT / "zoo" / name / "main.py").read_text()
     for variant, flags, truth in zoo.variants(name):
         assert set(truth["words"]) <= WORDS and truth["words"], variant

@@ -24,7 +24,7 @@ runner = load_runner()
 
 
 @pytest.mark.parametrize("key", TRUTHS)
-def test_each_unseen_ground_truth_is_complete_with_existing_lines(key):
+def test_ground_truth_of_unseen_programs_names_existing_lines(key):
     truth = TRUTHS[key]
     source = (UNSEEN / f"{truth['program']}.py").read_text()
     assert key == f"{truth['program']}-{truth['variant']}"

@@ -381,7 +381,7 @@ def test_sum_of_losses_created_after_the_first_scan_is_named(sent, resident, mon
     assert named(sent)[-1]["name"].startswith("total (a variable of ")
 
 
-def test_sum_of_losses_is_named_without_time_for_a_full_scan(sent, resident, monkeypatch):
+def test_sum_of_losses_is_named_even_if_there_is_no_time_to_scan(sent, resident, monkeypatch):
     _, loss_of = graph_job()
     total = 0
 

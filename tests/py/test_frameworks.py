@@ -370,7 +370,7 @@ def bars(monkeypatch):
     return _bars.Bars(tracker), clock, found
 
 
-def test_tqdm_bars_of_the_loop_with_more_time_count_the_steps(bars):
+def test_tqdm_bar_of_the_loop_that_takes_more_time_counts_steps(bars):
     read, clock, found = bars
 
     def loading(bar):

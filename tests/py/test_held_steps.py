@@ -82,13 +82,13 @@ def test_figure_marks_do_not_flush_pending_steps(wire):
 
 
 @pytest.mark.parametrize("n", [3, 11, 13, 1000])
-def test_step_out_of_sequence_is_sent_at_once(wire, n):
+def test_step_out_of_sequence_is_sent_immediately(wire, n):
     wire.step(11)
     assert wire.step(n)
     assert wire.take_texts() == ["KIND=step\nSTEP=11", f"KIND=step\nSTEP={n}"]
 
 
-def test_epoch_end_is_sent_at_once(wire):
+def test_epoch_end_is_sent_immediately(wire):
     wire.step(20, 1.0)
     assert not wire.step(21, 1.5) and not wire.step(22, 1.9)
     assert wire.step(23, 2.0)
@@ -97,7 +97,7 @@ def test_epoch_end_is_sent_at_once(wire):
                                  "KIND=step\nSTEP=23\nEPOCH=2.0"]
 
 
-def test_last_step_and_step_with_values_are_sent_at_once(wire):
+def test_last_step_and_step_with_values_are_sent_immediately(wire):
     assert not wire.step(11)
     assert wire.step(12, is_last=True)
     assert wire.step(13, tail="\nMAX_STEPS=99") and not wire.step(14, tail="\nMAX_STEPS=99")
@@ -172,7 +172,7 @@ def test_fast_path_accepts_only_the_next_step_with_the_same_epoch_data(row, n, t
     assert row._step[0] == 12
 
 
-def test_fast_path_ends_when_a_step_is_sent_at_once(row):
+def test_fast_path_ends_when_a_step_is_sent_immediately(row):
     row.mark("save", step=12)
     assert not row.hold(13, TAIL)
 

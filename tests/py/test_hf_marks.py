@@ -156,7 +156,7 @@ def test_evaluations_and_saves_send_marks_and_phases(wire, tmp_path):
     assert sent == round_ * 2
 
 
-def test_second_training_sends_begin_and_starts_at_step_one(wire, tmp_path):
+def test_second_training_sends_a_begin_mark_and_starts_at_step_one(wire, tmp_path):
     trainer = hf_trainer(tmp_path, 6, [hf.EbbCallback()])
     trainer.train()
     trainer.train()

@@ -178,7 +178,7 @@ def test_checkpoint_chosen_by_the_script_is_resumed(wire, folder, monkeypatch):
     assert wire.steps()[0] == 3
 
 
-def test_resume_true_uses_the_last_complete_checkpoint(wire, folder, monkeypatch):
+def test_resume_set_to_true_uses_the_last_complete_checkpoint(wire, folder, monkeypatch):
     (folder / "checkpoint-6" / "optimizer.pt").unlink()
     resume(wire, folder, monkeypatch, train={"resume_from_checkpoint": True})
     assert wire.steps()[0] == 5

@@ -46,14 +46,14 @@ def test_cell_runs_in_the_namespace_and_its_memory_is_shown(shell, shown):
     assert "<svg" in summary._repr_html_() and "no verdict" not in summary.verdict
 
 
-def test_verdict_counts_the_steps_of_the_cell(shell, shown):
+def test_cell_verdict_counts_the_steps_of_the_cell(shell, shown):
     shell.run_cell("%%ebb\nimport ebb\nfor n in range(1, 41): ebb.step(n)")
     summary, = shown
     assert summary.steps == 40 and "40 steps" in summary.text()
 
 
 @needs_library
-def test_lines_name_the_growing_line(shell, shown):
+def test_cell_output_names_the_growing_line(shell, shown):
     shell.run_cell("%%ebb\nsize = 1000\nkept = [bytes(size) for _ in range(5000)]")
     summary, = shown
     assert summary.lines[0].endswith("MiB  cell:3  kept = [bytes(size) for _ in range(5000)]")
@@ -101,7 +101,7 @@ def test_unknown_option_is_refused_without_running_the_cell(shell, shown, capsys
     assert "ran" not in shell.user_ns and shown == []
 
 
-def test_missing_program_gives_a_summary_without_verdict(shell, shown, monkeypatch):
+def test_missing_ebb_program_gives_a_cell_summary_without_verdict(shell, shown, monkeypatch):
     monkeypatch.setenv("EBB_BINARY", "/nowhere/ebb")
     shell.run_cell("%%ebb\n1")
     assert "no verdict" in shown[0].verdict
@@ -114,7 +114,7 @@ def test_no_thread_is_left_after_a_cell(shell, shown):
     assert threading.active_count() == before
 
 
-def test_kernel_shows_a_plot(tmp_path):
+def test_notebook_cell_shows_a_memory_plot(tmp_path):
     client = pytest.importorskip("nbclient", reason="nbclient is not installed")
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")

@@ -193,7 +193,7 @@ def test_shim_loads_few_modules(run_job, tmp_path):
     assert set(run.stdout.split()) == set(plain.stdout.split())
 
 
-def test_helper_thread_lets_the_main_thread_import_threading_first(run_job):
+def test_helper_thread_never_imports_threading_before_the_main_thread(run_job):
     """The first thread that imports threading counts as the main one, and Python waits for it at
     exit."""
     code = """if True:

@@ -141,7 +141,7 @@ def test_one_optimizer_per_parameter_makes_one_step_per_batch(wire, tracker):
     assert sent(wire) == ["begin 0", "step 1", "step 2"]
 
 
-def test_two_optimizers_that_each_use_a_batch_make_one_step(wire, tracker):
+def test_two_optimizers_that_each_consume_a_batch_make_one_step(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     batches = iter(Loader(tracker, 8))
     for _ in range(4):
@@ -319,7 +319,7 @@ def test_loaded_optimizer_continues_its_step_count(wire, tracker, monkeypatch):
     assert values(wire, "COUNTED") == []
 
 
-def test_steps_counted_from_zero_after_restart_are_marked_as_counted(wire, tracker, monkeypatch):
+def test_steps_that_restart_from_zero_have_the_counted_flag(wire, tracker, monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")
     optimizer = Optimizer({"parameter": {"momentum_buffer": None}})
     for _ in range(2):
@@ -383,7 +383,7 @@ def test_step_sent_by_a_trainer_is_counted_but_not_sent_again(wire, monkeypatch)
     assert seen[-1] == 9 and 8 not in seen
 
 
-def test_plain_loops_before_and_after_a_trainer_both_send_begin(wire, tracker):
+def test_plain_loops_before_and_after_a_trainer_send_begin_marks(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     for is_sent in (False, True, False):
         if is_sent:

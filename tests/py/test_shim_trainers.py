@@ -125,7 +125,7 @@ def test_plain_loop_sends_marks_even_after_a_trainer_has_run(run_job, tmp_path, 
     assert json.loads(run.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
-def test_lightning_trainer_gets_callback_even_if_ebb_imported_it(run_job, tmp_path):
+def test_lightning_trainer_gets_callback_if_ebb_imports_lightning(run_job, tmp_path):
     needs("lightning")
     text = "import ebb.lightning\n" + LIGHTNING.replace("PACKAGE", "lightning.pytorch")
     (tmp_path / "train.py").write_text(text)

@@ -65,7 +65,7 @@ def test_job_refused_by_slurm_has_its_error_as_reason(server):
     assert "Invalid partition name specified" in server.wait(job, "failed")["reason"]
 
 
-def test_job_cancelled_with_scancel_is_not_lost(server, cluster):
+def test_job_cancelled_with_scancel_is_not_recorded_as_lost(server, cluster):
     job = server.submit("--name", "outside", "--", "sleep", "600")
     server.wait(job, "running")
     listed = cluster.command("squeue", "-h", "-o", "%i %j").stdout.split()

@@ -91,7 +91,7 @@ static void assert_refused(const struct fake_proc *f, enum attach_access access,
     assert_string_equal(err.text, text);
 }
 
-static void ptrace_scope_is_named_with_its_remedies(void **state)
+static void attach_refusal_by_ptrace_scope_has_the_remedies(void **state)
 {
     const struct fake_proc *f = *state;
     put_file(f, "sys/kernel/yama/ptrace_scope", "1\n");
@@ -110,7 +110,7 @@ static void ptrace_scope_is_named_with_its_remedies(void **state)
                    "EBB_ATTACH=1");
 }
 
-static void container_is_named_with_its_remedies(void **state)
+static void attach_refusal_in_a_container_has_the_remedies(void **state)
 {
     static const char sentence[] =
         "access to process 77 (python3) is refused in this container; add the capability "
@@ -126,7 +126,7 @@ static void container_is_named_with_its_remedies(void **state)
     assert_refused(f, ATTACH_WRITE, sentence);
 }
 
-static void unknown_refusal_is_named_with_its_error(void **state)
+static void attach_refusal_for_an_unknown_reason_has_the_error(void **state)
 {
     const struct fake_proc *f = *state;
     if (access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0) {
@@ -144,7 +144,7 @@ static int set_up_other_user(void **state)
     return make_proc(state, NOBODY - 1);
 }
 
-static void other_user_is_named(void **state)
+static void attach_refusal_names_the_other_user(void **state)
 {
     const struct fake_proc *f = *state;
     struct attach_target t;
@@ -165,7 +165,7 @@ static void other_user_is_named(void **state)
     assert_int_equal(status, 0);
 }
 
-static void other_pid_namespace_is_named(void **state)
+static void attach_refusal_names_the_other_pid_namespace(void **state)
 {
     const struct fake_proc *f = *state;
     assert_int_equal(unlinkat(f->root.proc_fd, "77/mem", 0), 0);
@@ -180,11 +180,16 @@ static void other_pid_namespace_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(ptrace_scope_is_named_with_its_remedies, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(container_is_named_with_its_remedies, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(unknown_refusal_is_named_with_its_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(other_user_is_named, set_up_other_user, tear_down),
-        cmocka_unit_test_setup_teardown(other_pid_namespace_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(attach_refusal_by_ptrace_scope_has_the_remedies, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(attach_refusal_in_a_container_has_the_remedies, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(attach_refusal_for_an_unknown_reason_has_the_error, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(attach_refusal_names_the_other_user, set_up_other_user,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(attach_refusal_names_the_other_pid_namespace, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void full_cache_gets_no_advice_to_find_a_container(void **state)
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void advice_calls_growth_no_leak_only_if_the_verdict_does(void **state)
+static void advice_says_no_leak_only_if_the_verdict_says_so(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -160,7 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(advice_contains_the_numbers_of_the_run),
         T(full_cache_gets_no_advice_to_find_a_container),
-        T(advice_calls_growth_no_leak_only_if_the_verdict_does),
+        T(advice_says_no_leak_only_if_the_verdict_says_so),
         T(advice_for_a_filling_buffer_names_its_single_allocation),
         T(leak_with_known_limit_and_steps_gets_restart_advice),
         T(cleanup_that_frees_nothing_gets_advice_to_remove_it),

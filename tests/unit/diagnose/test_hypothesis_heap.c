@@ -115,7 +115,7 @@ static void leaking_call_site_is_named_with_its_line(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "train.py:7 (make)"));
 }
 
-static void leak_without_leaking_row_names_the_row_that_grew_most(void **state)
+static void leak_without_a_leaking_row_names_the_row_that_grew_most(void **state)
 {
     (void)state;
     memory_leaks();
@@ -130,7 +130,7 @@ static void leak_without_leaking_row_names_the_row_that_grew_most(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
 }
 
-static void ended_growth_is_attributed_to_the_site_that_holds_it(void **state)
+static void growth_that_ended_is_attributed_to_the_call_site_keeping_it(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -340,8 +340,8 @@ int main(void)
         T(tensors_without_grad_are_not_a_kept_graph),
         T(kept_graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named_with_its_line),
-        T(leak_without_leaking_row_names_the_row_that_grew_most),
-        T(ended_growth_is_attributed_to_the_site_that_holds_it),
+        T(leak_without_a_leaking_row_names_the_row_that_grew_most),
+        T(growth_that_ended_is_attributed_to_the_call_site_keeping_it),
         T(variable_with_growing_graph_shows_a_kept_graph),
         T(batch_live_at_one_moment_is_not_kept_memory),
         T(call_site_that_stopped_growing_does_not_explain_a_leak),

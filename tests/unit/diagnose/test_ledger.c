@@ -401,7 +401,7 @@ static void constant_call_site_has_no_growth_after_scaling(void **state)
 }
 
 /* A library reserves 512 MiB that it never touches, while the process grows by more than that. */
-static void constant_call_sites_stay_untouched_while_another_grows(void **state)
+static void constant_call_sites_have_no_growth_while_another_site_grows(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(1700), MIB(14700), 200);
@@ -589,7 +589,7 @@ int main(void)
         T(allocator_count_is_used_if_there_is_no_profile),
         T(bytes_of_all_call_sites_are_at_most_resident_memory),
         T(constant_call_site_has_no_growth_after_scaling),
-        T(constant_call_sites_stay_untouched_while_another_grows),
+        T(constant_call_sites_have_no_growth_while_another_site_grows),
         T(allocator_count_and_census_are_used_without_a_profile),
         T(pinned_memory_is_not_also_counted_as_shared),
         T(mapped_shared_memory_is_not_counted_as_heap),

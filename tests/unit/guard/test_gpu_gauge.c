@@ -72,7 +72,7 @@ static void gpu_used_only_by_other_jobs_is_not_guarded(void **state)
     assert_true(g.known);
 }
 
-static void gpu_gauge_is_the_limit_or_card_with_less_headroom(void **state)
+static void gpu_gauge_uses_the_limit_or_the_card_with_less_headroom(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -125,7 +125,7 @@ int main(void)
         cmocka_unit_test(gpu_gauge_without_readings_is_unknown),
         cmocka_unit_test(cached_memory_of_pytorch_counts_as_free),
         cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
-        cmocka_unit_test(gpu_gauge_is_the_limit_or_card_with_less_headroom),
+        cmocka_unit_test(gpu_gauge_uses_the_limit_or_the_card_with_less_headroom),
         cmocka_unit_test(gpu_limit_is_enforced_without_a_driver_reading),
         cmocka_unit_test(gpu_forecast_refers_to_the_limit_of_the_gauge),
     };

@@ -173,7 +173,7 @@ static void assert_calm(const struct world *w)
 
 /* --- guard rules and lines --- */
 
-static void default_reserve_is_5_percent_within_bounds(void **state)
+static void default_guard_reserve_is_5_percent_within_bounds(void **state)
 {
     (void)state;
     assert_int_equal(ladder_default_reserve(24 * GIB), 24 * GIB / 20);
@@ -552,7 +552,7 @@ static void old_ack_does_not_answer_a_new_checkpoint_request(void **state)
     assert_int_equal(w.ladder.rung, LADDER_REQUESTED);
 }
 
-static void expired_checkpoint_wait_stops_job_on_forecast_not_on_level(void **state)
+static void checkpoint_timeout_stops_the_job_only_on_a_forecast_trigger(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -731,7 +731,7 @@ static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
 /* --- hysteresis --- */
 
 /* A gauge cannot be read for a moment while it is replaced. */
-static void usage_unreadable_during_a_checkpoint_is_not_growth_later(void **state)
+static void usage_unreadable_during_a_checkpoint_is_not_seen_as_growth(void **state)
 {
     (void)state;
     struct world w;
@@ -751,7 +751,7 @@ static void usage_unreadable_during_a_checkpoint_is_not_growth_later(void **stat
     assert_never_stopped(&w);
 }
 
-static void level_trigger_ends_after_10_s_above_the_reserve(void **state)
+static void level_trigger_ends_after_10_s_of_headroom_above_reserve(void **state)
 {
     (void)state;
     struct world w;
@@ -1172,7 +1172,7 @@ static void random_readings_never_make_the_guard_break_its_rules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(default_reserve_is_5_percent_within_bounds),
+        cmocka_unit_test(default_guard_reserve_is_5_percent_within_bounds),
         cmocka_unit_test(invalid_guard_rules_are_refused),
         cmocka_unit_test(needed_time_is_step_time_plus_checkpoint_time_plus_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
@@ -1188,7 +1188,7 @@ int main(void)
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),
         cmocka_unit_test(planned_restart_proceeds_after_done_or_failed_checkpoint),
         cmocka_unit_test(old_ack_does_not_answer_a_new_checkpoint_request),
-        cmocka_unit_test(expired_checkpoint_wait_stops_job_on_forecast_not_on_level),
+        cmocka_unit_test(checkpoint_timeout_stops_the_job_only_on_a_forecast_trigger),
         cmocka_unit_test(gpu_forecast_stops_the_job_once_the_checkpoint_is_written),
         cmocka_unit_test(job_that_fills_its_gpu_gets_one_request_and_is_not_stopped),
         cmocka_unit_test(growth_towards_a_full_gpu_only_requests_checkpoints),
@@ -1198,8 +1198,8 @@ int main(void)
         cmocka_unit_test(pause_during_a_long_save_is_not_the_end_of_growth),
         cmocka_unit_test(memory_pressure_acts_only_if_lasting_with_little_headroom),
         cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
-        cmocka_unit_test(usage_unreadable_during_a_checkpoint_is_not_growth_later),
-        cmocka_unit_test(level_trigger_ends_after_10_s_above_the_reserve),
+        cmocka_unit_test(usage_unreadable_during_a_checkpoint_is_not_seen_as_growth),
+        cmocka_unit_test(level_trigger_ends_after_10_s_of_headroom_above_reserve),
         cmocka_unit_test(trigger_is_ignored_for_a_while_after_the_guard_stands_down),
         cmocka_unit_test(repeated_memory_peaks_request_checkpoints_less_often),
         cmocka_unit_test(guard_state_is_reset_after_a_restart_of_the_job),

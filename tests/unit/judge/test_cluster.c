@@ -91,7 +91,7 @@ static void node_is_silent_30_s_after_its_last_heartbeat(void **state)
     cluster_free(c);
 }
 
-static void single_reading_compares_heartbeats_of_the_nodes(void **state)
+static void single_scan_compares_heartbeats_of_nodes_with_each_other(void **state)
 {
     struct cluster *c = open_job();
     (void)state;
@@ -115,7 +115,7 @@ static void clock_a_minute_behind_does_not_make_a_node_silent(void **state)
     cluster_free(c);
 }
 
-static void reader_that_stays_ignores_the_clocks_of_nodes(void **state)
+static void repeated_scans_ignore_the_clocks_of_nodes(void **state)
 {
     struct cluster *c = open_job();
     (void)state;
@@ -204,9 +204,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(node_is_silent_30_s_after_its_last_heartbeat),
-        WITH_FOLDER(single_reading_compares_heartbeats_of_the_nodes),
+        WITH_FOLDER(single_scan_compares_heartbeats_of_nodes_with_each_other),
         WITH_FOLDER(clock_a_minute_behind_does_not_make_a_node_silent),
-        WITH_FOLDER(reader_that_stays_ignores_the_clocks_of_nodes),
+        WITH_FOLDER(repeated_scans_ignore_the_clocks_of_nodes),
         WITH_FOLDER(node_with_heartbeat_in_the_future_is_not_silent),
         WITH_FOLDER(node_whose_heartbeat_has_ended_is_not_running),
         WITH_FOLDER(expected_node_without_a_folder_is_missing_until_it_joins),

@@ -197,7 +197,7 @@ static void readings_after_a_process_starts_to_exit_do_not_count(void **state)
 }
 
 /* The growth may have been about to stop, so only a nearly certain leak counts. */
-static void model_judges_a_killed_job_only_with_confirmed_call_sites(void **state)
+static void killed_job_is_judged_by_model_only_if_call_sites_are_known(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -253,7 +253,7 @@ static struct judge *running_job(uint64_t seconds_long, int64_t epoch_s)
     return j;
 }
 
-static void running_job_is_undecided_until_call_sites_confirm_shape(void **state)
+static void running_job_is_undecided_until_call_sites_confirm_growth(void **state)
 {
     struct held sites = grown(1000);
     struct judge *j = running_job(60, 20);
@@ -271,7 +271,7 @@ static void running_job_is_undecided_until_call_sites_confirm_shape(void **state
     judge_free_with_run(j);
 }
 
-static void leak_just_after_the_first_epoch_needs_shape_and_call_sites(void **state)
+static void leak_just_after_the_first_epoch_needs_growing_call_sites(void **state)
 {
     struct held sites = grown(1000), none = sites;
     struct judge *j = running_job(46, 36);
@@ -365,9 +365,9 @@ int main(void)
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
         cmocka_unit_test(growth_at_call_sites_counts_for_their_process_only),
         cmocka_unit_test(readings_after_a_process_starts_to_exit_do_not_count),
-        cmocka_unit_test(model_judges_a_killed_job_only_with_confirmed_call_sites),
-        cmocka_unit_test(running_job_is_undecided_until_call_sites_confirm_shape),
-        cmocka_unit_test(leak_just_after_the_first_epoch_needs_shape_and_call_sites),
+        cmocka_unit_test(killed_job_is_judged_by_model_only_if_call_sites_are_known),
+        cmocka_unit_test(running_job_is_undecided_until_call_sites_confirm_growth),
+        cmocka_unit_test(leak_just_after_the_first_epoch_needs_growing_call_sites),
         cmocka_unit_test(helper_process_started_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
         cmocka_unit_test(short_lived_process_is_left_out_of_the_verdicts),

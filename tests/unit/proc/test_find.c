@@ -125,7 +125,7 @@ static void launcher_is_followed_to_its_training_process(void **state)
     expect_follow("find", 610, 610, "");
 }
 
-static void pid_of_a_worker_is_watched_and_reported_as_a_worker(void **state)
+static void worker_given_by_pid_is_watched_and_reported_as_a_worker(void **state)
 {
     (void)state;
     expect_follow("find", 141658, 141658,
@@ -393,7 +393,7 @@ int main(void)
         cmocka_unit_test(candidates_beyond_the_maximum_are_counted_but_not_listed),
         cmocka_unit_test(ranks_of_one_torchrun_are_one_candidate),
         cmocka_unit_test(launcher_is_followed_to_its_training_process),
-        cmocka_unit_test(pid_of_a_worker_is_watched_and_reported_as_a_worker),
+        cmocka_unit_test(worker_given_by_pid_is_watched_and_reported_as_a_worker),
         cmocka_unit_test(launcher_of_several_training_processes_is_watched_itself),
         cmocka_unit_test(launcher_without_training_child_leads_to_its_largest_child),
         cmocka_unit_test(launcher_with_a_hostile_name_is_described_in_one_line),

@@ -633,7 +633,7 @@ static void current_heap_state_is_known_without_a_run_folder(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void requested_reading_includes_processes_not_read_before(void **state)
+static void requested_heap_reading_includes_processes_not_read_before(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -713,7 +713,7 @@ int main(void)
         T(heap_table_of_another_version_is_reported_once),
         T(heap_file_that_cannot_be_created_is_reported_once),
         T(current_heap_state_is_known_without_a_run_folder),
-        T(requested_reading_includes_processes_not_read_before),
+        T(requested_heap_reading_includes_processes_not_read_before),
         T(requested_heap_reading_is_written_to_disk),
         T(heap_file_of_smallest_exited_process_is_removed_if_many),
         T(live_and_resident_rates_are_per_minute_without_steps),

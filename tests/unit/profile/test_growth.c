@@ -611,7 +611,7 @@ static void unknown_step_error_names_the_known_range(void **state)
     assert_non_null(strstr(s->err.text, "reported no steps"));
 }
 
-static void survivors_were_allocated_before_one_step_and_live_at_another(void **state)
+static void survivors_are_older_than_one_step_and_live_at_a_later_step(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
@@ -709,7 +709,7 @@ int main(void)
         TEST(since_option_counts_allocations_after_the_step),
         TEST(diff_option_shows_the_difference_of_two_readings),
         TEST(unknown_step_error_names_the_known_range),
-        TEST(survivors_were_allocated_before_one_step_and_live_at_another),
+        TEST(survivors_are_older_than_one_step_and_live_at_a_later_step),
         TEST(survivors_without_a_snapshot_or_step_are_an_error),
         TEST(growth_until_a_time_ignores_later_readings),
         TEST(growth_of_a_heap_without_readings_is_an_error),

@@ -220,7 +220,7 @@ static bool no_row_leaks(struct run *r)
 }
 
 /* The test for even growth is wrong in at most 1 % of the rows that grow evenly. */
-static void heap_row_that_leaks_is_leaking_if_the_job_leaks(void **state)
+static void growing_heap_row_is_leaking_if_the_job_leaks(void **state)
 {
     size_t asked, failed = count_runs(leak_shares_the_word, &asked);
     (void)state;
@@ -229,7 +229,7 @@ static void heap_row_that_leaks_is_leaking_if_the_job_leaks(void **state)
     assert_true(failed * 100 <= asked);
 }
 
-static void heap_row_that_leaks_comes_first(void **state)
+static void growing_heap_row_comes_first_if_the_job_leaks(void **state)
 {
     size_t asked, failed = count_runs(leak_is_first, &asked);
     (void)state;
@@ -255,8 +255,8 @@ static void heap_row_of_a_healthy_job_is_never_leaking(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heap_row_that_leaks_is_leaking_if_the_job_leaks),
-        cmocka_unit_test(heap_row_that_leaks_comes_first),
+        cmocka_unit_test(growing_heap_row_is_leaking_if_the_job_leaks),
+        cmocka_unit_test(growing_heap_row_comes_first_if_the_job_leaks),
         cmocka_unit_test(row_whose_growth_ended_is_not_part_of_a_leak),
         cmocka_unit_test(heap_row_of_a_healthy_job_is_never_leaking),
     };

@@ -538,7 +538,7 @@ static void server_stop_drops_parked_requests(void **state)
 
 /* ---- upgraded connections ---- */
 
-static void upgraded_connection_belongs_to_the_callee(void **state)
+static void upgraded_connection_belongs_to_its_new_owner(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -774,7 +774,7 @@ int main(void)
         TEST(request_parked_and_answered_at_once_does_not_wait),
         TEST(disconnect_of_a_parked_request_is_reported),
         TEST(server_stop_drops_parked_requests),
-        TEST(upgraded_connection_belongs_to_the_callee),
+        TEST(upgraded_connection_belongs_to_its_new_owner),
         TEST(server_stop_closes_upgraded_connections),
         TEST(clients_that_do_not_read_use_bounded_memory),
         cmocka_unit_test(guests_can_use_only_half_of_a_shared_resource),

@@ -159,7 +159,7 @@ static struct store *open_store(void)
 }
 
 /* `ebb run` was killed between creating and signing the folder, so it started no job. */
-static void job_whose_start_was_killed_before_signing_runs_once(void **state)
+static void job_whose_start_died_before_signing_its_folder_runs_once(void **state)
 {
     struct err err = {""};
     int64_t id = 0;
@@ -262,7 +262,7 @@ int main(int argc, char **argv)
         TEST(copied_run_folder_is_not_taken_for_a_job),
         TEST(run_json_of_a_foreign_folder_is_ignored),
         TEST(bytes_of_foreign_folders_do_not_count_as_job_data),
-        TEST(job_whose_start_was_killed_before_signing_runs_once),
+        TEST(job_whose_start_died_before_signing_its_folder_runs_once),
         TEST(new_job_store_uses_new_ids_and_spares_running_jobs),
         TEST(job_ids_continue_above_run_folders_without_last_id_file),
         TEST(ids_of_removed_jobs_are_not_reused),

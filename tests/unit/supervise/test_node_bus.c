@@ -66,7 +66,7 @@ static void wait_for_request(void)
         usleep(1000);
 }
 
-static void calls_return_while_the_shared_folder_hangs(void **state)
+static void node_bus_calls_return_while_the_shared_folder_hangs(void **state)
 {
     const struct node_beat beat = {.ranks = 2, .verdict = "stable"};
     const struct node_beat last = {.ranks = 2, .has_ended = true};
@@ -108,8 +108,8 @@ static void calls_return_while_the_shared_folder_hangs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(calls_return_while_the_shared_folder_hangs, make_node,
-                                        remove_node),
+        cmocka_unit_test_setup_teardown(node_bus_calls_return_while_the_shared_folder_hangs,
+                                        make_node, remove_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static bool read_place(const char *const *v, struct rank_place *ret)
     "TORCHELASTIC_RUN_ID=none", "MASTER_PORT=29500", "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1",     \
         "LOCAL_WORLD_SIZE=4", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2"
 
-static void rank_place_is_read_from_slurm_variables(void **state)
+static void node_and_rank_are_read_from_slurm_variables(void **state)
 {
     static const char *const v[] = {SLURM_STEP, "SLURM_STEP_TASKS_PER_NODE=3,2(x2)", NULL};
     struct rank_place p;
@@ -73,7 +73,7 @@ static void only_tasks_of_a_slurm_step_are_ranks(void **state)
     assert_int_equal(p.ranks, 1);
 }
 
-static void rank_place_is_read_from_torchrun_variables(void **state)
+static void node_and_rank_are_read_from_torchrun_variables(void **state)
 {
     static const char *const v[] = {TORCHRUN, "TORCHELASTIC_RESTART_COUNT=1", NULL};
     struct rank_place p;
@@ -152,10 +152,10 @@ static void job_id_cannot_escape_the_runs_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_place_is_read_from_slurm_variables),
+        cmocka_unit_test(node_and_rank_are_read_from_slurm_variables),
         cmocka_unit_test(requeued_job_has_its_own_folder),
         cmocka_unit_test(only_tasks_of_a_slurm_step_are_ranks),
-        cmocka_unit_test(rank_place_is_read_from_torchrun_variables),
+        cmocka_unit_test(node_and_rank_are_read_from_torchrun_variables),
         cmocka_unit_test(torchrun_under_srun_uses_the_nodes_of_slurm),
         cmocka_unit_test(invalid_rank_variables_are_ignored),
         cmocka_unit_test(steps_of_two_launchers_have_different_addresses),

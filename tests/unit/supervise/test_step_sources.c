@@ -40,7 +40,7 @@ static void marks_sent_by_hooks_are_skipped_if_the_job_sends_its_own(void **stat
     assert_int_equal(s.left_out, 3);
 }
 
-static void hook_marks_the_job_does_not_send_count_if_steps_agree(void **state)
+static void hook_epochs_count_if_the_job_sends_steps_but_no_epochs(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -86,7 +86,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(marks_sent_by_hooks_count_if_the_job_sends_none_itself),
         cmocka_unit_test(marks_sent_by_hooks_are_skipped_if_the_job_sends_its_own),
-        cmocka_unit_test(hook_marks_the_job_does_not_send_count_if_steps_agree),
+        cmocka_unit_test(hook_epochs_count_if_the_job_sends_steps_but_no_epochs),
         cmocka_unit_test(hook_marks_count_again_after_the_training_ended),
         cmocka_unit_test(oldest_step_source_is_forgotten_when_the_list_is_full),
     };

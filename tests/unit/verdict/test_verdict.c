@@ -265,7 +265,7 @@ static void memory_with_temporary_spikes_is_judged_spiking(void **state)
     assert_int_equal(r.word, VERDICT_SPIKING);
 }
 
-static void rise_of_a_size_that_was_released_before_is_not_a_leak(void **state)
+static void rise_to_a_level_that_was_released_before_is_not_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 5000; i++) {
@@ -344,7 +344,7 @@ static void growth_is_not_a_leak_before_the_known_end_of_the_epoch(void **state)
     }
 }
 
-static void verdict_at_the_epoch_end_names_the_step_of_decision(void **state)
+static void verdict_at_the_epoch_end_names_the_decision_step(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -523,7 +523,7 @@ static void step_where_growth_stopped_is_the_same_in_text_and_result(void **stat
     assert_true(has_evidence(VERDICT_SAID_ENDED));
 }
 
-static void table_by_step_has_rates_per_step_and_no_times(void **state)
+static void table_indexed_by_step_has_rates_per_step_and_no_times(void **state)
 {
     static const double ROWS[][2] = {{10, 4993}, {20, 6389}, {30, 8039}, {40, 9432}, {50, 9451},
                                      {60, 9462}, {70, 9473}, {80, 9503}, {90, 9539}, {100, 9566}};
@@ -543,7 +543,7 @@ static void table_by_step_has_rates_per_step_and_no_times(void **state)
     assert_false(r.growth_ended.has_t);
 }
 
-static void growing_table_by_step_is_filling_then_leaking(void **state)
+static void growing_table_indexed_by_step_is_filling_then_leaking(void **state)
 {
     struct verdict_options o = {.steps_per_epoch = 83};
 
@@ -596,7 +596,7 @@ static void many_events_do_not_overflow_the_event_table(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void tree_counts_flat_workers_as_overhead_and_names_growing_one(void **state)
+static void tree_verdict_names_the_growing_process_and_not_flat_workers(void **state)
 {
     struct verdict_result results[5];
     struct verdict_member members[5];
@@ -714,7 +714,7 @@ static void evidence_text_uses_the_singular_for_one_sample(void **state)
         strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
 }
 
-static void relative_rate_is_shown_only_if_the_first_epoch_grew(void **state)
+static void relative_rate_is_shown_only_if_memory_grew_in_first_epoch(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_AFTER_EPOCH, .value = {16, 31 << 20, 0, 1}};
     char text[VERDICT_TEXT_MAX];
@@ -746,12 +746,12 @@ int main(void)
         TEST(warm_up_that_flattens_is_plateaued),
         TEST(slow_growth_after_a_large_start_up_still_counts_as_growth),
         TEST(memory_with_temporary_spikes_is_judged_spiking),
-        TEST(rise_of_a_size_that_was_released_before_is_not_a_leak),
+        TEST(rise_to_a_level_that_was_released_before_is_not_a_leak),
         TEST(fast_late_growth_is_leaking_within_two_minutes),
         TEST(small_late_growth_is_undecided),
         TEST(growth_within_the_first_epoch_is_filling_with_its_ceiling),
         TEST(growth_is_not_a_leak_before_the_known_end_of_the_epoch),
-        TEST(verdict_at_the_epoch_end_names_the_step_of_decision),
+        TEST(verdict_at_the_epoch_end_names_the_decision_step),
         TEST(growth_that_ends_with_the_epoch_is_plateaued_there),
         TEST(end_of_growth_at_a_later_evaluation_names_the_evaluation),
         TEST(growth_that_continues_after_the_epoch_is_leaking),
@@ -761,18 +761,18 @@ int main(void)
         TEST(growth_only_at_events_close_together_is_stepping),
         TEST(time_to_the_limit_uses_the_recent_step_rate),
         TEST(step_where_growth_stopped_is_the_same_in_text_and_result),
-        TEST(table_by_step_has_rates_per_step_and_no_times),
-        TEST(growing_table_by_step_is_filling_then_leaking),
+        TEST(table_indexed_by_step_has_rates_per_step_and_no_times),
+        TEST(growing_table_indexed_by_step_is_filling_then_leaking),
         TEST(readings_after_the_end_mark_are_not_judged),
         TEST(computing_a_verdict_leaves_the_series_unchanged),
         TEST(many_events_do_not_overflow_the_event_table),
-        TEST(tree_counts_flat_workers_as_overhead_and_names_growing_one),
+        TEST(tree_verdict_names_the_growing_process_and_not_flat_workers),
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),
         TEST(tree_has_the_verdict_of_its_leaking_process),
         TEST(verdict_of_an_empty_process_tree_is_undecided),
         TEST(large_growth_hidden_by_noise_is_undecided),
         TEST(evidence_text_uses_the_singular_for_one_sample),
-        TEST(relative_rate_is_shown_only_if_the_first_epoch_grew),
+        TEST(relative_rate_is_shown_only_if_memory_grew_in_first_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

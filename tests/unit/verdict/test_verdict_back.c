@@ -70,7 +70,7 @@ static void hold_at(struct view *w, double mb)
         w->low[i] = fmin(w->low[i], mb * 1e6);
 }
 
-static void garbage_collected_down_to_one_baseline_is_not_growth(void **state)
+static void garbage_collected_to_the_same_baseline_is_not_growth(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 367, 367, 382, 382, 367, 378, 389, 400);
 
@@ -91,7 +91,7 @@ static void rising_baseline_under_garbage_is_still_growth(void **state)
     assert_false(judge_same_baseline(&noisy, 7.7e6, 0.3 * 0.5e6));
 }
 
-static void straight_growth_past_the_epoch_end_leaks_in_three_readings(void **state)
+static void straight_growth_past_the_epoch_is_a_leak_in_three_readings(void **state)
 {
     (void)state;
     run_steps(79, 6, a_line); /* Memory is read at steps 66, 72 and 78. */
@@ -116,9 +116,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(return_to_an_earlier_memory_level_is_not_growth),
         TEST(growth_above_every_earlier_level_is_new_growth),
-        TEST(garbage_collected_down_to_one_baseline_is_not_growth),
+        TEST(garbage_collected_to_the_same_baseline_is_not_growth),
         TEST(rising_baseline_under_garbage_is_still_growth),
-        TEST(straight_growth_past_the_epoch_end_leaks_in_three_readings),
+        TEST(straight_growth_past_the_epoch_is_a_leak_in_three_readings),
         TEST(growth_that_ends_with_the_epoch_is_not_a_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,7 +197,7 @@ static void assert_stepping_from(uint64_t (*bytes)(uint64_t), uint64_t from)
     }
 }
 
-static void memory_added_one_step_after_an_evaluation_belongs_to_it(void **state)
+static void memory_added_one_step_after_an_evaluation_counts_for_it(void **state)
 {
     (void)state;
     assert_stepping_from(in_two_parts, 64);
@@ -272,7 +272,7 @@ static void leak_in_pieces_unrelated_to_events_is_leaking(void **state)
 }
 
 /* Applies a leak verdict that was found in another series. */
-static void leak_of_another_series_is_stepping_at_events(void **state)
+static void leak_found_in_another_series_is_stepping_if_jumps_match(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -327,7 +327,7 @@ int main(void)
         TEST(growth_at_evaluations_one_reading_apart_is_not_stepping),
         TEST(stepping_requires_more_kept_jumps_than_released_ones),
         TEST(jumps_that_get_smaller_are_not_a_leak),
-        TEST(memory_added_one_step_after_an_evaluation_belongs_to_it),
+        TEST(memory_added_one_step_after_an_evaluation_counts_for_it),
         TEST(garbage_freed_soon_after_an_evaluation_is_ignored),
         TEST(one_large_jump_does_not_make_later_jumps_look_smaller),
         TEST(two_large_jumps_among_tiny_ones_are_not_stepping),
@@ -335,7 +335,7 @@ int main(void)
         TEST(three_epochs_are_enough_to_find_a_leak_after_the_job_ended),
         TEST(uneven_jumps_at_events_make_a_known_leak_stepping),
         TEST(leak_in_pieces_unrelated_to_events_is_leaking),
-        TEST(leak_of_another_series_is_stepping_at_events),
+        TEST(leak_found_in_another_series_is_stepping_if_jumps_match),
         TEST(growth_over_the_first_steps_is_plateaued),
         TEST(memory_allocated_by_the_first_step_counts_as_start_up),
     };

@@ -173,7 +173,7 @@ static void martingale_rarely_alarms_on_exchangeable_blocks(void **state)
     assert_true(crossed <= 0.05 * 3000);
 }
 
-static void martingale_grows_on_growth_and_not_on_a_constant(void **state)
+static void martingale_rises_on_growing_blocks_but_not_on_constant_ones(void **state)
 {
     double rise[ENVELOPE_SLOTS], late[ENVELOPE_SLOTS], constant[ENVELOPE_SLOTS];
 
@@ -241,7 +241,7 @@ static int fresh_tail(void **state)
     return verdict_init(&series, NULL);
 }
 
-static void held_readings_are_dropped_only_if_the_process_exits(void **state)
+static void withheld_readings_are_dropped_only_if_the_process_exits(void **state)
 {
     int64_t t = 0;
 
@@ -260,7 +260,7 @@ static void held_readings_are_dropped_only_if_the_process_exits(void **state)
     assert_int_equal(tail.count, 0);
 }
 
-static void tail_buffer_is_bounded_and_holds_the_last_sparse_reading(void **state)
+static void withheld_readings_are_bounded_and_at_least_one(void **state)
 {
     int64_t t = 0;
 
@@ -274,7 +274,7 @@ static void tail_buffer_is_bounded_and_holds_the_last_sparse_reading(void **stat
     assert_true(tail.count == 1 && series.samples == 20);
 }
 
-static void dropping_the_tail_keeps_half_of_a_short_series(void **state)
+static void dropping_withheld_readings_keeps_half_of_a_short_series(void **state)
 {
     int64_t t = 0;
 
@@ -285,7 +285,7 @@ static void dropping_the_tail_keeps_half_of_a_short_series(void **state)
     assert_int_equal(series.samples, 5);
 }
 
-static void table_excludes_a_final_drop_but_keeps_swings(void **state)
+static void final_memory_drop_is_excluded_but_earlier_swings_are_kept(void **state)
 {
     int64_t t = 0;
 
@@ -336,7 +336,7 @@ static void slow_exit_is_dropped_even_above_earlier_lows(void **state)
     }
 }
 
-static void table_keeps_a_dip_from_which_memory_recovers(void **state)
+static void dip_from_which_memory_recovers_is_kept(void **state)
 {
     int64_t t = 0;
 
@@ -360,16 +360,16 @@ int main(void)
         cmocka_unit_test(theil_sen_slope_ignores_spikes),
         cmocka_unit_test(noise_estimate_ignores_a_trend),
         cmocka_unit_test(martingale_rarely_alarms_on_exchangeable_blocks),
-        cmocka_unit_test(martingale_grows_on_growth_and_not_on_a_constant),
+        cmocka_unit_test(martingale_rises_on_growing_blocks_but_not_on_constant_ones),
         cmocka_unit_test(inverse_gaussian_median_matches_simulated_first_passages),
         cmocka_unit_test(first_passage_time_is_infinite_without_drift),
-        cmocka_unit_test_setup(held_readings_are_dropped_only_if_the_process_exits, fresh_tail),
-        cmocka_unit_test_setup(tail_buffer_is_bounded_and_holds_the_last_sparse_reading,
+        cmocka_unit_test_setup(withheld_readings_are_dropped_only_if_the_process_exits, fresh_tail),
+        cmocka_unit_test_setup(withheld_readings_are_bounded_and_at_least_one, fresh_tail),
+        cmocka_unit_test_setup(dropping_withheld_readings_keeps_half_of_a_short_series, fresh_tail),
+        cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_swings_are_kept,
                                fresh_tail),
-        cmocka_unit_test_setup(dropping_the_tail_keeps_half_of_a_short_series, fresh_tail),
-        cmocka_unit_test_setup(table_excludes_a_final_drop_but_keeps_swings, fresh_tail),
         cmocka_unit_test_setup(slow_exit_is_dropped_even_above_earlier_lows, fresh_tail),
-        cmocka_unit_test_setup(table_keeps_a_dip_from_which_memory_recovers, fresh_tail),
+        cmocka_unit_test_setup(dip_from_which_memory_recovers_is_kept, fresh_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void growth_that_ends_soon_after_the_epoch_is_not_a_leak(void **state)
 }
 
 /* At 1 MB/step over 600 MB, growth is material after 15 steps, so its end is not visible before. */
-static void growth_counts_as_stopped_only_once_that_is_visible(void **state)
+static void straight_growth_after_the_epoch_does_not_count_as_stopped(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 6; last <= PASS + 12; last++) {
@@ -165,7 +165,7 @@ static void growth_does_not_count_as_stopped_between_regular_jumps(void **state)
     }
 }
 
-static void end_of_growth_is_reported_once_it_is_visible(void **state)
+static void end_of_growth_is_reported_soon_after_the_epoch(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS + 8; s++)
@@ -186,9 +186,9 @@ int main(void)
         TEST(slower_growth_after_the_epoch_is_undecided),
         TEST(noisy_growth_through_the_epoch_end_is_a_leak),
         TEST(growth_that_ends_soon_after_the_epoch_is_not_a_leak),
-        TEST(growth_counts_as_stopped_only_once_that_is_visible),
+        TEST(straight_growth_after_the_epoch_does_not_count_as_stopped),
         TEST(growth_does_not_count_as_stopped_between_regular_jumps),
-        TEST(end_of_growth_is_reported_once_it_is_visible),
+        TEST(end_of_growth_is_reported_soon_after_the_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
