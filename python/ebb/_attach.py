@@ -111,7 +111,7 @@ class _Heap:
         has_all = self._free.ebb_heap_detach()
         if not has_python:
             return "the hooks of small Python objects stay, because another tool has wrapped them"
-        return "" if has_all else "a thread is still inside the profiler"
+        return "" if has_all else "the profiler is not removed yet: a thread is still running in it"
 
 
 def _library() -> str:
@@ -350,7 +350,7 @@ def refusal(socket: str) -> str:
                 "system call")
     for other in (_now.socket if _now is not None else None, os.environ.get("EBB_SOCKET")):
         if other and other != socket and _is_answering(other):
-            return f"another ebb watches this process already, at {other}"
+            return f"another ebb already watches this process, at {other}"
     return ""
 
 

@@ -30,7 +30,7 @@ def find_ebb() -> str:
     if named:
         if os.access(named, os.X_OK):
             return os.path.abspath(named)
-        raise FileNotFoundError(f"EBB_BINARY is {named}, which cannot be executed")
+        raise FileNotFoundError(f"EBB_BINARY: {named} is not executable")
     looked = []
     for place in _places():
         path = place / "ebb"

@@ -233,6 +233,6 @@ class MemoryCleanup(TrainerCallback):
             is_back = bool(back) and statistics.median(back) >= 0.9 * freed
             end = " each time"
             if is_back:
-                end += ", but memory is back in use by the next cleanup"
+                end += ", but the memory is in use again by the next cleanup"
             words.append(f"frees {_size(freed)}{what}{end}")
         return ("; ".join(words) or "no effect") + cost

@@ -137,7 +137,7 @@ class Summary:
         out = [f"ebb  {self.verdict}",
                f"resident   {_mib(first)} → {_mib(last)}, peak {_mib(peak)}; {end:.1f} s{steps}"]
         if heap_first is not None and heap_last is not None:
-            out.append(f"live heap  {_mib(heap_first)} → {_mib(heap_last)}, by malloc's own count")
+            out.append(f"live heap  {_mib(heap_first)} → {_mib(heap_last)}, as counted by malloc")
         return "\n".join(out + self.lines)
 
     def _columns(self, n: int) -> list[int]:

@@ -70,7 +70,9 @@ def _serve(request: dict[str, str]) -> None:
     elif what == "stop" and _attach.has_started():
         _attach.stop()
     else:
-        raise ValueError("ebb is not attached to it" if what == "stop" else "unknown request")
+        raise ValueError(
+            "ebb is not attached to this process" if what == "stop" else "unknown request"
+        )
 
 
 def _has_hung_up(client: socket.socket) -> bool:

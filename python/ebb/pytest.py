@@ -44,7 +44,7 @@ _failed = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("ebb", "ebb: tests that leak")
+    group = parser.getgroup("ebb", "ebb: detect tests that leak memory")
     group.addoption("--ebb", action="store_true", help="repeat and judge tests marked no_leak, "
                     "and blocks in ebb_loop (default: run them once)")
     group.addoption("--ebb-undecided", choices=("skip", "fail"), default="skip",
@@ -124,8 +124,8 @@ def _leak_text(verdicts: dict[str, Verdict], n: int, line: Optional[Line]) -> st
     if line:
         lines += _source(line)
     if "native" in rates and rates["native"] > 2 * rates.get("python", 0.0):
-        lines.append("   = the rest is native memory, which these objects own" if line else
-                     "   = the memory is native: run the test under `ebb run` for the call site")
+        lines.append("   = the rest is native memory owned by these objects" if line else
+                     "   = the memory is native; to see the call site, run the test under `ebb run`")
     return "\n".join(lines)
 
 
@@ -203,8 +203,8 @@ class Loop:
             pytest.fail(_leak_text(verdicts, n, line), pytrace=False)
         if word == "undecided":
             enough = ("memory grows, but not evenly" if n >= MIN_ITERATIONS
-                      else f"at least {MIN_ITERATIONS} are required")
-            self.leave(f"undecided after {n} iterations: {enough}; give more steps, as in "
+                      else f"at least {MIN_ITERATIONS} iterations are required")
+            self.leave(f"undecided after {n} iterations: {enough}; allow more steps, for example "
                        f"no_leak(steps={max(4 * n, 256)})")
 
     def leave(self, reason: str) -> None:
@@ -225,7 +225,7 @@ def ebb_loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
     loop = _loop_of(request.node)
     yield loop
     if not loop.judged and not request.node.stash.get(_failed, False):
-        loop.leave("undecided: the loop over ebb_loop was not run to its end")
+        loop.leave("undecided: the loop over ebb_loop stopped early")
 
 
 def _repeated(test: Any, loop: Loop) -> Any:
@@ -251,7 +251,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return
     unknown = [*map(repr, marker.args), *(k for k in marker.kwargs if k != "steps")]
     if unknown:
-        pytest.fail(f"ebb: no_leak: unknown argument {unknown[0]}; it takes steps=N",
+        pytest.fail(f"ebb: no_leak: unknown argument {unknown[0]}; the only argument is steps=N",
                     pytrace=False)
     test = item.obj
     item.obj = _repeated(test, _loop_of(item)(**marker.kwargs))

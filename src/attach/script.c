@@ -109,7 +109,7 @@ int script_write_stop(const struct script *s, char ret_path[SCRIPT_PATH_MAX], st
     buf_printf(&text,
                "    part = sys.modules.get('ebb._attach')\n"
                "    if part is None:\n"
-               "        raise RuntimeError('ebb is not attached to it')\n"
+               "        raise RuntimeError('ebb is not attached to this process')\n"
                "    part.stop()\n%s",
                tail);
     return script_write(s, "stop", &text, ret_path, err);

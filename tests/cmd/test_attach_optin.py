@@ -122,7 +122,7 @@ def test_untraceable_process_without_opt_in_is_refused_with_advice(installed, fo
 def test_opted_in_process_removes_hooks_of_a_killed_ebb_on_detach(installed, folder):
     with job(installed, folder) as process:
         result = ebb(installed, folder, "detach", process.pid)
-        assert result.returncode == 2 and "ebb is not attached to it" in result.stderr
+        assert result.returncode == 2 and "ebb is not attached to this process" in result.stderr
         with start_ebb(installed, folder, process.pid) as attached:
             assert "attached to" in attached.stderr.readline()
             attached.kill()
@@ -142,7 +142,7 @@ def test_attach_request_is_withdrawn_if_the_interpreter_is_locked(installed, fol
         process.stdin.flush()
         # the thread serves requests in order: this one is answered after the first was read
         result = ebb(installed, folder, "detach", process.pid)
-        assert "ebb is not attached to it" in result.stderr
+        assert "ebb is not attached to this process" in result.stderr
         assert installed.notes() == []
 
 

@@ -138,7 +138,7 @@ def test_leaking_tests_fail_with_line_and_growth(tested):
         number, unit = re.search(r"leaking: \+([\d.]+) (B|KiB)/iteration", text).groups()
         rate = float(number) * (1024 if unit == "KiB" else 1)
         assert 900 <= rate <= 1500, text
-    assert "the memory is native: run the test under `ebb run`" in found["test_native"]
+    assert "the memory is native; to see the call site, run the test under `ebb run`" in found["test_native"]
 
 
 def test_marked_tests_run_once_without_the_ebb_option(tested):
@@ -157,7 +157,7 @@ def test_left(ebb_loop):
 def test_undecided_test_is_skipped_or_fails_by_option(tested):
     status, output = tested(UNDECIDED, "--ebb")
     assert status == 0 and outcomes(output)["skipped"] == 1, output
-    assert "the loop over ebb_loop was not run to its end" in output
+    assert "the loop over ebb_loop stopped early" in output
     status, output = tested(UNDECIDED, "--ebb", "--ebb-undecided=fail")
     assert status == 1, output
 
@@ -193,8 +193,8 @@ def test_raises(ebb_loop):
 @pytest.mark.parametrize("arguments, sentence", [
     ("steps=3", "ebb: steps=3: give a number of at least 24"),
     ("steps='x'", "ebb: steps='x': give a number of at least 24"),
-    ("7", "ebb: no_leak: unknown argument 7; it takes steps=N"),
-    ("stepz=7", "ebb: no_leak: unknown argument stepz; it takes steps=N"),
+    ("7", "ebb: no_leak: unknown argument 7; the only argument is steps=N"),
+    ("stepz=7", "ebb: no_leak: unknown argument stepz; the only argument is steps=N"),
 ])
 def test_invalid_no_leak_argument_is_reported_in_one_line(tested, arguments, sentence):
     status, output = tested(
