@@ -1,5 +1,5 @@
-/* A job with many processes: every second one allocates memory and frees some of it ten times per
- * second, and the others sleep. One more process starts and exits every second.
+/* A job with many processes: every second process allocates memory and frees some of it ten times
+ * per second, and the others sleep. One more process starts and exits every second.
  *
  *   crowd PROCESSES SECONDS */
 #include <signal.h>
@@ -26,7 +26,7 @@ static _Noreturn void sleeper(void)
         pause();
 }
 
-/* Uses between a quarter and all of its memory, a different amount each time. */
+/* Uses between a quarter and all of the buffer, a different amount each time. */
 static _Noreturn void worker(unsigned seed)
 {
     char *room = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

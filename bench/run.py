@@ -142,7 +142,7 @@ def spread(values, digits=1):
 # ---- one tick -----------------------------------------------------------------------------------
 
 class Hold:
-    """A tree of sleeping processes, which both sides sample."""
+    """A tree of sleeping processes, which both ebb and psutil sample."""
 
     def __init__(self, bench, processes):
         self.child = start([f"{bench}/tick", "--hold", str(processes)],
@@ -201,7 +201,7 @@ LOOKS = ("known", "known_and_machine", "follow", "follow_and_machine")
 
 
 def tick_blocks(bench, hold, scratch, rounds):
-    """Runs blocks of both alternately. Returns the medians of every block."""
+    """Runs blocks of ebb and of psutil alternately. Returns the medians of every block."""
     engine = Engine(bench, hold.pid, tempfile.mkdtemp(dir=scratch))
     script = Psutil(hold.pid)
     blocks, pieces = [], {}
@@ -595,8 +595,8 @@ def parsed(p, argv, parts, program, maker):
 
 
 def measure(options, run_parts, libraries=()):
-    """Runs RUN_PARTS(table, options), which returns the results by part, and prints the table. The first line names
-    the LIBRARIES of facts()."""
+    """Runs RUN_PARTS(table, options), which returns the results by part, and prints the table. The first line has the
+    versions of LIBRARIES, keys of facts()."""
     machine, began, table = facts(), time.monotonic(), Table()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # The folder is in the build folder, so that recordings go to a disk and not to memory.

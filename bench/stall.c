@@ -4,9 +4,9 @@
  * without pauses), samples unique memory at full speed, or reads smaps_rollup every second. Blocks
  * of the four alternate, so that drift affects all of them.
  *
- * On a busy machine, the job of most long rounds waits for a CPU and not for a lock. The kernel
- * counts the wait for a CPU (schedstat). Every figure is therefore given twice: as measured, and
- * without the wait for a CPU ("locks").
+ * On a busy machine, most long rounds wait for a CPU and not for a lock. The kernel counts the wait
+ * for a CPU (schedstat). Every figure is therefore given twice: as measured, and without the wait
+ * for a CPU ("locks").
  *
  *   stall [GIB [BLOCKS [BLOCK_MS]]]        defaults: 8 10 2000
  *

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program of the wheel (built with zig) beside that of `make` (gcc): cost, start-up and size.
+"""Compares the program of the wheel (built with zig) with that of `make` (gcc): cost, start-up and size.
 
     bench/wheels.py [--json] [--only PART[,PART]] [--rounds N] [--build DIR]
 

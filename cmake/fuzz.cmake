@@ -1,6 +1,6 @@
 # Builds one program per fuzz/fuzz_NAME.c into build/fuzz, with the seeds in fuzz/corpus/NAME. If the compiler has
-# libFuzzer (clang with its runtime library), a program mutates them; otherwise fuzz/replay.c runs each of them once.
-# See fuzz/README.md.
+# libFuzzer (clang with its runtime library), each program mutates its seeds; otherwise fuzz/replay.c runs each seed
+# once. See fuzz/README.md.
 
 # These functions compare every byte, so instrumenting them teaches libFuzzer nothing and costs time.
 if(EBB_HAS_FUZZER)

@@ -48,7 +48,7 @@ install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(EBB_HAS_GLIBC)
   install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # The program expects these files in this folder.
 endif()
-# The program finds these relative to its own path.
+# The program finds these files relative to its own path.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python
   FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md

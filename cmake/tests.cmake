@@ -232,7 +232,7 @@ foreach(copy torch torch2 torch_other)
   endforeach()
   target_link_libraries(heap_${copy}_c10_cuda PRIVATE heap_${copy}_c10)
 endforeach()
-# a different name, because the dynamic linker would use the first library for both
+# The second copy has a different name, because the dynamic linker would use the first library for both.
 set_target_properties(heap_torch2_c10 PROPERTIES OUTPUT_NAME c10-2)
 foreach(name waits other_hook)
   add_library(heap_${name} MODULE ${CMAKE_SOURCE_DIR}/tests/heap/c10/${name}.c)

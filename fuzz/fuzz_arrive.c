@@ -22,7 +22,7 @@ static struct {
     struct arrive *arrive;
     char dir[64];
     struct sockaddr_un address;
-    int kind[KINDS]; /* A table, a table that may shrink, a pipe, and a folder. */
+    int kind[KINDS]; /* Descriptors of a table, a table that may shrink, a pipe, and a folder. */
     int first;       /* Lowest descriptor that was free at the start of the target. */
     unsigned came;
 } s;

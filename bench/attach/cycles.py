@@ -5,8 +5,8 @@
     bench/attach/cycles.py --cycles 200 --python PYTHON     the same with another Python, without torch
     bench/attach/cycles.py --adversarial 200                programs that import, fork, exec, collect, …
 
-A cycle passes if ebb attached and detached, and the program computes what it computes without ebb.
-An adversarial attach passes if the program is unharmed; a refusal with a sentence is fine."""
+A cycle passes if ebb attached and detached, and the program computes what it computes without ebb. An adversarial
+attach passes if the program is unharmed; a refusal with a reason is fine."""
 
 import argparse
 import ctypes
@@ -52,16 +52,16 @@ class Target:
         return self.process.returncode, text
 
     def left(self):
-        """Descriptors, number of threads, and mapped files of the process."""
+        """Returns the descriptors, the number of threads, and the mapped files of the process."""
         fds = sorted(os.readlink(f"/proc/{self.pid}/fd/{fd}").split(":")[0]
                      for fd in os.listdir(f"/proc/{self.pid}/fd"))
         maps = {line.split()[5] for line in open(f"/proc/{self.pid}/maps")
-                if "/" in line and "/dev/shm/" not in line}  # these mappings are batches of data-loader workers
+                if "/" in line and "/dev/shm/" not in line}  # mappings of /dev/shm are batches of data-loader workers
         return fds, len(os.listdir(f"/proc/{self.pid}/task")), maps
 
 
 def attach(program, pid, folder, *options):
-    """Attaches and detaches at once. Returns the exit status of ebb, the pause in ms, and the output of ebb."""
+    """Attaches and immediately detaches. Returns the exit status of ebb, the pause in ms, and the output of ebb."""
     run = folder / "run"
     shutil.rmtree(run, ignore_errors=True)
     result = subprocess.run([program, "attach", "--for", "50ms", "--run-dir", run, *options,
@@ -81,7 +81,7 @@ def cycles(program, python, count, folder):
             failed.append(text.strip().splitlines()[0])
         if pause is not None:
             pauses.append(pause)
-        if i == 0: # the Python modules and the library of ebb stay loaded
+        if i == 0: # ebb's Python modules and library stay loaded
             before = target.left()
         if target.process.poll() is not None:
             break

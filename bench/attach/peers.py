@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Compares ebb attach with memray attach, ebb run and no tool, on the same programs of the zoo in one run.
+"""Compares ebb attach with memray attach, ebb run and no tool, on the same programs of the zoo.
 
     bench/attach/peers.py [--python build/bench-venv/bin/python] [--seconds 20] [--rounds 3] [NAME…]
 
-All four run side by side: each tool attaches at step 50 and detaches at step 200 of 300. Prints for each: how often the
-program survived; the longest pause that a thread of the program noticed during attach and detach, and before them; CPU
-time of the process per step while attached and after the detach, in percent more than that of the program without a
-tool in the same steps, as the median and range of the rounds; and how often the leaking function is in the first three
-entries of the tool's report, of memray anywhere in their stacks. memray must be installed for the Python of the
-programs (scripts/setup.sh bench-heap)."""
+All four run side by side. Each tool attaches at step 50 and detaches at step 200 of 300. Prints for each tool:
+
+    survived     how often the program survived
+    pause        the longest pause of a thread of the program during attach and detach, and before the attach
+    cost         CPU time of the process per step while attached, and after the detach, in percent more than that of
+                 the program without a tool: median and range of the rounds
+    line         how often the leaking function is in the first three entries of the tool's report (memray: anywhere
+                 in the stacks of these entries)
+
+memray must be installed for the Python of the programs (scripts/setup.sh bench-heap)."""
 
 import argparse
 import json
@@ -40,7 +44,7 @@ def lines_of(path):
 
 
 class Side:
-    """One tool on one program."""
+    """One tool measured on one program."""
 
     def __init__(self, options, name, tool, folder):
         self.options, self.tool = options, tool
@@ -95,7 +99,7 @@ class Side:
         return [b - a for a, b in zip(cpu[first:last], cpu[first + 1:last])]
 
     def pauses_ms(self):
-        """Returns the longest pause during attach and detach, and the longest before."""
+        """Returns the longest pause during attach and detach, and the longest pause before the attach, both in ms."""
         pauses = lines_of(self.steps_file)[1]
         steps = lines_of(self.steps_file)[0]
         if not self.windows or not steps:
@@ -124,7 +128,8 @@ def percent_more(ours, plain):
 
 
 def measure(options, name, folder):
-    """Runs one round, and returns for each tool: survived, pauses, cost attached and after, line, failure."""
+    """Runs one round. Returns (survived, pauses, cost while attached, cost after detach, whether the line was found,
+    failure) for each tool."""
     sides = {}
     for tool in SIDES:
         (folder / tool).mkdir()

@@ -1,9 +1,9 @@
-"""Runs a program of the zoo, and writes its steps and pauses down for bench/attach/peers.py.
+"""Runs a program of the zoo, and records its steps and pauses for bench/attach/peers.py.
 
     steps.py OUTPUT zoo/NAME/main.py [ARGUMENT]...
 
-OUTPUT receives a line "step TIME CPU" at the end of each step, and "pause TIME LENGTH" for each time at which a
-thread that sleeps for a millisecond at a time slept for more than 5 ms. Times are in seconds."""
+OUTPUT receives a line "step TIME CPU" at the end of each step. A second thread sleeps for 1 ms at a time; if it slept
+for more than 5 ms, OUTPUT receives a line "pause TIME LENGTH". Times are in seconds."""
 
 import os
 import pathlib

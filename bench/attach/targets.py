@@ -1,5 +1,6 @@
-"""Programs that bench/attach/cycles.py attaches to. Each runs until the file STOP exists and then
-prints one JSON line; the name of the program is the first argument, STOP the second."""
+"""Programs that bench/attach/cycles.py attaches to. The first argument is the name of the program,
+the second is the path of a file STOP. Each program runs until STOP exists and then prints one JSON
+line."""
 
 import gc
 import hashlib

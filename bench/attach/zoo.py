@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Attaches to programs of the zoo at their step 50, and compares verdict and line with their truth.
+"""Attaches to programs of the zoo at step 50, and compares the verdict and the leaking line with the ground truth.
 
-    bench/attach/zoo.py [--python PYTHON] [--jobs 2] [NAME…]      a name ending in -fixed is the twin"""
+    bench/attach/zoo.py [--python PYTHON] [--jobs 2] [NAME…]      NAME-fixed is the variant without the leak"""
 
 import argparse
 import concurrent.futures
@@ -21,12 +21,12 @@ NAMES = ["dict_cache", "c_buffer", "kept_loss_graph", "gc_cycles", "lru_cache_me
 
 
 def start_until_step(python, name, flags, folder, step):
-    """Starts a program, receives its marks up to step STEP, closes the socket, and returns the program."""
+    """Starts a program, receives its marks up to step STEP, closes the socket, and returns the process."""
     path = folder / "marks"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as marks:
         marks.bind(str(path))
         marks.settimeout(120)
-        # a relative path, because tables do not shorten it
+        # The path is relative, because tables do not shorten paths.
         job = subprocess.Popen([python, f"zoo/{name}/main.py", *flags], cwd=ROOT,
                                env={**os.environ, "EBB_SOCKET": str(path)},
                                stdout=subprocess.DEVNULL)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures `ebb watch` on a simulated job of 64 ranks on 8 nodes, and the growth of its folder.
+"""Measures `ebb watch` on a simulated job of 64 ranks on 8 nodes, and the growth of the job's folder.
 
-The folder already has hours of recordings and grows in real time while ebb watches it. The tool
-tests/tools/cluster writes it; tests/tools/day writes the recording of a node with GPUs and reported
-figures, and heap histories. Prints one line per bar; the exit status is 1 if a bar is missed."""
+The folder already has hours of recordings and grows in real time while ebb watches it. The tool tests/tools/cluster
+writes the folder; tests/tools/day writes the recording of a node with GPUs and reported figures, and heap histories.
+Prints one line per bar; the exit status is 1 if a bar is missed."""
 
 import argparse
 import os
@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 
-# About every half hour the writer replaces the parts of the open block with one block. The past
-# ends shortly before that, when the number of parts is highest.
+# About every half hour the writer replaces the parts of the open block with one block. The simulated past ends shortly
+# before such a replacement, when the number of parts is highest.
 NODES, RANKS, PAST_S, HOUR_S = 8, 8, 3600 + 1600, 3600
 CPU_PERCENT, MEMORY_MB, GROWTH_MB = 2, 30, 2
 
@@ -34,8 +34,8 @@ def size(folder, pattern):
 
 
 def watch(ebb, tools, folder, seconds):
-    """Returns the CPU use while following in percent of a core, the CPU seconds of the first reading, and the peak in
-    MB."""
+    """Returns the CPU use while following in percent of a core, the CPU seconds of the first reading, and the peak
+    memory in MB."""
     steps = PAST_S + int(seconds) + 60
     writer = subprocess.Popen([tools / "cluster", folder, str(NODES), str(RANKS), str(steps), "leak=37",
                                "running", "live=1", f"past={PAST_S}"])

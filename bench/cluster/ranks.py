@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures what ebb costs per rank with 8 ranks on one node, beside one plain run.
+"""Measures the cost of ebb per rank with 8 ranks on one node, compared with one plain run.
 
-The ranks are started as a launcher does, with torchrun's variables, so neither Slurm nor torch is required. All ranks do
-the same work at the same pace. Runs with and without ebb alternate; costs are CPU time, medians of the rounds. The exit
-status is 1 if a bar is missed."""
+The ranks are started as a launcher does, with torchrun's variables, so neither Slurm nor torch is required. All ranks
+do the same work at the same pace. Runs with and without ebb alternate; a cost is the median CPU time over the rounds.
+The exit status is 1 if a bar is missed."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "
          "TORCHELASTIC_RUN_ID")
 SHARE_MAX = 1.1  # cost per rank, as a multiple of the cost of one run
 
-# Prints the CPU time of its steps in seconds. The load of 8 ranks is below that of one core.
+# Prints the CPU time of the steps in seconds. 8 ranks together use less than one core.
 PROGRAM = """
 import sys, time
 try:
@@ -62,14 +62,15 @@ def run(command, count, folder, name):
 
 
 def supervisors(folder):
-    """Returns how many supervisors have recorded below FOLDER, and the CPU time of all."""
+    """Returns the number of supervisors that recorded below FOLDER, and their total CPU time."""
     docs = [json.loads(path.read_text()) for path in folder.glob("ebb-runs/**/run.json")
             if "latest" not in path.parts]
     return len(docs), sum(d["cost"]["cpu_s"] for d in docs)
 
 
 def measure(ebb, work, count, number):
-    """Returns per rank the CPU time that the hooks and the profiler add and that of supervisors, and their number."""
+    """Returns the CPU time per rank that the hooks and the profiler add, the CPU time per rank of the supervisors, and
+    the number of supervisors."""
     program = [sys.executable, "-c", PROGRAM, str(STEPS), str(FIRST)]
     folder = work / f"{count}-{number}"
     folder.mkdir()

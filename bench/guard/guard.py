@@ -95,7 +95,7 @@ def counts_memory(options):
 # ---- from the trigger to the request ------------------------------------------------------------
 
 def ask_once(options, limit, reserve):
-    # Without forecasts, no checkpoint is requested before memory crosses the line.
+    # Without forecasts, no checkpoint is requested before memory crosses the threshold.
     return leaker(options, ["--limit", str(limit), "--reserve", str(reserve), "--no-forecast"],
                   ["cross", f"reserve_bytes={reserve}", f"hold_ms={1200 + random.randrange(1000)}"])
 
@@ -126,7 +126,7 @@ def part_ask(table, options):
     return results
 
 
-# ---- before the kernel --------------------------------------------------------------------------
+# ---- stops by the guard before the kernel kills -------------------------------------------------
 
 def pace_of(found):
     took = (found["last_ns"] - found["begun_ns"]) / 1e9

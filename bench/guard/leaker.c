@@ -24,7 +24,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Eight numbers in a shared mapping of FACTS, read by bench/guard/run.py in this order. */
+/* Eight numbers in a shared mapping of FACTS, read by bench/guard/guard.py in this order. */
 struct facts {
     volatile uint64_t begun_ns; /* All times in this struct are CLOCK_MONOTONIC. */
     volatile uint64_t last_ns;  /* Time when the newest piece of memory was touched. */
@@ -32,7 +32,7 @@ struct facts {
     volatile uint64_t asked;    /* Number of checkpoint requests that the job received. */
     volatile uint64_t done;     /* Number of checkpoints that the job has written. */
     volatile uint64_t crossing_ns;
-    volatile uint64_t crossed_ns; /* Time when the memory across the line was touched. */
+    volatile uint64_t crossed_ns; /* Time when the memory above the threshold was touched. */
     volatile uint64_t heard_ns;   /* Time when the checkpoint request arrived. */
 };
 
@@ -175,7 +175,7 @@ static void leak(void)
     }
 }
 
-/* ---- crossing a line ---- */
+/* ---- crossing the threshold ---- */
 
 static uint64_t number_in(const char *path, const char *key)
 {
@@ -234,7 +234,7 @@ static uint64_t used_bytes(void)
     return used > cache ? used - cache : 0;
 }
 
-/* Allocates up to 2 MiB below the line, waits, and then crosses it by 2 MiB. */
+/* Allocates up to 2 MiB below the threshold, waits, and then exceeds the threshold by 2 MiB. */
 static void cross(void)
 {
     char id[64];
@@ -254,7 +254,8 @@ static void cross(void)
     sleep_until(now_ns() + (uint64_t)set.hold_ms * 1000000u);
     facts->begun_ns = now_ns();
     if (recv(requests, id, sizeof id, MSG_PEEK | MSG_DONTWAIT) > 0)
-        exit(3); /* The request came before the line was crossed, so nothing can be measured. */
+        exit(
+            3); /* The request came before the threshold was crossed, so nothing can be measured. */
     facts->crossing_ns = now_ns();
     memset(at + used, 1, 4 * MIB);
     facts->crossed_ns = now_ns();

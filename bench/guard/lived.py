@@ -258,7 +258,7 @@ def guard_lines(done):
 
 
 def judge(name, found, version):
-    """Returns the defects found, as a list of texts."""
+    """Returns the defects found, as a list of strings."""
     if name in NOT_SEEN_IN_V1 and version != 2:
         return []
     if name in LEAKS:

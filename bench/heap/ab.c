@@ -95,7 +95,7 @@ struct dynamic {
     size_t bytes[2];
 };
 
-/* The dynamic linker has relocated these entries, except where it may not write. */
+/* The dynamic linker has relocated these entries, except entries in read-only memory. */
 static uintptr_t address_of(uintptr_t base, uintptr_t value)
 {
     return value < base ? base + value : value;
@@ -184,7 +184,7 @@ void ab_set(int hooks, int small)
         allocator_set(DOMAIN_MEM + i, small ? &hooked[i] : &original[i]);
 }
 
-/* Returns the number of samples, the number that ended, and the time spent in both. */
+/* Returns the number of samples, the number of samples that ended, and the time spent on both. */
 void ab_cost(const struct heap_header *h, uint64_t ret[3])
 {
     ret[0] = atomic_load(&h->samples);

@@ -51,7 +51,7 @@ class Switch:
 
 
 def warm_up(unit):
-    """Runs for at least this long, so that the sampling interval has settled. Returns the seconds per unit."""
+    """Runs UNIT until the sampling interval has settled. Returns the seconds per unit."""
     begin = time.perf_counter()
     count = 0
     while count < workloads.WARM_UP_UNITS or time.perf_counter() - begin < WARM_UP_S:

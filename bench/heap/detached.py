@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what a detached profiler costs: a process after attach and detach, beside one that was never attached to.
+"""Measures the cost of a detached profiler: a process after attach and detach is compared with an untouched one.
 
     bench/heap/detached.py loop|objects --library build/libebb-heap.so [--layouts N] [--rounds N] [--cycles N]
 
@@ -52,7 +52,8 @@ def serve(channel, unit, units, prepare, seed):
     moved = [bytes(chance.randrange(16, 500)) for _ in range(chance.randrange(20_000))]
     prepare()
     gc.collect()
-    gc.freeze()  # otherwise each collection would visit the modules of ebb, which slows down a small process
+    # freezing excludes the modules of ebb from each collection, which would otherwise slow down a small process
+    gc.freeze()
     for _ in range(units):
         unit()
     channel.send(b"r")

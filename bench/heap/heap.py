@@ -73,7 +73,8 @@ def trimmed_mean(values, share=0.1):
 
 
 def percent(logs):
-    """Returns median and 95 % bounds, computed from logarithms of ratios, which noise biases in neither direction."""
+    """Returns the median of ratios and its 95 % bounds. They are computed from logarithms, so that noise does not bias
+    them."""
     chance = random.Random(1)
     found = sorted(trimmed_mean(chance.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
     return [100 * math.expm1(value)

@@ -147,7 +147,8 @@ def answers(options, all_tools, programs):
 
 
 def lanes(options):
-    """Returns sets of adjacent CPUs, or [None], which leaves the choice to the kernel, if one lane is enough."""
+    """Returns one set of adjacent CPUs per lane. If one lane is enough, returns [None], which leaves the choice to the
+    kernel."""
     cpus = sorted(os.sched_getaffinity(0))
     width = len(cpus) // options.lanes
     if options.lanes < 2 or not width:

@@ -2,7 +2,7 @@
 """Measures whether a leaking trainer with a limit survives under ebb and under other tools.
 
 This is one round of the part `beside` of bench/guard/guard.py. Run as a program, with a Python that has psutil, it
-prints the same as that part with --json; its argument selects one half.
+prints the same as that part with --json; its argument selects one half of the table.
 
 earlyoom depends on the memory of the whole machine, so it is measured alone. The other tools have their own limits
 and run in the background."""

@@ -20,7 +20,7 @@ import time
 
 # Each arm has four switches: marks, hooks, profiler, supervisor running. The profiler is on in most arms, because its
 # sampling rate has a budget per second of wall time: while it is off it saves budget and then samples faster than in
-# use.
+# normal use.
 ARMS = {
     "nothing": (0, 0, 0, 1),
     "profiler": (0, 0, 1, 1),
@@ -34,7 +34,7 @@ TWICE = ("nothing", "profiler")
 BLOCK_S = 0.1
 SHORT_BLOCK_S = 0.05  # Short blocks are used for short steps, because drift within a second affects them less.
 SHORT_STEP_S = 0.009
-SETTLE_S = 0.01  # Untimed seconds after each switch, in whole steps; none if a step is longer.
+SETTLE_S = 0.01  # Untimed seconds after each switch, as whole steps (0 if a step takes longer).
 WARM_UP_STEPS = 60
 WORKERS = 4
 HEADER_SAMPLES = 12  # Offsets of samples, ends and hook_ns in struct heap_header, in words of 8 bytes.

@@ -21,8 +21,8 @@ import time
 from types import ModuleType
 from typing import Any, Callable, Optional
 
-_FOLLOW_S = 1.0  # interval of the thread that reads the memory and finds new libraries
-_JOIN_S = 2.0  # how long to wait for a thread that is about to end
+_FOLLOW_S = 1.0  # seconds between two readings of memory, and scans for new libraries
+_JOIN_S = 2.0  # maximum seconds to wait for a thread that is about to end
 _FORK_PATIENCE_S = 0.1
 
 _YIELD_S = 0.0005
@@ -33,7 +33,7 @@ _PARTS = ("_process", "_patches", "_wire", "_truth", "_referrers", "_containers"
 _lock = threading.RLock()  # held by the thread that attaches or detaches
 _now: Optional["_Attached"] = None
 _has_fork_handlers = False
-Result = tuple[str, bool, str]  # kind of the report, whether the profiler runs, reason
+Result = tuple[str, bool, str]  # the report: its kind, whether the profiler runs, and the reason
 # pending calls of start and stop, each with the socket that receives its report
 _queue: list[tuple[str, Callable[[], Result]]] = []
 _queue_lock = threading.Lock()
@@ -170,7 +170,7 @@ def _import_parts() -> None:
 
 
 class _Attached:
-    """The changes that start makes to this process and stop undoes."""
+    """The changes to this process that start() makes and stop() undoes."""
 
     def __init__(self, socket: str, run_dir: str) -> None:
         self.socket, self.run_dir = socket, run_dir
@@ -236,7 +236,7 @@ class _Attached:
             self._follower = (thread, bell)
 
     def end_thread(self, patience_s: float) -> None:
-        # if another thread holds the lock, it is starting or ending the thread
+        # if another thread holds the lock, that thread is starting or ending the helper thread
         if not self._lock.acquire(timeout=patience_s):
             return
         try:

@@ -1,9 +1,9 @@
-"""Progress bars of tqdm as a clock of steps, for loops without a better one.
+"""Counts steps by tqdm's progress bars, for loops without a better step source.
 
 A bar is read at most ten times per second, and when it closes. Of nested bars the inner one counts.
 Of several loops with bars, the one in which most time was spent counts; if another one takes its
-place, the count begins anew. Bars of bytes and bars that end within seconds are downloads and files
-being loaded, not training.
+place, the count begins anew. Bars that count bytes or end within seconds are ignored, because they
+show downloads or files being loaded.
 """
 
 from __future__ import annotations

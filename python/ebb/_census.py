@@ -19,7 +19,7 @@ from ._wire import rank_of_environment
 
 _ROWS_MAX = 200  # number of rows kept per table, the largest first
 _BIG_CONTAINER = 1 << 14  # size in bytes from which a container's entries are always counted
-# maximum number of entries of one container that are counted; they represent the others
+# maximum number of entries counted per container; the total is extrapolated from them
 _OF_ONE_CONTAINER = 10000
 # maximum number of ids held at one time, so that the census itself does not fill memory
 _PLAIN_MAX = 500_000
