@@ -25,7 +25,7 @@ import time
 import wheels
 
 ROOT = wheels.ROOT
-# Set with Debian's variables; the default is a domain that does not exist.
+# The maintainer comes from Debian's variables. The default address is in a domain that does not exist.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The ebb authors')} "
               f"<{os.environ.get('DEBEMAIL', 'ebb@example.org')}>")
 # The package links static archives so that one file works on every release of Debian and Ubuntu. It is not meant for

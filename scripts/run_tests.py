@@ -303,7 +303,7 @@ def test_tree(tree, outcome, jobs):
 
 
 def run_all(arguments, beside):
-    """Builds and tests all trees; the executor BESIDE builds the others during the tests of the first."""
+    """Builds and tests all trees; the executor BESIDE builds the other trees during the tests of the first tree."""
     jobs, total = arguments.jobs, Counts()
     first, *others = trees_of(arguments)
     say(f"{first.title}: building {first.folder}")

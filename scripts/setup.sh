@@ -57,7 +57,7 @@ python3         cmd:python3
 clang           cmd:clang
 libclang-rt-dev rt:fuzzer
 "
-# All developers use the same clang-format, as versions disagree about layout; both systems have this one.
+# All developers use the same clang-format, as versions disagree about layout; Debian and Ubuntu both have this version.
 lint_needs="
 python3         cmd:python3
 clang-format-14 cmd:clang-format-14

@@ -32,7 +32,7 @@ def colour(n):
 
 
 def mix(a, b, part):
-    """Mixes colour A with colour B, of which the share is PART."""
+    """Mixes colour A with colour B; PART is the share of B."""
     pairs = zip(bytes.fromhex(a[1:]), bytes.fromhex(b[1:]))
     return "#" + "".join(f"{round(x + (y - x) * part):02x}" for x, y in pairs)
 

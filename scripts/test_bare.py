@@ -64,7 +64,7 @@ def clone(chroot: test_wheels.Chroot) -> None:
 
 
 def run_make(chroot: test_wheels.Chroot, target: str) -> str:
-    """Returns the last lines of the output and the time it took."""
+    """Runs make in the chroot. Returns the last lines of the output and the duration."""
     log = chroot.folder.with_name(f"{chroot.folder.name}-{target}.log")
     start = time.monotonic()
     with log.open("wb") as out:

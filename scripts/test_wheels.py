@@ -24,8 +24,8 @@ import wheels
 
 SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "testing": "Debian testing"}
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
-FURTHER_PYTHONS = {"testing": ["python3.14", "python3.15"]}  # packages beside the default version
-FREE_THREADED = {"trixie": "python3.13", "testing": "python3.14"}  # source packages, built without the global lock
+FURTHER_PYTHONS = {"testing": ["python3.14", "python3.15"]}  # packages of Pythons other than the default version
+FREE_THREADED = {"trixie": "python3.13", "testing": "python3.14"}  # source packages, built free-threaded
 TORCH = "torch==2.13.0"
 LIMIT_S = 3600  # unpacking torch with its CUDA libraries takes ten minutes on a busy machine
 NEWEST_MINOR = 14  # the last Python whose frames ebb reads (src/heap/python_layout.c)
@@ -169,7 +169,7 @@ def check_no_lines(chroot: Chroot, python: str, reason: str) -> str:
 
 
 def check_free_threaded(chroot: Chroot, source: str) -> str:
-    """Builds a free-threaded Python, which no distribution packages, from Debian's source: ten minutes."""
+    """Builds a free-threaded Python, which no distribution packages, from Debian's source. This takes ten minutes."""
     place = chroot.folder / "srv/free-threaded"
     if not (place / "python").is_file():
         say(f"building {source} without its global lock")

@@ -50,7 +50,8 @@ def say(text: str) -> None:
 
 def run(command: list, log: pathlib.Path, cwd: pathlib.Path | None = None,
         env: dict | None = None) -> None:
-    """Runs a command without showing its output. LOG has the output; if it failed, stderr gets the end of it."""
+    """Runs a command without showing its output. LOG receives the output; if the command fails, the end of the output
+    is printed to stderr."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         result = subprocess.run([str(word) for word in command], cwd=cwd, stdout=out,
@@ -329,7 +330,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
             header.write_text("#include <string.h>\n#define basename(path) "
                               "(strrchr(path, '/') ? strrchr(path, '/') + 1 : (path))\n")
             flags += f" -include {header}"
-        # libeu without its command-line functions, which need argp, a library that musl lacks
+        # Without its command-line functions, libeu does not need argp, a library that musl lacks.
         objects = ("xasprintf", "xstrdup", "xstrndup", "xmalloc", "next_prime", "crc32", "crc32_file")
         self.make("-C", "lib", "libeu.a", flags, "am_libeu_a_OBJECTS=" + " ".join(f"{name}.o" for name in objects))
         for folder, archive in {"libelf": "libelf.a", "libdw": "libdw.a", "libdwelf": "libdwelf.a"}.items():
@@ -337,7 +338,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         self.make("-C", "libebl", "eblclosebackend.o", flags)
         objects = [str(path.relative_to(self.source))
                    for path in sorted((self.source / "libdwelf").glob("*.o"))]
-        if "musl" in self.name:  # elfutils' replacement of error(), which libdw calls if memory runs out
+        if "musl" in self.name:  # adds elfutils' replacement of error(), which libdw calls if memory runs out
             self.make("-C", "lib", "error.o", flags)
             objects.append("lib/error.o")
         self.do(self.ar, "rcs", "libdw/libdw.a", "libebl/eblclosebackend.o", *objects)

@@ -71,15 +71,15 @@ class _Cleanup:
 class MemoryCleanup(TrainerCallback):
     """Frees memory every N steps, and measures how much was freed and at what cost.
 
-    every_n_steps: 0 for never by steps.
-    gc, gc_passes: collect garbage, this many times.
+    every_n_steps: steps between two cleanups; 0 disables them.
+    gc, gc_passes: collect garbage, gc_passes times.
     empty_cache: return CUDA's unused memory to the device.
     zero_grad: drop gradients that are still held after the step.
     log_history: drop all entries of the trainer's own log except the last.
     processor_caches: clear caches of the tokenizer and of processors.
     trim: have the C library return free memory to the system (malloc_trim).
-    on_evaluate: also after each evaluation.
-    on_optimizer_step: also at every optimizer step, before gradients are zeroed.
+    on_evaluate: also clean up after each evaluation.
+    on_optimizer_step: also clean up at every optimizer step, before gradients are zeroed.
     """
 
     def __init__(

@@ -57,7 +57,8 @@ _KEPT_SHARE = 0.1  # fraction of the growth of memory that a container must expl
 _ENTRIES = 4  # number of newest entries whose mean size represents all new entries
 _FOLLOWED_MAX = 8
 _FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans to be followed
-_NESTED_MIN = 4  # number of containers inside one container that must gain entries together
+# a container of containers is followed if at least this many inner ones gain entries together
+_NESTED_MIN = 4
 _NESTED_MAX = 100_000
 _GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
 _FIRST_GRAPHS = 1000  # maximum number of variables whose first graph is remembered
@@ -114,7 +115,7 @@ def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> li
 
 
 def _containers() -> list[Any]:
-    # Read first, because the list of all objects below also contains copies of these variables.
+    # Variables are read first, because the list of all objects below also contains copies of them.
     variables = _variables()
     modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
     own = [v for d in modules for v in list(d.values())]
@@ -123,7 +124,7 @@ def _containers() -> list[Any]:
     )]
     classes = frozenset(map(id, own_classes))
     types = _container_types()
-    # instances are listed only once, as there are many
+    # gc.get_objects() is called only once, because the list is long
     objects = _of_types(gc.get_objects(), types | classes)
     found = _of_types(objects, types) + _untracked(
         own, _of_types(objects, classes - types) + own_classes, variables
@@ -282,7 +283,7 @@ class _Followed:
 
 
 def _figure_name(name: str, is_nested: bool) -> str:
-    """Shortens NAME to the part that identifies it."""
+    """Shortens NAME to the part that identifies the container."""
     variable, _, where = name.partition(" (a variable of ")
     if where:
         name = f"{variable} of {where.partition(' in ')[0]}"
@@ -403,7 +404,7 @@ class _Follower:
                 continue
             searches += 1
             name = _referrers.owner(o, ours, time.monotonic() + _NAMES_S)
-            if name and not name.startswith("ebb."):  # ebb's own containers grow as well
+            if name and not name.startswith("ebb."):  # ebb's own containers are skipped
                 self._followed[id(o)] = _Followed(
                     _figure_name(name, False), False, size // added, len(o)
                 )
@@ -459,7 +460,7 @@ def reset() -> None:
 
 
 def _may_scan() -> bool:
-    """Returns True if containers can be scanned, which they cannot in free-threaded Python."""
+    """Returns True if containers can be scanned. Free-threaded Python does not allow scans."""
     if os.environ.get("EBB_KEEPERS", "1") == "0" or sys.implementation.name != "cpython":
         return False
     gil = getattr(sys, "_is_gil_enabled", None)

@@ -34,7 +34,7 @@ _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread, and ends it when it is closed
 _must_end = False  # the thread
-_is_paused = False  # True while a fork is in progress, for which the thread has ended
+_is_paused = False  # True during a fork, before which the thread was ended
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
 # True if the job or a callback sends the steps, so that the hooks on torch need not
@@ -48,8 +48,7 @@ _is_sent_at_exit = False
 
 
 def start() -> None:
-    """Starts to listen for requests. Calling it again is harmless; in a forked child it does
-    nothing."""
+    """Starts to listen for requests. A second call, or a call in a forked child, does nothing."""
     global _pid, _is_polled, _is_started
     w = wire()
     if _pid == os.getpid() and _thread is not None and _thread.is_alive():
@@ -89,7 +88,7 @@ def _start_thread() -> bool:
 
 
 def _offer_help() -> None:
-    """Allows steps to be batched if the thread runs, which sends them, and no census counts steps.
+    """Allows steps to be batched if the thread that sends them runs, and no census counts steps.
     """
     global _is_sent_at_exit
     w = wire()

@@ -1,4 +1,4 @@
-"""A thread that reads the memory of a process without steps, once a second."""
+"""A thread that reads the memory of a process without steps, once per second."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Hooks for frameworks other than torch. A hook raises if the package is not as expected, and has
-then changed nothing."""
+"""Hooks for frameworks other than torch. If the package is not as expected, a hook raises an
+exception and changes nothing."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    # the package has the function under a second name if it was imported before
+    # if optax was imported before, it has a second reference to the function
     for place in (module, sys.modules.get("optax")):
         if getattr(place, "apply_updates", None) is apply_updates:
             _patches.put(place, "apply_updates", wrapper)

@@ -47,12 +47,12 @@ def _rises(minima: list[int]) -> bool:
 def judge(values: Sequence[int], n: int, final: bool = True) -> Verdict:
     """Judges the live bytes after each of N iterations.
 
-    The minimum of a block of iterations is memory that none of them released. A leak raises it from
-    block to block: for values in random order, 10 equal blocks rise with a probability of 1/10!,
-    and 8 blocks of growing length with less. Blocks of growing length detect a growing list, which
-    allocates an eighth more each time; equal blocks detect a leak in noise. A cache that fills also
-    raises the minima, but less and less. Values that are not FINAL are sound only if they are
-    flat."""
+    The minimum of a block of iterations is memory that none of them released. A leak raises this
+    minimum from block to block. For values in random order, the minima of 10 equal blocks rise with
+    a probability of 1/10!, and those of 8 blocks of growing length with a lower one. Blocks of
+    growing length detect a growing list, which allocates an eighth more each time; equal blocks
+    detect a leak in noise. A cache that fills also raises the minima, but less and less. If FINAL
+    is false, more values follow, and VALUES are sound only if flat."""
     if n < MIN_ITERATIONS:
         return Verdict("undecided", 0.0)
     rises = any(
@@ -134,7 +134,7 @@ def _is_library(filename: str) -> bool:
 
 
 def _line_of(stat: tracemalloc.StatisticDiff, iterations: int) -> Line:
-    frames = list(stat.traceback)  # the innermost comes last
+    frames = list(stat.traceback)  # the innermost frame comes last
     inner = frames[-1]
     own = next((f for f in reversed(frames) if not _is_library(f.filename)), inner)
     inside = None if own is inner else (inner.filename, inner.lineno)

@@ -538,7 +538,7 @@ def isolate(
     name         of the run (default: the function's name)
     env          changes of its environment; None removes a variable
     run_dir      keep the recording in this folder, which must not exist yet
-    restart      start FN again after the guard has stopped it (EBB_RESUME=1 there)
+    restart      start FN again after the guard has stopped it (with EBB_RESUME=1)
 
     With EBB_ISOLATE=0 in the environment the function is called here, without limit and timeout.
     """

@@ -52,7 +52,7 @@ def for_logs() -> dict[str, float]:
     """Returns the memory in MiB, under the names used in a trainer's logs."""
     rss, peak = rss_bytes(), peak_bytes()
     if rss is not None and peak is not None:
-        # The values are read one after the other, and the kernel updates its counters late.
+        # The kernel updates its counters late, so that the peak may be lower than rss.
         peak = max(peak, rss)
     found: dict[str, Optional[int]] = {"rss": rss, "rss_peak": peak}
     cuda = cuda_bytes()

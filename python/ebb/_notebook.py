@@ -27,11 +27,12 @@ from typing import Any, Optional
 from . import _attach, _binary, _memory, _tap, _truth
 
 _INTERVAL_S = 0.1
-_SAMPLES_MAX = 20_000  # then every second one is dropped, and the interval doubled
+# beyond this number, every second sample is dropped, and the interval is doubled
+_SAMPLES_MAX = 20_000
 _LINES = 5
 _LINE_BYTES = 1 << 18  # lines with fewer live bytes are not shown
-_HEAP_BYTES = 1 << 16  # bytes between two samples; fewer than in a job, because a cell is short
-_LEAK = 1  # exit status of `ebb verdict`
+_HEAP_BYTES = 1 << 16  # bytes between two samples; a job uses more, but a cell is short
+_LEAK = 1  # exit status of `ebb verdict` for a leak
 _PATIENCE_S = 60
 _WIDTH, _HEIGHT = 640, 120
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -109,7 +110,7 @@ def _judge(rows: list[tuple[float, int]], marks: list[dict[str, Any]]) -> tuple[
 
 
 def judge(samples: list[Sample], marks: list[dict[str, Any]]) -> str:
-    """Returns the verdict on resident memory; on the live heap, if only that leaks."""
+    """Returns the verdict on resident memory, or on the live heap if only the heap leaks."""
     try:
         status, headline = _judge([(t, rss) for t, rss, _ in samples], marks)
         heap = [(t, n) for t, _, n in samples if n is not None]
@@ -239,8 +240,9 @@ class Heap:
                 self.found.append(found.rstrip())
 
     def _name_of(self, file: str) -> str:
-        """Returns the name of a file, or "cell": the file of a cell is named after its hash, and
-        IPython counts a cell that a magic runs as the next one."""
+        """Returns the name of a file, or "cell" for the code of a cell. The file of a cell is named
+        after its hash, and the cell number would be wrong, because IPython counts a cell that a
+        magic runs as the next one."""
         name = getattr(self._shell.compile, "format_code_name", lambda _: None)(file)
         return "cell" if name else os.path.basename(file)
 
@@ -252,7 +254,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _as_in_notebook(cell: str) -> str:
     """Puts a comment where the cell has %%ebb, so that its lines have the numbers that the notebook
-    shows. IPython would skip an empty line, and looks for magics and indentation in the first."""
+    shows. IPython would skip an empty line. A first line with a magic or indentation must stay the
+    first."""
     return cell if cell[:1] in ("", "%", " ", "\t") else f"#\n{cell}"
 
 

@@ -2,11 +2,11 @@
 EBB_ATTACH=1. Importing this module starts it.
 
 A thread listens at a socket (SOCK_SEQPACKET) in a folder that only the user can enter: attach.PID
-in $XDG_RUNTIME_DIR/ebb, else in /tmp/ebb-UID. A connection carries one request of KEY=VALUE lines,
-REQUEST=start with SOCKET, RUN_DIR, LIBRARY and INTERVAL as for ebb._attach.start, or REQUEST=stop,
-and its answer, KIND=attach with STATUS=done, or STATUS=failed and REASON=. Closing the connection
-withdraws a request that was not served yet. The process also permits its user's other processes to
-read its memory, which Yama forbids by default.
+in $XDG_RUNTIME_DIR/ebb, else in /tmp/ebb-UID. A connection carries one request and its answer, both
+as KEY=VALUE lines. The request is REQUEST=start with SOCKET, RUN_DIR, LIBRARY and INTERVAL (see
+ebb._attach.start), or REQUEST=stop. The answer is KIND=attach with STATUS=done, or with
+STATUS=failed and REASON. Closing the connection withdraws a request that was not served yet. The
+process also permits its user's other processes to read its memory, which Yama forbids by default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PTRACER = 0x59616D61  # PR_SET_PTRACER
 _PTRACER_ANY = (1 << 64) - 1
 _REQUEST_MAX = 8192
 _REASON_MAX = 300
-_REQUEST_S = 1.0  # how long a client may take to send its request
+_REQUEST_S = 1.0  # maximum seconds for a client to send its request
 _WAITING = 8
 _JOIN_S = 0.1
 

@@ -1,6 +1,7 @@
-"""Facts about this process that other modules share: the variables of the run it belongs to, and
-the process in which hooks were installed, until that process has a wire. A process forked from it
-is a worker and sends nothing, even if the wire is created only after the fork."""
+"""Facts about this process that other modules share: the variables of its run, and the pid of the
+process in which hooks were installed. The pid is kept until that process has a wire. A process
+forked from the one with the hooks is a worker and sends nothing, even if the wire is created only
+after the fork."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Figures of the allocators at the end of steps: the live heap, torch's CUDA memory, pinned memory,
-JAX's arrays and device memory, the garbage collector's counters. Sent as marks of kind series.
+JAX's arrays and device memory, the garbage collector's counters. They are sent as marks of kind
+series.
 
 RSS includes memory that an allocator retains; these figures separate it from memory in use."""
 
@@ -16,10 +17,11 @@ from ._wire import figures_wire
 _INTERVAL_S = 0.5  # ebb samples once per second, so readings at a higher rate would be useless
 _SHARE = 400  # a reading takes at most 1/400 of the time between two readings
 _SLOW_S = 0.002
-_PAUSE_S = 1.0  # first pause after a slow reading; it is doubled after each further slow reading
-# longest pause; a single reading may have been slow only because the machine was busy
+# first pause in seconds after a slow reading; each further slow reading doubles the pause
+_PAUSE_S = 1.0
+# longest pause in seconds; one reading may be slow only because the machine was busy
 _PAUSE_MAX_S = 60.0
-# with more arrays, their sum is omitted, because adding up the sizes takes milliseconds
+# number of arrays above which their sum is omitted, because adding up the sizes takes milliseconds
 _JAX_ARRAYS = 5000
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
@@ -132,7 +134,7 @@ def _read_cuda(figures: dict[str, int]) -> None:
 
 
 def _read_jax(figures: dict[str, int]) -> None:
-    """jax_device_bytes if JAX's devices report it (not the CPU), and jax_live_bytes."""
+    """Adds jax_live_bytes and, if JAX's devices report it (the CPU does not), jax_device_bytes."""
     jax: Any = sys.modules.get("jax")
     # local_devices and live_arrays would start a backend, which takes the GPU's memory
     bridge: Any = sys.modules.get("jax._src.xla_bridge")

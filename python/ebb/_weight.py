@@ -50,7 +50,7 @@ def _tensor_size(o: Any, torch: Any) -> int:
 
 class Graph:
     """The autograd graph behind one or several tensors: its nodes, and the bytes of the tensors on
-    the host that these saved for the backward pass. Parameters are not counted, and neither are
+    the host that the nodes saved for the backward pass. Parameters are not counted, and neither are
     tensors that a backward pass has freed. Tensors saved through hooks are not counted because only
     code of the job can read them."""
 

@@ -37,7 +37,7 @@ _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
 # ebb samples memory at most five times per second, so more frequent marks of steps would add
-# nothing. A step that is held back is sent when no other has followed for this time.
+# nothing. A step that is held back is sent when no other step has followed for this time.
 _STEPS_APART_S = 0.1
 STEPS_PER_MARK = 256  # maximum number of steps that one mark may represent (mark/row.h)
 # number of steps at the start of a process that are sent one by one, even if they are fast
@@ -392,8 +392,8 @@ class Wire:
         return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
-        """Delivers a datagram. PATIENCE_S is how long to wait for the receiver, or None to wait
-        as long as steps may."""
+        """Delivers a datagram. PATIENCE_S is how long to wait for the receiver, or None to wait as
+        long as steps may wait."""
         if not self.is_there:
             return False
         s = self._socket or self._open()

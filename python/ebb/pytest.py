@@ -1,7 +1,7 @@
 """A pytest plugin that fails tests which leak: `pytest --ebb`.
 
     @pytest.mark.no_leak
-    def test_step(model):             # repeated until ebb knows
+    def test_step(model):             # repeated until ebb has decided
         train_step(model)
 
     def test_loop(ebb_loop):
@@ -27,17 +27,17 @@ import pytest
 
 from ._growth import MIN_ITERATIONS, Line, Meter, Verdict
 
-# number of iterations at the first check; each further check comes after twice as many
+# number of iterations at the first check; each further check comes after twice as many iterations
 _FIRST_CHECK = 64
 # number of iterations after which a leak is reported; caches of the standard library are full by
 # then
 _LEAK_ITERATIONS = 1024
 _MAX_ITERATIONS = 8192
 _MAX_CPU_S = 4.0
-_MAX_S = 15.0  # time limit for blocks that wait, and on busy machines
+_MAX_S = 15.0  # limit in seconds of wall time, for blocks that wait and for busy machines
 _MAX_GROWTH_BYTES = 256 << 20  # growth that is reported as a leak even before _LEAK_ITERATIONS
 _LINE_ITERATIONS = 16  # number of iterations in which the growing line is searched
-# number of iterations before that, until objects that each iteration replaces exist
+# number of iterations before the search; by then, objects that each iteration replaces exist
 _SETTLE_ITERATIONS = 2
 
 _failed = pytest.StashKey[bool]()
@@ -67,7 +67,7 @@ def _bytes_text(count: float) -> str:
 
 class _Captured:
     """Log records, warnings and output that pytest itself keeps. They would grow with every
-    iteration, so only those of the newest one are kept."""
+    iteration, so only those of the newest iteration are kept."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.logs = [(h, len(h.records), h.stream.tell()) for h in logging.getLogger().handlers
@@ -93,7 +93,7 @@ class _Captured:
                 buffer.truncate()
 
     def trim_files(self) -> None:
-        """Drops captured output that is in files, which does not count as growth."""
+        """Drops captured output in files. It uses disk space, but does not count as growth."""
         if self.manager is not None and self.manager.is_globally_capturing():
             self.manager.read_global_capture()
 
@@ -125,7 +125,8 @@ def _leak_text(verdicts: dict[str, Verdict], n: int, line: Optional[Line]) -> st
         lines += _source(line)
     if "native" in rates and rates["native"] > 2 * rates.get("python", 0.0):
         lines.append("   = the rest is native memory owned by these objects" if line else
-                     "   = the memory is native; to see the call site, run the test under `ebb run`")
+                     "   = the memory is native; to see the call site, run the test under "
+                     "`ebb run`")
     return "\n".join(lines)
 
 

@@ -49,6 +49,6 @@ def census_diff(
 
 
 def census_every(n: int) -> None:
-    """Takes a census at every N-th step from now on and writes it to the run folder; 0 ends it.
+    """Takes a census at every N-th step from now on and writes it to the run folder; 0 stops it.
     The environment variable EBB_CENSUS_EVERY does the same."""
     _control.every(n)

@@ -20,8 +20,8 @@ from commands import (NOBODY, PATIENCE_S, PYTHON, alive, binary, environment, re
 TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
 NEEDS_BYTES = 600 << 20
 
-# This trainer is within the reserve after one second and would reach the SIGTERM line five seconds
-# later, so even a busy machine has time to request a checkpoint.
+# This trainer is within the reserve after one second and would reach the SIGTERM threshold five seconds later, so even
+# a busy machine has time to request a checkpoint.
 LINES = ("--limit", "200M", "--reserve", "100M", "--interval", "100ms", "--pressure", "off")
 LEAK = ("base_mib=90", "leak_kib=200", "step_ms=20")
 

@@ -13,7 +13,7 @@ import subprocess
 CODES, SITES, NODES, LIVE, MODULES, TEXT_BYTES = 16384, 16384, 65536, 32768, 1024, 2 << 20
 PYTHON = 1 << 63
 HELLO = struct.Struct("=8sIiQ")
-# Format of the header up to the counters of complete entries.
+# Format of the header, up to the counters of complete entries.
 HEADER = struct.Struct("=8sIIQiIQQ IIIII I IIII")
 # Format after the header: interval, samples, ends, nanoseconds, dropped samples, and Python's
 # arenas.
@@ -74,9 +74,8 @@ class Table:
         }
 
     def failures(self):
-        """Returns the number of failed GPU requests, and the number of the first one that is
-        kept."""
-        # The data follows allocated_bytes and gpu_interval, and precedes 16 GPUs of 56 bytes.
+        """Returns the number of failed GPU requests, and the number of the first stored one."""
+        # The data follows allocated_bytes and gpu_interval, and precedes 16 GPU entries of 56 bytes each.
         at = HEADER.size + COUNTERS.size + 16
         count, = struct.unpack_from("=Q", self.map, at)
         return count, struct.unpack_from("=I", self.map, at + 8 + 16 * 56)[0]

@@ -131,7 +131,7 @@ def sbatch(slurm, arguments):
 def job(slurm, arguments):
     """Runs one job from its start to its end."""
     number, command = arguments[0], arguments[1:]
-    os.closerange(3, 256)  # the lock of the server
+    os.closerange(3, 256)  # includes the lock of the server
 
     def state(new, **more):
         def change(jobs):

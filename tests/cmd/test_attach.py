@@ -23,7 +23,7 @@ VERSIONS = ["system"] + [f"3.{minor}" for minor in range(9, 15)]
 
 @pytest.fixture
 def python(request):
-    """The interpreter of a version; skips the test if it is not installed."""
+    """Returns the interpreter of a Python version, or skips the test if it is not installed."""
     found = PYTHON if request.param == "system" else find_python(request.param)
     if not found:
         pytest.skip(f"Python {request.param} is not installed")
@@ -32,7 +32,8 @@ def python(request):
 
 every_python = pytest.mark.parametrize("python", VERSIONS, indirect=True)
 
-# Counts in two threads, and ends with the count when its input is closed.
+# This program counts in its main thread until its input is closed, and then prints its global
+# names.
 BUSY = """
     import os, sys, threading
     print("ready", flush=True)
@@ -48,7 +49,7 @@ BUSY = """
     outer()
     print("finished", sorted(k for k in globals() if not k.startswith("__")), flush=True)
 """
-# The main thread is inside a C call until the input is closed.
+# The main thread of this program is inside a C call until the input is closed.
 IN_C = "import os; print('ready', flush=True); os.read(0, 1); print('finished', flush=True)"
 
 
@@ -222,7 +223,7 @@ def test_attach_gives_up_on_program_in_long_c_call(installed, open_folder):
         assert "long C call" in ebb.communicate()[1]
         assert ebb.returncode == 2
         assert finish(job) == "finished\n"
-        assert installed.notes() == []  # the script was withdrawn
+        assert installed.notes() == []  # the attach script did not run, because ebb withdrew it
 
 
 def test_attach_reports_a_program_that_dies_during_the_attach(installed, open_folder):

@@ -16,7 +16,7 @@ from attach_part import Installation
 from commands import NOBODY, PYTHON, alive, environment, run_ebb, wait_for
 from test_attach import refused
 
-# Ends when its input is closed.
+# This program ends when its input is closed.
 IDLE = """
     import sys
     import ebb._optin
@@ -24,7 +24,7 @@ IDLE = """
     sys.stdin.read()
     print("finished", flush=True)
 """
-# Holds the interpreter's lock until its input is closed.
+# This program holds the interpreter's lock until its input is closed.
 LOCKED = """
     import ctypes, sys
     import ebb._optin
@@ -33,7 +33,7 @@ LOCKED = """
     sys.stdin.readline()
 """
 USER = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-PTRACE = {"x86_64": 101, "aarch64": 117}  # numbers of the system call
+PTRACE = {"x86_64": 101, "aarch64": 117}  # number of the ptrace system call
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
 LIBC = ctypes.CDLL(None)
 
@@ -61,7 +61,7 @@ def installed(open_folder):
 
 @pytest.fixture
 def folder(open_folder):
-    """A folder of the user of the job."""
+    """A folder that belongs to the user of the job."""
     path = open_folder / "runtime"
     path.mkdir(mode=0o700)
     if USER:
@@ -86,7 +86,8 @@ def job(installed, folder, *, code=IDLE, opts_in="1"):
 
 
 def variables(folder):
-    """The environment of ebb. The sanitizer uses ptrace to find leaks."""
+    """Returns the environment of ebb. Leak detection is disabled, because the sanitizer needs
+    ptrace for it."""
     sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     return {"XDG_RUNTIME_DIR": str(folder), "ASAN_OPTIONS": sanitizer}
 

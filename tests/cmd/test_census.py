@@ -10,7 +10,7 @@ import pytest
 from commands import (PATIENCE_S, PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
                       wait_for)
 
-# Runs steps until the file given as last argument exists; with --idle only one step.
+# This job runs steps until the file given as last argument exists; with --idle it runs only one step.
 JOB = """
 import os, sys, time
 import ebb
@@ -30,7 +30,7 @@ ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, "R
 sys.exit(sum(r.wait() for r in ranks))
 """
 
-# Listens as a process with the package does, and answers a request as its argument specifies.
+# This job listens as a process with the ebb package does, and answers a request as its argument specifies.
 DEAF = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -12,7 +12,7 @@ import pytest
 from commands import PATIENCE_S, PYTHON, ROOT, binary, environment, refused
 from heap_jobs import not_sanitized
 
-# Keeps 1 MiB per step if its argument is "leak".
+# This job keeps 1 MiB per step if its argument is "leak".
 JOB = """
 import os, socket, sys, time
 marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -54,7 +54,7 @@ def test_container_init_reaps_orphans(tmp_path):
     process, init = start(tmp_path, "--", "sh", "-c", f"touch {tmp_path}/up; exec sleep 600")
     try:
         wait_for((tmp_path / "up").exists, "the job")
-        # as `kubectl exec` does: a process of the namespace whose parent exits before it
+        # Like `kubectl exec`, this starts a process in the namespace whose parent exits first.
         enter = ["nsenter", *([] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]), "--target", str(init),
                  "--pid", "sh", "-c", f"(sh -c 'touch {tmp_path}/in; sleep 0.2' >/dev/null 2>&1 &)"]
         if subprocess.run(enter, capture_output=True).returncode:

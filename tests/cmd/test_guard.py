@@ -184,8 +184,8 @@ def test_short_lived_processes_do_not_hide_growth_from_the_guard(guarded, where)
 
 # ---- disabled parts ----
 
-# This job grows to 140 MiB, within the reserve but above the SIGTERM line, and ends when it is
-# released.
+# This job grows to 140 MiB and ends when it is released. Its headroom is then below the reserve but above the SIGTERM
+# threshold.
 FINISHES = ("steps=100", "leak_kib=512", "until=enough")
 
 
@@ -320,8 +320,8 @@ MORE = 10  # Enough steps for the test, but fewer than a planned restart needs.
 
 
 def in_segments(count, *settings, first=":"):
-    """Returns a trainer that runs forever in segments before COUNT, and runs the given number of
-    steps in that one. FIRST is executed before each segment."""
+    """Returns a trainer that runs forever in segments before COUNT, and a limited number of steps in segment COUNT.
+    FIRST is executed before each segment."""
     steps = f"""
         if [ "$EBB_SEGMENT" -lt {count - 1} ]; then steps=100000
         else [ -e steps ] || echo $(($(cat saved) + {MORE})) > steps; steps=$(cat steps); fi

@@ -131,7 +131,7 @@ time.sleep(0 if segment else 120)
 
 
 def let_the_child_go(process, folder):
-    """Releases the child once ebb has sent it SIGTERM and is idle again."""
+    """Releases the child once ebb has sent SIGTERM to it and ebb is idle again."""
     wait_for((folder / "terminated").exists, "ebb to end what was left")
     pids = process.pid, json.loads((folder / "run" / "run.json").read_text())["supervisor_pid"]
     for _ in range(10):

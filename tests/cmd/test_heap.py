@@ -385,8 +385,7 @@ for line in sys.stdin:
 
 
 class Living:
-    """This job allocates on request. The sampler misses one of ten 80 MiB blocks in a million
-    runs, which is harmless."""
+    """This job allocates on request. The sampler misses one of its ten 80 MiB blocks only once in a million runs."""
 
     def __init__(self, folder):
         self.path = write(folder, LIVING)

@@ -16,7 +16,8 @@ BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", pathlib.Path(binary()).pare
 LIBRARY = BUILD / "libebb-heap.so"
 PROGRAMS = BUILD / "tests" / "heap_programs"
 MALLOC, NEW, MAP, SHARED, POOL = 0, 1, 2, 4, 5
-# In standard deviations; with a hundred estimates, five would be exceeded once in a million runs.
+# Allowed error of an estimate in standard deviations. One of a hundred estimates exceeds five
+# standard deviations about once in 17,000 runs.
 SURE = 7
 
 

@@ -301,7 +301,7 @@ def test_slow_viewer_receives_newest_state_of_each_job(server):
         flood(server)
         server.job(3, "cancelled")
         server.do("removed", id=4)
-        server.counts()  # By this command, the server has sent all earlier messages.
+        server.counts()  # When the server answers this command, it has sent all earlier messages.
         newest, skipped, samples = {}, set(), 0
         while len(newest) < 100 or newest[3] != "cancelled" or newest[4] != "removed" or any(
                 value not in (39, "cancelled", "removed") for value in newest.values()):

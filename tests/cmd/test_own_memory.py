@@ -58,5 +58,5 @@ def test_memory_of_ebb_itself_does_not_grow(ebb, tmp_path, driver):
     assert run["marks"]["steps"] == 200
     judged = {p["name"]: p for p in run["verdict"]["processes"]}["ebb"]
     assert judged["leak"] is not True, judged
-    # 22 bytes per request, or 2.6 KiB per sampled process
+    # The bound of 512 KiB is 22 bytes per request, or 2.6 KiB per sampled process.
     assert judged["floor_bytes"]["last"] - judged["floor_bytes"]["first"] <= 512 << 10, judged

@@ -1,5 +1,5 @@
-"""Ranks of several nodes, started with torchrun's variables, whose shared folder is full, read-only, not theirs or hangs.
-Whatever the folder does, the ranks finish with their own output and status."""
+"""Tests ranks of several nodes whose shared folder is full, read-only, owned by another user, or hangs. The ranks are
+started with torchrun's variables. Whatever the folder does, the ranks finish with their own output and status."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from commands import NOBODY, PATIENCE_S, PYTHON, binary, environment, wait_for
 
-# Runs until the file stop appears in the folder given.
+# This rank runs until the file stop appears in the folder of its first argument.
 RANK = """
 import os, sys, time
 open(f"{sys.argv[1]}/ready." + os.environ["RANK"], "w").close()
@@ -61,7 +61,7 @@ def local(tmp_path):
 
 @pytest.fixture
 def mounted(tmp_path):
-    """Mounts a file system of some size. Only root can, and not in every container."""
+    """Mounts a file system of some size. Only root can mount, and not in every container."""
     made = tmp_path / "shared"
     made.mkdir()
 

@@ -1,4 +1,5 @@
-"""`ebb run -- ray start --head --block` with a real Ray: every worker is seen, and the one that leaks is named."""
+"""Tests `ebb run -- ray start --head --block` with a real Ray: every worker is recorded, and the leaking worker is
+named."""
 
 import json
 import os

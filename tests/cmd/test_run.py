@@ -58,7 +58,7 @@ def test_new_job_is_sampled_more_often_unless_interval_is_given(tmp_path, ebb):
 
     for flags, most in ((), 6), (("--interval", "1s"), 1.01):
         assert ebb("run", *flags, "--", "sleep", "4", cwd=tmp_path).returncode == 0
-        # A busy machine may skip samples, but rarely all of a second.
+        # A busy machine may skip samples, but rarely all samples of a second.
         assert (closest_five_s() < 1.5) == (flags == ())
         seen = facts(tmp_path)
         # There are additional samples when processes start and exit.

@@ -34,7 +34,7 @@ def job(ebb, tmp_path):
 
 
 def not_started(job):
-    """Neither was a job started nor a run folder created."""
+    """Returns True if neither a job was started nor a run folder created."""
     return list(job.folder.iterdir()) == []
 
 

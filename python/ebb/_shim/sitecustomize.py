@@ -1,5 +1,5 @@
-"""`ebb run` puts the folder of this file in front of PYTHONPATH. It waits for torch and other
-frameworks, and then runs the user's own sitecustomize.
+"""`ebb run` puts the folder of this file in front of PYTHONPATH. This file waits for torch and
+other frameworks, and then runs the user's own sitecustomize.
 
 Every Python interpreter of the job runs this file, even old versions, and often without cached
 bytecode. So nothing here may require a new Python, and code that is needed only after one of these
