@@ -1,17 +1,16 @@
-"""Checks the arguments against a diagnosis' hypotheses with the bytes that a program counted
-itself.
+"""Checks the arguments against the hypotheses of a diagnosis, by the bytes that the program counted itself.
 
-Every sentence against a hypothesis must be of a kind listed here: either it makes a claim about
-bytes that the program counts, and is checked, or the list says that it is about something else
-(resident pages of one kind, processes, settings). A sentence of an unknown kind is reported as
-well.
+Every sentence against a hypothesis must be of a kind listed here. If the sentence makes a claim about bytes that the
+program counts, the claim is checked. Other kinds are about resident pages of one type, processes or settings, and are
+not checked. A sentence of an unknown kind is reported as well.
 """
 
 import re
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-NOISE_BYTES, NOISE_SHARE = 4 << 20, 0.025  # same value as in src/diagnose; anything less is not growth
-SLACK_BYTES = 8 << 20  # counts are taken at step ends, and the two times of a ledger lie between them
+NOISE_BYTES, NOISE_SHARE = 4 << 20, 0.025  # same values as in src/diagnose; smaller changes are not growth
+# allowed difference, because counts are taken at step ends, and the times of a ledger lie between step ends
+SLACK_BYTES = 8 << 20
 SIZE = r"([+-]?[\d.]+ (?:[KMGT]i)?B)"
 
 
@@ -116,7 +115,7 @@ def lives_as_memory_grew(c, _):
     return c.grown() < 0.3 * c.rss_growth - SLACK_BYTES
 
 
-# ---- kinds of sentences; None for those about nothing that a program counts ----
+# ---- kinds of sentences; None if the program does not count the subject ----
 
 KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"memory did not grow$", did_not_grow),
@@ -131,7 +130,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (f"the live heap changed by {SIZE}(?: \\(± {SIZE}\\))? while memory grew by {SIZE}",
      live_heap_changed),
     (r"the live heap grew with memory", lives_as_memory_grew),
-    # these are about resident memory, by kind and time
+    # these sentences are about resident memory, by kind and time
     (f"memory grew by {SIZE}, from", None),
     (r"memory kept growing after", None),
     (r"memory grew gradually", None),
@@ -149,14 +148,14 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"shared memory grew by .*, of which .* is pinned for a GPU", None),
     (r"host memory grew by", None),
     (r"the verdict is", None),
-    # these are about objects and libraries, of which the program counts only bytes
+    # these sentences are about objects and libraries, of which the program counts only bytes
     (r"(Python objects|host tensors).* while memory grew by", None),
     (r"the growing tensors belong to no autograd graph", None),
     (r"torch is not imported in the growing process", None),
     (r"the growth is mapped shared memory", None),
     (r"the growing heap was (not allocated by torch|allocated for the compiler)", None),
     (r"memory allocated for the compiler grew by", None),
-    # these are about processes and settings
+    # these sentences are about processes and settings
     (r"the watched process .* is not a launcher", None),
     (r"there is no .*worker among", None),
     (r"workers grow$", None),

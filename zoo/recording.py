@@ -90,8 +90,7 @@ def thin(rows, period_s=1.0):
 
 
 def training_marks(marks):
-    """Returns the marks that a verdict reads; of marks that both the program and the hooks sent,
-    the first."""
+    """Returns the marks that a verdict reads; if both the program and the hooks sent a mark, only the first counts."""
     first = {(m["kind"], m.get("step")): m for m in reversed(marks) if m["kind"] in TRAINING}
     return sorted(first.values(), key=lambda m: m["t"])
 

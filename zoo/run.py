@@ -230,7 +230,7 @@ def runs_of(args):
 
 
 def record_all(runs, args):
-    """Runs all; returns those that this machine could run, and a sentence for each that failed."""
+    """Makes all runs. Returns the runs that this machine could make, and a sentence for each that failed."""
     def one(run):
         name, variant, flags, _ = run
         print(f"zoo: {name} {variant}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""ebb as the first process of a container: orphans, signals, the termination log, and the manifests in
+"""Tests ebb as the first process of a container: orphans, signals, the termination log, and the manifests in
 contrib/kubernetes."""
 
 import os

@@ -384,8 +384,7 @@ def test_token_is_exchanged_for_session_cookie(server):
 
 
 def asked_with(server, headers, done):
-    """Returns the statuses of a session's requests: reading, the stream, values of variables,
-    changes."""
+    """Returns the status of each request of a session: reads, the live stream, environment values, and changes."""
     websocket = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                  "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
     paths = ("/session", "/jobs", f"/jobs/{done}", f"/jobs/{done}/log", f"/jobs/{done}/request", "/machine",
@@ -813,8 +812,8 @@ def nonsense_at_once(server, requests):
 
 
 def test_random_bytes_get_an_error_or_a_closed_connection(server):
-    """Sends valid requests with bytes changed, cut or doubled, and noise, from a fixed seed. The
-    server continues."""
+    """Sends valid requests with bytes changed, cut or doubled, and noise, from a fixed seed. The server must
+    survive."""
     dice = random.Random(8)
     good = [b"GET /api/v1/jobs?limit=5 HTTP/1.1\r\n" + HOST + b"\r\n",
             b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
@@ -933,8 +932,8 @@ def test_owner_can_connect_despite_many_other_clients():
 
 
 def kept_by(server):
-    """Returns the server's descriptors, children, and anonymous memory; its code may be paged
-    out and in."""
+    """Returns the server's descriptors, children, and anonymous memory. Other memory is not counted, because code may
+    be paged out and in."""
     pid = server.process.pid
     status = open(f"/proc/{pid}/status").read()
     children = open(f"/proc/{pid}/task/{pid}/children").read().split()
@@ -1020,7 +1019,7 @@ def test_token_readable_by_others_is_refused(tmp_path):
     *(("folder", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "sock")),
     ("link", "sessions"), ("link", "token")])
 def test_wrong_file_type_in_the_state_folder_is_reported_at_start(tmp_path, kind, name):
-    """The server neither waits for such a file nor overwrites it."""
+    """The server neither waits for a file of the wrong type nor overwrites it."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/etc/passwd", path)}
@@ -1147,8 +1146,8 @@ def test_full_disk_is_reported_and_server_recovers(tmp_path):
 
 
 def drip():
-    """Sends headers and bodies one byte at a time until all connections are closed or a long
-    time has passed; returns the number of open ones."""
+    """Sends headers and bodies one byte at a time until all connections are closed or a long time has passed; returns
+    the number of connections still open."""
     head = b"POST /api/v1/session HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
     with serving() as s, contextlib.ExitStack() as stack:
         drips = [stack.enter_context(socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE_S))

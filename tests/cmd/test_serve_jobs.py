@@ -372,8 +372,8 @@ echo $$; wait
 
 
 def family(server):
-    """Starts a job of several processes: one in another session, one without our variables, one
-    that ignores SIGTERM. Returns its id and their pids."""
+    """Starts a job of several processes: one in another session, one without our variables, one that ignores SIGTERM.
+    Returns the job's id and the pids of the processes."""
     number = server.submit("sh", "-c", FAMILY, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.count(b"\n") == 4, "its processes")
     return number, [int(line) for line in server.get(f"/jobs/{number}/log").body.split()]

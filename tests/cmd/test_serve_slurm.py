@@ -1,5 +1,5 @@
-"""`ebb serve --executor slurm` with a stand-in for Slurm, whose failures the tests choose. tests/slurm has the tests with
-a real one."""
+"""Tests `ebb serve --executor slurm` with a stand-in for Slurm, whose failures the tests choose. tests/slurm has the
+tests with a real Slurm."""
 
 import contextlib
 import importlib.util

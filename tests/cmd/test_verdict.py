@@ -281,7 +281,7 @@ def test_memory_drop_at_process_exit_does_not_affect_verdict(tmp_path):
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
     doc = verdict(table(tmp_path / "b.csv", rows + exits))
     assert (doc["verdict"], doc["samples"]) == ("leaking", 6000)
-    # The data up to that time includes the drop.
+    # With --until, the drop is not taken for an exit, so its samples count.
     cut = verdict(tmp_path / "b.csv", "--until", 1201)
     assert cut["samples"] == 6006
 

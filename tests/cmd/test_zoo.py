@@ -236,7 +236,7 @@ def test_zoo_confusion_matrix_counts_each_run_once():
 
 
 class Ears:
-    """Receives the marks of a program, with its own clock."""
+    """Receives the marks of a program, and replaces the program's clock."""
 
     def __init__(self, folder, monkeypatch):
         self.now = 1.0

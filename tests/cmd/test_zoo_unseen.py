@@ -1,5 +1,5 @@
-"""Tests the programs that were written blind: their truths are complete, and the runner grades
-them as documented."""
+"""Tests the unseen programs, on which ebb was not tuned: their truths are complete, and the runner grades them as
+documented."""
 
 import importlib.util
 import json

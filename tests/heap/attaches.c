@@ -222,7 +222,7 @@ static uint32_t load_plugin(const char *path)
     return changed;
 }
 
-/* ---- what is left ---- */
+/* ---- leftovers after the detach ---- */
 
 static int count_fds(void)
 {

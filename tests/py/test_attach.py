@@ -13,8 +13,8 @@ pytest.importorskip("torch")
 LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was not built")
 
-# Trains with workers until its input is closed, or for as many steps as its argument says, and
-# prints its steps and the sum of its weights.
+# This job trains with workers until its input is closed, or for as many steps as its argument says,
+# and prints the number of steps and the sum of the weights.
 TRAINING = """import select, sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
 kept = []

@@ -444,7 +444,7 @@ def photographs(tmp_path_factory):
 
 
 ALL_PIXELS = 60 * 1024 * 768 * 4  # 180 MiB
-SLACK = 40 * MIB  # The sum of a batch of four, its copies, and memory retained by the allocator.
+SLACK = 40 * MIB  # Allowance for a batch of four, its copies, and memory retained by the allocator.
 
 
 @pytest.mark.parametrize("way, least, most", [

@@ -126,8 +126,7 @@ def test_training_result_is_the_same_under_the_profiler(run_job, script, workers
     assert not any(is_leak(row, script) for row in heap(runs[0])["rows"])
 
 
-# The 61st backward pass within backward passes runs in another thread, without Python frames, as
-# every backward pass on a GPU does.
+# The 61st nested backward pass runs in another thread, without Python frames, as every backward pass on a GPU does.
 BACKWARD = """
 import os
 import torch

@@ -309,7 +309,8 @@ def test_checkpoint_requests_work_with_save_strategy_best(wire, tmp_path):
         eval_steps=2,
         save_strategy="best",
         metric_for_best_model="loss",
-        # The loss falls while a greater value counts as better, so only the first is the best.
+        # The loss falls while a greater value counts as better, so only the first value is the
+        # best.
         greater_is_better=True,
         learning_rate=0.05,
     )

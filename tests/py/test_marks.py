@@ -203,7 +203,7 @@ def test_step_does_not_wait_long_for_a_receiver_that_is_stuck(marks, monkeypatch
     for _ in range(1000):
         now += 0.1
         ebb.step(1)
-    # The first wait is one second, and later ones 2 ms per second.
+    # The first wait takes up to one second; later waits take up to 2 ms per second of run time.
     assert 5 <= len(waits) <= 7
 
 

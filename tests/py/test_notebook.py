@@ -1,4 +1,4 @@
-"""%%ebb in a real IPython and in a real kernel."""
+"""Tests %%ebb in a real IPython and in a real Jupyter kernel."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was 
 
 @pytest.fixture
 def shell(monkeypatch):
-    """A fresh IPython in this process, with the magic."""
+    """A fresh IPython in this process, with the %%ebb magic."""
     from IPython.core.interactiveshell import InteractiveShell
 
     monkeypatch.setenv("EBB_BINARY", str(binary()))
@@ -152,7 +152,7 @@ shell.run_cell("%%ebb\\nprint('runs', flush=True)\\nimport time\\nwhile True: ti
 
 
 def members(session):
-    """The processes of a session."""
+    """Returns the processes of a session."""
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:

@@ -195,7 +195,7 @@ def test_gradients_accumulated_across_epochs_do_not_move_epoch_end(wire, tracker
     tracker.close()
     assert sent(wire) == ["begin 0", "step 1", "step 2", "epoch 2", "step 3", "step 4", "step 5",
                           "epoch 5", "end 5"]
-    # The first number is an estimate, and later ones are observed.
+    # The first STEPS_PER_EPOCH is an estimate, and later ones are observed.
     assert values(wire, "STEPS_PER_EPOCH") == ["3", "2", "3"]
 
 

@@ -162,7 +162,7 @@ def test_objects_visited_by_the_census_can_be_freed_afterwards():
 
     def keeper():
         box = [Thing()]
-        ours = [box[0]]  # The census refers to the objects it visits in the same way.
+        ours = [box[0]]  # Like the census, the test refers to the object from a list of its own.
         _referrers.chain(ours[0], [ours], time.monotonic() + 5)
         _referrers.owner(ours[0], [ours], time.monotonic() + 5)
         return weakref.ref(box[0])

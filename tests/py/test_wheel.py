@@ -95,7 +95,7 @@ def test_wheel_has_package_program_and_library_only(wheel):
     assert found == package | {"ebb/lib/libebb-heap.so"}
     assert {"ebb/py.typed", "ebb/_isolate.py"} <= found
     others = [name for name in names if name not in found and ".dist-info/" not in name]
-    # the .pth file serves EBB_ATTACH=1
+    # the .pth file implements EBB_ATTACH=1
     assert sorted(name.partition(".data/")[2] or name for name in others) == ["ebb-attach.pth",
                                                                               "scripts/ebb"]
 

@@ -38,7 +38,7 @@ static struct {
     int folder_fd, log_fd;
     json_t *jobs; /* Jobs by id, as JSON objects. */
     int64_t ticking;
-    jobs_news_fn *news; /* Callback through which the hub receives news. */
+    jobs_news_fn *news; /* Callback that notifies the hub of changes. */
 } it;
 
 static void fail(const char *what, int rc)

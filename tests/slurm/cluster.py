@@ -92,7 +92,7 @@ class SlurmCluster:
         reason = why_not()
         if reason:
             raise RuntimeError(reason)
-        # A short path, because sockets below it have at most 108 bytes.
+        # The path is short, because socket paths below it may have at most 108 bytes.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-slurm-", dir="/tmp"))
         try:
             self._configure()

@@ -34,7 +34,7 @@ while not os.path.exists("stop"):
 
 
 def job_folder(cluster, where=None):
-    """The newest job folder."""
+    """Returns the newest job folder."""
     runs = (where or cluster.folder) / "ebb-runs"
     folders = [f for f in runs.iterdir() if f.is_dir() and not f.is_symlink()]
     return max(folders, key=lambda f: f.stat().st_mtime_ns)
@@ -45,7 +45,7 @@ def node(folder, name):
 
 
 def rank_verdicts(folder):
-    """The verdict of each rank's first process, by rank."""
+    """Returns the verdict of each rank's first process, by rank."""
     words = {}
     for path in sorted(folder.glob("node-*/run.json")):
         doc = json.loads(path.read_text())

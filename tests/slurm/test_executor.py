@@ -1,4 +1,4 @@
-"""The Slurm executor of the server with a real Slurm: states, cancel, a killed controller, killed servers."""
+"""Tests the Slurm executor of the server with a real Slurm: states, cancel, a killed controller, killed servers."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The guard of a job on two nodes."""
+"""Tests the guard of a job on two nodes."""
 
 import sys
 
@@ -8,7 +8,7 @@ TWO_BY_TWO = ("-N2", "--ntasks-per-node=2")
 
 
 def times(folder, word):
-    """The times at which the ranks logged WORD."""
+    """Returns the times at which the ranks logged WORD."""
     found = {}
     for path in folder.glob("log.*"):
         for line in path.read_text().splitlines():

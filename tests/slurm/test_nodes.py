@@ -1,4 +1,4 @@
-"""srun ebb run on two nodes with two ranks each."""
+"""Tests `srun ebb run` on two nodes with two ranks each."""
 
 import json
 import os

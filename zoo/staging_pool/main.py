@@ -1,4 +1,4 @@
-"""Staging buffers for copies to the GPU, pinned if there is one; one of them is lost per step."""
+"""Staging buffers for copies to the GPU, pinned if there is a GPU; one buffer is lost per step."""
 
 import sys
 from pathlib import Path

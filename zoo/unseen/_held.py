@@ -1,5 +1,5 @@
-"""Shared by all programs: options, pace, and their own count of live bytes. Imported before torch,
-which it does not import: one thread, no GPU, no network."""
+"""Shared by all programs: options, pace, and their own count of live bytes. It is imported before
+torch, and restricts torch to one thread, no GPU and no network."""
 import argparse
 import json
 import os

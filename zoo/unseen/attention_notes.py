@@ -1,4 +1,4 @@
-"""A process of 700 MB notes the attention of one head at each step, 4 % of it in all. --mean notes a number.
+"""A process of 700 MB notes the attention of one head at each step, 4 % of its memory in total. --mean notes a number.
 (SMT-plusplus #2)"""
 import torch
 from torch import nn

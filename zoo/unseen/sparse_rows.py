@@ -1,5 +1,5 @@
-"""scipy: the rows of each step are stacked below all earlier ones, a new matrix each time, beside dense passing arrays.
---window keeps the last 1,200 rows. No torch, no epochs."""
+"""scipy: the rows of each step are stacked below all earlier ones, a new matrix each time, beside temporary dense
+arrays. --window keeps the last 1,200 rows. No torch, no epochs."""
 import numpy as np
 from scipy import sparse
 

@@ -1,5 +1,5 @@
-"""Fine-tuning with gradual unfreezing: only the head, one more block in the second epoch, one more
-in the third."""
+"""Fine-tuning with gradual unfreezing: first the head, then one more block in each of the next two
+epochs."""
 import _held
 run = _held.Run("unfreeze_opt", "--rebuild",
                 "a new optimizer and schedule each epoch; a list keeps all schedules",

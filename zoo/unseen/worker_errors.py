@@ -1,4 +1,4 @@
-"""Two loader workers remember each clip that needed repair, as a report for the end that workers never write. --count
+"""Two loader workers remember each clip that needed repair, for a report at the end, which workers never write. --count
 remembers how many there were. (pytorch #62066, #20433)"""
 import torch
 from torch import nn

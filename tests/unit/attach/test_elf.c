@@ -27,7 +27,7 @@ static int own_memory(void)
     return fd;
 }
 
-/* The start of the C library, and the address of one of its functions. */
+/* Finds the start of the C library, and the address of one of its functions. */
 static uint64_t libc_start(uint64_t *ret_function)
 {
     Dl_info info;
@@ -72,7 +72,7 @@ static void address_without_elf_module_is_refused(void **state)
     close(fd);
 }
 
-/* A file that holds the first pages of the C library at COPY_AT, as if it were memory. */
+/* Creates a file that holds the first pages of the C library at COPY_AT, as if it were memory. */
 static int copy_of_libc(char *bytes)
 {
     uint64_t function, start = libc_start(&function);

@@ -1,4 +1,4 @@
-/* Tests the sentences for processes whose memory the kernel refuses to open, in a folder that
+/* Tests the error messages for processes whose memory the kernel refuses to open, in a folder that
  * stands for /proc. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,8 +39,8 @@ static void put_folder(const struct fake_proc *f, const char *name)
     assert_int_equal(mkdirat(f->root.proc_fd, name, 0755), 0);
 }
 
-/* Process 77 of the user UID. Its memory is a link to itself, because root can open every
- * file. */
+/* Creates process 77 of the user UID. Its mem file is a link to itself, which even root cannot
+ * open. */
 static int make_proc(void **state, unsigned uid)
 {
     static const char *const folders[] = {"77",  "77/ns",      "self",           "self/ns",

@@ -1,4 +1,4 @@
-/* The buffer, its integers, the cursor over hostile bytes, and CRC-32C. */
+/* Tests the buffer, its integers, the cursor over hostile bytes, and CRC-32C. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

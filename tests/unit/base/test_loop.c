@@ -1,4 +1,4 @@
-/* The event loop: which events are delivered, which are not, and the restored signal mask. */
+/* Tests the event loop: which events are delivered, which are not, and the restored signal mask. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

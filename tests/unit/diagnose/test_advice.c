@@ -127,7 +127,7 @@ static void advice_omits_the_heap_profiler_if_it_cannot_run(void **state)
 {
     (void)state;
     memory_leaks();
-    s.f.heap.is_unavailable = true; /* as with a static program */
+    s.f.heap.is_unavailable = true; /* The profiler cannot run in a static program. */
     heap_profiler_is_not_advised();
 }
 

@@ -109,7 +109,7 @@ static void late_writes_to_an_early_buffer_are_diagnosed_as_first_touch(void **s
     assert_true(synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
 }
 
-/* Such growth is fragmentation or memory left by a longer batch. */
+/* Growth of free memory is fragmentation or memory left by a longer batch. */
 static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state)
 {
     (void)state;

@@ -171,7 +171,7 @@ static void assert_calm(const struct world *w)
         assert_int_equal(w->count[i], 0);
 }
 
-/* --- guard rules and lines --- */
+/* --- guard rules and thresholds --- */
 
 static void default_guard_reserve_is_5_percent_within_bounds(void **state)
 {
@@ -226,7 +226,8 @@ struct single {
     struct ladder_rules rules;
     /* gpu_near: a GPU is within the reserve of its limit, which the user has set. */
     bool cannot_ask, plan, gpu_near;
-    /* 0 if unknown; gpu_forecast is that of a GPU without a limit. */
+    /* Seconds until the limit, 0 if unknown; gpu_forecast is for a GPU without a limit set by the
+     * user. */
     double forecast, gpu_forecast;
     double pace;
     /* expected: */
@@ -697,7 +698,7 @@ static void memory_pressure_acts_only_if_lasting_with_little_headroom(void **sta
         struct world w;
         world_init(&w, NULL, 2 * GIB);
         w.in.pressure_known = true;
-        for (int i = 0; i <= 120; i++) { /* The condition never holds for five seconds in a row. */
+        for (int i = 0; i <= 120; i++) { /* The pressure never lasts for five seconds. */
             w.in.pressure = i % 5 == 0 ? 0.1 : 0.9;
             look_at(&w, 1, is_short ? 300 * MIB : 600 * MIB);
         }
@@ -775,7 +776,7 @@ static void trigger_is_ignored_for_a_while_after_the_guard_stands_down(void **st
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 10, GIB), LADDER_DO_STAND_DOWN);
     assert_int_equal(look_at(&w, 5, 100 * MIB), LADDER_DO_NOTHING);
-    /* The SIGTERM line applies even while the trigger is ignored. */
+    /* The SIGTERM threshold applies even while the trigger is ignored. */
     assert_int_equal(look_at(&w, 0.1, 40 * MIB), LADDER_DO_TERM);
     world_init(&w, NULL, 2 * GIB);
     w.in.can_request = false;

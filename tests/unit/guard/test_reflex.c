@@ -1,5 +1,5 @@
-/* Tests that the reflex kills the added processes at the kill line, and no others. Gauges are files
- * in which the tests change a single digit, so that a sample never reads half of a number. */
+/* Tests that the reflex kills the added processes at the kill threshold, and no others. Gauges are
+ * files in which the tests change a single digit, so that a sample never reads half of a number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,8 +88,9 @@ static struct reflex *reflex_of(bool may_kill)
     return r;
 }
 
-/* The limit is 10 GB, the alarm line 3 GB of headroom, the kill line 1.5 GB. Usage in whole GB
- * never equals a line, and the growth rate would raise the kill line only at 60 GB/s. */
+/* The limit is 10 GB, the alarm threshold 3 GB of headroom, the kill threshold 1.5 GB. Usage in
+ * whole GB never equals a threshold, and the growth rate would raise the kill threshold only at 60
+ * GB/s. */
 static struct reflex_gauge gauge_of(enum reflex_source source, int usage_fd, int stat_fd)
 {
     return (struct reflex_gauge){.source = source,
@@ -356,13 +357,13 @@ static void reflex_alarm_is_raised_once_until_headroom_returns(void **state)
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 6000000000, 6000000000);
     assert_false(has_event(r, 0));
-    set_gb(fd, 0, 7); /* The headroom is 3.0 GB and the alarm line 3.5 GB. */
+    set_gb(fd, 0, 7); /* The headroom is 3.0 GB and the alarm threshold 3.5 GB. */
     assert_true(has_event(r, WAIT_S * 1000));
     set_gb(fd, 1, 1);
     wait_for_used(r, 0, 7100000000, 7100000000);
     assert_false(has_event(r, 0));
     set_gb(fd, 1, 4);
-    set_gb(fd, 0, 6); /* A headroom of 3.6 GB is above the alarm line by less than a tenth. */
+    set_gb(fd, 0, 6); /* A headroom of 3.6 GB exceeds the alarm threshold by less than a tenth. */
     wait_for_used(r, 0, 6400000000, 6400000000);
     set_gb(fd, 0, 7);
     wait_for_used(r, 0, 7400000000, 7400000000);
@@ -391,7 +392,7 @@ static void changing_the_reflex_thresholds_keeps_the_last_reading(void **state)
         reflex_read(r, 0, &reading);
         assert_true(reading.known);
     }
-    /* Moving the alarm line past the current reading raises the alarm. */
+    /* Moving the alarm threshold past the current reading raises the alarm. */
     g.alarm_bytes = 5000000000;
     reflex_gauge(r, 0, &g);
     assert_true(has_event(r, WAIT_S * 1000));
@@ -399,7 +400,7 @@ static void changing_the_reflex_thresholds_keeps_the_last_reading(void **state)
     close(fd);
 }
 
-/* The kill line alone would need only two samples per second. */
+/* The kill threshold alone would need only two samples per second. */
 static void reflex_samples_often_near_the_alarm_threshold(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -407,7 +408,7 @@ static void reflex_samples_often_near_the_alarm_threshold(void **state)
     struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
     (void)state;
     g.limit_bytes = UINT64_C(10000000000000);
-    /* The alarm line is one byte below the headroom. */
+    /* The alarm threshold is one byte below the headroom. */
     g.alarm_bytes = g.limit_bytes - UINT64_C(6000000001);
     reflex_gauge(r, 0, &g);
     wait_for_samples(r, 4 * WAIT_S);
@@ -730,7 +731,7 @@ static void reflex_kills_the_cgroup_by_one_write(void **state)
     assert_true(has_event(r, WAIT_S * 1000));
     wait_for_samples(r, 3);
     assert_true(reflex_killed_ns(r, NULL) > 0);
-    /* The kill file is written once, although usage is still above the line. */
+    /* The kill file is written once, although usage stays above the threshold. */
     assert_int_equal(pread(kill_fd, text, sizeof text, 0), 1);
     assert_string_equal(text, "1");
     assert_int_equal(reflex_kill(r), 1);

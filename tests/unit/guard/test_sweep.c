@@ -527,7 +527,8 @@ static void truncated_children_list_drops_the_incomplete_last_pid(void **state)
     rmdir(path);
 }
 
-/* Otherwise unread pipes of earlier segments would fill the queue of a job with many segments. */
+/* Unread pipes of earlier segments are closed, because they would fill the queue of a job with many
+ * segments. */
 static void sentinel_closes_streams_kept_from_before_a_restart(void **state)
 {
     (void)state;

@@ -554,7 +554,7 @@ static void stack_extent_grows_over_readable_pages_only(void **state)
     munmap(memory, 5 * PAGE_BYTES);
 }
 
-/* ---- where the walk ends ---- */
+/* ---- where unwinding ends ---- */
 
 #ifdef __x86_64__
 /* This function has no CFI, like some hand-written code. */

@@ -32,7 +32,7 @@ void notebook_write(void *user, const struct proc_event *event);
 /* Forks a child that calls FN and then sleeps until it is killed; it dies with this process. */
 typedef void kid_fn(void *arg);
 pid_t kid_start(kid_fn *fn, void *arg); /* Returns when FN has returned. */
-pid_t kid_spawn(kid_fn *fn, void *arg); /* Returns at once. */
+pid_t kid_spawn(kid_fn *fn, void *arg); /* Returns without waiting for FN. */
 void kid_end(pid_t pid);                /* SIGKILL and reap */
 /* Forks a child that dies with its parent, however early that is. A stray child would keep the
  * test's output open. */

@@ -377,7 +377,7 @@ static void ray_workers_are_named_after_actor_or_task(void **state)
         {"ray::Trainer.step", "ray::Trainer"},
         {"ray::load_data", "ray::load_data"},
         {"ray::MapBatches(a.b)", "ray::MapBatches(a.b)"},
-        {"ray::Naïve\x1b[31m.x", "ray::Naïve\x1b[31m"}, /* escaped where it is shown */
+        {"ray::Naïve\x1b[31m.x", "ray::Naïve\x1b[31m"}, /* The name is escaped where it is shown. */
     };
     struct span name;
     (void)state;

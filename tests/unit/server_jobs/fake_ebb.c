@@ -57,7 +57,7 @@ static void append_id(const struct fake *f, const char *path)
 static void write_text(const struct fake *f, const char *text, size_t len)
 {
     int dir = open(f->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0) /* Otherwise the test has already removed the run folder. */
+    if (dir >= 0) /* The test may have removed the run folder already. */
         (void)io_replace_file(dir, "run.json", text, len);
     if (dir >= 0)
         close(dir);

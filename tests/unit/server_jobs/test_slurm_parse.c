@@ -47,7 +47,7 @@ static void foreign_slurm_jobs_and_damaged_lines_are_refused(void **state)
         "|||",
         "17",
         "17|RUNNING|None|train",
-        "17|RUNNING|None|." ID, /* a name is never empty */
+        "17|RUNNING|None|." ID, /* The name of this job is empty. */
         "x|RUNNING|None|a." ID,
         "-1|RUNNING|None|a." ID,
         "17|RUNNING|a." ID,
@@ -76,7 +76,7 @@ static void sbatch_number_without_line_end_is_incomplete(void **state)
     assert_int_equal(n, 123);
     assert_int_equal(slurm_parse_number("9;cluster\n", 10, &n), 0);
     assert_int_equal(n, 9);
-    assert_int_equal(slurm_parse_number("12", 2, &n), -EBADMSG); /* may be incomplete */
+    assert_int_equal(slurm_parse_number("12", 2, &n), -EBADMSG); /* The number may be incomplete. */
     assert_int_equal(slurm_parse_number("x\n", 2, &n), -EBADMSG);
     assert_int_equal(slurm_parse_number("0\n", 2, &n), -EBADMSG);
     assert_int_equal(n, 9);

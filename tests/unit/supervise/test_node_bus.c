@@ -1,5 +1,5 @@
-/* The connection of a node to a shared folder that hangs. Opening a FIFO without a reader blocks as
- * a hanging file server does. */
+/* Tests the connection of a node to a shared folder that hangs. Opening a FIFO without a reader
+ * blocks as a hanging file server does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,7 +82,7 @@ static void node_bus_calls_return_while_the_shared_folder_hangs(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     const struct node_bus_options options = {.node_fd = fd, .nodes = 2, .host = "n1"};
     assert_int_equal(node_bus_new(&options, &bus), 0);
-    alarm(PATIENCE_S); /* ends the test if a call waits */
+    alarm(PATIENCE_S); /* The alarm ends the test if a call blocks. */
     node_bus_request(bus, &request);
     node_bus_beat(bus, &beat);
     wait_for_request();

@@ -15,8 +15,8 @@
 enum { N = 60 };
 static const double MB = 1e6;
 
-/* Returns the trend of N readings, SLOW seconds apart, of K * Y(fraction of the time) bytes
- * each. */
+/* Returns the trend of N readings, SLOW seconds apart. Each is K * Y(X) bytes, where X is the
+ * elapsed fraction of the time. */
 static struct trend trend_shaped(double y(double part), double k, double slow)
 {
     double x[N], bytes[N];
