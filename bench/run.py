@@ -243,7 +243,7 @@ def tick_real(bench, hold, scratch, seconds):
 
 
 def tell_tick_alone(table, blocks, pieces):
-    """Measures ebb's tick and its parts, and the cost of the same with psutil."""
+    """Measures ebb's tick and its parts, and the cost of the same samples with psutil."""
     ticks = sorted(ns for b in blocks for ns in b["ticks"])
     of = {key: median(b[key] for b in blocks) for key in ("walk", "mean") + LOOKS}
     part = {name: median(ns) for name, ns in pieces.items()}

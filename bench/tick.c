@@ -23,7 +23,7 @@
 
 enum { ROUNDS_MAX = 100000, TOUCHED_BYTES = 8 << 20 };
 
-/* CPU time instead of wall time, so that the result is the same on a busy machine. */
+/* CPU time is measured instead of wall time, so that the result is the same on a busy machine. */
 static uint64_t cpu_ns(void)
 {
     return clock_thread_cpu_ns();

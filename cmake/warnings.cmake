@@ -49,7 +49,7 @@ if(EBB_SANITIZE)
     add_compile_definitions(EBB_FUZZ)
   endif()
 else()
-  # Some distributions' compilers define a level by default, and redefining it causes a warning.
+  # Some distributions' compilers define _FORTIFY_SOURCE by default, and redefining it causes a warning.
   add_compile_options($<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE>
     $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
   add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)

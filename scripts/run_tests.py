@@ -212,8 +212,8 @@ def ctest(folder, jobs, label, names=()):
 
 def retry_alone(folder, label, entries, failed):
     """Runs failed tests once more without others beside them, and replaces the entries of those that pass. The first
-    failure of each has been printed. It is a defect of the test or of the program that shows only under load, but it
-    does not block an unrelated change."""
+    failure of each test has been printed. A test that fails only under load has a defect, or the program has one, but
+    an unrelated change is not blocked."""
     for name in failed:
         again = ctest(folder, 1, label, [name])[0] or {}
         if name in again and count_entry(*again[name]).failed == 0:

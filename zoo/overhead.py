@@ -71,7 +71,7 @@ def options():
 
 
 def cost(command, run_dir=None):
-    """Returns the Cost of a run; RUN_DIR is that of a run under ebb. None if it cannot run."""
+    """Returns the Cost of a run, or None if the program cannot run. RUN_DIR is given for a run under ebb."""
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times.json"
         env = dict(os.environ, ZOO_TIMES=str(times), PYTHONDONTWRITEBYTECODE="1")
@@ -118,7 +118,7 @@ def parts(watched, alone, start_and_end_s):
 
 
 def pair(python, name, start_and_end_s=0.0, size="default"):
-    """Returns the values of one pair of runs; None if it cannot run."""
+    """Returns the values of one pair of runs; None if the program cannot run."""
     program = [python, str((ZOO / name / "main.py").relative_to(ROOT)), "--size", size, "--seconds", "0"]
     alone = cost(program)
     watched = alone and cost_watched(program)
@@ -131,7 +131,7 @@ def spread(shares):
 
 
 def of_program(python, name, pairs=PAIRS):
-    """Returns the spread of the steps' shares; None if it cannot run."""
+    """Returns the spread of the steps' shares; None if the program cannot run."""
     found = [pair(python, name) for _ in range(pairs)]
     return spread([one["steps"] for one in found]) if all(found) else None
 

@@ -213,7 +213,7 @@ int main(int argc, char **argv)
         give_up(err.text);
     proc_raise_nofile(&nofile);
     parse_ways(ways, n, argv + 5, count);
-    /* Every process left behind below this one becomes its child. */
+    /* This process becomes the parent of all processes that are left behind below it. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     look(&before);
     look(&before); /* The first reading allocates the buffers that the second one uses. */

@@ -33,8 +33,8 @@ MODULES = ("_attach", "_containers", "_control", "_hooks", "_patches", "_steps",
 
 
 def attach_and_detach(library, cycles):
-    """All sides have the same modules and threads: importing alone moves later objects, and malloc takes its locks only
-    if there are several threads."""
+    """All compared processes have the same modules and threads: importing alone moves later objects, and malloc takes
+    its locks only if there are several threads."""
     from attached import Ebb
 
     ebb = Ebb(library)

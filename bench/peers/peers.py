@@ -182,7 +182,7 @@ def costs(options, all_tools, programs, said, keep):
 
 
 def one_round(options, timed, program, lane):
-    """Returns (tool, (CPU ratio, wall ratio)) of each run; the first of TIMED is the plain one."""
+    """Returns (tool, (CPU ratio, wall ratio)) of each run; the first of TIMED is the plain run."""
     plain = None
     for tool in timed:
         if options.within and time.monotonic() - options.began > options.within:

@@ -19,7 +19,7 @@ SCALENE_UNSURE = 0.95  # Minimum probability of a leak that scalene reports.
 
 
 def last_word(function):
-    """Some tools omit the class; a comprehension belongs to its function."""
+    """Some tools omit the class of a method. A comprehension counts as the function that contains it."""
     return re.sub(r"\.<.*", "", function).split(".")[-1]
 
 

@@ -1,4 +1,4 @@
-/* Baseline detectors. The quadratic ones use at most 240 evenly spaced readings. */
+/* Baseline detectors. Detectors of quadratic cost use at most 240 evenly spaced readings. */
 #include "baselines.h"
 
 #include <math.h>

@@ -136,8 +136,8 @@ def _library() -> str:
 
 
 class _Finder:
-    """The first import finder. It passes modules that are imported while ebb is attached to the
-    hooks."""
+    """An import finder at the first position. While ebb is attached, it passes imported modules to
+    the hooks."""
 
     def __init__(self) -> None:
         # imported here, because an import inside find_spec would call find_spec again

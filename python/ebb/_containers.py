@@ -31,7 +31,7 @@ from ._wire import clean, figures_wire
 
 _GROWN_BYTES = 24 << 20  # growth since the first step required for a mark of kind kept, in bytes
 _GROWN_SHARE = 0.02  # growth required for a kept mark, as a fraction of the process's memory
-# growth required for further kept marks, as a multiple of the growth at the previous ones
+# growth required for further kept marks, as a multiple of the growth at the last kept marks
 _AGAIN = 2.0
 _WORTH_BYTES = 1 << 20  # growth since the first step required for a scan, in bytes
 _INTERVAL_S = 1.0  # seconds between two scans
@@ -175,7 +175,7 @@ def _newest(o: Any) -> list[Any]:
 
 def _entry_bytes(o: Any, modules: set[int]) -> tuple[int, int]:
     """Returns the bytes that one more entry adds to the container O, and how many of them are in
-    its autograd graph; 0 if another thread changed it."""
+    its autograd graph; 0 if another thread changed O."""
     from . import _weight
 
     try:
@@ -590,7 +590,7 @@ def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
     is_grown = rss >= _base + grown
     begun = time.thread_time()
     try:
-        # the first scan is always done, because growth is measured from there
+        # the first scan is always done, because growth is measured from that scan on
         if rss >= _base + _WORTH_BYTES or _variables_s == 0 or _follower.is_following:
             _follower.scan_variables()
             if may_hold_all and is_grown and not _is_reported:

@@ -83,7 +83,7 @@ def reset() -> None:
 
 
 def tracked(what: str, name: str) -> Callable[..., None]:
-    """Returns a method of the tracker, which is created at the first call."""
+    """Returns a method of the tracker. The tracker is created when the method is first called."""
     found = quiet(what, lambda: getattr(the_tracker(), name))
     found.__name__ = name
     return found

@@ -37,8 +37,8 @@ def count() -> int:
 
 
 def undo(since: int = 0) -> list[str]:
-    """Undoes all changes after the first SINCE, newest first. Returns the names of those that stay
-    because another tool has changed them as well."""
+    """Undoes all changes except the first SINCE, newest first. Returns the names of changes that
+    stay, because another tool has changed the same attribute."""
     left = []
     while len(_undo) > since:
         what, restore = _undo.pop()

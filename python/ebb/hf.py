@@ -100,8 +100,8 @@ class _Training:
 class EbbCallback(TrainerCallback):
     """Sends the steps of the training to ebb, and carries out its requests.
 
-    log_every: None adds memory to each of the trainer's own logs, N also to one every N steps, 0 to
-        none.
+    log_every: None adds memory to each of the trainer's own logs, N also logs memory every N steps,
+        and 0 logs no memory.
     resume: resume from the last complete checkpoint when ebb starts the job again (EBB_RESUME=1).
     """
 

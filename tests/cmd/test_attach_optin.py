@@ -141,7 +141,8 @@ def test_attach_request_is_withdrawn_if_the_interpreter_is_locked(installed, fol
         assert attached.returncode == 2
         process.stdin.write("\n")
         process.stdin.flush()
-        # the thread serves requests in order: this one is answered after the first was read
+        # The thread serves requests in order, so the detach request is answered after the attach
+        # request.
         result = ebb(installed, folder, "detach", process.pid)
         assert "ebb is not attached to this process" in result.stderr
         assert installed.notes() == []

@@ -18,8 +18,8 @@ TOKENS = 6  # per block
 
 
 class Hardest:
-    """Keeps the last block of the longest batch so far, for the log. It was allocated after the
-    others and lies above them on the heap, which cannot shrink below it when they are freed."""
+    """Keeps the last block of the longest batch so far, for the log. That block was allocated last and lies above the
+    other blocks, so the heap cannot shrink when these are freed."""
 
     def __init__(self):
         self.length = 0

@@ -29,7 +29,7 @@ class SparseTable:
         self.touched = set()
 
     def update(self, step, gradient):
-        """Adds GRADIENT to a few rows: at first in pages that are untouched, then in the same ones
+        """Adds GRADIENT to a few rows: at first in pages that are untouched, then in the same pages
         again."""
         pages = [(step * NEW + i) % PAGES for i in range(NEW)]
         for page in pages:

@@ -65,7 +65,7 @@ static void pinned_memory_cannot_be_tested_without_the_torch_figure(void **state
     expect(HYPOTHESIS_PINNED, RULED_OUT);
 }
 
-/* The driver pins shared mappings. This is one explanation, not two, and not freed heap memory. */
+/* The driver pins shared mappings, so pinned and shared memory are one explanation and not two. */
 static void pinned_shared_memory_is_diagnosed_as_pinned_not_shared(void **state)
 {
     (void)state;

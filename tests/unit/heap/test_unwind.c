@@ -61,8 +61,8 @@ static bool is_same_frame(const struct stacks *s, size_t i)
     return s->ours[i].ip == theirs - 1 || s->ours[i].ip == theirs;
 }
 
-/* Takes both stacks in one place. They differ only in the innermost frame and in a sanitizer's
- * frame above backtrace(). */
+/* Takes the stacks of ebb and of backtrace() in one place. They differ only in the innermost frame
+ * and in a sanitizer's frame above backtrace(). */
 __attribute__((noinline)) static void take(struct stacks *ret)
 {
     ret->our_count = unwind_here(ret->ours, FRAMES_MAX, &ret->is_whole);

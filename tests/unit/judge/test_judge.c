@@ -358,7 +358,7 @@ static void mapped_page_cache_is_not_growth(void **state)
 }
 
 /* Maps files at 40 MiB/s until reading LAST. The status is read at every third reading, and
- * training begins after the first. */
+ * training begins after the first reading. */
 static void map_files(struct job *job, uint64_t last)
 {
     event(job, PROCESS_BORN, 0, ROLE_MAIN);

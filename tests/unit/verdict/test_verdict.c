@@ -424,8 +424,8 @@ static void permanent_jumps_at_each_evaluation_are_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-/* Evaluations come every 25 steps of 1/8 s, with a sample every 0.2 s. Each takes a second and
- * allocates the 30 MB it retains after its last sample. */
+/* Evaluations come every 25 steps of 1/8 s, with a sample every 0.2 s. Each evaluation takes a
+ * second, and allocates 30 MB after its last sample, which are never freed. */
 static void reading_during_an_event_does_not_count_as_after_the_event(void **state)
 {
     int64_t t = 0, sampled = 0;

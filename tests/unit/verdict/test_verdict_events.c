@@ -64,7 +64,7 @@ static uint64_t settles(uint64_t step)
     return 500 * MB + (uint64_t)held;
 }
 
-/* Each evaluation allocates in two parts, the second one step after its mark. */
+/* Each evaluation allocates in two parts. The second part comes one step after the mark. */
 static uint64_t in_two_parts(uint64_t step)
 {
     return at_evaluations(step) - (step > 20 && step % 20 == 1 ? 11 * MB : 0);
