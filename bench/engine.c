@@ -195,7 +195,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "engine: %s\n", err.text);
         return 1;
     }
-    engine_sample_now(e); /* The supervisor does this before it starts the timer. */
+    engine_sample_now(e); /* The supervisor also takes one sample before it starts the timer. */
     if (real)
         tick_really(e);
     else

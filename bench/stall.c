@@ -34,7 +34,8 @@
 enum look { LOOK_NONE, LOOK_EBB, LOOK_EBB_FLAT_OUT, LOOK_ROLLUP, LOOKS, LOOK_BETWEEN = LOOKS };
 static const char *const look_names[LOOKS] = {"nothing", "ebb", "ebb flat out", "smaps_rollup"};
 
-/* A histogram of latencies by their upper five bits, so within 6 % of the true value. */
+/* A histogram of latencies by their upper five bits, so that a result is within 6 % of the true
+ * value. */
 enum { FINE_BITS = 4, BUCKETS = 64 << FINE_BITS, STEP_BYTES = 65536 };
 
 enum kind { AS_IT_WAS, LOCKS, KINDS };

@@ -11,7 +11,7 @@ endif()
 if(Git_FOUND AND NOT EBB_COMMIT)
   execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --show-prefix --git-path logs/HEAD --verify HEAD
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE ebb_git ERROR_QUIET RESULT_VARIABLE ebb_git_failed)
-  # The first line is empty if the tree is the checkout itself, and not a subfolder of another checkout.
+  # The first line of the output is empty if the tree is the checkout itself, and not a subfolder of another checkout.
   if(NOT ebb_git_failed AND ebb_git MATCHES "^\n([^\n]+)\n([0-9a-f]+)\n$")
     string(SUBSTRING ${CMAKE_MATCH_2} 0 12 ebb_commit)
     get_filename_component(ebb_head_log ${CMAKE_MATCH_1} ABSOLUTE BASE_DIR ${CMAKE_SOURCE_DIR})

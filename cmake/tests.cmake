@@ -7,7 +7,7 @@
 # the Python package and the pages, and tests of memory use, timing and machine code, which sanitizers change. The
 # target plain_tests builds the files that the plain tests need.
 
-# Finds a Python with pytest. The system's Python, for which packages install it, is preferred over one on PATH.
+# Finds a Python with pytest. The system's Python is preferred over one on PATH, because packages install pytest for it.
 if(NOT EBB_PYTHON)
   foreach(candidate /usr/bin/python3 python3)
     execute_process(COMMAND ${candidate} -c "import pytest"

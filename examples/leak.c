@@ -37,7 +37,7 @@ __attribute__((format(printf, 1, 2))) static void mark(const char *format, ...)
     va_list arguments;
 
     if (!path || strlen(path) >= sizeof to.sun_path)
-        return; /* Without EBB_SOCKET the program does not run under ebb. */
+        return; /* If EBB_SOCKET is not set, the program does not run under ebb. */
     memcpy(to.sun_path, path, strlen(path) + 1);
     va_start(arguments, format);
     int len = vsnprintf(text, sizeof text, format, arguments);

@@ -54,7 +54,7 @@ static int make_table(int seals)
     return fd;
 }
 
-/* Checks that all descriptors opened since the start are closed, by the lowest free number. */
+/* Checks that the descriptors that were free at the start are free again. */
 static bool is_tidy(void)
 {
     for (int fd = s.first; fd < s.first + 2 * FDS_MAX + 4; fd++)

@@ -1,6 +1,6 @@
-/* Fuzzes call frame information: a segment of any bytes with .eh_frame_hdr at its start, after the
- * address to look up. The result must be a usable rule, and no read may pass the end of the
- * bytes. */
+/* Fuzzes call frame information. The input is the address to look up, and a segment of any bytes
+ * with .eh_frame_hdr at its start. The result must be a usable rule, and no read may pass the end
+ * of the bytes. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
     scripts/check_words.py            print every place, and fail if there is one
     scripts/check_words.py --counts   print how many there are in each folder, and never fail
 
-CONTRIBUTING.md ("Words") has the reasons. Subjects of the last commits may have 72 characters.
+CONTRIBUTING.md ("Words") has the reasons. Subjects of the last commits may have at most 72 characters.
 """
 import argparse
 import collections

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prints the size and the shape of src/, as research/2026-11-17-code-size.md has it.
 
-Counts are of the text: a struct's fields are the names declared directly in it, a header's prototypes the
-functions declared in it.
+The counts are taken from the text: fields are names declared directly in a struct, and prototypes are functions
+declared in a header.
 """
 import argparse
 import collections

@@ -195,8 +195,8 @@ def ctest(folder, jobs, label, names=()):
     plain program, EBB_PLAIN_ONLY selects these tests."""
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
-        # ctest -j counts thirds of a core (cmake/test_costs.txt). Without these options ctest truncates the output of
-        # tests.
+        # ctest -j counts thirds of a core (cmake/test_costs.txt). Without the two size options ctest truncates the
+        # output of tests.
         command = ["ctest", "--test-dir", folder, "-j", str(3 * jobs), "--output-junit", junit,
                    "--test-output-size-passed", "67108864", "--test-output-size-failed", "67108864"]
         command += ["-L", f"^{label}$"] if label else []

@@ -120,8 +120,8 @@ die() {
     exit 1
 }
 
-# The tests run on the system's Python, which has the packaged modules; another one may be first
-# on PATH (see EBB_PYTHON in CMakeLists.txt).
+# The tests run on the system's Python, which has the packaged modules; another Python may be first on PATH (see
+# EBB_PYTHON in CMakeLists.txt).
 system_python() {
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3

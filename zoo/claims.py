@@ -76,7 +76,8 @@ def came_after_the_pass(c, found):
 
 
 def ended_elsewhere(c, _):
-    """Checks growth in the first epoch that stopped at its end."""
+    """Checks the claim that growth ended elsewhere, which is wrong if the counted growth stopped at the end of the
+    first epoch."""
     late = c.pass_steps - c.pass_steps // 10
     return (c.pass_steps > 0 and c.is_most_of(c.rss_growth)
             and c.grown(c.pass_steps + 1) < 0.1 * c.grown() and c.grown(late) > 0.02 * c.grown())

@@ -98,7 +98,7 @@ def job(main, out):
 
 
 def measured(root, name, python):
-    """Returns the result of one run, or None if it cannot run."""
+    """Returns the result of one run, or None if the program cannot run."""
     with tempfile.TemporaryDirectory() as folder:
         out, run_dir = Path(folder) / "found.json", Path(folder) / "run"
         # sets the environment that the shim would set, but with the package of that checkout

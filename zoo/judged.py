@@ -9,7 +9,7 @@ LEAK, NO_LEAK = ("leaking", "stepping"), ("stable", "plateaued", "spiking")
 
 
 def called(word):
-    """Returns leak, none or open, the meaning of a verdict word for a decision."""
+    """Returns the decision that a verdict word stands for: leak, none or open."""
     return "leak" if word in LEAK else "none" if word in NO_LEAK else "open"
 
 

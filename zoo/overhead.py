@@ -104,8 +104,8 @@ def empty_s():
 
 
 def parts(watched, alone, start_and_end_s):
-    """Returns the additional CPU time of a run under ebb. The part in processes of the job other
-    than its first counts as a cost of the start."""
+    """Returns the additional CPU time of a run under ebb. CPU time in processes of the job other than its first process
+    counts as a cost of the start."""
     meanwhile_s = max(0.0, watched.own_s - start_and_end_s) * watched.steps_wall_s / watched.wall_s
     usual = watched.usual_s / alone.usual_s - 1
     running = usual + meanwhile_s / alone.steps_s

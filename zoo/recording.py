@@ -46,8 +46,8 @@ class Recording:
         return max(last, key=last.get, default=None)
 
     def rss_by_step(self, role=None):
-        """Returns {step: bytes}: the last reading before the next step ends. Steps between two
-        readings have none."""
+        """Returns {step: bytes}: the last reading before the next step ends. Steps between two readings have no
+        entry."""
         ends = [(m["t"], m["step"]) for m in self.marks if m["kind"] == "step"]
         over = next((m["t"] for m in self.marks if m["kind"] == "end"), float("inf"))
         found, i = {}, -1

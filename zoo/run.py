@@ -269,7 +269,7 @@ def why_not(status, said, run_dir):
 
 
 def recorded(runs, args):
-    """Returns the runs with a recording, and a sentence for each requested one without."""
+    """Returns the runs with a recording, and a sentence for each requested run without a recording."""
     there = [run for run in runs if (args.out / f"{run[0]}-{run[1]}" / "trace.ebb").exists()]
     if not there:
         sys.exit(f"zoo: no recording of {'them' if args.programs else 'the zoo'} in {args.out}; "

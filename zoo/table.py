@@ -34,8 +34,8 @@ def keep(outcomes, path=KEPT):
 
 
 def regressions(outcomes, kept):
-    """Returns sentences about results that are worse than in the kept table. Runs that are not in
-    it count if wrong."""
+    """Returns sentences about results that are worse than in the kept table. Runs that are not in the table are
+    reported if they are wrong."""
     worse = []
     for name, now in outcomes.items():
         before = kept.get(name)

@@ -30,7 +30,7 @@ enum { WAYS_MAX = 8 };
 struct way {
     const char *name;
     bool is_plain, no_record, no_cgroup, no_guard;
-    /* COUNT values of each: time until main is reached, and time until the job has ended. */
+    /* Arrays of COUNT values: time until main is reached, and time until the job has ended. */
     uint64_t *start_ns, *life_ns;
 };
 

@@ -158,7 +158,7 @@ NOT_SEEN_IN_V1 = ("leak_in_pipes",)
 
 
 class Ways:
-    """Runs one program in each way; returns None if the machine does not allow it."""
+    """Runs one program in each of the three ways; returns None for a way that the machine does not allow."""
 
     def __init__(self, ebb, limit, scratch):
         self.ebb, self.limit, self.scratch = ebb, limit, scratch
@@ -210,7 +210,7 @@ class Ways:
 
 
 def cgroup_version():
-    """Returns 1 or 2, or None if no cgroup can be created."""
+    """Returns the cgroup version, 1 or 2, or None if no cgroup can be created."""
     try:
         with Cgroup(64 * MIB) as cgroup:
             return 2 if cgroup.is_v2 else 1

@@ -3,10 +3,10 @@
 
     bench/heap/detached.py loop|objects --library build/libebb-heap.so [--layouts N] [--rounds N] [--cycles N]
 
-Processes that are forked from one run blocks of a few hundredths of a second in turn, in random order: one was attached
-to and detached from, two were not. The ratio of those two shows the noise. Where objects lie in memory costs or saves up
-to 1 %, so this is repeated for N layouts, each with random objects in front. Prints the CPU time in percent, with 95 %
-bounds over the layouts.
+Three processes are forked from one, and run blocks of a few hundredths of a second in turn, in random order. One
+was attached to and detached from. The ratio of the other two shows the noise. The position of objects in memory costs
+or saves up to 1 %, so the measurement is repeated for N layouts, each with random objects in front. Prints the CPU time
+in percent, with 95 % bounds over the layouts.
 """
 
 import argparse
@@ -82,7 +82,8 @@ def block(channel):
 
 
 def measure_layout(arguments, unit, units, layout):
-    """Returns the logarithms of the ratios to the process that was never attached to, as means over all rounds."""
+    """Returns the logarithms of the CPU-time ratios to the process that was never attached to, each as a mean over all
+    rounds."""
     library = os.path.abspath(arguments.library)
     sides = {"never": 0, "detached": arguments.cycles, "again": 0}
     channels = {name: fork(unit, units, lambda cycles=cycles: attach_and_detach(library, cycles), f"{name}{layout}")

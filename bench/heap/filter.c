@@ -173,8 +173,8 @@ static double median(double *values, int n)
     return values[n / 2];
 }
 
-/* Returns the median over all threads and turns, of a variant or of its difference to the plain
- * one. */
+/* Returns the median time over all threads and turns: that of a variant, or its difference to the
+ * plain variant. */
 static double result(const struct worker *workers, int threads, int way)
 {
     static double all[THREADS_MAX * TURNS_MAX];

@@ -22,7 +22,8 @@ struct block {
 static struct site {
     const char *name;
     double bytes, variance;
-    /* In a static array, so that the program's own bookkeeping does not use malloc. */
+    /* The blocks are in a static array, so that the program's own bookkeeping does not use
+     * malloc. */
     struct block *blocks;
     uint32_t n;
 } sites[SITES];

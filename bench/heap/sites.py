@@ -19,7 +19,8 @@ CALM_SAMPLES_PER_S = 12
 
 
 def site(number):
-    """Returns a function that calls bytes(). Each is compiled separately, so that each is a separate call site."""
+    """Returns a function that calls bytes(). Each function is compiled separately, so that each is a separate call
+    site."""
     scope = {}
     code = compile(f"def site_{number}(size):\n    return bytes(size)\n", f"site{number}.py", "exec")
     exec(code, scope)  # pylint: disable=exec-used

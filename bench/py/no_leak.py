@@ -3,9 +3,9 @@
 
     bench/py/no_leak.py [SOUND] [LEAKS]        (default: 1000 100)
 
-Runs that many tests, those of one block in one pytest process: sound blocks that allocate in irregular
-ways, and blocks that keep 1 KiB per iteration. Exits 1 if a sound test fails or a leak passes.
-Blocks that need a missing package are left out.
+Runs that many tests: sound blocks that allocate in irregular ways, and blocks that keep 1 KiB per iteration. All tests
+of one block run in one pytest process. Exits 1 if a sound test fails or a leak passes. Blocks that need a missing
+package are left out.
 """
 
 import importlib.util

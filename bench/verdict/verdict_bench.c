@@ -77,7 +77,7 @@ static const char *share(unsigned k, unsigned n)
     return out;
 }
 
-/* Runs ebb on a run, checked each minute and at the end. */
+/* Judges a run with ebb, each minute and at the end. */
 static void run_ebb(const struct shapes_run *r, struct outcome *o, struct verdict_result *last,
                     bool each_minute)
 {

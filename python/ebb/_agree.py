@@ -37,7 +37,7 @@ def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
             word = "yes" if all(store.get(k) == b"1" for k in keys) else "no"
         else:
             store.wait([decision], timedelta(seconds=PATIENCE_S + 5))
-            word = "no"  # not used: the store already has the decision of rank 0
+            word = "no"  # not used, because the store already has the decision of rank 0
     except Exception:
         word = "no"
     return bool(store.compare_set(decision, "", word) == b"yes")
@@ -146,7 +146,8 @@ class Agreement:
                 raise RuntimeError
             if work is not None:
                 work.wait(timedelta(seconds=PATIENCE_S))
-            # destroyed now, because its threads may still be in use when the process exits
+            # the group is destroyed now, because its threads may still be in use when the process
+            # exits
             sys.modules["torch"].distributed.destroy_process_group(group)
         except Exception:
             _left.append((work, group))

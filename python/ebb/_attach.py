@@ -42,7 +42,7 @@ _socket: Optional[str] = None  # socket of the last call of start
 
 
 def _seccomp(pid: str) -> tuple[int, int]:
-    """Returns the mode and the number of seccomp filters of a process."""
+    """Returns the seccomp mode and the number of seccomp filters of a process."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
             lines = dict(line.split(":\t", 1) for line in f if line.startswith("Seccomp"))

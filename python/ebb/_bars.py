@@ -1,7 +1,7 @@
 """Counts steps by tqdm's progress bars, for loops without a better step source.
 
 A bar is read at most ten times per second, and when it closes. Of nested bars the inner one counts.
-Of several loops with bars, the one in which most time was spent counts; if another one takes its
+Of several loops with bars, the one in which most time was spent counts; if another loop takes its
 place, the count begins anew. Bars that count bytes or end within seconds are ignored, because they
 show downloads or files being loaded.
 """

@@ -190,7 +190,8 @@ class MemoryCleanup(TrainerCallback):
     def _try(part: Callable[[], Any]) -> None:
         try:
             part()
-        except Exception:  # missing in this version of the library, or not applicable to this model
+        # the library lacks this method, or the method does not apply to this model
+        except Exception:
             pass
 
     @staticmethod

@@ -130,8 +130,8 @@ def _containers() -> list[Any]:
         own, _of_types(objects, classes - types) + own_classes, variables
     )
     for ours in (variables, modules, own, own_classes):
-        # the scan found this list as well; it is emptied, because another container may reuse its
-        # address
+        # the scan also found this list; the list is emptied, because another container may reuse
+        # its address
         ours.clear()
     return found
 

@@ -266,13 +266,13 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "sklearn.base": _framework("sklearn"),
     "tqdm.std": _hook_tqdm,
 }
-# Many programs import these and train nothing, or only in processes that they fork.
+# Many programs import these frameworks and train nothing, or only in processes that they fork.
 _WEAK = ("sklearn.base", "tqdm.std")
 
 
 def loaded(name: str, module: ModuleType) -> bool:
     """Called by the shim when one of the modules that it waits for has been imported. Returns False
-    if it is hooked already."""
+    if the module is hooked already."""
     if _done.get(name) is module:
         return False
     _done[name] = module

@@ -79,7 +79,8 @@ def _import_main(call: "dict[str, Any]") -> None:
 
 def _call(call: "dict[str, Any]") -> Outcome:
     try:
-        # the caller's path comes first, then what the environment of this process adds
+        # the caller's import path comes first, then the entries that the environment of this
+        # process adds
         own = [place for place in sys.path if place and place not in call["path"]]
         sys.path[:] = call["path"] + own
         sys.argv[:] = call["argv"]

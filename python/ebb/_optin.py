@@ -115,7 +115,7 @@ def _listen(s: socket.socket) -> None:
         with client:
             try:
                 is_over = not _answer(client)
-            except Exception:  # the client has gone, or the request is invalid
+            except Exception:  # the client has disconnected, or the request is invalid
                 continue
 
 

@@ -10,7 +10,7 @@ from typing import Optional
 
 _hooked: Optional[int] = None
 _is_set = False
-# variables of an ebb that attached to this process, which are not in its environment
+# variables of an ebb that attached to this process; they are not in the environment
 attached: dict[str, str] = {}
 
 

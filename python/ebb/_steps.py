@@ -28,7 +28,7 @@ from . import _process, _wire
 _CHECKS_APART_S = 0.1
 # the set of optimizers is complete after this many iterations without a new one
 _STEPS_TO_SETTLE = 2
-# all other sources report updates of a model and have rank 0
+# rank of each source of steps; all other sources report updates of a model and have rank 0
 _RANKS = {"sklearn": 1, "tqdm": 2}
 
 
@@ -119,8 +119,8 @@ def _nobody() -> None:
 
 
 def _steps_before(optimizer: Any) -> int:
-    """Returns the number of steps of OPTIMIZER before its last one, if its state contains it: an
-    optimizer loaded from a checkpoint continues its count."""
+    """Returns the number of steps of OPTIMIZER before its last step, according to its state, or 0.
+    An optimizer loaded from a checkpoint continues its count."""
     states = getattr(optimizer, "state", None)
     for state in states.values() if isinstance(states, dict) else ():
         count = state.get("step") if isinstance(state, dict) else None
@@ -149,7 +149,8 @@ class Tracker:
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._since_new = 0  # number of iterations since a new optimizer was last seen
         self._has_fetched = False  # True if a batch was fetched since the iteration's first step
-        self._open: dict[int, Pass] = {}  # open passes by the id of their iterator, while it lives
+        # open passes by the id of their iterator, while the iterator lives
+        self._open: dict[int, Pass] = {}
         # a pass that has ended and may be followed by one more of its steps
         self._held: Optional[Pass] = None
         self._has_just_ended = False  # True if an epoch was sent and no batch was fetched since
@@ -200,8 +201,8 @@ class Tracker:
         return w.step(self.step, None, self._counted + length + self._ending(), True)
 
     def _begin(self) -> None:
-        """Sends the first step at the next event, because a job that sends its own steps has done
-        so by then."""
+        """Delays the first step until the next event. By then, a job that sends its own steps has
+        sent one."""
         if self._has_begun or self.step <= self._sent or not self._may_send():
             return
         self._send_begin(self.step - 1)
@@ -350,8 +351,8 @@ class Tracker:
             self._counted = "\nCOUNTED=1"
 
     def _count(self) -> bool:
-        """Counts a step. Returns False if it followed another one too soon, so that the work at
-        the end of a step is skipped."""
+        """Counts a step. Returns False if the step followed another step too soon, so that the work
+        at the end of a step is skipped."""
         self.step += 1
         self._since_new += 1
         self._has_fetched = False

@@ -1,5 +1,5 @@
-"""Passes a copy of each mark that this process sends to a callback, as a dict, in addition to
-sending the mark to ebb."""
+"""Copies each mark that this process sends, as a dict, to a callback. The mark is still sent to
+ebb."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class _TappedWire(Wire):
 
 
 def _tap() -> None:
-    # The wire is changed in place, because others hold it already and it may have sent its hello.
+    # The wire is changed in place, because other objects already refer to it, and its hello may
+    # have been sent.
     w = wire()
     if type(w) is Wire:
         w.__class__ = _TappedWire

@@ -1,5 +1,5 @@
-"""Estimates the bytes of an object with everything that only it refers to, from a few of its
-parts, and the bytes of the autograd graph behind a tensor."""
+"""Estimates the bytes of an object and of everything that only this object refers to, from a few of
+its parts. Also estimates the bytes of the autograd graph behind a tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOTS = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType)
 
 
 def _is_root(o: Any, modules: set[int]) -> bool:
-    """Returns True if O is part of the program itself, which many objects share, and not of its
+    """Returns True if O is part of the program, such as a module, class or function, and not of its
     data."""
     t = type(o)
     return t in _ROOTS or issubclass(t, type) or id(o) in modules

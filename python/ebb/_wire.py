@@ -43,7 +43,8 @@ STEPS_PER_MARK = 256  # maximum number of steps that one mark may represent (mar
 # number of steps at the start of a process that are sent one by one, even if they are fast
 _STEPS_AT_ONCE = 10
 
-# Packages whose versions are sent if the job has imported them: reports of leaks name them.
+# Packages whose versions are sent if the job has imported them, because reports of leaks name the
+# versions.
 _VERSIONED = (
     "torch",
     "transformers",
@@ -206,7 +207,7 @@ class Wire:
         self._wake: Callable[[], None] = nothing
         self.on_close: Callable[[], None] = nothing  # wakes the thread that reads requests
         self.is_sent_by_job = False  # True if the job sends its steps itself
-        # ends the count of tqdm or sklearn steps before a better source counts
+        # called before a better source counts steps; ends the count of tqdm or sklearn steps
         self.before_source: Callable[[], None] = nothing
         # training runs in progress whose callback sends the steps
         self.trainings: dict[int, "weakref.ref[Any]"] = {}

@@ -499,5 +499,5 @@ def _part(trainer: Any, added: Any) -> None:
     added._close(is_clean=True)
 
 
-# Must come last: if this imports Lightning, the shim calls install() of this module.
+# This must come last: if this imports Lightning, the shim calls install() of this module.
 EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))

@@ -222,7 +222,7 @@ def _loop_of(item: pytest.Item) -> Loop:
 
 @pytest.fixture
 def ebb_loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
-    """Repeats a block until ebb knows whether it leaks; without --ebb it runs once."""
+    """Repeats a block until ebb knows whether it leaks; without --ebb the block runs once."""
     loop = _loop_of(request.node)
     yield loop
     if not loop.judged and not request.node.stash.get(_failed, False):

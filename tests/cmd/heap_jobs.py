@@ -12,7 +12,7 @@ from commands import IS_SANITIZED, PATIENCE_S, PYTHON, binary, environment, plai
 
 LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
 
-# Prepended to Python programs; step(n) sends the mark of step N.
+# This code is prepended to Python programs; step(n) sends the mark of step N.
 STEPS = """
 import os, socket
 _marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

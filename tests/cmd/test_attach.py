@@ -129,7 +129,7 @@ def test_attach_and_detach_leave_the_program_unchanged(python, attach, installed
         assert run["attached"] is True and run["state"] == "ended"
         assert run["end"] == {**run["end"], "kind": "watch_ended", "by": "--for"}
         assert run["pid"] == job.pid and run["command"][0] == python
-        # the statement ran in the namespace of __main__ and left no name there
+        # ebb's statement ran in the namespace of __main__ and left no name there
         names = "['done', 'inner', 'os', 'outer', 'sys', 'threading']"
         assert finish(job) == f"finished {names}\n"
 

@@ -254,7 +254,7 @@ WAITS = 'echo up; while [ ! -e "$1" ]; do sleep 0.05; done; exit "$2"'
 
 
 def ended_on_a_full_disk(server, disk, status):
-    """Returns a job that ended on the full disk; only its supervisor knows how."""
+    """Returns a job that ended on the full disk; only its supervisor knows how it ended."""
     go = server.folder / "go"
     number = server.submit("sh", "-c", WAITS, "sh", go, status)
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the job")

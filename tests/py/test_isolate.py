@@ -37,7 +37,7 @@ def private_tmp(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     for name in ("EBB_ISOLATE", *_isolate._OF_A_RUN):
         monkeypatch.delenv(name, raising=False)
-    # The value is so large that nothing is killed on a busy machine.
+    # The timeouts are so long that nothing is killed on a busy machine.
     for name in ("_GRACE_S", "_GONE_S"):
         monkeypatch.setattr(_isolate, name, float(PATIENCE_S))
     yield folder

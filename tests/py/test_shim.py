@@ -194,8 +194,8 @@ def test_shim_loads_few_modules(run_job, tmp_path):
 
 
 def test_helper_thread_never_imports_threading_before_the_main_thread(run_job):
-    """The first thread that imports threading counts as the main one, and Python waits for it at
-    exit."""
+    """The first thread that imports threading counts as the main thread, and Python waits for that
+    thread at exit."""
     code = """if True:
         import sys, time
         blocks = [bytearray(1 << 20) for _ in range(80)]

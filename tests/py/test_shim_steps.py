@@ -154,7 +154,7 @@ def test_two_optimizers_that_each_consume_a_batch_make_one_step(wire, tracker):
 
 
 def test_steps_of_a_second_model_trained_later_are_all_counted(wire, tracker):
-    # The loader is kept alive, so that only the batch in between shows that it is finished.
+    # The first optimizer is kept alive, so that only later batches show that it is no longer used.
     first = Optimizer()
     for optimizer in (first, Optimizer(), Optimizer()):
         for _ in Loader(tracker, 5):

@@ -227,7 +227,7 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def logs(self):
-        """The end of all log files, for the message of a failed test."""
+        """Returns the end of all log files, for the message of a failed test."""
         texts = []
         for path in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")]):
             lines = path.read_text(errors="replace").splitlines()[-8:]

@@ -19,7 +19,7 @@ function frameOf(text) {
   return Buffer.concat([head, body]);
 }
 
-// Yields the texts in DATA, frames of a client: masked, short and unfragmented.
+// Yields the texts of the frames in DATA. Frames of a client are masked, short and unfragmented.
 function* textsIn(data) {
   for (let at = 0; at + 2 <= data.length;) {
     const kind = data[at] & 15;

@@ -16,7 +16,7 @@ WIDTH = 512  # number of values per row; each takes 40 bytes including its slot 
 
 
 class TableLogger:
-    """Rows for the table of embeddings, which are written to a file when it is flushed."""
+    """Rows for the table of embeddings, which are written to a file when the table is flushed."""
 
     def __init__(self, path):
         self.path = path

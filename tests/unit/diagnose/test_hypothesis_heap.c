@@ -272,7 +272,7 @@ static void small_objects_kept_alive_by_a_call_site_are_not_retention(void **sta
     assert_true(synthetic_test(&s, HYPOTHESIS_RETENTION)->word <= UNLIKELY);
 }
 
-/* The allocator's count excludes Python's arenas, so it proves nothing alone. */
+/* The allocator's count excludes Python's arenas, so it proves nothing by itself. */
 static void retention_shown_only_by_allocator_count_is_rated_possible(void **state)
 {
     (void)state;

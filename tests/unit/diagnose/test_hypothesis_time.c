@@ -290,8 +290,8 @@ static void evaluation_peaks_with_a_flat_live_heap_are_spikes(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_STEP)->word <= UNLIKELY);
 }
 
-/* Only the last evaluations retained memory, which the profiler shows but baselines of run halves
- * do not. */
+/* Only the last evaluations retained memory, which the profiler shows but the baselines of the two
+ * halves of the run do not. */
 static void free_memory_after_evaluations_is_not_growth_at_events(void **state)
 {
     (void)state;
@@ -307,8 +307,8 @@ static void free_memory_after_evaluations_is_not_growth_at_events(void **state)
     assert_true(has_evidence(h, EVIDENCE_AGAINST, "while live heap changed by"));
 }
 
-/* A late evaluation left free memory, which the allocator's count shows but baselines of run halves
- * do not. */
+/* A late evaluation left free memory, which the allocator's count shows but the baselines of the
+ * two halves of the run do not. */
 static void free_heap_growth_below_spike_size_suggests_eval_spikes(void **state)
 {
     (void)state;

@@ -167,7 +167,7 @@ static void outdated_heap_page_count_is_extrapolated(void **state)
         fail_msg("%.0f MiB", ledger_growth(&s.ledger, LEDGER_RETAINED) / MIB(1));
 }
 
-/* The allocator counts memory returned to the system as free, and is queried rarely if that is
+/* The allocator counts memory returned to the system as free, and is queried rarely if a query is
  * slow. */
 static void page_counts_take_precedence_over_the_allocator_count(void **state)
 {

@@ -260,8 +260,8 @@ static void ebb_does_not_move_out_of_a_shared_scope_or_a_service(void **state)
     }
 }
 
-/* Runs FN in a child process, as nobody if this process is root. Returns FN's result, or 100 if it
- * was killed. */
+/* Runs FN in a child process, as nobody if this process is root. Returns FN's result, or 100 if the
+ * child was killed. */
 static int as_nobody(int (*fn)(void *), void *user)
 {
     int status;

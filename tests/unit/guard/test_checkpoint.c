@@ -933,7 +933,7 @@ static void checkpoint_requested_by_every_method_completes_once(void **state)
         assert_true(changes <= 2);
         if (f->checkpoint.command_pid != 0)
             reap_command(f);
-        /* The request may stay open only if the command may still have written a file. */
+        /* If the rank is dead, the request may stay open only while it waits for a file. */
         assert_false(is_dead && f->checkpoint.is_open && !f->checkpoint.awaits_file);
         ends[f->checkpoint.ack]++;
     }

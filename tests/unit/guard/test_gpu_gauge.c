@@ -66,7 +66,7 @@ static void gpu_used_only_by_other_jobs_is_not_guarded(void **state)
     struct ladder_gauge g = {0};
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_false(g.known);
-    /* PyTorch reports memory, but the driver does not, because it has other pids */
+    /* PyTorch reports memory, but the driver does not, because it sees other pids. */
     set_torch(&e, GIB, GIB, GIB);
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_true(g.known);

@@ -660,7 +660,7 @@ static void growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint(void **stat
     assert_true(w.last.has_gpu);
 }
 
-/* The reserve and the rise of a checkpoint are measured in host memory. */
+/* The reserve, and the growth during a checkpoint, are measured in host memory. */
 static void reserve_of_the_host_does_not_apply_to_gpus(void **state)
 {
     (void)state;
@@ -1107,7 +1107,7 @@ static bool may_stop(const struct world *w, const struct ladder_decision *d, boo
     const struct ladder_input *in = &w->in;
     switch (d->trigger) {
     case LADDER_BY_LEVEL:
-        if (d->has_gpu) /* the gauge of GPU 1 has a limit of 1000 and a reserve of a fifth */
+        if (d->has_gpu) /* The gauge of GPU 1 has a limit of 1000 and a reserve of 200. */
             return d->gpu == 1 && in->gauge[LADDER_HOST_GAUGES + 1].room_bytes <= 200;
         return in->gauge[0].room_bytes <= base / 2 ||
                (was_asked && in->gauge[0].room_bytes <= base);

@@ -1,5 +1,5 @@
 /* Tests workers that exit with each epoch and are replaced. Their memory is released, so the tree
- * is judged by the processes that stay and by the sum. */
+ * is judged by the processes that stay and by the sum of all processes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

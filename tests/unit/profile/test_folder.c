@@ -44,8 +44,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Writes a history NAME of process PID with one sample of SIZE and, 50 s later, one of GROWN bytes
- * more. */
+/* Writes a history NAME of process PID with one sample of SIZE bytes and, 50 s later, another
+ * sample of GROWN bytes. */
 static void growing_history(struct fixture *f, const char *name, int32_t pid, uint64_t size,
                             uint64_t grown)
 {

@@ -200,8 +200,8 @@ static void check_room(const struct day *d)
     assert_int_equal(gpus >> d->room.gpus, 0);
 }
 
-/* The first job of the queue starts at the latest when all jobs have ended that ran when it became
- * first. */
+/* The first job of the queue starts at the latest when all jobs that ran when it became first have
+ * ended. */
 static void check_head(struct day *d)
 {
     int head = 0;

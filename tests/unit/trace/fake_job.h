@@ -32,7 +32,7 @@ struct fake_job {
     } process[STORY_PROCESSES];
     struct sample machine, gpu, series;
     struct lines written;
-    bool loose;       /* Whether to ignore known values when comparing (see fake_job_render). */
+    bool loose; /* Whether to omit values that depend on earlier blocks (see fake_job_render). */
     bool with_events; /* Whether to include births, deaths, marks and notes. */
 };
 

@@ -1,4 +1,5 @@
-/* Tests that the live heap of a process decides undecided or level resident memory. */
+/* Tests that the live heap of a process decides the verdict if resident memory is undecided or
+ * level. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

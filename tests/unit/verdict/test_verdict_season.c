@@ -1,5 +1,5 @@
-/* Tests whether the baseline below a sawtooth that repeats each epoch rises, and series that end in
- * a spike. */
+/* Tests a sawtooth that repeats each epoch, whose baseline may rise, and series that end in a
+ * spike. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

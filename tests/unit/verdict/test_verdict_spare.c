@@ -34,7 +34,7 @@ static uint64_t jumps(uint64_t step)
            (step > 142 ? 18 : 0) * MB;
 }
 
-/* malloc retains SPARE_OF_TEN tenths of these jumps as free memory. The live heap grows until the
+/* malloc retains SPARE_OF_TEN tenths of the jumps as free memory. The live heap grows until the
  * epoch ends, and then by LIVE_PER_STEP per step. The verdict on resident memory is set to
  * undecided, so that the live heap has to decide. */
 static void run(uint64_t spare_of_ten, uint64_t live_per_step)
