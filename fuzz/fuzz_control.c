@@ -36,7 +36,7 @@ static void must(bool is_true, const char *what)
     abort();
 }
 
-/* ---- start and end ---- */
+/* ---- start and end of the target ---- */
 
 static void on_mark(void *user, const struct mark *mark)
 {

@@ -63,7 +63,7 @@ static void on_news(void *user, const struct jobs_news *news)
     s.news++;
 }
 
-/* ---- start and end ---- */
+/* ---- start and end of the target ---- */
 
 static void must(bool is_true, const char *what)
 {

@@ -34,7 +34,7 @@ TIMED = ("marks", "hooks", "loaders")
 PARTS = (*TIMED, "keepers", "profiler")
 
 
-# ---- inside the job ----
+# ---- code that runs inside the job ----
 
 
 class Clock:

@@ -171,7 +171,7 @@ static void run_one(struct way *way, unsigned i, char **argv, const char *folder
     way->life_ns[i] = clock_mono_ns() - began;
 }
 
-/* ---- the whole run ---- */
+/* ---- main program ---- */
 
 static void parse_ways(struct way ways[WAYS_MAX], int n, char **names, unsigned count)
 {

@@ -314,7 +314,7 @@ class Soak:
             while len(held) > 150:
                 held.popleft().close()
 
-    # ---- the whole run ----
+    # ---- the whole soak test ----
 
     def kill_for(self, seconds):
         until = time.monotonic() + seconds

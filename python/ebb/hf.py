@@ -129,7 +129,7 @@ class EbbCallback(TrainerCallback):
             self._training = _Training(args)
         return self._training
 
-    # ---- begin and end ----
+    # ---- begin and end of a training run ----
 
     @_quietly
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

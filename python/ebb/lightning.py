@@ -136,7 +136,7 @@ class _Hooks:
             self._training = _Training(trainer)
         return self._training
 
-    # ---- begin and end ----
+    # ---- begin and end of a training run ----
 
     @_quietly
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:

@@ -266,7 +266,7 @@ def test_sampled_mmap_is_marked_as_mapping_and_ends_at_munmap(job):
     assert found == [(MAP, 2), (SHARED, 3), (SHARED, 3), (SHARED, 5), (POOL, 6), (POOL, 90)]
 
 
-def test_estimated_bytes_of_each_call_site_are_close_to_actual(job):
+def test_estimated_bytes_of_each_call_site_are_close_to_the_truth(job):
     output = job.run("truth", settings="interval=262144", check=True).stdout
     sites = {}
     for line in output.splitlines():

@@ -961,7 +961,7 @@ def test_requests_leave_no_descriptors_children_or_memory_behind(server, done):
     assert IS_SANITIZED or kept_by(server)[2] < before[2] + (4 << 20)
 
 
-# ---- start and end ----
+# ---- start and end of the server ----
 
 def said_by(*arguments):
     return run_ebb("serve", *arguments)

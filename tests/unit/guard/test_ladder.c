@@ -691,7 +691,7 @@ static void pause_during_a_long_save_is_not_the_end_of_growth(void **state)
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
 }
 
-static void memory_pressure_acts_only_if_lasting_with_little_headroom(void **state)
+static void memory_pressure_acts_only_if_it_lasts_and_headroom_is_low(void **state)
 {
     (void)state;
     for (int is_short = 0; is_short < 2; is_short++) {
@@ -1197,7 +1197,7 @@ int main(void)
         cmocka_unit_test(growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint),
         cmocka_unit_test(reserve_of_the_host_does_not_apply_to_gpus),
         cmocka_unit_test(pause_during_a_long_save_is_not_the_end_of_growth),
-        cmocka_unit_test(memory_pressure_acts_only_if_lasting_with_little_headroom),
+        cmocka_unit_test(memory_pressure_acts_only_if_it_lasts_and_headroom_is_low),
         cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
         cmocka_unit_test(usage_unreadable_during_a_checkpoint_is_not_seen_as_growth),
         cmocka_unit_test(level_trigger_ends_after_10_s_of_headroom_above_reserve),

@@ -364,7 +364,7 @@ static void threads_with_equal_stacks_get_the_same_call_site(void **state)
     assert_int_equal(last + 1, t->header.sites);
 }
 
-/* ---- the interval, and text ---- */
+/* ---- sampling interval and strings ---- */
 
 static void *sample_in_a_hurry(void *argument)
 {

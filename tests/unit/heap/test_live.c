@@ -433,7 +433,7 @@ static void munmap_leaves_samples_that_are_not_mappings(void **state)
     assert_int_equal(freed_of_site_3(), 0);
 }
 
-/* ---- without a table ---- */
+/* ---- lookups without a table ---- */
 
 static void live_lookup_finds_no_sample_after_reset_or_without_table(void **state)
 {

@@ -338,7 +338,7 @@ static void heap_rows_without_a_snapshot_have_no_age(void **state)
     assert_near(row(s, "model")->survivor_bytes, 0, 0);
 }
 
-/* ---- grouping into rows ---- */
+/* ---- grouping call sites into rows ---- */
 
 /* The function "native" is called by two lines of one Python function, and once without Python. */
 static void tell_stacks(struct story *s)

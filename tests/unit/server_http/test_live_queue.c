@@ -81,7 +81,7 @@ static void queued_live_messages_keep_their_order_and_are_shared(void **state)
     live_queue_fini(&b);
 }
 
-static void newer_job_state_replaces_a_queued_but_not_a_half_sent_one(void **state)
+static void newer_job_state_replaces_a_queued_one_but_no_half_sent_one(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -259,7 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(websocket_frame_header_depends_on_payload_length),
         cmocka_unit_test(queued_live_messages_keep_their_order_and_are_shared),
-        cmocka_unit_test(newer_job_state_replaces_a_queued_but_not_a_half_sent_one),
+        cmocka_unit_test(newer_job_state_replaces_a_queued_one_but_no_half_sent_one),
         cmocka_unit_test(newest_sample_replaces_a_queued_one_and_marks_a_skip),
         cmocka_unit_test(log_output_is_skipped_until_the_skip_is_reported),
         cmocka_unit_test(live_queue_is_bounded_but_always_fits_one_message),

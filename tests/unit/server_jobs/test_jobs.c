@@ -38,7 +38,7 @@ static void finish(int64_t id, const char *name)
     kit_touch(kit_run_path(id, name, "finish"));
 }
 
-/* ---- start and end ---- */
+/* ---- start and end of jobs ---- */
 
 static void submitted_job_starts_at_once_and_succeeds(void **state)
 {
@@ -389,7 +389,7 @@ static void every_rapid_state_change_of_a_job_is_stored(void **state)
                         "little is left");
 }
 
-/* ---- nothing is left behind ---- */
+/* ---- jobs leave nothing behind ---- */
 
 static int open_fds(void)
 {

@@ -65,7 +65,7 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
     return id;
 }
 
-/* ---- states made by hand ---- */
+/* ---- job states made by hand ---- */
 
 static void job_left_in_state_starting_but_not_started_runs_once(void **state)
 {
@@ -343,7 +343,7 @@ static void only_locks_of_ended_jobs_are_removed(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* ---- killed at random ---- */
+/* ---- servers killed at random moments ---- */
 
 /* Starts a server that accepts jobs as fast as it can, reports them, and is killed. */
 static pid_t server_that_submits(int said)

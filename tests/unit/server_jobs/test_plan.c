@@ -63,7 +63,7 @@ static void resource_that_a_waiting_job_lacks_is_reserved_for_it(void **state)
     assert_int_equal(v[2].why, PLAN_STARTS); /* A job with unknown memory may start. */
 }
 
-static void jobs_waiting_for_others_or_impossible_reserve_nothing(void **state)
+static void impossible_jobs_and_jobs_waiting_for_others_reserve_nothing(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 1, .memory_bytes = gib(32), .gpus = 1};
@@ -291,7 +291,7 @@ int main(void)
         cmocka_unit_test(only_the_first_of_several_fitting_jobs_starts),
         cmocka_unit_test(small_job_overtakes_a_job_waiting_for_another_resource),
         cmocka_unit_test(resource_that_a_waiting_job_lacks_is_reserved_for_it),
-        cmocka_unit_test(jobs_waiting_for_others_or_impossible_reserve_nothing),
+        cmocka_unit_test(impossible_jobs_and_jobs_waiting_for_others_reserve_nothing),
         cmocka_unit_test(overcommitted_resources_start_no_job),
         cmocka_unit_test(one_job_can_use_64_gpus),
         cmocka_unit_test(wait_message_names_wanted_and_free_resources),

@@ -252,7 +252,7 @@ static void job_store_recovers_from_a_full_tmpfs(void **state)
     assert_int_equal(status, 0);
 }
 
-/* ---- killed at random ---- */
+/* ---- writers killed at random moments ---- */
 
 /* Adds and changes jobs without end, and reports every commit. */
 static void write_for_ever(int fd)

@@ -213,7 +213,7 @@ static void model_probability_decides_an_undecided_verdict(void **state)
     assert_true(r.confidence <= 0.65);
 }
 
-static void leak_found_by_shape_stays_a_leak_with_low_confidence(void **state)
+static void leak_found_by_growth_shape_stays_a_leak_at_low_confidence(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -257,7 +257,7 @@ int main(void)
         cmocka_unit_test(model_has_no_features_for_too_few_readings),
         cmocka_unit_test(every_model_feature_has_a_name_and_a_text),
         cmocka_unit_test(model_probability_decides_an_undecided_verdict),
-        cmocka_unit_test(leak_found_by_shape_stays_a_leak_with_low_confidence),
+        cmocka_unit_test(leak_found_by_growth_shape_stays_a_leak_at_low_confidence),
         cmocka_unit_test(running_job_is_judged_leaking_only_if_nearly_certain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
