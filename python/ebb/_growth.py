@@ -82,8 +82,8 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _malloc_reader() -> Optional[Callable[[], int]]:
-    """Returns a function that returns the live bytes of malloc, or None if malloc is not glibc's,
-    because glibc's counters do not change then."""
+    """Returns a function that reads the live bytes of malloc, or None if malloc is not glibc's,
+    because the counters of glibc do not change then."""
     libc = ctypes.CDLL(None)
     info = getattr(libc, "mallinfo2", None)
     wide = info is not None

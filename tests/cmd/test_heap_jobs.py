@@ -188,7 +188,7 @@ def test_job_with_strict_seccomp_filter_survives(tmp_path, when, way):
     if result.returncode == 100:
         pytest.skip("seccomp filters are not allowed here")
     assert (result.returncode, result.stdout) == (0, "well\n"), result.stderr
-    assert len(heap_files(result.run)) == 1  # The table of this process existed before the filter.
+    assert len(heap_files(result.run)) == 1  # The heap table of this process was created before the seccomp filter.
     assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
 
 

@@ -160,7 +160,7 @@ def test_report_of_a_day_with_many_processes_stays_small(tmp_path):
 def test_report_shows_repeated_event_once(tmp_path):
     rows = [f"{t},1,{100 * MIB}\n" for t in range(40)]
     marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(40)]
-    # The first event comes from the job, and the one after an evaluation from the package.
+    # The first event comes from the job, and the event after an evaluation comes from the package.
     for step in (10, 20, 30):
         marks += [{"t": step + 0.6, "kind": "epoch", "step": step}, {"t": step + 0.7, "kind": "eval", "step": step},
                   {"t": step + 4.5, "kind": "epoch", "step": step}]

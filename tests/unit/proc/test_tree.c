@@ -622,7 +622,7 @@ static void thousands_of_processes_are_each_found_once(void **state)
     if (*made < MANY) {
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
         kid_end(pid);
-        while (wait(NULL) > 0) /* Later tests need the process slots of this test. */
+        while (wait(NULL) > 0) /* Later tests need the process slots that this test used. */
             ;
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
         print_message("skipped: only %d processes are allowed here\n", *made);
