@@ -162,8 +162,8 @@ static int put_statement(struct inject *i, const char *path, struct err *err)
                        path);
     if (i->interpreter.spare_bytes < i->text_len)
         return err_set(err, -ENOSPC,
-                       "process %d (%s) has no unused memory for a statement; set TMPDIR to a "
-                       "shorter path",
+                       "process %d (%s) has too little unused memory for the path of ebb's script; "
+                       "set TMPDIR to a shorter path",
                        (int)t->pid, t->name);
     i->text_at = i->interpreter.spare;
     if (!attach_write(t->mem_fd, i->text_at, i->text, i->text_len))
@@ -203,8 +203,8 @@ static int inject_failed(struct inject *i, int r, struct err *err)
                        (int)t->pid, t->name, FREEZE_MS);
     if (r == -EAGAIN)
         return err_set(err, r,
-                       "the queue of process %d (%s) is in use, and its main thread does not "
-                       "empty it; try again",
+                       "the main thread of process %d (%s) has not handled earlier requests; try "
+                       "again",
                        (int)t->pid, t->name);
     if (r == -EPERM)
         return err_set(

@@ -322,22 +322,22 @@ static int recognise(int fd, const struct elf_module *m, struct interpreter *ret
     i.version = version_of(fd, m);
     uint32_t minor = i.version >> 16 & 0xff;
     if (i.version >> 24 != 3 || minor < 9)
-        return err_set(err, -ENOTSUP, "its Python is older than 3.9");
+        return err_set(err, -ENOTSUP, "this Python is older than 3.9");
     if (!attach_read(fd, i.runtime, runtime, sizeof runtime))
-        return err_set(err, -EIO, "its memory cannot be read");
+        return err_set(err, -EIO, "the memory of the process cannot be read");
     enum heap_python known = python_layout_find(i.version, runtime, &i.layout);
     i.has_layout = known == HEAP_PYTHON_OK;
     if (known == HEAP_PYTHON_FREE_THREADED)
-        return err_set(err, -ENOTSUP, "its Python is a free-threaded build");
+        return err_set(err, -ENOTSUP, "free-threaded Python is not supported");
     const struct entry_layout *l = layout_of(minor);
     if (!l && minor != 14)
-        return err_set(err, -ENOTSUP, "ebb does not know Python 3.%u", (unsigned)minor);
+        return err_set(err, -ENOTSUP, "Python 3.%u is not supported", (unsigned)minor);
     int r = l ? take_state(fd, &i, l) : i.has_layout ? take_debug(fd, &i, runtime) : -EBADMSG;
     if (r == -EBADMSG)
-        return err_set(err, r, "the layout of its Python 3.%u is not the one that ebb knows",
+        return err_set(err, r, "the memory layout of this build of Python 3.%u is not supported",
                        (unsigned)minor);
     if (r == -EAGAIN)
-        return err_set(err, r, "its Python is starting or exiting");
+        return err_set(err, r, "Python is starting or exiting");
     *ret = i;
     return r;
 }

@@ -44,25 +44,26 @@ static const char load[] =
     "    import ebb._attach\n";
 
 /* A Ctrl-C that arrives meanwhile is meant for the program, so it is passed on. */
-static const char tail[] = "    return 'STATUS=done\\n'\n"
-                           "def report():\n"
-                           "    try:\n"
-                           "        text = act()\n"
-                           "    except KeyboardInterrupt:\n"
-                           "        import _thread\n"
-                           "        _thread.interrupt_main()\n"
-                           "        text = 'STATUS=failed\\nREASON=it was interrupted\\n'\n"
-                           "    except BaseException as e:\n"
-                           "        why = ascii(e)[:300]\n"
-                           "        text = 'STATUS=failed\\nREASON=' + why + '\\n'\n"
-                           "    text = 'KIND=attach\\n' + text\n"
-                           "    try:\n"
-                           "        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:\n"
-                           "            s.sendto(text.encode(), path)\n"
-                           "    except OSError:\n"
-                           "        pass\n"
-                           "if os.getpid() == pid:\n"
-                           "    report()\n";
+static const char tail[] =
+    "    return 'STATUS=done\\n'\n"
+    "def report():\n"
+    "    try:\n"
+    "        text = act()\n"
+    "    except KeyboardInterrupt:\n"
+    "        import _thread\n"
+    "        _thread.interrupt_main()\n"
+    "        text = 'STATUS=failed\\nREASON=the request was interrupted\\n'\n"
+    "    except BaseException as e:\n"
+    "        why = ascii(e)[:300]\n"
+    "        text = 'STATUS=failed\\nREASON=' + why + '\\n'\n"
+    "    text = 'KIND=attach\\n' + text\n"
+    "    try:\n"
+    "        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:\n"
+    "            s.sendto(text.encode(), path)\n"
+    "    except OSError:\n"
+    "        pass\n"
+    "if os.getpid() == pid:\n"
+    "    report()\n";
 
 static void add_head(struct buf *out, const struct script *s)
 {

@@ -88,8 +88,8 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
     struct sizes s;
     if (h->site && h->site == ledger_site(q->l, LEDGER_TOUCHED)) {
         add(l, h->id,
-            "%s%s was allocated at once at %s and becomes resident as it is written; to use less "
-            "memory, allocate less",
+            "%s%s was allocated in one block at %s and becomes resident as the job writes to it; "
+            "to use less memory, allocate less",
             no_leak_text(q), about_of(&s, h->site->live_bytes), site_text(place, h));
         return;
     }
@@ -125,7 +125,7 @@ static void advise_call_site(const struct question *q, const struct hypothesis *
     const struct kept *kept = program_container(q->f);
     struct advice *a;
     if (kept)
-        a = add(l, h->id, "limit or clear %s, which keeps the memory that %s allocates alive",
+        a = add(l, h->id, "limit or clear %s, which keeps alive the memory allocated at %s",
                 kept->name, site_text(place, h));
     else if (blames_batches(q, h))
         a = add(l, h->id,
@@ -135,7 +135,7 @@ static void advise_call_site(const struct question *q, const struct hypothesis *
     else if (h->site && made_by_torch(&q->f->heap, h->site))
         a = add(
             l, h->id,
-            "at %s, keep numbers instead of tensors: .item(), or .detach() if it must be a tensor",
+            "at %s, keep numbers instead of tensors: .item(), or .detach() if you need a tensor",
             site_text(place, h));
     else
         a = add(l, h->id, "find the list, cache or closure that keeps the result of %s alive",
@@ -190,13 +190,14 @@ static void advise_retention(const struct question *q, const struct hypothesis *
     double kept = 0;
     const struct growth_row *row = keeping_site(q, &kept);
     bool leaves_holes = row && kept > 0.2 * q->growth && made_by_torch(&q->f->heap, row);
-    effect(add(l, h->id,
-               leaves_holes
-                   ? "set MALLOC_MMAP_THRESHOLD_=131072, or preload jemalloc: the memory is free, "
-                     "but lies in holes between live tensors, and glibc does not return it"
-                   : "set MALLOC_ARENA_MAX=2, trim with MemoryCleanup(trim=True), or preload "
-                     "jemalloc: the memory is free, but the allocator does not return it"),
-           "saves up to %s", about_of(&s, h->share * q->total));
+    effect(
+        add(l, h->id,
+            leaves_holes
+                ? "set MALLOC_MMAP_THRESHOLD_=131072, or preload jemalloc: glibc does not return "
+                  "free memory that lies between live tensors"
+                : "set MALLOC_ARENA_MAX=2, trim with MemoryCleanup(trim=True), or preload "
+                  "jemalloc: the allocator does not return free memory to the system"),
+        "saves up to %s", about_of(&s, h->share * q->total));
 }
 
 static double unique_of(const struct facts *f, enum process_role role)
@@ -223,8 +224,8 @@ static void advise_workers(const struct question *q, const struct hypothesis *h,
     }
     if (compile > 0)
         effect(add(l, h->id,
-                   "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or none "
-                   "(TORCH_COMPILE_DISABLE=1)"),
+                   "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or turn "
+                   "compilation off (TORCH_COMPILE_DISABLE=1)"),
                "saves up to %s", about_of(&s, compile));
     if (data > 0)
         effect(add(l, h->id, "use fewer data-loader workers"), "saves up to %s",
@@ -234,24 +235,25 @@ static void advise_workers(const struct question *q, const struct hypothesis *h,
 static void advise_kind(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     struct sizes s;
-    const char *what = h->id == HYPOTHESIS_PINNED ? "set pin_memory=False"
-                       : h->id == HYPOTHESIS_PROCESSES
-                           ? "close process pools after use (with Pool(...) as pool:), or create "
-                             "workers once (persistent_workers=True)"
-                       : h->id == HYPOTHESIS_SHARED_MEMORY && unmapped_growth(q) > 0
-                           ? "unlink shared memory after its last use (SharedMemory.unlink()), or "
-                             "remove the files that the job writes to /dev/shm"
-                       : h->id == HYPOTHESIS_SHARED_MEMORY && is_leak(q->word)
-                           ? "drop batches after their step: something keeps tensors that workers "
-                             "sent in shared memory"
-                       : h->id == HYPOTHESIS_SHARED_MEMORY
-                           ? "keep fewer batches in flight: lower num_workers or prefetch_factor"
-                       : h->id == HYPOTHESIS_COMPILE
-                           ? "compile for changing shapes (dynamic=True), or not at "
-                             "all (TORCH_COMPILE_DISABLE=1)"
-                       : h->id == HYPOTHESIS_MAPPED_FILES
-                           ? "nothing to do: the kernel reclaims file pages when memory is needed"
-                           : NULL;
+    const char *what =
+        h->id == HYPOTHESIS_PINNED ? "set pin_memory=False"
+        : h->id == HYPOTHESIS_PROCESSES
+            ? "close process pools after use (with Pool(...) as pool:), or create "
+              "workers once (persistent_workers=True)"
+        : h->id == HYPOTHESIS_SHARED_MEMORY && unmapped_growth(q) > 0
+            ? "unlink shared memory after its last use (SharedMemory.unlink()), or "
+              "remove the files that the job writes to /dev/shm"
+        : h->id == HYPOTHESIS_SHARED_MEMORY && is_leak(q->word)
+            ? "drop each batch after its step: the job keeps tensors that workers sent "
+              "through shared memory"
+        : h->id == HYPOTHESIS_SHARED_MEMORY
+            ? "keep fewer batches in flight: lower num_workers or prefetch_factor"
+        : h->id == HYPOTHESIS_COMPILE
+            ? "compile for changing shapes (dynamic=True), or turn compilation off "
+              "(TORCH_COMPILE_DISABLE=1)"
+        : h->id == HYPOTHESIS_MAPPED_FILES
+            ? "nothing to do: the kernel reclaims file pages when memory is needed"
+            : NULL;
     if (!what)
         return;
     struct advice *a = add(l, h->id, "%s", what);

@@ -10,7 +10,8 @@
     X(LAUNCHER, "launcher", "launcher-watched", "a launcher was watched instead of the job")       \
     X(WORKERS, "workers", "large-workers", "workers are large, but do not grow")                   \
     X(DATA_LOAD, "data_load", "data-load", "loading the data: one jump, then flat")                \
-    X(FIRST_TOUCH, "first_touch", "cache-fill", "filled once: a cache, or memory first written")   \
+    X(FIRST_TOUCH, "first_touch", "cache-fill",                                                    \
+      "filled once: a cache, or memory written for the first time")                                \
     X(ACCUMULATION, "accumulation", "grad-accumulation", "gradient accumulation")                  \
     X(EVAL_SPIKE, "eval_spike", "event-spike", "evaluation or checkpoint: a spike that recovers")  \
     X(EVAL_STEP, "eval_step", "event-stays", "evaluation or checkpoint: memory that stays")        \
@@ -27,7 +28,7 @@
       "workers copy memory shared with their parent")                                              \
     X(PROCESSES, "processes", "processes-pile-up", "processes pile up")                            \
     X(COMPILE, "compile", "recompilation", "recompilation fills the compile cache")                \
-    X(GPU, "gpu", "gpu-memory", "GPU memory, not host memory")                                     \
+    X(GPU, "gpu", "gpu-memory", "GPU memory grows, not host memory")                               \
     X(GPU_FRAGMENTS, "gpu_fragments", "gpu-fragmentation",                                         \
       "GPU memory fragments: reserved grows, allocated does not")                                  \
     X(SWAP, "swap", "swapped-out", "swapped-out memory hides the growth")                          \

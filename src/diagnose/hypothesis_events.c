@@ -53,8 +53,8 @@ void test_accumulation(const struct question *q, struct hypothesis *h)
                      "no marks of micro-batches: gradient accumulation is unknown");
     if (q->has_grown && q->growth > 0) {
         evidence_add(h, EVIDENCE_AGAINST, steps >= 8 ? DECIDES : FAIR,
-                     "memory at step ends grew by %s in %" PRId64
-                     " steps; accumulated memory is released within each step",
+                     "memory at the end of steps grew by %s in %" PRId64
+                     " steps; gradient accumulation frees its memory within each step",
                      size_of(&s, 0, q->growth), steps);
         return;
     }
@@ -166,7 +166,7 @@ static void evidence_add_free(const struct question *q, struct hypothesis *h,
                               enum evidence_side side, double weight, double live)
 {
     struct sizes s;
-    evidence_add(h, side, weight, "memory grew by %s, while live heap changed by %s",
+    evidence_add(h, side, weight, "memory grew by %s, while the live heap changed by %s",
                  size_of(&s, 0, q->total), change_of(&s, 1, live));
 }
 
@@ -201,11 +201,10 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
         evidence_add_free(q, h, EVIDENCE_FOR, WEAK, live);
     if (q->word == VERDICT_SPIKING)
         evidence_add(h, EVIDENCE_FOR, FAIR,
-                     "the verdict is \"spiking\": after each peak memory returns to its baseline");
+                     "the verdict is \"spiking\": after each peak, memory returns to its baseline");
     if (rises)
         evidence_add(h, EVIDENCE_AGAINST, FAIR,
-                     "a spike that recovers does not raise the baseline, which rose "
-                     "by %s",
+                     "the baseline rose by %s; a spike that recovers does not raise the baseline",
                      size_of(&s, 1, q->total));
 }
 

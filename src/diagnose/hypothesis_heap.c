@@ -48,13 +48,13 @@ static bool census_covers_growth(const struct question *q, struct hypothesis *h,
     }
     if (!f->census_first) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "no census was taken");
-        decide_by(h, "two censuses: EBB_CENSUS_EVERY=100 ebb run …, or `ebb census` twice");
+        decide_by(h, "take two censuses: EBB_CENSUS_EVERY=100 ebb run …, or `ebb census` twice");
         return false;
     }
     double first = number(f->census_first, "step"), last = number(f->census_last, "step");
     if (f->census_first == f->census_last) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "only one census: growth of objects is unknown");
-        decide_by(h, "a second census: `ebb census`");
+        decide_by(h, "take a second census: `ebb census`");
         return false;
     }
     *ret_growth = growth_between_censuses(q);
@@ -336,7 +336,7 @@ static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
         return false;
     h->site = most;
     h->share = share_of(q, most->growth_bytes);
-    evidence_add(h, EVIDENCE_FOR, WEAK, "%s holds %s more than at the start (± %s)",
+    evidence_add(h, EVIDENCE_FOR, WEAK, "%s has %s more live memory than at the start (± %s)",
                  place_text(place, most), size_of(&s, 0, most->growth_bytes),
                  size_of(&s, 1, z95 * most->growth_sigma));
     return true;
@@ -350,7 +350,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
     const struct growth_row *row = keeping_site(q, &grown);
     if (!q->f->heap.profile) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", q->f->heap.why_not);
-        decide_by(h, "a run under `ebb run` with the heap profiler on");
+        decide_by(h, "run the job under `ebb run` with the heap profiler on");
         return;
     }
     if (!q->has_grown && !(row && has_grown_a_little(q))) {
@@ -440,7 +440,7 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     else if (q->f->heap.most > q->f->heap.now + beside / 2)
         evidence_add(h, EVIDENCE_FOR, WEAK, "at its peak, the live heap was %s",
                      size_of(&s, 4, q->f->heap.most));
-    decide_by(h, "returning free memory to the system: MemoryCleanup(trim=True), or a run with "
+    decide_by(h, "return free memory to the system with MemoryCleanup(trim=True), or run with "
                  "MALLOC_ARENA_MAX=2");
 }
 
@@ -457,7 +457,7 @@ static bool weigh_floors(const struct question *q, struct hypothesis *h)
     keeping_site(q, &kept);
     h->share = share_of(q, q->total - kept);
     evidence_add_baselines(h, EVIDENCE_FOR, STRONG, &floors);
-    decide_by(h, "returning free memory to the system: MemoryCleanup(trim=True), or a run with "
+    decide_by(h, "return free memory to the system with MemoryCleanup(trim=True), or run with "
                  "MALLOC_ARENA_MAX=2");
     return true;
 }
@@ -469,7 +469,7 @@ void test_retention(const struct question *q, struct hypothesis *h)
         evidence_add(h, EVIDENCE_ABSENT, 0,
                      "the live heap was not measured: the job has no heap profile and reported no "
                      "heap_live_bytes");
-        decide_by(h, "a run under `ebb run` with the heap profiler on");
+        decide_by(h, "run the job under `ebb run` with the heap profiler on");
     } else if (!q->has_grown || !(q->growth > 0)) {
         evidence_add_no_growth(q, h, STRONG);
     } else if (!is_in_other_processes(q, h) && !weigh_floors(q, h)) {

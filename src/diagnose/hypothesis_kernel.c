@@ -58,7 +58,7 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
                      "the kernel charges the job %s more than its processes map: files in /dev/shm "
                      "or another tmpfs",
                      size_of(&s, 0, unmapped));
-        decide_by(h, "`ls -l /dev/shm` while the job runs");
+        decide_by(h, "list /dev/shm while the job runs: `ls -l /dev/shm`");
         return;
     }
     double grown = main_growth(q, SAMPLE_SHMEM);
@@ -208,10 +208,9 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
         return;
     }
     if (allocated > 0.3 * reserved) {
-        evidence_add(
-            h, EVIDENCE_AGAINST, DECIDES,
-            "allocated GPU memory accounts for %s of the growth of reserved GPU memory by %s",
-            size_of(&s, 0, allocated), size_of(&s, 1, reserved));
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
+                     "allocated GPU memory grew by %s, and reserved GPU memory by %s",
+                     size_of(&s, 0, allocated), size_of(&s, 1, reserved));
         return;
     }
     if (is_reserved_needed(g)) {
@@ -228,7 +227,7 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
         evidence_add(h, EVIDENCE_FOR, FAIR,
                      "of %s of reserved GPU memory, at most %s was allocated at the same time",
                      size_of(&s, 0, g->reserved_bytes), size_of(&s, 1, g->most_allocated_bytes));
-    decide_by(h, "a run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    decide_by(h, "run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 
 /* ---- huge pages ---- */
@@ -290,5 +289,5 @@ void test_thp(const struct question *q, struct hypothesis *h)
         weigh_huge(q, h);
     else
         guess_huge(q, h);
-    decide_by(h, "a run with GLIBC_TUNABLES=glibc.malloc.hugetlb=0, or huge pages set to madvise");
+    decide_by(h, "run with GLIBC_TUNABLES=glibc.malloc.hugetlb=0, or set huge pages to madvise");
 }

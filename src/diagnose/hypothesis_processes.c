@@ -223,7 +223,7 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
     } else if (u.count == 0) {
         evidence_add(h, EVIDENCE_ABSENT, 0,
                      "unique memory of the %zu data-loader workers was not sampled", workers);
-        decide_by(h, "a run without --no-unique");
+        decide_by(h, "run without --no-unique");
     } else if (u.unique > unshared_least_share * u.given && u.unique > 2 * u.rss &&
                is_worth_diagnosing(q, u.unique)) {
         h->share = q->has_grown ? share_of(q, u.unique) : 1;
@@ -344,7 +344,7 @@ void test_processes(const struct question *q, struct hypothesis *h)
         evidence_add(
             h, EVIDENCE_FOR, STRONG + (h->share > 0.5 ? FAIR : 0),
             "besides the main process, the job had %zu processes at the start and has %zu now, %zu "
-            "of them started in the second half of the run; together they use %s more",
+            "of them started in the second half of the run; their total memory grew by %s",
             before.count, now.count, now.late, size_of(&s, 0, grown));
     else
         evidence_add(

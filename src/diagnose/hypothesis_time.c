@@ -35,11 +35,12 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
     evidence_add(h, EVIDENCE_FOR, facts_has_ended(q->word) ? STRONG : WEAK,
                  "memory changed from %s to %s: %s", size_of(&s, 0, q->base),
                  size_of(&s, 1, q->base + q->growth),
-                 q->word == VERDICT_STABLE || q->word == VERDICT_SPIKING ? "flat, by the verdict"
+                 q->word == VERDICT_STABLE || q->word == VERDICT_SPIKING
+                     ? "the verdict found no growth"
                  : facts_has_ended(q->word) ? "growth has stopped and was small"
                                             : "the change is within the noise");
     if (q->word == VERDICT_UNDECIDED)
-        decide_by(h, "a longer run: the verdict is still undecided");
+        decide_by(h, "run longer: the verdict is still undecided");
 }
 
 /* ---- loading the data ---- */
@@ -307,7 +308,7 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
         test_is_live(q, h);
     } else {
         evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "growth ended%s%s, not with the first epoch, which has %" PRId64 " steps",
+                     "growth ended%s%s, but the first epoch has %" PRId64 " steps",
                      v->ended_step >= 0 ? " at step " : "", v->ended_step >= 0 ? step : "", pass);
     }
 }
@@ -363,7 +364,7 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
             evidence_add(h, EVIDENCE_FOR, WEAK, "memory grew by %s and stopped",
                          size_of(&s, 0, q->growth));
         decide_by(
-            h, "marks (`ebb run` adds hooks that send them), or ebb verdict --steps-per-epoch N");
+            h, "send marks, as the hooks of `ebb run` do, or use ebb verdict --steps-per-epoch N");
         h->share = q->word == VERDICT_PLATEAUED ? 1 : 0;
     } else if (q->word == VERDICT_PLATEAUED) {
         test_filled(q, h, isnan(end_s) ? f->now_s : end_s);
@@ -373,7 +374,7 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
                      "memory grew by %s within the first epoch, and the run ended soon after",
                      size_of(&s, 0, q->growth));
         test_even_pace(q, h, f->now_s);
-        decide_by(h, "more steps of the second epoch");
+        decide_by(h, "run more steps of the second epoch");
     } else if (isnan(end_s)) {
         h->share = 1;
         evidence_add(h, EVIDENCE_FOR, FAIR,
@@ -381,7 +382,7 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
                      " of %" PRIu64,
                      size_of(&s, 0, q->growth), f->last_step, f->steps_per_epoch);
         test_even_pace(q, h, f->now_s);
-        decide_by(h, "the end of the first epoch, step %" PRIu64, f->steps_per_epoch);
+        decide_by(h, "run until the end of the first epoch, step %" PRIu64, f->steps_per_epoch);
     } else {
         test_grew_beyond(q, h, end_s);
     }

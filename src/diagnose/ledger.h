@@ -7,19 +7,19 @@
 /* X(symbol, word, sentence) for each kind of entry. */
 #define LEDGER_ENTRIES(X)                                                                          \
     X(HEAP_SITE, "heap", "live, allocated at this call site")                                      \
-    X(HEAP_OTHER, "heap, other sites", "live, allocated elsewhere")                                \
+    X(HEAP_OTHER, "heap, other sites", "live, allocated at other call sites")                      \
     X(HEAP, "live heap", "live by the allocator's own count")                                      \
     X(OBJECTS, "Python objects", "outside the heap; upper bound from the census")                  \
     X(RETAINED, "allocator-retained",                                                              \
       "freed but retained by the allocator, or lost to fragmentation")                             \
     X(ARENAS, "Python arenas", "mapped for small Python objects, but empty")                       \
-    X(TOUCHED, "first written", "allocated earlier in large blocks, written since; upper bound")   \
+    X(TOUCHED, "first written", "allocated earlier, first written since then; upper bound")        \
     X(HUGE, "huge pages", "resident as part of a huge page, but not allocated")                    \
     X(FILES, "mapped files", "mapped page cache, including libraries")                             \
     X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \
     X(STACKS, "stacks", "stacks of threads")                                                       \
     X(PINNED, "pinned", "page-locked for a GPU")                                                   \
-    X(UNSHARED, "copy-on-write", "shared with its parent until one of them wrote to it")           \
+    X(UNSHARED, "copy-on-write", "shared with the parent until one process wrote to the pages")    \
     X(UNEXPLAINED, "unexplained", "not attributed by any measurement")
 
 #define X(sym, word, text) LEDGER_##sym,

@@ -91,8 +91,8 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
         break;
     case LADDER_BY_PRESSURE:
         snprintf(ret, LADDER_WHY_MAX,
-                 "the machine stalls on memory %.0f %% of the time, for %s; %s", 100 * in->pressure,
-                 ladder_time_text(time, k->pressed_s), left);
+                 "for %s, the machine has stalled on memory %.0f %% of the time; %s",
+                 ladder_time_text(time, k->pressed_s), 100 * in->pressure, left);
         break;
     case LADDER_BY_PLAN:
         snprintf(ret, LADDER_WHY_MAX, "a planned restart is due");

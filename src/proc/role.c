@@ -203,9 +203,10 @@ static bool rule_forked(const struct facts *f, struct role_guess *ret)
                            "forked with its parent's command line, and sends steps");
     if (f->in->maps.known && !role_maps_library(&f->in->maps))
         return decide_role(ret, ROLE_OTHER,
-                           "forked with its parent's command line, no library mapped");
+                           "forked with its parent's command line, without a training library");
     if (parent_role(f) == ROLE_MAIN)
-        return decide_role(ret, ROLE_DATA_WORKER, "forked from main with its command line");
+        return decide_role(ret, ROLE_DATA_WORKER,
+                           "forked from the main process, with the same command line");
     if (parent_role(f) == ROLE_DATA_WORKER)
         return decide_role(ret, ROLE_DATA_WORKER, "forked from a data worker");
     return false;
@@ -236,7 +237,7 @@ static bool rule_relations(const struct facts *f, struct role_guess *ret)
     if (f->in->process->cmdline_len == 0)
         return false;
     if (!f->in->parent)
-        return decide_role(ret, ROLE_MAIN, "the process that was started");
+        return decide_role(ret, ROLE_MAIN, "the topmost process of the job");
     if (parent_role(f) == ROLE_LAUNCHER && f->in->siblings == 0)
         return decide_role(ret, ROLE_MAIN, "the process that the launcher started");
     return false;

@@ -24,7 +24,7 @@ static const struct {
     [HEAP_DROP_STALE] = {"stale", "a free was missed, because the address was allocated again"},
     [HEAP_DROP_GPU] = {"gpu", "a block was on a GPU whose number is out of range"},
 };
-_Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every drop has a text");
+_Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every kind of drop has a text");
 
 static const char *const python_states[] = {
 #define X(sym, text) text,

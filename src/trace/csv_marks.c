@@ -170,7 +170,7 @@ static int read_mark(const struct lines *l, json_t *object, struct buf *out, dou
     if (out->failed)
         return err_set(err, -ENOMEM, "out of memory while reading %s", l->name);
     if (mark_parse(out->data, out->len, ret) < 0)
-        return bad(l, err, "longer than a mark can be (8192 bytes)");
+        return bad(l, err, "the mark is too long: at most 8192 bytes are allowed");
     if (json_is_integer(pid) && json_integer_value(pid) > 0 && json_integer_value(pid) <= INT32_MAX)
         ret->pid = (int32_t)json_integer_value(pid);
     *ret_t_s = json_number_value(t);

@@ -304,7 +304,7 @@ static void free_memory_after_evaluations_is_not_growth_at_events(void **state)
     synthetic_figure(&s, "heap_live_bytes", MIB(300), MIB(305));
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_EVAL_STEP);
     assert_true(h->log_odds < without);
-    assert_true(has_evidence(h, EVIDENCE_AGAINST, "while live heap changed by"));
+    assert_true(has_evidence(h, EVIDENCE_AGAINST, "while the live heap changed by"));
 }
 
 /* A late evaluation left free memory, which the allocator's count shows but the baselines of the
