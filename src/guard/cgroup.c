@@ -180,8 +180,8 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
     return first == 0 ? -ENOENT : first;
 }
 
-/* Creates the folder for cgroup.kill. It is created only below our own group: elsewhere in v2 the
- * job would leave its systemd unit only to be killed faster. */
+/* Creates the folder for cgroup.kill. It is created only below our own group. Elsewhere in v2, the
+ * job would have to leave its systemd unit, just to be killed faster. */
 static int make_kill(const struct proc_root *root, const char *name, struct guard_cgroup *g)
 {
     struct guard_place p;
@@ -251,7 +251,7 @@ static int limit_v1(const struct proc_root *root, const char *dir, const char *t
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* The memory limit may never exceed the limit of memory plus swap, so that one is raised
+    /* The memory limit may never exceed the limit of memory plus swap, so the latter is raised
      * first. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);

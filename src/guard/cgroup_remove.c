@@ -26,8 +26,8 @@ void guard_cgroup_name(const struct proc_root *root, char ret[64])
     char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
-    /* getpid() would not do: guard_cgroup_tidy searches for the pid in this /proc, which may belong
-     * to another pid namespace. */
+    /* getpid() is not used, because guard_cgroup_tidy searches for the pid in this /proc, which may
+     * belong to another pid namespace. */
     ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof text);
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();

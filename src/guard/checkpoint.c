@@ -324,7 +324,7 @@ int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiv
                        struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX])
 {
     int ways = 0;
-    (void)checkpoint_is_possible(c, marks, why); /* called only because it sets WHY */
+    (void)checkpoint_is_possible(c, marks, why); /* called only to set WHY */
     c->awaits_file = false;
     c->started_ns = c->done_ns = 0;
     c->ack = LADDER_NO_ACK;

@@ -44,7 +44,8 @@ struct checkpoint {
     size_t peers;
     /* path of the checkpoint as the job reported it; "" if unknown */
     char path[CHECKPOINT_PATH_MAX];
-    /* how its end was noticed: "mark", "file" or "command"; "" if it is not written yet */
+    /* what showed that the checkpoint was written: "mark", "file" or "command"; "" if it is not
+     * written yet */
     char by[16];
     /* private */
     /* the last id that was used, also by STOP messages, so that no two answers are confused */

@@ -175,7 +175,7 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
                                   const struct kills *k, char text[DEATH_TEXT])
 {
     char reason[REASON];
-    bool is_counted = k->group || k->above; /* otherwise only the host's counter changed */
+    bool is_counted = k->group || k->above; /* if false, only the host's counter changed */
     enum cause oom = is_cgroup_oom(f, k) ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
     oom_reason(f, k, reason);
     if (signal_of(f->status) == SIGKILL) {

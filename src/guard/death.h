@@ -93,8 +93,8 @@ struct death_facts {
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
     const char *limit_where; /* cgroup with the effective limit, not escaped, or NULL */
-    bool limit_is_own;       /* the limit of the job's own cgroup was reached, not LIMIT_WHERE's */
-    uint64_t limit_bytes;    /* limit of that cgroup; 0 if unknown */
+    bool limit_is_own;    /* the job's own cgroup reached its limit, not the cgroup LIMIT_WHERE */
+    uint64_t limit_bytes; /* limit of the cgroup that reached it; 0 if unknown */
 };
 
 /* Describes the cause in one line without a full stop: "killed by the kernel: its cgroup ran out of

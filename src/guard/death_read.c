@@ -231,13 +231,13 @@ struct found_cause {
     char text[2 * DEATH_LINE];
     size_t len;
     int rank;
-    size_t after_bytes; /* number of bytes of other output that followed */
+    size_t after_bytes; /* number of bytes of other output that followed this cause */
 };
 
 struct open_traceback {
     bool is_open;
-    /* whether the first line was seen; false if it was cut off, and for a SyntaxError, which has
-     * none */
+    /* true if the first line of the traceback was seen; it may be cut off, and a SyntaxError has no
+     * such line */
     bool has_head;
     bool is_noisy; /* other output appeared between the lines of the traceback */
     enum weight weight;

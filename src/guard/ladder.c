@@ -1,4 +1,5 @@
-/* Decides which rung of the ladder comes next while triggers hold. */
+/* Decides which action of the guard (the next rung of its ladder) follows while a trigger is
+ * active. */
 #include "guard/ladder.h"
 
 #include <errno.h>
@@ -15,7 +16,8 @@
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
 enum {
-    /* how long high pressure lasts until the job is stopped, including the 5 s until it counts */
+    /* how long memory pressure is high before the job is stopped, including the 5 s before it
+     * counts */
     PRESSURE_MORE_S = 35,
     UNNEEDED_MOST = 2,
     UNNEEDED_PACE = 6
@@ -252,8 +254,8 @@ static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
     return trigger_holds(t, LADDER_BY_PRESSURE) && t->status.pressed_s >= least_s;
 }
 
-/* Without a checkpoint to wait for, only a planned restart stops the job. The level trigger has its
- * own line. */
+/* Handles a job that cannot write a checkpoint: only a planned restart stops it here. Low headroom
+ * is handled by the SIGTERM line. */
 static void without_checkpoint(struct turn *t, const char *end)
 {
     if (trigger_holds(t, LADDER_BY_PLAN))
@@ -299,8 +301,8 @@ static void before_request(struct turn *t)
         without_checkpoint(t, "; a checkpoint cannot be requested");
 }
 
-/* Returns true if a gauge within its reserve has grown since the request, or since the checkpoint.
- * */
+/* Returns true if memory within the reserve has grown since the checkpoint was requested or
+ * written. */
 static bool is_rising_at_level(struct turn *t)
 {
     for (unsigned i = 0; i < LADDER_GAUGES; i++) {

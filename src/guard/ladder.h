@@ -75,7 +75,7 @@ struct ladder_gauge {
     uint64_t limit_bytes, used_bytes, room_bytes;
     double pace_bytes_per_s; /* growth rate over the last half second */
     /* GPUs only: */
-    bool is_card; /* the limit is the size of the GPU, not the user's */
+    bool is_card; /* the limit is the size of the GPU, not a limit that the user set */
     /* true if the verdict on this GPU forecasts that the limit will be reached */
     bool forecast_known;
     double forecast_s; /* earliest time from now to the limit */

@@ -30,8 +30,8 @@ void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct
                    struct ladder_status *ret);
 /* The seconds between two times; 0 if TO_NS is earlier. */
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
-/* Returns true if one of the first GAUGES has at most 1/PART of its base as headroom, and sets
- * k->level_gauge to it. GPUs without a limit are skipped. */
+/* Returns true if the headroom of one of the first GAUGES is at most 1/PART of its base reserve,
+ * and sets k->level_gauge to that gauge. GPUs without a limit are skipped. */
 bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part,
                      unsigned gauges);
 

@@ -95,7 +95,8 @@ void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
  * processes have exited. Returns the number of signalled processes, or at least 1 if cgroup.kill
  * accepted the write. */
 int reflex_kill(struct reflex *r);
-/* When the reflex itself killed the job, and because of which gauge; 0 if it did not. */
+/* Returns the time at which the reflex itself killed the job, and the gauge that was the reason; 0
+ * if the reflex did not kill the job. */
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
 /* Call this when a new segment starts: it enables kill and alarms again. It waits for a sample in
  * progress, so that the old sample cannot kill the new processes. */

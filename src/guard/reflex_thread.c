@@ -352,8 +352,8 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     release_all(r);
 }
 
-/* Half of the time in which the fastest growth expected would use up the headroom above the kill
- * line. */
+/* Half of the time in which the headroom above the kill line would be used up at the fastest growth
+ * expected. */
 REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
 {
     uint64_t us = room / (bytes_per_s / 1000000 + 1) / 2;

@@ -350,7 +350,8 @@ enum {
     SIGN_MAX = 4200,
 };
 
-/* True if TEXT contains ENTRY, preceded by BEFORE and followed by one of AFTER. */
+/* True if TEXT contains ENTRY, preceded by the character BEFORE and followed by a character of
+ * AFTER. */
 static bool has_entry(const struct buf *text, const char *entry, char before, const char *after)
 {
     const char *at = text->data, *end = text->data + text->len;

@@ -63,8 +63,8 @@ struct stray_signs {
     const char *cgroup; /* name of the job's cgroup, from guard_cgroup_name, or "" */
 };
 
-/* Signals every living process that has one of the signs, and its descendants, but never the
- * caller. Returns the number of signalled processes, -EXDEV (proc_root_is_foreign) or -errno. */
+/* Signals every living process that SIGNS identify, and its descendants, but never the caller.
+ * Returns the number of signalled processes, -EXDEV (proc_root_is_foreign) or -errno. */
 int guard_signal_strays(const struct proc_root *root, const struct stray_signs *signs, int signo);
 
 /* Sends SIGTERM, waits up to GRACE_NS, then sends SIGKILL until no process is left. Gives up after

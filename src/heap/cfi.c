@@ -10,8 +10,8 @@
 enum { REG_FP = 6, REG_SP = 7, REG_RA = 16 };
 enum { REMEMBERED_MAX = 8 };
 
-/* How a pointer is encoded: its form in the low four bits, the base it is relative to in the
- * bits above. */
+/* The encoding of a pointer: the low four bits are its format, the bits above are the base that it
+ * is relative to. */
 enum {
     ENC_FORM = 0x0f,
     ENC_BASE = 0x70,
@@ -48,12 +48,13 @@ enum {
     OP_VAL_EXPRESSION = 0x16,
     OP_ARGS_SIZE = 0x2e,
     OP_OFFSET_NEGATIVE = 0x2f,
-    OP_SHORT_ADVANCE = 0x40, /* from here on, operations have their operand in the low six bits */
+    OP_SHORT_ADVANCE = 0x40, /* the low six bits of the following operations are their operand */
     OP_SHORT_OFFSET = 0x80,
     OP_SHORT_RESTORE = 0xc0,
 };
 
-/* The DWARF expression operations with which compilers and linkers describe these registers. */
+/* The DWARF expression operations that compilers and linkers use for the CFA and saved
+ * registers. */
 enum { EX_DEREF = 0x06, EX_BREG0 = 0x70 };
 
 enum saved { SAVED_NO = 0, SAVED_SAME, SAVED_AT_CFA, SAVED_EXPRESSION, SAVED_UNDEFINED, SAVED_ODD };
@@ -137,7 +138,7 @@ static uint64_t read_pointer(struct cfi_cursor *c, uint8_t encoding)
     }
 }
 
-/* Reads the length of a CIE or FDE. After that, the cursor is at its id and confined to the
+/* Reads the length of a CIE or FDE. Leaves the cursor at the entry's id and confines it to the
  * entry. */
 static void enter_entry(struct cfi_cursor *c)
 {

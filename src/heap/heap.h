@@ -12,7 +12,7 @@
 
 #define HEAP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HEAP_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Marks variables on the hot path, whose address is then not looked up in the GOT. */
+/* Marks variables on the hot path, so that their address is not looked up in the GOT. */
 #define HEAP_HIDDEN __attribute__((visibility("hidden")))
 
 /* Per-thread state in initial-exec TLS. It is valid when zeroed, and after the thread's
@@ -71,5 +71,6 @@ bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret)
 /* Zeroes whole pages of .bss, with MADV_DONTNEED if system calls are permitted, so that untouched
  * pages stay untouched. Not thread-safe. Preserves errno. */
 void heap_zero(void *pages, size_t len);
-/* Copies LEN bytes into the text section. Returns {0, 0} if it is full, and counts a drop. */
+/* Copies LEN bytes into the text section. If the section is full, counts a drop and returns {0,
+ * 0}. */
 struct heap_text heap_text_add(struct heap_table *t, const void *bytes, size_t len);

@@ -17,9 +17,9 @@ struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
     void *(*realloc)(void *, size_t);
-    _Atomic(void (*)(void *)) free; /* this pointer changes a second time if the arena was used */
+    _Atomic(void (*)(void *)) free; /* atomic, because it may change again when the arena is used */
 
-    /* NULL also if the function does not belong to the allocator. */
+    /* Also NULL if the function does not belong to the allocator. */
     size_t (*malloc_usable_size)(void *);
     int (*posix_memalign)(void **, size_t, size_t);
     void *(*aligned_alloc)(size_t, size_t);

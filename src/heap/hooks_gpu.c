@@ -106,7 +106,7 @@ static int find_behind_us(struct dl_phdr_info *info, size_t size, void *user)
 static __attribute__((constructor)) void find_reports_at_start(void)
 {
     bool is_behind = false;
-    if (!modules_is_late()) /* no library calls functions of a library that was loaded late */
+    if (!modules_is_late()) /* other libraries are not bound to a library that was loaded late */
         dl_iterate_phdr(find_behind_us, &is_behind);
     atomic_store_explicit(&has_started, 1, memory_order_release);
 }

@@ -2,9 +2,9 @@
  * the process's calls already, so the hooks are written into the GOT slots of every loaded module.
  * A slot is one aligned word, so a thread that calls through it sees the old or the new function.
  *
- * The hooked functions are the exported symbols of this library. Each has one real definition, the
- * first in the order of loading. Only slots that are bound to it, or not bound yet, are changed,
- * because a module with an allocator of its own must keep that. */
+ * The hooked functions are the exported symbols of this library. The real definition of each is the
+ * first one in the order of loading. A slot is changed only if it is bound to that definition, or
+ * not bound yet. A module that has its own allocator keeps it. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -66,7 +66,7 @@ static bool is_hooked;
 
 typedef void *dlopen_fn(const char *file, int mode);
 static dlopen_fn hook_dlopen;
-static dlopen_fn *real_dlopen; /* set before the first slot is changed */
+static dlopen_fn *real_dlopen; /* set before any slot is changed */
 
 static bool is_in_own(uintptr_t address)
 {
@@ -113,8 +113,8 @@ static bool is_of_torch(const struct late_hook *h)
     return strncmp(h->name, "_ZN3c10", 7) == 0;
 }
 
-/* Returns true for operator new and delete of a C++ library that calls malloc and free, whose slots
- * are hooked. */
+/* Returns true for operator new and delete of a C++ library. They call malloc and free, whose slots
+ * are hooked, so they need no hooks. */
 static bool is_counted_by_malloc(const struct late_hook *h)
 {
     return strncmp(h->name, "_Z", 2) == 0 && !is_of_torch(h) &&
@@ -316,14 +316,14 @@ static int change_module(struct dl_phdr_info *info, size_t size, void *user)
 /* ---- all modules, while none is loaded or unloaded ----
  *
  * A module that another thread is loading must not be touched: its slots are being written, and its
- * pages protected. dl_iterate_phdr lists such a module. dlsym however holds the lock of dlopen and
- * dlclose while it calls the function that chooses an indirect symbol, so the work is done
- * there. */
+ * pages protected. dl_iterate_phdr lists such a module, too. dlsym holds the lock of dlopen and
+ * dlclose while it calls the resolver of an indirect function (ifunc). The slots are therefore
+ * changed in such a resolver. */
 
 enum { TASK_TRIES = 10000 }; /* a second */
 enum late_task { LATE_NOTHING, LATE_HOOK, LATE_REFRESH, LATE_UNHOOK };
 static _Atomic(int) task;
-static _Atomic(int32_t) task_owner; /* pid of the process whose thread has the task; 0: none */
+static _Atomic(int32_t) task_owner; /* pid of the process whose thread runs a task, or 0 */
 static bool is_task_done;
 
 static int read_adds(struct dl_phdr_info *info, size_t size, void *ret)
@@ -364,8 +364,8 @@ static nothing_fn *choose_locked(void)
 
 HOOK void ebb_heap_locked(void) __attribute__((ifunc("choose_locked")));
 
-/* Returns false if another thread has a task. A child of fork may find that a thread of its parent
- * had one. */
+/* Starts a task of this thread. Returns false if another thread of this process runs one. A child
+ * of fork ignores the task of a thread that only its parent has. */
 static bool take_task(int32_t pid)
 {
     int32_t owner = atomic_load(&task_owner);
@@ -382,7 +382,7 @@ static bool take_task_patiently(int32_t pid)
     return true;
 }
 
-/* Returns false if the task failed, or if another thread is busy with one. */
+/* Runs a task. Returns false if it failed, or if another thread is running a task. */
 static bool run_locked(enum late_task what)
 {
     int32_t pid = (int32_t)syscall(SYS_getpid);

@@ -99,9 +99,9 @@ HOOK long syscall(long number, ...)
 
 /* ---- a sanitizer's runtime in the job ----
  *
- * When a sanitizer's runtime starts, it calls these functions for its settings, so its presence is
- * known before the first sample. The runtime tracks every block itself and reports on the calls
- * that it sees, so the hooks then only pass calls through. */
+ * When a sanitizer's runtime starts, it calls these functions to get its settings. The library thus
+ * knows of the sanitizer before the first sample. The runtime tracks every block itself and reports
+ * on the calls that it sees, so the hooks then only pass calls through. */
 
 #define SANITIZER(name, settings)                                                                  \
     HOOK const char *name(void);                                                                   \

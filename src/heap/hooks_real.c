@@ -62,7 +62,7 @@ static void *realloc_but_arena(void *p, size_t size)
     return moved;
 }
 
-/* ---- functions that are in place until the first call ---- */
+/* ---- functions that the hooks call until the real ones are looked up ---- */
 
 static void *first_malloc(size_t size)
 {
@@ -150,7 +150,7 @@ static void find_all(hooks_find_fn *find)
     bool had_arena = !atomic_compare_exchange_strong(&hooks_real.free, &first, next_free);
     hooks_real.realloc = had_arena ? realloc_but_arena : next_realloc;
     if (had_arena)
-        /* A foreign malloc_usable_size would be called with blocks of the arena. */
+        /* Another library's malloc_usable_size must not be called with blocks of the arena. */
         hooks_real.malloc_usable_size = NULL;
 }
 

@@ -139,7 +139,8 @@ static bool set_address(const char *socket)
  * on failure. */
 static void *map_pages(size_t len, int flags, int fd)
 {
-    /* The last argument is passed on the stack, where an int would leave half of it undefined. */
+    /* The last argument is passed on the stack, where an int would leave half of the slot
+     * undefined. */
     long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, (off_t)0);
     return p == -1 ? NULL : (void *)p;
 }
@@ -518,9 +519,9 @@ void life_leave(const struct heap_thread *t)
         atomic_fetch_sub(section_of(t), 1);
 }
 
-/* While a late library is detached, few calls still reach its hooks. The next attach must not find
- * a thread that counts down from the largest number, so the countdown is negative until then, which
- * makes the hook draw a new one. */
+/* Sets the countdown of a thread while profiling is off. In a preloaded library, profiling stays
+ * off, so the countdown is the largest number. A library that was loaded late may be attached
+ * again. A negative countdown then makes the next hooked call draw a new countdown. */
 void life_rest(struct heap_thread *t)
 {
     t->countdown = is_late ? -1 : INT64_MAX;

@@ -22,7 +22,7 @@ PRIVATE_PAGES _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64];
 PRIVATE_PAGES static _Atomic(uint32_t) cells[LIVE_BUCKETS][LIVE_CELLS];
 PRIVATE_PAGES static _Atomic(uint16_t)
     links[HEAP_LIVE]; /* each element links a free entry to the next one (its number + 1) */
-/* Bit of each entry, which is set if the entry is a mapping. */
+/* One bit per entry, which is set if the entry is a mapping. */
 PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64];
 static _Atomic(uint64_t)
     free_head; /* number of the first free entry + 1; a counter above bit 32 prevents ABA */

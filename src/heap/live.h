@@ -1,13 +1,16 @@
 /* The live samples: a filter by which almost every free() sees at once that its pointer is not
- * sampled, an index by pointer, and the entries in the table. Lock-free. live_bit(p) is the bit
- * of the filter; its low 12 bits select a bucket of 16 cells of the index, so that all samples
- * with the same bit are in the same bucket. A cell consists of the entry's number (16 bits) and
- * a fingerprint of the pointer (16 bits, including the other 9 of its bit). A sample is added in
- * this order: entry, cell, bit. It is removed in this order: cell, entry; then, if the bucket
- * has no other sample with this bit, clear the bit, read the bucket again, and set the bit again
- * if another thread has added such a sample. A live sample lacks its bit for a moment at most,
- * whatever the order of two threads. If its end is missed in that moment, it is removed when its
- * address is allocated or freed again (HEAP_DROP_STALE). */
+ * sampled, an index by pointer, and the entries in the table. Lock-free.
+ *
+ * live_bit(p) is the bit of the filter. Its low 12 bits select a bucket of 16 cells of the index,
+ * so all samples with the same bit are in the same bucket. A cell consists of the entry's number
+ * (16 bits) and a fingerprint of the pointer (16 bits, 9 of which are the remaining bits of
+ * live_bit(p)).
+ *
+ * A sample is added in this order: entry, cell, bit. It is removed in this order: cell, entry;
+ * then, if the bucket has no other sample with this bit, clear the bit, read the bucket again, and
+ * set the bit again if another thread has added such a sample. A live sample therefore lacks its
+ * bit for a moment at most. If the sample is freed in that moment, the free is missed. The sample
+ * is then removed when its address is allocated or freed again (HEAP_DROP_STALE). */
 #pragma once
 
 #include "heap/heap.h"

@@ -15,8 +15,8 @@ uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base);
  * modules. */
 void modules_changed(void);
 uint32_t modules_generation(void);
-/* Resets the modules for a new table. Looks up the program's path with one system call, if those
- * are permitted. */
+/* Resets the modules for a new table. Looks up the program's path with one system call, if system
+ * calls are permitted. */
 void modules_reset(void);
 /* Encodes a native frame as a frame word. */
 uint64_t modules_frame(uint32_t module, uintptr_t base, uintptr_t ip);

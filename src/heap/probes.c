@@ -8,9 +8,10 @@
 LISTENERS volatile uint16_t probes_alloc_listeners = 0;
 LISTENERS volatile uint16_t probes_free_listeners = 0;
 
-/* A note: sizes of name and content, type 3, name; address of the nop, of the section that shows
- * whether the file was prelinked, and of the semaphore; provider, name and arguments. An argument
- * is its size in bytes, @, and the operand. The section is not loaded, so the linker resolves the
+/* The layout of a note: the sizes of its name and content, type 3, and the name. The content is the
+ * address of the nop, the address of a section that shows whether the file was prelinked, the
+ * address of the semaphore, the provider, the probe's name and its arguments. An argument is its
+ * size in bytes, @, and the operand. The section is not loaded, so the linker resolves the
  * addresses. */
 #define PROBE(name, semaphore, arguments)                                                          \
     "990: nop\n"                                                                                   \

@@ -30,13 +30,13 @@ enum {
 static _Atomic(uint32_t) phase;
 static _Atomic(uint32_t) verdict; /* an enum heap_python, valid from phase CHECK on */
 static _Atomic(uint32_t) is_detecting;
-/* Written by the thread that detects Python, before the phase in which other threads read them. */
+/* The thread that detects Python writes these before the phase in which other threads read them. */
 static struct python_symbols symbols;
 static struct python_layout layout;
 static _Atomic(uint32_t) version;
 static uint32_t checks_failed;
 
-/* The following are valid for the current table only. */
+/* These variables are valid for the current table only. */
 static _Atomic(uint32_t) module;
 static _Atomic(uint32_t) modules_seen;
 
@@ -150,7 +150,7 @@ static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
             ret[n++].word = HEAP_FRAME_PYTHON | code << HEAP_FRAME_CODE_SHIFT | v.instr;
             ret[n - 1].is_entry = false;
         }
-        /* A shim follows the frames of its evaluation; the chain never starts with one. */
+        /* A shim follows the frames of its evaluation; the chain never starts with a shim. */
         if (v.is_entry || (layout.entry == PYTHON_ENTRY_BELOW && v.is_shim))
             end_evaluation(ret, max, &n, &start);
     }

@@ -180,8 +180,8 @@ static bool take_live(const void *p, struct live_sample *ret)
 {
     if (!life_is_on() || is_closed())
         return false;
-    /* Most such calls are false positives of the filter, so this path does not even read the clock.
-     */
+    /* Most pointers get here by a false positive of the filter, so this path does not read the
+     * clock. */
     if (!live_end(p, ret))
         return false;
     int saved = errno;

@@ -222,8 +222,8 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
     if (__builtin_add_overflow(t->countdown, taken, &before))
         before = INT64_MAX;
     count_allocated(t);
-    /* Either the random number generator is not seeded yet, or an earlier hit took no sample; a
-     * process without a table may start again at this allocation. */
+    /* No countdown was drawn yet: the random number generator is not seeded, or profiling was off
+     * until now (life_rest). A new countdown is drawn, and this allocation counts against it. */
     if (t->random == 0 || before < 0) {
         if (t->random == 0)
             t->random = seed(t);
@@ -259,7 +259,7 @@ static uint64_t tokens_max(const struct pace *p)
     return 2 * p->rate * ONE;
 }
 
-/* Raises the interval; the faster the tokens were spent, the more. */
+/* Raises the interval. The faster the tokens were spent, the higher the new interval. */
 static void raise_interval(struct pace *p, uint64_t now)
 {
     uint64_t since = now - atomic_exchange_explicit(&p->changed_tick, now, memory_order_relaxed);

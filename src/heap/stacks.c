@@ -150,8 +150,8 @@ static size_t follow(struct heap_table *t, struct path *at, const uint64_t *fram
     return i;
 }
 
-/* Returns the index of the first of the innermost frames, which alone still identify the place
- * of the allocation. */
+/* Returns the index of the first frame to keep if a stack must be shortened. The frames from there
+ * on are the innermost ones, which identify the place of the allocation. */
 static size_t inner_part(const uint64_t *frames, size_t n)
 {
     size_t at = n, seen = 0;

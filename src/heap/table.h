@@ -12,7 +12,7 @@
 
 enum {
     HEAP_TABLE_VERSION = 2,
-#ifdef EBB_FUZZ /* filling a table of full size for every input would take milliseconds */
+#ifdef EBB_FUZZ /* a small table, because a fuzzer fills it for every input */
     HEAP_SHARE = 64,
 #else
     HEAP_SHARE = 1,
@@ -28,7 +28,7 @@ enum {
     /* Size of the text section with names, paths and line tables. */
     HEAP_TEXT_BYTES = (2 << 20) / HEAP_SHARE,
     HEAP_BUILD_ID_MAX = 20,
-    /* Maximum number of frames in a stack; deeper ones lose their outermost frames. */
+    /* Maximum number of frames in a stack; deeper stacks lose their outermost frames. */
     HEAP_STACK_MAX = 192,
     /* Maximum number of GPUs of one process; blocks on others are counted as drops. */
     HEAP_GPUS = 16,
@@ -80,7 +80,7 @@ struct heap_module {
 };
 
 struct heap_code {
-    struct heap_text file, name; /* NAME is the qualified name in versions that have it */
+    struct heap_text file, name; /* the qualified name, in versions of Python that have it */
     struct heap_text lines;      /* line table in the format of the interpreter's version */
     uint32_t first_line;
     uint32_t pad;
@@ -89,7 +89,7 @@ struct heap_code {
 struct heap_node {
     uint64_t frame;         /* frame word, never 0 except in the root */
     uint32_t parent;        /* index of the parent, which is always smaller; the root is 0 */
-    _Atomic(uint32_t) site; /* call site with this as its innermost frame, or 0 if none allocated */
+    _Atomic(uint32_t) site; /* call site whose innermost frame is this node, or 0 */
 };
 
 /* Totals of one stack since the start. They are sums of sample weights, which are unbiased
@@ -208,7 +208,7 @@ struct heap_header {
         ends;                  /* number of samples taken, and of those that are no longer live */
     _Atomic(uint64_t) hook_ns; /* time spent taking and ending samples, in nanoseconds */
     _Atomic(uint64_t) drops[HEAP_DROP_KINDS];
-    /* Bytes of arenas mapped since small objects are counted. */
+    /* Bytes of arenas mapped since ebb began to count small objects. */
     _Atomic(uint64_t) python_arena_bytes;
     /* Bytes allocated by all threads since the table was created. */
     _Atomic(uint64_t) allocated_bytes;

@@ -1,9 +1,9 @@
 /* Unwinds the native frames of this thread. Call frame information is found by _dl_find_object,
- * interpreted once per address and stored in a lock-free cache of rules. The walk ends where
- * there is none (assembly, code generated at run time) or where a rule is too rare to be cached
- * (DWARF expressions, other registers). gcc's unwinder cannot serve as a fallback: with frames
- * registered at run time it takes a lock and allocates while holding it, which deadlocks inside
- * malloc. */
+ * interpreted once per address and stored in a lock-free cache of rules. The walk ends at code
+ * without such information (assembly, code generated at run time) or at a rule that is too rare to
+ * be cached (DWARF expressions, other registers). gcc's unwinder cannot serve as a fallback: with
+ * frames registered at run time it takes a lock and allocates while holding it, which deadlocks
+ * inside malloc. */
 #pragma once
 
 #include "heap/heap.h"
@@ -25,8 +25,8 @@ size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
 void unwind_expect(const struct unwind_frame *frames, size_t n);
 /* Returns the highest address of this thread's stack (exclusive); all memory from SP up to this
  * address is readable. Returns 0 if the address is unknown or SP is not on the thread's own stack,
- * for example on a stack that the program created. Its system calls have no side effects. It makes
- * no system calls if the process is confined. */
+ * for example on a stack that the program created. The system calls used have no side effects. If
+ * the process is confined, no system calls are made. */
 uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp);
 /* Forgets this thread's stack bounds after fork; they are then looked up again. */
 void unwind_reset(void);

@@ -5,7 +5,7 @@
 
 struct unwind_extent {
     uintptr_t low, high; /* readable */
-    bool may_grow;       /* true if it may grow upwards, page by page, by probing */
+    bool may_grow;       /* true if the range may grow upwards, page by page, by probing */
 };
 
 /* Returns true if the 8 bytes at ADDRESS can be read, using one system call without side
@@ -17,7 +17,8 @@ struct unwind_extent unwind_extent(struct heap_thread *t, uintptr_t sp);
 /* Extends *e to TO, if everything up to TO is readable and not too far away. */
 bool unwind_grow(struct unwind_extent *e, uintptr_t to);
 
-/* Sanitizers are disabled here, because this reads other functions' variables on purpose. */
+/* Sanitizers are disabled for this function, because it reads other functions' variables on
+ * purpose. */
 __attribute__((no_sanitize("address", "thread"))) static inline uintptr_t
 unwind_word_at(uintptr_t address)
 {

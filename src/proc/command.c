@@ -74,7 +74,7 @@ static bool python_option(struct span arg, struct span *rest, struct command *re
 static void command_parse_python(struct span rest, struct command *ret)
 {
     struct span arg, value;
-    /* stays if the interpreter is interactive or the command line is truncated */
+    /* the form stays NONE if the interpreter is interactive or the command line is truncated */
     ret->form = COMMAND_NONE;
     while (command_next(&rest, &arg)) {
         if (span_is(arg, "-"))

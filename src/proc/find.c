@@ -71,7 +71,7 @@ static struct finding *finding_of(const struct tree_node *n)
 
 /* The parent of N, or NULL. A "parent" that is younger than N is not the real parent; it only
  * reuses the real parent's pid. Rejecting it also guarantees that chains of parents form no cycle,
- * even if the files of a recording or of processes that change meanwhile claim one. */
+ * even if the files of /proc are inconsistent. */
 static struct tree_node *older_parent(const struct proc_tree *tree, const struct tree_node *n)
 {
     struct tree_node *parent = tree_find(tree, n->pub.info.ppid);

@@ -11,10 +11,10 @@ struct err;
 
 struct find_candidate {
     struct process_info process;
-    uint64_t rss_bytes; /* resident memory; of the largest rank if there are several */
+    uint64_t rss_bytes; /* resident memory; for a launcher, that of its largest rank */
     int score;          /* sum of the weights of all evidence; find.c has the weights */
     int32_t launcher;   /* pid of the launcher, 0 if none */
-    size_t ranks; /* number of training processes that PROCESS, their launcher, started; else 1 */
+    size_t ranks;       /* number of ranks if PROCESS is their launcher, else 1 */
     /* the evidence in words: "libtorch mapped; /dev/nvidia0 open; training script on its command
      * line" */
     char reasons[256];

@@ -16,7 +16,8 @@
 
 const struct limit_files *limit_files(enum limit_kind kind)
 {
-    /* Keys of v1 without "total_" cover one cgroup only, while its usage covers the subtree. */
+    /* In cgroup v1, keys of memory.stat without "total_" cover one cgroup only, while the usage
+     * covers the subtree. */
     static const struct limit_files v1 = {
         .usage = "memory.usage_in_bytes",
         .stat = "memory.stat",

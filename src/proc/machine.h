@@ -28,7 +28,7 @@ struct machine_limit {
     uint64_t limit_bytes;
     bool used_known; /* whether USED is known; if not, HEADROOM equals the whole limit */
     uint64_t used_bytes;
-    /* whether PEAK is known, which is the cgroup's own peak, including file cache */
+    /* whether PEAK is known; it is the cgroup's own peak and includes file cache */
     bool peak_known;
     uint64_t peak_bytes;
     uint64_t headroom_bytes;
@@ -59,7 +59,7 @@ const char *machine_limit_dir(const struct machine *m);
  * -errno if the kernel or our permissions do not allow it. (-EINVAL: without CAP_SYS_RESOURCE the
  * window must be a multiple of 2 s.) POLLERR means that the cgroup was removed. The caller closes
  * the fd. */
-enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* thresholds that the engine uses */
+enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* the engine's stall and window */
 int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us);
 
 const char *limit_kind_name(enum limit_kind kind); /* "host memory", "cgroup v1", "RLIMIT_AS"… */

@@ -63,7 +63,7 @@ struct tree_node {
 
     uint64_t anon_bytes; /* anonymous memory at the last read of statm */
     bool fork_is_known;  /* whether fork_bytes is known; exec resets it */
-    /* memory that the process may share with the one from which it was forked */
+    /* memory that the process may share with the process it was forked from */
     uint64_t fork_bytes;
     uint64_t minor_faults; /* minor page faults at the last walk */
 };

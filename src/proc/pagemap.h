@@ -45,7 +45,7 @@ struct pagemap_range {
 struct pagemap_scan {
     int maps_fd, pagemap_fd; /* fds that the scan owns; -1 when no count is in progress */
     uint64_t page_bytes;
-    uint64_t rss_pages; /* resident pages, to which the limit of holes is proportional */
+    uint64_t rss_pages; /* number of resident pages; the limit of holes is proportional to it */
     bool has_own;       /* no other process shares anonymous memory with the scanned one */
     /* the rest of the range being read; all its mappings are of one kind */
     struct pagemap_range now;

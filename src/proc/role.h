@@ -19,7 +19,7 @@ struct role_input {
     const struct process_info *process;
     const struct process_info *parent; /* the parent process; NULL if unknown or outside the tree */
     struct role_maps maps;
-    size_t siblings;    /* number of living processes with the same parent; 0 also if not counted */
+    size_t siblings;    /* number of living processes with the same parent; 0 if unknown */
     bool whole_machine; /* the tree contains all processes of the machine, not one job */
     bool child_trains;  /* a descendant of the process has the role main */
     bool sends_steps;   /* the process sent a step mark */

@@ -56,7 +56,7 @@
     X(JOB, 2, "job", "B")                                                                          \
     /* memory in blocks of PyTorch that are in use: the minimum of the last half second */         \
     X(ALLOCATED, 3, "allocated", "B")                                                              \
-    X(RESERVED, 4, "reserved", "B") /* memory that PyTorch's allocator has from the driver */      \
+    X(RESERVED, 4, "reserved", "B") /* memory reserved by PyTorch's allocator */                   \
     /* memory of the job outside PyTorch's allocator: contexts, NCCL, cuBLAS */                    \
     X(OUTSIDE, 5, "outside", "B")                                                                  \
     X(PEAK, 6, "peak", "B") /* peak of the memory in blocks of PyTorch that are in use */

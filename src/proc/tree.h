@@ -96,15 +96,17 @@ struct proc_node *proc_tree_find(struct proc_tree *tree, int32_t pid);
 void proc_tree_note_step(struct proc_tree *tree, int32_t pid);
 const struct proc_root *proc_tree_root(const struct proc_tree *tree);
 
-/* Memory of the tree, with pages that its processes share counted once. With u the unique memory of
- * a process (0 if unknown) and s = rss - u the memory it shares with any process: low = sum(u) +
- * max(s), because the largest shared part exists at least once; high = min(sum(rss), machine),
- * where machine = AnonPages + Mapped of meminfo, every mapped page of the machine once. u and rss
- * are read at different times, so u is capped at rss and high is at least low. s of a process is
- * reduced by the largest u that was counted before the process was born or after it was last read,
- * because before a fork and after an exit that u may consist of the very pages that the process
- * shares. If PSS was read for all processes at this tick, both bounds are sum(pss). The plain sum
- * of RSS is used only if meminfo cannot be read. */
+/* Lower and upper bound of the tree's memory, with pages that its processes share counted once. Let
+ * u be the unique memory of a process (0 if unknown), and s = rss - u the memory it shares with any
+ * process. Then low = sum(u) + max(s), because the largest shared part exists at least once, and
+ * high = min(sum(rss), machine). machine = AnonPages + Mapped of meminfo, which counts every mapped
+ * page of the machine once.
+ *
+ * u and rss are read at different times, so u is capped at rss, and high is at least low. A u that
+ * was counted before a process was born, or after it was last read, may include pages that the
+ * process shares. The largest such u is therefore subtracted from s of that process. If PSS was
+ * read for all processes at this tick, both bounds are sum(pss). The plain sum of RSS is used only
+ * if meminfo cannot be read. */
 struct proc_tree_memory {
     bool known; /* the RSS of at least one process is known */
     uint64_t low_bytes, high_bytes;
