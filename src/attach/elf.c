@@ -19,7 +19,7 @@ struct gnu_hash {
     uint32_t bucket_count, first_symbol, bloom_count, bloom_shift;
 };
 
-/* Adds a segment to the module's range, and keeps the end of the last writable one. */
+/* Adds a segment to the module's range, and keeps the end of the last writable segment. */
 static void take_segment(struct elf_module *m, const Elf64_Phdr *p, uint64_t page_bytes)
 {
     uint64_t end = m->bias + p->p_vaddr + p->p_memsz;

@@ -6,7 +6,7 @@
 
 struct freeze_result {
     int r;             /* result of the function, or -errno if it was not called */
-    uint64_t pause_ns; /* how long the first thread stood still */
+    uint64_t pause_ns; /* how long the first thread was stopped */
 };
 
 /* Calls FN(user) in a child process, which traces all threads of PID. If some threads have not

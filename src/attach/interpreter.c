@@ -34,7 +34,7 @@ struct entry_layout {
     uint32_t breaker;
 };
 
-enum { THREAD_NEXT = 8, THREAD_INTERP = 16 }; /* in all versions */
+enum { THREAD_NEXT = 8, THREAD_INTERP = 16 }; /* offsets that are the same in all versions */
 
 static const struct entry_layout entry_layouts[] = {
     {.minor = 9,
@@ -118,7 +118,8 @@ static const struct entry_layout entry_layouts[] = {
      .last = 9868,
      .breaker = 24},
 };
-enum { QUEUE_MOST_3_13 = 2656, CALLS_MOST_3_13 = 32 }; /* a constant next to the queue */
+/* offset and value of a constant in the queue */
+enum { QUEUE_MOST_3_13 = 2656, CALLS_MOST_3_13 = 32 };
 
 static const struct entry_layout *layout_of(uint32_t minor)
 {

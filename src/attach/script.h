@@ -7,7 +7,7 @@
 struct err;
 
 struct script {
-    int32_t pid;         /* the script does nothing in other processes, such as a forked child */
+    int32_t pid;         /* the process for which the script is meant; a forked child ignores it */
     const char *folder;  /* folder for the script */
     const char *socket;  /* for marks */
     const char *package; /* folder "ebb" of the Python package itself */

@@ -131,7 +131,7 @@ static int read_frame(const struct stack_walk *w, uint64_t frame, uint64_t *ret_
         return -EBADMSG;
     if (l->has_owner && owner >= l->shim_owner)
         return 0;
-    code &= ~UINT64_C(7); /* Python 3.14 stores tag bits there */
+    code &= ~UINT64_C(7); /* Python 3.14 stores tag bits in the low bits */
     if (!is_of_type(w, code, w->i->code_type) ||
         !attach_read_word(w->fd, code + l->code_file, &file) ||
         !attach_read_word(w->fd, code + l->code_name, &name) || !read_text(w, file, ret->file) ||

@@ -82,7 +82,9 @@ bool attach_target_sees(const struct attach_target *t, const char *path)
     if (stat(path, &a) < 0)
         return false;
     if (fstatat(t->root->proc_fd, theirs, &b, 0) < 0)
-        return t->optin[0] && errno == EACCES; /* its root is unknown; its answer decides */
+        /* the root of the process is unknown, but a process that opted in reports a missing file
+         * itself */
+        return t->optin[0] && errno == EACCES;
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 

@@ -11,8 +11,8 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret);
  * hex, inf and nan are refused. Returns 0, -EINVAL, or -ERANGE if it is too large for a double. */
 int number_parse_double(const char *s, size_t len, double *ret);
 
-/* Both convert any double to a whole number: values out of range become the nearest one in range,
- * NaN becomes 0. A plain C cast would be undefined in both cases. */
+/* Both functions convert any double to a whole number. A value out of range becomes the nearest
+ * value in range, and NaN becomes 0. A plain C cast would be undefined in both cases. */
 uint64_t number_to_u64(double v); /* truncates */
 int64_t number_to_i64(double v);  /* rounds */
 

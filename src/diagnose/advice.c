@@ -50,8 +50,8 @@ static const char *site_text(char out[PLACE_MAX], const struct hypothesis *h)
     return h->site ? place_text(out, h->site) : "";
 }
 
-/* The rate of a call site counts only live memory. The allocator's holes between its blocks follow
- * from it, so a fix may save up to the growth of the process. */
+/* The growth rate of a call site counts only live memory. The allocator also retains the holes
+ * between the live blocks, so a fix may save up to the growth rate of the process. */
 static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
 {
     struct sizes s;
@@ -101,8 +101,8 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
         effect(a, "saves %s", about_of(&s, h->share * q->total));
 }
 
-/* Returns the growing container to bound. Containers of libraries are skipped, since the user
- * cannot change them. */
+/* Returns the growing container that the user should limit. Containers of libraries are skipped,
+ * since the user cannot change them. */
 static const struct kept *program_container(const struct facts *f)
 {
     const struct kept_list *kept = kept_of(&f->kept, f->main->id.pid);

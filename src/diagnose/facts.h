@@ -143,7 +143,7 @@ struct facts {
     const struct facts_process *main;
     struct facts_verdict job; /* verdict on the whole job */
     struct facts_verdict
-        gpu; /* verdict on GPU memory: that of a leaking GPU if there is one, else of any */
+        gpu; /* verdict on the memory of a leaking GPU if there is one, else of any GPU */
 
     /* The two moments that are compared: the first reading after training began, and the last one
      * before training ended or the process exited. */

@@ -13,8 +13,8 @@
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
-/* Fractions of the time between the two moments. Up to the first fraction may be given up to get
- * any heap reading, and up to the second to get a better heap reading. */
+/* To get a heap reading, the time between the two moments may be shortened: by the first fraction
+ * to get any heap reading, by the second to get a better one. */
 static const double aligned_share = 0.25;
 static const double settled_share = 0.1;
 /* The fraction for short runs, up to SHORT_S seconds. It is larger because the heap is read only
@@ -273,7 +273,7 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
         return err_set(err, -1, "out of memory");
     for (uint32_t site = 0; site < p->n_sites; site++) {
         int32_t row = h->growth.row_of_site[site];
-        /* A call site without a row gets the number of rows. */
+        /* the number of rows stands for a call site without a row */
         rows[site] = row < 0 ? h->growth.count : (size_t)row;
     }
     put_starts(h, rows, reading_at(p, moment_ns(f, f->start_s)));

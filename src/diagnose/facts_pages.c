@@ -58,7 +58,7 @@ double facts_heap_pages(const struct facts *f, double t_s)
     const struct facts_process *p = f->main;
     const struct facts_series *s = &p->field[SAMPLE_UNIQUE];
     struct count before = {0}, last = {0};
-    bool is_past = false; /* true if the last two counts are around T_S or before it */
+    bool is_past = false; /* true once a count after T_S was found */
     for (size_t i = 0; i < s->count && !is_past; i++) {
         struct count one = count_at(p, i);
         if (!one.is_known)

@@ -16,8 +16,8 @@ static const double material_bytes = 4 << 20;
 /* Growth that has ended is diagnosed only if it is at least this fraction of the memory at the
  * start, or of the headroom. */
 static const double ended_share = 0.1;
-/* A call site keeps memory alive if it still has this fraction of its growth, and explains
- * growth if it has this fraction of all growth. */
+/* A call site keeps memory alive if at least this fraction of its growth is still live. It explains
+ * growth if it has at least this fraction of all growth. */
 static const double kept_share = 0.5;
 /* Memory that one line allocated in the first steps and that is still live is diagnosed only from
  * these sizes on, because every program allocates some such memory. */
@@ -128,8 +128,8 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Returns true if row I keeps its growth for longer than this moment. If memory certainly keeps
- * growing, the row must keep growing as well. */
+/* Returns true if the growth of row I is not only momentary. If memory certainly keeps growing, the
+ * row must keep growing as well. */
 static bool row_keeps_growth(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;
@@ -293,7 +293,8 @@ void question_make(const struct facts *f, const struct ledger *l, struct questio
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     bool leaks = f->job.is_known && f->job.leak == VERDICT_LEAK_YES;
-    /* The leak may fill memory that was already resident, or be smaller than material growth. */
+    /* A leak may fill memory that was already resident, so the growth of the live heap counts as
+     * well. */
     if (leaks)
         q.total = fmax(q.total, heap_growth(&q));
     q.room = f->limit_bytes - q.base;

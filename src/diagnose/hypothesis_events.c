@@ -145,8 +145,8 @@ static bool is_tied(const struct question *q, const struct events *e)
     return share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
 }
 
-/* Tests for growth at events of which nothing stays alive, because the allocator retains the
- * memory. */
+/* Tests whether memory grows at events although nothing stays alive, because the allocator retains
+ * freed memory. */
 static bool test_freed_at_events(const struct question *q, struct hypothesis *h,
                                  const struct events *e)
 {

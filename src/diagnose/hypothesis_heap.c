@@ -9,7 +9,7 @@
 
 static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
-/* A container is named if it gained at least this fraction of what the first one gained. */
+/* A container is named if it gained at least this fraction of the gain of the first container. */
 static const double kept_share = 0.3;
 
 /* ---- the census ---- */
@@ -266,7 +266,7 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
         size_of(&s, 0, grown), place_text(place, row));
 }
 
-/* A variable or container whose autograd graph grows was found in the job. */
+/* Adds evidence if the job has a variable or container whose autograd graph grows. */
 static void weigh_graph_kept(const struct question *q, struct hypothesis *h)
 {
     const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
@@ -319,8 +319,8 @@ static void add_containers(const struct question *q, struct hypothesis *h)
             evidence_add(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
 }
 
-/* Names the line that gained most among those that are not level, because sampling may hide the
- * line of a leak. Returns false if the job does not leak, or if there is no such line. */
+/* Names the line that gained most live memory among those that may leak, because sampling may hide
+ * the line of a leak. Returns false if the job does not leak, or if there is no such line. */
 static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
 {
     const struct growth *g = &q->f->heap.growth;

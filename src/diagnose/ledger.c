@@ -248,7 +248,7 @@ static double large_row(const struct facts *f, const struct ledger *l, size_t i)
 }
 
 /* Assigns memory that was allocated but not resident at the start and has been written to since.
- * How much other memory was untouched is unknown, but it cannot exceed the size of the large
+ * The amount of other untouched memory is unknown, but it cannot exceed the size of the large
  * blocks. */
 static void take_touched(const struct facts *f, const struct ledger *l, const struct moment *start,
                          struct moment *now)

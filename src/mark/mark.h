@@ -71,7 +71,7 @@ const char *mark_get(const struct mark *m, const char *key, size_t *ret_len);
 
 /* True if the value of KEY is WORD, ignoring case. */
 bool mark_is(const struct mark *m, const char *key, const char *word);
-bool mark_line_is(const struct mark_line *line, const char *key); /* compares the key */
+bool mark_line_is(const struct mark_line *line, const char *key);
 /* The value of KEY as a number; NAN if it is missing or invalid. */
 double mark_get_number(const struct mark *m, const char *key);
 /* Gets the decoded whole number of LINE. Returns false if its key is not one of STEP, RANK, … */

@@ -81,8 +81,8 @@ static void take_hello(struct mark_receiver *r, const struct mark *m)
     r->peers[at] = peer;
 }
 
-/* Has room for the credentials only, so that the kernel drops descriptors that a sender
- * attaches. */
+/* A control buffer with room for the credentials only, so that the kernel drops descriptors that a
+ * sender attaches. */
 union control {
     char bytes[CMSG_SPACE(sizeof(struct ucred))];
     struct cmsghdr align;

@@ -53,7 +53,7 @@ struct mark_peer {
     char reply[108];
 };
 size_t mark_receiver_peers(const struct mark_receiver *r, const struct mark_peer **ret);
-void mark_receiver_died(struct mark_receiver *r, int32_t pid); /* removes its peer */
+void mark_receiver_died(struct mark_receiver *r, int32_t pid); /* removes the peer PID */
 
 /* Sends "WHAT=ID\n" (WHAT is CHECKPOINT, CENSUS or STOP) to every rank that sent a hello. Returns
  * the number of ranks reached. A peer whose socket no longer exists is removed; a peer whose queue

@@ -1,5 +1,5 @@
-/* The socket on which profiled processes connect and send their heap table; one short exchange
- * per connection. */
+/* The socket on which profiled processes connect and send their heap table. Each connection is one
+ * short exchange. */
 #include "profile/arrive.h"
 
 #include <errno.h>
@@ -100,7 +100,8 @@ static int receive_table(int socket_fd, int *ret_fd)
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -EBADMSG;
     int fd = take_fd(&msg);
-    /* A newer library may send a longer hello; the version in the table decides. */
+    /* A newer library may send a longer hello. The version in the table shows whether ebb can read
+     * it. */
     if (n < (ssize_t)sizeof hello || fd < 0 ||
         memcmp(hello.magic, HEAP_TABLE_MAGIC, sizeof hello.magic) != 0) {
         if (fd >= 0)

@@ -31,7 +31,7 @@ enum {
 #define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
 #define FIGURES_NS NS_PER_S
-/* Reading the figures takes at most 1/200 of the time. */
+/* Reading the live and allocated bytes of a process takes at most 1/200 of the time. */
 enum { FIGURES_SHARE = 200 };
 
 /* Progress of a process or of the job, derived from marks. */
@@ -60,7 +60,7 @@ struct process {
     double live_bytes;
     struct profile_cost cost;
     uint64_t figures_ns, figures_cost_ns;
-    unsigned figures_sent; /* one bit per figure that was ever above 0 */
+    unsigned figures_sent; /* one bit per kind of bytes that was ever above 0 */
     struct profile_gpu gpus[HEAP_GPUS];
     uint64_t gpus_used, gpu_failures;
     bool has_gpu_numbers;

@@ -74,7 +74,7 @@ size_t export_stack(const struct profile *p, uint32_t site, uint32_t ret[EXPORT_
 
 /* ---- collapsed stacks ---- */
 
-/* Appends a name without the format's separator. */
+/* Appends a name. Semicolons become colons, because the format separates names by semicolons. */
 static void add_name(struct buf *out, const char *s)
 {
     size_t start = out->len;

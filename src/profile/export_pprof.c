@@ -184,7 +184,8 @@ static void add_sample(struct pprof *pp, uint32_t site, const struct export_site
     buf_fini(&m);
 }
 
-/* Returns the highest address plus 1 that any stack has in MODULE (counted from 1). */
+/* Returns one more than the highest address in MODULE that occurs in a stack. Modules are numbered
+ * from 1. */
 static uint64_t module_end(const struct profile *p, uint64_t module)
 {
     uint64_t end = 1;

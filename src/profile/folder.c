@@ -79,8 +79,8 @@ static struct profile *profile_part(const struct folder_heap *h, enum folder_mem
     return memory == FOLDER_GPU ? h->profile->gpu : h->profile;
 }
 
-/* Returns true if P is the better of two histories of a process: the newer one, as the history
- * before an exec is over. */
+/* Returns true if P should be shown instead of the other profile. Of two histories of the same
+ * process, the newer one is shown, because the older one ended with an exec. */
 static bool is_better(const struct profile *p, const struct profile *than)
 {
     if (p->pid == than->pid && p->start_ns != than->start_ns)

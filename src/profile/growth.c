@@ -99,7 +99,7 @@ static void feed(struct tallies *t, struct names *names, struct tally **rows, si
     feed_marks(rows, n, t->o, &mark, p->readings[t->n_readings - 1].t_ns);
 }
 
-/* Merges small rows, and judges rows again that others were merged into. */
+/* Merges small rows, and judges the merged rows again. */
 static int merge_and_judge(struct tallies *t, struct names *names, struct tally **rows, size_t *n)
 {
     size_t merged = merge_small(t, names, rows, n);
@@ -211,7 +211,7 @@ static int by_row_growth(const void *a, const void *b)
 }
 
 /* Returns false if the growth of ROW certainly ended. The times of its samples are compared with
- * even growth, because with few samples even growth stands still for long. */
+ * steady growth, because steady growth with few samples can seem to pause for long. */
 static bool may_go_on(const struct growth_row *row, const struct verdict_series *series)
 {
     struct trend trend;

@@ -17,10 +17,11 @@ struct kept {
     char name[KEPT_NAME_MAX];
     char type[KEPT_TYPE_MAX]; /* "dict", or "" if unknown */
     double added; /* entries, or nodes of a tensor's graph, added since the previous report */
-    double bytes; /* upper bound of the size of what was added */
+    double bytes; /* upper bound of the added bytes */
     /* true if the container belongs to an installed package or the standard library */
     bool is_library;
-    /* true if most of these bytes are in autograd graphs behind it or its entries */
+    /* true if most of these bytes are in autograd graphs that the container or its entries keep
+     * alive */
     bool is_graph;
 };
 

@@ -227,7 +227,8 @@ static size_t name_gpu(struct names *n, uint64_t frame, struct name *ret)
     return ret->function ? 1 : 0;
 }
 
-/* A node's name is shorter and better known than that of the C++ function that runs it. */
+/* Names the function after its autograd node, whose name is shorter and better known than that of
+ * the C++ function. */
 static const char *name_backward(struct names *n, const char *function, bool *ret_is)
 {
     char text[128];
@@ -351,7 +352,7 @@ static bool is_in_torch(const struct profile *p, uint64_t frame)
     return len >= sizeof prefix - 1 && memcmp(base, prefix, sizeof prefix - 1) == 0;
 }
 
-/* Which frames are resolved. Resolving a native frame may read a large file of symbols. */
+/* The frames to resolve. Resolving a native frame may read a large file of symbols. */
 enum search { SEARCH_ALL, SEARCH_PYTHON, SEARCH_TORCH };
 
 /* Returns the innermost frame of SITE that WANTED accepts. */
@@ -365,7 +366,7 @@ static const struct name *innermost(struct names *n, uint32_t site, enum search 
         bool is_python_frame = p->nodes[node].frame & HEAP_FRAME_PYTHON;
         bool is_skipped = (in == SEARCH_PYTHON && !is_python_frame) ||
                           (in == SEARCH_TORCH && !is_in_torch(p, p->nodes[node].frame));
-        /* the frame is nearer to the allocation than an autograd node outside of it */
+        /* a Python frame is nearer to the allocation than any autograd node outside of it */
         if (in == SEARCH_TORCH && is_python_frame)
             return NULL;
         size_t count = is_skipped ? 0 : names_of_node(n, node, &list);

@@ -158,7 +158,7 @@ bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns)
     }
     if (!step_before(p, &before))
         return false;
-    /* The reading before STEP was completed. */
+    /* the last reading before STEP was completed */
     const struct profile_reading *a = &p->readings[before];
     double part = ((double)step - (double)a->step) / ((double)b->step - (double)a->step);
     *ret_ns = a->t_ns + (uint64_t)(part * (double)(b->t_ns - a->t_ns));

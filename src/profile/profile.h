@@ -160,7 +160,7 @@ int profile_site_gpu(const struct profile *p, uint32_t site);
 int profile_split(struct profile *p);
 
 /* The probability that a block is sampled: 1 − exp(−size/interval), or 1 if the interval is 0. The
- * functions after it return the weights of a sample, which are 0 for a size of 0. */
+ * next two functions return the weights of a sample, which are 0 for a size of 0. */
 double profile_probability(uint64_t size, uint64_t interval);
 double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);
@@ -168,14 +168,14 @@ double profile_weight_objects(uint64_t size, uint64_t interval);
 /* Finds when STEP was completed. Returns false if that was before the first or after the last
  * reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
-/* Returns the number of readings before the process released its memory at the end. Later readings
- * are excluded if the process exited by itself and if it had released at least a tenth of its live
- * bytes, either since before its last seconds or since the previous reading. Its last seconds are
- * five seconds, or the time since memory last grew, up to a tenth of the process's life. They end
- * at the last reading at which the process was not exiting yet, because exiting may take longer
- * than five seconds, with few readings. */
+/* Returns the number of readings that show the process at work. If the process exited by itself,
+ * readings at the end are excluded while their live bytes are more than a tenth lower than before
+ * the last seconds, or than at the previous reading. "The last seconds" are the time since memory
+ * last grew, at most a tenth of the process's life, but at least five seconds. They are counted
+ * back from the last reading before the exit began, because an exit may take longer than five
+ * seconds. */
 size_t profile_working(const struct profile *p);
-/* Returns the number of readings that profile_working counts before the process began to exit. */
+/* Like profile_working, but also excludes readings taken while the process was exiting. */
 size_t profile_at_work(const struct profile *p);
 /* Returns the live bytes of all call sites at R. */
 double profile_live_at(const struct profile_reading *r);

@@ -1,11 +1,13 @@
-/* heap.PID.ebbheap: the history of one process's heap in the run folder. It consists of
- * append-only blocks, each of which is intact or ignored: new modules, codes, texts, nodes and
- * call sites; a reading (live bytes of each call site, as changes since the last one); a
- * snapshot (every live sample). docs/reference/heap-format.md describes the format. The size
- * hardly depends on the length of the run: readings are due every max(2 s, 1/500 of the run), every
- * second in the first minute, and snapshots at most every 1/16 of it, so that their number grows
- * with the logarithm of the run's length. Both become half as frequent with every eighth of
- * STORE_BYTES_MAX, and to a file of that size only the last reading is added. */
+/* heap.PID.ebbheap: the history of one process's heap in the run folder. It consists of append-only
+ * blocks, each of which is intact or ignored: new modules, codes, texts, nodes and call sites; a
+ * reading (live bytes of each call site, as changes since the last one); a snapshot (every live
+ * sample). docs/reference/heap-format.md describes the format.
+ *
+ * The size hardly depends on the length of the run. Readings are due every max(2 s, 1/500 of the
+ * run), every second in the first minute, and snapshots at most every 1/16 of the run, so that
+ * their number grows with the logarithm of the run's length. Both become half as frequent each
+ * time the file grows by an eighth of STORE_BYTES_MAX. Once the file has that size, only the last
+ * reading is added. */
 #pragma once
 
 #include <stdint.h>
@@ -16,8 +18,8 @@
 struct store_writer;
 
 enum {
-    /* Maximum number of snapshots in memory per profile; of more, only every second, third, … is
-     * read. */
+    /* Maximum number of snapshots in memory per profile. If there are more, only every second,
+     * third, … is read. */
     STORE_SNAPSHOTS = 64,
     STORE_BYTES_MAX = 48 << 20,
 };

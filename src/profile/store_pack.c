@@ -181,8 +181,8 @@ static void read_counters(const struct look *look, uint32_t site, struct store_s
     ret->v[STORE_FREED_BYTES] = counters.freed_bytes;
 }
 
-/* Adds the changes of a call site; GAP is the distance from the previous changed one. Returns
- * true if the call site has changed. */
+/* Adds the changes of a call site; GAP is the distance from the previous call site that changed.
+ * Returns true if this call site has changed. */
 static bool add_change(struct buf *b, uint32_t gap, const struct store_site *now,
                        const struct store_site *prev)
 {
@@ -301,7 +301,7 @@ void store_pack_snapshot(struct buf *out, struct look_live *live, const struct s
     buf_add_varint(&b, live->count);
     for (size_t i = 0; i < live->count; i++) {
         const struct profile_sample *s = &live->samples[i];
-        /* A block that was allocated in the future has age 0. */
+        /* A block whose time of allocation is in the future has age 0. */
         uint64_t age_ms = at->t_ns > s->born_ns ? (at->t_ns - s->born_ns) / 1000000 : 0;
         buf_add_varint(&b, (uint64_t)(s->site - site) << store_kind_bits(moment.flags) | s->kind);
         buf_add_zigzag(&b, (int64_t)(age_ms - age));

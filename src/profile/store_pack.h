@@ -46,8 +46,8 @@ struct store_site {
     uint64_t v[STORE_FIELDS];
 };
 
-/* The numbers of a struct profile_cost in the order of the file, which are followed by its
- * drops. */
+/* The numbers of a struct profile_cost, in their order in the file. The counts of drops follow
+ * them. */
 #define STORE_COST(X)                                                                              \
     X(samples)                                                                                     \
     X(ends)                                                                                        \

@@ -23,8 +23,8 @@ enum {
     SNAPSHOTS_PER_RUN = 16, /* a snapshot is due after 1/16 of the run if live bytes have changed */
     SNAPSHOTS_AT_LEAST = 4, /* a snapshot is due after 1/4 of the run if nothing has changed */
     SNAPSHOTS_ASKED = 256,  /* a requested snapshot is taken after 1/256 of the run */
-    /* Every 64th reading does not depend on earlier ones; a damaged block loses at most this
-     * many. */
+    /* Every 64th reading does not depend on earlier ones, so a damaged block loses at most 64
+     * readings. */
     WHOLE_EVERY = 64,
     SIZE_STEP = STORE_BYTES_MAX / 8,
 };

@@ -140,8 +140,8 @@ static bool is_container(int tag)
            tag == DW_TAG_class_type;
 }
 
-/* A linker that drops unused functions leaves their description at address 0, where it may cover
- * code of others. */
+/* A linker that drops unused functions leaves their description at address 0, where it may overlap
+ * other functions. */
 static bool function_contains(Dwarf_Die *function, uint64_t address)
 {
     Dwarf_Addr start;

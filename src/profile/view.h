@@ -114,8 +114,8 @@ struct profile_view {
     size_t n_failures;
     bool has_tree;
     struct profile_branch tree;
-    /* Folder in which the job was started, borrowed; a table names files below it relative to it.
-     */
+    /* Folder in which the job was started (borrowed). Files below this folder are shown with
+     * relative paths. */
     const char *cwd;
 };
 

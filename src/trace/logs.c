@@ -118,7 +118,8 @@ uint64_t logs_bytes(const struct logs *l)
 uint64_t logs_on_disk(const struct logs *l)
 {
     struct sink_status status;
-    sink_status(l->sink, &status); /* the status counts queued data with their overhead */
+    /* the status counts queued data with their overhead, so the result may be too low */
+    sink_status(l->sink, &status);
     return l->bytes > status.waiting_bytes ? l->bytes - status.waiting_bytes : 0;
 }
 

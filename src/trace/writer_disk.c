@@ -10,7 +10,8 @@
 #include "trace/sink.h"
 
 enum {
-    /* size at which a block is full, because births and marks fill it as well as cells */
+    /* size at which a block is full even if it has few cells, because births and marks also need
+     * space */
     BLOCK_BYTES = 512 * 1024,
     /* size at which a block ends without waiting for the next flush, not counting the list at its
      * beginning */
@@ -106,8 +107,8 @@ bool writer_watch_disk(struct trace_writer *w)
     return true;
 }
 
-/* True if the block has reached TIMES its size. The size grows with the number of entities, so that
- * the list of entities at the beginning remains a small part of the block. */
+/* True if the block is TIMES as large as a full block. The size of a full block grows with the
+ * number of entities, so that the list of entities at its beginning remains a small part of it. */
 static bool is_full(const struct trace_writer *w, unsigned times)
 {
     enum { TICKS_MIN = 32 };
