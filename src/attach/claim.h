@@ -23,8 +23,8 @@ int claim_new(struct loop *loop, const struct attach_target *t, const char *info
 void claim_free(struct claim *c); /* answers the commands that wait for the detach; C may be NULL */
 
 enum claim_request { CLAIM_INFO, CLAIM_DETACH };
-/* Asks the ebb that is attached to process PID, which started at START_TICKS. With CLAIM_DETACH,
- * returns when that ebb has detached. Returns 0, -ENOENT if no ebb is attached to the process,
- * -EPERM if that ebb belongs to another user, or -ETIMEDOUT. */
+/* Sends a request to the ebb that is attached to process PID, which started at START_TICKS. With
+ * CLAIM_DETACH, returns when that ebb has detached. Returns 0, -ENOENT if no ebb is attached to the
+ * process, -EPERM if that ebb belongs to another user, or -ETIMEDOUT. */
 int claim_ask(int32_t pid, uint64_t start_ticks, enum claim_request request, uint64_t wait_ns,
               char ret[CLAIM_TEXT_MAX]);

@@ -126,13 +126,14 @@ static void let_go(struct frozen *f)
             ptrace(PTRACE_DETACH, f->threads[i].tid, NULL, (void *)(intptr_t)f->threads[i].signal);
 }
 
-/* Another round finds threads that were started while the others were being stopped. */
+/* Seizes and stops all threads. Another round finds threads that were started while the others were
+ * being stopped. */
 static int freeze(struct frozen *f, uint64_t most_ns)
 {
     size_t first = 0;
     int r = seize_all(f);
     if (r > 0)
-        r = seize_all(f); /* finds no new threads in most processes */
+        r = seize_all(f); /* in most processes, the second round finds no new threads */
     f->begun_ns = clock_mono_ns();
     while (r >= 0 && first < f->count) {
         r = stop_threads(f, first, f->begun_ns + most_ns);

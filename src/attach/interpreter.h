@@ -20,15 +20,15 @@ enum interpreter_entry {
 
 /* Addresses in the queue of pending calls. */
 struct interpreter_queue {
-    uint64_t lock; /* a byte, or the address of a semaphore */
+    uint64_t lock; /* address of the lock, which is a byte or a semaphore */
     bool is_lock_byte;
     uint64_t busy; /* field that is nonzero while calls are made; 0 if this version has none */
-    uint32_t busy_bytes; /* size of that field */
+    uint32_t busy_bytes; /* size of BUSY in bytes */
     uint64_t count;      /* int: whether there are calls, or their number */
     uint64_t calls, call_bytes, call_count;
     uint64_t first, last;        /* ints: indices of the ring */
     uint64_t breaker;            /* field that makes the evaluation loop check the queue */
-    uint32_t breaker_bytes, bit; /* size of that field, and the bit to set */
+    uint32_t breaker_bytes, bit; /* size of BREAKER in bytes, and the bit to set */
 };
 
 /* Addresses of the support for PEP 768 in the state of the main thread. */

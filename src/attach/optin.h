@@ -22,5 +22,5 @@ bool optin_find(const struct attach_target *t, char ret[OPTIN_PATH_MAX]);
 int optin_request_start(const struct attach_target *t, const struct script *s, struct err *err);
 int optin_request_stop(const struct attach_target *t, struct err *err);
 /* Receives the answer, in the form of a mark. Returns its length; 0 if the connection was closed;
- * or -EAGAIN if it has not arrived yet. */
+ * or -EAGAIN if the answer has not arrived yet. */
 ssize_t optin_answer(int fd, char ret[OPTIN_ANSWER_MAX]);

@@ -12,5 +12,6 @@
 int thread_start(size_t stack_bytes, void *(*fn)(void *), void *arg, pthread_t *ret);
 /* Initializes a condition variable whose timed waits use CLOCK_MONOTONIC. */
 void thread_cond_init(pthread_cond_t *cond);
-/* The deadline WAIT_NS from now, for pthread_cond_timedwait on such a condition variable. */
+/* The deadline WAIT_NS from now, for pthread_cond_timedwait on a condition variable of
+ * thread_cond_init. */
 struct timespec thread_deadline(uint64_t wait_ns);

@@ -64,8 +64,8 @@ static void saves_per_step(const struct question *q, const struct hypothesis *h,
         effect(a, "saves %s/step", about_of(&s, all > 0 ? fmin(rate, all) : rate));
 }
 
-/* Starts advice about growth that ends by itself. While the verdict is undecided, a leak is not
- * excluded. */
+/* Returns the beginning of advice about growth that ends by itself. It is empty while the verdict
+ * is undecided, because a leak is not excluded yet. */
 static const char *no_leak_text(const struct question *q)
 {
     return verdict_word_leak(q->word) == VERDICT_LEAK_NO ? "not a leak; " : "";

@@ -142,8 +142,7 @@ struct facts {
      * else the largest. NULL if no process was read. */
     const struct facts_process *main;
     struct facts_verdict job; /* verdict on the whole job */
-    struct facts_verdict
-        gpu; /* verdict on the memory of a leaking GPU if there is one, else of any GPU */
+    struct facts_verdict gpu; /* verdict on a leaking GPU if there is one, else on any GPU */
 
     /* The two moments that are compared: the first reading after training began, and the last one
      * before training ended or the process exited. */
@@ -184,8 +183,9 @@ struct facts {
 int facts_new(const struct recorded *recorded, struct facts **ret, struct err *err);
 void facts_free(struct facts *f); /* NULL is fine */
 
-/* Returns the resident bytes of the main process in malloc's heaps at T_S, interpolated between
- * page counts by its resident memory, or NAN if the pages were never counted. */
+/* Returns the resident bytes of the main process in malloc's heaps at T_S. Between two page counts,
+ * they are assumed to change in proportion to resident memory. Returns NAN if the pages were never
+ * counted. */
 double facts_heap_pages(const struct facts *f, double t_s);
 /* Returns the figure NAME that the main process reports, or NULL. */
 const struct facts_figure *facts_figure(const struct facts *f, const char *name);

@@ -134,7 +134,7 @@ static void put_floor(struct facts_heap *h, const size_t *rows, const struct pro
         h->floor_bytes[i] = fmin(h->floor_bytes[i], held[i]);
 }
 
-/* Judges the rows of P up to UNTIL_NS (0 for all of it). OF is the verdict on that memory. */
+/* Judges the rows of P up to UNTIL_NS (0: the whole run). OF is the verdict on that memory. */
 static int judge_rows(const struct facts *f, const struct profile *p,
                       const struct facts_verdict *of, uint64_t until_ns, struct names **ret_names,
                       struct growth *ret, struct err *err)

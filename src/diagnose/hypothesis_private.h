@@ -39,8 +39,8 @@ double figure_growth(const struct question *q, const char *name);
 /* Returns the memory that can leak at T_S: resident memory without file cache, plus swap; or
  * NAN. */
 double leakable_at(const struct question *q, double t_s);
-/* Size of a place such as "train.py:41 (collate)", unescaped, or "train.py:41 (plot) through
- * backend_agg.py:71 (draw)" if a library allocates for the program. */
+/* Size of a buffer for a place such as "train.py:41 (collate)", unescaped, or "train.py:41 (plot)
+ * through backend_agg.py:71 (draw)" if a library allocates for the program. */
 enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
 /* Returns how much more the memory charged to the job grew than the memory of its processes. The

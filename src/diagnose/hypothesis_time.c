@@ -7,8 +7,8 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A jump lasts from the first to the second of these fractions of its height. If it takes more
- * than JUMP_STEPS steps, it is gradual growth. */
+/* A jump begins at the first and ends at the second of these fractions of its height. Growth that
+ * takes more than JUMP_STEPS steps is gradual, not a jump. */
 static const double jump_begun = 0.1, jump_done = 0.8;
 /* A jump explains the growth if it makes up this fraction of the growth. */
 static const double jump_share = 0.7;

@@ -78,7 +78,7 @@ struct ladder_gauge {
     bool is_card; /* the limit is the size of the GPU, not a limit that the user set */
     /* true if the verdict on this GPU forecasts that the limit will be reached */
     bool forecast_known;
-    double forecast_s; /* earliest time from now to the limit */
+    double forecast_s; /* shortest time in which the limit may be reached */
 };
 
 enum ladder_ack { LADDER_NO_ACK, LADDER_ACK_STARTED, LADDER_ACK_DONE, LADDER_ACK_FAILED };
@@ -88,7 +88,7 @@ struct ladder_input {
     /* the gauge of host memory, then one gauge per GPU in the order of GPU numbers */
     struct ladder_gauge gauge[LADDER_GAUGES];
     bool forecast_known; /* the verdict forecasts that the host's limit will be reached */
-    double forecast_s;   /* earliest time from now to the limit with the least headroom */
+    double forecast_s;   /* shortest time in which the host's limit may be reached */
     bool pressure_known;
     double pressure;     /* share of the last seconds in which all processes stalled on memory */
     bool plan_due;       /* --restart-every: a restart is due */

@@ -17,7 +17,7 @@ struct ladder_lines {
 struct ladder_status {
     struct ladder_lines lines[LADDER_GAUGES];
     unsigned holding; /* bits of the triggers that hold */
-    unsigned least;   /* gauge of the host with the least headroom, or any gauge if none is known */
+    unsigned least;   /* host gauge with the least headroom; any gauge if no headroom is known */
     unsigned forecast_gauge, pace_gauge, level_gauge;
     double need_s;
     double forecast_s; /* time until SIGTERM, from the verdict's forecast */

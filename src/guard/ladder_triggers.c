@@ -1,4 +1,4 @@
-/* Assesses one reading: the lines, the growth rate, and the triggers that hold. */
+/* Assesses one reading: computes the thresholds, the growth rate and the active triggers. */
 #include <math.h>
 #include <string.h>
 

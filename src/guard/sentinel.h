@@ -33,7 +33,7 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
 
 struct sentinel_end {
     bool is_lost;      /* the supervisor did not exit with status 0 */
-    int ended;         /* number of the job's processes that were ended because of that */
+    int ended;         /* number of the job's processes that the sentinel ended */
     bool was_kept;     /* --keep-on-exit: the job continued, and has exited since */
     bool status_known; /* whether `status` is known */
     int status;        /* wait status of the job's first process */

@@ -12,7 +12,7 @@ enum {
     KEY_SHIFT = 56,
     KIND_MASK = 15,
     WINDOW_MS = 250,
-    WINDOW_REPORTS = 16, /* number of reports after which the clock is read */
+    WINDOW_REPORTS = 16, /* the clock is read once in this many reports */
 };
 
 const void *gpu_key(const void *p, unsigned gpu)

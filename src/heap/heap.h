@@ -18,12 +18,13 @@
 /* Per-thread state in initial-exec TLS. It is valid when zeroed, and after the thread's
  * destructors. */
 struct heap_thread {
-    int64_t countdown; /* bytes until the next sample; if negative, the slow path decides */
-    int64_t drawn;     /* initial value of the countdown */
-    uint64_t random;   /* state of the random number generator, or 0 before it is seeded */
+    /* bytes until the next sample; if negative, the slow path decides whether to sample */
+    int64_t countdown;
+    int64_t drawn;   /* initial value of the countdown */
+    uint64_t random; /* state of the random number generator, or 0 before it is seeded */
     /* State of the random number generator for GPU blocks, which have no countdown. */
     uint64_t gpu_random;
-    uint64_t interval; /* sampling interval that the countdown was drawn at */
+    uint64_t interval; /* sampling interval for which the countdown was drawn */
     /* 0 inside the library and in signal handlers that interrupt it: then no samples are taken. */
     uint32_t busy;
     /* 0 while this thread maps arenas whose objects are counted individually. */

@@ -136,7 +136,7 @@ static int find_definitions(struct dl_phdr_info *info, size_t size, void *unused
         const ElfW(Sym) *s = module_names_find(&names, h->name);
         if (!s || ELF64_ST_TYPE(s->st_info) != STT_FUNC)
             continue;
-        /* With two copies of torch, a slot may be bound to either. */
+        /* If the process has two copies of torch, a slot may be bound to either copy. */
         h->is_ambiguous = h->real != 0;
         h->real = info->dlpi_addr + s->st_value;
     }

@@ -178,8 +178,7 @@ static void count_new(void *p, size_t size)
         hooks_sample(p, size, size, HEAP_KIND_NEW);
 }
 
-/* NOLINTBEGIN(bugprone-macro-parentheses): parameters, their types and arguments come in their own
- */
+/* NOLINTBEGIN(bugprone-macro-parentheses): the macro's arguments are in parentheses already */
 #define NEW(name, otherwise, parameters, types, arguments)                                         \
     HOOK void *name parameters;                                                                    \
     HOOK void *name parameters                                                                     \

@@ -16,7 +16,7 @@ static void put_word(struct merged *m, uint64_t word)
         m->words[m->count++] = word;
 }
 
-/* Appends the frames of one evaluation, from *AT up to and including its entry frame. */
+/* Appends the frames of one evaluation loop, from *AT up to and including its entry frame. */
 static void put_evaluation(struct merged *m, const struct python_frame *python, size_t pythons,
                            size_t *at)
 {

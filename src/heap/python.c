@@ -128,7 +128,8 @@ static inline bool innermost_frame(uintptr_t thread, bool is_careful, uintptr_t 
     return true;
 }
 
-/* Ends an evaluation: marks its outermost frame as the entry frame, or adds an empty entry. */
+/* Ends the frames of one evaluation loop: marks the outermost as the entry frame, or adds an empty
+ * entry. */
 static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size_t *start)
 {
     if (*n > *start)
@@ -140,7 +141,8 @@ static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size
 
 static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
 {
-    size_t n = 0, start = 0; /* START is the first frame of the evaluation that is being walked */
+    /* START is the first frame of the evaluation loop that is being walked */
+    size_t n = 0, start = 0;
     struct view v;
     for (size_t i = 0; frame && n < max && i < CHAIN_MAX; i++, frame = v.back) {
         if (!view_frame(frame, false, &v))
@@ -150,7 +152,7 @@ static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
             ret[n++].word = HEAP_FRAME_PYTHON | code << HEAP_FRAME_CODE_SHIFT | v.instr;
             ret[n - 1].is_entry = false;
         }
-        /* A shim follows the frames of its evaluation; the chain never starts with a shim. */
+        /* A shim follows the frames of its evaluation loop; the chain never starts with a shim. */
         if (v.is_entry || (layout.entry == PYTHON_ENTRY_BELOW && v.is_shim))
             end_evaluation(ret, max, &n, &start);
     }

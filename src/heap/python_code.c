@@ -12,7 +12,8 @@ enum {
     TEXT_MAX = 4096,       /* maximum length of a name or a path in bytes */
     LINES_MAX = 128 << 10, /* maximum length of a line table in bytes */
     FILES = 512,           /* cached paths, shared by functions of the same file; a power of two */
-    /* Number of spins, about ten microseconds, far longer than adding takes. */
+    /* How often a thread checks the lock before it gives up: for about ten microseconds, far longer
+     * than adding a code object takes. */
     SPINS = 4000,
     INDEX_BITS = 15,
 };

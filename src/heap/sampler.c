@@ -23,7 +23,7 @@ enum {
 
 /* The sampling interval and its rate limit: one for host allocations, one for GPU blocks. */
 struct pace {
-    uint64_t coarser;               /* factor of the base interval over the requested interval */
+    uint64_t coarser;               /* base interval divided by the requested interval */
     uint64_t rate;                  /* samples per second in the long run */
     _Atomic(uint64_t) interval_now; /* 0: the base */
     _Atomic(uint64_t) floor;        /* 0: the base */

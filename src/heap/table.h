@@ -98,7 +98,7 @@ struct heap_site {
     uint32_t node;             /* node of the stack, never 0 except in site 0 */
     _Atomic(uint32_t) samples; /* wraps */
     _Atomic(uint64_t) allocated_bytes;
-    _Atomic(uint64_t) allocated_objects_x16; /* number of objects in sixteenths */
+    _Atomic(uint64_t) allocated_objects_x16; /* number of objects, in units of 1/16 */
     _Atomic(uint64_t) freed_bytes;           /* bytes of samples that were freed */
 };
 

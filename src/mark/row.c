@@ -32,8 +32,8 @@ static uint64_t span_ns(const struct mark *m)
     return span < m->t_ns ? span : m->t_ns;
 }
 
-/* True if LINE is left out of the mark for the step that is BEFORE steps before the last. If a key
- * is repeated, its first value counts. */
+/* True if LINE is left out of the mark for one step. BEFORE is the number of steps between that
+ * step and the last. If a key is repeated, its first value counts. */
 static bool is_left_out(const struct mark_line *line, size_t before, bool has_step)
 {
     return mark_line_is(line, "STEPS") || mark_line_is(line, "SECONDS") ||

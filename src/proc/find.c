@@ -290,7 +290,7 @@ static const struct tree_node *rank_launcher(const struct proc_tree *tree,
 
 struct ranked {
     const struct tree_node *node;
-    const struct tree_node *launcher; /* the launcher that started its ranks, or NULL */
+    const struct tree_node *launcher; /* launcher of this job's ranks, or NULL */
     size_t ranks;
     uint64_t rss_bytes;
 };

@@ -8,7 +8,7 @@
 enum {
     PAGEMAP_MAPS_TEXT = 8192,
     PAGEMAP_CHUNK_MAX = 8192, /* 64 KiB of pagemap entries, which cover 32 MiB of address space */
-    /* entries of one page table, for which the kernel holds its lock at a time */
+    /* entries of one page table; the kernel holds its lock for one page table at a time */
     PAGEMAP_CHUNK_MIN = 512,
 };
 

@@ -24,8 +24,8 @@ struct proc_unique_options {
      * slow */
     uint64_t stall_budget_ns;
     bool no_pagemap_scan; /* behave as on kernels before 6.7, which cannot skip holes */
-    /* the tree has all descendants of a program that ebb started: as long as that is one process,
-     * its anonymous memory is unique to it */
+    /* the tree has all descendants of a program that ebb started; while it has only one process,
+     * all anonymous memory of that process is unique */
     bool is_launched;
 };
 

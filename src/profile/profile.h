@@ -73,7 +73,7 @@ struct profile_sample {
     uint64_t born_ns;
 };
 
-/* All live samples at one time, used for ages and survivors. The last snapshot is the newest
+/* All live samples at one time, used to compute ages and survivors. The last snapshot is the newest
  * state. */
 struct profile_snapshot {
     uint64_t t_ns;
@@ -179,8 +179,8 @@ size_t profile_working(const struct profile *p);
 size_t profile_at_work(const struct profile *p);
 /* Returns the live bytes of all call sites at R. */
 double profile_live_at(const struct profile_reading *r);
-/* Returns the entry of SITE in R, or NULL. *AT is the position in R; call it with ascending call
- * sites. */
+/* Returns the entry of SITE in R, or NULL. *AT is the position in R. SITE must increase from call
+ * to call. */
 const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
                                            uint32_t site);
 /* Returns the statistically certain growth of a call site from BEFORE (NULL for nothing) to NOW. */
