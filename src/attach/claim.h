@@ -17,7 +17,7 @@ enum { CLAIM_TEXT_MAX = 8192 };
 typedef void claim_detach_fn(void *user);
 
 /* Claims the process T. INFO is sent to other ebb processes that query the claim. Returns 0,
- * -EEXIST if another ebb is attached to the process, or -errno, with a sentence. */
+ * -EEXIST if another ebb is attached to the process, or -errno. ERR describes the error. */
 int claim_new(struct loop *loop, const struct attach_target *t, const char *info,
               claim_detach_fn *fn, void *user, struct claim **ret, struct err *err);
 void claim_free(struct claim *c); /* answers the commands that wait for the detach; C may be NULL */

@@ -1,11 +1,11 @@
-/* Stops all threads of a process for a moment, and calls a function meanwhile. No code runs in the
+/* Calls a function while all threads of a process are stopped for a moment. No code runs in the
  * stopped threads, and the parent of the process does not notice. */
 #pragma once
 
 #include <stdint.h>
 
 struct freeze_result {
-    int r;             /* result of the function, or -errno if it was not called */
+    int r;             /* result of FN, or -errno if FN was not called */
     uint64_t pause_ns; /* how long the first thread was stopped */
 };
 

@@ -222,7 +222,7 @@ static int find_patiently(const struct attach_target *t, struct interpreter *ret
     const uint64_t until_ns = clock_mono_ns() + RETRY_S * NS_PER_S;
     for (;;) {
         int r = interpreter_find(t, ret, err);
-        /* the symbols of Python cannot be found while it is being loaded */
+        /* the symbols of Python cannot be found while Python is being loaded */
         bool may_change = r == -EAGAIN || r == -EBADMSG || r == -EIO;
         if (!may_change || clock_mono_ns() > until_ns)
             return r;

@@ -131,9 +131,9 @@ static const struct entry_layout *layout_of(uint32_t minor)
 
 /* ---- verifying ---- */
 
-/* Finds the thread with the pthread_t ID among those of the interpreter's state. All of them must
- * point back to the state. Returns 0, or -EAGAIN if the list is inconsistent, because it may have
- * changed meanwhile. */
+/* Finds the thread whose pthread_t is ID in the interpreter's list of threads. All threads in the
+ * list must point back to the interpreter's state. Returns 0, or -EAGAIN if the list is
+ * inconsistent, because it may be changing. */
 static int find_main_thread(int fd, struct interpreter *i, uint64_t id)
 {
     uint64_t thread = i->threads, of, own;

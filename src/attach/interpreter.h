@@ -57,6 +57,6 @@ struct interpreter {
     uint64_t spare, spare_bytes;
 };
 
-/* Finds the interpreter of T. Returns 0; -EAGAIN with a sentence if Python is still starting; or
- * -errno with a sentence. */
+/* Finds the interpreter of T. Returns 0; -EAGAIN with a message if Python is still starting; or
+ * -errno with a message. */
 int interpreter_find(const struct attach_target *t, struct interpreter *ret, struct err *err);

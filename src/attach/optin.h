@@ -18,7 +18,7 @@ enum { OPTIN_PATH_MAX = 108, OPTIN_ANSWER_MAX = 1024 };
  * listens there. Returns false if T has not opted in. */
 bool optin_find(const struct attach_target *t, char ret[OPTIN_PATH_MAX]);
 /* Requests the same actions as the scripts. Returns a connection on which the answer arrives, or
- * -errno with a sentence. Closing the connection before the answer withdraws the request. */
+ * -errno with a message. Closing the connection before the answer withdraws the request. */
 int optin_request_start(const struct attach_target *t, const struct script *s, struct err *err);
 int optin_request_stop(const struct attach_target *t, struct err *err);
 /* Receives the answer, in the form of a mark. Returns its length; 0 if the connection was closed;

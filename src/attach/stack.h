@@ -1,5 +1,6 @@
 /* Python stacks of a running process, read from its memory while it runs: the process is neither
- * stopped nor changed. A stack that changes meanwhile is cut at its first inconsistent frame. */
+ * stopped nor changed. A stack that changes during the reading is cut at its first inconsistent
+ * frame. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,6 +28,6 @@ struct stack_frame {
 typedef void stack_thread_fn(void *user, const struct stack_thread *thread);
 typedef void stack_frame_fn(void *user, const struct stack_frame *frame);
 
-/* Returns 0, or -errno with a sentence. */
+/* Returns 0, or -errno with a message. */
 int stack_read(const struct attach_target *t, const struct interpreter *i,
                stack_thread_fn *on_thread, stack_frame_fn *on_frame, void *user, struct err *err);

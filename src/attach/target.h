@@ -29,13 +29,13 @@ enum attach_access {
     ATTACH_WRITE, /* refuses processes in which code of ebb would fail or do harm */
 };
 
-/* Opens the process. Returns 0, or -errno with a sentence that names the remedy. */
+/* Opens the process. Returns 0, or -errno with a message that names the remedy. */
 int attach_target_open(const struct proc_root *root, int32_t pid, enum attach_access access,
                        struct attach_target *ret, struct err *err);
 void attach_target_close(struct attach_target *t); /* the mem_fd may be -1 */
 /* True if the process still runs. A zombie does not. */
 bool attach_target_lives(const struct attach_target *t);
-/* Sets the error for a process that disappeared meanwhile. Returns -ESRCH. */
+/* Sets the error for a process that has disappeared. Returns -ESRCH. */
 int attach_target_gone(const struct attach_target *t, struct err *err);
 /* True if the process sees the same file at the absolute PATH as we do. */
 bool attach_target_sees(const struct attach_target *t, const char *path);

@@ -243,7 +243,8 @@ static int make_one(const char *path)
     struct stat st;
     if (stat(path, &st) < 0)
         return r;
-    /* the folder is checked after every error: a read-only mount may return EROFS if it exists */
+    /* the folder is checked after every error, because mkdir of an existing folder on a read-only
+     * mount may return EROFS */
     if (S_ISDIR(st.st_mode))
         return 0;
     return r == -EEXIST ? -ENOTDIR : r;

@@ -10,7 +10,7 @@
 bool place_find_shim(char ret[PATH_MAX]);
 /* Finds libebb-heap.so, for LD_PRELOAD. Returns false if no such file exists or can be trusted. */
 bool place_find_heap(char ret[PATH_MAX]);
-/* Why place_find_heap fails, as a sentence. */
+/* The reason for which place_find_heap fails. */
 #ifdef __GLIBC__
 #define PLACE_NO_HEAP "libebb-heap.so is not installed next to the ebb program"
 #else

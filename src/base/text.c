@@ -20,7 +20,7 @@ size_t text_utf8(const char *s, size_t len, uint32_t *ret)
         *ret = p[0];
         return 1;
     }
-    /* smallest code point for each encoded length; a lower one is overlong */
+    /* smallest code point for each encoded length; a lower code point is overlong */
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : p[0] >= 0xC0 ? 2 : 0;
     if (n == 0 || p[0] > 0xF4 || n > len)

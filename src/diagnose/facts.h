@@ -115,7 +115,7 @@ struct facts_heap {
     double start_drift, now_drift;
     double sigma;      /* standard deviation of the live bytes NOW due to sampling */
     double most;       /* highest live heap that was read, in bytes */
-    char why_not[256]; /* why there is no profile, as one sentence, or "" */
+    char why_not[256]; /* the reason for a missing profile, or "" */
 };
 
 /* GPU memory of the job, and GPU memory by call site of the process in which it grows most. */
@@ -138,8 +138,8 @@ struct facts {
 
     struct facts_process *processes;
     size_t n_processes;
-    /* The process to diagnose: the fastest-growing one if any grows, else the training process,
-     * else the largest. NULL if no process was read. */
+    /* The process to diagnose: the one that grows fastest. If none grows, the training process, or
+     * if there is none, the largest process. NULL if no process was read. */
     const struct facts_process *main;
     struct facts_verdict job; /* verdict on the whole job */
     struct facts_verdict gpu; /* verdict on a leaking GPU if there is one, else on any GPU */

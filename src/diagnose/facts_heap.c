@@ -273,7 +273,7 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
         return err_set(err, -1, "out of memory");
     for (uint32_t site = 0; site < p->n_sites; site++) {
         int32_t row = h->growth.row_of_site[site];
-        /* the number of rows stands for a call site without a row */
+        /* a call site without a row gets the number of rows as its index */
         rows[site] = row < 0 ? h->growth.count : (size_t)row;
     }
     put_starts(h, rows, reading_at(p, moment_ns(f, f->start_s)));

@@ -8,9 +8,9 @@
  * process. */
 static const double apart_bytes = 1 << 20;
 
-/* One page count: all unshared pages of the process, and those in malloc's heaps. Counting takes
- * time, so while memory grows a count belongs to no exact moment. Both numbers still cover the same
- * pages. */
+/* One page count: the number of all unshared pages of the process, and of unshared pages in
+ * malloc's heaps. While memory grows, a count belongs to no exact moment, because counting takes
+ * time. Both numbers still cover the same pages. */
 struct count {
     bool is_known;
     double unique, heap;

@@ -151,8 +151,9 @@ static uint64_t length_of(const struct run *run, uint32_t segment)
     return until_ns > p.from_ns ? until_ns - p.from_ns : 0;
 }
 
-/* Returns the segment to diagnose: the last one, or if the job has ended, an earlier one that
- * leaked and lasted longer. The last segment is often too short to show what grows. */
+/* Returns the segment to diagnose: in general the last. If the job has ended, an earlier segment
+ * that leaked and lasted longer is preferred, because the last segment is often too short to show
+ * which memory grows. */
 static uint32_t segment_to_diagnose(const struct recorded *r)
 {
     const struct verdicts *v = &r->verdicts;

@@ -19,8 +19,8 @@ static const double ended_share = 0.1;
 /* A call site keeps memory alive if at least this fraction of its growth is still live. It explains
  * growth if it has at least this fraction of all growth. */
 static const double kept_share = 0.5;
-/* Memory that one line allocated in the first steps and that is still live is diagnosed only from
- * these sizes on, because every program allocates some such memory. */
+/* Memory that one line allocated in the first steps and that is still live is diagnosed only if it
+ * reaches both sizes, because every program allocates some memory of this kind. */
 static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
 /* Growth seems to have ended if at most this fraction of it occurred in the second half of the

@@ -51,15 +51,17 @@ enum evidence_side { EVIDENCE_FOR, EVIDENCE_AGAINST, EVIDENCE_ABSENT };
 enum { EVIDENCE_MAX = 8, EVIDENCE_TEXT = 240 };
 struct evidence {
     enum evidence_side side;
-    double weight;            /* change of the log-odds, or 0 for missing measurements (ABSENT) */
-    char text[EVIDENCE_TEXT]; /* a sentence with the numbers; names in it are not escaped */
+    double weight; /* change of the log-odds, or 0 for missing measurements (ABSENT) */
+    /* a sentence of evidence with numbers; names in the sentence are not escaped */
+    char text[EVIDENCE_TEXT];
 };
 
 struct hypothesis {
     enum hypothesis_id id;
     enum hypothesis_word word;
     double log_odds;
-    /* True if the explained growth would end although the verdict is a leak, or the reverse. */
+    /* True if the hypothesis contradicts the verdict: its growth would end but the verdict is a
+     * leak, or its growth would continue but the verdict is not a leak. */
     bool is_opposed;
     double share; /* fraction of the growth that the hypothesis would explain, 0 to 1 */
     struct evidence evidence[EVIDENCE_MAX];

@@ -65,8 +65,8 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
     double pinned = fmax(0, figure_growth(q, "pinned_host_bytes"));
     if (isnan(grown)) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "resident memory by kind was not sampled");
-    } else if (grown > part_least_bytes &&
-               pinned > grown / 2) { /* drivers pin shared pages, so this growth is pinned memory */
+    } else if (grown > part_least_bytes && pinned > grown / 2) {
+        /* drivers pin shared pages, so most of this growth is pinned memory */
         evidence_add(h, EVIDENCE_AGAINST, STRONG + FAIR,
                      "shared memory grew by %s, of which %s is pinned for a GPU",
                      size_of(&s, 0, grown), size_of(&s, 1, fmin(grown, pinned)));

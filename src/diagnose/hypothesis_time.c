@@ -105,8 +105,8 @@ static struct jump largest_jump(const struct question *q)
     return best;
 }
 
-/* Returns the number of steps that J took. A rise that is complete at the next reading or the one
- * after it counts as immediate, even if many steps lie between the readings. */
+/* Returns the number of steps that J took. A rise that is complete within two readings counts as
+ * immediate, even if many steps lie between the readings. */
 static int64_t steps_of_jump(const struct question *q, const struct jump *j)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];

@@ -207,8 +207,8 @@ static double kept_pages(const struct facts *f, const struct moment *m, bool is_
     return positive(pages - inside);
 }
 
-/* Assigns memory retained by the allocator: by page counts if both moments have one, else by the
- * allocator's count. */
+/* Assigns memory retained by the allocator, from page counts if both moments have a page count,
+ * else from the allocator's own count. */
 static void take_retained(const struct facts *f, struct ledger *l, struct moment *start,
                           struct moment *now)
 {
@@ -339,8 +339,8 @@ static int by_growth(const void *a, const void *b)
     return (x->now_bytes < y->now_bytes) - (x->now_bytes > y->now_bytes);
 }
 
-/* Returns the attributed fraction of the growth. Entries that shrank are subtracted from those that
- * grew, so only the unexplained part is unattributed. */
+/* Returns the attributed fraction of the growth, which is all growth except that of the entry
+ * UNEXPLAINED. */
 static double named_share(const struct ledger *l)
 {
     double grown = l->rss_now_bytes - l->rss_start_bytes;

@@ -159,7 +159,7 @@ static void explain_place(const struct guard_place *p, int error, struct err *wh
                 strerror(-error));
 }
 
-/* Creates the group that counts memory. Returns 0, -ENOENT if there is no such hierarchy, or -errno
+/* Creates the group that counts memory. Returns 0, -ENOENT if no hierarchy counts memory, or -errno
  * of the attempt in our own group. */
 static int make_memory(const struct proc_root *root, bool v2, const char *name,
                        struct guard_cgroup *ret, struct err *why)

@@ -287,7 +287,7 @@ static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MA
     snprintf(id, sizeof id, "%" PRIu64, c->id);
     setenv("EBB_CHECKPOINT_ID", id, 1);
     int r = spawn_shell(c->options.command, &c->command_pid);
-    unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit this variable */
+    unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit EBB_CHECKPOINT_ID */
     if (r == 0)
         return true;
     c->command_pid = 0;

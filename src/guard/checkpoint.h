@@ -62,19 +62,20 @@ void checkpoint_init(struct checkpoint *c, const struct checkpoint_options *opti
 /* True if a checkpoint can be requested now; if not, WHY is the reason. MARKS may be NULL. */
 bool checkpoint_is_possible(const struct checkpoint *c, const struct mark_receiver *marks,
                             char why[CHECKPOINT_TEXT_MAX]);
-/* Sends a request in every configured way. It replaces an open request. The signal goes to
- * connected ranks, else to processes whose role is main, else to the first processes of the job. It
- * never goes to launchers or workers, nor to processes without a handler, because the default
- * action would end them. A command that is still running is not started again; its exit counts for
- * the new request. Returns the number of ways that succeeded; 0 means that the request has failed.
- * WHY explains the ways that failed, or is "". MARKS may be NULL. TREE is not walked. */
+/* Sends a request in every configured way, which replaces an open request. The signal goes to
+ * connected ranks. If there are none, it goes to processes whose role is main, or else to the first
+ * processes of the job. It never goes to launchers or workers, nor to processes without a handler,
+ * because the default action would end them. A command that is still running is not started again;
+ * its exit counts for the new request. Returns the number of ways that succeeded; 0 means that the
+ * request has failed. WHY explains the ways that failed, or is "". MARKS may be NULL. TREE is not
+ * walked. */
 int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiver *marks,
                        struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX]);
 
 /* Each of the next four functions returns true if ACK has changed. ACK becomes LADDER_ACK_DONE at
- * the first sign of a written checkpoint. It becomes LADDER_ACK_FAILED once no process is left that
- * could write one: all ranks have answered (not all with done) or exited, all signalled processes
- * have exited, and the command has exited. */
+ * the first sign of a written checkpoint. ACK becomes LADDER_ACK_FAILED once no process is left
+ * that could write a checkpoint: all ranks have answered (not all with done) or exited, all
+ * signalled processes have exited, and the command has exited. */
 
 /* Call this with each mark. An ack counts; a save counts if no rank received the request over the
  * socket. */

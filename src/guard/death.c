@@ -129,7 +129,7 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
                                      : CAUSE_EXCEPTION;
 }
 
-/* Returns true if the memory of a cgroup ran out, not that of the host. */
+/* Returns true if a cgroup ran out of memory, not the host. */
 static bool is_cgroup_oom(const struct death_facts *f, const struct kills *k)
 {
     return k->above || (k->group && (f->limit_is_own || f->limit_where));

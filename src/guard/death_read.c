@@ -13,7 +13,7 @@
 
 void death_tail_add(struct death_tail *t, const char *data, size_t len)
 {
-    /* only the last bytes of the data count, because earlier ones would be overwritten */
+    /* earlier bytes are skipped, because the last bytes would overwrite them */
     if (len > DEATH_TAIL) {
         t->written += len - DEATH_TAIL;
         data += len - DEATH_TAIL;
@@ -211,7 +211,8 @@ static bool death_line_reports_kill(struct span s)
 /* --- tracebacks and last lines --- */
 
 enum {
-    FAR_BYTES = 4096, /* if this much other output follows a traceback, the job survived it */
+    /* if this much other output follows a traceback, the job survived the exception */
+    FAR_BYTES = 4096,
     LABEL_MAX = 64,
     NO_RANK = -1,
 };
@@ -275,7 +276,7 @@ static void offer_cause(struct scan *s, enum weight weight, struct span text, in
     bool is_near = c->weight != WEIGHT_NONE && c->after_bytes <= FAR_BYTES;
     if (is_near && weight < c->weight)
         return;
-    /* of several failed ranks the first one counts, because it makes the others fail */
+    /* if several ranks failed, the first failure counts, because it makes the other ranks fail */
     if (is_near && weight == c->weight && rank != NO_RANK && c->rank != NO_RANK && rank != c->rank)
         return;
     text = span_trimmed(text);
@@ -313,7 +314,7 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
 static void set_label(struct open_traceback *o, struct span prefix)
 {
     size_t sure = death_line_rank(prefix, &o->rank);
-    /* the traceback is that of a DataLoader worker, which is the root cause */
+    /* the traceback comes from a DataLoader worker, whose failure is the root cause */
     if (span_ends(prefix, "Original "))
         prefix.len -= strlen("Original ");
     /* the traceback is part of torchrun's table, which is indented */

@@ -24,8 +24,8 @@ enum {
 };
 /* A checkpoint request is pointless if SIGTERM is due sooner than this. */
 static const double MOMENT_S = 0.25;
-/* A newer checkpoint is requested once the age of the last one is this many times the duration of a
- * checkpoint. */
+/* A newer checkpoint is requested if the age of the last checkpoint is at least this many times the
+ * duration of a checkpoint. */
 static const double NEWER = 1.5;
 
 static const enum ladder_trigger STRONGEST_FIRST[] = {
@@ -195,8 +195,8 @@ static void stand_down(struct turn *t, const char *end)
     l->holding = l->episode = 0;
 }
 
-/* Handles a tick at which no trigger holds. Time in which the job writes a checkpoint does not
- * count, because the job does not train and cannot grow then. */
+/* Handles a tick at which no trigger is active. Time in which the job writes a checkpoint does not
+ * count, because the job does not train and cannot grow during that time. */
 static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
@@ -204,8 +204,9 @@ static void ladder_rest(struct turn *t, bool is_saving)
         l->over_ns = t->in->now_ns;
     if (ladder_seconds(l->over_ns, t->in->now_ns) < LADDER_CALM_S)
         return;
-    stand_down(t, l->done_ns != 0 ? ": no trigger holds any more, and the checkpoint was not needed"
-                                  : ": no trigger holds any more");
+    stand_down(t, l->done_ns != 0
+                      ? ": no trigger is active any more, and the checkpoint was not needed"
+                      : ": no trigger is active any more");
 }
 
 static void remember_used(struct turn *t)
@@ -331,8 +332,8 @@ static void leave_alone(struct turn *t, const char *end)
     stand_down(t, end);
 }
 
-/* True if the job, which continued after its checkpoint, should write a newer one and has the time
- * for it. */
+/* True if the job continued after its checkpoint, and should and can write a newer checkpoint in
+ * time. */
 static bool wants_newer(const struct turn *t)
 {
     double save_s = t->timing->saves > 0 ? t->timing->save_s : t->l->rules.checkpoint_s;

@@ -6,9 +6,9 @@
  * A checkpoint is requested when the limit is closer in time than a step, a checkpoint and a margin
  * (forecast, pace), when headroom is small (level), when the machine stalls on memory (pressure),
  * or when a restart is due. The guard waits for the acknowledgement as long as memory permits, and
- * sends SIGTERM once the checkpoint is written and the trigger still holds, or headroom runs out. A
- * job whose memory is steady near the limit is left alone. The guard is calm again when no trigger
- * has held for LADDER_CALM_S. docs/reference/guard.md explains the lines.
+ * sends SIGTERM once the checkpoint is written and the trigger is still active, or headroom runs
+ * out. A job whose memory is steady near the limit is left alone. The guard is calm again when no
+ * trigger was active for LADDER_CALM_S. docs/reference/guard.md explains the thresholds.
  *
  * Each GPU is one more gauge. Nothing is killed when a GPU is full: a request fails, and jobs that
  * fill their GPU are common. Therefore a GPU has no kill line. A GPU without a limit set by the
@@ -47,7 +47,7 @@ const char *ladder_trigger_name(enum ladder_trigger trigger);
 
 /* Settings of the guard. A value of 0 means the default. */
 struct ladder_rules {
-    /* headroom below which the level trigger holds (default: ladder_default_reserve) */
+    /* headroom below which the level trigger is active (default: ladder_default_reserve) */
     uint64_t reserve_bytes;
     double margin_s; /* margin added to the time for a step and a checkpoint (default 2) */
     /* assumed duration of a checkpoint until one has been measured (default 10) */
@@ -114,13 +114,13 @@ struct ladder {
     enum ladder_trigger trigger; /* the strongest trigger that led to this rung */
     uint64_t begun_ns;           /* time at which the current rung began */
     /* private */
-    uint64_t over_ns;      /* since when no trigger has held; 0 while a trigger holds */
+    uint64_t over_ns;      /* time since which no trigger is active; 0 while a trigger is active */
     uint64_t requested_ns; /* time at which the checkpoint was requested in this episode, or 0 */
     /* time that was left until SIGTERM when the checkpoint was requested */
     double requested_left_s;
     uint64_t done_ns;  /* time at which the checkpoint was written, or 0 */
-    unsigned holding;  /* one bit for each trigger that holds now */
-    unsigned episode;  /* one bit for each trigger that has held since the ladder was last calm */
+    unsigned holding;  /* one bit for each active trigger */
+    unsigned episode;  /* one bit for each trigger that was active since the ladder was last calm */
     unsigned unneeded; /* number of checkpoints that turned out not to be needed */
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
     /* per gauge: memory in use at the last request or checkpoint */

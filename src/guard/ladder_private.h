@@ -16,7 +16,7 @@ struct ladder_lines {
 
 struct ladder_status {
     struct ladder_lines lines[LADDER_GAUGES];
-    unsigned holding; /* bits of the triggers that hold */
+    unsigned holding; /* one bit for each active trigger */
     unsigned least;   /* host gauge with the least headroom; any gauge if no headroom is known */
     unsigned forecast_gauge, pace_gauge, level_gauge;
     double need_s;
@@ -25,7 +25,7 @@ struct ladder_status {
     double pressed_s;
 };
 
-/* Finds the triggers that hold, and stores the reading. */
+/* Finds the active triggers, and stores the reading. */
 void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                    struct ladder_status *ret);
 /* The seconds between two times; 0 if TO_NS is earlier. */

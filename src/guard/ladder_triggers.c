@@ -5,7 +5,8 @@
 #include "base/number.h"
 #include "guard/ladder_private.h"
 
-/* Hysteresis: a trigger stops holding a little beyond the threshold at which it began. */
+/* Hysteresis: an active trigger ends only beyond this multiple of the threshold at which it
+ * began. */
 static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25;
 
 enum {

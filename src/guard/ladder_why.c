@@ -98,7 +98,7 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
         snprintf(ret, LADDER_WHY_MAX, "a planned restart is due");
         break;
     default:
-        snprintf(ret, LADDER_WHY_MAX, "%s", k->lines[gauge].known ? left : "no trigger holds");
+        snprintf(ret, LADDER_WHY_MAX, "%s", k->lines[gauge].known ? left : "no trigger is active");
         break;
     }
 }

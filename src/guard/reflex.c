@@ -250,7 +250,7 @@ void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *g
     __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
     ((volatile struct reflex_gauge *)r->gauges)[which] = *gauge;
     __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
-    wait_for_sample(r); /* the caller may close the old fds after this */
+    wait_for_sample(r); /* after this wait, the caller may close the old fds */
     reflex_wake(r);
 }
 

@@ -122,8 +122,8 @@ bool reflex_number(const char *p, const char *end, uint64_t *ret);
  * lines have the same key, the first line counts. Returns one bit for each key found. */
 uint32_t reflex_keyed(const char *text, size_t len, const struct reflex_key *keys, unsigned n,
                       uint64_t *ret);
-/* Reads the number of resident pages, and of those the pages of files or shared memory, from statm.
- * TEXT is a scratch buffer. */
+/* Reads two numbers from statm: all resident pages, and the resident pages of files or shared
+ * memory. TEXT is a scratch buffer. */
 bool reflex_statm(int fd, char *text, size_t size, uint64_t *ret_resident, uint64_t *ret_shared);
 /* Sends SIGKILL to all processes in the table. Returns their number. */
 int reflex_signal_all(struct reflex *r);

@@ -66,7 +66,7 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
     (void)!sendmsg(note->stream_pair[1], &msg, MSG_NOSIGNAL);
 }
 
-/* Receives the streams of the newest segment, and closes older ones. */
+/* Receives the streams of the newest segment, and closes the streams of older segments. */
 static void take_streams(const struct sentinel_note *note, struct pollfd fds[SENTINEL_STREAMS])
 {
     char one;

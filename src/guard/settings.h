@@ -8,7 +8,7 @@
 #include "guard/checkpoint.h"
 #include "guard/ladder.h"
 
-/* When --restart-every restarts the job, before a leak gets far. */
+/* The time, number of steps or amount of memory after which --restart-every restarts the job. */
 enum restart_unit { RESTART_NEVER, RESTART_AFTER_NS, RESTART_AFTER_STEPS, RESTART_AT_BYTES };
 struct restart_every {
     enum restart_unit unit;

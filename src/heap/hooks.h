@@ -17,7 +17,8 @@ struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
     void *(*realloc)(void *, size_t);
-    _Atomic(void (*)(void *)) free; /* atomic, because it may change again when the arena is used */
+    /* atomic, because the pointer may change again when the arena is used */
+    _Atomic(void (*)(void *)) free;
 
     /* Also NULL if the function does not belong to the allocator. */
     size_t (*malloc_usable_size)(void *);

@@ -45,7 +45,7 @@ struct real {
 enum { BEFORE_MAX = 16 };
 /* The real functions found at program start; set only by the constructor. */
 static struct real at_start;
-/* Load addresses of the libraries that precede this one. */
+/* Load addresses of the libraries that precede this library. */
 static uintptr_t bases_before[BEFORE_MAX];
 static _Atomic(uint32_t) before_count, has_started;
 

@@ -30,7 +30,7 @@ enum { SLOT_PLT = R_X86_64_JUMP_SLOT, SLOT_GOT = R_X86_64_GLOB_DAT, SLOT_DATA = 
 
 /* ---- the interface for python/ebb/_attach.py ---- */
 
-/* Starts profiling. Returns NULL, or the reason why not as a sentence. */
+/* Starts profiling. Returns NULL, or the reason for a failure. */
 HOOK const char *ebb_heap_attach(const char *socket, uint64_t interval, uint64_t filters);
 /* Hooks Python's small objects; for a thread that holds the GIL. Returns 1 if they are hooked. */
 HOOK int ebb_heap_attach_python(void);

@@ -1,5 +1,5 @@
 /* Hooks for mmap, munmap and mremap. They count the mappings that the job makes itself. They do not
- * count mappings made by the process's allocator, because the blocks inside those are already
+ * count mappings made by the process's allocator, because the blocks in these mappings are already
  * counted one by one. */
 #include "heap/hooks.h"
 

@@ -88,7 +88,7 @@ static int search_in(struct dl_phdr_info *info, size_t size, void *user)
         s->is_behind_us = s->is_behind_us || is_us;
         return 0;
     }
-    /* A module that defines any of the operators defines the first one. */
+    /* A module that defines any of the operators also defines the first operator. */
     if (!module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names) ||
         !module_names_find(&names, symbols[0]))
         return 0;

@@ -62,7 +62,7 @@ static void *realloc_but_arena(void *p, size_t size)
     return moved;
 }
 
-/* ---- functions that the hooks call until the real ones are looked up ---- */
+/* ---- functions that the hooks call until the real functions are looked up ---- */
 
 static void *first_malloc(size_t size)
 {

@@ -25,7 +25,7 @@ void life_leave(const struct heap_thread *t);
 void life_rest(struct heap_thread *t);
 /* Turns profiling on in a running process, for a library that was loaded late: sets the socket, the
  * sampling interval in bytes (0: default) and the number of seccomp filters that ebb knows of, and
- * creates the table. Returns NULL, or the reason why not as a sentence. */
+ * creates the table. Returns NULL, or the reason for a failure. */
 const char *life_attach(const char *socket, uint64_t interval, uint64_t filters);
 /* Turns profiling off again and unmaps the table. Returns false if a thread stayed in its section
  * for too long; the table then stays mapped until the next call. */

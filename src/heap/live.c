@@ -20,12 +20,13 @@ _Static_assert(LIVE_FILTER_BITS / LIVE_BUCKETS == 1 << 9, "a fingerprint has the
 #define PRIVATE_PAGES __attribute__((aligned(4096)))
 PRIVATE_PAGES _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64];
 PRIVATE_PAGES static _Atomic(uint32_t) cells[LIVE_BUCKETS][LIVE_CELLS];
-PRIVATE_PAGES static _Atomic(uint16_t)
-    links[HEAP_LIVE]; /* each element links a free entry to the next one (its number + 1) */
+/* For each free entry: number of the next free entry + 1. */
+PRIVATE_PAGES static _Atomic(uint16_t) links[HEAP_LIVE];
 /* One bit per entry, which is set if the entry is a mapping. */
 PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64];
-static _Atomic(uint64_t)
-    free_head; /* number of the first free entry + 1; a counter above bit 32 prevents ABA */
+/* Number of the first free entry + 1. A counter above bit 32 changes with each update, which
+ * prevents the ABA problem. */
+static _Atomic(uint64_t) free_head;
 static _Atomic(uint32_t) living;
 static _Atomic(uint32_t) is_thinning;
 
@@ -110,7 +111,8 @@ static uint32_t fingerprint(uintptr_t p)
     return live_bit(p) / LIVE_BUCKETS << 23 | mixed << 16;
 }
 
-/* Returns true if the sample in CELL, from the bucket of BIT, also has the filter bit BIT. */
+/* Returns true if CELL has a sample with the filter bit BIT. CELL must be in the bucket that BIT
+ * selects. */
 static bool has_bit(uint32_t cell, uint32_t bit)
 {
     return cell != 0 && cell >> 23 == bit / LIVE_BUCKETS;
@@ -275,8 +277,8 @@ bool live_find(const void *p, struct live_sample *ret)
     return true;
 }
 
-/* Keeps or removes one sample when thinning. If another thread replaces the sample in this entry
- * meanwhile, the new sample is mistaken for the old one. */
+/* Keeps or removes one sample when thinning. If another thread replaces the sample in this entry at
+ * the same time, the new sample is mistaken for the old one. */
 static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];

@@ -136,8 +136,8 @@ bool modules_contain(const struct dl_phdr_info *info, uintptr_t address)
 
 enum { ORDER_UNKNOWN, ORDER_BEFORE_LIBC, ORDER_AFTER_LIBC };
 
-/* A preloaded library precedes libc in the dynamic linker's list, because a program's libraries
- * follow in the order of their dependencies. */
+/* A preloaded library precedes libc in the dynamic linker's list. A library that was loaded late
+ * follows libc. */
 static int find_order(struct dl_phdr_info *info, size_t size, void *user)
 {
     static const char libc[] = "libc.so.6";

@@ -95,7 +95,7 @@ static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, s
     return true;
 }
 
-/* Reads a frame. Returns false if FRAME does not point to one. */
+/* Reads a frame. Returns false if FRAME does not point to a frame. */
 static inline bool view_frame(uintptr_t frame, bool is_careful, struct view *ret)
 {
     uint8_t owner = 0, is_entry = 0;

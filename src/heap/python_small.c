@@ -30,7 +30,8 @@ static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
 static _Atomic(int64_t)
-    /* Bytes of live arenas; negative if more old ones were unmapped than new ones mapped. */
+    /* Bytes of live arenas; negative if more arenas from before the count were unmapped than new
+     * arenas were mapped. */
     arena_bytes;
 
 /* Subtracts SIZE from the countdown. If less than SIZE is left, returns true and subtracts
@@ -182,7 +183,7 @@ void python_small_install(const struct python_symbols *s, const void *mine)
         atomic_store_explicit(&small_state, SMALL_REFUSED, memory_order_relaxed);
         return;
     }
-    /* No other thread uses the allocators while this one holds the GIL. */
+    /* While this thread holds the GIL, no other thread uses the allocators. */
     if (!mine || !s->thread_current || s->thread_current() != mine)
         return;
     if (!is_pymalloc(s, &pymalloc)) {
@@ -252,8 +253,8 @@ static void decide_small(void)
     errno = saved;
 }
 
-/* Returns true also before the decision, because the first arenas hold objects that are counted
- * later. */
+/* Returns true also while it is undecided whether small objects are counted, because the first
+ * arenas hold objects that are counted later. */
 bool python_owns_map(uintptr_t return_address)
 {
     uintptr_t code = atomic_load_explicit(&arena_code, memory_order_relaxed);

@@ -12,8 +12,8 @@ void python_small_found(const struct python_symbols *symbols);
  * thread. Cheap once the result is final. */
 void python_small_install(const struct python_symbols *symbols, const void *mine);
 /* Removes the wrappers, so that they may be installed again. Called with the GIL held. Returns
- * false and leaves them in place if another tool, such as tracemalloc, has wrapped them meanwhile;
- * they then pass every call on. */
+ * false if another tool, such as tracemalloc, has wrapped the wrappers. They then stay in place and
+ * pass every call on. */
 bool python_small_remove(const struct python_symbols *symbols);
 bool python_small_is_on(void);
 /* Returns the bytes of live arenas that were mapped since the wrappers were installed. */

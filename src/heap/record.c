@@ -121,7 +121,7 @@ static bool is_closed(void)
     return true;
 }
 
-/* Begins a sample, and creates the table for the first one. Returns NULL if no sample may be
+/* Begins a sample, and creates the table at the first sample. Returns NULL if no sample may be
  * taken now. */
 static struct scratch *begin_sample(void)
 {
@@ -217,8 +217,8 @@ bool record_end(const void *p)
     return was_sample;
 }
 
-/* Returns the interval for which size/interval is the expected number of hits. That number is the
- * hits expected of the old bytes at their interval plus those of the new bytes at the current
+/* Returns the interval for which size/interval is the expected number of hits: the hits expected of
+ * the old bytes at their interval, plus the hits expected of the new bytes at the current
  * interval. */
 static uint64_t grown_interval(const struct live_sample *sample, size_t size)
 {

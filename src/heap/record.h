@@ -7,11 +7,11 @@
 
 struct live_sample;
 
-/* Records an allocation of SIZE at P that sampler_hit chose; creates the table for the first one. P
- * must not be NULL. Preserves errno. */
+/* Records an allocation of SIZE at P that sampler_hit chose. Creates the table at the first sample.
+ * P must not be NULL. Preserves errno. */
 void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind kind);
 /* Records a GPU block that sampler_hit_gpu chose; KEY is from gpu_key. If the thread runs Python,
- * only Python frames are taken, in a tenth of the time. */
+ * only Python frames are taken, which needs a tenth of the time. */
 void record_gpu_block(const void *key, uint64_t size, uint64_t interval, unsigned gpu);
 /* Returns the call site of the current stack on GPU without taking a sample, or 0 if unknown.
  * Preserves errno. */

@@ -13,8 +13,8 @@
 enum {
     TICK_SHIFT = 16, /* a tick is 65.5 µs (2^16 ns), which leaves 16 bits for the tokens */
     TOKENS_MASK = (1 << TICK_SHIFT) - 1,
-    /* Size of the token bucket for samples, in 64ths. A burst, such as the start of a program,
-     * may spend the tokens of two seconds at once. */
+    /* Size of the token bucket for samples, in units of 1/64 token. A burst, such as the start of a
+     * program, may spend the tokens of two seconds at once. */
     ONE = 64,
     /* A single raise of the interval is at most 2^UP_MAX, because threads that drew at the old
      * interval keep hitting at the old rate. */
@@ -131,7 +131,8 @@ void sampler_reset(void)
 
 uint64_t sampler_random(uint64_t *random)
 {
-    /* Adding an odd number visits all states, and mixing makes successive values look unrelated. */
+    /* The odd increment makes the generator visit all states. The mixing steps make successive
+     * values look unrelated. */
     uint64_t x = *random += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);

@@ -46,8 +46,8 @@ enum {
 #define HEAP_FRAME_MODULE_SHIFT 48
 #define HEAP_FRAME_MODULE_MASK UINT64_C(0x7fff)
 #define HEAP_FRAME_OFFSET_MASK ((UINT64_C(1) << 48) - 1)
-/* A Python frame: bits 32–62 hold the code's index, the bits below the instruction's offset in
- * bytes from the first one (0xffffffff if unknown). */
+/* A Python frame. Bits 32–62 hold the index of the code object. The bits below hold the offset of
+ * the instruction in bytes from the first instruction (0xffffffff if unknown). */
 #define HEAP_FRAME_CODE_SHIFT 32
 #define HEAP_FRAME_CODE_MASK UINT64_C(0x7fffffff)
 #define HEAP_FRAME_INSTR_MASK UINT64_C(0xffffffff)
@@ -204,9 +204,8 @@ struct heap_header {
     _Atomic(uint32_t) python_small;   /* 1 if small Python objects are counted */
     _Atomic(uint32_t) is_ended;       /* 1 once the process has run its exit handlers */
     _Atomic(uint64_t) interval;       /* now */
-    _Atomic(uint64_t) samples,
-        ends;                  /* number of samples taken, and of those that are no longer live */
-    _Atomic(uint64_t) hook_ns; /* time spent taking and ending samples, in nanoseconds */
+    _Atomic(uint64_t) samples, ends; /* number of samples taken, and number of samples that ended */
+    _Atomic(uint64_t) hook_ns;       /* time spent taking and ending samples, in nanoseconds */
     _Atomic(uint64_t) drops[HEAP_DROP_KINDS];
     /* Bytes of arenas mapped since ebb began to count small objects. */
     _Atomic(uint64_t) python_arena_bytes;

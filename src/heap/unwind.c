@@ -19,7 +19,7 @@ enum {
 struct registers {
     uintptr_t ip, sp, fp;
     bool is_fp_known;
-    bool is_exact; /* true if ip is the current instruction, not the one after a call */
+    bool is_exact; /* true if ip is the current instruction, false if ip is a return address */
 };
 
 /* ---- cached rules by address ---- */
@@ -116,9 +116,9 @@ static void rule_unpack(uint64_t packed, struct location *ret)
     ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
 }
 
-/* Returns the rule at IP. A return address may be at the start of a function, with no function
- * described before it. Then no call pushed it: a program wrote it to the top of a stack that the
- * program created itself. */
+/* Returns the rule at IP. IP may be a return address that no call pushed: a program may write the
+ * start of a function to the top of a stack that it created itself. The instruction before that
+ * function then has no rule. */
 static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 {
     struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,

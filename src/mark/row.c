@@ -52,7 +52,7 @@ void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_T
     if (before > 0)
         one.has &= ~(uint32_t)MARK_HAS_EPOCH;
     while (mark_next(m, &at, &line)) {
-        /* the number has at most as many digits as that of the last step, so the text fits */
+        /* this step number has at most as many digits as the last step number, so the text fits */
         char number[32];
         const char *from = line.key;
         size_t len = (size_t)(line.value + line.value_len - line.key);

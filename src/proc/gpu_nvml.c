@@ -149,7 +149,7 @@ static int nvml_read(void *state, struct gpu_snapshot *ret)
         struct gpu_device *d = &ret->device[i];
         struct nvml_memory memory;
         nvml_device handle;
-        /* device numbers stay those of the driver, even if a device is lost */
+        /* devices keep the driver's numbers, even if another device is lost */
         ret->devices = i + 1;
         if (n->handle(i, &handle) != NVML_SUCCESS)
             continue;

@@ -208,7 +208,8 @@ static void consider_group(const struct proc_root *root, enum limit_kind kind, c
     }
 }
 
-/* Considers every ancestor cgroup, because a leaf without a limit may have a parent with one. */
+/* Considers every ancestor cgroup, because a cgroup without a limit may have a parent with a
+ * limit. */
 static void consider_ancestors(const struct proc_root *root, enum limit_kind kind,
                                const struct limit_group *g, struct limit_found *best, bool *found)
 {

@@ -105,7 +105,7 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
     m->found = found;
     m->found_known = true;
     /* After a cgroup is removed and created again, the old fd fails for ever. The tick closes such
-     * an fd, and it is reopened here. */
+     * an fd, and this function opens it again. */
     if (moved || m->fds.usage < 0) {
         close_limit(m);
         open_limit(m);

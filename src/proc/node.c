@@ -176,7 +176,7 @@ static void keep_fd(struct fd_budget *budget, int dir, const char *path, int *fd
         *fd = opened;
         budget->used++;
     } else if (opened == -EMFILE || opened == -ENFILE) {
-        /* no more fds can be opened, so the budget is reduced to those that are open */
+        /* no more fds can be opened, so the budget is reduced to the number of open fds */
         budget->max = budget->used;
     }
 }

@@ -138,7 +138,7 @@ struct proc_tree {
     struct fd_budget fds;
     uint64_t machine_mapped_bytes; /* 0: unknown */
 
-    /* living processes in order of birth; dead ones are removed at the end of a call */
+    /* living processes in order of birth; dead processes are removed at the end of a call */
     struct tree_node **nodes;
     size_t count, cap;
     /* hash table by pid, with open addressing; its size is a power of two */

@@ -36,8 +36,8 @@ struct scan_arg {
 #define SEEK_BYTES_MIN (64 * MIB)
 #define SEEK_BYTES_MAX (2048 * MIB)
 
-/* Mappings with a smaller gap between them are read as one, because a call costs more than reading
- * a few unused entries. */
+/* Mappings with a smaller gap between them are read in one call, because a call costs more than
+ * reading a few unused entries. */
 enum { GAP_PAGES_MAX = 64 };
 /* The default maximum stack size of a glibc thread. A larger mapping above inaccessible pages can
  * be anything. */
@@ -192,7 +192,7 @@ static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_ra
 }
 
 /* Reads a part of maps. The kernel returns as many mappings as fit into a page, then releases the
- * lock. The next read continues by address, so mappings may change in between. */
+ * lock. The next read continues by address, so mappings may change between two reads. */
 static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     s->text_len -= s->text_at;
@@ -389,7 +389,7 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     s->huge_at = s->now.at;
     s->now.at += got * s->page_bytes;
     s->huge_end = present > 0 ? s->now.at : s->huge_at;
-    /* the time of a short read does not predict that of a long one */
+    /* the time of a short read does not predict the time of a long read */
     if (count >= PAGEMAP_CHUNK_MIN)
         pace->chunk_pages = (size_t)adapt_size(pace->chunk_pages, took, pace->budget_ns,
                                                PAGEMAP_CHUNK_MIN, PAGEMAP_CHUNK_MAX);

@@ -106,7 +106,8 @@ enum sample_entity_kind {
 enum process_role {
     ROLE_OTHER = 0,
     ROLE_MAIN, /* the training process; several under torchrun (one per rank) */
-    /* a program that starts another one and waits for it: uv run, accelerate, torchrun, a shell */
+    /* a program that starts another program and waits for it: uv run, accelerate, torchrun, a
+     * shell */
     ROLE_LAUNCHER,
     ROLE_COMPILE_WORKER,   /* a process of torch inductor's compile pool */
     ROLE_DATA_WORKER,      /* a worker of a data loader */

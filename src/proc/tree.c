@@ -238,7 +238,8 @@ void tree_read_names(struct proc_tree *tree, struct tree_node *n)
         return;
     ssize_t len = r < 0 ? 0 : tree->slow.len;
     while (len > 0 && tree->slow.text[len - 1] == '\0')
-        len--; /* removes NULs at the end: that of the last argument, or the padding of a title */
+        /* removes NULs at the end: the NUL of the last argument, or the padding of a title */
+        len--;
     info->cmdline_len = len > 0 ? (uint16_t)len : 0;
     if (len > 0)
         memcpy(info->cmdline, tree->slow.text, (size_t)len);

@@ -18,8 +18,9 @@
 #include "proc/node.h"
 
 /* ---- children of a process ----
- * They come from task/TID/children of all its threads, or from a scan of /proc if the kernel has no
- * such files. */
+ *
+ * The children are read from task/TID/children of all threads of the process, or from a scan of
+ * /proc if the kernel has no such files. */
 
 static int pid_list_add(struct pid_list *list, int32_t pid)
 {

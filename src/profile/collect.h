@@ -24,7 +24,8 @@ enum {
 /* Listens at PATH ("$EBB_SOCKET.heap"). DIRFD is the run folder (borrowed), or -1 if only the
  * current state is needed. A process gets a file heap.PID.ebbheap with its first reading, 2 s after
  * it connected. A process that exits earlier gets a file at its exit if it has 1 MiB of live bytes.
- * If the file exists, after a reused pid or an exec, the new one is called heap.PID-2.ebbheap. */
+ * If heap.PID.ebbheap already exists, because the pid was reused or after an exec, the new file is
+ * called heap.PID-2.ebbheap. */
 int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,
                 struct err *err);
 /* Takes a last reading of all processes, waits briefly for the disk and removes the socket. C
@@ -37,7 +38,7 @@ void collect_tick(struct collect *c, uint64_t now_ns);
  * (private memory), heap_shared, heap_pool, heap_allocated. NAME is a string literal. */
 typedef void collect_figure_fn(void *user, int32_t pid, const char *name, uint64_t value);
 struct collect_gpu {
-    uint64_t allocated_bytes, reserved_bytes; /* minimum of ALLOCATED in the last half second */
+    uint64_t allocated_bytes, reserved_bytes; /* ALLOCATED is the minimum of the last half second */
     uint64_t peak_bytes;                      /* highest amount that was ever allocated */
 };
 /* Reports, at every tick, the memory of all processes on one GPU according to PyTorch's allocator.

@@ -118,7 +118,8 @@ void folder_each(const char *path, folder_heap_fn *fn, void *user)
     closedir(dir);
 }
 
-/* Takes ownership of H. Keeps the first error, for a folder without any readable history. */
+/* Takes ownership of H. Keeps the first error, which is reported if the folder has no readable
+ * history. */
 static void keep_heap(void *user, struct folder_heap *h, int error, const struct err *why)
 {
     struct folder_heaps *all = user;

@@ -1,4 +1,4 @@
-/* Finds the heap histories in a run folder, and chooses the one to show. */
+/* Finds the heap histories in a run folder, and chooses the history to show. */
 #pragma once
 
 #include <stdint.h>
@@ -51,7 +51,8 @@ struct folder_heaps {
 /* Reads all histories in PATH; a PATH that is not a folder has none. */
 void folder_heaps_read(const char *path, struct folder_heaps *ret);
 void folder_heaps_fini(struct folder_heaps *h); /* frees all histories; accepts a zeroed struct */
-/* Chooses a history like folder_heap_read, among those that were read; RET shares its profile. */
+/* Chooses one of the histories that were read, as folder_heap_read does. RET shares the profile of
+ * that history. */
 int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,
                       struct folder_heap *ret, struct err *err);
 /* Returns the live bytes at the last reading, or 0 if there is none. */

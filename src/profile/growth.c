@@ -14,8 +14,8 @@ static const double z95 = 1.96;
 /* A change of less than a tenth of a call site's live bytes is usually within the sampling
  * error. */
 static const double material_fraction = 0.1;
-/* A row still grows if its growth in the last sixth of the time is at least this fraction of even
- * growth. */
+/* A row still grows if the last sixth of the time contributed at least this fraction of what steady
+ * growth would have contributed. */
 static const double GOES_ON = 0.3;
 /* One-sided 99 % bound of Kolmogorov's statistic: the lead of a sampled distribution over the
  * true one, times the square root of the number of samples. */

@@ -63,7 +63,8 @@ struct growth_row {
     uint32_t site;
     int gpu; /* -1: host memory */
     size_t sites;
-    /* Number of merged lines, or 0 if the row is not merged; PLACES holds those that grew most. */
+    /* Number of merged lines, or 0 if the row is not merged; PLACES holds the lines that grew
+     * most. */
     size_t n_places;
     struct growth_place places[GROWTH_PLACES_MAX];
     double live_bytes, live_low, live_high; /* 95 % bounds */

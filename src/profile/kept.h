@@ -28,7 +28,7 @@ struct kept {
 /* The last report of growing containers from one process. */
 struct kept_list {
     int32_t pid;
-    int64_t since_step, step; /* step of the previous report and of this one, or -1 if unknown */
+    int64_t since_step, step; /* steps of the previous and of this report, or -1 if unknown */
     struct kept at[KEPT_MAX];
     size_t count; /* number of containers; 0 if nothing grew significantly */
 };

@@ -34,12 +34,12 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
                  struct err *err);
 
 enum store_why {
-    /* A reading is due. A snapshot is added if live bytes have changed by 10 % since the last one.
-     * */
+    /* A reading is due. A snapshot is added if live bytes have changed by 10 % since the last
+     * snapshot. */
     STORE_DUE,
     STORE_EPOCH, /* An epoch or the first step has ended, so a snapshot is taken. */
-    /* A fresh reading with a snapshot was requested. It is skipped if the last one is recent, so
-     * that frequent requests do not grow the file. */
+    /* A fresh reading with a snapshot was requested. The request is skipped if the last reading is
+     * recent, so that frequent requests do not grow the file. */
     STORE_ASKED,
     STORE_LAST, /* the process has exited; a reading and a snapshot are always taken */
 };

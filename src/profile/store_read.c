@@ -33,7 +33,7 @@ struct reader {
     size_t unpacked_bytes;
     /* HEAP_SITES elements: the state of each call site at the last reading. */
     struct store_site *sites;
-    /* Number of the last reading, or 0 if the next one must not depend on it. */
+    /* Number of the last reading, or 0 if the next reading must not depend on it. */
     uint64_t seq;
     struct store_moment last; /* time of the last reading */
     bool has_last;            /* SITES is valid */
@@ -323,7 +323,7 @@ static int read_reading(struct reader *r, uint64_t seq, struct cur *c)
     r->seq = 0;
     if (c->bad || at.t_ns < r->last.t_ns)
         return -EBADMSG;
-    if (!follows) /* the reading depends on a missing one, which is not an error of this block */
+    if (!follows) /* a missing earlier reading is not an error of this block */
         return 0;
     if (is_whole)
         memset(r->sites, 0, r->p->n_sites * sizeof *r->sites);
@@ -477,7 +477,7 @@ static int read_block(struct reader *r, const struct block_head *head, bool is_l
     }
 }
 
-/* Replaces the last reading by one with every call site, including those without live bytes. */
+/* Adds call sites without live bytes to the last reading, which then has every call site. */
 static int complete_last(struct reader *r)
 {
     struct profile *p = r->p;
@@ -530,7 +530,7 @@ static size_t last_snapshot(const struct scan *scan)
     return n;
 }
 
-/* Reads all blocks. Returns the number of usable ones, or -ENOMEM. */
+/* Reads all blocks. Returns the number of usable blocks, or -ENOMEM. */
 static ssize_t read_blocks(struct reader *r, int fd, const struct scan *scan,
                            struct store_damage *damage)
 {

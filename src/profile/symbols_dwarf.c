@@ -68,8 +68,8 @@ static int index_units(struct dwarf_index *d)
     return r;
 }
 
-/* Attaches the installed file with shared debug information. If no such file is installed, this
- * DWARF is not read: libdw would open the path that the file contains, and would block if the path
+/* Attaches the installed file with shared debug information. If that file is not installed, this
+ * DWARF is not read, because libdw would open a path from the untrusted file and block if the path
  * is a FIFO. */
 static int attach_alt(struct dwarf_index *d, const char *sysroot)
 {

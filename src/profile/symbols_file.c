@@ -170,7 +170,7 @@ int symbols_open_module(const struct symbols_options *options, const char *path,
     char whole[PATH_MAX];
     size_t len = strlen(path);
     if (path[0] != '/')
-        return -ENOENT; /* the path is that of the vDSO, or relative to an unknown folder */
+        return -ENOENT; /* the path is the name of the vDSO, or relative to an unknown folder */
     int r = open_in_roots(options->sysroot, path, id, ret);
     if (r == 0 || id->len == 0 || len < sizeof deleted || len >= sizeof whole ||
         strcmp(path + len - sizeof deleted + 1, deleted) != 0)

@@ -24,9 +24,9 @@ struct tally {
     double first, first_variance, last;        /* baselines at the start and the end of the run */
     /* Requested difference in bytes (--since, --diff, --survivors). */
     double wanted;
-    int32_t part_of;               /* row that this one was merged into, or TALLY_NONE */
-    double own_growth, own_live;   /* values before other rows were merged into this one */
-    size_t parts;                  /* number of merged rows including this one, or 0 */
+    int32_t part_of;               /* row into which this row was merged, or TALLY_NONE */
+    double own_growth, own_live;   /* values before other rows were merged into this row */
+    size_t parts;                  /* number of rows merged into this row, including itself, or 0 */
     struct verdict_series *series; /* NULL: not judged */
 };
 

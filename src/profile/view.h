@@ -1,6 +1,6 @@
 /* The heap profile of one process as plain data for views: live allocations by call site, their
- * growth, and the call tree. It owns its texts, which are not escaped. docs/reference/heap.md
- * describes the JSON; "growing" in run.json consists of such rows. */
+ * growth, and the call tree. The view owns its texts, which are not escaped. docs/reference/heap.md
+ * describes the JSON; "growing" in run.json is a list of rows of this form. */
 #pragma once
 
 #include <jansson.h>
@@ -24,7 +24,7 @@ struct profile_bytes {
     uint64_t bytes, low, high;
 };
 
-/* One of the source lines merged into a row, namely those that grew most. */
+/* One of the source lines merged into a row. Only the lines that grew most are kept. */
 struct profile_place {
     struct profile_frame where;
     double growth_bytes;

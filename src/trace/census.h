@@ -17,8 +17,8 @@ struct census_files {
     size_t count;
 };
 
-/* Lists the census files in FOLDER, only those of PID unless PID is 0. The list is empty if the
- * folder cannot be read. */
+/* Lists the census files in FOLDER: the files of PID, or all files if PID is 0. The list is empty
+ * if the folder cannot be read. */
 void census_files_list(const char *folder, int32_t pid, struct census_files *ret);
 void census_files_fini(struct census_files *files);
 /* Reads a census file, which may contain anything because the job wrote it. Returns a JSON object,

@@ -161,8 +161,8 @@ static bool parse_name(const char *name, uint64_t *ret)
     return strcmp(name, again) == 0;
 }
 
-/* The pieces that a search by offset needs: the last one that begins at or before OFFSET, the first
- * one after OFFSET, and the newest. */
+/* The pieces that a search by offset needs: the last piece that begins at or before OFFSET, the
+ * first piece that begins after OFFSET, and the newest piece. */
 struct found {
     bool has_at, has_behind, has_any;
     uint64_t at, behind, newest;

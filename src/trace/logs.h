@@ -37,8 +37,8 @@ struct logs_piece {
     uint64_t start; /* offset of the piece's first byte in the log */
     uint64_t bytes; /* current size of the piece */
 };
-/* Finds the piece that contains OFFSET, or the next one after it. Returns -ENODATA if nothing was
- * written at or after OFFSET yet. Sets *RET_END (may be NULL) to the end of the log in either
+/* Finds the piece that contains OFFSET, or the next piece after OFFSET. Returns -ENODATA if nothing
+ * was written at or after OFFSET yet. Sets *RET_END (may be NULL) to the end of the log in either
  * case. */
 int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_end);
 uint64_t logs_end(int dirfd); /* the offset of the end of the log; 0 if it is empty */

@@ -39,7 +39,7 @@ struct record_row {
     uint64_t v[SAMPLE_FIELDS_MAX];
 };
 
-/* A decoded record, valid until the next one is decoded. */
+/* A decoded record, valid until the next record is decoded. */
 struct record {
     uint32_t type;
     uint64_t t_ns;

@@ -11,7 +11,7 @@
 struct replay_entity {
     enum sample_entity_kind kind;
     uint32_t id;
-    bool alive; /* processes only: false after its death */
+    bool alive; /* false after the death of a process; used for processes only */
     bool seen;  /* the entity is listed at the beginning of this block */
     /* facts about the process; NULL until an event has described it */
     struct process_info *process;

@@ -24,8 +24,8 @@ void scan_fini(struct scan *s);
 /* Finds the blocks of the whole file and discards the result of an earlier scan. The time is linear
  * in the file's size, whatever the file contains. Returns 0, -ENOMEM, or -errno of a read. */
 int scan_file(struct scan *s, int fd);
-/* Like scan_file, but keeps the first KEEP blocks of the earlier scan and continues behind them,
- * unless the file has become shorter than those blocks. */
+/* Like scan_file, but keeps the first KEEP blocks of the earlier scan and continues after them. If
+ * the file has become shorter than these blocks, scans the whole file. */
 int scan_file_from(struct scan *s, int fd, size_t keep);
 /* True if the header of B is unchanged in the file. */
 bool scan_has_block(int fd, const struct scan_block *b);

@@ -31,7 +31,7 @@ int sink_sync(struct sink *s);
 
 struct sink_status {
     int first_error;     /* Returns 0 or -errno */
-    bool failing;        /* the last operation failed; later ones are tried anyway */
+    bool failing;        /* the last operation failed; later operations are tried anyway */
     uint64_t size_bytes; /* size of the file as written so far */
     uint64_t waiting_bytes;
     uint64_t refused_bytes; /* refused with -ENOBUFS */
