@@ -150,8 +150,8 @@ static void enter_entry(struct cfi_cursor *c)
     cfi_narrow(c, len);
 }
 
-/* Reads the augmentation letters after 'z'. An unknown letter may precede 'R' and would shift where
- * the value of 'R' is read, so a CIE with unknown letters is rejected. */
+/* Reads the augmentation letters after 'z'. An unknown letter before 'R' would shift the position
+ * of the value of 'R', so a CIE with unknown letters is rejected. */
 static void read_augmentation(struct cfi_cursor *c, const uint8_t *letters, size_t n,
                               struct common *ret)
 {

@@ -148,7 +148,8 @@ static void note_failure(int64_t size, uint64_t allocated, uint64_t reserved, in
     struct heap_table *t = heap_process.table;
     uint64_t number = atomic_fetch_add(&t->header.oom_count, 1) + 1;
     if (atomic_exchange(&is_summing, 1) != 0)
-        return; /* the failure is counted but not stored, because another thread is storing one */
+        /* the failure is counted but not stored, because another thread is storing a failure */
+        return;
     struct heap_oom *o = oom_place(&t->header, number);
     atomic_store_explicit(&o->number, 0, memory_order_release);
     atomic_store_explicit(&o->gpu, (uint32_t)gpu, memory_order_release);

@@ -52,8 +52,8 @@ static HOOKS_COLD void free_slowly(void *p)
     atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
 }
 
-/* The hooks call each other by these functions. A call by name would reach the first definition in
- * the process, which is not the one in this library if the library was loaded late. */
+/* The hooks call each other through these functions. A call by name would reach the first
+ * definition in the process, which is in another library if this library was loaded late. */
 static inline void free_any(void *ptr)
 {
     if (HEAP_LIKELY(!live_maybe(ptr)))

@@ -40,7 +40,7 @@ extern struct hooks_real hooks_real;
  * further up this thread's stack or in another thread. It does not wait for the other thread,
  * because waiting could deadlock on the dynamic linker's lock. */
 bool hooks_resolve(void);
-/* Like hooks_resolve, with the function that finds the address of a name. */
+/* Like hooks_resolve, but FIND finds the address of a name. */
 typedef void *hooks_find_fn(const char *name);
 bool hooks_resolve_by(hooks_find_fn *find);
 /* Returns true if ADDRESS is in the module that defines the next malloc. */

@@ -1,7 +1,7 @@
-/* Hooks for the functions in PyTorch's libc10.so to which its caching allocators report every
- * GPU block and every failed request, whether or not a profiler is active. libc10_cuda.so calls
- * them by name, so these definitions take precedence; each calls the real function afterwards. A
- * version of torch that uses other names never calls these. */
+/* Hooks for the functions in PyTorch's libc10.so to which its caching allocators report every GPU
+ * block and every failed request, whether or not a profiler is active. libc10_cuda.so calls these
+ * functions by name, so the hooks take precedence. Each hook calls the real function afterwards. A
+ * version of torch that uses other names never calls the hooks. */
 #include "heap/hooks.h"
 
 #include <elf.h>
@@ -31,11 +31,12 @@ typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
  *
  * The hooks call the function that the dynamic linker would have chosen. This is the first
  * definition behind this library among the libraries loaded at program start, or else the
- * definition in the caller's own libraries, because each copy of torch has its own. dlsym is not
- * used, because it could deadlock: the caller holds the lock of a GPU's allocator. Another thread
- * may hold the dynamic linker's lock while it loads a library whose constructor waits for that
- * allocator. From glibc 2.35 on, the search in the caller's libraries takes no lock. The last
- * resort is dl_iterate_phdr, whose lock is never held while code of the job runs. */
+ * definition in the caller's own libraries, because each copy of torch has its own definition.
+ *
+ * dlsym is not used, because it could deadlock: the caller holds the lock of a GPU's allocator.
+ * Another thread may hold the dynamic linker's lock while it loads a library whose constructor
+ * waits for that allocator. From glibc 2.35 on, the search in the caller's libraries takes no lock.
+ * The last resort is dl_iterate_phdr, whose lock is never held while code of the job runs. */
 
 struct real {
     report_block_fn *block; /* NULL: none */
@@ -54,13 +55,13 @@ HOOK void hook_block(void *p, int64_t size, size_t allocated, size_t reserved,
 HOOK void hook_failure(int64_t size, size_t allocated, size_t reserved,
                        struct c10_device device) __asm__(REPORT_FAILURE);
 
-/* Hidden aliases, needed because the exported names resolve to another library if a preceding
- * one defines them. */
+/* Hidden aliases. The exported names would resolve to another library if a preceding library
+ * defines them. */
 extern report_block_fn own_block __attribute__((alias(REPORT_BLOCK))) HEAP_HIDDEN;
 extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP_HIDDEN;
 
-/* Returns true for a library that precedes this library. If it defines the functions, it is another
- * hook that calls this library, and calling it back would recurse without end. */
+/* Returns true for a library that precedes this library. If that library defines the functions, it
+ * is another hook, which calls this library. Calling it back would recurse without end. */
 static bool is_before_us(uintptr_t base)
 {
     uint32_t n = atomic_load_explicit(&before_count, memory_order_acquire);

@@ -84,7 +84,7 @@ static void add_hook(const char *name, uintptr_t hook)
         hooks[hook_count++] = (struct late_hook){.name = name, .hook = hook};
 }
 
-/* The sanitizers' functions and those of this file are exported, but are not hooks. */
+/* Functions of sanitizers and of this file are exported, but are not hooks. */
 static bool is_hook_name(const char *name)
 {
     return strncmp(name, "ebb_", 4) != 0 && strncmp(name, "__", 2) != 0;
@@ -223,7 +223,8 @@ struct late_module {
     bool wants_hooks;
 };
 
-/* The linker rounds the end down: the rest of the last page stays writable. */
+/* The linker rounds the end of the read-only range down, so the rest of the last page stays
+ * writable. */
 static void find_extent(struct late_module *m)
 {
     uintptr_t page = (uintptr_t)getauxval(AT_PAGESZ);
@@ -364,8 +365,8 @@ static nothing_fn *choose_locked(void)
 
 HOOK void ebb_heap_locked(void) __attribute__((ifunc("choose_locked")));
 
-/* Starts a task of this thread. Returns false if another thread of this process runs one. A child
- * of fork ignores the task of a thread that only its parent has. */
+/* Starts a task of this thread. Returns false if another thread of this process runs a task. A
+ * child of fork ignores the task of a thread that only its parent has. */
 static bool take_task(int32_t pid)
 {
     int32_t owner = atomic_load(&task_owner);
@@ -420,8 +421,8 @@ static bool has_search_path(const struct module_map *map)
 }
 
 /* dlopen determines the library that calls it, and searches that library's own path for names
- * without a slash and for dependencies. Where this could matter, the hook makes a tail call, which
- * keeps the caller; ebb_heap_refresh then finds the new modules later. */
+ * without a slash and for dependencies. In cases where this matters, the hook makes a tail call, so
+ * that dlopen sees the original caller. ebb_heap_refresh then finds the new modules later. */
 static bool may_call_dlopen(const char *file, const void *caller)
 {
     struct module_map map;

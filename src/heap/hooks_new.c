@@ -1,7 +1,7 @@
 /* Hooks for operator new and delete of C++, under their mangled names. Most implementations call
- * malloc, which is hooked. Those of some allocators never call malloc, or only for some sizes. The
- * countdown shows which is the case: a hooked malloc subtracts the bytes from the countdown. Bytes
- * that were not subtracted are counted here, so that nothing is counted twice. */
+ * malloc, which is hooked. The implementations of some allocators never call malloc, or only for
+ * some sizes. The countdown shows which is the case: a hooked malloc subtracts the bytes from the
+ * countdown. Bytes that were not subtracted are counted here, so that nothing is counted twice. */
 #include "heap/hooks.h"
 
 #include <errno.h>
@@ -43,12 +43,16 @@ static const char *const symbols[NEXT_COUNT] = {OPERATORS(SYMBOL)};
 /* Addresses of the wrapped operators; 0 until one is found. */
 static _Atomic(uintptr_t) next[NEXT_COUNT];
 
-/* ---- look-up ---- Follows the order of the dynamic linker: first the libraries loaded at program
- * start, then those of the caller, because libstdc++ may have been loaded later together with
- * another library. dlsym is not used, because it could deadlock: another thread may hold its lock
- * while it loads a library whose constructor waits for this thread. dl_iterate_phdr holds its lock
- * while code of the job runs only if the job itself calls that function. A child of fork may find
- * that lock held for ever, so all symbols are looked up at once, and early. */
+/* ---- look-up ----
+ *
+ * The look-up follows the order of the dynamic linker: first the libraries loaded at program start,
+ * then the caller's libraries, because libstdc++ may have been loaded later together with another
+ * library.
+ *
+ * dlsym is not used, because it could deadlock: another thread may hold the linker's lock while it
+ * loads a library whose constructor waits for this thread. dl_iterate_phdr has another lock, which
+ * is held while code of the job runs only if the job itself calls dl_iterate_phdr. A child of fork
+ * may find that lock held for ever, so all symbols are looked up at once, and early. */
 
 enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };
 

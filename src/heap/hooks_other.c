@@ -107,8 +107,8 @@ HOOK long syscall(long number, ...)
     HOOK const char *name(void);                                                                   \
     HOOK const char *name(void)                                                                    \
     {                                                                                              \
-        hooks_real.malloc_usable_size =                                                            \
-            NULL; /* the sanitizer's runtime must see an invalid pointer in realloc itself */      \
+        /* only the runtime may examine pointers, because it reports invalid ones */               \
+        hooks_real.malloc_usable_size = NULL;                                                      \
         life_give_up();                                                                            \
         return settings;                                                                           \
     }

@@ -7,18 +7,18 @@
 
 #include "heap/heap.h"
 
-/* Reads EBB_HEAP and EBB_SOCKET. EBB_HEAP is "0", or words between commas: interval=BYTES,
+/* Reads EBB_HEAP and EBB_SOCKET. EBB_HEAP is "0", or words separated by commas: interval=BYTES,
  * python=0|1, filters=N, parent=PID. Unknown or invalid words are ignored. */
 void life_settings(const char *heap, const char *socket, struct heap_process *ret);
 /* Returns the number of seccomp filters according to /proc/self/status; on older kernels 0 or 1. */
 uint64_t life_filters(const char *status);
-/* Decides once whether this process is profiled. The decision is made at the first allocation that
- * finds an environment, or in our constructor. Constructors of other libraries may allocate before
- * ours runs. Returns false if the decision has not been made yet. */
+/* Decides once whether this process is profiled. The decision is made at the first allocation at
+ * which the environment is available, or in our constructor. Constructors of other libraries may
+ * allocate before our constructor runs. Returns false if the decision has not been made yet. */
 bool life_start(void);
 /* Begins a section in which this thread may use the table. Returns false, without beginning a
- * section, if profiling is off. Sections nest. life_detach waits until all threads have left
- * theirs. A preloaded library is never detached, so its sections cost nothing. */
+ * section, if profiling is off. Sections nest. life_detach waits until all threads have left their
+ * sections. A preloaded library is never detached, so its sections cost nothing. */
 bool life_enter(const struct heap_thread *t);
 void life_leave(const struct heap_thread *t);
 /* Sets the countdown of a thread that found profiling off. */

@@ -133,8 +133,9 @@ static void set_bit(uint32_t bit)
 }
 
 /* Clears a filter bit unless another sample needs it. Another thread may add a sample between the
- * check and the clearing. If it sets the bit after the clearing, the bit stays set. If it sets the
- * bit before the clearing, the second check finds the thread's cell and sets the bit again. */
+ * check and the clearing. If that thread sets the bit after the clearing, the bit stays set. If
+ * that thread sets the bit before the clearing, the second check finds its cell and sets the bit
+ * again. */
 static void clear_bit(uint32_t bit)
 {
     if (bucket_has_bit(bit))

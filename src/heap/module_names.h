@@ -24,8 +24,8 @@ void *module_names_address(const struct module_names *n, const char *name);
 /* Returns the number of symbols that the hash table covers; the first of them is hash[1]. */
 uint32_t module_names_end(const struct module_names *n);
 
-/* The relocations of a module: those of its data and GOT, and those of its PLT, one for each
- * function that the module calls in other libraries. */
+/* The relocations of a module. One table is for its data and GOT. The other is for its PLT, and has
+ * one relocation for each function that the module calls in other libraries. */
 struct module_relocations {
     const ElfW(Rela) * data;
     const ElfW(Rela) * plt;

@@ -15,7 +15,7 @@ enum { PATIENCE_SPINS = 20000 };
 struct known {
     _Atomic(uintptr_t) start; /* 0: unloaded */
     _Atomic(uintptr_t) end;
-    /* The last generation in which the module was confirmed to be the same. */
+    /* The last generation in which the module was confirmed to be unchanged. */
     _Atomic(uint32_t) generation;
 };
 

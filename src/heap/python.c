@@ -21,8 +21,8 @@ enum phase {
 enum {
     CHAIN_MAX = 100000, /* maximum number of frames of a chain; a longer chain is corrupt */
     CHECK_MAX = 256,    /* number of frames that are checked before the layout is trusted */
-    /* Number of attempts: a wrong layout fails every time, a stack that is being changed only
-     * once. */
+    /* Number of attempts. A wrong layout fails every time. A stack that was being changed fails
+     * only once. */
     CHECK_TRIES = 8,
     LINE_MAX = 1 << 28,
 };
@@ -30,7 +30,7 @@ enum {
 static _Atomic(uint32_t) phase;
 static _Atomic(uint32_t) verdict; /* an enum heap_python, valid from phase CHECK on */
 static _Atomic(uint32_t) is_detecting;
-/* The thread that detects Python writes these before the phase in which other threads read them. */
+/* The thread that detects Python writes these variables before other threads read them. */
 static struct python_symbols symbols;
 static struct python_layout layout;
 static _Atomic(uint32_t) version;
@@ -211,7 +211,7 @@ static bool is_code(uintptr_t code, uint32_t instr)
 }
 
 /* Walks the stack of THREAD without trusting the layout. Returns HEAP_PYTHON_NONE if no Python
- * function is on it yet. */
+ * function is on the stack yet. */
 static enum heap_python check(uintptr_t thread)
 {
     uintptr_t frame;
@@ -267,7 +267,7 @@ static bool is_libpython(const struct heap_table *t, const struct heap_module *m
     return end - start >= sizeof prefix && !memcmp(&t->text[start], prefix, sizeof prefix - 1);
 }
 
-/* Searches the modules that stacks have been in, for programs that load their interpreter later. */
+/* Searches the modules that occurred in stacks, for programs that load their interpreter later. */
 static void find_late(const struct heap_table *t)
 {
     struct python_symbols s;

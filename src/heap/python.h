@@ -18,8 +18,8 @@ struct python_frame {
  * and every arena. The call is cheap once the result is final. Also hooks the allocator of small
  * objects, if that is requested and this thread holds the GIL. */
 void python_detect(void);
-/* Reads this thread's frames, innermost first, and returns their number; 0 if it has none or they
- * are not readable. */
+/* Reads this thread's frames, innermost first, and returns their number. Returns 0 if the thread
+ * has no frames or they are not readable. */
 size_t python_frames(struct python_frame *ret, size_t max);
 /* Returns true if the interpreter is shutting down, when it frees everything, even leaked
  * memory. */

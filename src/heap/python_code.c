@@ -20,8 +20,8 @@ enum {
 _Static_assert(HEAP_CODES <= 1 << INDEX_BITS, "an index fits");
 
 /* A slot of the index. VALUE holds the entry's index in the low bits and a hash of the code
- * object's contents above, and is 0 while the entry is being added. Addresses are reused: a
- * different hash means a different code object. */
+ * object's contents in the high bits. VALUE is 0 while the entry is being added. Addresses are
+ * reused: a different hash means a different code object. */
 struct slot {
     _Atomic(uintptr_t) code;
     _Atomic(uint64_t) value;
@@ -189,8 +189,8 @@ static uint64_t hash_text_end(uint64_t hash, uintptr_t text, const struct python
     return mix_code(mix_code(hash, c.count), end);
 }
 
-/* Distinguishes a code object from a later one at the same address, without reading all of it:
- * hashes the addresses of its parts and the ends of its names. */
+/* Returns a hash that distinguishes code objects which had the same address at different times. It
+ * covers the addresses of the parts and the ends of the names, not the whole code object. */
 static uint64_t hash_code(uintptr_t code, const struct python_layout *l,
                           const struct python_symbols *symbols)
 {
@@ -236,7 +236,7 @@ static uint32_t add_code(uintptr_t code, const struct python_layout *l,
     return i;
 }
 
-/* Returns the slot of CODE, claiming a free one if needed; NULL if all candidates are taken. */
+/* Returns the slot of CODE, claiming a free slot if needed; NULL if all candidates are taken. */
 static struct slot *code_slot(uintptr_t code)
 {
     size_t at = (code >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40;

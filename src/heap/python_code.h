@@ -1,5 +1,5 @@
-/* Code objects of Python functions: each is copied into the table when it is first seen, because
- * it may be freed. */
+/* Code objects of Python functions. Each is copied into the table when it is first seen, because
+ * the interpreter may free it later. */
 #pragma once
 
 #include <stdint.h>
@@ -9,8 +9,8 @@
 
 enum { PYTHON_CODE_UNKNOWN = 0 }; /* the first entry of the table, which has no name and no file */
 
-/* Returns the index in the table of the live code object at CODE, or PYTHON_CODE_UNKNOWN if the
- * table is full or another thread was adding one for too long. */
+/* Returns the index in the table of the live code object at CODE. Returns PYTHON_CODE_UNKNOWN if
+ * the table is full, or if another thread held the lock for too long. */
 uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
                            const struct python_symbols *symbols);
 void python_code_reset(void); /* forgets all code objects, for a new table */

@@ -30,8 +30,8 @@ static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
 static _Atomic(int64_t)
-    /* Bytes of live arenas; negative if more arenas from before the count were unmapped than new
-     * arenas were mapped. */
+    /* Bytes of arenas mapped, minus bytes of arenas unmapped, since the count began; negative if
+     * mostly older arenas were unmapped. */
     arena_bytes;
 
 /* Subtracts SIZE from the countdown. If less than SIZE is left, returns true and subtracts
@@ -77,7 +77,7 @@ static SMALL_COLD void *sample(size_t size, bool is_zeroed)
     return p;
 }
 
-/* A separate function, so that the fast path needs no registers of its own. */
+/* A separate function, so that the fast path need not save registers. */
 static SMALL_COLD void *malloc_slowly(void *ctx, size_t size)
 {
     void *p = sample(size, false);
@@ -155,8 +155,8 @@ void python_small_found(const struct python_symbols *symbols)
 }
 
 /* Returns true if the current allocator is pymalloc itself. Other allocators are not wrapped. Debug
- * hooks and tracers write data around each object and would not find it. Replacements of pymalloc
- * do not accept a pointer from malloc. */
+ * hooks and tracers write data around each object, which a sampled object would lack. Replacements
+ * of pymalloc do not accept a pointer from malloc. */
 static bool is_pymalloc(const struct python_symbols *s, struct python_allocator *ret)
 {
     struct python_allocator mem, obj;

@@ -133,7 +133,7 @@ struct path {
 };
 
 /* Follows FRAMES through the tree from *AT, adding nodes while there is room. Advances *AT and
- * returns the number of frames it represents. */
+ * returns the number of frames that were followed. */
 static size_t follow(struct heap_table *t, struct path *at, const uint64_t *frames, size_t n,
                      uint32_t room)
 {

@@ -22,7 +22,7 @@ enum {
     HEAP_CODES = 16384 / HEAP_SHARE,
     /* Maximum number of frames in the tree of stacks; number 0 is its root. */
     HEAP_NODES = 65536 / HEAP_SHARE,
-    /* Maximum number of stacks that allocated; number 0 means "no stack: the tree was full". */
+    /* Maximum number of call sites; number 0 means "no stack: the tree was full". */
     HEAP_SITES = 16384 / HEAP_SHARE,
     HEAP_LIVE = 32768 / HEAP_SHARE, /* live samples */
     /* Size of the text section with names, paths and line tables. */
@@ -30,7 +30,7 @@ enum {
     HEAP_BUILD_ID_MAX = 20,
     /* Maximum number of frames in a stack; deeper stacks lose their outermost frames. */
     HEAP_STACK_MAX = 192,
-    /* Maximum number of GPUs of one process; blocks on others are counted as drops. */
+    /* Maximum number of GPUs of one process; blocks on further GPUs are counted as drops. */
     HEAP_GPUS = 16,
     /* Number of failed GPU requests that are stored: the first and the last three. */
     HEAP_OOMS = 4,
@@ -40,8 +40,8 @@ enum {
 /* ---- frame words, the contents of a node in the tree ---- */
 
 /* A native frame. Bits 48–62 hold the module's index + 1, or 0 if the frame is in no module. The
- * bits below hold the address relative to the module's base, or without a module the address
- * itself. It is the address of the call, that is, the return address less 1. */
+ * bits below hold the address relative to the module's base, or the address itself if there is no
+ * module. The address is that of the call: the return address less 1. */
 #define HEAP_FRAME_PYTHON (UINT64_C(1) << 63)
 #define HEAP_FRAME_MODULE_SHIFT 48
 #define HEAP_FRAME_MODULE_MASK UINT64_C(0x7fff)

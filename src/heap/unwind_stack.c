@@ -1,9 +1,11 @@
 /* Finds the bounds of stacks. The main thread's stack is known from the loader. The stack of
  * another thread is known from its thread control block, which glibc places at the top of the
- * stack, even in memory that the program provided. A stack pointer may also be on the stack of a
- * coroutine or signal handler below the thread's own stack. It is on the thread's own stack if all
- * memory between the pointer and the top is mapped, because glibc's guard pages leave a gap
- * otherwise. On any other stack, each page is probed before it is read. */
+ * stack, even in memory that the program provided.
+ *
+ * A stack pointer may also be on the stack of a coroutine or signal handler below the thread's own
+ * stack. The pointer is on the thread's own stack if all memory between the pointer and the top is
+ * mapped, because glibc's guard pages leave a gap otherwise. On any other stack, each page is
+ * probed before it is read. */
 #include "heap/unwind_stack.h"
 
 #include <errno.h>
@@ -14,7 +16,7 @@
 #include "heap/unwind.h"
 
 enum {
-    /* The smallest page size. On systems with larger pages some are probed twice. */
+    /* The smallest page size. On systems with larger pages, some pages are probed twice. */
     PAGE_BYTES = 4096,
     /* Length of a thread's own stack that is probed at once; this takes about 100 ns per page,
      * once in the thread's life. Thread-local variables are included, as they lie between the

@@ -1,4 +1,4 @@
-/* Parses a command line and finds what it executes, also when an interpreter runs a script. */
+/* Parses a command line and finds the program, script, module or code that it executes. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,8 +26,8 @@ struct span command_basename(struct span path);
 bool command_is_python_name(struct span name);
 
 /* If ARGS is the title of a worker of Ray, such as "ray::Trainer.step", sets *ret to the actor or
- * task with the prefix, "ray::Trainer". Ray sets the title for each call, and "ray::IDLE" in
- * between. */
+ * task with the prefix, "ray::Trainer". Ray sets the title for each call, and sets it to
+ * "ray::IDLE" between calls. */
 bool command_ray_title(const char *args, size_t len, struct span *ret);
 
 /* A launcher is a program that starts another program and waits for it: a shell, torchrun, uv run,

@@ -95,7 +95,7 @@ static uint64_t rss_of(const struct tree_node *n)
     return n->pub.sample.v[SAMPLE_RSS];
 }
 
-/* Stores the device PATH if it is stronger evidence than the stored one: /dev/nvidia0 over
+/* Stores the device PATH if it is stronger evidence than the stored device: /dev/nvidia0 over
  * /dev/nvidiactl over a DRM node. */
 static bool note_device(struct finding *f, const char *path)
 {

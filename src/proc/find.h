@@ -28,10 +28,10 @@ int find_training(const struct proc_root *root, int32_t self_pid, struct find_ca
                   size_t max, struct err *err);
 
 /* Follows a launcher to the training process. This is the descendant of PID that has torch or jax
- * mapped. If there is none, it is the only program below PID, or the program that is more than
- * twice as large as all others together. If PID is not a launcher, or if several descendants match
- * (the ranks of a torchrun), *ret_pid is PID itself and the whole tree is the job. RET_WHY explains
- * the choice in one line, or is "" if no choice was made. Returns 0, or -ESRCH or -EACCES as
- * proc_tree_add does. */
+ * mapped. If no descendant has, the training process is the only program below PID, or the program
+ * that is more than twice as large as all others together. If PID is not a launcher, or if several
+ * descendants match (the ranks of a torchrun), *ret_pid is PID itself and the whole tree is the
+ * job. RET_WHY explains the choice in one line, or is "" if no choice was made. Returns 0, or
+ * -ESRCH or -EACCES as proc_tree_add does. */
 int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pid,
                       char ret_why[256], struct err *err);

@@ -50,8 +50,8 @@ int gpu_new(const struct gpu_vendor *vendor, uint64_t period_ns, struct gpu **re
 /* Stops the thread. Waits at most 0.2 s for the driver to close; if the driver hangs, its thread is
  * abandoned. G may be NULL. */
 void gpu_free(struct gpu *g);
-/* Copies the newest finished snapshot. Returns 1 if it is newer (by t_ns) than *ret was, else 0.
- * Never blocks. */
+/* Copies the newest finished snapshot. Returns 1 if the snapshot is newer (by t_ns) than *ret was,
+ * else 0. Never blocks. */
 int gpu_latest(struct gpu *g, struct gpu_snapshot *ret);
 /* Returns 0; -EINPROGRESS until the driver has answered once; or the last error of open (final) or
  * read (retried every period). */

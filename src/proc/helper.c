@@ -25,7 +25,7 @@ struct proc_helper {
     proc_helper_fn *fn; /* NULL: idle */
     void *arg;
     uint64_t cpu_ns;
-    /* when the current call was requested, and until when new calls are refused */
+    /* time of the current request, and time until which new calls are refused */
     uint64_t asked_ns, rest_ns;
     bool is_over, is_alone; /* is_alone: the owner no longer exists, so the thread frees H itself */
     void *kept[KEPT_MAX];

@@ -1,7 +1,8 @@
 /* A thread for system calls that may wait for a lock of the job. The kernel reads cmdline, maps and
  * pagemap under the lock of the process's memory, which the process holds while it forks or unmaps.
  * Among hundreds of processes that keep forking, such a call can take ten seconds or more. A
- * supervisor that made the call in its own thread could not kill them in the meantime. */
+ * supervisor that made the call in its own thread could not kill these processes in the
+ * meantime. */
 #pragma once
 
 #include <stdbool.h>

@@ -48,7 +48,7 @@ int machine_tick(struct machine *m, struct sample *s);
 /* AnonPages + Mapped at the last tick: all mapped pages of the machine, each counted once. 0 if
  * unknown. */
 uint64_t machine_mapped_bytes(const struct machine *m);
-/* Checks all limits again and returns the effective one, which machine_tick reads from now on.
+/* Checks all limits again and returns the effective limit, which machine_tick reads from now on.
  * Checking opens files, so one call every 30 s is enough. After PID has exited, its last cgroups
  * are checked. Returns -ENODATA if not even meminfo can be read. RET may be NULL. */
 int machine_limit(struct machine *m, struct machine_limit *ret);

@@ -29,8 +29,8 @@ struct tree_node {
      * refer to /proc/PID/task/TID. The fd of a folder always refers to the same process, even after
      * its pid is reused. */
     int dir_fd, statm_fd, stat_fd, status_fd, children_fd;
-    int32_t tid; /* a living thread to read memory from after the main thread has exited; else 0 */
-    uint32_t threads;    /* number of threads at the last read of stat */
+    int32_t tid;      /* thread from which memory is read after the main thread has exited, or 0 */
+    uint32_t threads; /* number of threads at the last read of stat */
     uint64_t size_bytes; /* size of the address space at the last read of stat */
     /* the name in stat; pub.info.comm may be the longer name of an actor or task of Ray */
     char comm_seen[PROCESS_COMM_MAX];
@@ -84,8 +84,8 @@ static inline uint64_t pages_to_bytes(const struct proc_root *root, uint64_t pag
 enum { NODE_PATH_MAX = 64 };
 
 /* Reads PID as a new process and keeps its fds open as far as BUDGET allows. Returns 0, or -ESRCH
- * (not found, or a zombie), -EACCES, -EMFILE, -ENOMEM… With WITH_MEMORY_ONLY, kernel threads are
- * -ESRCH as well. */
+ * (not found, or a zombie), -EACCES, -EMFILE, -ENOMEM… With WITH_MEMORY_ONLY, returns -ESRCH for
+ * kernel threads as well. */
 int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid,
              bool with_memory_only, struct tree_node **ret);
 void node_free(struct fd_budget *budget, struct tree_node *n); /* NULL is fine */
@@ -102,8 +102,8 @@ int node_read_status(const struct proc_root *root, struct tree_node *n, struct p
 /* Gets device and inode of the program's file. Returns false if unknown. */
 bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_t *ret_dev,
                    ino_t *ret_ino);
-/* Returns an fd of the process's folder. If the node has none open, the folder is opened, its start
- * time is checked, and *ret_temporary is set to the fd, which the caller closes. */
+/* Returns an fd of the process's folder. If the node has no open fd of the folder, opens the
+ * folder, checks the start time, and sets *ret_temporary to the fd, which the caller closes. */
 int node_folder(const struct proc_root *root, const struct tree_node *n, int *ret_temporary);
 int node_open(const struct proc_root *root, const struct tree_node *n, const char *name, int flags);
 

@@ -115,9 +115,9 @@ static bool is_countable(const struct proc_map *map, bool can_seek)
     if (begins_with(map, "/dev/") && !begins_with(map, "/dev/zero") &&
         !begins_with(map, "/dev/shm/"))
         return false;
-    /* Reservations (PROT_NONE) may be terabytes in size. They may contain pages that were touched
-     * before they became inaccessible. Such pages are searched for only if the kernel can skip
-     * holes. */
+    /* Reservations (PROT_NONE) may be terabytes in size. A reservation may contain pages that were
+     * touched before it became inaccessible. Such pages are searched for only if the kernel can
+     * skip holes. */
     return can_seek || map->readable || map->writable || map->executable;
 }
 

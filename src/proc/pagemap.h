@@ -36,8 +36,7 @@ struct pagemap_range {
     uint64_t at, end; /* bounds of an address range; both are 0 if there is no range */
     enum pagemap_kind kind;
     bool is_countable;
-    /* anonymous memory that cannot be shared, so whether it is shared need not be checked per
-     * page */
+    /* anonymous memory that cannot be shared, so its pages need not be checked for sharing */
     bool is_own;
 };
 
@@ -46,7 +45,7 @@ struct pagemap_scan {
     int maps_fd, pagemap_fd; /* fds that the scan owns; -1 when no count is in progress */
     uint64_t page_bytes;
     uint64_t rss_pages; /* number of resident pages; the limit of holes is proportional to it */
-    bool has_own;       /* no other process shares anonymous memory with the scanned one */
+    bool has_own;       /* no other process shares anonymous memory with the scanned process */
     /* the rest of the range being read; all its mappings are of one kind */
     struct pagemap_range now;
     struct pagemap_range next; /* the mapping after `now`, already parsed */

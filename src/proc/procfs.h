@@ -21,8 +21,8 @@ void proc_root_close(struct proc_root *root); /* closes the fds that are not -1 
  * pids are not valid for system calls. Checked at each call, because a fork may change the answer.
  * A folder of recorded files has no "self" and never counts as foreign. */
 bool proc_root_is_foreign(const struct proc_root *root);
-/* Sets the error message for a PID that is a thread of process TGID: it suggests watching TGID
- * instead. Returns -ESRCH. */
+/* Sets the error message for a PID that is a thread of process TGID. The message suggests watching
+ * TGID instead. Returns -ESRCH. */
 int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, struct err *err);
 
 /* Parses /proc/PID/stat. The name may contain anything, including ") Z ". */

@@ -117,7 +117,8 @@ struct proc_tree_memory {
      * pages; and the sum of the pages that statm counts as shared. */
     uint64_t low_without_files_bytes, sum_without_files_bytes, shared_sum_bytes;
 };
-/* Sets AnonPages + Mapped for a caller that has just read meminfo. Otherwise the tree reads it. */
+/* Sets AnonPages + Mapped for a caller that has just read meminfo. Otherwise the tree reads meminfo
+ * itself. */
 void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes);
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret);
 /* Resident memory that NODE gained since its unique memory was last measured. If it was never

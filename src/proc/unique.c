@@ -30,8 +30,9 @@ struct proc_unique {
     struct proc_unique_options opt;
     struct tree_node *node; /* the process being measured, or NULL */
     struct slice slice;
-    bool is_away;       /* the helper is still waiting for a lock of the process */
-    uint32_t last_slot; /* slot of the process measured last; the others follow in order of birth */
+    bool is_away; /* the helper is still waiting for a lock of the process */
+    /* slot of the process measured last; other processes follow in order of birth */
+    uint32_t last_slot;
     uint64_t stale_due_ns;           /* time at which to check for stale readings again */
     uint64_t resume_ns;              /* end of the pause after the last slice */
     uint64_t slice_ns, slice_cpu_ns; /* start time and CPU cost of the last slice */

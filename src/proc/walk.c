@@ -440,7 +440,7 @@ int tree_check_pid(struct proc_tree *tree, int32_t pid, struct err *err)
 
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err)
 {
-    /* a process is checked before it is added, so that a refused one causes no event */
+    /* a process is checked before it is added, so that a refused process causes no event */
     int r = tree_check_pid(tree, pid, err);
     if (r < 0)
         return r;
