@@ -139,15 +139,16 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
         return r;
     }
     /* A trainer that lost one worker hangs in its next collective, so an OOM kill should kill the
-     * whole job. memory.oom.group does that: only in v2, since kernel 4.19. */
+     * whole job. The file memory.oom.group requests that. It exists only in v2, since kernel
+     * 4.19. */
     if (p->is_v2)
         (void)cgroup_write(root, g.memory_dir, "memory.oom.group", "1");
     *ret = g;
     return 0;
 }
 
-/* Explains why no group can be created at P. If ERR already has a reason, it is the reason for our
- * own group and is kept. */
+/* Explains why no group can be created at P. A reason that ERR already has refers to our own group
+ * and is kept. */
 static void explain_place(const struct guard_place *p, int error, struct err *why)
 {
     if (why->text[0] != '\0')
@@ -251,8 +252,8 @@ static int limit_v1(const struct proc_root *root, const char *dir, const char *t
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* The memory limit may never exceed the limit of memory plus swap, so the latter is raised
-     * first. */
+    /* The limit of memory plus swap is raised first, because the memory limit may never exceed
+     * it. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;
@@ -324,7 +325,8 @@ int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
 }
 
 /* ---- processes outside the group ----
- * Root, and the owner of another group, may move processes out of ours. */
+ *
+ * Root, and the owner of another group, may move processes out of our group. */
 
 enum { MEMBERS_TEXT_MAX = 1 << 20 };
 

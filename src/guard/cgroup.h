@@ -27,7 +27,7 @@ struct guard_cgroup {
     int join_fd[2];
     struct limit_fds fds; /* files with the memory charged to the group */
     int peak_fd;          /* fd of memory.peak (v2) or memory.max_usage_in_bytes (v1), or -1 */
-    /* a write to peak_fd resets the peak, which works in v1, and in v2 from kernel 6.12 on */
+    /* whether a write to peak_fd resets the peak: in v1, and in v2 from kernel 6.12 on */
     bool peak_is_resettable;
     int kill_fd;   /* fd of cgroup.kill, or -1 if the kernel lacks it (v1, or before 5.14) */
     int events_fd; /* fd of the file that counts OOM kills in this group, or -1 */

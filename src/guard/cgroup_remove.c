@@ -85,7 +85,8 @@ static bool remove_tree(int parent, const char *name, void *user)
     return true; /* a busy group does not stop the removal of others */
 }
 
-/* True if neither NAME nor any group in it has a process; false if they are nested too deep. */
+/* True if neither NAME nor any group in it has a process; false if the groups are nested too
+ * deep. */
 static bool is_empty_tree(int parent, const char *name, void *user)
 {
     char first[8];

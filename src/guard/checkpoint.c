@@ -144,7 +144,7 @@ static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
 static bool is_of_command(const struct checkpoint *c, struct proc_tree *tree,
                           const struct proc_node *n)
 {
-    /* maximum depth of the climb, because parents are read at different times and may form a
+    /* maximum number of parents to follow; parents are read at different times and may form a
      * cycle */
     enum { DEPTH_MAX = 64 };
 

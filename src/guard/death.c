@@ -101,7 +101,8 @@ static bool is_operators(const struct death_facts *f, const struct death_reading
             (f->sent_signal == SIGINT && r->interrupted));
 }
 
-/* The cause that the output shows or, if it shows none, the cause that the exit status shows. */
+/* The cause according to the output or, if the output shows no cause, according to the exit
+ * status. */
 static enum cause cause_by_output(const struct death_facts *f, const struct death_reading *r,
                                   char text[DEATH_TEXT])
 {

@@ -94,7 +94,7 @@ struct death_facts {
     bool shm_full;
     const char *limit_where; /* cgroup with the effective limit, not escaped, or NULL */
     bool limit_is_own;    /* the job's own cgroup reached its limit, not the cgroup LIMIT_WHERE */
-    uint64_t limit_bytes; /* limit of the cgroup that reached it; 0 if unknown */
+    uint64_t limit_bytes; /* limit of the cgroup that ran out of memory; 0 if unknown */
 };
 
 /* Describes the cause in one line without a full stop: "killed by the kernel: its cgroup ran out of

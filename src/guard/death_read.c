@@ -401,7 +401,7 @@ static bool take_label(struct open_traceback *o, struct span *line)
     return true;
 }
 
-/* Adds LINE to the open traceback. Returns false if it does not belong to it. */
+/* Adds LINE to the open traceback. Returns false if LINE does not belong to the traceback. */
 static bool feed_traceback(struct scan *s, struct span line)
 {
     struct open_traceback *o = &s->open;

@@ -16,8 +16,8 @@
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
 enum {
-    /* how long memory pressure is high before the job is stopped, including the 5 s before it
-     * counts */
+    /* how long memory pressure is high before the job is stopped, including the first 5 s, in which
+     * high pressure does not count yet */
     PRESSURE_MORE_S = 35,
     UNNEEDED_MOST = 2,
     UNNEEDED_PACE = 6
@@ -230,7 +230,8 @@ static bool can_request_now(const struct turn *t)
     return true;
 }
 
-/* The time until SIGTERM, according to the trigger that has an estimate. */
+/* The shortest estimate of the time until SIGTERM. The forecast counts only if its trigger is
+ * active. */
 static double time_left_s(const struct turn *t)
 {
     return trigger_holds(t, LADDER_BY_FORECAST) ? fmin(t->status.forecast_s, t->status.pace_s)

@@ -170,8 +170,8 @@ static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct l
     return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
 }
 
-/* True if headroom is within the reserve. If memory was already steady within the reserve, this
- * triggers again only once headroom has shrunk by a part of the reserve. */
+/* True if headroom is within the reserve. If memory was already steady within the reserve, the
+ * trigger starts again only once headroom has shrunk by a part of the reserve. */
 static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
                               const struct ladder_lines *line)
 {

@@ -6,7 +6,7 @@
 
 enum { PART = 88 };
 
-/* Formats a time. From 1 s on it is in whole seconds, because the estimates are not more
+/* Formats a time. Times of 1 s and more are in whole seconds, because the estimates are not more
  * precise. */
 static const char *ladder_time_text(char out[TEXT_TIME_MAX], double s)
 {

@@ -183,7 +183,7 @@ static void mark_file(struct leftovers *l, uint64_t ino, bool is_at_end)
         file->is_jobs = !file->is_old;
 }
 
-/* True if the file is open for writing, which the mode of the link in /proc/PID/fd shows. */
+/* True if the file is open for writing. The mode of the link in /proc/PID/fd shows this. */
 static bool is_open_for_writing(int fds, const char *name)
 {
     struct stat link;

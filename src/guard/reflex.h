@@ -76,11 +76,12 @@ int reflex_event_fd(const struct reflex *r);
 /* Sets gauge WHICH (0 or 1), or removes it if its source is REFLEX_NONE. The old fds are no longer
  * in use on return. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
-/* For REFLEX_TREE: sets the part of the sum of RSS that must not count. The part comes from a full
- * sample taken just now, in which SHARED_BYTES were pages of files or shared memory. Until the next
- * call the reflex does not know which new pages are shared, and prefers to count too little. New
- * shared or file pages do not count. A process newer than the sample counts only by the growth of
- * its anonymous memory, because after a fork it shares all pages with its parent. */
+/* For REFLEX_TREE: sets BYTES, the part of the sum of RSS that must not count because processes
+ * share it. BYTES comes from a full sample taken just now, in which SHARED_BYTES were pages of
+ * files or shared memory. Until the next call, the reflex does not know which new pages are shared,
+ * and prefers to count too little: new shared or file pages do not count. A process newer than the
+ * sample counts only by the growth of its anonymous memory, because after a fork it shares all
+ * pages with its parent. */
 void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes);
 /* Adds a process of the job and takes ownership of the fds. If STATM_FD is -1, the process is
  * killed but not counted. An existing SLOT is replaced. Returns -ENOSPC, with both fds closed, if

@@ -8,9 +8,10 @@
 
 #include "guard/reflex.h"
 
-/* The thread's code has its own section, so that exactly this code can be locked in memory. It uses
- * no function or data outside that section, which scripts/check_reflex.py checks. It is therefore
- * compiled without sanitizers and stack protector, which would add such calls. */
+/* The thread's code has its own section, so that exactly this code can be locked in memory. The
+ * code uses no function or data outside that section, which scripts/check_reflex.py checks. It is
+ * compiled without sanitizers and stack protector, because they would add calls to functions
+ * outside the section. */
 #if defined(__has_attribute) && __has_attribute(no_stack_protector)
 #define REFLEX_NO_CANARY __attribute__((no_stack_protector))
 #else
@@ -102,8 +103,8 @@ struct reflex {
     int kill_fd, event_fd;
     bool may_kill, is_locked;
     uint64_t page_bytes;
-    /* keys per source: for a cgroup in the order of enum limit_stat, for the host total and
-     * available */
+    /* keys per source: for a cgroup, in the order of enum limit_stat; for the host, the keys of
+     * total and available memory */
     struct reflex_key keys[REFLEX_HOST + 1][LIMIT_STATS];
 
     /* members used only by the loop: */

@@ -130,8 +130,8 @@ REFLEX_INLINE uint64_t reflex_minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* A reading of one gauge. If not IS_FRESH, it is an upper bound, which is good enough to schedule
- * the next sample but never a reason to act. */
+/* A reading of one gauge. If it is not IS_FRESH, the reading is an upper bound, which is good
+ * enough to schedule the next sample but never a reason to act. */
 struct found {
     uint64_t used_bytes;
     bool is_fresh;
@@ -337,14 +337,14 @@ REFLEX_CODE static void release_all(struct reflex *r)
 }
 
 /* Kills the job. ARM is the value of r->arm at the start of the sample. If the loop has started a
- * new segment since then, the sample measured the old segment and must not kill the new one. */
+ * new segment since then, the sample measured the old segment and must not kill the new segment. */
 REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_ns, uint32_t arm)
 {
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_SEQ_CST))
         return;
-    /* Stored before the kill, because a reader that sees the processes exit must find the
-     * reason. */
+    /* The time and the gauge are stored before the kill, because a reader that sees the processes
+     * exit must find the reason. */
     __atomic_store_n(&r->killed_which, which, __ATOMIC_RELAXED);
     __atomic_store_n(&r->killed_ns, now_ns, __ATOMIC_RELEASE);
     reflex_signal_all(r);
@@ -436,7 +436,7 @@ REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct refle
 }
 
 /* Updates the thread's copy of a gauge. While the loop writes the gauge, the thread uses its old
- * copy; the loop waits until the thread has finished with it. */
+ * copy; the loop waits until the thread has finished with the old copy. */
 REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
 {
     uint32_t seq = __atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST);

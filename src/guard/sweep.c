@@ -49,8 +49,8 @@ struct scan {
 typedef void mark_fn(const struct proc_root *root, struct scan *s, const void *user);
 
 /* Signals PID if it is alive, has START_TICKS (unless NULL) and is in PGRP (if above 0). The pidfd
- * is opened before the checks, so that the checked process is the signalled one. Returns 0, -ESRCH
- * or -errno. */
+ * is opened before the checks, so that the signal reaches the process that was checked. Returns 0,
+ * -ESRCH or -errno. */
 static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,
                        int32_t pgrp, int signo)
 {

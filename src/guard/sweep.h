@@ -23,9 +23,9 @@ int guard_signal(const struct proc_root *root, const struct process_id *id, int 
  * if the group is empty, or -EINVAL if the kernel is older than 6.9. */
 int guard_signal_group(int leader_fd, int signo);
 
-/* Signals every living descendant of PARENT, but not PARENT itself; if PGRP is above 0, only those
- * in that process group. PARENT must be the caller or a child of it. Returns the number of
- * signalled processes. */
+/* Signals every living descendant of PARENT, but not PARENT itself. If PGRP is above 0, signals
+ * only descendants in that process group. PARENT must be the caller or a child of it. Returns the
+ * number of signalled processes. */
 int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgrp, int signo);
 
 /* Progress of killing a set of processes; zeroed at the start. */
