@@ -140,7 +140,8 @@ static struct visitor *longest_silent(const struct arrive *a)
     return oldest;
 }
 
-/* The folder's permissions are the main protection; this check works even if they are changed. */
+/* The folder's permissions are the main protection; this check works even if the permissions are
+ * changed. */
 static bool is_permitted(const struct arrive *a, int fd, int32_t *ret_pid)
 {
     struct ucred peer;
@@ -167,7 +168,7 @@ static int welcome(struct arrive *a, int fd, int32_t pid)
         a->refused++;
     }
     a->waiting[a->count++] = v;
-    /* Read at once, because most processes have sent their table by now. */
+    /* The socket is read at once, because most processes have sent their table by now. */
     on_visitor(v, fd, EPOLLIN);
     return 0;
 }
@@ -182,8 +183,8 @@ static void on_listener(void *user, int listener, uint32_t events)
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
                 loop_change_fd(a->source,
-                               /* Stop listening until the next tick, because otherwise the event
-                                * loop would wake up without end. */
+                               /* Listening stops until the next tick, because the event loop would
+                                * otherwise wake up without end. */
                                0);
             return;
         }

@@ -45,7 +45,7 @@ struct process {
     struct collect *collect;
     int32_t pid;
     struct look look;
-    /* Pidfd, or negative if there is none; the caller of collect_gone then reports the exit. */
+    /* Pidfd, or negative if there is none. The exit is then reported through collect_gone. */
     int pidfd;
     struct loop_source *source;
     /* Writer of the file; NULL if there is no file or it is already closed. */
@@ -517,7 +517,7 @@ static void collect_add(struct collect *c, int32_t pid, struct look *look, uint6
     c->living[c->count++] = p;
     if (is_gone)
         finish_process(c, c->count - 1, now_ns);
-    else if (p->pidfd >= 0) /* if there is no pidfd, collect_gone reports the exit */
+    else if (p->pidfd >= 0) /* without a pidfd, the exit is reported through collect_gone */
         loop_add_fd(c->loop, p->pidfd, EPOLLIN, on_pidfd, p, &p->source);
 }
 
@@ -540,7 +540,8 @@ static void on_table(void *user, int32_t pid, int fd)
 
 /* ---- requests ---- */
 
-/* Refreshes the requested processes. Processes without a file are only read if none has a file. */
+/* Refreshes the requested processes. Processes without a file are only read if no process has a
+ * file. */
 static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
                            uint64_t deadline)
 {

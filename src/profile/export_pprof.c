@@ -93,7 +93,7 @@ static void add_type(struct pprof *pp, unsigned field, const char *type, const c
     add_bytes(&pp->out, field, pp->inner.data, pp->inner.len);
 }
 
-/* Returns the id (number + 1) of KEY in MAP, and in *ret_new whether it was added now. */
+/* Returns the id (number + 1) of KEY in MAP. *ret_new is true if this call added KEY. */
 static uint64_t id_of(struct pprof *pp, struct numbers *map, uint64_t key, bool *ret_new)
 {
     uint32_t number;

@@ -28,9 +28,9 @@ struct folder_heap {
 enum folder_memory { FOLDER_HOST, FOLDER_GPU };
 
 /* Reads a heap history. PATH is a run folder or a heap.PID.ebbheap. If PID is 0, chooses the
- * process that grows most, or the one with the most live bytes if none grows. A process that
- * called exec has several histories, of which the last is used. Returns 0, -ENOENT if there is
- * none, or the error of store_read, with a message. */
+ * process that grows most, or if none grows, the process with the most live bytes. A process that
+ * called exec has several histories, of which the last is used. Returns 0, -ENOENT if there is no
+ * history, or the error of store_read, with a message. */
 int folder_heap_read(const char *path, int32_t pid, enum folder_memory memory,
                      struct folder_heap *ret, struct err *err);
 void folder_heap_fini(struct folder_heap *h); /* frees the history; accepts a zeroed struct */

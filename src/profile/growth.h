@@ -28,7 +28,7 @@ struct growth_options {
      * it, because one caller may keep memory that another caller frees. In addition, merges growing
      * lines into one row if the same user function called them and each is small compared to the
      * total growth. For example, a figure that is never closed is one leak, even if a hundred lines
-     * of a library allocated it. Rows are not merged together with since, diff or survivors. */
+     * of a library allocated it. With since, diff or survivors, rows are not merged. */
     bool minds_program;
     bool has_since; /* true if only memory allocated after since_step counts */
     int64_t since_step;
@@ -88,7 +88,7 @@ struct growth {
     double live_bytes, live_low, live_high; /* totals of all call sites */
     double allocated_bytes;
     double span_s;
-    /* Time in seconds from this state to the last reading; 0 at the last reading. */
+    /* Seconds from the moment that is shown to the last reading; 0 for the last reading itself. */
     double before_end_s;
     bool has_steps;
     int64_t first_step, last_step;

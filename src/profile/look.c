@@ -75,8 +75,8 @@ int look_open(int fd, int32_t pid, struct look *ret, struct err *err)
     int r = check_file(fd, err);
     if (r < 0)
         return r;
-    /* If the table is smaller than expected, only its header is read. The header exists, and
-     * seals are permanent. */
+    /* If the table is smaller than expected, only its header is read. That is safe, because the
+     * header exists and seals are permanent. */
     void *map = mmap(NULL, l.bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return err_set(err, -errno, "cannot map the heap profiler's table: %s", strerror(errno));

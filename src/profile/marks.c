@@ -69,7 +69,8 @@ static void marks_observe_mark(void *user, struct run *run, const struct mark *g
         marks_keep(m, &mark, mapped.kind);
 }
 
-/* Forgets containers and cleanups when the job restarts, as it has new processes. */
+/* Forgets containers and cleanups when the job restarts, because the restarted job has new
+ * processes. */
 static void marks_observe_note(void *user, struct run *run, const char *kind, const char *text,
                                size_t len)
 {

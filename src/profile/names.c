@@ -126,8 +126,8 @@ static char *package_started(const struct profile *p)
     return list[best].package;
 }
 
-/* Returns true if a Python frame is in the user's own files or, if the profile has none, in the
- * package that was started. */
+/* Returns true if a Python frame is in the user's own files or, if the profile has no such frame,
+ * in the package that was started. */
 static bool program_has(struct program *p, const struct profile *profile, const char *function,
                         const char *file, uint32_t line)
 {

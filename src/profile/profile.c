@@ -204,7 +204,7 @@ double profile_sure_growth(const struct profile_held *before, const struct profi
 
 static const double alike = 1.001;
 
-/* Returns the first reading of the exiting process, because live bytes do not grow after it.
+/* Returns the first reading at which the process was exiting, after which live bytes did not grow.
  * Returns the last reading if no reading is marked as exiting. */
 static size_t first_ended(const struct profile *p)
 {
@@ -215,8 +215,8 @@ static size_t first_ended(const struct profile *p)
     return i;
 }
 
-/* Returns how long the process may have been releasing memory: five seconds, or the time since
- * memory last grew, up to a tenth of its life. */
+/* Returns how long the process may have been releasing memory: the time since memory last grew, at
+ * most a tenth of the process's life, but at least five seconds. */
 static uint64_t tail_ns_of(const struct profile *p)
 {
     const uint64_t least_ns = UINT64_C(5000000000);

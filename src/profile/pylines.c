@@ -10,7 +10,7 @@ enum {
     VERSION_3_9 = 0x0309,
     VERSION_3_10 = 0x030a,
     VERSION_3_11 = 0x030b,
-    /* Last supported version; later ones may have changed the format again. */
+    /* Last supported version. Later versions may have changed the format again. */
     VERSION_LAST = 0x030e,
     CODE_UNIT_BYTES = 2,
     NO_LINE_3_10 = -128,

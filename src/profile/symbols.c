@@ -93,7 +93,8 @@ static struct module *module_add(struct symbols *s, const char *path, size_t len
     return m;
 }
 
-/* Finds or adds a module. A path that is too long becomes an empty one, which has no file. */
+/* Finds or adds a module. A path that is too long is replaced by an empty path, which has no
+ * file. */
 static struct module *module_of(struct symbols *s, const char *path, size_t len,
                                 const struct build_id *id)
 {

@@ -96,7 +96,7 @@ static bool read_symbol_name(const struct elf_functions *t, uint32_t name, char 
 }
 
 /* Returns the function that contains ADDRESS. If there is none, returns the nearest function before
- * it if its size is unknown, as for hand-written assembly. */
+ * ADDRESS, provided that its size is unknown, as for hand-written assembly. */
 static const struct elf_function *find_holder(const struct elf_functions *t, uint64_t address)
 {
     size_t after = ARRAY_SEARCH(i, t->count, t->items[i].start <= address);

@@ -27,8 +27,8 @@ struct elf_file {
  * or -errno. */
 int elf_file_open(const char *path, struct elf_file *ret);
 void elf_file_close(struct elf_file *f); /* accepts {-1, NULL} */
-/* Maps the same file into memory, because DWARF may be gigabytes, of which little is read. RET
- * has no descriptor of its own. Returns 0 or -errno. */
+/* Maps an open file into memory, because DWARF may be gigabytes, of which little is read. RET has
+ * no descriptor of its own. Returns 0 or -errno. */
 int elf_file_map(const struct elf_file *f, struct elf_file *ret);
 bool elf_file_has_id(const struct elf_file *f, const struct build_id *id);
 /* Returns true if the file has a section NAME with contents. */

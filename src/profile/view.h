@@ -92,7 +92,7 @@ struct profile_view {
     struct profile_bytes live;
     uint64_t allocated_bytes;
     double span_s;
-    /* Time in seconds from this state to the last reading; 0 at the last reading. */
+    /* Seconds from the moment that is shown to the last reading; 0 for the last reading itself. */
     double before_end_s;
     bool has_steps;
     struct profile_steps {
