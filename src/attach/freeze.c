@@ -88,7 +88,7 @@ static void take_stop(struct frozen_thread *t)
     t->signal = status >> 16 ? 0 : WSTOPSIG(status);
 }
 
-/* Sleeps until a thread has stopped. Returns false if none has by UNTIL_NS. */
+/* Sleeps until a thread has stopped. Returns false if no thread has stopped by UNTIL_NS. */
 static bool wait_for_stop(uint64_t until_ns)
 {
     sigset_t chld;
@@ -154,8 +154,8 @@ static _Noreturn void freeze_child(int result_fd, int task_fd, uint64_t most_ns,
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, NULL);
     signal(SIGCHLD, SIG_DFL);
-    /* Real-time priority keeps the pause short on a busy machine. It is refused without the
-     * privilege. */
+    /* Real-time priority keeps the pause short on a busy machine. The kernel refuses it to
+     * unprivileged processes. */
     (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1});
     struct freeze_result result = {.r = freeze(&f, most_ns)};
     if (result.r == 0)

@@ -67,7 +67,8 @@ static int queue_put(void *user)
     return 0;
 }
 
-/* Removes the entry if it is the only one. The interpreter finds an empty queue and goes on. */
+/* Removes the entry if the queue has no other entry. The interpreter finds an empty queue and goes
+ * on. */
 static int queue_take_back(void *user)
 {
     const struct inject *i = user;
@@ -138,7 +139,7 @@ static int while_frozen(struct inject *i, int (*fn)(void *user))
     }
 }
 
-/* Writes the statement that runs the script at PATH, whose bytes may be anything. Functions are
+/* Writes the statement that runs the script at PATH. PATH may contain any bytes. Functions are
  * named through their modules, because a program may define its own `exec` or `open`. */
 static bool make_statement(struct inject *i, const char *path)
 {

@@ -261,7 +261,7 @@ static int find_main_state(int fd, struct interpreter *i, const uint64_t *word)
     return -EAGAIN;
 }
 
-/* The layout is published by the interpreter itself; WORD is its copy. */
+/* The interpreter itself publishes this layout; WORD is a copy of it. */
 static int take_debug(int fd, struct interpreter *i, const uint64_t *word)
 {
     uint64_t of;
@@ -297,8 +297,7 @@ static int take_debug(int fd, struct interpreter *i, const uint64_t *word)
 
 /* ---- recognising ---- */
 
-/* Py_Version exists from 3.11 on. Older versions are recognized by functions that were added in
- * them. */
+/* Py_Version exists from 3.11 on. An older version is recognized by a function that it added. */
 static uint32_t version_of(int fd, const struct elf_module *m)
 {
     uint64_t address;

@@ -22,7 +22,8 @@ enum interpreter_entry {
 struct interpreter_queue {
     uint64_t lock; /* address of the lock, which is a byte or a semaphore */
     bool is_lock_byte;
-    uint64_t busy; /* field that is nonzero while calls are made; 0 if this version has none */
+    /* field that is nonzero while calls are made; 0 if this version has no such field */
+    uint64_t busy;
     uint32_t busy_bytes; /* size of BUSY in bytes */
     uint64_t count;      /* int: whether there are calls, or their number */
     uint64_t calls, call_bytes, call_count;

@@ -1,6 +1,6 @@
-/* EBB_ATTACH=1: a process that was started with it serves a socket (python/ebb/_optin.py), and
- * loads or removes ebb's hooks on request. This requires no right to trace the process, and no
- * pause. */
+/* EBB_ATTACH=1: a process that was started with this variable serves a socket
+ * (python/ebb/_optin.py), and loads or removes ebb's hooks on request. This requires no right to
+ * trace the process, and no pause. */
 #pragma once
 
 #include <stdbool.h>

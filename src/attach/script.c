@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/io.h"
 
-/* Appends PATH as a Python expression; its bytes may be anything. */
+/* Appends PATH as a Python expression; PATH may contain any bytes. */
 static void add_path(struct buf *out, const char *path)
 {
     if (!path) {

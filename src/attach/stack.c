@@ -49,8 +49,8 @@ static size_t put_character(uint32_t c, char ret[4])
     return 1;
 }
 
-/* Reads a string and escapes it. If it is too long, the end is kept, which matters most in a
- * path. */
+/* Reads a string and escapes it. If the string is too long, its end is kept, because the end of a
+ * path matters most. */
 static bool read_text(const struct stack_walk *w, uint64_t text, char ret[STACK_TEXT_MAX])
 {
     const struct python_layout *l = &w->i->layout;

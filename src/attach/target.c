@@ -1,4 +1,4 @@
-/* Opens the memory of a process, and explains why it is refused. */
+/* Opens the memory of a process, and explains why access is refused. */
 #include "attach/target.h"
 
 #include <errno.h>

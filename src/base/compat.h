@@ -55,7 +55,8 @@ int compat_scandirat(int folder, const char *path, struct dirent ***ret,
 #define gettid compat_gettid
 #endif
 #ifdef EBB_NO_EXPLICIT_BZERO
-/* string.h may define the function inline, so it is included before the macro */
+/* string.h is included before the macro is defined, because string.h may define the function
+ * inline */
 #include <string.h>
 #define explicit_bzero compat_explicit_bzero
 #endif

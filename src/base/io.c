@@ -149,8 +149,8 @@ int io_random_hex(size_t bytes, char *ret)
     return 0;
 }
 
-/* The temporary file is called ".BASE.tmp.RANDOM", because other programs, possibly hostile ones,
- * write into the same folders. */
+/* The temporary file has an unpredictable name, ".BASE.tmp.RANDOM", because other programs,
+ * possibly hostile ones, write into the same folders. */
 int io_create_temporary(int folder, const char *base, char *name, size_t size)
 {
     char random[2 * TEMPORARY_BYTES + 1];

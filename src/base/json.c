@@ -75,7 +75,7 @@ static int add_chunk(const char *data, size_t len, void *user)
 
 int json_print(struct buf *out, const json_t *doc, int indent)
 {
-    /* A double holds every decimal of 15 digits exactly enough to print it again. With more digits
+    /* A decimal number of 15 digits survives the conversion to double and back. With more digits,
      * 0.1 would be written as 0.10000000000000001. */
     size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
     flags |= indent > 0 ? JSON_INDENT((size_t)indent) : (size_t)JSON_COMPACT;

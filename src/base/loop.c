@@ -192,7 +192,7 @@ void loop_disarm_timer(struct loop_source *source)
     timerfd_settime(source->fd, 0, &never, NULL);
 }
 
-/* Makes signal_fd deliver exactly the signals in SET, and creates it if necessary. */
+/* Makes signal_fd deliver exactly the signals in SET. Creates signal_fd if necessary. */
 static int signal_fd_update(struct loop *loop, const sigset_t *set)
 {
     int fd = signalfd(loop->signal_fd, set, SFD_NONBLOCK | SFD_CLOEXEC);

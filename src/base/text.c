@@ -151,7 +151,7 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
 static void add_argument(struct buf *out, const char *arg, size_t len)
 {
     /* An argument that begins with a quote is quoted as well; otherwise it would look like an
-     * argument that was quoted here. */
+     * argument that this function quoted. */
     bool is_quoted = len == 0 || arg[0] == '\'' || memchr(arg, ' ', len) != NULL;
     if (!is_quoted) {
         text_escape(out, arg, len);

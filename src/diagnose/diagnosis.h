@@ -102,6 +102,6 @@ json_t *diagnosis_json(const struct diagnosis *d);
 /* Returns the part that run.json holds: the verdict sentence, the first hypothesis and the
  * advice. */
 json_t *diagnosis_brief_json(const struct diagnosis *d);
-/* Reads a document written by either of these functions; any part may be missing. Returns 0 or
+/* Reads a document written by one of the two functions above; any part may be missing. Returns 0 or
  * -ENOMEM. */
 int diagnosis_read(const json_t *doc, struct diagnosis *ret, struct err *err);

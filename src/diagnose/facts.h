@@ -27,8 +27,8 @@ struct facts_series {
     const double *v;
     size_t count;
 };
-/* Returns the value of S at T_S: the last reading at or before T_S, else the first one after it,
- * or NAN. */
+/* Returns the value of S at T_S: the last reading at or before T_S, else the first reading after
+ * T_S, or NAN. */
 double facts_at(const struct facts_series *s, double t_s);
 /* Returns the reading nearest to T_S, before or after it, or NAN. */
 double facts_near(const struct facts_series *s, double t_s);

@@ -30,8 +30,8 @@ static uint64_t moment_ns(const struct facts *f, double t_s)
     return f->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
-/* Returns the reading at or before T_NS, else the first, among the readings that growth is
- * judged by. */
+/* Of the readings by which growth is judged, returns the last reading at or before T_NS, or else
+ * the first. */
 static const struct profile_reading *reading_at(const struct profile *p, uint64_t t_ns)
 {
     size_t n = profile_working(p), at = 0;

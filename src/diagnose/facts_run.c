@@ -104,7 +104,7 @@ static void facts_take_header(struct facts *f, const struct run *run)
     f->is_damaged = trace_is_damaged(&run->damage);
 }
 
-/* Finds the limit: set by the user, else the newest reading, else the limit at the start. */
+/* Finds the limit: the user's limit, else the last recorded limit, else the limit at the start. */
 static void facts_take_limit(struct facts *f, const struct recorded *r)
 {
     const json_t *found = json_object_get(json_object_get(r->run->header, "limit"), "limit_bytes");

@@ -89,7 +89,7 @@ void facts_take_verdicts(struct facts *f, const struct verdicts *v, bool is_earl
     for (size_t i = 0; i < f->n_processes; i++)
         if (is_better(&f->processes[i], best))
             best = &f->processes[i];
-    if (best && is_earlier) /* the other verdicts are about the last segment */
+    if (best && is_earlier) /* all verdicts except earlier_leak are about the last segment */
         best->verdict = facts_verdict_of(&v->earlier_leak);
     f->main = best;
     f->main = growing_worker(f);

@@ -27,7 +27,7 @@ static const double filled_bytes = 8 << 20;
  * time. */
 static const double tail_share = 0.25;
 /* A baseline that grows by less than this fraction of another baseline's growth does not follow
- * it. */
+ * that baseline. */
 static const double going_share = 0.3;
 /* Log-odds of a hypothesis before any evidence: about one in four. */
 static const double prior = -1;
@@ -246,8 +246,8 @@ bool is_worth_diagnosing(const struct question *q, double bytes)
     return bytes > least || (q->room > 0 && bytes > fmax(material_bytes, ended_share * q->room));
 }
 
-/* Returns true if growth has ended according to the verdict or, if that is undecided, according
- * to the second half of the time. */
+/* Returns true if growth has ended according to the verdict or, if the verdict is undecided,
+ * according to the second half of the time. */
 static bool has_growth_ended(const struct question *q)
 {
     double middle = leakable_at(q, (q->f->start_s + q->f->now_s) / 2);

@@ -88,8 +88,8 @@ static double previous_step(const struct facts *f, size_t at)
     return (double)NAN;
 }
 
-/* Returns the memory after an event at T_S: the lower of the first two readings. If there is
- * none before training ended, returns the memory at that time. */
+/* Returns the memory after an event at T_S: the lower of the first two readings. If training ended
+ * before the first reading, returns the memory at the end of training. */
 static double memory_after_event(const struct question *q, double t_s)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];

@@ -192,7 +192,7 @@ static bool is_torch(const char *lib)
 }
 
 /* Returns true if a frame of torch's libraries is on the call path of ROW's largest site, which
- * means that an operation of torch allocated it. */
+ * means that an operation of torch allocated the memory. */
 bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
 {
     const struct profile *p = heap->profile;
@@ -444,8 +444,8 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
                  "MALLOC_ARENA_MAX=2");
 }
 
-/* Tests retention by comparing baselines. Returns false if they do not show it, or if measured
- * retained memory did not grow. */
+/* Tests retention by comparing baselines. Returns false if the baselines do not show retention, or
+ * if measured retained memory did not grow. */
 static bool weigh_floors(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);

@@ -6,7 +6,7 @@
 #include "diagnose/hypothesis_private.h"
 
 static const double part_least_bytes = 8 << 20;
-/* If no process maps this fraction of the growth, files in a tmpfs explain it. */
+/* If no process maps this fraction of the growth, files in a tmpfs explain the growth. */
 static const double UNMAPPED_SHARE = 0.5;
 
 /* Compares the growth of one kind of memory with all growth: the larger its share, the stronger the
@@ -250,8 +250,8 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
                  size_of(&s, 0, fmax(0, grown)), size_of(&s, 1, q->total));
 }
 
-/* Tests for huge pages if they were not counted, assuming that memory that is not live may be in
- * them. */
+/* Tests for huge pages if they were not counted. Any memory that is not live may be in huge
+ * pages. */
 static void guess_huge(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;

@@ -5,14 +5,14 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A forked worker always writes to its own stack and heap. Only if its unshared memory exceeds this
- * fraction of the inherited memory does it count as copying data. */
+/* A forked worker always writes to its own stack and heap. It counts as copying data only if its
+ * unshared memory exceeds this fraction of the inherited memory. */
 static const double unshared_least_share = 0.1;
 static const double compiled_least_bytes = 8 << 20;
 static const double worker_least_s = 3;
 enum { piled_least = 3 }; /* processes pile up if there are this many more than at the start */
 
-/* Returns true if the roles of processes are known; a recording made from a table has none. */
+/* Returns true if the roles of processes are known; a recording made from a table has no roles. */
 static bool knows_roles(const struct facts *f)
 {
     for (size_t i = 0; i < f->n_processes; i++)

@@ -115,9 +115,9 @@ static double shared_of(const struct moment *m)
 }
 
 /* Finds rows that map shared memory, which the kernel does not count as anonymous. The profiler
- * knows mappings of /dev/shm and memfds. A driver's mapping of pinned memory looks private to it:
- * such a row counts as shared if its growth exceeds the growth of anonymous memory but not the
- * growth of shared memory. */
+ * knows mappings of /dev/shm and memfds. A driver's mapping of pinned memory looks private to the
+ * profiler: such a row counts as shared if its growth exceeds the growth of anonymous memory but
+ * not the growth of shared memory. */
 static void find_shared_rows(const struct facts *f, const struct moment *start,
                              const struct moment *now, struct ledger *l)
 {
@@ -274,8 +274,8 @@ static void name_touched(const struct facts *f, const struct ledger *l, struct l
 }
 
 /* Assigns memory in huge pages. The first write to a huge page makes the whole page resident,
- * although most of it may never be allocated. Up to the size of the huge pages, unattributed memory
- * may be in them. Its growth is at most the growth of the huge pages. */
+ * although most of it may never be allocated. Unattributed memory may be in huge pages, up to their
+ * total size. Its growth is at most the growth of the huge pages. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
     double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);
@@ -317,7 +317,7 @@ static void add_rest(const struct facts *f, const struct moment *start, const st
                is_worker ? 0 : now->left, now->left);
 }
 
-/* Returns the lower bound of an entry, which is 0 if it was not measured directly. Retained
+/* Returns the lower bound of an entry, which is 0 if the entry was not measured directly. Retained
  * memory that exceeds RSS is not resident. */
 static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
 {

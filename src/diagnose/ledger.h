@@ -58,7 +58,7 @@ struct ledger {
     bool is_shared[GROWTH_ROWS];
 };
 
-/* Compares the last moment with the first one after training began. The entries never add up to
+/* Compares the last moment with the first moment after training began. The entries never add up to
  * more than RSS. */
 void ledger_make(const struct facts *f, struct ledger *ret);
 /* Returns the growth of all entries of KIND, or 0 if there are none. */

@@ -93,11 +93,11 @@ static void guess_epoch(struct mark_clock *c, const struct mark *m)
     c->guessed_steps = whole;
 }
 
-/* True if this mark shows that another epoch is complete. Sets *ret_step to the step at which it
- * ended. */
+/* True if this mark shows that another epoch is complete. Sets *ret_step to the step at which the
+ * epoch ended. */
 static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *ret_step)
 {
-    /* if EPOCH is a whole number it counts epochs, so the epoch ended at an earlier step */
+    /* a whole EPOCH is the number of complete epochs, so the last epoch ended at an earlier step */
     bool is_number = floor(m->epoch) >= m->epoch;
     bool ended = c->has_epoch && !c->has_epoch_marks && floor(m->epoch) > floor(c->epoch);
     bool was_number = floor(c->epoch) >= c->epoch;

@@ -101,7 +101,7 @@ static bool sender_of(struct msghdr *msg, struct ucred *ret)
 }
 
 /* The folder's permissions are the main check. This check of the sender's user holds even if
- * someone changes them. */
+ * someone changes the permissions. */
 static bool may_send(const struct mark_receiver *r, const struct ucred *sender)
 {
     return r->uid == 0 || sender->uid == 0 || sender->uid == r->uid;
@@ -459,7 +459,7 @@ void mark_receiver_died(struct mark_receiver *r, int32_t pid)
         remove_peer(r, at);
 }
 
-/* Sends a request. The path always ends in NUL, although Linux would accept one of exactly
+/* Sends a request. The path always ends in NUL, although Linux would accept a path of exactly
  * sun_path's size without NUL. */
 static int ask_peer(const struct mark_receiver *r, const struct mark_peer *peer, const char *text,
                     size_t len)

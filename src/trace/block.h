@@ -14,7 +14,7 @@ enum {
     BLOCK_MINOR = 0,
     BLOCK_FILE_HEAD_BYTES = 16,
     BLOCK_HEAD_BYTES = 32,
-    /* maximum size of a payload, both stored and unpacked; ebb never writes a larger one */
+    /* maximum size of a payload, both stored and unpacked; ebb never writes a larger payload */
     BLOCK_PAYLOAD_MAX = 16 << 20,
 };
 
@@ -43,7 +43,7 @@ void block_add(struct buf *out, const struct block_head *head, const void *paylo
 /* Parses a block header. Returns 0, or -EBADMSG if BYTES are not a header or its lengths are
  * impossible. The CRC is not checked. */
 int block_head_parse(const uint8_t bytes[BLOCK_HEAD_BYTES], struct block_head *ret);
-/* The CRC of the header alone. The caller continues it over the payload. */
+/* The CRC of the header alone. The caller continues the CRC over the payload. */
 uint32_t block_head_crc(const uint8_t bytes[BLOCK_HEAD_BYTES]);
 /* Finds the first offset in the LEN bytes where a block header may begin, possibly cut off at the
  * end. Returns LEN if there is none. */

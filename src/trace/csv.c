@@ -116,7 +116,7 @@ static int find_value(const struct csv_table *t, const char *column, struct colu
         t->name, list_columns(t, list));
 }
 
-/* Finds a column. It may be missing, unless the user asked for it by name. */
+/* Finds a column. The column may be missing, unless the user asked for it by name. */
 static int find_optional(const struct csv_table *t, const char *name, const char *fallback,
                          const char *option, int *ret, struct err *err)
 {

@@ -57,8 +57,8 @@ static bool is_blank(const struct buf *b)
     return true;
 }
 
-/* Appends a JSON key as a key of the wire format: step becomes STEP, "lr-now" LR_NOW, "2nd"
- * K_2ND. */
+/* Appends a JSON key as a key of the wire format: "step" becomes STEP, "lr-now" becomes LR_NOW, and
+ * "2nd" becomes K_2ND. */
 static void add_key(struct buf *out, const char *key)
 {
     if (!((key[0] >= 'a' && key[0] <= 'z') || (key[0] >= 'A' && key[0] <= 'Z')))

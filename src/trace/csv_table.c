@@ -61,7 +61,7 @@ static int add_field(struct csv_table *t, size_t offset, struct err *err)
 }
 
 /* The position within a field. FIELD_CLOSED means that the last byte was a quote, which may be the
- * closing one. */
+ * closing quote. */
 enum csv_state { FIELD_START, FIELD_PLAIN, FIELD_QUOTED, FIELD_CLOSED };
 
 /* Handles byte C of a field. Returns the next state, or -errno. */

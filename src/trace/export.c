@@ -25,8 +25,8 @@ struct export_marks {
     struct buf phase; /* quoted for CSV */
 };
 
-/* Appends a text, quoted only if necessary. Names from the kernel contain no NUL; a hostile file's
- * names may, and are truncated there. */
+/* Appends a text, quoted only if necessary. Names from the kernel contain no NUL. Names in a
+ * hostile file may contain NUL, where they are truncated. */
 static void csv_add_text(struct buf *out, const char *s, size_t len)
 {
     bool is_plain = true;

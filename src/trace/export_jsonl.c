@@ -168,8 +168,8 @@ static void jsonl_add_mark_value(struct buf *out, const struct mark *m,
         jsonl_add_string(out, line->value, line->value_len);
 }
 
-/* True if no earlier line of the mark has the same key, because a JSON object may have each key
- * only once. */
+/* True if no earlier line of the mark has the same key. A JSON object may have each key only
+ * once. */
 static bool jsonl_is_first(const struct mark *m, const struct mark_line *line)
 {
     struct mark_line other;

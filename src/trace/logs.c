@@ -199,7 +199,7 @@ static int find_pieces(int dirfd, uint64_t offset, struct found *ret)
         pieces++;
     }
     closedir(dir);
-    /* there are too many entries, so the first piece may be among those not listed */
+    /* there are too many entries, so the first piece may be one that was not listed */
     if (entries == ENTRIES_MAX)
         consider(ret, 0, offset);
     return pieces > FOREIGN_MAX ? -EMFILE : 0;

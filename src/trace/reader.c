@@ -90,8 +90,8 @@ static int make_order(struct trace_reader *r)
     return 0;
 }
 
-/* Number of blocks that need not be scanned again. The writer appends raw parts, and replaces those
- * behind the last sealed block by another sealed block. */
+/* Number of blocks that need not be scanned again. Blocks after the last sealed block may change:
+ * the writer appends raw parts, and later replaces them by a sealed block. */
 static size_t settled_blocks(const struct trace_reader *r)
 {
     size_t n = r->scan.count;
@@ -103,8 +103,8 @@ static size_t settled_blocks(const struct trace_reader *r)
     return has_parts ? r->scan.count : n;
 }
 
-/* Appends the blocks from FROM on to the order, if they all belong at its end, as they usually do
- * while a recording is written. Returns false if the order must be built again. */
+/* Appends the blocks from FROM on to the order. Returns false if a block belongs elsewhere than at
+ * the end, so that the order must be built again. This is rare while a recording is written. */
 static bool extend_order(struct trace_reader *r, size_t from)
 {
     size_t n = r->order_count;
@@ -123,7 +123,8 @@ static bool extend_order(struct trace_reader *r, size_t from)
     return true;
 }
 
-/* Scans the end of the file again if it has changed. Returns 1 if it has, else 0. */
+/* Scans the end of the file again if the file has changed. Returns 1 if the file has changed, else
+ * 0. */
 static int refresh(struct trace_reader *r)
 {
     struct stat st;

@@ -129,7 +129,7 @@ static int push_pending(struct replay *r, struct replay_entity *e, enum process_
     return 0;
 }
 
-/* The event of a process that was lost with a block; PROCESS_EVENTS if there was none. */
+/* The event of a process in a lost block; PROCESS_EVENTS if there was none. */
 static enum process_event_kind missed_event(const struct replay_entity *e,
                                             const struct process_info *now)
 {

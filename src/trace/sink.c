@@ -31,7 +31,7 @@ struct op {
     char data[];
 };
 
-/* State shared by the owner and the writing thread. Dropping the last reference frees it. */
+/* State shared by the owner and the writing thread. Dropping the last reference frees the state. */
 struct shared {
     pthread_mutex_t lock;
     pthread_cond_t wake; /* wakes the thread when there is work */

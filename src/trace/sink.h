@@ -36,7 +36,7 @@ struct sink_status {
     uint64_t waiting_bytes;
     uint64_t refused_bytes; /* refused with -ENOBUFS */
     uint64_t lost_bytes;    /* bytes that were accepted but could not be written */
-    uint64_t losses;        /* number of failures, not counting a tail that was not replaced */
+    uint64_t losses;        /* number of failures; a tail that was not replaced does not count */
 };
 void sink_status(const struct sink *s, struct sink_status *ret);
 /* Waits until the queue is empty, at most WAIT_NS. Returns 0 or -ETIMEDOUT. */

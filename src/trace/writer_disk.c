@@ -173,7 +173,8 @@ static void flush_patiently(struct trace_writer *w)
     writer_watch_disk(w);
 }
 
-/* Passes on parts that are due. If the disk fails, the next flush tries again, not each record. */
+/* Passes on parts that are due. If the disk fails, the next flush tries again, not the next
+ * record. */
 void writer_relieve(struct trace_writer *w)
 {
     size_t grown = w->records.len - w->begin_len;

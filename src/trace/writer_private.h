@@ -13,8 +13,8 @@
 
 struct sink;
 
-/* Size, without the list at its beginning, above which a block accepts no more marks and ends as
- * soon as the disk thread has taken it. */
+/* Size of a block, without the list at its beginning, above which the block accepts no more marks
+ * and ends as soon as the disk thread has taken it. */
 enum { ROLL_BYTES = 2 * 1024 * 1024 };
 
 struct entity {
