@@ -101,8 +101,8 @@ int claim_new(struct loop *loop, const struct attach_target *t, const char *info
         claim_free(c);
         if (r == -EADDRINUSE)
             return err_set(err, -EEXIST,
-                           "ebb is already attached to process %d (%s); see ebb heap %d, or detach "
-                           "it with ebb detach %d",
+                           "ebb is already attached to process %d (%s); see ebb heap %d, or run "
+                           "ebb detach %d",
                            (int)t->pid, t->name, (int)t->pid, (int)t->pid);
         return err_set(err, r, "cannot create a socket: %s", strerror(-r));
     }

@@ -12,10 +12,11 @@
 #include "base/err.h"
 
 enum {
-    FREEZE_MS = 10,    /* longest pause of the process */
-    RETRY_MS = 20,     /* time between two attempts */
-    RETRY_S = 2,       /* time limit of all attempts */
-    ENTRY_WORDS = 3,   /* a function, its argument and, from 3.13 on, flags */
+    FREEZE_MS = 10, /* longest pause of the process */
+    RETRY_MS = 20,  /* time between two attempts */
+    RETRY_S = 2,    /* time limit of all attempts */
+    /* words of a queue entry: a function, its argument and, from 3.13 on, flags */
+    ENTRY_WORDS = 3,
     STOP_BIT = 1 << 5, /* bit of eval_breaker that requests a remote script */
 };
 

@@ -14,7 +14,7 @@ enum {
     MAPS_MAX = 64 << 20,
     THREADS_MAX = 1 << 16,
     RUNTIME_BYTES = 2048,     /* bytes read from _PyRuntime, which include _Py_DebugOffsets */
-    SPARE_LEAST = 64,         /* fewer unused bytes are not worth remembering */
+    SPARE_LEAST = 64,         /* minimum number of unused bytes that are worth remembering */
     CALLS_TO_DO_BIT = 1 << 2, /* bit of eval_breaker, from 3.13 on */
 };
 

@@ -27,7 +27,7 @@ struct interpreter_queue {
     uint32_t busy_bytes; /* size of BUSY in bytes */
     uint64_t count;      /* int: whether there are calls, or their number */
     uint64_t calls, call_bytes, call_count;
-    uint64_t first, last;        /* ints: indices of the ring */
+    uint64_t first, last;        /* ints: the first and the last index in the ring */
     uint64_t breaker;            /* field that makes the evaluation loop check the queue */
     uint32_t breaker_bytes, bit; /* size of BREAKER in bytes, and the bit to set */
 };

@@ -21,7 +21,7 @@ struct attach_target {
     int mem_fd; /* -1 if the process has opted in */
     uid_t uid;
     char name[64];              /* escaped */
-    char optin[OPTIN_PATH_MAX]; /* socket of a process that has opted in; "": it has not */
+    char optin[OPTIN_PATH_MAX]; /* socket of a process that has opted in; "" if it has not */
 };
 
 enum attach_access {

@@ -17,7 +17,7 @@ static inline struct span span_of(const char *text)
     return (struct span){text, strlen(text)};
 }
 
-/* S without its first N bytes. S must have at least N. */
+/* S without its first N bytes. S must have at least N bytes. */
 static inline struct span span_from(struct span s, size_t n)
 {
     return (struct span){s.p + n, s.len - n};

@@ -129,8 +129,8 @@ static void advise_call_site(const struct question *q, const struct hypothesis *
                 kept->name, site_text(place, h));
     else if (blames_batches(q, h))
         a = add(l, h->id,
-                "find the list, cache or closure that keeps the batches of %s alive, and drop them "
-                "after their step",
+                "find the list, cache or closure that keeps the batches of %s alive, and drop each "
+                "batch after its step",
                 site_text(place, h));
     else if (h->site && made_by_torch(&q->f->heap, h->site))
         a = add(

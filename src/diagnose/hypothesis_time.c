@@ -300,9 +300,9 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
     if (at_end || (pass > 0 && v->ended_step >= 0 && llabs(off) <= pass / 10 + 1)) {
         h->share = share_of(q, until);
         evidence_add(h, EVIDENCE_FOR, h->share > 0.6 ? STRONG : FAIR,
-                     "growth ended with the first epoch%s%s, after %s",
-                     v->ended_step >= 0 ? ", at step " : "", v->ended_step >= 0 ? step : "",
-                     size_of(&s, 0, fmax(0, until)));
+                     "memory grew by %s, and growth stopped with the first epoch%s%s",
+                     size_of(&s, 0, fmax(0, until)), v->ended_step >= 0 ? ", at step " : "",
+                     v->ended_step >= 0 ? step : "");
         test_even_pace(q, h, end_s);
         name_filled_site(q, h);
         test_is_live(q, h);

@@ -1,5 +1,5 @@
-/* The ledger divides RSS at each of the two moments into entries, the most certain first. No
- * entry gets more than is left of RSS. */
+/* The ledger divides RSS at each of the two moments into entries, the most certain first. No entry
+ * gets more than the rest of RSS. */
 #include "diagnose/ledger_private.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ struct moment {
     bool has[LEDGER_KINDS];
 };
 
-/* Assigns BYTES to KIND, but at most what is left of RSS. */
+/* Assigns BYTES to KIND, but at most the rest of RSS. */
 static void take(struct moment *m, enum ledger_kind kind, double bytes)
 {
     double got = fmin(positive(bytes), m->left);

@@ -241,7 +241,7 @@ static void get_cost(struct cur *c, struct profile_cost *ret)
 /* Reads a list of changes, which ends at a gap of 0. */
 static void get_changes(struct reader *r, struct cur *c)
 {
-    uint64_t site = UINT64_MAX; /* one less than the first call site, 0, with wraparound */
+    uint64_t site = UINT64_MAX; /* one less than 0, the first call site, with wraparound */
     for (;;) {
         uint64_t gap = cur_varint(c);
         if (c->bad || gap == 0)
