@@ -10,8 +10,7 @@
     X(LAUNCHER, "launcher", "launcher-watched", "a launcher was watched instead of the job")       \
     X(WORKERS, "workers", "large-workers", "workers are large, but do not grow")                   \
     X(DATA_LOAD, "data_load", "data-load", "loading the data: one jump, then flat")                \
-    X(FIRST_TOUCH, "first_touch", "cache-fill",                                                    \
-      "filled once: a cache, or memory written for the first time")                                \
+    X(FIRST_TOUCH, "first_touch", "cache-fill", "filled once: a cache, or newly written memory")   \
     X(ACCUMULATION, "accumulation", "grad-accumulation", "gradient accumulation")                  \
     X(EVAL_SPIKE, "eval_spike", "event-spike", "evaluation or checkpoint: a spike that recovers")  \
     X(EVAL_STEP, "eval_step", "event-stays", "evaluation or checkpoint: memory that stays")        \

@@ -61,7 +61,7 @@ static void advice_for_a_filling_buffer_names_its_single_allocation(void **state
     synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
     const struct advice *a = advised(list, HYPOTHESIS_FIRST_TOUCH);
     assert_non_null(a);
-    assert_non_null(strstr(a->what, "900 MiB was allocated at once"));
+    assert_non_null(strstr(a->what, "900 MiB was allocated in one block"));
 }
 
 static void leak_with_known_limit_and_steps_gets_restart_advice(void **state)
