@@ -141,8 +141,8 @@ static struct timespec timespec_of(uint64_t ns)
 
 static int timer_arm(int fd, uint64_t first_ns, uint64_t period_ns)
 {
-    /* A start in the past fires at once. The grid then starts at its last point before now, so that
-     * earlier periods do not count as missed. */
+    /* A timer whose start is in the past fires at once. Its grid then starts at the last grid point
+     * before now, so that earlier periods do not count as missed. */
     uint64_t now_ns = clock_mono_ns();
     if (period_ns > 0 && first_ns < now_ns)
         first_ns += (now_ns - first_ns) / period_ns * period_ns;

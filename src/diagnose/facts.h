@@ -70,7 +70,7 @@ struct facts_process {
     double born_s, died_s;
     struct facts_series field[SAMPLE_PROCESS_COUNT]; /* by enum sample_process_field */
     double peak_bytes;                               /* highest RSS; NAN: unknown */
-    /* Verdict on the process's memory that can leak. */
+    /* Verdict on the part of the process's memory that can leak. */
     struct facts_verdict verdict;
 };
 

@@ -183,8 +183,8 @@ void test_gpu(const struct question *q, struct hypothesis *h)
 /* Growth of reserved memory below this size is common in the first steps of any program. */
 static const double reserved_least_bytes = 64 << 20;
 
-/* Returns true if the allocator had to reserve this much for the peak of allocated memory, with
- * blocks rounded up. */
+/* Returns true if the peak of allocated memory explains the reserved memory, with blocks rounded
+ * up. */
 static bool is_reserved_needed(const struct facts_gpu *g)
 {
     return !isnan(g->reserved_bytes) && g->reserved_bytes < 1.2 * g->most_allocated_bytes;

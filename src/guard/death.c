@@ -53,7 +53,7 @@ static struct kills kills_of(const struct death_facts *f)
     return k;
 }
 
-/* --- the end by its status --- */
+/* --- the end of a job according to its exit status --- */
 
 /* The signal that ended the process, directly or as a shell reports it (128 + N); 0 if it was not a
  * signal. */

@@ -65,7 +65,7 @@ enum cause {
     CAUSE_CANCELLED, /* by request */
     /* Causes that came from the job, the kernel or another process: */
     CAUSE_DONE,   /* exit status 0 */
-    CAUSE_STATUS, /* the job exited with another status, for an unknown reason */
+    CAUSE_STATUS, /* the job exited with a status other than 0, for an unknown reason */
     CAUSE_EXCEPTION,
     CAUSE_GPU_MEMORY,
     CAUSE_NO_MEMORY, /* an allocation of the job failed */
@@ -74,9 +74,9 @@ enum cause {
     CAUSE_OPERATOR,
     CAUSE_OOM_GROUP,
     CAUSE_OOM_HOST,
-    /* lost, because the supervisor was killed */
+    /* the job was lost, because the supervisor was killed */
     CAUSE_SUPERVISOR,
-    CAUSE_SENTINEL, /* lost, because both the supervisor and the sentinel were killed */
+    CAUSE_SENTINEL, /* the job was lost, because both the supervisor and the sentinel were killed */
     CAUSES
 };
 const char *cause_kind_name(enum cause cause); /* "finished", "exit status", "exception", … */

@@ -133,7 +133,7 @@ struct ladder {
         uint64_t t_ns, used_bytes;
     } past[LADDER_GAUGES][LADDER_PAST]; /* ring buffer with about one reading per second */
     uint32_t n_past[LADDER_GAUGES];
-    uint64_t pressed_ns; /* time since when pressure is high, or 0 if it is not high */
+    uint64_t pressed_ns; /* time since which pressure is high, or 0 if it is not high */
 };
 
 struct ladder_decision {

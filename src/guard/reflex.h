@@ -35,7 +35,8 @@ enum reflex_source {
  * the next reflex_gauge or reflex_free. */
 struct reflex_gauge {
     enum reflex_source source;
-    /* files of a cgroup (if stat is -1, nothing is subtracted); for HOST, `usage` is meminfo */
+    /* files of a cgroup (if stat is -1, nothing is subtracted from the usage); for HOST, `usage` is
+     * meminfo */
     struct limit_fds fds;
     uint64_t limit_bytes;
     /* Lines as headroom below the limit: at ALARM the loop is woken, at KILL the job is killed. */

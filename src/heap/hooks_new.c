@@ -40,7 +40,7 @@
 #define SYMBOL(name) #name,
 enum { OPERATORS(NUMBER) NEXT_COUNT };
 static const char *const symbols[NEXT_COUNT] = {OPERATORS(SYMBOL)};
-/* Addresses of the wrapped operators; 0 until one is found. */
+/* Addresses of the wrapped operators; 0 for an operator that was not found yet. */
 static _Atomic(uintptr_t) next[NEXT_COUNT];
 
 /* ---- look-up ----

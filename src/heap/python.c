@@ -14,7 +14,7 @@
 
 enum phase {
     ABSENT,  /* the interpreter was not found, perhaps not loaded yet */
-    FOUND,   /* the interpreter's symbols are known, but it is not initialised yet */
+    FOUND,   /* the symbols are known, but the interpreter is not initialised yet */
     CHECK,   /* the layout will be trusted after one stack has been walked with it */
     SETTLED, /* see verdict */
 };

@@ -59,7 +59,7 @@ const char *machine_limit_dir(const struct machine *m);
  * -errno if the kernel or our permissions do not allow it. (-EINVAL: without CAP_SYS_RESOURCE the
  * window must be a multiple of 2 s.) POLLERR means that the cgroup was removed. The caller closes
  * the fd. */
-enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* the engine's stall and window */
+enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* the values that the engine passes */
 int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us);
 
 const char *limit_kind_name(enum limit_kind kind); /* "host memory", "cgroup v1", "RLIMIT_AS"… */

@@ -51,9 +51,10 @@ struct tree_node {
     size_t children_before;
     bool trained_before;
     bool role_dirty;     /* an input of the role has changed */
-    uint32_t role_stamp; /* the settling pass in which the role last changed */
+    uint32_t role_stamp; /* number of the settling in which the role last changed */
 
-    uint64_t unique_rss_bytes; /* resident memory when the last count of its pages began */
+    /* resident memory when the last count of the process's pages began */
+    uint64_t unique_rss_bytes;
     /* the part of the unique memory that consists of files and shared memory */
     uint64_t unique_file_bytes;
     /* when the process's pages are to be counted next; 0 if not scheduled */

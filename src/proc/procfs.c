@@ -21,7 +21,7 @@ int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_r
     if (proc_fd < 0)
         return err_set(err, -errno, "cannot open %s: %s; is /proc mounted?", proc_path,
                        strerror(errno));
-    int cgroup_fd = -1; /* stays -1 on a machine without cgroups */
+    int cgroup_fd = -1; /* cgroup_fd stays -1 on a machine without cgroups */
     if (cgroup_path)
         cgroup_fd = open(cgroup_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *ret = (struct proc_root){proc_fd, cgroup_fd, (uint64_t)sysconf(_SC_PAGESIZE)};

@@ -54,12 +54,12 @@
     X(USED, 1, "used", "B")                                                                        \
     /* memory of this job's processes, as the driver counts it */                                  \
     X(JOB, 2, "job", "B")                                                                          \
-    /* memory in blocks of PyTorch that are in use: the minimum of the last half second */         \
+    /* memory that PyTorch has allocated: the minimum of the last half second */                   \
     X(ALLOCATED, 3, "allocated", "B")                                                              \
     X(RESERVED, 4, "reserved", "B") /* memory reserved by PyTorch's allocator */                   \
     /* memory of the job outside PyTorch's allocator: contexts, NCCL, cuBLAS */                    \
     X(OUTSIDE, 5, "outside", "B")                                                                  \
-    X(PEAK, 6, "peak", "B") /* peak of the memory in blocks of PyTorch that are in use */
+    X(PEAK, 6, "peak", "B") /* peak of the memory that PyTorch has allocated */
 
 #define X(sym, num, name, unit) SAMPLE_##sym = (num),
 enum sample_process_field { SAMPLE_PROCESS_FIELDS(X) SAMPLE_PROCESS_COUNT };

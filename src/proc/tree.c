@@ -104,7 +104,7 @@ static void table_put(struct proc_tree *tree, struct tree_node *n)
     size_t i = table_slot(tree, n->pub.info.id.pid);
     while (tree->table[i] && tree->table[i]->pub.info.id.pid != n->pub.info.id.pid)
         i = (i + 1) & (tree->table_size - 1);
-    tree->table[i] = n; /* takes the place of a dead process with the same pid */
+    tree->table[i] = n; /* the new process takes the place of a dead process with the same pid */
 }
 
 static void table_fill(struct proc_tree *tree)

@@ -38,7 +38,7 @@ struct kept_lists {
     size_t count;
 };
 
-/* Adds one mark; marks of other kinds and invalid ones are ignored. */
+/* Adds one mark. Marks of other kinds and invalid marks are ignored. */
 void kept_take(struct kept_lists *l, const struct mark *mark);
 /* Adds the containers that processes without such a report sent as figures (container:NAME,
  * container_bytes:NAME). The Python package reports containers only once memory has grown by much,

@@ -67,7 +67,7 @@ void look_gpus(const struct look *l, struct look_gpus *ret);
 void look_cost(const struct look *l, struct profile_cost *ret);
 bool look_is_ended(const struct look *l); /* true once the process has run its exit handlers */
 
-/* Cumulative counters of a call site; 0 for an unknown one. */
+/* Cumulative counters of a call site; 0 for an unknown call site. */
 struct look_site {
     uint64_t allocated_bytes, allocated_objects_x16, freed_bytes;
 };

@@ -41,7 +41,8 @@ static const struct name no_memory = {.kind = NAME_UNKNOWN, .function = "(out of
 
 /* ---- which files are the program's own ---- */
 
-enum { PACKAGES = 16 }; /* number of packages for which stacks are counted; more are ignored */
+/* number of packages for which stacks are counted; further packages are ignored */
+enum { PACKAGES = 16 };
 
 /* Counts how many stacks begin in each package. */
 struct begun {

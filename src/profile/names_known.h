@@ -1,5 +1,5 @@
-/* Recognizes frames that are never the cause: allocators, and plumbing between the lines that
- * people write. Private to profile/. */
+/* Recognizes frames that are never the cause: allocators, and plumbing (library code between the
+ * lines that people write). Private to profile/. */
 #pragma once
 
 #include <stdbool.h>

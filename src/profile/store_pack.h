@@ -32,7 +32,7 @@ static inline unsigned store_kind_bits(unsigned flags)
     return flags & STORE_WIDE_KIND ? 3 : 2;
 }
 
-/* The fields of a call site; a reading consists of their differences. */
+/* The fields of a call site. A reading stores their changes since the last reading. */
 enum store_field {
     STORE_LIVE_BYTES,
     STORE_LIVE_OBJECTS_X16,
