@@ -69,7 +69,7 @@ enum doc_point {
     POINT_FOR,     /* + */
     POINT_AGAINST, /* − */
     POINT_ABSENT,  /* ? */
-    POINT_DECIDE,  /* a point that begins with "needed to decide:" */
+    POINT_DECIDE,  /* a point that begins with "to decide:" */
     POINT_TROUBLE, /* a point that begins with "!": something could not be read */
     POINT_PLACE,   /* a line of the program below a headline, marked with "-->" */
     POINT_SOURCE,  /* a point that begins with "|": the text of a program line, never wrapped */

@@ -112,7 +112,7 @@ static size_t paper_point(struct paper *p, size_t i)
     static const char *const words[] = {[POINT_FOR] = "for: ",
                                         [POINT_AGAINST] = "against: ",
                                         [POINT_ABSENT] = "not measured: ",
-                                        [POINT_DECIDE] = "needed to decide: ",
+                                        [POINT_DECIDE] = "to decide: ",
                                         [POINT_HELP] = "help: "};
     unsigned kind = p->doc->nodes[i].style;
     if (p->last != NODE_POINT)

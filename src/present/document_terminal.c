@@ -261,7 +261,7 @@ static size_t terminal_point(struct terminal *t, size_t i)
 {
     static const char *const signs[] = {
         [POINT_PLAIN] = "·",      [POINT_FOR] = "+",      [POINT_AGAINST] = "−",
-        [POINT_ABSENT] = "?",     [POINT_TROUBLE] = "!",  [POINT_DECIDE] = "needed to decide:",
+        [POINT_ABSENT] = "?",     [POINT_TROUBLE] = "!",  [POINT_DECIDE] = "to decide:",
         [POINT_PLACE] = "-->",    [POINT_SOURCE] = " | ", [POINT_NOTE] = " | ",
         [POINT_HELP] = " = help:"};
     unsigned kind = t->doc->nodes[i].style;

@@ -306,7 +306,7 @@ static void job_with_after_option_starts_once_the_other_succeeds(void **state)
 static void failed_job_cancels_all_jobs_waiting_for_it(void **state)
 {
     enum { CHAIN = 40 };
-    char extra[64];
+    char extra[96];
     (void)state;
     kit_start();
     int64_t first = kit_submit("{\"name\": \"f\"}", "hold", NULL, NULL), id = first;
