@@ -270,8 +270,8 @@ static void heap_readings_are_taken_when_due_and_not_before(void **state)
     for (int i = 0; i <= 100; i++) /* Ten seconds pass in ticks of 0.1 s. */
         collect_tick(f->collect, after_s(f, i * 0.1));
     struct profile *p = read_own(f);
-    /* Readings are taken at 2, 4, … 10 s, and at the end. */
-    assert_int_equal(p->n_readings, 5 + 1);
+    /* Readings are taken at 2, 3, … 10 s, and at the end. */
+    assert_int_equal(p->n_readings, 9 + 1);
     assert_false(p->readings[0].has_step);
     profile_free(p);
 }
