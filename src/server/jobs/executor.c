@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "run/outcome.h"
 #include "trace/rundir.h"
 
@@ -50,12 +52,39 @@ int executor_find(struct executor *x, int64_t id, const struct executor_folder *
 
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns)
 {
-    return run->x->kind->cancel(run, reason, grace_ns);
+    struct executor_cancel *c = &run->cancel;
+    if (!c->is_wanted)
+        text_copy(c->reason, sizeof c->reason, reason);
+    else if (grace_ns >= c->grace_ns)
+        return 0;
+    c->is_wanted = true;
+    c->is_sent = false;
+    c->grace_ns = grace_ns;
+    c->asked_ns = clock_mono_ns();
+    return run->x->kind->cancel(run);
 }
 
 void executor_cancel_again(struct executor_run *run)
 {
-    run->x->kind->cancel_again(run);
+    run->cancel.is_sent = false;
+    if (run->x->kind->cancel_again)
+        run->x->kind->cancel_again(run);
+}
+
+struct job_request executor_cancel_request(const struct executor_cancel *c)
+{
+    struct job_request request = {.action = "cancel",
+                                  .has_reason = true,
+                                  .has_grace_s = true,
+                                  .grace_s = (double)c->grace_ns / 1e9};
+    text_copy(request.reason, sizeof request.reason, c->reason);
+    return request;
+}
+
+bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, uint64_t force_ns)
+{
+    const uint64_t waited_ns = now_ns > c->asked_ns ? now_ns - c->asked_ns : 0;
+    return waited_ns > c->grace_ns && waited_ns - c->grace_ns >= force_ns;
 }
 
 int executor_checkpoint(struct executor_run *run)

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "server/jobs/spec.h"
+#include "supervise/message.h"
 
 struct err;
 struct loop;
@@ -68,12 +69,22 @@ struct executor_callbacks {
 
 struct executor;
 
+/* A request to end a job. A second one can only shorten the grace period. */
+struct executor_cancel {
+    bool is_wanted, is_sent;
+    char reason[EXECUTOR_SENTENCE_MAX];
+    uint64_t grace_ns;
+    uint64_t asked_ns; /* time of the request */
+    uint64_t retry_ns; /* time of the next attempt to end a job that does not react */
+};
+
 /* A job that was started and has not ended. Each kind of executor has its own struct, which begins
  * with this one. */
 struct executor_run {
     struct executor *x;
     int64_t id;
     char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX];
+    struct executor_cancel cancel;
 };
 
 /* One kind of executor. The members are documented with the functions below that call them. */
@@ -91,7 +102,7 @@ struct executor_kind {
     int (*find)(struct executor *x, int64_t id, const struct executor_folder *folder,
                 enum executor_found *found, struct executor_run **ret, json_t **ret_json,
                 struct err *err);
-    int (*cancel)(struct executor_run *run, const char *reason, uint64_t grace_ns);
+    int (*cancel)(struct executor_run *run);
     void (*cancel_again)(struct executor_run *run);
     int (*checkpoint)(struct executor_run *run);
     void (*release)(struct executor_run *run);
@@ -159,4 +170,8 @@ bool executor_is_ended(const struct outcome *o);
 /* Sets the members of RUN. Returns 0, or -ENAMETOOLONG. */
 int executor_run_init(struct executor_run *run, struct executor *x, int64_t id,
                       const struct executor_folder *folder);
+/* The request for the supervisor. */
+struct job_request executor_cancel_request(const struct executor_cancel *c);
+/* True if the job has outlived the grace period of its cancel by FORCE_NS. */
+bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, uint64_t force_ns);
 struct executor_folder executor_folder_of(const struct executor_run *run);

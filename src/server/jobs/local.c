@@ -265,7 +265,7 @@ const struct executor_kind executor_local = {.name = "local",
                                              .check = local_check_spec,
                                              .start = local_start,
                                              .find = local_find,
-                                             .cancel = local_request_cancel,
+                                             .cancel = local_cancel,
                                              .cancel_again = local_cancel_again,
                                              .checkpoint = local_checkpoint,
                                              .release = local_release};

@@ -1,7 +1,6 @@
 /* The server's side of the supervisor's control socket: reconnects while the job runs, and limits
  * and checks everything that it receives. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,7 +11,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/loop.h"
-#include "base/text.h"
 #include "server/jobs/local_private.h"
 #include "supervise/message.h"
 
@@ -31,7 +29,7 @@ void local_control_drop(struct local_run *run)
     loop_remove(run->channel_source);
     run->channel_source = NULL;
     channel_fini(&run->channel);
-    run->cancel.is_sent = false;
+    run->base.cancel.is_sent = false;
 }
 
 static void drop_and_retry(struct local_run *run)
@@ -86,33 +84,20 @@ static int send_request(struct local_run *run, const struct job_request *request
 
 static int send_cancel(struct local_run *run)
 {
-    struct local_cancel *c = &run->cancel;
-    struct job_request request = {.action = "cancel",
-                                  .has_reason = true,
-                                  .has_grace_s = true,
-                                  .grace_s = (double)c->grace_ns / 1e9};
-    if (!c->wanted || c->is_sent)
+    struct executor_cancel *c = &run->base.cancel;
+    if (!c->is_wanted || c->is_sent)
         return 0;
-    text_copy(request.reason, sizeof request.reason, c->reason);
+    const struct job_request request = executor_cancel_request(c);
     int r = send_request(run, &request);
     c->is_sent = r == 0;
     return r;
 }
 
-int local_request_cancel(struct executor_run *base, const char *reason, uint64_t grace_ns)
+int local_cancel(struct executor_run *base)
 {
     struct local_run *run = (struct local_run *)base;
-    struct local_cancel *c = &run->cancel;
-    if (!c->wanted)
-        snprintf(c->reason, sizeof c->reason, "%s", reason ? reason : "");
-    else if (grace_ns >= c->grace_ns)
-        return 0; /* a second cancel can only shorten the grace period */
-    c->wanted = true;
-    c->is_sent = false;
-    c->grace_ns = grace_ns;
-    c->asked_ns = clock_mono_ns();
-    c->wake_ns = c->asked_ns + ANSWER_MS * NS_PER_MS;
-    local_check_at(run, c->wake_ns);
+    base->cancel.retry_ns = base->cancel.asked_ns + ANSWER_MS * NS_PER_MS;
+    local_check_at(run, base->cancel.retry_ns);
     return send_cancel(run);
 }
 
@@ -126,9 +111,7 @@ int local_checkpoint(struct executor_run *base)
 
 void local_cancel_again(struct executor_run *base)
 {
-    struct local_run *run = (struct local_run *)base;
-    run->cancel.is_sent = false;
-    local_check_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
+    local_check_at((struct local_run *)base, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
 }
 
 static void on_frame(struct local_run *run, const char *data, size_t len)

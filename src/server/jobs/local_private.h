@@ -25,14 +25,6 @@ struct local_holder {
     uint64_t start_ticks;
 };
 
-struct local_cancel {
-    bool wanted, is_sent;
-    char reason[EXECUTOR_SENTENCE_MAX];
-    uint64_t grace_ns;
-    uint64_t asked_ns; /* time at which the cancel was requested */
-    uint64_t wake_ns; /* time at which to send SIGCONT again, to a supervisor that may be stopped */
-};
-
 struct local_run {
     struct executor_run base;
 
@@ -65,7 +57,6 @@ struct local_run {
     uint64_t second_ns; /* start of the second in which FRAMES and BYTES are counted */
     unsigned frames;
     size_t bytes;
-    struct local_cancel cancel;
     struct process_id supervisor; /* pid 0: unknown */
 };
 
@@ -93,7 +84,7 @@ void local_check_at(struct local_run *run, uint64_t at_ns);
 /* ---- local_control.c ---- */
 
 /* Members of executor_kind: */
-int local_request_cancel(struct executor_run *base, const char *reason, uint64_t grace_ns);
+int local_cancel(struct executor_run *base);
 void local_cancel_again(struct executor_run *base);
 int local_checkpoint(struct executor_run *base);
 

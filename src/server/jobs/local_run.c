@@ -131,19 +131,17 @@ static void force(struct local_run *run, const struct proc_root *root, bool is_o
  * job. */
 static void local_force_check(struct local_run *run, uint64_t now_ns)
 {
-    struct local_cancel *c = &run->cancel;
+    struct executor_cancel *c = &run->base.cancel;
     struct proc_root root;
-    if (!c->wanted)
+    if (!c->is_wanted)
         return;
-    if (now_ns >= c->wake_ns && proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) == 0) {
-        const uint64_t waited_ns = now_ns > c->asked_ns ? now_ns - c->asked_ns : 0;
-        bool is_over = waited_ns > c->grace_ns && waited_ns - c->grace_ns >= run->base.x->force_ns;
-        force(run, &root, is_over);
+    if (now_ns >= c->retry_ns && proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) == 0) {
+        force(run, &root, executor_cancel_is_late(c, now_ns, run->base.x->force_ns));
         proc_root_close(&root);
     }
-    if (now_ns >= c->wake_ns)
-        c->wake_ns = now_ns + WAKE_S * NS_PER_S;
-    local_check_at(run, c->wake_ns);
+    if (now_ns >= c->retry_ns)
+        c->retry_ns = now_ns + WAKE_S * NS_PER_S;
+    local_check_at(run, c->retry_ns);
 }
 
 /* ---- the run ---- */

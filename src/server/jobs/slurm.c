@@ -234,6 +234,5 @@ const struct executor_kind executor_slurm = {.name = "slurm",
                                              .start = slurm_start,
                                              .find = slurm_find,
                                              .cancel = slurm_cancel,
-                                             .cancel_again = slurm_cancel_again,
                                              .checkpoint = slurm_checkpoint,
                                              .release = slurm_release};

@@ -58,13 +58,6 @@ enum slurm_stage {
     SLURM_SUBMITTED
 };
 
-struct slurm_cancel {
-    /* is_requested: the cancel request was written into the run folder */
-    bool wanted, is_requested;
-    char reason[EXECUTOR_SENTENCE_MAX];
-    uint64_t grace_ns, asked_ns, retry_ns;
-};
-
 struct slurm_run {
     struct executor_run base;
     TAILQ_ENTRY(slurm_run) link;
@@ -85,7 +78,6 @@ struct slurm_run {
     uint64_t gone_ns;     /* time since which Slurm no longer runs the job; 0: it may run */
     uint64_t check_ns;    /* time of the next check of the run folder */
     uint64_t state_stamp; /* version of state.json that was read last */
-    struct slurm_cancel cancel;
 };
 
 struct slurm {
@@ -132,6 +124,5 @@ void slurm_account(struct slurm_run *run);         /* runs sacct once for a job 
 /* Reads the run folder, and decides whether the job has started or ended. May free RUN. */
 void slurm_check(struct slurm_run *run, uint64_t now_ns);
 /* Members of executor_kind: */
-int slurm_cancel(struct executor_run *base, const char *reason, uint64_t grace_ns);
-void slurm_cancel_again(struct executor_run *base);
+int slurm_cancel(struct executor_run *base);
 int slurm_checkpoint(struct executor_run *base);

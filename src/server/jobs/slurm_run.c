@@ -137,26 +137,12 @@ int slurm_checkpoint(struct executor_run *base)
     return run->is_start_reported ? write_request(run, &request) : -ENOTCONN;
 }
 
-int slurm_cancel(struct executor_run *base, const char *reason, uint64_t grace_ns)
+int slurm_cancel(struct executor_run *base)
 {
     struct slurm_run *run = (struct slurm_run *)base;
-    struct slurm_cancel *c = &run->cancel;
-    if (!c->wanted)
-        snprintf(c->reason, sizeof c->reason, "%s", reason ? reason : "");
-    else if (grace_ns >= c->grace_ns)
-        return 0; /* a second cancel can only shorten the grace period */
-    c->wanted = true;
-    c->is_requested = false;
-    c->grace_ns = grace_ns;
-    c->asked_ns = clock_mono_ns();
     run->check_ns = 0;
     slurm_tick_on(run->slurm);
     return 0;
-}
-
-void slurm_cancel_again(struct executor_run *base)
-{
-    ((struct slurm_run *)base)->cancel.is_requested = false;
 }
 
 static void on_cancelled(void *user, int status, const char *output, size_t len, const char *error)
@@ -172,9 +158,9 @@ static void run_scancel(struct slurm_run *run, uint64_t now_ns)
 {
     char number[24];
     struct slurm *s = run->slurm;
-    if (run->kill || run->number <= 0 || now_ns < run->cancel.retry_ns)
+    if (run->kill || run->number <= 0 || now_ns < run->base.cancel.retry_ns)
         return;
-    run->cancel.retry_ns = now_ns + CANCEL_S * NS_PER_S;
+    run->base.cancel.retry_ns = now_ns + CANCEL_S * NS_PER_S;
     snprintf(number, sizeof number, "%" PRId64, run->number);
     char *argv[] = {s->scancel, number, NULL};
     const struct command_setup setup = {.program = s->scancel,
@@ -191,20 +177,14 @@ static void run_scancel(struct slurm_run *run, uint64_t now_ns)
  * ends a job that waits in Slurm's queue or does not react. */
 static void check_cancel(struct slurm_run *run, uint64_t now_ns)
 {
-    struct slurm_cancel *c = &run->cancel;
-    const uint64_t waited_ns = now_ns > c->asked_ns ? now_ns - c->asked_ns : 0;
-    if (!c->wanted)
+    struct executor_cancel *c = &run->base.cancel;
+    if (!c->is_wanted)
         return;
-    if (run->is_start_reported && !c->is_requested) {
-        struct job_request request = {.action = "cancel",
-                                      .has_reason = true,
-                                      .has_grace_s = true,
-                                      .grace_s = (double)c->grace_ns / 1e9};
-        text_copy(request.reason, sizeof request.reason, c->reason);
-        c->is_requested = write_request(run, &request) == 0;
+    if (run->is_start_reported && !c->is_sent) {
+        struct job_request request = executor_cancel_request(c);
+        c->is_sent = write_request(run, &request) == 0;
     }
-    bool is_late = waited_ns > c->grace_ns && waited_ns - c->grace_ns >= FORCE_S * NS_PER_S;
-    if (!run->is_start_reported || is_late)
+    if (!run->is_start_reported || executor_cancel_is_late(c, now_ns, FORCE_S * NS_PER_S))
         run_scancel(run, now_ns);
 }
 
@@ -319,7 +299,7 @@ static void check_unsure(struct slurm_run *run, uint64_t now_ns)
         become_submitted(run, is_fresh ? run->unsure_ns : now_ns);
     else if (!is_fresh || run->slurm->listed_ns - run->unsure_ns < run->settle_ns)
         return;
-    else if (run->cancel.wanted)
+    else if (run->base.cancel.is_wanted)
         slurm_end(run, &(struct executor_end){.no_start = "cancelled before it was submitted"});
     else if (run->launch.argv)
         run->stage = SLURM_WAITS;
@@ -333,7 +313,7 @@ void slurm_check(struct slurm_run *run, uint64_t now_ns)
 {
     switch (run->stage) {
     case SLURM_WAITS:
-        if (run->cancel.wanted)
+        if (run->base.cancel.is_wanted)
             slurm_end(run, &(struct executor_end){.no_start = "cancelled before it was submitted"});
         else if (run->slurm->submitting < SUBMITS)
             slurm_submit(run);
