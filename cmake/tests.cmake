@@ -266,6 +266,14 @@ foreach(name table cluster)
   add_dependencies(plain_tests ${name})
 endforeach()
 
+# A library that lets a folder hang for the programs that preload it.
+add_library(hang MODULE ${CMAKE_SOURCE_DIR}/tests/tools/hang/hang.c)
+set_target_properties(hang PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
+target_compile_options(hang PRIVATE -fno-sanitize=all)
+target_link_options(hang PRIVATE -fno-sanitize=all)
+target_link_libraries(hang PRIVATE ebb_warnings ${CMAKE_DL_LIBS})
+add_dependencies(plain_tests hang)
+
 # Builds parts of the server as separate programs, to which command tests connect.
 if(TARGET ebb_server_http)
   file(GLOB serve_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/serve/*.c)

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,26 +13,29 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
+#include "server/jobs/executor.h"
+#include "server/jobs/workers.h"
 #include "trace/rundir.h"
 
 enum { DEPTH_MAX = 16 }; /* maximum depth of folders that are measured */
 
 static const char trash_name[] = ".trash";
 
-int cleaner_open(struct cleaner *c, int runs_fd)
+static int open_trash(struct cleaner *c)
 {
-    if (mkdirat(runs_fd, trash_name, 0700) < 0 && errno != EEXIST)
+    if (mkdirat(c->runs_fd, trash_name, 0700) < 0 && errno != EEXIST)
         return -errno;
-    int fd = openat(runs_fd, trash_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(c->runs_fd, trash_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     close_fd(&c->trash_fd);
-    c->runs_fd = runs_fd;
     c->trash_fd = fd;
     return 0;
 }
 
-void cleaner_open_up(int dir, const char *name)
+/* Changes the mode of a folder of ours that denies us access. */
+static void cleaner_open_up(int dir, const char *name)
 {
     char path[40];
     struct stat st;
@@ -59,12 +61,27 @@ static int move_to_trash(struct cleaner *c, int dir, const char *name)
     return -errno;
 }
 
-int cleaner_put(struct cleaner *c, const char *name)
+/* Moves c->put into the trash. Returns 0, also if it is not a folder of the job, or -errno. */
+static int put_folder(struct cleaner *c)
 {
+    const struct executor_folder folder = {.name = c->put.name, .id = c->put.folder_id};
     struct stat st;
-    /* if a user has removed the trash folder, folders that are moved into it would be lost */
-    int r = fstat(c->trash_fd, &st) == 0 && st.st_nlink > 0 ? 0 : cleaner_open(c, c->runs_fd);
-    return r < 0 ? r : move_to_trash(c, c->runs_fd, name);
+    int fd = executor_open_folder(c->runs_fd, &folder);
+    if (fd == -EACCES) {
+        cleaner_open_up(c->runs_fd, folder.name);
+        fd = executor_open_folder(c->runs_fd, &folder);
+    }
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    bool is_run = folder.id[0] || fstatat(fd, "run.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
+    close(fd);
+    if (!is_run)
+        return 0;
+    /* if a user has removed the trash folder, folders moved into it would be lost */
+    int r = fstat(c->trash_fd, &st) == 0 && st.st_nlink > 0 ? 0 : open_trash(c);
+    if (r == 0)
+        r = move_to_trash(c, c->runs_fd, folder.name);
+    return r == -ENOENT ? 0 : r;
 }
 
 static DIR *open_dir(int dir, const char *name)
@@ -144,48 +161,82 @@ static uint64_t folder_bytes(struct cleaner *c, int dir, const char *name, int d
     return bytes;
 }
 
-static void *clean(void *user)
+static void cleaner_run(void *user)
 {
     struct cleaner *c = user;
+    if (c->is_put) {
+        c->put_result = put_folder(c);
+        return;
+    }
     empty_trash(c);
     for (size_t i = 0; i < c->folder_count; i++) {
         struct cleaner_folder *f = &c->folders[i];
         AUTO_CLOSE int fd = rundir_open_signed(c->runs_fd, f->name, f->folder_id);
         f->bytes = fd < 0 ? 0 : folder_bytes(c, fd, ".", 0);
     }
-    atomic_store(&c->is_done, true);
-    return NULL;
 }
 
-int cleaner_start(struct cleaner *c)
+/* ---- in the event loop ---- */
+
+static void cleaner_done(void *user, int r)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    atomic_store(&c->is_done, false);
-    /* the thread must not receive signals, which the event loop handles */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = -pthread_create(&c->thread, NULL, clean, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    c->is_running = r == 0;
+    struct cleaner *c = user;
+    (void)r; /* there is no time limit */
+    c->work = NULL;
+    c->done(c->user);
+}
+
+/* Called at the end of each work. The cleaner is freed after the last one. */
+static void cleaner_free(void *user)
+{
+    struct cleaner *c = user;
+    if (!c->is_closed)
+        return;
+    free(c->folders);
+    close_fd(&c->trash_fd);
+    free(c);
+}
+
+static const struct work_kind cleaner_kind = {cleaner_run, cleaner_done, cleaner_free};
+
+int cleaner_put(struct cleaner *c, const char *name, const char *folder_id)
+{
+    c->is_put = true;
+    text_copy(c->put.name, sizeof c->put.name, name);
+    text_copy(c->put.folder_id, sizeof c->put.folder_id, folder_id);
+    return workers_start(c->workers, &cleaner_kind, 0, c, &c->work);
+}
+
+int cleaner_clean(struct cleaner *c)
+{
+    c->is_put = false;
+    return workers_start(c->workers, &cleaner_kind, 0, c, &c->work);
+}
+
+int cleaner_new(struct workers *workers, int runs_fd, void (*done)(void *user), void *user,
+                struct cleaner **ret)
+{
+    struct cleaner *c = calloc(1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    *c = (struct cleaner){
+        .workers = workers, .done = done, .user = user, .runs_fd = runs_fd, .trash_fd = -1};
+    int r = open_trash(c);
+    if (r < 0)
+        free(c);
+    else
+        *ret = c;
     return r;
-}
-
-bool cleaner_is_busy(struct cleaner *c)
-{
-    if (c->is_running && atomic_load(&c->is_done)) {
-        pthread_join(c->thread, NULL);
-        c->is_running = false;
-    }
-    return c->is_running;
 }
 
 void cleaner_close(struct cleaner *c)
 {
+    if (!c)
+        return;
     atomic_store(&c->is_stopped, true);
-    if (c->is_running)
-        pthread_join(c->thread, NULL);
-    c->is_running = false;
-    free(c->folders);
-    c->folders = NULL;
-    close_fd(&c->trash_fd);
+    c->is_closed = true;
+    if (c->work)
+        work_cancel(c->work);
+    else
+        cleaner_free(c);
 }

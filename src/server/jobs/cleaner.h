@@ -1,14 +1,16 @@
-/* A thread that empties the trash and measures run folders, because both take long on a slow disk.
- */
+/* Removes and measures run folders in a thread, because both take long on a slow disk, and for ever
+ * on one that hangs. */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "server/jobs/spec.h"
+
+struct work;
+struct workers;
 
 struct cleaner_folder {
     int64_t id; /* id of the job */
@@ -17,25 +19,30 @@ struct cleaner_folder {
 };
 
 struct cleaner {
-    int runs_fd, trash_fd; /* fds of RUNS and RUNS/.trash; trash_fd is -1 if closed */
+    struct workers *workers;
+    struct work *work; /* what cleaner_put or cleaner_clean has started; NULL: nothing */
+    bool is_closed;
+    atomic_bool is_stopped;
+    void (*done)(void *user); /* called from the event loop at the end of the work */
+    void *user;
+    /* Used by the thread while it runs: */
+    int runs_fd, trash_fd; /* fds of RUNS and RUNS/.trash */
     unsigned moved; /* number of folders moved so far, which is used in their names in the trash */
-    pthread_t thread;
-    bool is_running;
-    atomic_bool is_done, is_stopped;
-    /* Fields used by the thread while it runs: */
-    bool has_left; /* something in the trash could not be removed */
+    bool is_put;    /* the work is that of cleaner_put */
+    struct cleaner_folder put;
+    int put_result; /* 0, or why the folder could not be moved */
+    bool has_left;  /* something in the trash could not be removed */
     struct cleaner_folder *folders;
     size_t folder_count;
 };
 
 /* Creates RUNS/.trash. Returns 0 or -errno. */
-int cleaner_open(struct cleaner *c, int runs_fd);
-void cleaner_close(struct cleaner *c); /* stops the thread; accepts a zeroed struct */
-/* Moves RUNS/NAME into the trash. Must not be called while the thread runs. Returns 0, -ENOENT or
- * -errno. */
-int cleaner_put(struct cleaner *c, const char *name);
-/* Starts the thread, which empties the trash and measures c->folders. Returns 0 or -errno. */
-int cleaner_start(struct cleaner *c);
-bool cleaner_is_busy(struct cleaner *c);
-/* Changes the mode of a folder that our user owns but cannot read or enter. */
-void cleaner_open_up(int dir, const char *name);
+int cleaner_new(struct workers *workers, int runs_fd, void (*done)(void *user), void *user,
+                struct cleaner **ret);
+void cleaner_close(struct cleaner *c); /* stops the work and frees C, which may be NULL */
+/* Starts to move the folder NAME into the trash, if it belongs to the job with FOLDER_ID. A folder
+ * that was never signed does not count as the job's, even if its name matches. Returns 0 or -errno;
+ * the result is c->put_result. Nothing else may be under way. */
+int cleaner_put(struct cleaner *c, const char *name, const char *folder_id);
+/* Starts to empty the trash and to measure c->folders. Returns 0 or -errno. */
+int cleaner_clean(struct cleaner *c);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -174,17 +175,24 @@ void executor_forget(struct executor *x, int64_t id)
 
 /* ---- run.json ---- */
 
-int executor_open_folder(const struct executor *x, const struct executor_folder *folder)
+int executor_open_folder(int runs_fd, const struct executor_folder *folder)
 {
     if (!folder->name[0] || folder->name[0] == '.' || strchr(folder->name, '/'))
         return -ENOENT;
-    return rundir_open_signed(x->runs_fd, folder->name, folder->id);
+    return rundir_open_signed(runs_fd, folder->name, folder->id);
+}
+
+bool executor_is_disk_full(int runs_fd)
+{
+    struct statvfs fs;
+    return fstatvfs(runs_fd, &fs) == 0 &&
+           (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0));
 }
 
 int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret)
 {
-    AUTO_CLOSE int dir = executor_open_folder(x, folder);
+    AUTO_CLOSE int dir = executor_open_folder(x->runs_fd, folder);
     return dir < 0 ? dir : outcome_read_folder(dir, max, ret_json, ret);
 }
 

@@ -24,6 +24,7 @@ struct loop;
 struct outcome;
 struct slurm;
 struct slurm_options;
+struct workers;
 
 enum executor_found {
     EXECUTOR_NEVER_STARTED,
@@ -46,12 +47,14 @@ struct executor_end {
     const char *no_start;   /* why the job could not be started, or NULL */
     const json_t *run_json; /* run.json, if it contains the end; not owned by the callee */
     const char *lost;       /* why the end of the job is unknown, or NULL */
+    bool has_folder;        /* jobs that fail before they create their run folder have none */
+    bool is_disk_full;      /* set only if the job has no folder */
 };
 
 /* Callbacks from the event loop, in this order: started (unless the job could not be started),
  * news…, over. The run is freed before `over` or `unstarted` is called. */
 struct executor_callbacks {
-    /* Called before `started`, while the job waits outside of the server for the reason WHY. */
+    /* Called while the job waits outside of the server for the reason WHY; "": for none. */
     void (*waits)(void *user, int64_t id, const char *why);
     void (*started)(void *user, int64_t id);
     /* Called with a message from the supervisor (docs/reference/api.md), which is not owned by the
@@ -114,6 +117,7 @@ struct executor {
     const struct slurm_options *slurm_options; /* for executor_slurm */
     struct slurm *slurm;                       /* state of executor_slurm */
     struct loop *loop;
+    struct workers *workers;
     const char *program;   /* path of ebb itself: /proc/self/exe, resolved at the start */
     int locks_fd, runs_fd; /* open folders */
     const char *runs_path; /* absolute */
@@ -150,7 +154,9 @@ void executor_release(struct executor_run *run);
 /* ---- shared by all kinds ---- */
 
 /* Opens the job's run folder. Returns an fd; -ENOENT if there is none; or another -errno. */
-int executor_open_folder(const struct executor *x, const struct executor_folder *folder);
+int executor_open_folder(int runs_fd, const struct executor_folder *folder);
+/* True if the disk is full. Then no run folder can be created, which is not the job's fault. */
+bool executor_is_disk_full(int runs_fd);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);
 /* Removes the lock of a job. Call this when the end of the job is stored. */

@@ -21,6 +21,7 @@
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
+#include "server/jobs/workers.h"
 
 enum {
     REASON_MAX = 300,
@@ -172,6 +173,8 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
     j->runs_fd = j->locks_fd = j->ids_fd = -1;
     int r = take_options(j, options);
     if (r == 0)
+        r = workers_new(loop, &j->workers);
+    if (r == 0)
         r = loop_add_timer(loop, UINT64_MAX / 2, 0, jobs_on_kick, j, &j->kick_timer);
     if (r == 0)
         r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_jobs_tick, j, &j->tick_timer);
@@ -189,6 +192,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
         (struct executor){.kind = options->is_slurm ? &executor_slurm : &executor_local,
                           .slurm_options = &j->options.slurm,
                           .loop = loop,
+                          .workers = j->workers,
                           .program = options->program,
                           .locks_fd = j->locks_fd,
                           .runs_fd = j->runs_fd,
@@ -227,6 +231,7 @@ void jobs_close(struct jobs *j)
         return;
     if (j->store)
         jobs_sync_all(j);
+    work_cancel(j->name_work);
     jobs_keeper_free(j->keeper);
     jobs_file_free(j->file);
     for (size_t i = 0; i < j->active_count; i++)
@@ -237,7 +242,8 @@ void jobs_close(struct jobs *j)
     loop_remove(j->kick_timer);
     loop_remove(j->tick_timer);
     store_close(j->store);
-    if (j->runs_fd >= 0)
+    /* a thread that hangs in a run folder still uses the fd; the process is about to exit */
+    if (workers_free(j->workers) && j->runs_fd >= 0)
         close(j->runs_fd);
     if (j->locks_fd >= 0)
         close(j->locks_fd);
@@ -307,8 +313,9 @@ static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed)
         jobs_adopt_again(j);
     }
     jobs_file_check(j, now_ns);
+    jobs_check_silence(j, now_ns);
     trim(j, is_any);
-    if (is_any || is_left || j->is_unsettled || j->is_file_due)
+    if (is_any || is_left || j->is_unsettled || j->is_file_due || j->name_work)
         return;
     j->is_ticking = false;
     loop_disarm_timer(j->tick_timer);

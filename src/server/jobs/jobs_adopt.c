@@ -97,10 +97,9 @@ static int adopt_row(void *user, const struct store_job *row)
 
 /* ---- adopting ---- */
 
-static void end_found(struct jobs *j, struct job *job, const json_t *run_json)
+static void end_found(struct jobs *j, struct job *job, const struct executor_end *end)
 {
-    struct job_ending *ending =
-        job_ending_new(job->live, &(struct executor_end){.run_json = run_json});
+    struct job_ending *ending = job_ending_new(job->live, end);
     if (ending)
         jobs_end(j, job, ending);
 }
@@ -109,7 +108,7 @@ static void end_found(struct jobs *j, struct job *job, const json_t *run_json)
 static void never_started(struct jobs *j, struct job *job)
 {
     if (job->state != JOB_STARTING) {
-        end_found(j, job, NULL);
+        end_found(j, job, &(struct executor_end){0});
         return;
     }
     job_unlive(job);
@@ -141,7 +140,7 @@ static void adopt_one(struct jobs *j, struct job *job)
     } else if (found == EXECUTOR_NEVER_STARTED) {
         never_started(j, job);
     } else {
-        end_found(j, job, run_json);
+        end_found(j, job, &(struct executor_end){.run_json = run_json, .has_folder = true});
     }
     json_decref(run_json);
 }

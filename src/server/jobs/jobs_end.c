@@ -141,6 +141,7 @@ struct job_ending *job_ending_new(const struct job_live *live, const struct exec
         return NULL;
     }
     struct job_facts *f = &e->facts;
+    e->has_folder = end->has_folder;
     *f = live->facts;
     job_facts_end(f, run, &o, live->gpus, live->is_alone);
     if (end->no_start) {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -22,8 +21,10 @@ static void on_waits(void *user, int64_t id, const char *why)
 {
     struct jobs *j = user;
     struct job *job = jobs_find(j, id);
-    if (job && job->live && job->state == JOB_STARTING)
-        jobs_change_soft(j, job, JOB_STARTING, why);
+    /* the reason of a cancelled job is that of its cancel */
+    if (job && job->live && !job->live->is_cancelled && job->state >= JOB_STARTING &&
+        job->state <= JOB_CHECKPOINTING && strcmp(job->live->reason, why) != 0)
+        jobs_change_soft(j, job, job->state, why);
 }
 
 static void on_trouble(void *user, const char *sentence)
@@ -213,14 +214,6 @@ static void on_news(void *user, int64_t id, json_t *doc)
 
 /* ---- end ---- */
 
-/* True if the disk is full. Then no run folder can be created, which is not the job's fault. */
-static bool is_disk_full(const struct jobs *j)
-{
-    struct statvfs fs;
-    return fstatvfs(j->runs_fd, &fs) == 0 &&
-           (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0));
-}
-
 static void on_over(void *user, int64_t id, const struct executor_end *end)
 {
     struct jobs *j = user;
@@ -229,7 +222,7 @@ static void on_over(void *user, int64_t id, const struct executor_end *end)
         return;
     job->live->run = NULL;
     j->ended++;
-    if (end->no_start && !job->live->is_cancelled && !job_has_folder(j, job) && is_disk_full(j)) {
+    if (end->no_start && !job->live->is_cancelled && !end->has_folder && end->is_disk_full) {
         jobs_requeue(j, job, end->no_start);
         return;
     }
@@ -245,7 +238,14 @@ static void on_unstarted(void *user, int64_t id)
     if (!job || !job->live)
         return;
     job->live->run = NULL;
-    jobs_launch_again(j, job);
+    if (job->state == JOB_STARTING) {
+        jobs_launch_again(j, job);
+        return;
+    }
+    /* the job was started, and both its lock and its run folder were removed */
+    struct job_ending *ending = job_ending_new(job->live, &(struct executor_end){0});
+    if (ending)
+        jobs_end(j, job, ending);
 }
 
 const struct executor_callbacks jobs_callbacks = {.waits = on_waits,

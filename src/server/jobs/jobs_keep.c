@@ -1,12 +1,9 @@
 /* Retention: ended jobs beyond --keep's age, number or bytes are removed, oldest first, with their
  * run folders. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -21,16 +18,24 @@
 enum {
     IDLE_S = 60,    /* time between checks while no job ends */
     WAKE_MS = 500,  /* delay from the end of a job to the next check */
-    BUSY_MS = 20,   /* time between checks of the cleaner's thread */
     MEASURE_S = 10, /* minimum time between two measurements */
     ROWS = 32,      /* number of rows that are compared by age at a time */
     RETRY_S = 3600, /* time between attempts to remove the rest of the trash */
     AGE_S = 600,    /* how often the store's age is written to the store */
 };
 
+struct choice {
+    uint64_t aged_ns; /* minimum age; 0 means any */
+    int64_t id;       /* id of the job to remove; 0 if there is none */
+    char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
+    const struct jobs *j;
+};
+
 struct jobs_keeper {
     struct jobs *j;
-    struct cleaner cleaner;
+    struct cleaner *cleaner;
+    struct choice removal; /* the job whose folder the cleaner moves into the trash */
+    bool is_cleaning;      /* the cleaner empties the trash and measures */
     struct loop_source *timer;
     uint64_t bytes; /* size of all run folders when last measured, minus those removed since */
     uint64_t measured_ns, due_ns, cleaned_ns;
@@ -71,7 +76,7 @@ static void write_age(struct jobs *j)
 static int add_folder(void *user, const struct store_job *row)
 {
     struct jobs_keeper *k = user;
-    struct cleaner *c = &k->cleaner;
+    struct cleaner *c = k->cleaner;
     if (!row->run_dir)
         return 0;
     if (!ARRAY_ROOM(c->folders, c->folder_count, k->folder_cap))
@@ -92,7 +97,7 @@ static bool is_measure_due(const struct jobs_keeper *k, uint64_t now_ns)
 /* Empties the trash and, if that is due, measures all run folders. */
 static int start_cleaning(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
 {
-    k->cleaner.folder_count = 0;
+    k->cleaner->folder_count = 0;
     if (is_measure_due(k, now_ns)) {
         k->is_changed = false;
         k->measured_ns = now_ns;
@@ -100,28 +105,25 @@ static int start_cleaning(struct jobs_keeper *k, uint64_t now_ns, struct err *er
     }
     k->has_trash = false;
     k->cleaned_ns = now_ns;
-    int r = cleaner_start(&k->cleaner);
+    int r = cleaner_clean(k->cleaner);
+    k->is_cleaning = r == 0;
     return r < 0 ? err_set(err, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
 
 static void take_measurement(struct jobs_keeper *k)
 {
-    if (k->cleaner.folder_count == 0)
+    if (!k->is_cleaning)
+        return;
+    k->is_cleaning = false;
+    if (k->cleaner->folder_count == 0)
         return;
     k->bytes = 0;
     k->is_measured = true;
-    for (size_t i = 0; i < k->cleaner.folder_count; i++)
-        k->bytes += k->cleaner.folders[i].bytes;
+    for (size_t i = 0; i < k->cleaner->folder_count; i++)
+        k->bytes += k->cleaner->folders[i].bytes;
 }
 
 /* ---- choosing the next job to remove ---- */
-
-struct choice {
-    uint64_t aged_ns; /* minimum age; 0 means any */
-    int64_t id;       /* id of the job to remove; 0 if there is none */
-    char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
-    const struct jobs *j;
-};
 
 static int choose(void *user, const struct store_job *row)
 {
@@ -163,42 +165,34 @@ static void choose_next(struct jobs_keeper *k, struct choice *ret)
 
 /* ---- removing ---- */
 
-/* Checks whether the folder may be removed. Returns 1 if the folder belongs to the job; 0 if it
- * does not exist or does not belong to the job; or -errno. A folder that was never signed does not
- * count as the job's, even if its name matches. */
-static int is_removable(const struct jobs *j, const struct choice *c)
+/* Removes a job whose folder is in the trash. The folder comes first: if the server stops in
+ * between, a row without a folder is removed after the next start. A folder without a row would
+ * never be removed. */
+static int remove_job(struct jobs_keeper *k, struct err *err)
 {
-    struct stat st;
-    int fd = jobs_open_folder(j, c->folder, c->folder_id);
-    if (fd == -EACCES) {
-        cleaner_open_up(j->runs_fd, c->folder);
-        fd = jobs_open_folder(j, c->folder, c->folder_id);
-    }
-    if (fd < 0)
-        return fd == -ENOENT ? 0 : fd;
-    bool is_run = c->folder_id[0] || fstatat(fd, "run.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
-    close(fd);
-    return is_run;
-}
-
-/* Removes a job. Removes its folder first: if the server stops in between, a row without a folder
- * is removed after the next start. A folder without a row would never be removed. */
-static int remove_job(struct jobs_keeper *k, const struct choice *c, struct err *err)
-{
-    int r = is_removable(k->j, c);
-    if (r > 0)
-        r = cleaner_put(&k->cleaner, c->folder);
-    k->has_trash = k->has_trash || r == 0;
-    if (r < 0 && r != -ENOENT)
-        return err_set(err, r, "cannot move %s: %s", c->folder, strerror(-r));
-    r = store_remove(k->j->store, c->id, err);
+    const int64_t id = k->removal.id;
+    int r = k->cleaner->put_result;
+    k->removal.id = 0;
+    if (r < 0)
+        return err_set(err, r, "cannot move %s: %s", k->removal.folder, strerror(-r));
+    k->has_trash = true;
+    r = store_remove(k->j->store, id, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < k->cleaner.folder_count; i++) {
-        if (k->cleaner.folders[i].id == c->id)
-            k->bytes -= k->cleaner.folders[i].bytes;
+    for (size_t i = 0; i < k->cleaner->folder_count; i++) {
+        if (k->cleaner->folders[i].id == id)
+            k->bytes -= k->cleaner->folders[i].bytes;
     }
-    jobs_publish_removed(k->j, c->id);
+    jobs_publish_removed(k->j, id);
+    return 0;
+}
+
+static int start_removal(struct jobs_keeper *k, const struct choice *choice, struct err *err)
+{
+    int r = cleaner_put(k->cleaner, choice->folder, choice->folder_id);
+    if (r < 0)
+        return err_set(err, r, "cannot start a thread: %s", strerror(-r));
+    k->removal = *choice;
     return 0;
 }
 
@@ -206,21 +200,22 @@ static int remove_job(struct jobs_keeper *k, const struct choice *c, struct err 
 static int keep_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
 {
     struct choice choice;
-    bool was_running = k->cleaner.is_running;
-    if (cleaner_is_busy(&k->cleaner))
+    if (k->cleaner->work)
         return 1;
-    if (was_running)
-        take_measurement(k);
+    take_measurement(k);
+    int r = k->removal.id ? remove_job(k, err) : 0;
+    if (r < 0)
+        return r;
     choose_next(k, &choice);
-    int r = choice.id ? remove_job(k, &choice, err) : 0;
+    r = choice.id ? start_removal(k, &choice, err) : 0;
     if (r < 0 || choice.id)
         return r < 0 ? r : 1;
-    bool is_retry = k->cleaner.has_left && now_ns - k->cleaned_ns >= RETRY_S * NS_PER_S;
+    bool is_retry = k->cleaner->has_left && now_ns - k->cleaned_ns >= RETRY_S * NS_PER_S;
     if (k->has_trash || is_retry || is_measure_due(k, now_ns)) {
         r = start_cleaning(k, now_ns, err);
         return r < 0 ? r : 1;
     }
-    if (k->cleaner.has_left)
+    if (k->cleaner->has_left)
         jobs_trouble_set(k->j, TROUBLE_KEEP,
                          "cannot remove all folders of removed jobs in %s/.trash", k->j->runs_path);
     else
@@ -249,11 +244,14 @@ static void on_keep_timer(void *user, uint64_t now_ns, uint64_t missed)
     if (r == 0 && k->j->trouble[TROUBLE_STRAYS][0])
         jobs_sweep_locks(k->j);
     uint64_t nap_ns = IDLE_S * NS_PER_S;
-    if (r > 0) /* even if there is much to remove, the loop must also serve its other sources */
-        nap_ns = (k->cleaner.is_running ? BUSY_MS : 1) * NS_PER_MS;
-    else if (r == 0 && k->j->options.keep.bytes && k->is_changed)
+    if (r == 0 && k->j->options.keep.bytes && k->is_changed)
         nap_ns = MEASURE_S * NS_PER_S;
     sleep_until(k, now_ns + nap_ns);
+}
+
+static void on_cleaned(void *user)
+{
+    sleep_until(user, clock_mono_ns());
 }
 
 int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
@@ -262,12 +260,11 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
     if (!k)
         return err_set(err, -ENOMEM, "out of memory");
     k->j = j;
-    k->cleaner.trash_fd = -1;
     k->has_trash = k->is_changed = true; /* an earlier server may have left trash behind */
     k->due_ns = UINT64_MAX / 2;
     int r = read_age(j, err);
     if (r == 0) {
-        r = cleaner_open(&k->cleaner, j->runs_fd);
+        r = cleaner_new(j->workers, j->runs_fd, on_cleaned, k, &k->cleaner);
         if (r == 0)
             r = loop_add_timer(j->loop, k->due_ns, 0, on_keep_timer, k, &k->timer);
         if (r < 0)
@@ -286,7 +283,7 @@ void jobs_keeper_free(struct jobs_keeper *k)
         return;
     loop_remove(k->timer);
     write_age(k->j);
-    cleaner_close(&k->cleaner);
+    cleaner_close(k->cleaner);
     free(k);
 }
 

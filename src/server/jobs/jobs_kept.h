@@ -12,6 +12,7 @@ struct job_ending {
     char reason[JOBS_SENTENCE_MAX];
     uint64_t duration_ns; /* 0: unknown */
     uint64_t peak_bytes;  /* memory to reserve for the next run; 0 if unknown */
+    bool has_folder;
     struct job_facts facts;
     json_t *end; /* the facts as JSON, for the store */
     struct {

@@ -18,6 +18,8 @@
 
 struct err;
 struct loop_source;
+struct work;
+struct workers;
 
 enum {
     JOBS_LISTENERS = 8,
@@ -71,6 +73,8 @@ struct job {
      * them. Otherwise, if the wall clock is set in the meantime, a job would seem to run for years,
      * or to end before it started. */
     uint64_t wall_ns, boot_ns;
+    /* whether another file has the name of the job's run folder; checked before the start */
+    bool is_name_checked, is_name_taken;
     bool is_dirty;         /* the latest change is not on disk yet */
     bool has_room;         /* the job's slot, memory and GPUs are marked as used */
     struct job_live *live; /* NULL: not started */
@@ -93,6 +97,7 @@ struct jobs_listener {
 
 struct jobs {
     struct loop *loop;
+    struct workers *workers;
     struct jobs_options options;
     char *runs_path, *cwd;
     int runs_fd, locks_fd, ids_fd;
@@ -113,6 +118,9 @@ struct jobs {
     struct loop_source *kick_timer; /* timer for the next check of the queue */
     struct loop_source *tick_timer; /* timer that fires every second while there is work */
     bool is_ticking;
+    /* check of the next job's folder name, and its start; NULL: none is under way */
+    struct work *name_work;
+    uint64_t name_ns;
     /* no job is started before hold_ns, a time of the monotonic clock */
     uint64_t hold_ns, hold_wait_ns;
 
@@ -140,8 +148,7 @@ bool jobs_is_queued(const struct jobs *j, const struct job *job);
 struct job *job_new(const struct store_job *row, const struct job_spec *spec);
 struct job_live *job_live_new(json_t *request); /* takes ownership of REQUEST */
 /* Chooses the name and the signature of the run folder of a job that is about to start. */
-int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struct job_live *live);
-bool job_has_folder(const struct jobs *j, const struct job *job);
+int jobs_choose_folder(const struct job *job, struct job_live *live);
 /* Opens the run folder if it is signed with FOLDER_ID. Returns an fd, -ENOENT, or another
  * -errno. */
 int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id);

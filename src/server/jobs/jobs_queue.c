@@ -1,8 +1,10 @@
 /* The queue: plans and starts jobs, and reports what queued jobs wait for. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -13,12 +15,14 @@
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
+#include "server/jobs/workers.h"
 
 enum {
     BURST = 8, /* maximum number of jobs started in one round of the loop */
     NEXT = 20, /* number of jobs at the head of the queue whose reason for waiting is published */
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
+    SILENT_S = 10, /* time after which a folder that does not answer is reported */
 };
 
 void jobs_kick(struct jobs *j)
@@ -82,7 +86,7 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
     const struct plan_job plan_job = plan_job_of(j, job);
     jobs_plan(j);
     enum trouble kind = j->trouble[TROUBLE_STORE][0] ? TROUBLE_STORE : TROUBLE_START;
-    if (j->hold_ns > clock_mono_ns() && j->trouble[kind][0])
+    if ((j->hold_ns > clock_mono_ns() || j->name_work) && j->trouble[kind][0])
         snprintf(ret, size, "%s", j->trouble[kind]);
     else if (job->after_count > 0)
         snprintf(ret, size, "waits for job %lld to succeed", (long long)job->after[0]);
@@ -169,11 +173,73 @@ void jobs_launch_again(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
+/* The check of a name in the folder of all run folders. */
+struct name_check {
+    struct jobs *j;
+    int64_t id; /* id of the job */
+    int runs_fd;
+    char name[JOB_FOLDER_MAX];
+    bool is_taken;
+};
+
+static void run_name_check(void *user)
+{
+    struct name_check *c = user;
+    struct stat st;
+    c->is_taken = fstatat(c->runs_fd, c->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void on_name_checked(void *user, int r)
+{
+    const struct name_check *c = user;
+    struct job *job = jobs_find(c->j, c->id);
+    (void)r; /* there is no time limit */
+    c->j->name_work = NULL;
+    if (job) {
+        job->is_name_checked = true;
+        job->is_name_taken = c->is_taken;
+    }
+    jobs_kick(c->j);
+}
+
+/* Checks whether the name of the job's run folder is taken. Returns false if the job has to wait
+ * for the answer, because the folder may hang. Jobs are started one after the other, so at most one
+ * check is under way. */
+static bool check_name(struct jobs *j, struct job *job)
+{
+    static const struct work_kind kind = {run_name_check, on_name_checked, free};
+    struct name_check check = {.j = j, .id = job->id, .runs_fd = j->runs_fd}, *copy;
+    job_spec_folder(job->id, job->name, check.name);
+    if (j->executor.kind->owns_machine) {
+        run_name_check(&check);
+        job->is_name_taken = check.is_taken;
+        return true;
+    }
+    if (job->is_name_checked || j->name_work)
+        return job->is_name_checked;
+    copy = malloc(sizeof *copy);
+    if (copy)
+        *copy = check;
+    if (!copy || workers_start(j->workers, &kind, 0, copy, &j->name_work) < 0)
+        hold(j);
+    j->name_ns = clock_mono_ns();
+    jobs_tick_on(j);
+    return false;
+}
+
+void jobs_check_silence(struct jobs *j, uint64_t now_ns)
+{
+    if (j->name_work && now_ns - j->name_ns >= SILENT_S * NS_PER_S)
+        jobs_trouble_set(j, TROUBLE_START, "cannot start jobs: the folder %s does not answer",
+                         j->runs_path);
+}
+
 /* Moves JOB from the queue to `starting`, on disk. Returns false if it stays queued. */
 static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     job->live = job_live_new(json_incref(spec->doc));
-    if (!job->live || jobs_choose_folder(j, job->id, job->name, job->live) < 0) {
+    job->is_name_checked = false; /* the answer is used once */
+    if (!job->live || jobs_choose_folder(job, job->live) < 0) {
         job_unlive(job);
         hold(j);
         return false;
@@ -193,7 +259,7 @@ static bool take_from_queue(struct jobs *j, struct job *job, const struct job_sp
 bool jobs_take_new(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     return job->after_count == 0 && j->is_started && clock_mono_ns() >= j->hold_ns &&
-           plan_queue(j) == job && take_from_queue(j, job, spec);
+           plan_queue(j) == job && check_name(j, job) && take_from_queue(j, job, spec);
 }
 
 static void start_one(struct jobs *j, struct job *job)
@@ -231,7 +297,7 @@ static bool start_some(struct jobs *j, uint64_t now_ns)
         struct job *job = NULL;
         if (now_ns >= j->hold_ns && j->queue_count > 0 && j->room.slots_used < j->room.slots)
             job = plan_queue(j);
-        if (!job)
+        if (!job || !check_name(j, job))
             return false;
         start_one(j, job);
         now_ns = clock_mono_ns();

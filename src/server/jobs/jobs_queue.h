@@ -12,7 +12,9 @@ int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 
 /* ---- jobs_queue.c ---- */
 
-void jobs_kick(struct jobs *j);         /* checks the queue in the next round of the loop */
+void jobs_kick(struct jobs *j); /* checks the queue in the next round of the loop */
+/* Reports a trouble if the name of a run folder cannot be checked for a long time. */
+void jobs_check_silence(struct jobs *j, uint64_t now_ns);
 void jobs_plan(struct jobs *j);         /* updates what each queued job waits for */
 void jobs_start_queued(struct jobs *j); /* starts queued jobs, a few at a time */
 /* Returns JOB to the queue, because a temporary problem prevented its start. */

@@ -242,13 +242,6 @@ static int learn_peak(struct jobs *j, const struct job *job, const struct job_en
     return store_learn(j->store, job->name, e->peak_bytes, job->changed_ns, err);
 }
 
-/* True if the job has a run folder. Jobs that fail before they create it have none. */
-bool job_has_folder(const struct jobs *j, const struct job *job)
-{
-    AUTO_CLOSE int fd = jobs_open_folder(j, job->live->folder, job->live->folder_id);
-    return fd != -ENOENT;
-}
-
 static int write_end(struct jobs *j, struct job *job, struct err *err)
 {
     const struct job_live *live = job->live;
@@ -258,7 +251,7 @@ static int write_end(struct jobs *j, struct job *job, struct err *err)
                                   .reason = e->reason[0] ? e->reason : NULL,
                                   .at_ns = job->changed_ns,
                                   .started_ns = live->started_ns,
-                                  .run_dir = job_has_folder(j, job) ? live->folder : "",
+                                  .run_dir = e->has_folder ? live->folder : "",
                                   .ended_age_ns = jobs_age_ns(j),
                                   .memory_bytes = job->memory_bytes,
                                   .memory_from = job->memory_from,

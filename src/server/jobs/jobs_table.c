@@ -159,14 +159,13 @@ struct job_live *job_live_new(json_t *request)
 
 /* Chooses the folder's name. If it is in use, for example by a folder of the user, part of the
  * signature is appended. */
-int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struct job_live *live)
+int jobs_choose_folder(const struct job *job, struct job_live *live)
 {
-    struct stat st;
     int r = io_random_hex((JOB_FOLDER_ID_SIZE - 1) / 2, live->folder_id);
     if (r < 0)
         return r;
-    job_spec_folder(id, name, live->folder);
-    if (fstatat(j->runs_fd, live->folder, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+    job_spec_folder(job->id, job->name, live->folder);
+    if (job->is_name_taken) {
         size_t len = strlen(live->folder);
         snprintf(live->folder + len, sizeof live->folder - len, "-%.8s", live->folder_id);
     }
@@ -176,7 +175,7 @@ int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struc
 int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id)
 {
     const struct executor_folder place = {.name = folder, .id = folder_id};
-    return executor_open_folder(&j->executor, &place);
+    return executor_open_folder(j->runs_fd, &place);
 }
 
 void job_unlive(struct job *job)

@@ -205,7 +205,7 @@ static enum executor_found found_free(const struct executor *x,
 {
     json_t *doc = NULL;
     struct outcome o = {0};
-    AUTO_CLOSE int dir = executor_open_folder(x, folder);
+    AUTO_CLOSE int dir = executor_open_folder(x->runs_fd, folder);
     /* The lock is signed after the folder is created. If the lock is signed and the folder is
      * missing, a user has removed the folder. */
     if (dir == -ENOENT)

@@ -14,10 +14,10 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/loop.h"
-#include "run/outcome.h"
 #include "server/jobs/command.h"
 #include "server/jobs/slurm_private.h"
 #include "server/jobs/store_private.h"
+#include "server/jobs/workers.h"
 
 /* ---- runs ---- */
 
@@ -45,6 +45,7 @@ void slurm_run_free(struct slurm_run *run)
     command_release(run->submit, false); /* sbatch writes its answer into the lock file */
     command_release(run->kill, false);
     command_release(run->account, true);
+    work_cancel(run->look);
     job_launch_fini(&run->launch);
     free(run);
 }
@@ -53,9 +54,6 @@ void slurm_end(struct slurm_run *run, const struct executor_end *end)
 {
     const struct executor_callbacks callbacks = run->base.x->callbacks;
     const int64_t id = run->base.id;
-    char path[PATH_MAX];
-    if (slurm_error_path(run, path) == 0)
-        unlink(path);
     slurm_run_free(run);
     callbacks.over(callbacks.user, id, end);
 }
@@ -190,30 +188,18 @@ static int slurm_start(struct executor *x, int64_t id, const struct job_spec *sp
     return 0;
 }
 
+/* The folder is not read here, because it may hang. The job is followed until a look has answered.
+ */
 static int slurm_find(struct executor *x, int64_t id, const struct executor_folder *folder,
                       enum executor_found *found, struct executor_run **ret, json_t **ret_json,
                       struct err *err)
 {
-    json_t *doc = NULL;
-    struct outcome o = {0};
+    (void)ret_json;
     AUTO_CLOSE int lock = executor_lock_open(x, id);
-    AUTO_CLOSE int dir = executor_open_folder(x, folder);
-    if (lock == -ENOENT && dir == -ENOENT) { /* the lock is created before sbatch starts */
-        *found = EXECUTOR_NEVER_STARTED;
-        return 0;
-    }
-    int r = dir < 0 ? dir : outcome_read_folder(dir, EXECUTOR_JSON_MAX, &doc, &o);
-    bool is_ended = r == 0 && executor_is_ended(&o);
-    outcome_fini(&o);
-    if (is_ended) {
-        *found = EXECUTOR_ENDED;
-        *ret_json = doc;
-        return 0;
-    }
-    json_decref(doc);
     struct slurm_run *run = slurm_run_new(x->slurm, id, folder);
     if (!run)
         return err_set(err, -ENOMEM, "out of memory");
+    run->has_no_lock = lock == -ENOENT;
     run->stage = SLURM_UNSURE;
     run->unsure_ns = clock_mono_ns();
     run->settle_ns = SLURM_SETTLE_S * NS_PER_S;

@@ -18,6 +18,7 @@
 
 struct command;
 struct loop_source;
+struct work;
 
 /* ---- slurm_parse.c ---- */
 
@@ -75,8 +76,13 @@ struct slurm_run {
     char state[SLURM_STATE_MAX], detail[SLURM_DETAIL_MAX];
     char waits[EXECUTOR_SENTENCE_MAX]; /* last reported reason why the job waits */
     bool has_folder, is_start_reported, is_accounted;
-    uint64_t gone_ns;     /* time since which Slurm no longer runs the job; 0: it may run */
-    uint64_t check_ns;    /* time of the next check of the run folder */
+    bool has_no_lock;   /* an earlier server did not create the lock, so sbatch never ran */
+    uint64_t gone_ns;   /* time since which Slurm no longer runs the job; 0: it may run */
+    struct work *look;  /* look into the run folder, which may hang; NULL: none */
+    uint64_t check_ns;  /* time of the next look */
+    uint64_t silent_ns; /* start of the first look without an answer; 0: the last one answered */
+    bool is_silent;     /* this was reported */
+    bool wants_checkpoint;
     uint64_t state_stamp; /* version of state.json that was read last */
 };
 
@@ -97,7 +103,7 @@ struct slurm {
 };
 
 void slurm_tick_on(struct slurm *s);
-/* Calls `over`, which frees RUN. */
+/* Frees RUN and calls `over`. */
 void slurm_end(struct slurm_run *run, const struct executor_end *end);
 void slurm_run_free(struct slurm_run *run);
 /* Reports what the job waits for, if that has changed. */
@@ -121,7 +127,8 @@ void slurm_account(struct slurm_run *run);         /* runs sacct once for a job 
 
 /* ---- slurm_run.c ---- */
 
-/* Reads the run folder, and decides whether the job has started or ended. May free RUN. */
+/* Decides what to do next for a job, and starts a look into its folder if it is due. May free RUN.
+ */
 void slurm_check(struct slurm_run *run, uint64_t now_ns);
 /* Members of executor_kind: */
 int slurm_cancel(struct executor_run *base);

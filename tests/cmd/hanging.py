@@ -1,0 +1,28 @@
+"""Lets a folder hang for processes that a test starts, as if its file server was gone. See tests/tools/hang."""
+
+import os
+import pathlib
+
+from commands import ROOT
+
+
+class Hanging:
+    """FILE controls what hangs."""
+
+    def __init__(self, file):
+        self.file = pathlib.Path(file)
+
+    def environment(self):
+        build = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build"))
+        sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+        return {"LD_PRELOAD": str(build / "tests" / "tools" / "hang.so"), "HANG_FILE": str(self.file),
+                "ASAN_OPTIONS": sanitizer}
+
+    def begin(self, folder, pid=None):
+        """From now on every use of FOLDER waits, in the process PID or in all."""
+        made = self.file.with_suffix(".new")
+        made.write_text(f"{pid} {folder}" if pid else str(folder))
+        made.rename(self.file)
+
+    def end(self):
+        self.file.unlink(missing_ok=True)

@@ -1,0 +1,138 @@
+"""`ebb serve --executor slurm` while the shared folder with the run folders does not answer."""
+
+import contextlib
+import time
+
+import pytest
+
+from commands import wait_for
+from hanging import Hanging
+from serving import ENDED, serving
+from slurm_standin import make_slurm
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    return make_slurm(tmp_path / "slurm")
+
+
+@pytest.fixture
+def hanging(tmp_path):
+    made = Hanging(tmp_path / "hangs")
+    yield made
+    made.end()
+
+
+@contextlib.contextmanager
+def serving_shared(slurm, hanging, tmp_path, *arguments):
+    """A server whose run folders are in tmp_path/runs."""
+    with serving("--executor", "slurm", "--slots", 10, "--runs-dir", tmp_path / "runs", *arguments,
+                 env={**slurm.environment(), **hanging.environment()}) as server:
+        yield server
+        hanging.end()
+
+
+def waiting(tmp_path, name):
+    """A command that waits for the file NAME and counts how often it ran."""
+    return ["sh", "-c", f"echo x >>{tmp_path}/{name}.ran; until test -e {tmp_path}/{name}; do sleep 0.05; done"]
+
+
+def answers(server, path="/jobs"):
+    begun = time.monotonic()
+    assert server.get(path).status == 200
+    assert time.monotonic() - begun < 5
+
+
+def test_hanging_run_folder_does_not_stall_server_or_other_jobs(slurm, hanging, tmp_path):
+    with serving_shared(slurm, hanging, tmp_path) as server:
+        one, two = (server.submit(*waiting(tmp_path, name), name=name) for name in ("one", "two"))
+        for job in (one, two):
+            assert server.wait(job, "running")["state"] == "running"
+        hanging.begin(tmp_path / "runs" / f"{one}-one", server.process.pid)
+        silent = wait_for(lambda: "does not answer since" in str(server.job(one)["reason"]) and server.job(one),
+                          "the report of the folder")
+        assert silent["state"] == "running"
+        (tmp_path / "one").touch()  # ends while the server cannot see it
+        (tmp_path / "two").touch()
+        assert server.wait(two)["state"] == "succeeded"
+        assert server.wait(server.submit("true"))["state"] == "succeeded"
+        answers(server)
+        assert server.job(one)["state"] == "running"
+        hanging.end()
+        ended = server.wait(one)
+        assert ended["state"] == "succeeded" and not ended["reason"]
+        assert (tmp_path / "one.ran").read_text() == "x\n" and len(slurm.jobs()) == 3
+
+
+def test_job_that_slurm_no_longer_knows_is_not_lost_while_folder_hangs(slurm, hanging, tmp_path):
+    with serving_shared(slurm, hanging, tmp_path) as server:
+        job = server.submit(*waiting(tmp_path, "go"), name="x")
+        server.wait(job, "running")
+        hanging.begin(tmp_path / "runs", server.process.pid)
+        (tmp_path / "go").touch()
+        wait_for(lambda: slurm.jobs()[0]["state"] == "COMPLETED", "the end of the job")
+        slurm.purge()
+        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        assert server.job(job)["state"] == "running"
+        hanging.end()
+        assert server.wait(job)["state"] == "succeeded"
+
+
+def test_queued_jobs_wait_while_all_run_folders_hang(slurm, hanging, tmp_path):
+    with serving_shared(slurm, hanging, tmp_path) as server:
+        hanging.begin(tmp_path / "runs", server.process.pid)
+        jobs = [server.submit(*waiting(tmp_path, f"j{i}"), name=f"j{i}") for i in range(12)]
+        for i in range(12):
+            (tmp_path / f"j{i}").touch()
+        wait_for(lambda: "does not answer" in " ".join(server.get("/health").json()["trouble"]), "the trouble")
+        answers(server)
+        hanging.end()
+        assert [server.wait(job)["state"] for job in jobs] == ["succeeded"] * 12
+        assert len(slurm.jobs()) == 12
+        assert all((tmp_path / f"j{i}.ran").read_text() == "x\n" for i in range(12))
+
+
+def test_server_is_stopped_and_started_while_run_folder_hangs(slurm, hanging, tmp_path):
+    with serving_shared(slurm, hanging, tmp_path) as server:
+        job = server.submit(*waiting(tmp_path, "go"), name="x")
+        server.wait(job, "running")
+        folder = tmp_path / "runs" / f"{job}-x"
+        hanging.begin(folder, server.process.pid)
+        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        begun = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - begun < 10
+        hanging.begin(folder)
+        server.start()
+        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        assert server.job(job)["state"] == "running"
+        hanging.end()
+        (tmp_path / "go").touch()
+        assert server.wait(job)["state"] == "succeeded"
+        assert (tmp_path / "go.ran").read_text() == "x\n" and len(slurm.jobs()) == 1
+
+
+def test_job_in_hanging_folder_can_be_cancelled(slurm, hanging, tmp_path):
+    with serving_shared(slurm, hanging, tmp_path) as server:
+        job = server.submit("sleep", "600", name="x")
+        server.wait(job, "running")
+        hanging.begin(tmp_path / "runs" / f"{job}-x", server.process.pid)
+        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        server.post(f"/jobs/{job}/cancel", {"reason": "enough", "grace_s": 1})
+        wait_for(lambda: slurm.jobs()[0]["state"] not in ("PENDING", "RUNNING"), "scancel")
+        hanging.end()
+        ended = server.wait(job)
+        assert ended["state"] == "cancelled" and ended["reason"] == "enough"
+
+
+@pytest.mark.parametrize("path", ["log", "log?tail=100", "log?offset=0", "run", "events", "verdict", "samples"])
+def test_request_for_file_of_hanging_run_folder_is_refused(slurm, hanging, tmp_path, path):
+    with serving_shared(slurm, hanging, tmp_path) as server:
+        job = server.submit("echo", "out", name="x")
+        assert server.wait(job)["state"] in ENDED
+        hanging.begin(tmp_path / "runs" / f"{job}-x", server.process.pid)
+        refused = server.get(f"/jobs/{job}/{path}")
+        assert refused.status == 503 and "does not answer" in refused.message()
+        answers(server)
+        hanging.end()
+        assert server.get(f"/jobs/{job}/{path}").status == 200
