@@ -28,8 +28,10 @@ def serving_shared(slurm, hanging, tmp_path, *arguments):
     """A server whose run folders are in tmp_path/runs."""
     with serving("--executor", "slurm", "--slots", 10, "--runs-dir", tmp_path / "runs", *arguments,
                  env={**slurm.environment(), **hanging.environment()}) as server:
-        yield server
-        hanging.end()
+        try:
+            yield server
+        finally:
+            hanging.end()
 
 
 def waiting(tmp_path, name):

@@ -72,6 +72,24 @@ def test_failed_slurm_job_keeps_its_output_and_exit_status(slurm, tmp_path):
         assert "lost" not in states
 
 
+def test_long_log_of_slurm_job_is_sent_completely(slurm, tmp_path):
+    text = "".join(f"{i:07}\n" for i in range(400000)).encode()
+    with serving_slurm(slurm) as server:
+        job = server.submit("seq", "-f", "%07.0f", "0", "399999")
+        waits = server.get(f"/jobs/{job}/log?offset=0&wait_s=30")
+        assert waits.status == 200 and text.startswith(waits.body)
+        assert server.wait(job)["state"] == "succeeded"
+        path = f"/jobs/{job}/log"
+        assert server.get(path).body == text
+        assert server.get(f"{path}?tail=1000000").body == text[-1000000:]
+        part = server.get(path, headers={"Range": "bytes=1000-2000999"})
+        assert part.status == 206 and part.body == text[1000:2001000]
+        assert part.headers["Content-Range"] == f"bytes 1000-2000999/{len(text)}"
+        assert server.get(f"{path}?offset=100").body == text[100:]
+        assert server.get(f"{path}?offset={len(text)}&wait_s=30").body == b""
+        assert server.get(path, headers={"Range": f"bytes={len(text)}-"}).status == 416
+
+
 def test_running_slurm_job_is_followed_through_its_folder(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("python3", "-c", "import time; b = bytearray(50 << 20); time.sleep(600)")

@@ -29,6 +29,7 @@
 #include "base/loop.h"
 #include "server/http/http.h"
 #include "server/http/live_private.h"
+#include "server/jobs/workers.h"
 
 static struct {
     struct loop *loop;
@@ -66,10 +67,19 @@ int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, str
     return 0;
 }
 
-int jobs_folder(struct jobs *jobs, int64_t id, char *ret_path, size_t path_size)
+int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct work **ret)
 {
-    (void)jobs, (void)id, (void)ret_path, (void)path_size;
-    return fcntl(it.folder_fd, F_DUPFD_CLOEXEC, 0);
+    (void)jobs, (void)id;
+    *ret = NULL;
+    r->read(r, it.folder_fd);
+    r->done(r, 0);
+    r->free(r);
+    return 0;
+}
+
+void work_cancel(struct work *work)
+{
+    (void)work; /* there is none */
 }
 
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user)

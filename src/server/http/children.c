@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -19,7 +20,7 @@
 #include "base/io.h"
 #include "base/loop.h"
 
-enum { ARGS_MAX = 16, STDERR_MAX = 4 << 10, PRIORITY = 10 };
+enum { ARGS_MAX = 16, STDERR_MAX = 4 << 10, PRIORITY = 10, REAP_MS = 1000 };
 
 /* The standard output or standard error of a child. */
 struct child_stream {
@@ -471,8 +472,10 @@ void children_free(struct children *all)
     while (!TAILQ_EMPTY(&all->pending)) {
         struct child *c = TAILQ_FIRST(&all->pending);
         if (c->pid > 0) {
+            struct pollfd p = {.fd = c->pidfd, .events = POLLIN};
             kill(-c->pid, SIGKILL);
-            waitpid(c->pid, NULL, 0);
+            poll(&p, 1, REAP_MS); /* a child that waits for a hanging disk may not end */
+            waitpid(c->pid, NULL, WNOHANG);
         }
         while (!LIST_EMPTY(&c->waiters)) {
             struct child_waiter *w = LIST_FIRST(&c->waiters);

@@ -4,6 +4,7 @@
 #include "server/http/http_answer.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,28 +172,8 @@ void http_answer_error(struct http_request *r, unsigned status, const char *fmt,
     buf_fini(&sentence);
 }
 
-void http_answer_file(struct http_request *r, unsigned status, const char *type, int fd,
-                      uint64_t offset, uint64_t len, uint64_t total)
-{
-    char range[80];
-    snprintf(range, sizeof range, "bytes %llu-%llu/%llu", (unsigned long long)offset,
-             (unsigned long long)(offset + len - 1), (unsigned long long)total);
-    if (len == 0) {
-        close(fd);
-        http_answer_text(r, status, type, "", 0);
-        return;
-    }
-    struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(len, fd, offset);
-    if (!response)
-        close(fd);
-    else
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (status == 206 && !has_header(r, MHD_HTTP_HEADER_CONTENT_RANGE))
-        http_add_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, range);
-    answer(r, status, response);
-}
-
 struct stream {
+    struct http_request *request;
     http_read_fn *read;
     void *user;
     void (*free_user)(void *user);
@@ -201,8 +182,21 @@ struct stream {
 static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 {
     struct stream *s = cls;
-    ssize_t n = s->read(s->user, pos, buf, max);
+    ssize_t n = s->request->state == REQUEST_GONE ? -1 : s->read(s->user, pos, buf, max);
+    if (n == -EAGAIN) {
+        s->request->gone = NULL; /* READ is called again instead */
+        http_request_wait(s->request);
+        return 0;
+    }
     return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+void http_stream_go_on(struct http_request *r)
+{
+    if (r->state != REQUEST_WAITING) /* the client has disconnected */
+        return;
+    http_request_resume(r);
+    r->state = REQUEST_ANSWERED;
 }
 
 static void free_stream(void *cls)
@@ -219,7 +213,7 @@ void http_answer_stream(struct http_request *r, unsigned status, const char *typ
     struct MHD_Response *response =
         s ? MHD_create_response_from_callback(len, 32 << 10, read_stream, s, free_stream) : NULL;
     if (response) {
-        *s = (struct stream){read, user, free_user};
+        *s = (struct stream){r, read, user, free_user};
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     } else {
         free(s);

@@ -10,13 +10,11 @@ void http_answer_text(struct http_request *r, unsigned status, const char *type,
 void http_answer_gzip(
     struct http_request *r, const char *type, const char *etag, const void *gz,
     size_t len); /* GZ must be static; it is decompressed for clients that do not accept gzip */
-/* Sends LEN bytes of FD from OFFSET on, and takes ownership of FD. With status 206, adds a
- * Content-Range of TOTAL unless the caller has added one. */
-void http_answer_file(struct http_request *r, unsigned status, const char *type, int fd,
-                      uint64_t offset, uint64_t len, uint64_t total);
 /* Sends LEN bytes, which READ writes into BUF piece by piece; if READ returns -1, the connection is
- * closed. FREE_USER is always called. */
+ * closed. If it returns -EAGAIN, it is called again after http_stream_go_on. FREE_USER is always
+ * called. */
 typedef ssize_t http_read_fn(void *user, uint64_t pos, char *buf, size_t max);
+void http_stream_go_on(struct http_request *r);
 void http_answer_stream(struct http_request *r, unsigned status, const char *type, uint64_t len,
                         http_read_fn *read, void *user, void (*free_user)(void *user));
 void http_answer_error(struct http_request *r, unsigned status, const char *fmt, ...)
@@ -29,6 +27,6 @@ enum http_rank http_upgraded_rank(const struct http_upgraded *u);
 void http_upgraded_close(struct http_upgraded *u);
 
 /* Announces that the request will be answered later. GONE is called if the client disconnects
- * first; R must not be used after that. */
+ * first; R must not be used after that. A request that is parked can be parked again. */
 typedef void http_gone_fn(void *user);
 void http_park(struct http_request *r, http_gone_fn *gone, void *user);

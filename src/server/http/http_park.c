@@ -19,8 +19,9 @@ struct http_upgraded {
 
 void http_park(struct http_request *r, http_gone_fn *gone, void *user)
 {
-    assert(r->state == REQUEST_BODY);
-    r->state = REQUEST_PARKED;
+    assert(r->state >= REQUEST_BODY && r->state <= REQUEST_WAITING);
+    if (r->state == REQUEST_BODY)
+        r->state = REQUEST_PARKED;
     r->gone = gone;
     r->gone_user = user;
 }

@@ -15,6 +15,7 @@
 
 struct http_upgraded;
 struct loop_source;
+struct work;
 
 /* Durations. */
 struct live_times {
@@ -28,10 +29,14 @@ struct live_times {
 
 /* The log of a job that at least one viewer follows; it is read once for all of them. */
 struct live_tail {
+    struct live *live;
     struct live_tail *next;
     int64_t id;
+    bool has_offset; /* OFFSET, from which the log is read next, is known */
     uint64_t offset;
     unsigned watchers;
+    struct work *work; /* the reading that is under way; NULL: none */
+    bool is_due;       /* the log has grown since that reading was begun */
 };
 
 enum viewer_state {

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "server/http/live_private.h"
+#include "server/jobs/jobs.h"
+#include "server/jobs/workers.h"
 #include "trace/logs.h"
 
 enum {
@@ -16,12 +17,6 @@ enum {
      * sent */
     PIECES_MAX = 4,
 };
-
-static uint64_t log_end_of(const struct live *l, int64_t id)
-{
-    AUTO_CLOSE int folder = jobs_folder(l->jobs, id, NULL, 0);
-    return folder < 0 ? 0 : logs_end(folder);
-}
 
 static struct live_tail *tail_find(const struct live *l, int64_t id)
 {
@@ -43,9 +38,9 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
     }
     tail = calloc(1, sizeof *tail);
     if (tail) {
-        *tail = (struct live_tail){.next = l->tails, .id = id, .watchers = 1};
-        tail->offset = log_end_of(l, id);
+        *tail = (struct live_tail){.live = l, .next = l->tails, .id = id, .watchers = 1};
         l->tails = tail;
+        live_tail_read(l, id);
     }
     return tail;
 }
@@ -58,6 +53,7 @@ void live_tail_leave(struct live *l, struct live_tail *tail)
     while (*at != tail)
         at = &(*at)->next;
     *at = tail->next;
+    work_cancel(tail->work);
     free(tail);
 }
 
@@ -83,13 +79,52 @@ static void publish_piece(struct live *l, int64_t id, uint64_t offset, const cha
         live_publish(l, m);
 }
 
-/* Skips most of the log if a job writes faster than its log can be sent. */
-static void catch_up(struct live *l, struct live_tail *tail)
+/* ---- reading, in a thread if the folder may hang ---- */
+
+struct tail_reading {
+    struct jobs_reading base;
+    struct live_tail *tail;
+    bool is_first; /* only the end of the log is wanted */
+    uint64_t offset;
+    bool
+        is_skipped; /* most of the log was skipped, because the job writes faster than it is sent */
+    unsigned count;
+    struct {
+        uint64_t at;
+        size_t len;
+        char *text;
+    } pieces[PIECES_MAX];
+};
+
+static void read_tail(struct jobs_reading *base, int folder)
 {
-    uint64_t end = log_end_of(l, tail->id);
-    if (end <= tail->offset + (uint64_t)PIECES_MAX * PIECE_BYTES)
-        return;
-    tail->offset = end - PIECE_BYTES;
+    struct tail_reading *r = (struct tail_reading *)base;
+    uint64_t end = folder < 0 ? 0 : logs_end(folder);
+    if (r->is_first)
+        r->offset = end;
+    r->is_skipped = end > r->offset + (uint64_t)PIECES_MAX * PIECE_BYTES;
+    if (r->is_skipped)
+        r->offset = end - PIECE_BYTES;
+    while (folder >= 0 && !r->is_first && r->count < PIECES_MAX) {
+        uint64_t at = r->offset;
+        char *text = malloc(PIECE_BYTES);
+        ssize_t n = text ? logs_read(folder, r->offset, text, PIECE_BYTES, &at) : 0;
+        size_t whole = n > 0 ? whole_characters(text, (size_t)n) : 0;
+        if (whole == 0) { /* the rest of a character is read next time */
+            free(text);
+            return;
+        }
+        r->pieces[r->count].at = at;
+        r->pieces[r->count].len = whole;
+        r->pieces[r->count++].text = text;
+        r->offset = at + whole;
+        if (n < PIECE_BYTES)
+            return;
+    }
+}
+
+static void publish_skip(struct live *l, const struct live_tail *tail)
+{
     struct live_viewer *v;
     l->busy++;
     LIST_FOREACH(v, &l->viewers, link)
@@ -103,25 +138,54 @@ static void catch_up(struct live *l, struct live_tail *tail)
     l->busy--;
 }
 
+static void on_tail_read(struct jobs_reading *base, int result)
+{
+    struct tail_reading *r = (struct tail_reading *)base;
+    struct live_tail *tail = r->tail;
+    struct live *l = tail->live;
+    const int64_t id = tail->id;
+    bool has_waited = tail->work;
+    tail->work = NULL;
+    if (result < 0) /* the log is read again with its next output */
+        return;
+    tail->has_offset = true;
+    tail->offset = r->offset;
+    if (r->is_skipped)
+        publish_skip(l, tail);
+    for (unsigned i = 0; i < r->count; i++)
+        publish_piece(l, id, r->pieces[i].at, r->pieces[i].text, r->pieces[i].len);
+    if (has_waited)
+        live_sweep(l);
+    tail = tail_find(l, id);
+    if (tail && tail->is_due)
+        live_tail_read(l, id);
+}
+
+static void free_tail_reading(struct jobs_reading *base)
+{
+    struct tail_reading *r = (struct tail_reading *)base;
+    for (unsigned i = 0; i < r->count; i++)
+        free(r->pieces[i].text);
+    free(r);
+}
+
 void live_tail_read(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
-    AUTO_FREE char *text = tail ? malloc(PIECE_BYTES) : NULL;
-    AUTO_CLOSE int folder = text ? jobs_folder(l->jobs, id, NULL, 0) : -1;
-    if (folder < 0)
+    struct work *work = NULL;
+    if (!tail)
         return;
-    catch_up(l, tail);
-    for (int i = 0; i < PIECES_MAX; i++) {
-        uint64_t at = tail->offset;
-        ssize_t n = logs_read(folder, tail->offset, text, PIECE_BYTES, &at);
-        if (n <= 0)
-            return;
-        size_t whole = whole_characters(text, (size_t)n);
-        if (whole == 0) /* the rest of the character is read next time */
-            return;
-        tail->offset = at + whole;
-        publish_piece(l, id, at, text, whole);
-        if (n < PIECE_BYTES)
-            return;
-    }
+    tail->is_due = tail->work;
+    if (tail->work)
+        return;
+    struct tail_reading *r = calloc(1, sizeof *r);
+    if (!r)
+        return;
+    *r = (struct tail_reading){
+        .base = {.read = read_tail, .done = on_tail_read, .free = free_tail_reading},
+        .tail = tail,
+        .is_first = !tail->has_offset,
+        .offset = tail->offset};
+    if (jobs_read(l->jobs, id, &r->base, &work) == 0 && work)
+        tail->work = work;
 }

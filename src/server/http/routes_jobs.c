@@ -74,7 +74,7 @@ static void answer_job(const struct route_call *c, unsigned status)
     route_answer(c, status, r, doc, &err);
 }
 
-bool route_answer_state(const struct route_waiter *w, bool is_last)
+bool route_answer_state(struct route_waiter *w, bool is_last)
 {
     enum job_state state = jobs_state(w->call->routes->options.jobs, w->call->id);
     bool is_so = state == JOB_STATES || job_state_is_final(state) || w->states & 1u << state;
@@ -181,7 +181,7 @@ void route_job_cancel(const struct route_call *c)
 /* Answers a checkpoint request once the supervisor reports whether the job accepts it. If the
  * supervisor does not answer in time, the request succeeds, because the checkpoint may still be
  * written. */
-bool route_answer_checkpoint(const struct route_waiter *w, bool is_last)
+bool route_answer_checkpoint(struct route_waiter *w, bool is_last)
 {
     struct err err = {""};
     int r = jobs_checkpoint_answer(w->call->routes->options.jobs, w->call->id, &err);

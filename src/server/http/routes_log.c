@@ -1,22 +1,18 @@
 /* The request handler for a job's log: ranges, the tail, and new output from an offset on. */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/err.h"
 #include "base/number.h"
+#include "base/text.h"
 #include "server/jobs/jobs.h"
+#include "server/jobs/workers.h"
 #include "server/http/routes_private.h"
 #include "trace/logs.h"
 
-enum { TAIL_MAX = 1 << 20 };
+enum { TAIL_MAX = 1 << 20, PIECE_MAX = 64 << 10 };
 static const char type[] = "text/plain; charset=utf-8";
 
 static void add_offset_headers(struct http_request *r, uint64_t offset, uint64_t end)
@@ -28,42 +24,12 @@ static void add_offset_headers(struct http_request *r, uint64_t offset, uint64_t
     http_add_header(r, "X-Log-End", text);
 }
 
-static void answer_empty(struct http_request *r, uint64_t offset, uint64_t end)
-{
-    add_offset_headers(r, offset, end);
-    http_answer_text(r, 200, type, "", 0);
-}
-
-/* Answers with at most LEN bytes from OFFSET on, all from one file of the log. The client then
- * requests the next bytes. Returns -ENODATA, without an answer, if the log ends before OFFSET. */
-static int answer_piece(struct http_request *r, int folder, unsigned status, uint64_t offset,
-                        uint64_t len)
-{
-    struct logs_piece piece;
-    uint64_t end = 0;
-    int result = logs_find(folder, offset, &piece, &end);
-    if (result < 0)
-        return result;
-    uint64_t at = offset > piece.start ? offset : piece.start;
-    uint64_t left = piece.start + piece.bytes - at;
-    uint64_t n = left < len ? left : len;
-    add_offset_headers(r, at, end);
-    if (status == 206) {
-        char range[80];
-        snprintf(range, sizeof range, "bytes %llu-%llu/%llu", (unsigned long long)at,
-                 (unsigned long long)(at + n - 1), (unsigned long long)end);
-        http_add_header(r, "Content-Range", range);
-    }
-    http_answer_file(r, status, type, piece.fd, at - piece.start, n, piece.bytes);
-    return 0;
-}
-
 /* Parses a single range: "bytes=A-B", "bytes=A-" or "bytes=-N". Returns false if the header is to
  * be ignored. */
 static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint64_t *ret_last)
 {
     int64_t a, b;
-    if (!text || strncmp(text, "bytes=", 6) != 0)
+    if (strncmp(text, "bytes=", 6) != 0)
         return false;
     text += 6;
     const char *dash = strchr(text, '-');
@@ -83,34 +49,27 @@ static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint
     return *ret_last >= *ret_first;
 }
 
-/* ---- the whole log, from several files ---- */
+/* ---- in a thread ---- */
 
-/* Positions in the log and in the answer. They differ if parts of the log were dropped. */
-struct log_stream {
-    int folder;
-    uint64_t pos, at;
+struct log_reading {
+    struct route_reading base;
+    struct jobs *jobs;
+    /* What is wanted: the last TAIL bytes; else the bytes from OFFSET on, if HAS_OFFSET; else
+     * RANGE, a header; else the whole log. */
+    uint64_t tail, offset;
+    bool has_offset;
+    char range[80];
+    double wait_s;               /* if HAS_OFFSET: how long the request may wait for output */
+    struct route_waiter *waiter; /* the request that has waited; NULL: none */
+    bool is_last;                /* an empty answer is better than none */
+    bool has_ended;              /* the job had ended before the log was read, so it is complete */
+    /* The results: */
+    bool has_folder;
+    unsigned status;
+    uint64_t at, count, end; /* COUNT bytes from AT on, of a log that ends at END */
+    char *data;              /* the first LEN of these bytes */
+    size_t len;
 };
-
-static ssize_t read_log_stream(void *user, uint64_t pos, char *buf, size_t max)
-{
-    struct log_stream *w = user;
-    uint64_t from;
-    if (pos != w->pos)
-        return -1;
-    ssize_t n = logs_read(w->folder, w->at, buf, max, &from);
-    if (n <= 0)
-        return -1;
-    w->pos += (uint64_t)n;
-    w->at = from + (uint64_t)n;
-    return n;
-}
-
-static void free_log_stream(void *user)
-{
-    struct log_stream *w = user;
-    close(w->folder);
-    free(w);
-}
 
 /* Counts the bytes from *FROM on in all files, up to their current ends. If IS_WHOLE is set, the
  * answer must not have gaps, so *FROM is moved to the end of the last gap. */
@@ -133,91 +92,287 @@ static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool i
     return count;
 }
 
-static void answer_from(struct http_request *r, int folder, uint64_t from, uint64_t end,
-                        bool is_whole)
+/* Finds at most LEN bytes from OFFSET on, all in one file of the log. The client then requests the
+ * next bytes. COUNT stays 0 if the log ends before OFFSET. */
+static void find_log_piece(struct log_reading *r, int folder, uint64_t offset, uint64_t len)
 {
-    uint64_t count = count_log_bytes(folder, &from, end, is_whole);
-    struct log_stream *w = malloc(sizeof *w);
-    int fd = w ? fcntl(folder, F_DUPFD_CLOEXEC, 0) : -1;
-    if (fd < 0) {
-        free(w);
-        http_answer_error(r, 503, "cannot read the log: %s", strerror(errno));
+    struct logs_piece piece;
+    r->at = offset;
+    if (logs_find(folder, offset, &piece, &r->end) < 0)
         return;
-    }
-    *w = (struct log_stream){.folder = fd, .at = from};
-    if (count == 0) { /* MHD does not call the reader of an empty answer */
-        free_log_stream(w);
-        answer_empty(r, from, end);
-        return;
-    }
-    add_offset_headers(r, from, end);
-    http_answer_stream(r, 200, type, count, read_log_stream, w, free_log_stream);
+    close(piece.fd);
+    r->at = offset > piece.start ? offset : piece.start;
+    uint64_t left = piece.start + piece.bytes - r->at;
+    r->count = left < len ? left : len;
 }
 
-static void answer_range(struct http_request *r, int folder)
+static void find_log_bytes(struct log_reading *r, int folder)
 {
-    uint64_t end = logs_end(folder), first = 0, last = UINT64_MAX - 1;
-    if (!read_range(http_header(r, "Range"), end, &first, &last)) {
-        answer_from(r, folder, 0, end, false);
+    uint64_t first = 0, last = UINT64_MAX - 1;
+    r->end = logs_end(folder);
+    if (r->has_offset) {
+        find_log_piece(r, folder, r->offset, UINT64_MAX);
+    } else if (!r->tail && read_range(r->range, r->end, &first, &last)) {
+        find_log_piece(r, folder, first, last - first + 1);
+        r->status = r->count ? 206 : 416;
+    } else {
+        r->at = r->tail && r->end > r->tail ? r->end - r->tail : 0;
+        r->count = count_log_bytes(folder, &r->at, r->end, r->tail);
+    }
+}
+
+static void read_log(struct jobs_reading *base, int folder)
+{
+    struct log_reading *r = (struct log_reading *)base;
+    uint64_t at;
+    r->has_folder = folder >= 0;
+    r->status = 200;
+    r->at = r->offset;
+    if (r->has_folder)
+        find_log_bytes(r, folder);
+    size_t max = r->count < PIECE_MAX ? (size_t)r->count : PIECE_MAX;
+    r->data = max ? malloc(max) : NULL;
+    ssize_t n = r->data ? logs_read(folder, r->at, r->data, max, &at) : 0;
+    r->len = n > 0 ? (size_t)n : 0;
+}
+
+static void fini_log(struct route_reading *base)
+{
+    free(((struct log_reading *)base)->data);
+}
+
+/* ---- answers that are too long for one piece ---- */
+
+/* Positions in the log and in the answer differ, because parts of the log may have been dropped. */
+struct log_stream {
+    struct jobs *jobs;
+    struct http_request *r;
+    int64_t id;
+    uint64_t pos, at; /* position of the next piece */
+    char *data;       /* the current piece, of which USED bytes of LEN were sent */
+    size_t len, used;
+    struct work *work; /* reads the next piece; NULL: nothing does */
+    bool has_failed;
+};
+
+struct log_next {
+    struct jobs_reading base;
+    struct log_stream *stream;
+    uint64_t at;
+    char *data;
+    ssize_t len;
+};
+
+static void read_next(struct jobs_reading *base, int folder)
+{
+    struct log_next *next = (struct log_next *)base;
+    next->data = folder < 0 ? NULL : malloc(PIECE_MAX);
+    next->len =
+        next->data ? logs_read(folder, next->at, next->data, PIECE_MAX, &next->at) : -ENOENT;
+}
+
+static void on_next(struct jobs_reading *base, int result)
+{
+    struct log_next *next = (struct log_next *)base;
+    struct log_stream *w = next->stream;
+    bool has_waited = w->work;
+    w->work = NULL;
+    w->has_failed = result < 0 || next->len <= 0;
+    if (!w->has_failed) {
+        free(w->data);
+        w->data = next->data;
+        w->len = (size_t)next->len;
+        w->used = 0;
+        w->at = next->at + w->len;
+        next->data = NULL;
+    }
+    if (has_waited)
+        http_stream_go_on(w->r);
+}
+
+static void free_next(struct jobs_reading *base)
+{
+    free(((struct log_next *)base)->data);
+    free(base);
+}
+
+static ssize_t read_log_stream(void *user, uint64_t pos, char *buf, size_t max)
+{
+    struct log_stream *w = user;
+    if (w->used == w->len && !w->has_failed) {
+        struct log_next *next = calloc(1, sizeof *next);
+        if (!next)
+            return -1;
+        *next = (struct log_next){.base = {.read = read_next, .done = on_next, .free = free_next},
+                                  .stream = w,
+                                  .at = w->at};
+        if (jobs_read(w->jobs, w->id, &next->base, &w->work) < 0)
+            return -1;
+        if (w->work)
+            return -EAGAIN;
+    }
+    if (w->has_failed || pos != w->pos)
+        return -1;
+    size_t left = w->len - w->used, n = left < max ? left : max;
+    memcpy(buf, w->data + w->used, n);
+    w->used += n;
+    w->pos += n;
+    return (ssize_t)n;
+}
+
+static void free_log_stream(void *user)
+{
+    struct log_stream *w = user;
+    work_cancel(w->work);
+    free(w->data);
+    free(w);
+}
+
+static void answer_log_stream(struct log_reading *r)
+{
+    struct http_request *request = r->base.call->r;
+    struct log_stream *w = malloc(sizeof *w);
+    if (!w) {
+        http_answer_error(request, 503, "out of memory");
         return;
     }
-    if (end > 0 && answer_piece(r, folder, 206, first, last - first + 1) == 0)
-        return;
+    *w = (struct log_stream){.jobs = r->jobs,
+                             .r = request,
+                             .id = r->base.call->id,
+                             .at = r->at + r->len,
+                             .data = r->data,
+                             .len = r->len};
+    r->data = NULL;
+    http_answer_stream(request, r->status, type, r->count, read_log_stream, w, free_log_stream);
+}
+
+/* ---- answers ---- */
+
+/* Answers with the bytes that were found. */
+static void answer_log_bytes(struct log_reading *r)
+{
+    struct http_request *request = r->base.call->r;
+    char range[80];
+    add_offset_headers(request, r->at, r->end);
+    if (r->status == 206) {
+        snprintf(range, sizeof range, "bytes %llu-%llu/%llu", (unsigned long long)r->at,
+                 (unsigned long long)(r->at + r->count - 1), (unsigned long long)r->end);
+        http_add_header(request, "Content-Range", range);
+    }
+    if (r->len < r->count)
+        answer_log_stream(r);
+    else
+        http_answer_text(request, r->status, type, r->data ? r->data : "", r->len);
+}
+
+static void answer_log_range_error(struct log_reading *r)
+{
     char range[40];
-    snprintf(range, sizeof range, "bytes */%llu", (unsigned long long)end);
-    http_add_header(r, "Content-Range", range);
-    http_answer_error(r, 416, "range not satisfiable: the log has %llu bytes",
-                      (unsigned long long)end);
+    snprintf(range, sizeof range, "bytes */%llu", (unsigned long long)r->end);
+    http_add_header(r->base.call->r, "Content-Range", range);
+    http_answer_error(r->base.call->r, 416, "range not satisfiable: the log has %llu bytes",
+                      (unsigned long long)r->end);
+}
+
+static void answer_log(struct route_reading *base)
+{
+    struct log_reading *r = (struct log_reading *)base;
+    const struct route_call *c = base->call;
+    if (!r->has_folder && r->has_ended && !r->waiter)
+        http_answer_error(c->r, 404, "the run folder of job %lld was removed", (long long)c->id);
+    else if (r->status == 416)
+        answer_log_range_error(r);
+    else if (r->has_offset && r->count == 0 && r->wait_s > 0 && !r->has_ended)
+        /* output that came during the reading is found by the next one */
+        route_wait(
+            c, &(struct route_waiter){.what = WAIT_LOG, .offset = r->offset, .is_due = base->work},
+            r->wait_s);
+    else
+        answer_log_bytes(r);
+}
+
+static struct log_reading *log_reading_new(struct jobs *jobs, int64_t id)
+{
+    const enum job_state state = jobs_state(jobs, id);
+    struct log_reading *r = calloc(1, sizeof *r);
+    if (r)
+        *r = (struct log_reading){
+            .base = {.base = {.read = read_log}, .answer = answer_log, .fini = fini_log},
+            .jobs = jobs,
+            .has_ended = state == JOB_STATES || job_state_is_final(state)};
+    return r;
+}
+
+/* ---- requests that have waited for output ---- */
+
+static void on_waiter_read(struct jobs_reading *base, int result)
+{
+    struct log_reading *r = (struct log_reading *)base;
+    struct route_waiter *w = r->waiter;
+    bool has_waited = w->work;
+    w->work = NULL;
+    w->is_answered = result < 0 || r->count > 0 || r->is_last || r->has_ended;
+    if (result < 0)
+        route_answer_silence(w->call);
+    else if (w->is_answered)
+        answer_log(&r->base);
+    if (has_waited && w->is_answered)
+        route_wait_end(w);
+    else if (has_waited)
+        route_wait_more(w);
+}
+
+static void free_waiter_reading(struct jobs_reading *base)
+{
+    fini_log((struct route_reading *)base);
+    free(base);
 }
 
 /* Answers with the log from an offset on. The answer is empty only if IS_LAST is set or the job has
  * ended. */
-bool route_answer_log(const struct route_waiter *w, bool is_last)
+bool route_answer_log(struct route_waiter *w, bool is_last)
 {
     struct jobs *jobs = w->call->routes->options.jobs;
-    struct http_request *r = w->call->r;
-    enum job_state state = jobs_state(jobs, w->call->id);
-    AUTO_CLOSE int folder = jobs_folder(jobs, w->call->id, NULL, 0);
-    if (folder >= 0 && answer_piece(r, folder, 200, w->offset, UINT64_MAX) == 0)
+    struct log_reading *r = log_reading_new(jobs, w->call->id);
+    if (!r) {
+        http_answer_error(w->call->r, 503, "out of memory");
         return true;
-    if (!is_last && state != JOB_STATES && !job_state_is_final(state))
-        return false;
-    answer_empty(r, w->offset, folder >= 0 ? logs_end(folder) : 0);
-    return true;
-}
-
-static void answer_offset(const struct route_call *c)
-{
-    double offset, wait_s;
-    if (route_number(c->r, "offset", 0, 9e15, 0, &offset) &&
-        route_number(c->r, "wait_s", 0, ROUTES_WAIT_MAX_S, 0, &wait_s))
-        route_wait(c, &(struct route_waiter){.what = WAIT_LOG, .offset = (uint64_t)offset}, wait_s);
+    }
+    r->base.base.done = on_waiter_read;
+    r->base.base.free = free_waiter_reading;
+    r->base.call = w->call;
+    r->has_offset = true;
+    r->offset = w->offset;
+    r->waiter = w;
+    r->is_last = is_last;
+    w->is_answered = false;
+    int result = jobs_read(jobs, w->call->id, &r->base.base, &w->work);
+    if (result < 0)
+        http_answer_error(w->call->r, 503, "cannot read the log: %s", strerror(-result));
+    return result < 0 || w->is_answered;
 }
 
 void route_job_log(const struct route_call *c)
 {
     struct jobs *jobs = c->routes->options.jobs;
-    enum job_state state = jobs_state(jobs, c->id);
-    double tail;
-    if (state == JOB_STATES) {
+    const char *range = http_header(c->r, "Range");
+    double tail = 0, offset = 0, wait_s = 0;
+    bool has_offset = http_query(c->r, "offset") || http_query(c->r, "wait_s");
+    if (jobs_state(jobs, c->id) == JOB_STATES) {
         http_answer_error(c->r, 404, "no such job: %lld", (long long)c->id);
         return;
     }
-    AUTO_CLOSE int folder = jobs_folder(jobs, c->id, NULL, 0);
-    if (folder < 0 && job_state_is_final(state)) {
-        http_answer_error(c->r, 404, "the run folder of job %lld was removed", (long long)c->id);
+    if (has_offset ? !route_number(c->r, "offset", 0, 9e15, 0, &offset) ||
+                         !route_number(c->r, "wait_s", 0, ROUTES_WAIT_MAX_S, 0, &wait_s)
+                   : !route_number(c->r, "tail", 1, TAIL_MAX, 0, &tail))
         return;
+    struct log_reading *r = log_reading_new(jobs, c->id);
+    if (r) {
+        r->has_offset = has_offset;
+        r->offset = (uint64_t)offset;
+        r->wait_s = wait_s;
+        r->tail = (uint64_t)tail;
+        text_copy(r->range, sizeof r->range, range);
     }
-    if (http_query(c->r, "offset") || http_query(c->r, "wait_s")) {
-        answer_offset(c);
-    } else if (!route_number(c->r, "tail", 1, TAIL_MAX, 0, &tail)) {
-        return;
-    } else if (folder < 0) {
-        answer_empty(c->r, 0, 0);
-    } else if (tail > 0) {
-        uint64_t end = logs_end(folder);
-        answer_from(c->r, folder, end > (uint64_t)tail ? end - (uint64_t)tail : 0, end, true);
-    } else {
-        answer_range(c->r, folder);
-    }
+    route_read(c, r ? &r->base : NULL);
 }

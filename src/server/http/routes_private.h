@@ -10,6 +10,7 @@
 #include "server/http/http.h"
 #include "server/http/http_answer.h"
 #include "server/http/routes.h"
+#include "server/jobs/jobs.h"
 
 struct err;
 struct loop_source;
@@ -89,18 +90,37 @@ struct route_waiter {
     unsigned states; /* WAIT_STATE: bits of the states to wait for */
     uint64_t offset; /* if WAIT_LOG */
     uint64_t until_ns;
-    bool is_due; /* the job has changed, so the condition must be checked again */
+    bool is_due;       /* the job has changed, so the condition must be checked again */
+    struct work *work; /* WAIT_LOG: the reading of the log that is under way, or NULL */
+    bool is_answered;  /* if WAIT_LOG */
 };
-/* Answers the request of C now if possible; otherwise parks it for SECONDS. If there are too many
+/* Answers the request of C now if possible; otherwise parks it for SECONDS. The caller has tried to
+ * answer a request for a log. If there are too many
  * waiters, the answer is 429. A checkpoint request is an exception, because it was already sent to
  * the job: its answer is the job's current state. */
 void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
-/* Answers W's request if its condition holds or if IS_LAST is set. Returns true if the request was
- * answered. */
-typedef bool route_wait_fn(const struct route_waiter *w, bool is_last);
+/* Ends the wait, because the request was answered. */
+void route_wait_end(struct route_waiter *w);
+void route_wait_more(struct route_waiter *w); /* call this when w->work has become NULL */
+/* Answers W's request if its condition holds or if IS_LAST is set. Returns true if it did. */
+typedef bool route_wait_fn(struct route_waiter *w, bool is_last);
 route_wait_fn route_answer_state, route_answer_log, route_answer_checkpoint;
+
+/* ---- routes_read.c: requests that wait for the run folder of their job ---- */
+/* The struct of the handler begins with this one. */
+struct route_reading {
+    struct jobs_reading base; /* `done` and `free` are set by route_read */
+    const struct route_call *call;
+    struct work *work;
+    void (*answer)(struct route_reading *r); /* answers the request */
+    void (*fini)(struct route_reading *r);   /* frees the results; NULL: nothing to free */
+};
+/* Reads the folder of the job of C, and then answers. Takes ownership of R, which may be NULL if
+ * out of memory. If the folder does not answer, the request is refused. */
+void route_read(const struct route_call *c, struct route_reading *r);
+void route_answer_silence(const struct route_call *c); /* refuses the request for that reason */
 
 /* ---- request handlers ---- */
 route_fn route_health, route_machine, route_openapi, route_metrics, route_live;

@@ -1,21 +1,19 @@
 /* Request handlers for a run folder: for its recording, which child processes read, and for
  * run.json. */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "server/http/children.h"
 #include "server/http/routes_private.h"
 #include "server/jobs/jobs.h"
@@ -84,63 +82,92 @@ static void on_child_done(void *user, int status, const char *output, size_t len
     free(a);
 }
 
-/* Opens the run folder. Returns -1 if it does not exist and the request was answered. */
-static int open_run_folder(const struct route_call *c, char path[PATH_MAX])
+/* Refuses a request for the folder of a job that has none. */
+static void answer_no_folder(const struct route_call *c)
 {
-    struct jobs *jobs = c->routes->options.jobs;
-    enum job_state state = jobs_state(jobs, c->id);
-    if (state == JOB_STATES) {
-        http_answer_error(c->r, 404, "no such job: %lld", (long long)c->id);
-        return -1;
-    }
-    int fd = jobs_folder(jobs, c->id, path, PATH_MAX);
-    if (fd < 0)
-        http_answer_error(c->r, 404,
-                          job_state_is_final(state) ? "the run folder of job %lld was removed"
-                                                    : "job %lld has not been started yet",
-                          (long long)c->id);
-    return fd < 0 ? -1 : fd;
+    enum job_state state = jobs_state(c->routes->options.jobs, c->id);
+    http_answer_error(c->r, 404,
+                      state == JOB_STATES         ? "no such job: %lld"
+                      : job_state_is_final(state) ? "the run folder of job %lld was removed"
+                                                  : "job %lld has not been started yet",
+                      (long long)c->id);
 }
 
-static uint64_t stamp_of(const struct route_call *c, int folder)
+/* ---- the recording ---- */
+
+enum { ARGS_MAX = 12, ARG_MAX_BYTES = 32 };
+
+struct recording_reading {
+    struct route_reading base;
+    char args[ARGS_MAX][ARG_MAX_BYTES]; /* arguments of ebb; the second is replaced by the folder */
+    size_t arg_count;
+    char key[128];
+    bool has_folder;
+    uint64_t stamp; /* version of the recording */
+};
+
+static void read_stamp(struct jobs_reading *base, int folder)
 {
+    struct recording_reading *r = (struct recording_reading *)base;
     struct stat st = {0};
-    if (!job_state_is_final(jobs_state(c->routes->options.jobs, c->id)))
-        return clock_mono_ns() / live_every_ns * 2 + 1;
-    fstatat(folder, "trace.ebb", &st, 0);
-    return ((uint64_t)st.st_size ^ (uint64_t)st.st_mtim.tv_sec * NS_PER_S ^
-            (uint64_t)st.st_mtim.tv_nsec)
-           << 1;
+    r->has_folder = folder >= 0;
+    if (r->has_folder)
+        fstatat(folder, "trace.ebb", &st, 0);
+    r->stamp = ((uint64_t)st.st_size ^ (uint64_t)st.st_mtim.tv_sec * NS_PER_S ^
+                (uint64_t)st.st_mtim.tv_nsec)
+               << 1;
 }
 
-/* Sets ARGV[1] to the run's folder, and requests the answer from a child process. */
-static void ask_child(const struct route_call *c, const char **argv, const char *key)
+/* Requests the answer from a child process. */
+static void ask_child(struct route_reading *base)
 {
+    struct recording_reading *r = (struct recording_reading *)base;
+    const struct route_call *c = base->call;
+    struct jobs *jobs = c->routes->options.jobs;
+    const char *argv[ARGS_MAX + 1] = {NULL};
     char path[PATH_MAX];
     struct err err = {""};
-    AUTO_CLOSE int folder = open_run_folder(c, path);
-    if (folder < 0)
+    if (!r->has_folder) {
+        answer_no_folder(c);
         return;
+    }
     struct child_call *a = calloc(1, sizeof *a);
     if (!a) {
         http_answer_error(c->r, 503, "out of memory");
         return;
     }
+    for (size_t i = 0; i < r->arg_count; i++)
+        argv[i] = r->args[i];
+    snprintf(path, sizeof path, "%s/%s", jobs_runs_path(jobs), base->base.folder);
+    argv[1] = path;
+    if (!job_state_is_final(jobs_state(jobs, c->id)))
+        r->stamp = clock_mono_ns() / live_every_ns * 2 + 1;
     struct child_waiter *waiter = NULL;
     a->call = c;
-    argv[1] = path;
     http_park(c->r, on_gone, a);
-    int r = children_ask(c->routes->options.children, argv, key, stamp_of(c, folder),
-                         http_rank(c->r) != HTTP_OWNER, on_child_done, a, &waiter);
-    if (r < 0) {
+    int result = children_ask(c->routes->options.children, argv, r->key, r->stamp,
+                              http_rank(c->r) != HTTP_OWNER, on_child_done, a, &waiter);
+    if (result < 0) {
         free(a);
-        err_set(&err, r,
-                r == -EAGAIN ? "too many recordings are being read; try again later" : "%s",
-                strerror(-r));
-        route_fail(c->r, r, &err);
+        err_set(&err, result,
+                result == -EAGAIN ? "too many recordings are being read; try again later" : "%s",
+                strerror(-result));
+        route_fail(c->r, result, &err);
     } else if (waiter) { /* if there is no waiter, on_child_done was called and freed A */
         a->waiter = waiter;
     }
+}
+
+static void ask_recording(const struct route_call *c, const char *const *argv, const char *key)
+{
+    struct recording_reading *r = calloc(1, sizeof *r);
+    if (r) {
+        r->base = (struct route_reading){.base = {.read = read_stamp}, .answer = ask_child};
+        for (; argv[r->arg_count]; r->arg_count++)
+            text_copy(r->args[r->arg_count], ARG_MAX_BYTES, argv[r->arg_count]);
+        text_copy(r->key, sizeof r->key, key);
+    }
+    route_read(c, r ? &r->base : NULL);
 }
 
 void route_job_samples(const struct route_call *c)
@@ -160,20 +187,20 @@ void route_job_samples(const struct route_call *c)
     snprintf(count, sizeof count, "%d", (int)points);
     snprintf(id, sizeof id, "%lld", (long long)c->id);
     snprintf(key, sizeof key, "series %s %s %s %s", id, from, to, count);
-    const char *argv[] = {"series",   NULL,  "--id", id, "--from", from,
+    const char *argv[] = {"series",   "",    "--id", id, "--from", from,
                           "--points", count, "--to", to, NULL};
     if (to_s >= 1e9)
         argv[8] = NULL;
-    ask_child(c, argv, key);
+    ask_recording(c, argv, key);
 }
 
 static void ask_simple(const struct route_call *c, const char *command, const char *option,
                        const char *value)
 {
     char key[64];
-    const char *argv[] = {command, NULL, option, value, NULL};
+    const char *argv[] = {command, "", option, value, NULL};
     snprintf(key, sizeof key, "%s %lld", command, (long long)c->id);
-    ask_child(c, argv, key);
+    ask_recording(c, argv, key);
 }
 
 void route_job_verdict(const struct route_call *c)
@@ -193,35 +220,52 @@ void route_job_report(const struct route_call *c)
 
 /* ---- run.json ---- */
 
-void route_job_run(const struct route_call *c)
+struct run_json_reading {
+    struct route_reading base;
+    bool has_folder, has_file;
+    struct buf text;
+};
+
+static void read_run_json(struct jobs_reading *base, int folder)
 {
-    char path[PATH_MAX];
-    struct stat st;
-    AUTO_CLOSE int folder = open_run_folder(c, path);
-    if (folder < 0)
-        return;
-    int fd = openat(folder, "run.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        http_answer_file(c->r, 200, "application/json", fd, 0, (uint64_t)st.st_size,
-                         (uint64_t)st.st_size);
-        return;
-    }
-    if (fd >= 0)
-        close(fd);
-    http_answer_error(c->r, 404, "job %lld has no run.json yet", (long long)c->id);
+    struct run_json_reading *r = (struct run_json_reading *)base;
+    r->has_folder = folder >= 0;
+    r->has_file = folder >= 0 && io_read_plain(folder, "run.json", RUN_JSON_MAX, &r->text) == 0;
 }
 
-static json_t *read_run_json(int folder)
+static void fini_run_json(struct route_reading *base)
 {
-    struct buf text = {0};
-    struct err err;
-    json_t *doc = NULL;
-    if (io_read_plain(folder, "run.json", RUN_JSON_MAX, &text) == 0 &&
-        !json_is_crowded(text.data, text.len, RUN_JSON_VALUES))
-        doc = json_parse(text.data, text.len, &err);
-    buf_fini(&text);
-    return doc;
+    buf_fini(&((struct run_json_reading *)base)->text);
 }
+
+static void ask_run_json(const struct route_call *c, void (*answer)(struct route_reading *r))
+{
+    struct run_json_reading *r = calloc(1, sizeof *r);
+    if (r)
+        r->base = (struct route_reading){
+            .base = {.read = read_run_json}, .answer = answer, .fini = fini_run_json};
+    route_read(c, r ? &r->base : NULL);
+}
+
+static void answer_run_json(struct route_reading *base)
+{
+    const struct run_json_reading *r = (struct run_json_reading *)base;
+    const struct route_call *c = base->call;
+    if (!r->has_folder)
+        answer_no_folder(c);
+    else if (!r->has_file)
+        http_answer_error(c->r, 404, "job %lld has no run.json yet", (long long)c->id);
+    else
+        http_answer_text(c->r, 200, "application/json", r->text.data ? r->text.data : "",
+                         r->text.len);
+}
+
+void route_job_run(const struct route_call *c)
+{
+    ask_run_json(c, answer_run_json);
+}
+
+/* ---- events ---- */
 
 /* Appends the objects of LIST to EVENTS, and adds KIND to each. */
 static void add_events(json_t *events, const json_t *list, const char *kind)
@@ -240,27 +284,31 @@ static void add_events(json_t *events, const json_t *list, const char *kind)
     }
 }
 
-/* Lists the events of a job. A job without a run folder still has state changes. */
-void route_job_events(const struct route_call *c)
+static void answer_events(struct route_reading *base)
 {
-    struct jobs *jobs = c->routes->options.jobs;
-    char path[PATH_MAX];
+    const struct run_json_reading *r = (struct run_json_reading *)base;
+    const struct route_call *c = base->call;
     struct err err = {""};
-    if (route_answer_cached(c))
-        return;
-    json_t *job = NULL, *events = json_array();
-    int r = jobs_get(jobs, c->id, true, &job, &err);
-    if (r < 0) {
+    json_t *job = NULL, *run = NULL, *events = json_array();
+    int result = jobs_get(c->routes->options.jobs, c->id, true, &job, &err);
+    if (result < 0) {
         json_decref(events);
-        route_fail(c->r, r, &err);
+        route_fail(c->r, result, &err);
         return;
     }
-    AUTO_CLOSE int folder = jobs_folder(jobs, c->id, path, sizeof path);
-    json_t *run = folder >= 0 ? read_run_json(folder) : NULL;
+    if (r->has_file && !json_is_crowded(r->text.data, r->text.len, RUN_JSON_VALUES))
+        run = json_parse(r->text.data, r->text.len, NULL);
     add_events(events, json_object_get(json_object_get(run, "guard"), "events"), "guard");
     add_events(events, json_object_get(run, "segments"), "segment");
     add_events(events, json_object_get(job, "changes"), "state");
     json_decref(run);
     json_decref(job);
     route_answer_and_cache(c, 0, json_pack("{s:o}", "events", events), NULL);
+}
+
+/* Lists the events of a job. A job without a run folder still has state changes. */
+void route_job_events(const struct route_call *c)
+{
+    if (!route_answer_cached(c))
+        ask_run_json(c, answer_events);
 }

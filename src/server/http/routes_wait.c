@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "server/http/routes_private.h"
+#include "server/jobs/workers.h"
 
 static void set_wait_timer(struct routes *routes)
 {
@@ -11,7 +12,7 @@ static void set_wait_timer(struct routes *routes)
     struct route_waiter *w;
     LIST_FOREACH(w, &routes->waiters, link)
     {
-        uint64_t at_ns = w->is_due ? 0 : w->until_ns;
+        uint64_t at_ns = w->work ? UINT64_MAX : w->is_due ? 0 : w->until_ns;
         next_ns = at_ns < next_ns ? at_ns : next_ns;
     }
     if (next_ns == UINT64_MAX)
@@ -23,12 +24,13 @@ static void set_wait_timer(struct routes *routes)
 static void waiter_free(struct route_waiter *w)
 {
     const struct route_call *c = w->call;
+    work_cancel(w->work);
     LIST_REMOVE(w, link);
     http_share_return(&c->routes->waiting[http_is_unix(c->r)], http_rank(c->r), 1);
     free(w);
 }
 
-static bool try_answer(const struct route_waiter *w, bool is_last)
+static bool try_answer(struct route_waiter *w, bool is_last)
 {
     static route_wait_fn *const answers[] = {[WAIT_STATE] = route_answer_state,
                                              [WAIT_LOG] = route_answer_log,
@@ -50,13 +52,23 @@ static void on_wait_timer(void *user, uint64_t now_ns, uint64_t missed)
     struct routes *routes = user;
     for (struct route_waiter *w = LIST_FIRST(&routes->waiters), *next; w; w = next) {
         next = LIST_NEXT(w, link);
-        if (!w->is_due && w->until_ns > now_ns)
+        if (w->work || (!w->is_due && w->until_ns > now_ns))
             continue;
         w->is_due = false;
         if (try_answer(w, w->until_ns <= now_ns))
             waiter_free(w);
     }
     set_wait_timer(routes);
+}
+
+void route_wait_end(struct route_waiter *w)
+{
+    on_gone(w);
+}
+
+void route_wait_more(struct route_waiter *w)
+{
+    set_wait_timer(w->call->routes);
 }
 
 void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds)
@@ -66,7 +78,7 @@ void route_wait(const struct route_call *c, const struct route_waiter *waiter, d
     struct route_waiter wanted = *waiter;
     wanted.call = c;
     wanted.until_ns = clock_mono_ns() + (uint64_t)(seconds * (double)NS_PER_S);
-    if (try_answer(&wanted, seconds <= 0))
+    if (wanted.what != WAIT_LOG && try_answer(&wanted, seconds <= 0))
         return;
     bool has_room = http_share_take(share, http_rank(c->r), 1, ROUTES_WAITERS_MAX);
     struct route_waiter *w = has_room ? malloc(sizeof *w) : NULL;

@@ -204,13 +204,13 @@ int cleaner_put(struct cleaner *c, const char *name, const char *folder_id)
     c->is_put = true;
     text_copy(c->put.name, sizeof c->put.name, name);
     text_copy(c->put.folder_id, sizeof c->put.folder_id, folder_id);
-    return workers_start(c->workers, &cleaner_kind, 0, c, &c->work);
+    return workers_start(c->workers, &cleaner_kind, 0, 0, c, &c->work);
 }
 
 int cleaner_clean(struct cleaner *c)
 {
     c->is_put = false;
-    return workers_start(c->workers, &cleaner_kind, 0, c, &c->work);
+    return workers_start(c->workers, &cleaner_kind, 0, 0, c, &c->work);
 }
 
 int cleaner_new(struct workers *workers, int runs_fd, void (*done)(void *user), void *user,

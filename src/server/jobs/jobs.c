@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -26,8 +27,8 @@
 enum {
     REASON_MAX = 300,
     TRIM_AFTER = 64, /* malloc_trim is called after this many jobs have ended */
-    /* time between searches for jobs of which it is unknown whether they still run */
-    UNSURE_S = 10,
+    READ_S = 10,     /* a request waits so long for a run folder that hangs */
+    UNSURE_S = 10,   /* time between searches for jobs that may or may not be running */
 };
 
 /* ---- opening ---- */
@@ -382,24 +383,52 @@ int jobs_checkpoint_answer(struct jobs *j, int64_t id, struct err *err)
                    why[0] ? why : "none of the job's processes accepts requests");
 }
 
-int jobs_folder(struct jobs *j, int64_t id, char *ret_path, size_t path_size)
+/* ---- reading run folders ---- */
+
+static void run_reading(void *user)
 {
+    struct jobs_reading *r = user;
+    const struct executor_folder place = {.name = r->folder, .id = r->folder_id};
+    AUTO_CLOSE int folder = executor_open_folder(r->runs_fd, &place);
+    r->read(r, folder);
+}
+
+static void on_read(void *user, int result)
+{
+    struct jobs_reading *r = user;
+    r->done(r, result);
+}
+
+static void free_reading(void *user)
+{
+    struct jobs_reading *r = user;
+    r->free(r);
+}
+
+int jobs_read(struct jobs *j, int64_t id, struct jobs_reading *r, struct work **ret)
+{
+    static const struct work_kind kind = {run_reading, on_read, free_reading};
     struct store_job row;
-    const char *folder, *folder_id;
     const struct job *job = jobs_find(j, id);
+    r->runs_fd = j->runs_fd;
+    r->folder[0] = r->folder_id[0] = '\0';
     if (job && job->live) {
-        folder = job->live->folder;
-        folder_id = job->live->folder_id;
+        text_copy(r->folder, sizeof r->folder, job->live->folder);
+        text_copy(r->folder_id, sizeof r->folder_id, job->live->folder_id);
     } else if (store_get(j->store, id, &row, NULL) == 0 && row.run_dir) {
-        folder = row.run_dir;
-        folder_id = row.folder_id ? row.folder_id : "";
-    } else {
-        return -ENOENT;
+        text_copy(r->folder, sizeof r->folder, row.run_dir);
+        text_copy(r->folder_id, sizeof r->folder_id, row.folder_id);
     }
-    int fd = jobs_open_folder(j, folder, folder_id);
-    if (fd < 0)
-        return -ENOENT;
-    if (ret_path)
-        snprintf(ret_path, path_size, "%s/%s", j->runs_path, folder);
-    return fd;
+    *ret = NULL;
+    if (r->folder[0] && !j->executor.kind->owns_machine)
+        return workers_start(j->workers, &kind, id, READ_S * NS_PER_S, r, ret);
+    run_reading(r);
+    r->done(r, 0);
+    r->free(r);
+    return 0;
+}
+
+const char *jobs_runs_path(const struct jobs *j)
+{
+    return j->runs_path;
 }

@@ -17,6 +17,7 @@
 struct err;
 struct jobs;
 struct loop;
+struct work;
 
 /* --keep: ended jobs that exceed any of these limits are removed, oldest first. 0 means no
  * limit. */
@@ -107,9 +108,24 @@ struct jobs_query {
 int jobs_list(struct jobs *jobs, const struct jobs_query *query, json_t **ret, struct err *err);
 /* returns JOB_STATES if there is no such job */
 enum job_state jobs_state(struct jobs *jobs, int64_t id);
-/* Opens the run folder and writes its absolute path to ret_path. Returns an fd that the caller
- * owns, or -ENOENT. */
-int jobs_folder(struct jobs *jobs, int64_t id, char *ret_path, size_t path_size);
+/* A reading of the run folder of a job. The struct of the caller begins with this one and belongs
+ * to the reading from jobs_read to `free`. */
+struct jobs_reading {
+    /* Called in a thread if the folder may hang. FOLDER is an fd, or -errno: -ENOENT if the job has
+     * no folder. */
+    void (*read)(struct jobs_reading *r, int folder);
+    /* Called from the event loop, with 0 after `read`, or with -ETIMEDOUT if the folder does not
+     * answer; the thread may still use R then. */
+    void (*done)(struct jobs_reading *r, int result);
+    void (*free)(struct jobs_reading *r); /* called from the event loop */
+    /* Set by jobs_read: */
+    int runs_fd;
+    char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
+};
+/* Starts a reading: at once if jobs run on this machine, else in a thread, because shared folders
+ * may hang. *RET is NULL if `done` was already called. Returns 0, or -errno after `free`. */
+int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct work **ret);
+const char *jobs_runs_path(const struct jobs *jobs); /* the folder that contains all run folders */
 
 /* Slots, memory and GPUs: how many there are, and how many of them are in use. */
 json_t *jobs_room_json(const struct jobs *jobs);

@@ -149,9 +149,6 @@ struct job *job_new(const struct store_job *row, const struct job_spec *spec);
 struct job_live *job_live_new(json_t *request); /* takes ownership of REQUEST */
 /* Chooses the name and the signature of the run folder of a job that is about to start. */
 int jobs_choose_folder(const struct job *job, struct job_live *live);
-/* Opens the run folder if it is signed with FOLDER_ID. Returns an fd, -ENOENT, or another
- * -errno. */
-int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id);
 void job_unlive(struct job *job); /* undoes job_live_new, because the job was not started */
 void job_free(struct job *job);
 /* Occupies or frees the job's slot, memory and GPUs. */

@@ -220,7 +220,7 @@ static bool check_name(struct jobs *j, struct job *job)
     copy = malloc(sizeof *copy);
     if (copy)
         *copy = check;
-    if (!copy || workers_start(j->workers, &kind, 0, copy, &j->name_work) < 0)
+    if (!copy || workers_start(j->workers, &kind, 0, 0, copy, &j->name_work) < 0)
         hold(j);
     j->name_ns = clock_mono_ns();
     jobs_tick_on(j);

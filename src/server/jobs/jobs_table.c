@@ -172,12 +172,6 @@ int jobs_choose_folder(const struct job *job, struct job_live *live)
     return 0;
 }
 
-int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id)
-{
-    const struct executor_folder place = {.name = folder, .id = folder_id};
-    return executor_open_folder(j->runs_fd, &place);
-}
-
 void job_unlive(struct job *job)
 {
     struct job_live *live = job->live;

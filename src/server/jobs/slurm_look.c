@@ -140,5 +140,5 @@ void slurm_look_start(struct slurm_run *run, const struct slurm_look *wanted,
     if (slurm_error_path(run, look->error_path) < 0 || (request && put_request(look, request) < 0))
         slurm_look_free(look);
     else
-        (void)workers_start(run->base.x->workers, &kind, 0, look, &run->look);
+        (void)workers_start(run->base.x->workers, &kind, run->base.id, 0, look, &run->look);
 }

@@ -27,6 +27,7 @@ struct work {
     struct workers *workers;
     const struct work_kind *kind;
     void *user;
+    int64_t key; /* 0: none */
     bool is_cancelled;
     uint64_t until_ns; /* UINT64_MAX: no time limit */
 };
@@ -43,11 +44,32 @@ struct workers {
     pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     struct work_list queue, finished;
-    size_t queued, idle; /* length of the queue, and number of threads that wait for work */
+    int64_t busy[WORKERS_MAX]; /* keys of the work that runs, by thread; 0: none */
+    size_t started;            /* number of threads that have taken their place in busy */
+    size_t queued, idle;       /* length of the queue, and number of threads that wait for work */
     bool is_stopped;
 };
 
 /* ---- the threads ---- */
+
+static bool is_key_busy(const struct workers *w, int64_t key)
+{
+    bool is_busy = false;
+    for (size_t i = 0; key && i < WORKERS_MAX; i++)
+        is_busy = is_busy || w->busy[i] == key;
+    return is_busy;
+}
+
+static struct work *next_work(const struct workers *w)
+{
+    struct work *work;
+    TAILQ_FOREACH(work, &w->queue, link)
+    {
+        if (!is_key_busy(w, work->key))
+            break;
+    }
+    return work;
+}
 
 static void *be_worker(void *user)
 {
@@ -55,18 +77,21 @@ static void *be_worker(void *user)
     struct workers *w = user;
     struct work *work;
     pthread_mutex_lock(&w->lock);
+    int64_t *key = &w->busy[w->started++];
     for (;;) {
         w->idle++;
-        while (!(work = TAILQ_FIRST(&w->queue)) && !w->is_stopped)
+        while (!(work = next_work(w)) && !w->is_stopped)
             pthread_cond_wait(&w->changed, &w->lock);
         w->idle--;
         if (!work)
             break;
         TAILQ_REMOVE(&w->queue, work, link);
         w->queued--;
+        *key = work->key;
         pthread_mutex_unlock(&w->lock);
         work->kind->run(work->user);
         pthread_mutex_lock(&w->lock);
+        *key = 0;
         TAILQ_INSERT_TAIL(&w->finished, work, link);
         (void)!write(w->event_fd, &one, sizeof one);
     }
@@ -187,15 +212,16 @@ static int add_thread(struct workers *w)
     return w->thread_count ? 0 : r;
 }
 
-int workers_start(struct workers *w, const struct work_kind *kind, uint64_t limit_ns, void *user,
-                  struct work **ret)
+int workers_start(struct workers *w, const struct work_kind *kind, int64_t key, uint64_t limit_ns,
+                  void *user, struct work **ret)
 {
     struct work *work = calloc(1, sizeof *work);
     if (!work) {
         kind->free(user);
         return -ENOMEM;
     }
-    *work = (struct work){.workers = w, .kind = kind, .user = user, .until_ns = UINT64_MAX};
+    *work =
+        (struct work){.workers = w, .kind = kind, .user = user, .key = key, .until_ns = UINT64_MAX};
     pthread_mutex_lock(&w->lock);
     TAILQ_INSERT_TAIL(&w->queue, work, link);
     w->queued++;

@@ -24,9 +24,10 @@ int workers_new(struct loop *loop, struct workers **ret);
 /* Frees W. Returns false if a thread still blocks after a short wait: the thread, what it uses and
  * W are left until the process exits. W may be NULL. */
 bool workers_free(struct workers *w);
-/* Starts a work, which waits while too many others run. LIMIT_NS is its time limit; 0: none.
- * Returns 0, or -errno after freeing USER. */
-int workers_start(struct workers *w, const struct work_kind *kind, uint64_t limit_ns, void *user,
-                  struct work **ret);
+/* Starts a work, which waits while too many others run, or one with the same KEY: the id of the job
+ * whose folder is used, or 0. So a folder that hangs occupies one thread. LIMIT_NS is the time
+ * limit; 0: none. Returns 0, or -errno after freeing USER. */
+int workers_start(struct workers *w, const struct work_kind *kind, int64_t key, uint64_t limit_ns,
+                  void *user, struct work **ret);
 /* From now on `done` is not called, only `free`. WORK may be NULL. */
 void work_cancel(struct work *work);

@@ -30,7 +30,8 @@ struct server {
     struct http *http;
     int port;
     struct http_request *parked;
-    unsigned gone, handled;
+    unsigned gone, handled, freed, pauses;
+    bool is_paused;
     struct http_upgraded *upgraded;
     int upgraded_fd;
     char extra[64];
@@ -64,11 +65,23 @@ static void admit(void *user, struct http_request *r)
         http_answer_error(r, 403, "not %s", "you");
 }
 
-static void answer_file(struct http_request *r)
+/* The stream pauses before each byte. */
+static ssize_t read_slowly(void *user, uint64_t pos, char *buf, size_t max)
 {
-    int fd = memfd_create("file", MFD_CLOEXEC);
-    assert_int_equal(write(fd, "0123456789", 10), 10);
-    http_answer_file(r, 206, "text/plain", fd, 2, 5, 10);
+    struct server *s = user;
+    s->is_paused = !s->is_paused;
+    s->pauses += s->is_paused;
+    if (s->is_paused)
+        return -EAGAIN;
+    assert_true(max > 0);
+    *buf = (char)('0' + pos);
+    return 1;
+}
+
+static void free_slow_stream(void *user)
+{
+    struct server *s = user;
+    s->freed++;
 }
 
 static void handle(void *user, struct http_request *r)
@@ -82,8 +95,9 @@ static void handle(void *user, struct http_request *r)
     } else if (strcmp(path, "/both") == 0) {
         http_park(r, on_gone, s);
         http_answer_text(r, 200, "text/plain", "at once", 7);
-    } else if (strcmp(path, "/file") == 0) {
-        answer_file(r);
+    } else if (strcmp(path, "/slow") == 0) {
+        s->parked = r;
+        http_answer_stream(r, 200, "text/plain", 5, read_slowly, s, free_slow_stream);
     } else if (strcmp(path, "/gz") == 0) {
         http_answer_gzip(r, "text/plain", "\"v1\"", s->gz, s->gz_len);
     } else if (strcmp(path, "/up") == 0) {
@@ -308,10 +322,48 @@ static void http_1_0_requests_are_supported(void **state)
     close(fd);
 }
 
-static void partial_file_answer_has_content_range(void **state)
+static void paused_stream_continues_after_go_on(void **state)
 {
-    ask(*state, "GET /file HTTP/1.1\r\n" HOST "\r\n", "Content-Range: bytes 2-6/10\r\n");
-    ask(*state, "GET /file HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\n23456");
+    struct server *s = *state;
+    static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
+    int fd = dial(s);
+    struct buf answer = {0};
+    say(s, fd, request, sizeof request - 1);
+    for (unsigned i = 1; i <= 5; i++) {
+        while (s->pauses < i)
+            assert_int_equal(loop_once(s->loop, 1000), 0);
+        http_stream_go_on(s->parked);
+    }
+    assert_false(receive_until(s, fd, "\r\n\r\n01234", &answer));
+    buf_fini(&answer);
+    close(fd);
+}
+
+static void client_that_leaves_a_paused_stream_frees_it(void **state)
+{
+    struct server *s = *state;
+    static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
+    int fd = dial(s);
+    say(s, fd, request, sizeof request - 1);
+    while (!s->is_paused)
+        assert_int_equal(loop_once(s->loop, 1000), 0);
+    close(fd);
+    while (!s->freed)
+        assert_int_equal(loop_once(s->loop, 1000), 0);
+}
+
+static void server_is_stopped_while_a_stream_is_paused(void **state)
+{
+    struct server *s = *state;
+    static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
+    int fd = dial(s);
+    say(s, fd, request, sizeof request - 1);
+    while (!s->is_paused)
+        assert_int_equal(loop_once(s->loop, 1000), 0);
+    http_stop(s->http);
+    s->http = NULL;
+    assert_int_equal(s->freed, 1);
+    close(fd);
 }
 
 static void gzip_asset_is_unpacked_for_clients_without_gzip(void **state)
@@ -759,7 +811,9 @@ int main(void)
         TEST(one_connection_serves_many_pipelined_requests),
         TEST(head_answer_has_a_length_and_no_body),
         TEST(http_1_0_requests_are_supported),
-        TEST(partial_file_answer_has_content_range),
+        TEST(paused_stream_continues_after_go_on),
+        TEST(client_that_leaves_a_paused_stream_frees_it),
+        TEST(server_is_stopped_while_a_stream_is_paused),
         TEST(gzip_asset_is_unpacked_for_clients_without_gzip),
         TEST(request_handler_without_an_answer_gives_status_500),
         TEST(ambiguous_http_headers_are_refused),

@@ -188,6 +188,37 @@ int kit_times(int64_t id)
     return times;
 }
 
+struct kit_reading {
+    struct jobs_reading base;
+    int fd;
+};
+
+static void kit_read(struct jobs_reading *r, int folder)
+{
+    ((struct kit_reading *)r)->fd = folder < 0 ? folder : fcntl(folder, F_DUPFD_CLOEXEC, 0);
+}
+
+static void kit_read_done(struct jobs_reading *r, int result)
+{
+    (void)r;
+    assert_int_equal(result, 0);
+}
+
+static void kit_read_free(struct jobs_reading *r)
+{
+    (void)r;
+}
+
+int kit_open_folder(int64_t id)
+{
+    struct kit_reading r = {
+        .base = {.read = kit_read, .done = kit_read_done, .free = kit_read_free}};
+    struct work *work;
+    assert_int_equal(jobs_read(kit.jobs, id, &r.base, &work), 0);
+    assert_null(work); /* the server of the tests runs jobs on this machine */
+    return r.fd;
+}
+
 void kit_touch(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);

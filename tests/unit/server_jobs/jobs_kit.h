@@ -42,5 +42,7 @@ json_t *kit_get(int64_t id); /* Returns the job with its changes, valid until th
 const char *kit_text(int64_t id, const char *key);
 /* Returns how often ID occurs in the list. */
 int kit_times(int64_t id);
+/* Opens the run folder as jobs_read does. Returns an fd or -errno. */
+int kit_open_folder(int64_t id);
 void kit_touch(const char *path);
 const char *kit_run_path(int64_t id, const char *name, const char *file);

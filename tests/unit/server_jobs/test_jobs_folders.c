@@ -55,7 +55,7 @@ static const char *folder_of(int64_t id)
 
 static bool has_recording(int64_t id)
 {
-    int fd = jobs_folder(kit.jobs, id, NULL, 0);
+    int fd = kit_open_folder(id);
     if (fd >= 0)
         close(fd);
     return fd >= 0;

@@ -148,7 +148,7 @@ static void removing_the_run_folder_makes_the_job_lost(void **state)
     pid_t pid = (pid_t)json_integer_value(json_object_get(kit_get(id), "pid"));
     snprintf(command, sizeof command, "rm -rf '%s/runs/1-g'", kit.folder);
     assert_int_equal(system(command), 0);
-    assert_true(jobs_folder(kit.jobs, id, NULL, 0) == -ENOENT);
+    assert_true(kit_open_folder(id) == -ENOENT);
     kit_run_ms(50);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
     assert_true(pid > 1 && kill(pid, SIGKILL) == 0);

@@ -1,0 +1,174 @@
+/* Tests the threads for work that may block. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "server/jobs/workers.h"
+
+static struct loop *loop;
+static struct workers *workers;
+static struct workers *left; /* what could not be freed */
+static int blocked[2]; /* a pipe; work that reads it blocks */
+static unsigned done, late, freed;
+
+struct task {
+    bool is_blocked;
+};
+
+static void task_run(void *user)
+{
+    char byte;
+    struct task *task = user;
+    if (task->is_blocked)
+        assert_int_equal(read(blocked[0], &byte, 1), 1);
+}
+
+static void task_done(void *user, int r)
+{
+    (void)user;
+    done += r == 0;
+    late += r == -ETIMEDOUT;
+}
+
+static void task_free(void *user)
+{
+    freed++;
+    free(user);
+}
+
+static struct work *start(bool is_blocked, int64_t key, uint64_t limit_ns)
+{
+    static const struct work_kind kind = {task_run, task_done, task_free};
+    struct task *task = malloc(sizeof *task);
+    struct work *work = NULL;
+    assert_non_null(task);
+    task->is_blocked = is_blocked;
+    assert_int_equal(workers_start(workers, &kind, key, limit_ns, task, &work), 0);
+    return work;
+}
+
+static void unblock(unsigned count)
+{
+    while (count--)
+        assert_int_equal(write(blocked[1], "x", 1), 1);
+}
+
+static void run_until(const unsigned *number, unsigned value)
+{
+    while (*number < value)
+        assert_int_equal(loop_once(loop, -1), 0);
+}
+
+static void run_for_a_while(void)
+{
+    for (uint64_t until_ns = clock_mono_ns() + 50 * NS_PER_MS; clock_mono_ns() < until_ns;)
+        assert_int_equal(loop_once(loop, 10), 0);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    done = late = freed = 0;
+    assert_int_equal(pipe(blocked), 0);
+    assert_int_equal(loop_new(&loop), 0);
+    assert_int_equal(workers_new(loop, &workers), 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    assert_true(workers_free(workers));
+    loop_free(loop);
+    close(blocked[0]);
+    close(blocked[1]);
+    return 0;
+}
+
+static void seven_blocked_works_do_not_delay_others(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 7; i++)
+        start(true, i + 1, 0);
+    for (int i = 0; i < 100; i++)
+        start(false, 100 + i, 0);
+    run_until(&done, 100);
+    unblock(7);
+    run_until(&freed, 107);
+}
+
+static void work_waits_for_work_with_the_same_key(void **state)
+{
+    (void)state;
+    start(true, 1, 0);
+    for (int i = 0; i < 20; i++)
+        start(true, 1, 0); /* would occupy all threads */
+    start(false, 2, 0);
+    run_until(&done, 1);
+    run_for_a_while();
+    assert_int_equal(done, 1);
+    unblock(21);
+    run_until(&freed, 22);
+}
+
+static void work_beyond_its_time_limit_is_reported_once(void **state)
+{
+    (void)state;
+    start(true, 1, 10 * NS_PER_MS);
+    start(true, 1, 20 * NS_PER_MS); /* never begins */
+    run_until(&late, 2);
+    assert_int_equal(freed, 1);
+    unblock(1);
+    run_until(&freed, 2);
+    assert_int_equal(done, 0);
+}
+
+static void cancelled_work_is_freed_without_a_report(void **state)
+{
+    (void)state;
+    struct work *runs = start(true, 1, 0), *waits = start(true, 1, 0);
+    run_for_a_while();
+    work_cancel(waits);
+    assert_int_equal(freed, 1);
+    work_cancel(runs);
+    unblock(1);
+    run_until(&freed, 2);
+    assert_int_equal(done, 0);
+}
+
+static void end_does_not_wait_for_a_blocked_thread(void **state)
+{
+    (void)state;
+    start(true, 1, 0);
+    start(true, 1, 0);
+    run_for_a_while();
+    uint64_t begun_ns = clock_mono_ns();
+    assert_false(workers_free(workers));
+    assert_true(clock_mono_ns() - begun_ns < 60 * NS_PER_S);
+    assert_int_equal(freed, 1);
+    left = workers;
+    unblock(1);
+    assert_int_equal(workers_new(loop, &workers), 0); /* for the teardown */
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(seven_blocked_works_do_not_delay_others),
+        TEST(work_waits_for_work_with_the_same_key),
+        TEST(work_beyond_its_time_limit_is_reported_once),
+        TEST(cancelled_work_is_freed_without_a_report),
+        TEST(end_does_not_wait_for_a_blocked_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
