@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -31,11 +33,11 @@ enum {
     RUN_JSON_MAX = 16 << 20,
     BEAT_MAX = 4096,
     POLL_MS = 100,
-    NODES_MS = 10000, /* how long to wait for nodes that have not ended */
-    /* how long to wait if a rank failed, because the scheduler should be notified soon */
-    NODES_FAILED_MS = 2000,
-    /* how long to wait if no other node has a folder here, or no node can write */
-    NO_NODE_MS = 1000,
+    NODES_MS = 10000,       /* wait for nodes that have not ended */
+    NODES_FAILED_MS = 2000, /* the same after a failure, which the scheduler should learn soon */
+    NO_NODE_MS = 1000,      /* the same if no other node has a folder here, or none can write */
+    NODE_MS = 5000,         /* wait for a folder that hangs, for each file */
+    SUMMARY_MS = 30000,     /* the same for all recordings */
     SCONTROL_MS = 3000,
     COMMENT_MAX = 160,
 };
@@ -59,6 +61,23 @@ static void fill_error_file(const char *why)
                             "py_callstack", sentence, "timestamp", now);
     (void)json_write(fd, doc, 0);
     json_decref(doc);
+}
+
+/* ---- the process that reads the folder ----
+ *
+ * The folder may hang, and a process that waits for a file server cannot always be killed. So a
+ * child reads it, and reports its progress with one byte each time. */
+
+enum progress {
+    PROGRESS_NODE = 'n',    /* one more file was read */
+    PROGRESS_APART = 'a',   /* the nodes do not share the folder */
+    PROGRESS_SUMMARY = 's', /* the summary is begun, which takes longer */
+};
+
+static void report(int fd, enum progress what)
+{
+    const char byte = (char)what;
+    (void)!write(fd, &byte, 1);
 }
 
 /* ---- the other nodes ---- */
@@ -114,7 +133,7 @@ struct nodes_now {
     uint32_t missing, running;
 };
 
-static struct nodes_now count_nodes(int job_fd, const struct rank_place *place)
+static struct nodes_now count_nodes(int job_fd, const struct rank_place *place, int progress_fd)
 {
     struct nodes_now now = {0};
     char name[32];
@@ -123,13 +142,14 @@ static struct nodes_now count_nodes(int job_fd, const struct rank_place *place)
             now.missing++;
         else if (!node_has_ended(job_fd, name))
             now.running++;
+        report(progress_fd, PROGRESS_NODE);
     }
     return now;
 }
 
 /* Waits until all nodes have written their end. A signal ends the wait. */
 static struct nodes_now wait_for_nodes(int job_fd, const struct rank_place *place, bool can_write,
-                                       bool has_failed)
+                                       bool has_failed, int progress_fd)
 {
     const struct timespec pause = {.tv_nsec = POLL_MS * (long)NS_PER_MS};
     uint64_t start_ns = clock_mono_ns();
@@ -138,7 +158,7 @@ static struct nodes_now wait_for_nodes(int job_fd, const struct rank_place *plac
     sigfillset(&signals);
     sigdelset(&signals, SIGCHLD);
     for (;;) {
-        now = count_nodes(job_fd, place);
+        now = count_nodes(job_fd, place, progress_fd);
         uint64_t most_ms = now.missing == place->nodes - 1 || !can_write ? NO_NODE_MS
                            : has_failed                                  ? NODES_FAILED_MS
                                                                          : NODES_MS;
@@ -180,24 +200,109 @@ static void set_comment(const struct rank_place *place, const char *line)
     }
 }
 
-static void print_summary(const struct run_options *o, const struct rank_place *place,
-                          const char *job_dir)
+struct end_reader {
+    const struct run_options *options;
+    const struct rank_place *place;
+    const char *job_dir, *node_name;
+    bool has_failed;
+    bool has_colour;
+    pid_t pid;
+    int progress_fd;
+    int text_fd; /* memfd with the summary */
+};
+
+static _Noreturn void be_reader(const struct end_reader *e)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "ebb-summary");
+    if (!e->has_colour) /* whoever reads the streams of this rank waits until they are closed */
+        dup2(e->text_fd, STDERR_FILENO);
+    for (int fd = 0; fd < 256; fd++)
+        if (fd != e->progress_fd && fd != e->text_fd && fd != STDERR_FILENO)
+            close(fd);
+    int fd = open(e->job_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        _exit(1);
+    int own = openat(fd, e->node_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct nodes_now now =
+        wait_for_nodes(fd, e->place, has_end(own), e->has_failed, e->progress_fd);
+    if (now.missing && now.missing == e->place->nodes - 1)
+        report(e->progress_fd, PROGRESS_APART);
+    report(e->progress_fd, PROGRESS_SUMMARY);
+    int r = cluster_print_end(e->text_fd, e->job_dir, e->options->json);
+    if (r == 0 && e->has_colour)
+        (void)cluster_print_end(STDERR_FILENO, e->job_dir, e->options->json);
+    _exit(r < 0);
+}
+
+static int start_reader(struct end_reader *e)
+{
+    int progress[2];
+    if (pipe2(progress, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -errno;
+    e->progress_fd = progress[1];
+    e->pid = fork();
+    if (e->pid == 0)
+        be_reader(e);
+    int r = e->pid < 0 ? -errno : 0;
+    e->progress_fd = progress[0];
+    close(progress[1]);
+    return r;
+}
+
+/* Takes reports of progress. Returns the time limit for the next one; 0 at the end. */
+static uint64_t take_progress(const struct end_reader *e)
+{
+    char bytes[64];
+    uint64_t limit_ms = NODE_MS;
+    ssize_t n = read(e->progress_fd, bytes, sizeof bytes);
+    for (ssize_t i = 0; i < n; i++) {
+        if (bytes[i] == PROGRESS_SUMMARY)
+            limit_ms = SUMMARY_MS;
+        if (bytes[i] == PROGRESS_APART)
+            cli_say("only node %u is in %s: the nodes do not share this folder, and each has "
+                    "recorded its own ranks; choose a shared folder with --run-dir",
+                    e->place->node, e->job_dir);
+    }
+    return n == 0 ? 0 : limit_ms;
+}
+
+/* Follows the child until it has ended. Returns false if the folder does not answer. A signal ends
+ * the wait for other nodes, in the child. */
+static bool follow_reader(const struct end_reader *e)
+{
+    const struct timespec none = {0};
+    uint64_t until_ns = clock_mono_ns() + NODE_MS * NS_PER_MS, limit_ms;
+    sigset_t signals;
+    sigfillset(&signals);
+    sigdelset(&signals, SIGCHLD);
+    while (clock_mono_ns() < until_ns) {
+        struct pollfd p = {.fd = e->progress_fd, .events = POLLIN};
+        int n = poll(&p, 1, POLL_MS);
+        if (n > 0 && !(limit_ms = take_progress(e)))
+            return true;
+        if (n > 0)
+            until_ns = clock_mono_ns() + limit_ms * NS_PER_MS;
+        for (int signo; (signo = sigtimedwait(&signals, NULL, &none)) > 0;)
+            kill(e->pid, signo);
+    }
+    return false;
+}
+
+/* Prints what the child has written: the summary, or an error. */
+static void print_summary(const struct end_reader *e, bool is_error)
 {
     struct buf text = {0};
-    AUTO_CLOSE int fd = memfd_create("ebb-summary", MFD_CLOEXEC);
     struct stat st;
-    if (fd < 0 || cluster_print_end(fd, job_dir, o->json) < 0 || fstat(fd, &st) < 0 ||
+    if (fstat(e->text_fd, &st) < 0 || st.st_size == 0 ||
         buf_reserve(&text, (size_t)st.st_size + 1) < 0)
         return;
-    ssize_t len = pread(fd, text.data, (size_t)st.st_size, 0);
+    ssize_t len = pread(e->text_fd, text.data, (size_t)st.st_size, 0);
     text.len = len > 0 ? (size_t)len : 0;
-    if (!o->quiet && cli_colour(STDERR_FILENO))
-        (void)cluster_print_end(STDERR_FILENO, job_dir, o->json);
-    else if (!o->quiet)
+    if (is_error || (!e->options->quiet && !e->has_colour))
         (void)io_write_all(STDERR_FILENO, text.data, text.len);
-    const char *line = buf_str(&text);
-    if (place->is_slurm && !o->json)
-        set_comment(place, line);
+    if (!is_error && e->place->is_slurm && !e->options->json)
+        set_comment(e->place, buf_str(&text));
     buf_fini(&text);
 }
 
@@ -205,20 +310,29 @@ static void end_job(const struct run_options *o, const struct rank_place *place,
                     const char *node_dir, bool has_failed)
 {
     char job_dir[PATH_MAX];
+    int status = 0;
     const char *slash = strrchr(node_dir, '/');
     if (!slash)
         return;
     snprintf(job_dir, sizeof job_dir, "%.*s", (int)(slash - node_dir), node_dir);
-    AUTO_CLOSE int fd = open(job_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
+    AUTO_CLOSE int text_fd = memfd_create("ebb-summary", MFD_CLOEXEC);
+    struct end_reader e = {.options = o,
+                           .place = place,
+                           .job_dir = job_dir,
+                           .node_name = slash + 1,
+                           .has_failed = has_failed,
+                           .has_colour = !o->quiet && cli_colour(STDERR_FILENO),
+                           .text_fd = text_fd};
+    if (text_fd < 0 || start_reader(&e) < 0)
         return;
-    AUTO_CLOSE int own = openat(fd, slash + 1, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct nodes_now now = wait_for_nodes(fd, place, has_end(own), has_failed);
-    if (now.missing && now.missing == place->nodes - 1)
-        cli_say("only node %u is in %s: the nodes do not share this folder, and each has recorded "
-                "its own ranks; choose a shared folder with --run-dir",
-                place->node, job_dir);
-    print_summary(o, place, job_dir);
+    if (!follow_reader(&e)) {
+        kill(e.pid, SIGKILL);
+        if (!o->quiet)
+            cli_say("there is no summary: the folder %s does not answer", job_dir);
+    } else if (waitpid(e.pid, &status, 0) == e.pid) {
+        print_summary(&e, status != 0);
+    }
+    close(e.progress_fd);
 }
 
 void run_rank_end(const struct run_options *o, const struct rank_place *place, const json_t *bye,

@@ -18,10 +18,10 @@ class Hanging:
         return {"LD_PRELOAD": str(build / "tests" / "tools" / "hang.so"), "HANG_FILE": str(self.file),
                 "ASAN_OPTIONS": sanitizer}
 
-    def begin(self, folder, pid=None):
-        """From now on every use of FOLDER waits, in the process PID or in all."""
+    def begin(self, folder, *who):
+        """From now on every use of FOLDER waits, in all processes or those with the pids or names WHO."""
         made = self.file.with_suffix(".new")
-        made.write_text(f"{pid} {folder}" if pid else str(folder))
+        made.write_text(f"{','.join(map(str, who))} {folder}" if who else str(folder))
         made.rename(self.file)
 
     def end(self):

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from commands import NOBODY, PATIENCE_S, PYTHON, binary, environment, wait_for
+from hanging import Hanging
 
 # This rank runs until the file stop appears in the folder of its first argument.
 RANK = """
@@ -27,8 +28,8 @@ sys.exit(int(sys.argv[2]))
 class Job:
     """Two nodes with two ranks each, in the folder SHARED; their own files are in LOCAL."""
 
-    def __init__(self, shared, local, status=0, **options):
-        self.local = local
+    def __init__(self, shared, local, status=0, env=None, **options):
+        self.local, self.env = local, env or {}
         self.ranks = [self.start(rank, shared, status, options) for rank in range(4)]
         wait_for(lambda: len(list(local.glob("ready.*"))) == 4, "ranks")
 
@@ -36,7 +37,8 @@ class Job:
         values = {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": rank // 2,
                   "GROUP_WORLD_SIZE": 2, "TORCHELASTIC_RUN_ID": f"t{os.getpid()}-{self.local.name}", "MASTER_PORT": 1}
         command = [os.path.abspath(binary()), "run", "--no-heap", "--", PYTHON, "-c", RANK, self.local, str(status)]
-        return subprocess.Popen(command, cwd=shared, env=environment({k: str(v) for k, v in values.items()}), text=True,
+        values = {key: str(value) for key, value in {**values, **self.env}.items()}
+        return subprocess.Popen(command, cwd=shared, env=environment(values), text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
     def end(self):
@@ -141,3 +143,23 @@ def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("who", [["ebb", "ebb-summary"], []])
+def test_ranks_end_with_their_status_while_the_shared_folder_hangs(tmp_path, local, who):
+    """The folder hangs for the ranks alone, which print the summary, or also for their supervisors."""
+    shared, hanging = tmp_path / "shared", Hanging(tmp_path / "hangs")
+    shared.mkdir()
+    job = Job(shared, local, status=3, env=hanging.environment())
+    wait_for(lambda: len(list(shared.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")
+    try:
+        hanging.begin(shared / "ebb-runs", *who)
+        begun = time.monotonic()
+        err = job.end()
+        assert [rank.returncode for rank in job.ranks] == [3] * 4, err
+        assert time.monotonic() - begun < PATIENCE_S / 3
+        assert not who or err.count("does not answer") == 1, err
+    finally:
+        hanging.end()
+        for rank in job.ranks:
+            rank.kill()

@@ -1,6 +1,7 @@
 /* A preloaded library that lets a folder hang, as if its file server was gone: calls that use a
- * file below it wait. $HANG_FILE is the path of a file with one line, "PATH" or "PID PATH". While
- * that file exists, all processes, or only PID, wait for PATH and everything below it. */
+ * file below it wait. $HANG_FILE is the path of a file with one line, "PATH" or "WHO PATH". WHO is
+ * a list of pids and process names, separated by commas. While that file exists, all processes, or
+ * only WHO, wait for PATH and everything below it. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,10 +9,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* True if this process is one of WHO, which ends with a space. */
+static bool is_one_of(char *who)
+{
+    char pid[16], name[16] = "";
+    bool is_found = false;
+    snprintf(pid, sizeof pid, "%d", getpid());
+    prctl(PR_GET_NAME, name);
+    who[strcspn(who, " ")] = '\0';
+    for (char *rest = who, *word; (word = strsep(&rest, ","));)
+        is_found = is_found || strcmp(word, pid) == 0 || strcmp(word, name) == 0;
+    return is_found;
+}
 
 /* Reads the line of $HANG_FILE. Returns NULL if nothing hangs for this process. */
 static const char *hanging_path(char text[PATH_MAX])
@@ -24,11 +39,8 @@ static const char *hanging_path(char text[PATH_MAX])
     syscall(SYS_close, fd);
     text[len > 0 ? len : 0] = '\0';
     text[strcspn(text, "\n")] = '\0';
-    char *path = text;
-    if (*text != '/' && strtol(text, &path, 10) != getpid())
-        return NULL;
-    path += strspn(path, " ");
-    return *path ? path : NULL;
+    char *path = strchr(text, '/');
+    return path && (path == text || is_one_of(text)) ? path : NULL;
 }
 
 static bool is_below(int dirfd, const char *name, const char *path)
