@@ -215,7 +215,7 @@ static _Noreturn void be_reader(const struct end_reader *e)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "ebb-summary");
-    if (!e->has_colour) /* whoever reads the streams of this rank waits until they are closed */
+    if (!e->has_colour) /* srun waits until the streams of a rank are closed */
         dup2(e->text_fd, STDERR_FILENO);
     for (int fd = 0; fd < 256; fd++)
         if (fd != e->progress_fd && fd != e->text_fd && fd != STDERR_FILENO)

@@ -54,7 +54,7 @@ static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint
 struct log_reading {
     struct route_reading base;
     struct jobs *jobs;
-    /* What is wanted: the last TAIL bytes; else the bytes from OFFSET on, if HAS_OFFSET; else
+    /* The request: the last TAIL bytes; else the bytes from OFFSET on, if HAS_OFFSET; else
      * RANGE, a header; else the whole log. */
     uint64_t tail, offset;
     bool has_offset;

@@ -16,7 +16,7 @@
 static struct loop *loop;
 static struct workers *workers;
 static struct workers *left; /* what could not be freed */
-static int blocked[2]; /* a pipe; work that reads it blocks */
+static int blocked[2];       /* a pipe; work that reads it blocks */
 static unsigned done, late, freed;
 
 struct task {
