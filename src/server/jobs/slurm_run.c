@@ -195,8 +195,8 @@ static void end_unrecorded(struct slurm_run *run, const struct slurm_look *look)
                  "Slurm no longer knows %s, and run.json does not record how the job ended",
                  number);
     } else if (run->state[0]) {
-        snprintf(text, sizeof text, "Slurm ended %s as %s before the command started%s", number,
-                 run->state, look->error);
+        snprintf(text, sizeof text, "Slurm ended %s with state %s before the command started%s",
+                 number, run->state, look->error);
         end.no_start = text;
     } else {
         snprintf(text, sizeof text,
