@@ -27,6 +27,7 @@ import wheels
 UBUNTU = "http://archive.ubuntu.com/ubuntu"
 UBUNTU_KEYRING = pathlib.Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 SYSTEMS = {"bookworm": "Debian 12", "noble": "Ubuntu 24.04"}
+LOCAL_CERTIFICATES = pathlib.Path("/usr/local/share/ca-certificates")
 LIMIT_S = 3 * 3600
 
 
@@ -34,13 +35,16 @@ def say(text: str) -> None:
     print(f"test-bare: {text}", flush=True)
 
 
-def ubuntu_options() -> tuple:
-    """Options of debootstrap for Ubuntu; normal Ubuntu systems have universe enabled."""
-    check = f"--keyring={UBUNTU_KEYRING}"
-    if not UBUNTU_KEYRING.is_file():
-        say("Ubuntu's keyring is not installed: signatures of its packages are not checked")
-        check = "--no-check-gpg"
-    return (check, "--components=main,universe")
+def ubuntu_keyring(folder: pathlib.Path) -> pathlib.Path:
+    """Returns the keys that Ubuntu signs with. Debian 12 has no package of them, but Debian 13 has."""
+    if UBUNTU_KEYRING.is_file():
+        return UBUNTU_KEYRING
+    trixie = test_wheels.Chroot(folder / "trixie", "trixie")
+    keyring = trixie.folder / UBUNTU_KEYRING.relative_to("/")
+    if not keyring.is_file():
+        trixie.worked("apt-get", "-q", "update")
+        trixie.worked("apt-get", "-q", "-y", "install", "--no-install-recommends", "ubuntu-keyring")
+    return keyring
 
 
 def make_system(folder: pathlib.Path, suite: str) -> test_wheels.Chroot | None:
@@ -54,7 +58,18 @@ def make_system(folder: pathlib.Path, suite: str) -> test_wheels.Chroot | None:
         return None
     # every release of Ubuntu has the same script, and an older debootstrap does not know the name noble
     script = "/usr/share/debootstrap/scripts/jammy"
-    return test_wheels.Chroot(folder, suite, packages, ubuntu_options(), (UBUNTU, script))
+    # universe is enabled on a normal Ubuntu
+    options = (f"--keyring={ubuntu_keyring(folder.parent)}", "--components=main,universe")
+    return test_wheels.Chroot(folder, suite, packages, options, (UBUNTU, script))
+
+
+def trust_local_certificates(chroot: test_wheels.Chroot) -> None:
+    """Adds the authorities that this machine's administrator trusts, such as that of a proxy: pip and npm need them."""
+    found = sorted(LOCAL_CERTIFICATES.glob("*.crt"))
+    for path in found:
+        shutil.copy(path, chroot.folder / LOCAL_CERTIFICATES.relative_to("/"))
+    if found:
+        chroot.worked("update-ca-certificates")
 
 
 def clone(chroot: test_wheels.Chroot) -> None:
@@ -98,6 +113,7 @@ def main() -> int:
             if not chroot:
                 say(f"{SYSTEMS[suite]}: skipped, {UBUNTU} cannot be reached")
                 continue
+            trust_local_certificates(chroot)
             clone(chroot)
             for target in options.targets or ["demo", "test"]:
                 say(f"{SYSTEMS[suite]}: {run_make(chroot, target)}")
