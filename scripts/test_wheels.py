@@ -7,6 +7,7 @@ The systems are Debian 11, 12, 13 and testing, made by debootstrap in FOLDER/chr
 each, `ebb run` must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with
 torch if pip finds a torch for the Python of that system. If the system has further Pythons, the leak in plain
 Python runs with each. In a version that ebb does not know it must report the verdict, and why there is no line.
+First, uvx, uv run and pipx run must find the command in the wheel, on this machine.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 FURTHER_PYTHONS = {"testing": ["python3.14", "python3.15"]}  # packages of Pythons other than the default version
 FREE_THREADED = {"trixie": "python3.13", "testing": "python3.14"}  # source packages, built free-threaded
 TORCH = "torch==2.13.0"
+RUNNERS = ["uv", "pipx"]
 LIMIT_S = 3600  # unpacking torch with its CUDA libraries takes ten minutes on a busy machine
 NEWEST_MINOR = 14  # the last Python whose frames ebb reads (src/heap/python_layout.c)
 
@@ -88,6 +90,29 @@ class Chroot:
             raise wheels.Failure(f"{self.suite}: {' '.join(map(str, words))} failed: "
                                  f"{(result.stderr or result.stdout).strip()[-800:]}")
         return result.stdout
+
+
+def check_runners(folder: pathlib.Path, wheel: pathlib.Path) -> str:
+    """Runs ebb from the wheel without installing it, as README describes: the job must get the packages of the user's
+    Python as well as the package ebb."""
+    log = folder.with_suffix(".log")
+    wheels.run([sys.executable, "-m", "venv", "--clear", folder], log)
+    pip = [folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q"]
+    wheels.run([*pip, *RUNNERS], log)
+    runners = {"uvx": ["bin/uvx", "--from", wheel, "ebb"],
+               "uv run": ["bin/uv", "run", "--no-project", "--active", "--with", wheel, "ebb"],
+               "pipx run": ["bin/pipx", "run", "--spec", wheel, "ebb"]}
+    env = {**os.environ, "VIRTUAL_ENV": str(folder), "PATH": f"{folder}/bin:{os.environ['PATH']}",
+           "UV_CACHE_DIR": str(folder / "uv"), "PIPX_HOME": str(folder / "pipx")}
+    for name, words in runners.items():
+        # uvx puts a Python of its own first on PATH, so the job names the user's
+        python = folder / "bin/python" if name == "uvx" else "python"
+        result = subprocess.run([folder / words[0], *words[1:], "run", "--", python, "-c",
+                                 "import ebb, pipx; ebb.step(1); print(ebb.__file__)"], cwd=folder, env=env,
+                                check=False, capture_output=True, text=True, timeout=LIMIT_S)
+        if result.returncode or str(folder) not in result.stdout:
+            raise wheels.Failure(f"{name}: status {result.returncode}: {(result.stdout + result.stderr)[-800:]}")
+    return ", ".join(runners) + ": work"
 
 
 def install(chroot: Chroot, wheel: pathlib.Path) -> str:
@@ -203,6 +228,11 @@ def main() -> int:
         say("no wheel in build/release; run make wheels first")
         return 1
     status = 0
+    try:
+        say(check_runners(build / "release/runners", found[0]))
+    except wheels.Failure as failure:
+        say(str(failure))
+        status = 1
     for suite in options.suites or SUITES:
         try:
             chroot = Chroot(build / "chroots" / suite, suite)
