@@ -18,6 +18,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -50,6 +51,21 @@ for n in range(400):
 '''
 
 
+# Mounts what every running system has, with the control groups of this machine, and runs a command there.
+MOUNT_AND_RUN = """
+root=$1
+shift
+mkdir -p "$root/dev/pts" "$root/dev/shm" &&
+    mount -t proc proc "$root/proc" &&
+    mount -t sysfs sysfs "$root/sys" &&
+    mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup" &&
+    mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts" &&
+    mount --bind "$root/dev/pts/ptmx" "$root/dev/ptmx" &&
+    mount -t tmpfs tmpfs "$root/dev/shm" &&
+    exec chroot "$root" "$@"
+"""
+
+
 def say(text: str) -> None:
     print(f"test-wheels: {text}", flush=True)
 
@@ -68,14 +84,13 @@ class Chroot:
             wheels.run(["debootstrap", "--variant=minbase", f"--include={packages}", *options, suite, folder,
                         *source], self.log)
             (folder / "complete").touch()
+        # an installer writes this file, debootstrap does not
+        (folder / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n")
 
     def command(self, *words) -> list[str]:
-        inside = ("mount -t proc proc /proc && mount -t sysfs sysfs /sys && mkdir -p /dev/pts /dev/shm && "
-                  "mount -t devpts -o newinstance,ptmxmode=666 devpts /dev/pts && "
-                  "mount --bind /dev/pts/ptmx /dev/ptmx && mount -t tmpfs tmpfs /dev/shm && exec \"$@\"")
-        return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "chroot", str(self.folder),
-                "/bin/sh", "-c", inside, "sh", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-                "HOME=/root", "LC_ALL=C.UTF-8", *map(str, words)]
+        return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", MOUNT_AND_RUN, "sh",
+                str(self.folder), "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
+                "LC_ALL=C.UTF-8", *map(str, words)]
 
     def run(self, *words) -> subprocess.CompletedProcess:
         try:
