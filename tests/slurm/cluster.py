@@ -58,7 +58,10 @@ def why_not():
     """Returns why there can be no cluster here, or None."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = [p for p in PROGRAMS if not shutil.which(p, path=path)]
-    return f"not installed: {' '.join(missing)} (scripts/setup.sh slurm)" if missing else None
+    if missing:
+        return f"not installed: {' '.join(missing)} (scripts/setup.sh slurm)"
+    # slurmd exits without it
+    return None if os.path.ismount("/sys/fs/cgroup") else "no file system is mounted on /sys/fs/cgroup"
 
 
 def free_ports(count):
