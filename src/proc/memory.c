@@ -34,9 +34,9 @@ static uint64_t unique_bytes_of(const struct sample *s)
 }
 
 /* The part of N's shared memory that may already be counted as unique memory of another process.
- * There are two cases. The other process was counted before N was born, and N may be its fork. Or N
- * is about to exit and was not read in this tick, so pages that N and the other process shared may
- * now be unique to the other process. */
+ * There are two cases. The count of the other process began before N was born, and N may be its
+ * fork. Or N is about to exit and was not read in this tick, so pages that N and the other process
+ * shared may now be unique to the other process. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {
     bool is_there = n->pub.sample.read >> SAMPLE_RSS & 1u;
@@ -44,7 +44,7 @@ static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tre
     for (size_t i = 0; i < tree->count; i++) {
         const struct tree_node *other = tree->nodes[i];
         if (other == n || other->unique_done_ns == 0 ||
-            (is_there && other->unique_done_ns >= n->pub.born_ns) ||
+            (is_there && other->unique_begun_ns >= n->pub.born_ns) ||
             !sample_has(&other->pub.sample, SAMPLE_RSS))
             continue;
         most = u64_max(most, unique_bytes_of(&other->pub.sample));

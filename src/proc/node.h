@@ -59,7 +59,8 @@ struct tree_node {
     uint64_t unique_file_bytes;
     /* when the process's pages are to be counted next; 0 if not scheduled */
     uint64_t unique_due_ns;
-    uint64_t unique_done_ns; /* when the process's pages were last counted completely; 0 if never */
+    /* when the last complete count of the process's pages began and ended; 0 if there was none */
+    uint64_t unique_begun_ns, unique_done_ns;
     uint8_t unique_failures; /* consecutive failures */
 
     uint64_t anon_bytes; /* anonymous memory at the last read of statm */

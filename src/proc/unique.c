@@ -29,6 +29,7 @@ struct proc_unique {
     struct proc_tree *tree;
     struct proc_unique_options opt;
     struct tree_node *node; /* the process being measured, or NULL */
+    uint64_t begun_ns;      /* when the measurement of node began */
     struct slice slice;
     bool is_away; /* the helper is still waiting for a lock of the process */
     /* slot of the process measured last; other processes follow in order of birth */
@@ -185,6 +186,7 @@ static void start_scan(struct proc_unique *u, struct tree_node *n, uint64_t now_
     pagemap_begin(&u->slice.scan, maps, pagemap, root->page_bytes, rss / root->page_bytes,
                   u->opt.is_launched && u->tree->count == 1);
     u->node = n;
+    u->begun_ns = now_ns;
 }
 
 static void put_kind(struct proc_unique *u, enum sample_process_field field, enum pagemap_kind kind)
@@ -203,6 +205,7 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
         sample_put(&n->pub.sample, SAMPLE_HUGE, u->slice.scan.huge_bytes);
     put_kind(u, SAMPLE_HEAP, PAGEMAP_HEAP);
     put_kind(u, SAMPLE_STACK, PAGEMAP_STACK);
+    n->unique_begun_ns = u->begun_ns;
     n->unique_done_ns = now_ns;
     n->unique_rss_bytes = pages_to_bytes(u->tree->root, u->slice.scan.rss_pages);
     n->unique_due_ns = now_ns + u->opt.period_ns;

@@ -247,7 +247,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     /* the pages counted so far belong to the previous program */
     n->pub.sample.known &= ~(1u << SAMPLE_UNIQUE | 1u << SAMPLE_HUGE | 1u << SAMPLE_HEAP |
                              1u << SAMPLE_STACK | 1u << SAMPLE_PSS | 1u << SAMPLE_PEAK);
-    n->unique_due_ns = n->unique_done_ns = 0;
+    n->unique_due_ns = n->unique_begun_ns = n->unique_done_ns = 0;
     n->unique_failures = 0;
     n->fork_is_known = false;
     settle_execed(n, now_ns);

@@ -509,6 +509,36 @@ static void fork_after_a_unique_count_does_not_double_job_memory(void **state)
     count_end(&c);
 }
 
+/* A count takes several slices. Pages counted in the first of them are shared with a process that
+ * is forked before the last. */
+static void fork_during_a_unique_count_does_not_double_job_memory(void **state)
+{
+    (void)state;
+    struct count c;
+    struct proc_tree_memory alone, with_child;
+    pid_t pid = kid_start(fork_when_told, NULL);
+    count_begin(&c, pid, &(struct proc_unique_options){.slice_ns = 1});
+    count_all(&c, 1);
+    uint64_t slices = cost_of(&c).slices;
+    c.now_ns += 10 * NS_PER_S;
+    count_all(&c, 2);
+    slices = cost_of(&c).slices - slices;
+    proc_tree_memory(c.tree, &alone);
+    c.now_ns += 10 * NS_PER_S;
+    for (uint64_t i = 0; i < slices * 3 / 4; i++)
+        slice(&c);
+    kill(pid, SIGUSR1);
+    EVENTUALLY(proc_tree_count(c.tree) == 2,
+               assert_int_equal(proc_tree_walk(c.tree, c.now_ns += NS_PER_MS), 0));
+    count_all(&c, 3);
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_memory(c.tree, &with_child);
+    assert_true(with_child.rss_sum_bytes >= alone.rss_sum_bytes + 15 * MIB);
+    assert_true(with_child.low_bytes < alone.low_bytes + 8 * MIB);
+    kid_end(pid);
+    count_end(&c);
+}
+
 static void wait_for_state(pid_t pid, char wanted)
 {
     char path[64], text[512] = "";
@@ -978,6 +1008,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(unmeasured_forked_child_counts_only_growth_since_fork),
         cmocka_unit_test(unmeasured_forked_child_counts_its_copied_pages),
         cmocka_unit_test(fork_after_a_unique_count_does_not_double_job_memory),
+        cmocka_unit_test(fork_during_a_unique_count_does_not_double_job_memory),
         cmocka_unit_test(uncounted_fork_that_exits_does_not_double_job_memory),
         cmocka_unit_test(hole_of_a_tebibyte_is_skipped_and_never_read),
         cmocka_unit_test(unique_count_on_an_old_kernel_gives_up_on_huge_holes),
