@@ -52,6 +52,12 @@ static json_t *data_text(bool is_packed, const char *raw)
 
 /* ---- series ---- */
 
+/* Values of a damaged recording may be too large for an integer. Differences of capped ones fit. */
+static json_int_t data_rounded(double value)
+{
+    return llround(fmin(value, 0x1p62));
+}
+
 static json_t *data_points(const struct series_point *points, size_t count, uint64_t unit,
                            bool is_packed)
 {
@@ -59,7 +65,7 @@ static json_t *data_points(const struct series_point *points, size_t count, uint
     json_int_t last_t = 0, last_v = 0;
     for (size_t i = 0; i < count; i++) {
         json_int_t ms = llround((double)points[i].t_ns / (double)NS_PER_MS);
-        json_int_t whole = llround((double)points[i].v / (double)unit);
+        json_int_t whole = data_rounded((double)points[i].v / (double)unit);
         json_array_append_new(t, is_packed ? json_integer(ms - last_t)
                                            : json_real(seconds_of(points[i].t_ns)));
         json_array_append_new(v, is_packed ? json_integer(whole - last_v) : json_u64(points[i].v));
