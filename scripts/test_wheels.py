@@ -84,6 +84,9 @@ class Chroot:
             wheels.run(["debootstrap", "--variant=minbase", f"--include={packages}", *options, suite, folder,
                         *source], self.log)
             (folder / "complete").touch()
+        # a mirror that lags behind is expired for apt, unless this machine is set to accept that
+        (folder / "etc/apt/apt.conf.d/99valid-until").write_text(
+            wheels.output(["apt-config", "dump", "Acquire::Check-Valid-Until"]))
         # an installer writes this file, debootstrap does not
         (folder / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n")
 
