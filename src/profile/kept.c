@@ -110,7 +110,7 @@ void kept_take_figures(struct kept_lists *l, const struct run *run)
         const char *name = figures[i]->name + sizeof BYTES - 1;
         int32_t pid = figures[i]->info.id.pid;
         struct kept one = {0};
-        uint64_t from_ns, ignored;
+        uint64_t from_ns = 0, ignored;
         if (strncmp(figures[i]->name, BYTES, sizeof BYTES - 1) != 0 || kept_of(l, pid))
             continue;
         one.bytes = figure_gained(figures[i], &from_ns);

@@ -60,7 +60,7 @@ def why_not():
     missing = [p for p in PROGRAMS if not shutil.which(p, path=path)]
     if missing:
         return f"not installed: {' '.join(missing)} (scripts/setup.sh slurm)"
-    # slurmd exits without it
+    # slurmd exits without a cgroup
     return None if os.path.ismount("/sys/fs/cgroup") else "no file system is mounted on /sys/fs/cgroup"
 
 
