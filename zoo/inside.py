@@ -117,7 +117,7 @@ def measured(root, name, python):
 
 
 def shares(found, hook_s):
-    """Returns shares of the CPU time of the steps; for the profiler, of the program's CPU time."""
+    """Returns each cost as a share of the steps' CPU time, and the profiler's as a share of the program's."""
     ns = {**found["ns"], "keepers": found["keepers_ns"]}
     ns["hooks"] -= found["keepers_ns"]
     return {**{part: ns[part] / found["steps_cpu_ns"] for part in ns},

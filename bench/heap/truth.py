@@ -164,7 +164,7 @@ def watch_leak(options, run, line, seconds):
 
 
 def stays(looks):
-    """Returns the time since which the line was the first row at every poll."""
+    """Returns the earliest time from which every poll had the source line in its first row."""
     since = None
     for at, first in looks:
         since = (since if since is not None else at) if first else None

@@ -234,6 +234,6 @@ class MemoryCleanup(TrainerCallback):
             is_back = bool(back) and statistics.median(back) >= 0.9 * freed
             end = " each time"
             if is_back:
-                end += ", but the memory is in use again by the next cleanup"
+                end += ", but the memory is in use again before the next cleanup"
             words.append(f"frees {_size(freed)}{what}{end}")
         return ("; ".join(words) or "no effect") + cost

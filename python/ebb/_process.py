@@ -20,8 +20,8 @@ def variable(name: str) -> Optional[str]:
 
 
 def set_hooked() -> None:
-    """Records that hooks are installed in this process. Only the first call counts, because a child
-    may install more hooks."""
+    """Records that this process installed the hooks. Later calls are ignored: a forked child that
+    installs more hooks does not replace its parent."""
     global _hooked, _is_set
     if not _is_set:
         _hooked, _is_set = os.getpid(), True

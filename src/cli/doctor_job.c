@@ -76,10 +76,11 @@ void doctor_look_gpu(struct doctor *d)
         if (wait_for_gpus(gpu, snapshot))
             add_gpus(d, snapshot);
         else
-            doctor_add(d, DOCTOR_PROBLEM, "GPU", NULL,
-                       "ebb works without GPU memory: check whether `nvidia-smi` answers, and "
-                       "`dmesg` for Xid errors.",
-                       "NVML is installed but did not answer within 3 s");
+            doctor_add(
+                d, DOCTOR_PROBLEM, "GPU", NULL,
+                "ebb continues without reading GPU memory. Check whether `nvidia-smi` answers, "
+                "and look for Xid errors in `dmesg`.",
+                "NVML is installed but did not answer within 3 s");
         gpu_free(gpu);
     }
     free(snapshot);

@@ -78,8 +78,8 @@ static int parse_keep_part(const char *what, const char *text, struct jobs_keep 
         return 0;
     }
     return err_set(err, -EINVAL,
-                   "%s: \"%.100s\" is not an age (30d), a number of jobs (200) or a size (50G), "
-                   "several separated by commas, or all",
+                   "%s: invalid value \"%.100s\"; expected an age (30d), a number of jobs (200), a "
+                   "size (50G), several of these separated by commas, or the word all",
                    what, text);
 }
 

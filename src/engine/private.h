@@ -19,7 +19,7 @@ enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 /* State of a living process in addition to its entity in the run. */
 struct engine_process {
     struct run_entity *entity;
-    uint64_t unmeasured_bytes; /* peak of the process's memory that was not measured yet */
+    uint64_t unmeasured_bytes; /* largest memory that no reading of unique memory covers */
     /* number of the tick since which unmeasured_bytes was not measured, counted as in struct
      * peak */
     uint64_t unmeasured_from;

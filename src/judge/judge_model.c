@@ -9,7 +9,7 @@
 #include "profile/held.h"
 
 enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its first sample */
-/* Most of a process's growth is outside the heap if at least this fraction of it is. */
+/* Fraction of a process's growth outside the heap that counts as most of the growth. */
 static const double OUTSIDE = 0.5;
 /* Evidence from the first seconds of a running job never counts as confirmed. */
 enum { RUNNING_AT_LEAST_S = 25 };

@@ -160,7 +160,8 @@ static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
     if (!is_spawned(f))
         return false;
     if (f->in->sends_steps)
-        return decide_role(ret, ROLE_MAIN, "spawned by multiprocessing, and sends steps");
+        return decide_role(ret, ROLE_MAIN,
+                           "spawned by multiprocessing, and reports training steps");
     const char *library = role_maps_library(&f->in->maps);
     if (library && f->in->maps.cuda)
         return decide_role(ret, ROLE_MAIN, "spawned by multiprocessing, with %s and libcuda mapped",
@@ -200,7 +201,7 @@ static bool rule_forked(const struct facts *f, struct role_guess *ret)
         return false;
     if (f->in->sends_steps)
         return decide_role(ret, ROLE_MAIN,
-                           "forked with its parent's command line, and sends steps");
+                           "forked with its parent's command line, and reports training steps");
     if (f->in->maps.known && !role_maps_library(&f->in->maps))
         return decide_role(ret, ROLE_OTHER,
                            "forked with its parent's command line, without a training library");

@@ -1,4 +1,4 @@
-/* Decides the word from the probability of a leak given all evidence. */
+/* Chooses the verdict word, such as leaking, from the probability of a leak given all evidence. */
 #include <math.h>
 
 #include "verdict/judging.h"

@@ -163,7 +163,7 @@ def test_signal_handlers_on_small_stacks_may_allocate(job):
     table = job.table()
     assert is_consistent(table)
     assert table.header()["is_ended"]
-    # Memory that destructors free after the library's own destructor is recorded as freed.
+    # Destructors that run after the one of ebb's library free memory, and this is recorded.
     assert live_bytes(table, MAP) == 0
 
 

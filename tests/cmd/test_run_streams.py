@@ -365,7 +365,7 @@ def test_signal_is_forwarded_while_the_output_reader_is_stuck(tmp_path):
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_closing_stdout_or_stderr_ends_the_job_as_without_ebb(tmp_path, stream):
+def test_job_whose_stdout_or_stderr_is_closed_ends_like_a_plain_command(tmp_path, stream):
     loop = f"while :; do echo x >&{stream} || exit 9; sleep 0.05; done"
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "sh", "-c", loop],
                                cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,

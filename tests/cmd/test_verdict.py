@@ -266,7 +266,7 @@ def test_table_with_invalid_times_is_refused(tmp_path, ebb):
     assert refused_with(ebb("verdict", table(tmp_path / "b.csv", [(0, 5), (1e300, 5)])), "line 3")
 
 
-def test_table_rows_of_one_pid_are_one_series_unless_grouped(tmp_path):
+def test_table_rows_of_one_pid_are_one_series_unless_option_splits_them(tmp_path):
     rows = [(t, 7, start, 400 * MIB + (MIB * t if start == 1 else 0))
             for t in range(1500) for start in (1, 2)]
     path = table(tmp_path / "a.csv", rows, "t,pid,start_ticks,rss")
@@ -520,7 +520,7 @@ def test_collator_that_keeps_every_image_is_judged_leaking():
 @pytest.mark.parametrize("step", [60, 80])
 @pytest.mark.parametrize("name", ["lazy-pil", "leak-collator"])
 @pytest.mark.parametrize("is_epoch_given", [True, False])
-def test_leak_and_lazy_loading_are_both_filling_in_first_epoch(name, step, is_epoch_given):
+def test_leak_and_lazy_loading_get_verdict_filling_in_first_epoch(name, step, is_epoch_given):
     options = ["--steps-per-epoch", 83] if is_epoch_given else []
     doc = h200(name, "--until-step", step, *options)
     assert doc["verdict"] == "filling"

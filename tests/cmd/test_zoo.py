@@ -49,7 +49,7 @@ def test_zoo_uses_python_and_ebb_of_the_build_folder(tmp_path):
     assert place_in(tmp_path, {"ZOO_PYTHON": "/other", "EBB_BINARY": "/ebb"}) == ["/other", "/ebb"]
 
 
-def test_only_place_py_contains_the_build_folder_of_the_zoo():
+def test_only_one_module_of_the_zoo_names_the_build_folder():
     for script in (*(ROOT / "zoo").glob("*.py"), ROOT / "zoo" / "unseen" / "run.py"):
         assert script.name == "place.py" or '"build"' not in script.read_text(), script
 

@@ -160,7 +160,7 @@ def test_cleanup_reports_freed_memory_that_is_allocated_again(wire, memory):
     summary = run(hf.MemoryCleanup(1), 3)
     assert summary["freed_bytes"] == 300 * MIB
     assert summary["verdict"].startswith(
-        "frees 100 MiB each time, but the memory is in use again by the next cleanup, costs ")
+        "frees 100 MiB each time, but the memory is in use again before the next cleanup, costs ")
 
 
 def test_cleanup_reports_freed_memory_that_stays_free(wire, memory):

@@ -215,7 +215,7 @@ def test_isolated_process_has_the_module_path_of_its_caller(
     assert ebb.isolate(of_the_caller.f, env={"PYTHONPATH": str(tmp_path / "there")}) == "found"
 
 
-def test_isolate_keeps_recording_in_given_folder(tmp_path):
+def test_isolate_writes_its_recording_to_the_given_folder(tmp_path):
     call = ebb.isolate_start(functions.steps, 3, run_dir=tmp_path / "kept", name="three")
     assert call.result(PATIENCE_S) == 3
     assert {"run.json", "trace.ebb", "log.txt"} <= set(os.listdir(tmp_path / "kept"))

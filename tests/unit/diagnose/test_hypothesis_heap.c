@@ -227,7 +227,7 @@ static void growing_memory_with_a_flat_live_heap_is_retention(void **state)
     expect_first(HYPOTHESIS_RETENTION);
 }
 
-static void heap_that_grows_with_memory_is_not_retention(void **state)
+static void live_heap_that_grows_like_rss_is_not_called_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -350,7 +350,7 @@ int main(void)
         T(evidence_of_a_call_site_names_the_growing_container),
         T(call_sites_cannot_be_tested_without_a_profile),
         T(growing_memory_with_a_flat_live_heap_is_retention),
-        T(heap_that_grows_with_memory_is_not_retention),
+        T(live_heap_that_grows_like_rss_is_not_called_retention),
         T(growing_free_memory_in_the_allocator_is_retention),
         T(batch_live_at_one_reading_does_not_hide_retention),
         T(small_objects_kept_alive_by_a_call_site_are_not_retention),

@@ -20,7 +20,7 @@ static void launcher_without_training_process_is_diagnosed(void **state)
     expect(HYPOTHESIS_LAUNCHER, CANNOT_TEST);
 }
 
-static void large_flat_compile_workers_are_diagnosed_as_overhead(void **state)
+static void compile_workers_with_constant_memory_are_called_overhead(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -175,7 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(launcher_without_training_process_is_diagnosed),
-        T(large_flat_compile_workers_are_diagnosed_as_overhead),
+        T(compile_workers_with_constant_memory_are_called_overhead),
         T(worker_hypotheses_are_ruled_out_without_workers),
         T(unclosed_process_pools_are_diagnosed_as_growing_in_number),
         T(leak_rules_out_causes_whose_growth_ends_by_itself),

@@ -152,7 +152,7 @@ static void growth_at_evaluations_three_readings_apart_is_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void steady_growth_with_close_evaluations_is_leaking(void **state)
+static void steady_growth_with_frequent_evaluations_is_judged_leaking(void **state)
 {
     (void)state;
     run((struct program){.steps = 200, .pass = 60, .eval_every = 20, .reads = 6, .bytes = even});
@@ -323,7 +323,7 @@ int main(void)
         TEST(growth_that_flattens_is_not_stepping_at_epochs),
         TEST(steady_growth_over_few_epochs_is_leaking),
         TEST(growth_at_evaluations_three_readings_apart_is_stepping),
-        TEST(steady_growth_with_close_evaluations_is_leaking),
+        TEST(steady_growth_with_frequent_evaluations_is_judged_leaking),
         TEST(growth_at_evaluations_one_reading_apart_is_not_stepping),
         TEST(stepping_requires_more_kept_jumps_than_released_ones),
         TEST(jumps_that_get_smaller_are_not_a_leak),
