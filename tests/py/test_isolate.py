@@ -440,8 +440,10 @@ def test_program_exit_ends_its_isolated_calls(tmp_path):
 
 def test_exit_of_forked_child_does_not_end_its_parents_isolated_calls(tmp_path):
     process = python(script(tmp_path, """
-        import os, sys, threading
+        import os, sys, threading, warnings
         import ebb, isolated_functions
+        # from 3.12 Python warns of a fork in a program with threads
+        warnings.simplefilter("ignore", DeprecationWarning)
         started = threading.Event()
         call = ebb.isolate_start(isolated_functions.wait_for_ever,
                                  on_progress=lambda mark: started.set())
