@@ -172,8 +172,8 @@ def test_backward_pass_is_named_by_its_autograd_node(run_job, tmp_path):
                if (row["where"]["file"], row["where"]["line"]) == (str(script), line)]
     alone, = [row for row in rows if row["where"]["function"] == "backward of MmBackward0"]
     assert called["native"]["function"] == "backward of MmBackward0"
-    # There are 6 gradients of 64 MiB. Importing torch raises the sampling interval, to 4 MiB or
-    # more on some machines, so smaller gradients would not all be sampled.
+    # 6 gradients of 64 MiB. Importing torch raises the sampling interval, to 4 MiB or more on some
+    # machines, so smaller gradients would not all be sampled.
     for row in (called, alone):
         assert 320 << 20 < row["live"]["bytes"] < 448 << 20
 

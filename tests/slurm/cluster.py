@@ -60,7 +60,7 @@ def why_not():
     missing = [p for p in PROGRAMS if not shutil.which(p, path=path)]
     if missing:
         return f"not installed: {' '.join(missing)} (scripts/setup.sh slurm)"
-    # slurmd exits without a cgroup
+    # slurmd exits if there are no control groups
     return None if os.path.ismount("/sys/fs/cgroup") else "no file system is mounted on /sys/fs/cgroup"
 
 
