@@ -151,7 +151,7 @@ class Tracker:
         self._has_fetched = False  # True if a batch was fetched since the iteration's first step
         # open passes by the id of their iterator, while the iterator lives
         self._open: dict[int, Pass] = {}
-        # a pass over the data that has ended, but whose last optimizer step may still come
+        # an iteration of a loader that has ended, but whose last optimizer step may still come
         self._held: Optional[Pass] = None
         self._has_just_ended = False  # True if an epoch was sent and no batch was fetched since
         self._looks_ahead = False  # True once a step was seen to follow the end of its pass
