@@ -36,15 +36,15 @@ class Slurm:
         (self.folder / name).unlink(missing_ok=True)
 
     def change(self, function):
-        """Changes the list of jobs, which is a dict by number, under a lock."""
-        with open(self.folder / "jobs.json", "a+") as f:
-            fcntl.flock(f, fcntl.LOCK_EX)
-            f.seek(0)
-            jobs = json.loads(f.read() or "{}")
+        """Changes the list of jobs, which is a dict by number, under a lock. The file is replaced, so that it stays whole if
+        this process is killed."""
+        path, new = self.folder / "jobs.json", self.folder / "jobs.new"
+        with open(self.folder / "jobs.lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            jobs = json.loads(path.read_text() if path.exists() else "{}")
             result = function(jobs)
-            f.seek(0)
-            f.truncate()
-            f.write(json.dumps(jobs))
+            new.write_text(json.dumps(jobs))
+            new.replace(path)
             return result
 
     def jobs(self):

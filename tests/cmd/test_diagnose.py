@@ -148,9 +148,9 @@ def test_run_summary_reads_the_heap_history_once(leaking):
         pytest.skip("inotify allows no watch here")
     histories = [name for name in leaking[2] if name.endswith(".ebbheap")]
     seconds = json.loads((leaking[0] / "run.json").read_text())["duration_s"]
-    # The verdict reads the history every ten seconds and at the end, and the diagnosis reads it
+    # The verdict reads the history every two seconds and at the end, and the diagnosis reads it
     # once more.
-    assert 1 <= len(histories) <= 2 + seconds // 10, histories
+    assert 1 <= len(histories) <= 2 + seconds // 2, histories
     assert leaking[2].count("trace.ebb") == 1
 
 

@@ -15,8 +15,10 @@
 
 static struct loop *loop;
 static struct workers *workers;
-static struct workers *left; /* what could not be freed */
-static int blocked[2];       /* a pipe; work that reads it blocks */
+/* Workers that could not be freed. Without volatile the compiler drops this pointer, and the leak
+ * sanitizer reports them. */
+static struct workers *volatile left;
+static int blocked[2]; /* a pipe; work that reads it blocks */
 static unsigned done, late, freed;
 
 struct task {
