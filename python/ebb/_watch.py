@@ -52,8 +52,6 @@ def _hooks() -> ModuleType:
     return import_module(f"{_PRIVATE}._hooks")
 
 
-_follower: Optional[int] = None  # native id of the thread that follows memory
-_FORK_PATIENCE_S = 0.1
 # resident bytes from which a process is followed; the memory of smaller processes needs no
 # explanation
 _WORTH_BYTES = 48 << 20
@@ -61,14 +59,11 @@ _WORTH_BYTES = 48 << 20
 
 def follow_memory(bell: Any) -> None:
     """Follows the memory of this process in a separate thread until BELL is released."""
-    global _follower
     try:
         import signal
-        import threading
 
         # signals are blocked here, because they must interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        _follower = threading.get_native_id()
         page = os.sysconf("SC_PAGE_SIZE")
         while True:
             with open("/proc/self/statm", "rb") as f:
@@ -79,15 +74,6 @@ def follow_memory(bell: Any) -> None:
         import_module(_hooks().__package__ + "._follow").run(bell)
     except Exception as error:
         _say(f"no thread reads the memory of this process: {error!r}")
-
-
-def wait_for_follower() -> None:
-    """Waits until the kernel has removed the thread, but only for a moment."""
-    import time
-
-    until = time.monotonic() + _FORK_PATIENCE_S
-    while os.path.exists(f"/proc/self/task/{_follower}") and time.monotonic() < until:
-        time.sleep(0.0001)
 
 
 def _loaded(name: str, module: ModuleType) -> None:

@@ -80,6 +80,7 @@ class _Memory(object):
     ends during a fork, because Python warns about threads at a fork."""
 
     bell = None  # a lock that ends the thread when it is released
+    task = None  # the kernel's number of the thread, once it runs
 
     @classmethod
     def start(cls):
@@ -88,6 +89,7 @@ class _Memory(object):
 
             bell = allocate_lock()
             bell.acquire()
+            cls.task = None
             start_new_thread(cls.run, (bell,))
             cls.bell = bell
         except Exception:  # the thread could not be started
@@ -95,6 +97,9 @@ class _Memory(object):
 
     @classmethod
     def run(cls, bell):
+        from _thread import get_native_id
+
+        cls.task = get_native_id()
         is_asked = False
         while not bell.acquire(True, 2.0):
             if "threading" in sys.modules:
@@ -130,9 +135,18 @@ class _Memory(object):
         bell, cls.bell = cls.bell, None
         if bell:
             bell.release()
-            watch = sys.modules.get("_ebb_watch")
-            if watch:
-                watch.wait_for_follower()
+            cls.wait_for_end()
+
+    @classmethod
+    def wait_for_end(cls):
+        """Waits until the kernel has removed the thread, but only for a moment."""
+        import time
+
+        until = time.monotonic() + 0.1
+        while cls.task is None or os.path.exists("/proc/self/task/%d" % cls.task):
+            if time.monotonic() >= until:
+                break
+            time.sleep(0.0001)
 
 
 sys.path[:] = [place for place in sys.path if place != _folder]
