@@ -10,6 +10,7 @@ import random
 import re
 import select
 import socket
+import subprocess
 import tempfile
 import time
 
@@ -19,6 +20,9 @@ from commands import IS_SANITIZED, PATIENCE_S, ROOT, plain, run_ebb, wait_for
 from serving import begun_early, fill, hear, serving, small_disk
 
 HOST = b"Host: localhost\r\n"
+# libmicrohttpd 1.0 refuses invalid requests itself: with a page of its own, or by closing the connection.
+REFUSES_ITSELF = not subprocess.run(["pkg-config", "--modversion", "libmicrohttpd"], stdout=subprocess.PIPE, text=True,
+                                    check=True).stdout.startswith("0.")
 
 
 @pytest.fixture(scope="module")
@@ -744,7 +748,7 @@ def test_malformed_http_requests_are_refused(server, head):
     good = b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X:\r\nY: \t z \r\n\r\n"
     assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
     said = server.raw(head.replace(b"%s", token) + b"\r\n", b"\r\n\r\n")
-    assert said.startswith(b"HTTP/1.1 400 "), said
+    assert said.startswith(b"HTTP/1.1 400 ") or (REFUSES_ITSELF and not said), said
     # The ambiguous request is also sent as the second one on a connection.
     said = server.raw((good + head).replace(b"%s", token) + b"\r\n", b" 400 ")
     assert said.count(b"HTTP/1.1 200 ") == 1, said
@@ -758,15 +762,18 @@ def test_malformed_http_requests_are_refused(server, head):
 def test_invalid_content_length_gets_exactly_one_answer(server, headers, status):
     for line in (b"POST /api/v1/session HTTP/1.1\r\n", b"GET /api/v1/health HTTP/1.0\r\n"):
         said = server.raw(line + HOST + b"Content-Type: application/json\r\n" + headers + b"\r\n")
-        assert said.startswith(b"HTTP/1.") and said.split()[1] == status, said
-        assert said.count(b"HTTP/1.") == 1, said
+        assert said.startswith(b"HTTP/1.") and said.count(b"HTTP/1.") == 1, said
+        if REFUSES_ITSELF and b"<html>" in said:
+            assert said.split()[1] in (b"400", b"413"), said
+            continue
+        assert said.split()[1] == status, said
         head, body = said.split(b"\r\n\r\n", 1)
         assert b"nosniff" in head and json.loads(body)["error"]["status"] == int(status)
 
 
 def test_missing_host_header_gets_exactly_one_answer(server):
-    said = server.raw(b"GET /api/v1/health HTTP/1.1\r\n\r\n", b'"message"')
-    assert said.startswith(b"HTTP/1.1 400 ") and said.count(b"HTTP/1.") == 1 and b"Host" in said
+    said = server.raw(b"GET /api/v1/health HTTP/1.1\r\n\r\n", b"</html>" if REFUSES_ITSELF else b'"message"')
+    assert said.startswith(b"HTTP/1.1 400 ") and said.count(b"HTTP/1.1 4") == 1 and b"Host" in said
 
 
 def test_oversized_request_headers_are_refused(server):
