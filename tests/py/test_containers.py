@@ -179,7 +179,7 @@ def figures_of(sent, name):
     return [f[f"container:{name}"] for f in sent.figures if f"container:{name}" in f]
 
 
-def test_entries_and_bytes_of_growing_containers_are_recorded(sent, resident):
+def test_growing_containers_are_sent_with_bytes(sent, resident):
     store, local, lists = Store(), {}, {i: [] for i in range(8)}
 
     def add(step):
@@ -201,7 +201,7 @@ def test_entries_and_bytes_of_growing_containers_are_recorded(sent, resident):
         Store.shared.clear()
         Clip.loudness.cache_clear()
     assert named(sent) == []  # Memory grows too little for marks about containers.
-    test = "test_entries_and_bytes_of_growing_containers_are_recorded"
+    test = "test_growing_containers_are_sent_with_bytes"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"{__name__}.Store.shared") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"cache of a {__name__}.Store")[-1] == 8
