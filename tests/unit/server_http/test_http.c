@@ -53,7 +53,8 @@ static void on_upgrade(void *user, struct http_upgraded *u, int fd, const void *
     s->upgraded = u;
     s->upgraded_fd = fd;
     assert_true(len < sizeof(s->extra));
-    memcpy(s->extra, extra, len);
+    if (len > 0) /* EXTRA may be NULL otherwise */
+        memcpy(s->extra, extra, len);
 }
 
 static void admit(void *user, struct http_request *r)
