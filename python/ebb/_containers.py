@@ -4,9 +4,10 @@ A stack shows the line that allocated memory, not the reference that keeps it al
 lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps. If
 there are no steps, a thread reads the lengths of those containers that variables of the program
 refer to. The containers that gain the most entries are followed. Their entries and estimated bytes
-are sent as figures (container:NAME, container_bytes:NAME). When memory has grown significantly,
-these containers are also reported in marks of kind kept. Scans keep no object alive, call no code
-of the job, and take a bounded time.
+are sent as figures (container:NAME, container_bytes:NAME), with their maximum number of entries if
+they have one (container_limit:NAME). When memory has grown significantly, these containers are also
+reported in marks of kind kept. Scans keep no object alive, call no code of the job, and take a
+bounded time.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import re
 import sys
 import threading
 import time
+import weakref
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from functools import lru_cache
 from inspect import CO_OPTIMIZED
-from itertools import compress, filterfalse, islice, repeat
+from itertools import compress, filterfalse, islice, repeat, takewhile
 from operator import sub
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, Container, Iterable, NamedTuple, Optional
 
 from . import _memory, _referrers
@@ -69,7 +71,17 @@ _IDLE_STEPS_S = 5.0  # seconds without a step after which the thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
 _DICT = frozenset((id(dict),))
-_CACHE = frozenset((id(type(lru_cache(abs))),))
+_CACHE_TYPE = type(lru_cache(abs))
+_CACHE = frozenset((id(_CACHE_TYPE),))
+_CACHE_LINK = "_lru_list_elem"  # the type of the values in the dictionary of a limited lru_cache
+# Classes that limit the entries of a container in one of their attributes: module, class, the
+# attributes with the container and the limit, and an attribute that exists only if the limit does
+# not count entries.
+_LIMITED = (
+    ("queue", "Queue", "queue", "maxsize", ""),
+    ("asyncio.queues", "Queue", "_queue", "_maxsize", ""),
+    ("cachetools", "Cache", "_Cache__data", "_Cache__maxsize", "_Cache__size"),
+)
 
 
 def _plain_subclasses(base: type) -> Iterable[type]:
@@ -160,7 +172,70 @@ class _Scan:
         return more[:_GAINED_MAX]
 
 
+# ---- maximum numbers of entries ----
+
+_limits: dict[int, int] = {}  # by the id of the container
+_caches: dict[int, weakref.ref[Any]] = {}  # limited lru_caches by the id of their dictionary
+
+
+def _note_limits(objects: Iterable[Any]) -> None:
+    """Notes the limits that OBJECTS set for containers in their attributes."""
+    classes = [
+        (cls, keys)
+        for module, name, *keys in _LIMITED
+        for cls in [getattr(sys.modules.get(module), name, None)]
+        if cls is not None
+    ]
+    _limits.clear()
+    _caches.clear()
+    for o in objects:
+        found = most = None
+        if type(o) is _CACHE_TYPE:
+            most = _most_in_cache(o)
+            found = _referrers.cache_dict(o) if most else None
+            if found is not None:
+                _caches[id(found)] = weakref.ref(o)
+        for cls, (container, limit, other) in classes:
+            if issubclass(type(o), cls):
+                has = _referrers.attributes(o)
+                most, found = has.get(limit), has.get(container) if other not in has else None
+        if found is not None and type(most) is int and most > 0:
+            _limits[id(found)] = most
+
+
+def _most_in_cache(cache: Any) -> Optional[int]:
+    """Returns the maximum number of entries of an lru_cache."""
+    get = _referrers.attributes(cache).get("cache_parameters")
+    if type(get) is not FunctionType or get.__module__ != "functools":
+        return None
+    most = get()["maxsize"]
+    return most if type(most) is int else None
+
+
+def _limit_of(o: Any) -> int:
+    """Returns the maximum number of entries of the container O, or 0 if it has none."""
+    if isinstance(o, deque):
+        most = deque.__dict__["maxlen"].__get__(o)
+        if most is not None:
+            return int(most)
+    return _limits.get(id(o), 0)
+
+
 # ---- bytes ----
+
+
+def _newest_in_cache(d: dict[Any, Any]) -> list[Any]:
+    """Returns the newest (key, result) of the limited lru_cache that D belongs to. The cache keeps
+    them in links that Python does not show, but that gc visits in order, before D."""
+    weak = _caches.get(id(d))
+    cache = weak() if weak else None
+    if cache is None:
+        return []
+    parts = list(takewhile(lambda part: part is not d, gc.get_referents(cache)))
+    # from Python 3.10 on, gc also visits the type of the cache and of each link
+    parts = [p for p in parts if not (type(p) is type and p.__name__ == _CACHE_LINK)]
+    pairs = parts[-2 * min(_ENTRIES, len(d)) :]
+    return list(zip(pairs[::2], pairs[1::2]))
 
 
 def _newest(o: Any) -> list[Any]:
@@ -170,7 +245,10 @@ def _newest(o: Any) -> list[Any]:
     if isinstance(o, set):
         return list(islice(set.__iter__(o), _ENTRIES))
     items = OrderedDict.items if isinstance(o, OrderedDict) else dict.items
-    return list(islice(reversed(items(o)), _ENTRIES))
+    found = list(islice(reversed(items(o)), _ENTRIES))
+    if found and type(found[0][1]).__name__ == _CACHE_LINK:
+        return _newest_in_cache(o)
+    return found
 
 
 def _entry_bytes(o: Any, modules: set[int]) -> tuple[int, int]:
@@ -257,7 +335,7 @@ def _grown_graphs(
         if added >= _ADDED_MIN and size >= least:
             _grown[key] = added, size
             is_library = _referrers.is_library_name(graph.name)
-            found.append(_Named(is_library, graph.name, size, added, "Tensor", True))
+            found.append(_Named(is_library, graph.name, size, added, "Tensor", True, 0))
     return found
 
 
@@ -265,10 +343,15 @@ def _grown_graphs(
 
 
 class _Followed:
-    __slots__ = ("name", "is_nested", "is_variable", "entry_bytes", "first", "length", "is_fresh")
+    __slots__ = (
+        "name", "is_nested", "is_variable", "entry_bytes", "first", "length", "is_fresh", "limit"
+    )
 
-    def __init__(self, name: str, is_nested: bool, entry_bytes: int, length: int) -> None:
+    def __init__(
+        self, name: str, is_nested: bool, entry_bytes: int, length: int, limit: int
+    ) -> None:
         self.name = name
+        self.limit = limit  # maximum number of entries, or 0
         # True if entries of the containers inside this one are counted too
         self.is_nested = is_nested
         # True if a variable of the program leads to the container
@@ -324,6 +407,7 @@ class _Follower:
     def scan_variables(self) -> None:
         types = _container_types()
         found = _referrers.named_objects()
+        _note_limits(o for _, o in found.values())
         before, self._lengths, self._inside = self._lengths, {}, set()
         gained: list[tuple[int, int, str, bool, int, Any]] = []
         for number, (name, o) in found.items():
@@ -358,7 +442,9 @@ class _Follower:
                 continue
             entry_bytes, _ = _entry_bytes(of, modules)
             if added * entry_bytes >= _FOLLOWED_BYTES and self._make_room(added * entry_bytes):
-                f = _Followed(_figure_name(name, is_nested), is_nested, entry_bytes, length)
+                limit = 0 if is_nested else _limit_of(of)
+                figure = _figure_name(name, is_nested)
+                f = _Followed(figure, is_nested, entry_bytes, length, limit)
                 f.is_variable = True
                 self._followed[key] = f
 
@@ -406,7 +492,7 @@ class _Follower:
             name = _referrers.owner(o, ours, time.monotonic() + _NAMES_S)
             if name and not name.startswith("ebb."):  # ebb's own containers are skipped
                 self._followed[id(o)] = _Followed(
-                    _figure_name(name, False), False, size // added, len(o)
+                    _figure_name(name, False), False, size // added, len(o), _limit_of(o)
                 )
             elif len(self._nameless) < _GAINED_MAX:
                 self._nameless.add(id(o))
@@ -414,20 +500,29 @@ class _Follower:
     def lines(self) -> str:
         """Returns the figures read since the last call, which are 0 for a container that was
         freed."""
-        found: dict[str, tuple[int, int]] = {}
+        found: dict[str, list[_Followed]] = {}
         for f in self._followed.values():
             if f.is_fresh:
-                length, size = found.get(f.name, (0, 0))
-                found[f.name] = (length + f.length, size + f.length * f.entry_bytes)
+                found.setdefault(f.name, []).append(f)
                 f.is_fresh = False
         names = {f.name for f in self._followed.values()}
-        values = {**dict.fromkeys(self._sent - names, (0, 0)), **found}
+        freed = sorted(self._sent - names)
         self._sent = names
-        return "".join(
-            f"\nNAME=container:{name}\nVALUE={length}"
-            f"\nNAME=container_bytes:{name}\nVALUE={size}"
-            for name, (length, size) in values.items()
-        )
+        return "".join(map(_figures, [*freed, *found], [[]] * len(freed) + list(found.values())))
+
+
+def _figures(name: str, same: list[_Followed]) -> str:
+    """Returns the figures of all containers called NAME together."""
+    values = {
+        "": sum(f.length for f in same),
+        "_bytes": sum(f.length * f.entry_bytes for f in same),
+        "_limit": sum(f.limit for f in same) if all(f.limit for f in same) else 0,
+    }
+    return "".join(
+        f"\nNAME=container{key}:{name}\nVALUE={value}"
+        for key, value in values.items()
+        if value or key != "_limit"
+    )
 
 
 # ---- scans ----
@@ -455,7 +550,7 @@ def reset() -> None:
         _last = _kept = _base = _is_off = None
         _follower = _Follower()
         _begun_s = _next_s = _spent_s = _scan_s = _variables_s = _step_s = 0.0
-        for found in (_names, _first_graphs, _grown):
+        for found in (_names, _first_graphs, _grown, _limits, _caches):
             found.clear()
 
 
@@ -476,6 +571,7 @@ class _Named(NamedTuple):
     added: int
     kind: str
     is_graph: bool
+    limit: int  # maximum number of entries, or 0
 
 
 def _named_containers(gained: list[tuple[int, Any]], least: float) -> list[_Named]:
@@ -491,7 +587,8 @@ def _named_containers(gained: list[tuple[int, Any]], least: float) -> list[_Name
             _names[id(o)] = name
             is_library = _referrers.is_library_name(name)
             is_graph = _entry_bytes(o, modules)[1] > size / added / 2
-            named.append(_Named(is_library, name, size, added, type(o).__name__, is_graph))
+            kind = type(o).__name__
+            named.append(_Named(is_library, name, size, added, kind, is_graph, _limit_of(o)))
     return named
 
 
@@ -514,6 +611,7 @@ def _send_kept(
             bytes=min(one.size, grown),
             library=1 if one.is_library else None,
             graph=1 if one.is_graph else None,
+            limit=one.limit or None,
         )
 
 

@@ -287,6 +287,12 @@ def is_library_name(name: str) -> bool:
     return False
 
 
+def cache_dict(cache: Any) -> Optional[dict[Any, Any]]:
+    """Returns the dictionary that holds the entries of an lru_cache."""
+    own = object.__getattribute__(cache, "__dict__")
+    return next((d for d in gc.get_referents(cache) if type(d) is dict and d is not own), None)
+
+
 def _lru_cache_of(r: Any) -> Optional[str]:
     if type(r).__name__ != "_lru_cache_wrapper":
         return None
@@ -311,12 +317,12 @@ _ATTRIBUTES_DEPTH = 3
 _NO_OBJECTS = (ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict)
 
 
-def _attributes(o: Any) -> list[tuple[str, Any]]:
+def attributes(o: Any) -> dict[str, Any]:
     try:
         found = object.__getattribute__(o, "__dict__")
     except Exception:
-        return []
-    return list(found.items()) if type(found) is dict else []
+        return {}
+    return dict(found) if type(found) is dict else {}
 
 
 def _program_variables() -> list[tuple[str, Any]]:
@@ -360,15 +366,13 @@ def named_objects() -> dict[int, tuple[str, Any]]:
             if t in _NO_OBJECTS or issubclass(t, type) or left <= 0:
                 continue
             of = f" of a {t.__module__}.{t.__qualname__}"
-            attributes = _attributes(value)
             cache = _lru_cache_of(value)
             if cache:
-                own = object.__getattribute__(value, "__dict__")
-                dicts = [d for d in gc.get_referents(value) if type(d) is dict and d is not own]
-                parts += [(cache, d) for d in dicts]
+                parts += [(cache, d) for d in [cache_dict(value)] if d is not None]
                 continue
-            left -= len(attributes)
-            parts += [(key + of, part) for key, part in attributes if type(key) is str]
+            has = attributes(value)
+            left -= len(has)
+            parts += [(key + of, part) for key, part in has.items() if type(key) is str]
         todo = parts
     return found
 

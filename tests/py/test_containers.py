@@ -1,7 +1,9 @@
 """Tests containers that gain entries while memory grows: marks of kind kept, and figures."""
 
+import asyncio
 import gc
 import json
+import queue
 import subprocess
 import sys
 import threading
@@ -425,6 +427,50 @@ def test_losses_after_backward_and_tensors_without_graph_keep_no_graph(sent, res
     found = named(sent)
     assert [mark["name"].partition(" ")[0] for mark in found] == ["outputs"] * len(found)
     assert found and all(mark["graph"] is None for mark in found)
+
+
+@pytest.mark.parametrize("make, add, limit", [
+    (lambda: deque(maxlen=50), deque.append, 50),
+    (deque, deque.append, None),
+    (lambda: queue.Queue(60), queue.Queue.put, 60),
+    (queue.PriorityQueue, queue.Queue.put, None),
+    (lambda: asyncio.Queue(70), asyncio.Queue.put_nowait, 70),
+])
+def test_maximum_number_of_entries_is_sent_with_the_figures(sent, resident, make, add, limit):
+    held = make()
+    grow(resident, lambda step: [add(held, bytes(i) * MIB) for i in range(2)])
+    found = {key.partition(":")[0]: value for key, value in sent.figures[-1].items()}
+    assert found["container"] == 8 and found.get("container_limit") == limit
+
+
+def test_container_that_is_freed_has_no_maximum_any_more(sent, resident):
+    store = Store()
+    store.cache = deque(maxlen=50)
+    grow(resident, lambda step: store.cache.extend(bytearray(MIB) for _ in range(2)), 3)
+    assert sent.figures[-1][f"container_limit:cache of a {__name__}.Store"] == 50
+    store.cache = None
+    _containers.at_step(4)
+    assert sent.figures[-1] == {f"container:cache of a {__name__}.Store": 0,
+                                f"container_bytes:cache of a {__name__}.Store": 0}
+
+
+def test_results_in_a_limited_cache_are_weighed(sent, resident):
+    @lru_cache(80)
+    def pixels(number):
+        return bytearray(2 * MIB)
+
+    grow(resident, lambda step: [pixels(10 * step + i) for i in range(10)])
+    name = f"lru_cache of {__name__}.{pixels.__qualname__}"[:61]
+    sizes = {key: value for key, value in sent.figures[-1].items() if name[:30] in key}
+    found = {key.partition(":")[0]: value for key, value in sizes.items()}
+    assert found["container_limit"] == 80 and found["container"] == 40
+    assert 80 * MIB <= found["container_bytes"] < 88 * MIB
+
+
+def test_maximum_number_of_entries_is_sent_with_kept_marks(sent, resident):
+    held = deque(maxlen=500)
+    grow(resident, lambda step: held.extend(bytearray(MIB) for _ in range(20)))
+    assert {mark["limit"] for mark in named(sent)} == {500}
 
 
 def test_memory_shared_by_entries_is_not_counted_per_entry():
