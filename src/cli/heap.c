@@ -79,8 +79,8 @@ static int process_view(const struct shown *s, const struct profile *p,
         .symbols = {.debuginfod = o->debuginfod, .sysroot = o->sysroot},
         .growth = {.by = parse_by(o->by),
                    .minds_program = !o->by,
-                   .job_leak = o->gpu ? verdicts_gpu_leak(&recorded->verdicts)
-                                      : recorded->verdicts.job.result.leak,
+                   .job_word = o->gpu ? verdicts_gpu_word(&recorded->verdicts)
+                                      : recorded->verdicts.job.result.word,
                    .has_since = o->since.is_given,
                    .since_step = o->since.step,
                    .has_diff = o->diff.is_given,

@@ -41,10 +41,10 @@ static int read_recording(struct report *r, const struct csv_options *csv, struc
 
 /* ---- the heap ---- */
 
-static struct profile_wants heap_wants(const struct report *r, enum verdict_leak leak,
+static struct profile_wants heap_wants(const struct report *r, enum verdict_word word,
                                        bool is_brief)
 {
-    return (struct profile_wants){.growth = {.minds_program = true, .job_leak = leak},
+    return (struct profile_wants){.growth = {.minds_program = true, .job_word = word},
                                   .marks = &r->recorded.marks,
                                   .top = is_brief ? BRIEF_ROWS : HEAP_ROWS,
                                   .stacks = !is_brief,
@@ -57,7 +57,7 @@ static void read_gpu(struct report *r, bool is_brief)
     struct folder_heap heap = {0};
     struct err err = {""};
     const struct profile_wants wants =
-        heap_wants(r, verdicts_gpu_leak(&r->recorded.verdicts), is_brief);
+        heap_wants(r, verdicts_gpu_word(&r->recorded.verdicts), is_brief);
     if (folder_heaps_pick(recorded_heaps(&r->recorded), 0, FOLDER_GPU, &heap, &err) == 0)
         r->has_gpu = profile_view_of(heap.profile, &wants, &r->gpu, &err) == 0;
     folder_heap_fini(&heap);
@@ -80,7 +80,7 @@ static void read_gpu_failures(struct report *r)
         if (p->n_ooms && (!first || p->ooms[0].t_ns < first->ooms[0].t_ns))
             first = p;
     }
-    const struct profile_wants wants = heap_wants(r, VERDICT_LEAK_UNKNOWN, true);
+    const struct profile_wants wants = heap_wants(r, VERDICT_UNDECIDED, true);
     if (first)
         (void)profile_view_of(first, &wants, &r->gpu_failed, &err);
 }
@@ -149,7 +149,7 @@ static void read_heap(struct report *r, bool is_brief)
         report_add_trouble(r, why.text);
     }
     const struct profile_wants wants =
-        heap_wants(r, r->recorded.verdicts.job.result.leak, is_brief);
+        heap_wants(r, r->recorded.verdicts.job.result.word, is_brief);
     if (e == 0)
         e = profile_view_of(heap.profile, &wants, &r->heap, &err);
     r->has_heap = e == 0;

@@ -82,6 +82,16 @@ static bool is_image(const struct hypothesis *h)
            (file && strstr(file, "/PIL/"));
 }
 
+/* Returns a growing container with a maximum number of entries, or NULL. */
+static const struct kept *limited_container(const struct facts *f)
+{
+    const struct kept_list *kept = kept_of(&f->kept, f->main->id.pid);
+    for (size_t i = 0; kept && i < kept->count; i++)
+        if (kept->at[i].limit > 0)
+            return &kept->at[i];
+    return NULL;
+}
+
 static void advise_first_touch(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     char place[PLACE_MAX];
@@ -91,6 +101,12 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
             "%s%s was allocated in one block at %s and becomes resident as the job writes to it; "
             "to use less memory, allocate less",
             no_leak_text(q), about_of(&s, h->site->live_bytes), site_text(place, h));
+        return;
+    }
+    const struct kept *kept = q->f->main->verdict.is_limited ? limited_container(q->f) : NULL;
+    if (kept) {
+        add(l, h->id, "to use less memory, allow fewer than %.0f entries in %s", kept->limit,
+            kept->name);
         return;
     }
     struct advice *a =
@@ -365,7 +381,7 @@ static bool is_covered_by_fill(const struct question *q, const struct hypothesis
                                const struct hypothesis *h)
 {
     return h->id == HYPOTHESIS_CALL_SITE && first->id == HYPOTHESIS_FIRST_TOUCH && h->site &&
-           first->site == h->site && !program_container(q->f);
+           first->site == h->site && (q->f->main->verdict.is_limited || !program_container(q->f));
 }
 
 /* Returns true if retained memory between live blocks is only a symptom, because the memory that

@@ -57,6 +57,7 @@ struct facts_verdict {
     int64_t ended_step;
     enum verdict_boundary ended_at;
     enum verdict_mark_kind event; /* if stepping, the kind of event at which memory grows */
+    bool is_limited; /* growth ends when a container with a maximum number of entries is full */
 };
 
 /* Returns true if WORD means that memory is flat or that its growth has ended. */

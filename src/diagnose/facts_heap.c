@@ -141,7 +141,7 @@ static int judge_rows(const struct facts *f, const struct profile *p,
 {
     struct growth_options o = {.by = GROWTH_BY_LOCATION,
                                .minds_program = true,
-                               .job_leak = of->is_known ? of->leak : VERDICT_LEAK_UNKNOWN,
+                               .job_word = of->is_known ? of->word : VERDICT_UNDECIDED,
                                .until_ns = until_ns};
     const struct symbols_options symbols = {.debuginfod = false};
     size_t before = 0;

@@ -17,7 +17,8 @@ static struct facts_verdict facts_verdict_of(const struct verdict_result *r)
                                   .ended_step =
                                       r->growth_ended.has_step ? (int64_t)r->growth_ended.step : -1,
                                   .ended_at = r->growth_ended.at,
-                                  .event = r->event};
+                                  .event = r->event,
+                                  .is_limited = r->forecast.known && r->forecast.is_limited};
 }
 
 static struct facts_process *facts_find(const struct facts *f, const struct judged *one)

@@ -347,12 +347,31 @@ static bool test_first_written(const struct question *q, struct hypothesis *h)
     return true;
 }
 
+/* Tests whether a container with a maximum number of entries fills. The verdict has compared the
+ * growth of the container with that of memory. */
+static bool test_limited(const struct question *q, struct hypothesis *h)
+{
+    const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
+    char text[KEPT_TEXT_MAX];
+    double grown;
+    if (!q->f->main->verdict.is_limited)
+        return false;
+    h->share = 1;
+    h->site = keeping_site(q, &grown);
+    evidence_add(h, EVIDENCE_FOR, DECIDES,
+                 "most of the growth is in a container with a maximum number of entries");
+    for (size_t i = 0; l && i < l->count; i++)
+        if (l->at[i].limit > 0)
+            evidence_add(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
+    return true;
+}
+
 void test_first_touch(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
     struct sizes s;
     double end_s = first_epoch_end(f);
-    if (test_first_written(q, h)) {
+    if (test_first_written(q, h) || (f->main && test_limited(q, h))) {
         return;
     } else if (!f->main || !f->main->verdict.is_known) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "there is no verdict on memory");

@@ -17,7 +17,8 @@ static const struct {
 };
 
 static const char LIVE[] = "heap_live_bytes", FREE[] = "heap_free_bytes";
-static const char CONTAINER[] = "container_bytes:";
+static const char CONTAINER[] = "container_bytes:", ENTRIES[] = "container:";
+static const char MOST[] = "container_limit:";
 
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -35,10 +36,15 @@ const char *judge_figure_label(const struct run_entity *figure)
     return i < KNOWN ? known[i].label : figure->name;
 }
 
+static bool begins_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
 /* Returns true if the figure is the estimated size of a container of the job that gains entries. */
 static bool is_container(const char *name)
 {
-    return strncmp(name, CONTAINER, sizeof CONTAINER - 1) == 0;
+    return begins_with(name, CONTAINER);
 }
 
 static bool is_memory(const char *name)
@@ -70,11 +76,12 @@ static bool make_room(const struct judge *j)
 
 void judge_figure_sample(struct judge *j, struct run_entity *e)
 {
-    struct judge_entity *a = is_memory(e->name) ? judge_entity(e) : NULL;
+    bool is_count = begins_with(e->name, ENTRIES) || begins_with(e->name, MOST);
+    struct judge_entity *a = is_count || is_memory(e->name) ? judge_entity(e) : NULL;
     if (!a)
         return;
-    a->is_evidence = strcmp(e->name, FREE) == 0 || is_container(e->name);
-    if (!a->series && make_room(j))
+    a->is_evidence = is_count || strcmp(e->name, FREE) == 0 || is_container(e->name);
+    if (!is_count && !a->series && make_room(j))
         a->series = judge_series_new_figure(j);
     if (a->series)
         judge_series_feed(j, a->series, e->last.v[0]);
@@ -114,8 +121,8 @@ void judge_figures_exit(struct judge *j, int32_t pid)
     }
 }
 
-static const struct judge_series *figure_of(const struct judge *j, const struct run_entity *p,
-                                            const char *name)
+static struct judge_series *figure_of(const struct judge *j, const struct run_entity *p,
+                                      const char *name)
 {
     struct run_entity *e;
     for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));)
@@ -125,25 +132,35 @@ static const struct judge_series *figure_of(const struct judge *j, const struct 
     return NULL;
 }
 
-const struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p)
+struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p)
 {
     return figure_of(j, p, LIVE);
 }
 
-void judge_container(const struct judge *j, const struct run_entity *p, struct trend *ret)
+/* Returns the last value of the figure PREFIX followed by the name of the container OF, or 0. */
+static double beside(const struct judge *j, const struct run_entity *of, const char *prefix)
 {
+    const char *name = of->name + sizeof CONTAINER - 1;
     struct run_entity *e;
-    *ret = (struct trend){.known = false};
-    for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));) {
+    for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));)
+        if (e->info.id.pid == of->info.id.pid && e->is_dead == of->is_dead &&
+            begins_with(e->name, prefix) && strcmp(e->name + strlen(prefix), name) == 0)
+            return (double)e->last.v[0];
+    return 0;
+}
+
+bool judge_next_container(const struct judge *j, const struct run_entity *p, size_t *at,
+                          struct verdict_container *ret)
+{
+    for (struct run_entity *e; (e = judge_next(j, RUN_FIGURE, at));) {
         const struct judge_series *s = judge_series_of(e);
-        struct trend one;
         if (!s || !is_container(e->name) || e->info.id.pid != p->info.id.pid ||
             e->is_dead != p->is_dead)
             continue;
-        trend_of(&s->series, &one);
-        if (one.known && (!ret->known || one.growth > ret->growth))
-            *ret = one;
+        *ret = (struct verdict_container){&s->series, beside(j, e, ENTRIES), beside(j, e, MOST)};
+        return true;
     }
+    return false;
 }
 
 double judge_outside_heap(const struct judge *j, const struct run_entity *p)

@@ -11,6 +11,8 @@
 enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its first sample */
 /* Fraction of a process's growth outside the heap that counts as most of the growth. */
 static const double OUTSIDE = 0.5;
+/* Fraction of the growth of all processes from which one process represents the job. */
+static const double MAIN_PART = 0.5;
 /* Evidence from the first seconds of a running job never counts as confirmed. */
 enum { RUNNING_AT_LEAST_S = 25 };
 /* Minimum probability at which a running job is called a leak if the shape of its resident memory
@@ -87,6 +89,19 @@ void judge_read_held(struct judge *j, const char *path, uint64_t until_ns)
     judge_set_held(j, list, count);
 }
 
+/* Finds the container of P that gained the most bytes. RET->known is false if P reports none. */
+static void find_container(const struct judge *j, const struct run_entity *p, struct trend *ret)
+{
+    struct verdict_container c;
+    *ret = (struct trend){.known = false};
+    for (size_t at = 0; judge_next_container(j, p, &at, &c);) {
+        struct trend one;
+        trend_of(c.bytes, &one);
+        if (one.known && (!ret->known || one.growth > ret->growth))
+            *ret = one;
+    }
+}
+
 bool judge_evidence(const struct judge *j, const struct run_entity *p, struct model_evidence *ret)
 {
     const struct judge_series *s = p ? judge_known(p)->series : j->whole;
@@ -103,7 +118,7 @@ bool judge_evidence(const struct judge *j, const struct run_entity *p, struct mo
     if (live)
         trend_of(&live->series, &ret->live);
     if (p)
-        judge_container(j, p, &ret->container);
+        find_container(j, p, &ret->container);
     if (found)
         ret->sites = found->sites;
     return ret->resident.known;
@@ -185,11 +200,59 @@ static bool is_running_leak(const struct judge *j, const struct model_evidence *
                               : is_nearly_certain && by_shape;
 }
 
-static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s)
+/* Returns the process with the largest growth of its baseline if that is most of the job's growth,
+ * or NULL. */
+static const struct run_entity *main_grower(const struct judge *j)
+{
+    const struct run_entity *most = NULL;
+    double largest = 0, all = 0;
+    struct run_entity *e;
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));) {
+        const struct judge_series *s = judge_series_of(e);
+        double growth = s && s->is_judged && s->result.has_floor
+                            ? s->result.floor_last_bytes - s->result.floor_first_bytes
+                            : 0;
+        all += fmax(0, growth);
+        if (growth > largest) {
+            largest = growth;
+            most = e;
+        }
+    }
+    return largest > MAIN_PART * all ? most : NULL;
+}
+
+/* Returns true if a container of P with a maximum number of entries explains most of the growth of
+ * OF, which is the memory of P or of the job, and sets RET. */
+static bool find_limited(const struct judge *j, const struct run_entity *p,
+                         const struct judge_series *of, struct verdict_limited *ret)
+{
+    const struct judge_series *live = is_outside_heap(j, p) ? NULL : judge_live_heap(j, p);
+    struct verdict_container c;
+    struct verdict_limited one;
+    ret->share = 0;
+    for (size_t at = 0; judge_next_container(j, p, &at, &c);)
+        if (verdict_find_limited(&of->series, live ? &live->series : NULL, &c, &one) &&
+            one.share > ret->share)
+            *ret = one;
+    return ret->share > 0;
+}
+
+static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s,
+                       bool has_profile)
 {
     struct model_evidence e;
-    if (!s || !s->is_judged || s->series.is_over != j->is_over || !judge_evidence(j, p, &e) ||
-        verdict_may_be_first_epoch(&e.resident))
+    struct verdict_limited limited;
+    if (!s || !s->is_judged || s->series.is_over != j->is_over)
+        return;
+    const struct run_entity *grower = p ? p : main_grower(j);
+    if (grower && find_limited(j, grower, s, &limited) &&
+        verdict_set_limited(&s->result, &s->series, &s->limit, &limited)) {
+        struct judge_series *live = p ? judge_live_heap(j, p) : NULL;
+        if (live && live->is_judged && find_limited(j, p, live, &limited))
+            verdict_set_limited(&live->result, &live->series, &live->limit, &limited);
+        return;
+    }
+    if (!has_profile || !judge_evidence(j, p, &e) || verdict_may_be_first_epoch(&e.resident))
         return;
     struct verdict_result *r = &s->result;
     bool is_running = !j->is_over && !j->has_ended;
@@ -215,16 +278,14 @@ static bool has_profile(const struct judge *j)
 void judge_settle(struct judge *j)
 {
     struct run_entity *e;
-    if (!has_profile(j))
-        return;
+    bool is_profiled = has_profile(j);
     for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
-        settle_one(j, e, judge_known(e)->series);
+        settle_one(j, e, judge_known(e)->series, is_profiled);
 }
 
 void judge_settle_whole(struct judge *j)
 {
-    if (has_profile(j))
-        settle_one(j, NULL, j->whole);
+    settle_one(j, NULL, j->whole, has_profile(j));
 }
 
 /* Replaced workers do not count, since their memory will be released. */

@@ -13,8 +13,6 @@ const struct held *judge_held_of(const struct judge *j, const struct run_entity 
 /* Combines the verdict on this segment with those on earlier segments, which ran the same
  * program. */
 void judge_join_segments(struct judge *j);
-/* Finds the container of P that gained the most bytes. RET->known is false if P reports none. */
-void judge_container(const struct judge *j, const struct run_entity *p, struct trend *ret);
 /* Decides the verdicts on processes from all evidence: on every process if the job is over, but
  * only for nearly certain leaks while it runs. */
 void judge_settle(struct judge *j);

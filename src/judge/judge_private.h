@@ -137,9 +137,12 @@ void judge_figures_exit(struct judge *j, int32_t pid);
 /* Returns the display name of a figure, such as "heap (live)". */
 const char *judge_figure_label(const struct run_entity *figure);
 /* Returns the series of the live heap that P reports, or NULL. */
-const struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p);
+struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p);
 /* Returns the fraction of P's growth, 0 to 1, outside the heap that P reports; 0 if unknown. */
 double judge_outside_heap(const struct judge *j, const struct run_entity *p);
+/* Iterates over the containers that P reports. *AT starts at 0. Returns false at the end. */
+bool judge_next_container(const struct judge *j, const struct run_entity *p, size_t *at,
+                          struct verdict_container *ret);
 /* Decides the verdict on P by the heap that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
 /* Decides the verdict on the job by the heap size that P reports, since the job's growth may be

@@ -206,11 +206,11 @@ json_t *judge_tree_json(const struct judge *j)
     return doc;
 }
 
-enum verdict_leak verdicts_gpu_leak(const struct verdicts *v)
+enum verdict_word verdicts_gpu_word(const struct verdicts *v)
 {
-    enum verdict_leak leak = v->gpus.count ? VERDICT_LEAK_NO : VERDICT_LEAK_UNKNOWN;
-    for (size_t i = 0; i < v->gpus.count && leak != VERDICT_LEAK_YES; i++)
-        if (v->gpus.at[i].result.leak != VERDICT_LEAK_NO)
-            leak = v->gpus.at[i].result.leak;
-    return leak;
+    enum verdict_word worst = v->gpus.count ? v->gpus.at[0].result.word : VERDICT_UNDECIDED;
+    for (size_t i = 1; i < v->gpus.count; i++)
+        if (verdict_word_severity(v->gpus.at[i].result.word) > verdict_word_severity(worst))
+            worst = v->gpus.at[i].result.word;
+    return worst;
 }

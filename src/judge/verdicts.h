@@ -89,5 +89,5 @@ void judged_fini(struct judged *a); /* accepts a zeroed struct */
 void judged_json_add(json_t *o, const struct judged *a);
 /* Appends a zeroed entry. Returns NULL if out of memory. */
 struct judged *judged_list_add(struct judged_list *list);
-/* Returns yes if a GPU leaks, no if none does, else unknown. */
-enum verdict_leak verdicts_gpu_leak(const struct verdicts *v);
+/* Returns the worst verdict word of all GPUs, or undecided if there are none. */
+enum verdict_word verdicts_gpu_word(const struct verdicts *v);

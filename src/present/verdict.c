@@ -93,8 +93,10 @@ static void add_filling(struct buf *out, const struct verdict_result *r)
 {
     char size[TEXT_SIZE_MAX];
     if (r->forecast.has_ceiling)
-        buf_printf(out, "; a cache would level off near %s",
+        buf_printf(out, "; %s near %s", r->forecast.is_limited ? "ends" : "a cache would level off",
                    text_about_size(size, r->forecast.ceiling_bytes));
+    if (r->forecast.is_limited)
+        return;
     if (has_oom(r)) {
         buf_printf(out, "%s a leak would run out of memory", r->forecast.has_ceiling ? "," : ";");
         add_when(out, r);
@@ -164,7 +166,8 @@ static size_t add_headline(struct buf *out, const struct judged *one, const stru
         if (r->word == VERDICT_STEPPING)
             buf_printf(out, ", growing at each %s", event_name(r->event));
         if (r->word == VERDICT_FILLING)
-            buf_add_str(out, " in the first epoch");
+            buf_add_str(out, r->forecast.is_limited ? " until a container is full"
+                                                    : " in the first epoch");
         if (names_grower)
             add_grower(out, of);
         if (r->word == VERDICT_FILLING) {

@@ -224,16 +224,19 @@ static bool may_go_on(const struct growth_row *row, const struct verdict_series 
 
 /* Adjusts a row's verdict to the job's verdict, because a row has few readings of its own. If the
  * job leaks, a row that certainly grew, and whose growth has not certainly ended, is part of that
- * leak. If the job does not leak, no row leaks. */
+ * leak. If the job does not leak, no row leaks. If the job fills, its rows fill. */
 static void follow_job(struct growth_row *row, const struct verdict_series *series,
-                       enum verdict_leak job_leak)
+                       enum verdict_word job)
 {
     struct verdict_result *r = &row->verdict;
+    enum verdict_leak job_leak = verdict_word_leak(job);
     if (job_leak == VERDICT_LEAK_YES && r->leak != VERDICT_LEAK_YES && sure_growth(row) > 0 &&
         may_go_on(row, series))
         r->word = VERDICT_LEAKING;
     else if (job_leak == VERDICT_LEAK_NO && r->leak == VERDICT_LEAK_YES)
         r->word = VERDICT_PLATEAUED;
+    else if (job == VERDICT_FILLING && r->leak == VERDICT_LEAK_YES)
+        r->word = VERDICT_FILLING;
     else
         return;
     r->leak = verdict_word_leak(r->word);
@@ -266,7 +269,7 @@ static void fill_row(struct growth_row *row, const struct tallies *t, const stru
         row->name = row->program[0];
     verdict_judge(from->series, NULL, &row->verdict);
     if (!is_asked)
-        follow_job(row, from->series, o->job_leak);
+        follow_job(row, from->series, o->job_word);
 }
 
 /* Adds the lines of each merged row, largest first. */

@@ -37,8 +37,8 @@ struct growth_options {
     bool has_survivors;
     int64_t from_step, to_step;
     /* The verdict on the job, from all evidence. The rows must not contradict this verdict. If it
-     * is unknown, rows are judged by their own readings. */
-    enum verdict_leak job_leak;
+     * is undecided, rows are judged by their own readings. */
+    enum verdict_word job_word;
     uint64_t until_ns;               /* data after this time is ignored; 0 for no limit */
     const struct growth_mark *marks; /* marks in time order; borrowed */
     size_t n_marks;

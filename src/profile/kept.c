@@ -58,12 +58,25 @@ void kept_take(struct kept_lists *l, const struct mark *mark)
         *list = (struct kept_list){.pid = mark->pid, .since_step = since, .step = step};
     struct kept one = {.added = mark_get_number(mark, "ADDED"),
                        .bytes = mark_get_number(mark, "BYTES"),
+                       .limit = fmax(0, mark_get_number(mark, "LIMIT")),
                        .is_library = mark_is(mark, "LIBRARY", "1"),
                        .is_graph = mark_is(mark, "GRAPH", "1")};
     copy_text(one.name, sizeof one.name, mark, "NAME");
     copy_text(one.type, sizeof one.type, mark, "TYPE");
     if (list->count < KEPT_MAX && one.name[0] && one.added > 0 && one.bytes > 0)
         list->at[list->count++] = one;
+}
+
+/* Returns the figure of process PID whose name is PREFIX followed by NAME, or NULL. */
+static const struct run_entity *find_figure(struct run_entity *const *figures, size_t n,
+                                            int32_t pid, const char *prefix, const char *name)
+{
+    size_t len = strlen(prefix);
+    for (size_t i = 0; i < n; i++)
+        if (figures[i]->info.id.pid == pid && strncmp(figures[i]->name, prefix, len) == 0 &&
+            strcmp(figures[i]->name + len, name) == 0)
+            return figures[i];
+    return NULL;
 }
 
 /* Returns what FIGURE has gained since its first reading, and in *RET_FROM the time of that
@@ -102,7 +115,7 @@ static void sort_in(struct kept_list *list, const struct kept *one)
 
 void kept_take_figures(struct kept_lists *l, const struct run *run)
 {
-    static const char BYTES[] = "container_bytes:", ENTRIES[] = "container:";
+    static const char BYTES[] = "container_bytes:";
     struct kept_lists found = {0};
     AUTO_FREE struct run_entity **figures = NULL;
     size_t n = run_list(run, RUN_FIGURE, &figures);
@@ -116,11 +129,10 @@ void kept_take_figures(struct kept_lists *l, const struct run *run)
         one.bytes = figure_gained(figures[i], &from_ns);
         if (one.bytes < KEPT_BYTES || one.bytes < KEPT_SHARE * process_growth(run, pid, from_ns))
             continue;
-        for (size_t k = 0; k < n; k++)
-            if (figures[k]->info.id.pid == pid &&
-                strncmp(figures[k]->name, ENTRIES, sizeof ENTRIES - 1) == 0 &&
-                strcmp(figures[k]->name + sizeof ENTRIES - 1, name) == 0)
-                one.added = figure_gained(figures[k], &ignored);
+        const struct run_entity *entries = find_figure(figures, n, pid, "container:", name);
+        const struct run_entity *limit = find_figure(figures, n, pid, "container_limit:", name);
+        one.added = entries ? figure_gained(entries, &ignored) : 0;
+        one.limit = limit ? (double)limit->last.v[0] : 0;
         snprintf(one.name, sizeof one.name, "%s", name);
         struct kept_list *list = one.added > 0 ? list_of(&found, pid) : NULL;
         if (list)
@@ -144,16 +156,18 @@ const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid)
 const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i)
 {
     const struct kept *k = &l->at[i];
-    char size[TEXT_SIZE_MAX], steps[80] = "";
+    char size[TEXT_SIZE_MAX], steps[80] = "", limit[48] = "";
     if (l->step >= 0 && l->since_step >= 0)
         snprintf(steps, sizeof steps, " from step %" PRId64 " to step %" PRId64, l->since_step,
                  l->step);
+    if (k->limit > 0)
+        snprintf(limit, sizeof limit, "; it holds at most %.0f entries", k->limit);
     bool is_tensor = k->is_graph && strcmp(k->type, "Tensor") == 0;
-    snprintf(out, KEPT_TEXT_MAX, "%s%s%s%s: %.0f %s added%s%s, at most %s", k->name,
+    snprintf(out, KEPT_TEXT_MAX, "%s%s%s%s: %.0f %s added%s%s, at most %s%s", k->name,
              k->type[0] ? " (" : "", k->type, k->type[0] ? ")" : "", k->added,
              is_tensor ? "autograd nodes" : "entries", steps,
              k->is_graph && !is_tensor ? ", with their autograd graphs" : "",
-             text_size(size, number_to_u64(k->bytes)));
+             text_size(size, number_to_u64(k->bytes)), limit);
     return out;
 }
 
@@ -168,10 +182,11 @@ json_t *kept_json(const struct kept_list *l)
     char text[KEPT_TEXT_MAX];
     for (size_t i = 0; l && i < l->count; i++)
         json_array_append_new(
-            list,
-            json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "name", json_text0(l->at[i].name), "type",
-                      json_text0(l->at[i].type), "added", json_count(l->at[i].added), "bytes",
-                      json_count(l->at[i].bytes), "since_step", step_json(l->since_step), "step",
-                      step_json(l->step), "text", json_text0(kept_text(text, l, i))));
+            list, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "name", json_text0(l->at[i].name),
+                            "type", json_text0(l->at[i].type), "added", json_count(l->at[i].added),
+                            "bytes", json_count(l->at[i].bytes), "limit",
+                            l->at[i].limit > 0 ? json_count(l->at[i].limit) : json_null(),
+                            "since_step", step_json(l->since_step), "step", step_json(l->step),
+                            "text", json_text0(kept_text(text, l, i))));
     return list;
 }

@@ -18,6 +18,7 @@ struct kept {
     char type[KEPT_TYPE_MAX]; /* "dict", or "" if unknown */
     double added; /* entries, or nodes of a tensor's graph, added since the previous report */
     double bytes; /* upper bound of the added bytes */
+    double limit; /* maximum number of entries, or 0 if there is none */
     /* true if the container belongs to an installed package or the standard library */
     bool is_library;
     /* true if most of these bytes are in autograd graphs that the container or its entries keep

@@ -213,6 +213,9 @@ enum verdict_evidence_code {
     VERDICT_SAID_PEAK_OOM,
     /* value[]: growth rate of a rank, by_step, median of all ranks, number of ranks */
     VERDICT_SAID_PEERS,
+    /* value[]: entries of a container, maximum number of entries, share of the growth that the
+     * container explains, further growth in bytes until the container is full */
+    VERDICT_SAID_LIMITED,
     VERDICT_EVIDENCE_CODES
 };
 enum { VERDICT_EVIDENCE = 10, VERDICT_TEXT_MAX = 240 };
@@ -255,6 +258,8 @@ struct verdict_result {
         double decided_at_s; /* time of the decision in seconds after the first sample */
         /* FITS is true if the highest expected level is below the limit. */
         bool has_fits, fits;
+        /* True if growth ends when a container with a maximum number of entries is full. */
+        bool is_limited;
         double bytes_per_example; /* 0: unknown */
     } forecast;
     struct {
@@ -308,6 +313,30 @@ void verdict_apply_free(struct verdict_result *r, const struct verdict_series *r
 double verdict_outside_heap(const struct verdict_series *resident,
                             const struct verdict_series *in_use,
                             const struct verdict_series *spare);
+
+/* A container of the job that holds at most MOST entries, for example a deque with maxlen. */
+struct verdict_container {
+    const struct verdict_series *bytes; /* estimated size of the container */
+    double entries, most;
+};
+/* A container that explains most of a growth. */
+struct verdict_limited {
+    double entries, most;
+    double share;      /* fraction of the growth that the container explains */
+    double left_bytes; /* estimated further growth until the container is full */
+    double left_x;     /* estimated steps, if BY_STEP, or seconds until then */
+    bool by_step;
+};
+/* Returns true if the container C still gains entries and explains most of the growth of RESIDENT
+ * since its first reading, and sets RET. The share is computed by the live heap LIVE, unless LIVE
+ * is NULL, because resident memory also contains what the allocator retains. */
+bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
+                          const struct verdict_container *c, struct verdict_limited *ret);
+/* Changes R, a verdict on V that does not rule out a leak, to filling, because the growth ends when
+ * the container of L is full. If it is full, R becomes undecided until growth continues or ends.
+ * Returns false without changing R if the full container would exceed LIMIT. */
+bool verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
+                         const struct verdict_limit *limit, const struct verdict_limited *l);
 
 /* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job runs,
  * only a nearly certain leak changes them. BYTES_PER_S is the rate of a leak that is not visible in

@@ -52,14 +52,15 @@ static json_t *forecast_json(const struct verdict_result *r)
     if (!r->forecast.known)
         return json_null();
     return json_pack(
-        "{s:o,s:o,s:o,s:o,s:o}", "ceiling_bytes",
+        "{s:o,s:o,s:o,s:o,s:o,s:b}", "ceiling_bytes",
         r->forecast.has_ceiling ? bytes_json(r->forecast.ceiling_bytes) : json_null(),
         "decided_at_step",
         r->forecast.has_step ? json_u64(r->forecast.decided_at_step) : json_null(), "decided_at_s",
         r->forecast.has_t ? number_json(r->forecast.decided_at_s) : json_null(), "fits",
         r->forecast.has_fits ? json_boolean(r->forecast.fits) : json_null(), "bytes_per_example",
         r->forecast.bytes_per_example > 0 ? number_json(r->forecast.bytes_per_example)
-                                          : json_null());
+                                          : json_null(),
+        "limited_container", r->forecast.is_limited);
 }
 
 /* Returns what each feature adds to the log-odds of a leak; features that add nothing are
@@ -256,6 +257,7 @@ void verdict_read(const json_t *o, struct verdict_result *r)
     r->forecast.has_fits = json_is_boolean(fits);
     r->forecast.fits = json_is_true(fits);
     read_number(forecast, "bytes_per_example", &r->forecast.bytes_per_example);
+    r->forecast.is_limited = json_is_true(json_object_get(forecast, "limited_container"));
     const json_t *detectable = json_object_get(o, "detectable");
     read_number(detectable, "bytes_per_min", &r->detectable_per_min);
     read_number(detectable, "bytes_per_step", &r->detectable_per_step);

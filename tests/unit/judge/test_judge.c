@@ -26,9 +26,10 @@ struct job {
     struct judge *judge;
     struct trace_writer *writer;
     uint64_t t_ns;
-    bool has_figures;      /* Whether the trainer reports its heap and two other figures. */
-    uint64_t figures_from; /* Step after which the trainer reports figures. */
-    bool is_spare;         /* Whether malloc retains all memory that the job kept and then freed. */
+    bool has_figures;         /* Whether the trainer reports its heap and two other figures. */
+    uint64_t figures_from;    /* Step after which the trainer reports figures. */
+    uint64_t container_limit; /* Maximum number of entries of the trainer's container, or 0. */
+    bool is_spare; /* Whether malloc retains all memory that the job kept and then freed. */
 };
 
 static struct job job_begin(const struct judge_options *options)
@@ -104,6 +105,14 @@ static void put_figures(struct job *job, uint64_t heap)
     put_series(job, 3, figure_names[3], job->is_spare ? heap - 190 * MIB : 10 * MIB);
 }
 
+/* The trainer keeps the memory HELD of its steps in a container with one entry per step. */
+static void put_container(struct job *job, uint64_t step, uint64_t held)
+{
+    put_series(job, 4, "container_bytes:buffer@1000", held);
+    put_series(job, 5, "container:buffer@1000", step);
+    put_series(job, 6, "container_limit:buffer@1000", job->container_limit);
+}
+
 static void put_process(struct job *job, uint32_t slot, uint64_t rss, uint64_t file, uint64_t swap)
 {
     struct sample s = {0};
@@ -174,6 +183,8 @@ static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t las
         put_process(job, 1, 500 * MIB + 20 * MIB, 20 * MIB, 0);
         if (job->has_figures && step >= job->figures_from)
             put_figures(job, held - 100 * MIB);
+        if (job->container_limit)
+            put_container(job, step, held - 300 * MIB);
         tick_end(job, NS_PER_S / 2);
         if (step == 0)
             mark_text(job, 1000, "KIND=begin\nSTEP=0\nSTEPS_PER_EPOCH=40\n");
@@ -669,6 +680,37 @@ static void figures_in_bytes_have_their_own_verdicts(void **state)
     judge_free_with_run(job.judge);
 }
 
+static void job_that_keeps_its_steps_in_a_limited_container_is_filling(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    (void)state;
+    job.has_figures = true;
+    job.container_limit = 1000;
+    train(&job, 160, 10 * MIB, 160);
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_FILLING);
+    const struct verdict_result *r = &judge_tree(job.judge)->result;
+    assert_int_equal(r->word, VERDICT_FILLING);
+    assert_int_equal(r->leak, VERDICT_LEAK_UNKNOWN);
+    assert_true(r->forecast.is_limited);
+    const struct run_entity *heap = next_judged(job.judge, RUN_FIGURE, &at);
+    assert_string_equal(heap->name, "heap_live_bytes");
+    assert_int_equal(judge_result(heap)->word, VERDICT_FILLING);
+    judge_free_with_run(job.judge);
+}
+
+static void job_whose_container_would_not_fit_into_memory_leaks(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    job.container_limit = 100000; /* 1 TB, with 64 GiB of memory */
+    train(&job, 160, 10 * MIB, 160);
+    judge_update(job.judge);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_LEAKING);
+    judge_free_with_run(job.judge);
+}
+
 static void memory_retained_by_malloc_is_not_a_leak(void **state)
 {
     struct job job = job_begin(NULL);
@@ -878,6 +920,8 @@ int main(void)
         cmocka_unit_test(gpu_is_judged_once_the_job_uses_it),
         cmocka_unit_test(gpu_forecast_counts_cached_memory_as_free),
         cmocka_unit_test(figures_in_bytes_have_their_own_verdicts),
+        cmocka_unit_test(job_that_keeps_its_steps_in_a_limited_container_is_filling),
+        cmocka_unit_test(job_whose_container_would_not_fit_into_memory_leaks),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
         cmocka_unit_test(figure_that_starts_late_uses_the_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),

@@ -54,6 +54,18 @@ static void growing_container_is_described_with_its_step_range(void **state)
     assert_null(kept_of(&lists, PID + 1));
 }
 
+static void maximum_number_of_entries_is_part_of_the_container_text(void **state)
+{
+    char text[KEPT_TEXT_MAX];
+    (void)state;
+    receive("KIND=kept\nSTEP=40\nSINCE=21" FEATURES "\nLIMIT=4000");
+    const struct kept_list *l = kept_of(&lists, PID);
+    assert_non_null(l);
+    assert_string_equal(kept_text(text, l, 0),
+                        "cache of a __main__.Features (dict): 76 entries added from step 21 to "
+                        "step 40, at most 19.0 MiB; it holds at most 4000 entries");
+}
+
 static void only_the_last_report_of_a_container_counts(void **state)
 {
     (void)state;
@@ -147,6 +159,7 @@ static struct run *run_with_containers(uint64_t growth)
         run_sample(run, ENTITY_PROCESS, 1, NULL, &s);
         add_figure(run, 1, "container:seen of main()", 5 + 3 * i);
         add_figure(run, 2, "container_bytes:seen of main()", (1 + i) << 20);
+        add_figure(run, 5, "container_limit:seen of main()", 500);
         add_figure(run, 3, "container:names of main()", i);
         add_figure(run, 4, "container_bytes:names of main()", (100 << 10) * i);
         run_tick_end(run);
@@ -164,7 +177,8 @@ static void figures_of_containers_replace_a_missing_report(void **state)
     assert_non_null(l);
     assert_int_equal(l->count, 1); /* the dictionary gained less than 1 MiB */
     assert_string_equal(kept_text(text, l, 0),
-                        "seen of main(): 30 entries added, at most 10.0 MiB");
+                        "seen of main(): 30 entries added, at most 10.0 MiB; it holds at most 500 "
+                        "entries");
     run_free(run);
 }
 
@@ -193,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growing_container_is_described_with_its_step_range, begin),
+        cmocka_unit_test_setup(maximum_number_of_entries_is_part_of_the_container_text, begin),
         cmocka_unit_test_setup(only_the_last_report_of_a_container_counts, begin),
         cmocka_unit_test_setup(container_description_without_steps_omits_the_step_range, begin),
         cmocka_unit_test_setup(container_text_mentions_autograd_graphs, begin),

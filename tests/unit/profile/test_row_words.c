@@ -145,10 +145,10 @@ static void run_free(struct run *r)
     free(r);
 }
 
-static void judge_rows(struct run *r, enum verdict_leak job_leak)
+static void judge_rows(struct run *r, enum verdict_word job)
 {
     const struct growth_options o = {
-        .minds_program = true, .job_leak = job_leak, .marks = r->marks, .n_marks = READINGS};
+        .minds_program = true, .job_word = job, .marks = r->marks, .n_marks = READINGS};
     growth_fini(&r->growth);
     assert_int_equal(growth_of(&r->heap.profile, r->names, &o, &r->growth, &r->err), 0);
 }
@@ -187,7 +187,7 @@ static size_t count_runs(bool (*check)(struct run *r), size_t *ret_asked)
 static bool leak_shares_the_word(struct run *r)
 {
     static const char *const leaks[] = {"leak", "leak_beside_batches"};
-    judge_rows(r, VERDICT_LEAK_YES);
+    judge_rows(r, VERDICT_LEAKING);
     for (size_t i = 0; i < 2; i++) {
         const struct growth_row *row = row_of(r, leaks[i]);
         if (is_sure(row) && row->verdict.leak != VERDICT_LEAK_YES)
@@ -198,13 +198,13 @@ static bool leak_shares_the_word(struct run *r)
 
 static bool leak_is_first(struct run *r)
 {
-    judge_rows(r, VERDICT_LEAK_YES);
+    judge_rows(r, VERDICT_LEAKING);
     return !is_sure(row_of(r, "leak")) || strncmp(r->growth.rows[0].name->function, "leak", 4) == 0;
 }
 
 static bool ended_growth_is_no_leak(struct run *r)
 {
-    judge_rows(r, VERDICT_LEAK_YES);
+    judge_rows(r, VERDICT_LEAKING);
     const struct growth_row *load = row_of(r, "load"), *fill = row_of(r, "fill");
     return !(load && load->verdict.leak == VERDICT_LEAK_YES) &&
            !(fill && fill->verdict.leak == VERDICT_LEAK_YES);
@@ -212,11 +212,26 @@ static bool ended_growth_is_no_leak(struct run *r)
 
 static bool no_row_leaks(struct run *r)
 {
-    judge_rows(r, VERDICT_LEAK_NO);
+    judge_rows(r, VERDICT_PLATEAUED);
     for (size_t i = 0; i < r->growth.count; i++)
         if (r->growth.rows[i].verdict.leak == VERDICT_LEAK_YES)
             return false;
     return true;
+}
+
+static void heap_row_of_a_filling_job_is_not_leaking(void **state)
+{
+    static const enum verdict_word words[] = {VERDICT_LEAKING, VERDICT_FILLING};
+    struct run *r = run_new(1, 320 * MIB, 64 * KIB);
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        judge_rows(r, words[i]);
+        const struct growth_row *row = row_of(r, "leak");
+        assert_non_null(row);
+        if (row)
+            assert_int_equal(row->verdict.word, words[i]);
+    }
+    run_free(r);
 }
 
 /* The test for even growth is wrong in at most 1 % of the rows that grow evenly. */
@@ -259,6 +274,7 @@ int main(void)
         cmocka_unit_test(growing_heap_row_comes_first_if_the_job_leaks),
         cmocka_unit_test(row_whose_growth_ended_is_not_part_of_a_leak),
         cmocka_unit_test(heap_row_of_a_healthy_job_is_never_leaking),
+        cmocka_unit_test(heap_row_of_a_filling_job_is_not_leaking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

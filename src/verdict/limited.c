@@ -1,0 +1,95 @@
+/* Forecasts growth that a container with a maximum number of entries explains: growth ends when the
+ * container is full. */
+#include "verdict/judging.h"
+
+#include <math.h>
+
+enum { READINGS_AT_LEAST = 6 };
+/* Fraction of the growth that the container must explain, and of its mean rate at which it must
+ * still grow. */
+static const double MOST = 0.5;
+/* A container whose estimated growth is larger by this factor than that of memory was estimated
+ * wrongly, for example because its entries share memory. */
+static const double TOO_MUCH = 2;
+/* Confidence that growth ends when the container is full. */
+static const double CONFIDENCE = 0.9;
+
+/* Returns the growth of V's baseline from FROM to the last reading before UNTIL, or 0. */
+static double growth_since(const struct verdict_series *v, bool by_step, double from, double until)
+{
+    struct view w;
+    view_build(&w, v, by_step, -HUGE_VAL, -HUGE_VAL);
+    return w.n ? view_low_at(&w, until) - view_low_at(&w, from) : 0;
+}
+
+bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
+                          const struct verdict_container *c, struct verdict_limited *ret)
+{
+    struct view w;
+    bool by_step = judging_use_steps(resident);
+    view_build(&w, c->bytes, by_step, -HUGE_VAL, -HUGE_VAL);
+    if (w.n < READINGS_AT_LEAST || !(c->most > 0) || !(c->entries > 0))
+        return false;
+    double from = w.x[0], until = w.x[w.n - 1], span = until - from;
+    double gained = w.low[w.n - 1] - w.low[0];
+    double recent = w.low[w.n - 1] - view_low_at(&w, until - span / 3);
+    double all = growth_since(live ? live : resident, by_step, from, until);
+    if (!(gained > 0) || !(all > 0))
+        return false;
+    double share = gained / all;
+    if (recent < MOST * gained / 3 || share < MOST || share > TOO_MUCH)
+        return false;
+    double left = fmax(0, c->most - c->entries) * w.y[w.n - 1] / c->entries;
+    double resident_gained = growth_since(resident, by_step, from, until);
+    *ret = (struct verdict_limited){
+        .entries = c->entries,
+        .most = c->most,
+        .share = fmin(1, share),
+        .left_bytes = left / gained * fmax(0, resident_gained),
+        .left_x = left / gained * span,
+        .by_step = by_step,
+    };
+    return true;
+}
+
+static void set_forecast(struct verdict_result *r, const struct verdict_series *v, double ceiling,
+                         const struct verdict_limited *l)
+{
+    double seconds_per_x = l->by_step ? judging_seconds_per_step(v, 0) : 1;
+    double now = l->by_step ? v->last_step : v->by_time.slot[v->by_time.count - 1].x;
+    r->forecast.known = r->forecast.is_limited = r->forecast.has_ceiling = true;
+    r->forecast.ceiling_bytes = ceiling;
+    r->forecast.has_step = l->by_step;
+    r->forecast.decided_at_step = l->by_step ? judging_step(ceil(now + l->left_x)) : 0;
+    r->forecast.has_t = seconds_per_x > 0;
+    r->forecast.decided_at_s =
+        judging_caller_seconds(v, l->by_step ? v->last_step_s : now) + l->left_x * seconds_per_x;
+}
+
+bool verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
+                         const struct verdict_limit *limit, const struct verdict_limited *l)
+{
+    static const enum verdict_evidence_code unneeded[] = {VERDICT_SAID_OVER, VERDICT_SAID_NO_EPOCH,
+                                                          VERDICT_SAID_EPOCH_UNKNOWN,
+                                                          VERDICT_SAID_PEAK_OOM};
+    double ceiling = r->floor_last_bytes + l->left_bytes;
+    bool has_limit = limit && limit->known;
+    if (r->leak == VERDICT_LEAK_NO || !r->has_floor ||
+        (has_limit && ceiling + (double)limit->other_bytes > (double)limit->limit_bytes))
+        return false;
+    result_leave_open(r);
+    result_drop_end(r);
+    for (size_t i = 0; i < sizeof unneeded / sizeof *unneeded; i++)
+        result_drop(r, unneeded[i]);
+    r->alarm = r->forecast.known = r->oom.known = false;
+    if (l->entries < l->most) {
+        r->word = VERDICT_FILLING;
+        r->confidence = CONFIDENCE;
+        set_forecast(r, v, ceiling, l);
+        r->forecast.has_fits = r->forecast.fits = has_limit;
+    }
+    verdict_put_evidence_first(
+        r, &(struct verdict_evidence){.code = VERDICT_SAID_LIMITED,
+                                      .value = {l->entries, l->most, l->share, l->left_bytes}});
+    return true;
+}

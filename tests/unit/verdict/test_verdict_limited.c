@@ -1,0 +1,163 @@
+/* Tests growth that a container with a maximum number of entries explains. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "verdict/one_series.h"
+
+enum { STEPS = 200, MOST = 400 };
+
+static struct verdict_series bytes;
+static struct verdict_limited limited;
+static struct verdict_container container;
+
+static void read_step(struct verdict_series *s, uint64_t step, uint64_t value)
+{
+    const struct verdict_mark end = {.kind = VERDICT_MARK_STEP, .has_step = true, .step = step};
+
+    verdict_update(s, (int64_t)step * SECOND - 1, value);
+    verdict_mark(s, (int64_t)step * SECOND, &end);
+}
+
+/* Each step adds 4 MB to the process and CONTAINER_MB to the container, which has one more entry
+ * until step STOPS. */
+static void run_container(uint64_t container_mb, uint64_t stops)
+{
+    assert_int_equal(verdict_init(&bytes, NULL), 0);
+    for (uint64_t s = 1; s <= STEPS; s++) {
+        uint64_t entries = s < stops ? s : stops;
+
+        read_step(&v, s, 500 * MB + 4 * s * MB + s % 3 * MB / 10);
+        read_step(&bytes, s, entries * container_mb * MB);
+        container = (struct verdict_container){&bytes, (double)entries, MOST};
+    }
+    verdict_judge(&v, NULL, &r);
+}
+
+static bool find(const struct verdict_series *live)
+{
+    return verdict_find_limited(&v, live, &container, &limited);
+}
+
+static void assert_near(double value, double expected)
+{
+    assert_true(value > 0.95 * expected && value < 1.05 * expected);
+}
+
+static void growth_in_a_limited_container_fills_up_to_its_limit(void **state)
+{
+    char text[VERDICT_TEXT_MAX];
+
+    (void)state;
+    run_container(4, STEPS);
+    assert_true(find(NULL));
+    assert_true(verdict_set_limited(&r, &v, NULL, &limited));
+    assert_int_equal(r.word, VERDICT_FILLING);
+    assert_int_equal(r.leak, VERDICT_LEAK_UNKNOWN);
+    assert_false(r.alarm);
+    assert_true(r.forecast.is_limited && r.forecast.has_ceiling && r.forecast.has_step);
+    assert_near(r.forecast.ceiling_bytes, (500 + 4 * MOST) * (double)MB);
+    assert_near((double)r.forecast.decided_at_step, MOST);
+    assert_string_equal(verdict_evidence_text(text, sizeof text, &r.evidence[0]),
+                        "100 % of the growth is in a container with 200 of at most 400 entries; "
+                        "about 760 MiB until it is full");
+}
+
+static void container_with_a_small_part_of_the_growth_explains_nothing(void **state)
+{
+    (void)state;
+    run_container(1, STEPS);
+    assert_false(find(NULL));
+}
+
+static void container_that_explains_most_of_the_live_heap_fills(void **state)
+{
+    struct verdict_series live;
+
+    (void)state;
+    run_container(1, STEPS);
+    live = bytes;
+    assert_true(find(&live));
+    /* each entry costs the process more than its own size */
+    assert_near(limited.left_bytes, 4.0 * (MOST - STEPS) * (double)MB);
+}
+
+static void container_that_seems_to_grow_more_than_memory_explains_nothing(void **state)
+{
+    (void)state;
+    run_container(10, STEPS);
+    assert_false(find(NULL));
+}
+
+static void container_without_a_limit_explains_nothing(void **state)
+{
+    (void)state;
+    run_container(4, STEPS);
+    container.most = 0;
+    assert_false(find(NULL));
+}
+
+static void growth_beside_a_container_that_stopped_growing_is_not_explained(void **state)
+{
+    (void)state;
+    run_container(8, STEPS / 2);
+    assert_false(find(NULL));
+}
+
+static void growth_is_open_when_the_container_is_full(void **state)
+{
+    (void)state;
+    run_container(4, STEPS);
+    container.most = STEPS;
+    assert_true(find(NULL));
+    assert_true(verdict_set_limited(&r, &v, NULL, &limited));
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_int_equal(r.evidence[0].code, VERDICT_SAID_LIMITED);
+}
+
+static void container_too_large_for_the_memory_limit_does_not_change_the_verdict(void **state)
+{
+    const struct verdict_limit limit = {.known = true, .limit_bytes = 2000 * MB};
+    struct verdict_result before;
+
+    (void)state;
+    run_container(4, STEPS);
+    before = r;
+    assert_true(find(NULL));
+    assert_false(verdict_set_limited(&r, &v, &limit, &limited));
+    assert_memory_equal(&r, &before, sizeof r);
+}
+
+static void verdict_without_a_leak_is_not_changed(void **state)
+{
+    (void)state;
+    run_container(4, STEPS);
+    assert_true(find(NULL));
+    r.word = VERDICT_PLATEAUED;
+    r.leak = VERDICT_LEAK_NO;
+    assert_false(verdict_set_limited(&r, &v, NULL, &limited));
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(growth_in_a_limited_container_fills_up_to_its_limit, fresh),
+        cmocka_unit_test_setup(container_with_a_small_part_of_the_growth_explains_nothing, fresh),
+        cmocka_unit_test_setup(container_that_explains_most_of_the_live_heap_fills, fresh),
+        cmocka_unit_test_setup(container_that_seems_to_grow_more_than_memory_explains_nothing,
+                               fresh),
+        cmocka_unit_test_setup(container_without_a_limit_explains_nothing, fresh),
+        cmocka_unit_test_setup(growth_beside_a_container_that_stopped_growing_is_not_explained,
+                               fresh),
+        cmocka_unit_test_setup(growth_is_open_when_the_container_is_full, fresh),
+        cmocka_unit_test_setup(container_too_large_for_the_memory_limit_does_not_change_the_verdict,
+                               fresh),
+        cmocka_unit_test_setup(verdict_without_a_leak_is_not_changed, fresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
