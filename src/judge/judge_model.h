@@ -13,6 +13,9 @@ const struct held *judge_held_of(const struct judge *j, const struct run_entity 
 /* Combines the verdict on this segment with those on earlier segments, which ran the same
  * program. */
 void judge_join_segments(struct judge *j);
+/* Iterates over the containers that P reports. *AT starts at 0. Returns false at the end. */
+bool judge_next_container(const struct judge *j, const struct run_entity *p, size_t *at,
+                          struct verdict_container *ret);
 /* Decides the verdicts on processes from all evidence: on every process if the job is over, but
  * only for nearly certain leaks while it runs. */
 void judge_settle(struct judge *j);

@@ -140,9 +140,6 @@ const char *judge_figure_label(const struct run_entity *figure);
 struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p);
 /* Returns the fraction of P's growth, 0 to 1, outside the heap that P reports; 0 if unknown. */
 double judge_outside_heap(const struct judge *j, const struct run_entity *p);
-/* Iterates over the containers that P reports. *AT starts at 0. Returns false at the end. */
-bool judge_next_container(const struct judge *j, const struct run_entity *p, size_t *at,
-                          struct verdict_container *ret);
 /* Decides the verdict on P by the heap that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
 /* Decides the verdict on the job by the heap size that P reports, since the job's growth may be
