@@ -1,4 +1,5 @@
-"""Finds containers that gain entries while memory grows: they keep allocated memory alive.
+"""Finds containers that gain entries while memory grows: they keep allocated memory alive. An array
+or a text that a variable replaces by a longer one, as with torch.cat, counts as a container.
 
 A stack shows the line that allocated memory, not the reference that keeps it alive. Therefore the
 lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps. If
@@ -26,7 +27,7 @@ from inspect import CO_OPTIMIZED
 from itertools import compress, filterfalse, islice, repeat, takewhile
 from operator import sub
 from types import FrameType, FunctionType
-from typing import Any, Container, Iterable, NamedTuple, Optional
+from typing import Any, Container, Iterable, NamedTuple, Optional, Union
 
 from . import _memory, _referrers
 from ._wire import clean, figures_wire
@@ -70,6 +71,11 @@ _NAME_MAX = 62  # maximum length of a figure's name
 _IDLE_STEPS_S = 5.0  # seconds without a step after which the thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
+# Types of values without references that a program may extend: module, and name of the type.
+_VALUES = (
+    ("torch", "Tensor"), ("numpy", "ndarray"), ("builtins", "bytearray"), ("builtins", "bytes"),
+    ("builtins", "str"),
+)
 _DICT = frozenset((id(dict),))
 _CACHE_TYPE = type(lru_cache(abs))
 _CACHE = frozenset((id(_CACHE_TYPE),))
@@ -96,6 +102,11 @@ def _plain_subclasses(base: type) -> Iterable[type]:
 def _container_types() -> frozenset[int]:
     # identified by id, because a type's metaclass may define its own hash
     return frozenset(id(t) for base in _CONTAINERS for t in _plain_subclasses(base))
+
+
+def _value_types() -> frozenset[int]:
+    found = (getattr(sys.modules.get(module), name, None) for module, name in _VALUES)
+    return frozenset(id(t) for t in found if t is not None)
 
 
 def _of_types(objects: list[Any], numbers: frozenset[int]) -> list[Any]:
@@ -341,6 +352,10 @@ def _grown_graphs(
 
 # ---- followed containers ----
 
+_Key = Union[int, str]  # id of a container, complement of it for a nested one, or name of a value
+# added entries, key, name, True if nested, length, object that gives the bytes of one entry
+_Gained = tuple[int, _Key, str, bool, int, Any]
+
 
 class _Followed:
     __slots__ = (
@@ -392,11 +407,12 @@ class _Follower:
     """The containers that gain the most, from scan to scan."""
 
     def __init__(self) -> None:
-        self._followed: dict[int, _Followed] = {}  # by id
-        self._lengths: dict[int, int] = {}  # lengths of the program's variables at the last scan
+        self._followed: dict[_Key, _Followed] = {}
+        # lengths of the program's variables at the last scan
+        self._lengths: dict[_Key, int] = {}
         self._inside: set[int] = set()  # ids of the containers inside the program's variables
         # ids of containers that gained at the last full scan, or at the last scan of variables
-        self._gained: set[int] = set()
+        self._gained: set[_Key] = set()
         self._nameless: set[int] = set()
         self._sent: set[str] = set()
 
@@ -405,12 +421,14 @@ class _Follower:
         return bool(self._followed)
 
     def scan_variables(self) -> None:
-        types = _container_types()
+        types, values = _container_types(), _value_types()
         found = _referrers.named_objects()
         _note_limits(o for _, o in found.values())
         before, self._lengths, self._inside = self._lengths, {}, set()
-        gained: list[tuple[int, int, str, bool, int, Any]] = []
+        gained: list[_Gained] = []
         for number, (name, o) in found.items():
+            if id(type(o)) in values:
+                self._take_value(_LINE.sub("", name), o)
             if id(type(o)) not in types:
                 continue
             children = _children(o, types)
@@ -426,13 +444,31 @@ class _Follower:
                 elif key in before and length > before[key]:
                     of = children[-1] if is_nested else o
                     gained.append((length - before[key], key, name, is_nested, length, of))
+        gained += [
+            (length - before[name], name, name, False, length, None)
+            for name, length in self._lengths.items()
+            if isinstance(name, str) and length > before.get(name, length)
+        ]
         for key in [k for k, f in self._followed.items() if f.is_variable]:
             if key not in self._lengths:
                 del self._followed[key]  # the container was freed, or its function has returned
         found.clear()
         self._follow_gained(gained)
 
-    def _follow_gained(self, gained: list[tuple[int, int, str, bool, int, Any]]) -> None:
+    def _take_value(self, name: str, o: Any) -> None:
+        """Notes the bytes of the array or text O, together with others of the same name."""
+        from . import _weight
+
+        is_text = isinstance(o, (str, bytes, bytearray))
+        size = len(o) if is_text else _weight.size_of(o)
+        if size < _FOLLOWED_BYTES:
+            return
+        self._lengths[name] = size + self._lengths.get(name, 0)
+        f = self._followed.get(name)
+        if f is not None:
+            f.length, f.is_fresh, f.is_variable = self._lengths[name], True, True
+
+    def _follow_gained(self, gained: list[_Gained]) -> None:
         from . import _weight
 
         again, modules = self._gained, _weight.module_numbers()
@@ -440,9 +476,10 @@ class _Follower:
         for added, key, name, is_nested, length, of in gained:
             if key not in again:
                 continue
-            entry_bytes, _ = _entry_bytes(of, modules)
+            # the length of an array or text is counted in bytes
+            entry_bytes = 1 if isinstance(key, str) else _entry_bytes(of, modules)[0]
             if added * entry_bytes >= _FOLLOWED_BYTES and self._make_room(added * entry_bytes):
-                limit = 0 if is_nested else _limit_of(of)
+                limit = 0 if is_nested or of is None else _limit_of(of)
                 figure = _figure_name(name, is_nested)
                 f = _Followed(figure, is_nested, entry_bytes, length, limit)
                 f.is_variable = True

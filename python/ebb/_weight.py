@@ -24,7 +24,8 @@ def _is_root(o: Any, modules: set[int]) -> bool:
     return t in _ROOTS or issubclass(t, type) or id(o) in modules
 
 
-def _size(o: Any) -> int:
+def size_of(o: Any) -> int:
+    """Returns the bytes of O without the objects that it refers to."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "Tensor") and issubclass(type(o), torch.Tensor):
         return _tensor_size(o, torch)
@@ -120,7 +121,7 @@ def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
         one, left = todo.popleft(), left - 1
         if _is_root(one, modules):
             continue
-        total += _size(one)
+        total += size_of(one)
         graph.add(one, _NODES_MAX)
         new = [part for part in gc.get_referents(one) if id(part) not in seen]
         seen.update(map(id, new))

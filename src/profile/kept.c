@@ -162,12 +162,17 @@ const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t
                  l->step);
     if (k->limit > 0)
         snprintf(limit, sizeof limit, "; it holds at most %.0f entries", k->limit);
+    /* the length of an array or a text is counted in bytes */
+    bool is_value = k->added >= k->bytes;
     bool is_tensor = k->is_graph && strcmp(k->type, "Tensor") == 0;
-    snprintf(out, KEPT_TEXT_MAX, "%s%s%s%s: %.0f %s added%s%s, at most %s%s", k->name,
-             k->type[0] ? " (" : "", k->type, k->type[0] ? ")" : "", k->added,
-             is_tensor ? "autograd nodes" : "entries", steps,
-             k->is_graph && !is_tensor ? ", with their autograd graphs" : "",
-             text_size(size, number_to_u64(k->bytes)), limit);
+    text_size(size, number_to_u64(k->bytes));
+    if (is_value)
+        snprintf(out, KEPT_TEXT_MAX, "%s: an array or text, %s longer", k->name, size);
+    else
+        snprintf(out, KEPT_TEXT_MAX, "%s%s%s%s: %.0f %s added%s%s, at most %s%s", k->name,
+                 k->type[0] ? " (" : "", k->type, k->type[0] ? ")" : "", k->added,
+                 is_tensor ? "autograd nodes" : "entries", steps,
+                 k->is_graph && !is_tensor ? ", with their autograd graphs" : "", size, limit);
     return out;
 }
 

@@ -443,6 +443,34 @@ def test_maximum_number_of_entries_is_sent_with_the_figures(sent, resident, make
     assert found["container"] == 8 and found.get("container_limit") == limit
 
 
+def longer_tensor(tensor):
+    torch = pytest.importorskip("torch")
+    more = torch.zeros(MIB // 4)
+    return more if tensor is None else torch.cat([tensor, more])
+
+
+def longer_array(array):
+    numpy = pytest.importorskip("numpy")
+    more = numpy.zeros(MIB // 8)
+    return more if array is None else numpy.append(array, more)
+
+
+@pytest.mark.parametrize("longer", [
+    longer_tensor, longer_array, lambda text: (text or "") + "x" * MIB,
+    lambda data: (data or bytearray()) + bytearray(MIB),
+])
+def test_array_or_text_that_becomes_longer_is_sent_as_a_container(sent, resident, longer):
+    store = Store()
+    store.cache = None
+
+    def add(_):
+        store.cache = longer(store.cache)
+
+    grow(resident, add)
+    name = f"cache of a {__name__}.Store"
+    assert sent.figures[-1] == {f"container:{name}": 4 * MIB, f"container_bytes:{name}": 4 * MIB}
+
+
 def test_container_that_is_freed_has_no_maximum_any_more(sent, resident):
     store = Store()
     store.cache = deque(maxlen=50)

@@ -182,6 +182,25 @@ static void figures_of_containers_replace_a_missing_report(void **state)
     run_free(run);
 }
 
+static void array_that_becomes_longer_is_described_by_its_bytes(void **state)
+{
+    struct run *run;
+    char text[KEPT_TEXT_MAX];
+    (void)state;
+    assert_int_equal(run_new(&run_settings_read, 0, &run), 0);
+    for (uint64_t i = 1; i <= 10; i++) {
+        run_tick_begin(run, i * NS_PER_S);
+        add_figure(run, 1, "container:bank of main()", i << 20);
+        add_figure(run, 2, "container_bytes:bank of main()", i << 20);
+        run_tick_end(run);
+    }
+    kept_take_figures(&lists, run);
+    const struct kept_list *l = kept_of(&lists, PID);
+    assert_non_null(l);
+    assert_string_equal(kept_text(text, l, 0), "bank of main(): an array or text, 9.00 MiB longer");
+    run_free(run);
+}
+
 static void figures_of_containers_do_not_replace_a_report(void **state)
 {
     struct run *run = run_with_containers(20 << 20);
@@ -214,6 +233,7 @@ int main(void)
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
         cmocka_unit_test_setup(long_container_names_are_truncated, begin),
         cmocka_unit_test_setup(figures_of_containers_replace_a_missing_report, begin),
+        cmocka_unit_test_setup(array_that_becomes_longer_is_described_by_its_bytes, begin),
         cmocka_unit_test_setup(figures_of_containers_do_not_replace_a_report, begin),
         cmocka_unit_test_setup(small_share_of_the_growth_is_not_kept_by_a_container, begin),
     };
