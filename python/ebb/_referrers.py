@@ -365,14 +365,17 @@ def named_objects() -> dict[int, tuple[str, Any]]:
             t = type(value)
             if t in _NO_OBJECTS or issubclass(t, type) or left <= 0:
                 continue
-            of = f" of a {t.__module__}.{t.__qualname__}"
             cache = _lru_cache_of(value)
             if cache:
                 parts += [(cache, d) for d in [cache_dict(value)] if d is not None]
                 continue
             has = attributes(value)
             left -= len(has)
-            parts += [(key + of, part) for key, part in has.items() if type(key) is str]
+            before, after = "", f" of a {t.__module__}.{t.__qualname__}"
+            if not is_program_s(sys.modules.get(t.__module__)):  # users know their own classes
+                variable, space, where = name.partition(" ")
+                before, after = variable + ".", space + where
+            parts += [(before + key + after, part) for key, part in has.items() if type(key) is str]
         todo = parts
     return found
 

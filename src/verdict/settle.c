@@ -89,6 +89,7 @@ static void set_no_leak(struct verdict_result *r, const struct verdict_series *v
                   ? VERDICT_PLATEAUED
                   : VERDICT_STABLE;
     r->forecast.known = r->oom.known = r->alarm = false;
+    result_drop(r, VERDICT_SAID_PEAK_OOM);
 }
 
 void verdict_leave_open(struct verdict_result *r)

@@ -443,6 +443,13 @@ def test_maximum_number_of_entries_is_sent_with_the_figures(sent, resident, make
     assert found["container"] == 8 and found.get("container_limit") == limit
 
 
+def test_container_inside_an_object_of_a_library_is_named_by_the_program(sent, resident):
+    store = Store()
+    store.cache = queue.Queue()
+    grow(resident, lambda step: [store.cache.put(bytearray(MIB)) for _ in range(2)])
+    assert f"container:cache.queue of a {__name__}.Store" in sent.figures[-1]
+
+
 def longer_tensor(tensor):
     torch = pytest.importorskip("torch")
     more = torch.zeros(MIB // 4)

@@ -213,6 +213,25 @@ static void model_probability_decides_an_undecided_verdict(void **state)
     assert_true(r.confidence <= 0.65);
 }
 
+static void no_leak_verdict_has_no_evidence_about_running_out_of_memory(void **state)
+{
+    const struct verdict_evidence oom = {.code = VERDICT_SAID_PEAK_OOM, .value = {1, 60, 120, 0}};
+    struct verdict_series v;
+    struct verdict_result r;
+    (void)state;
+    feed(&v, flat, 60);
+    verdict_job_over(&v);
+    verdict_judge(&v, NULL, &r);
+    r.word = VERDICT_UNDECIDED;
+    r.leak = VERDICT_LEAK_UNKNOWN;
+    verdict_put_evidence_first(&r, &oom);
+    r.probability = 0.05;
+    verdict_settle(&r, &v, &limit, 0, false);
+    assert_int_equal(r.leak, VERDICT_LEAK_NO);
+    for (uint32_t i = 0; i < r.n_evidence; i++)
+        assert_int_not_equal(r.evidence[i].code, VERDICT_SAID_PEAK_OOM);
+}
+
 static void leak_found_by_growth_shape_stays_a_leak_at_low_confidence(void **state)
 {
     struct verdict_series v;
@@ -257,6 +276,7 @@ int main(void)
         cmocka_unit_test(model_has_no_features_for_too_few_readings),
         cmocka_unit_test(every_model_feature_has_a_name_and_a_text),
         cmocka_unit_test(model_probability_decides_an_undecided_verdict),
+        cmocka_unit_test(no_leak_verdict_has_no_evidence_about_running_out_of_memory),
         cmocka_unit_test(leak_found_by_growth_shape_stays_a_leak_at_low_confidence),
         cmocka_unit_test(running_job_is_judged_leaking_only_if_nearly_certain),
     };
