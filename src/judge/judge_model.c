@@ -237,22 +237,12 @@ static bool find_limited(const struct judge *j, const struct run_entity *p,
     return ret->share > 0;
 }
 
-static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s,
-                       bool has_profile)
+/* Decides the verdict on P, or on the job if P is NULL, by the probability of a leak. */
+static void settle_by_model(const struct judge *j, const struct run_entity *p,
+                            struct judge_series *s)
 {
     struct model_evidence e;
-    struct verdict_limited limited;
-    if (!s || !s->is_judged || s->series.is_over != j->is_over)
-        return;
-    const struct run_entity *grower = p ? p : main_grower(j);
-    if (grower && find_limited(j, grower, s, &limited) &&
-        verdict_set_limited(&s->result, &s->series, &s->limit, &limited)) {
-        struct judge_series *live = p ? judge_live_heap(j, p) : NULL;
-        if (live && live->is_judged && find_limited(j, p, live, &limited))
-            verdict_set_limited(&live->result, &live->series, &live->limit, &limited);
-        return;
-    }
-    if (!has_profile || !judge_evidence(j, p, &e) || verdict_may_be_first_epoch(&e.resident))
+    if (!judge_evidence(j, p, &e) || verdict_may_be_first_epoch(&e.resident))
         return;
     struct verdict_result *r = &s->result;
     bool is_running = !j->is_over && !j->has_ended;
@@ -262,6 +252,23 @@ static void settle_one(const struct judge *j, const struct run_entity *p, struct
     else if (r->has_probability)
         verdict_settle(r, &s->series, &s->limit, sites_pace(&e),
                        p ? is_outside_heap(j, p) : is_job_outside_heap(j));
+}
+
+/* A container with a maximum number of entries decides while it grows, and later rules out a leak
+ * until other memory grows. */
+static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s,
+                       bool has_profile)
+{
+    struct verdict_limited limited;
+    if (!s || !s->is_judged || s->series.is_over != j->is_over)
+        return;
+    const struct run_entity *grower = p ? p : main_grower(j);
+    bool is_limited = grower && find_limited(j, grower, s, &limited) &&
+                      verdict_limited_fits(&s->result, &s->limit, &limited);
+    if (has_profile && !(is_limited && limited.is_growing))
+        settle_by_model(j, p, s);
+    if (is_limited && (limited.is_growing || s->result.leak == VERDICT_LEAK_YES))
+        verdict_set_limited(&s->result, &s->series, &s->limit, &limited);
 }
 
 /* Returns true if the job has a heap profile, and for a job that ended, enough readings of it. A
@@ -279,8 +286,10 @@ void judge_settle(struct judge *j)
 {
     struct run_entity *e;
     bool is_profiled = has_profile(j);
-    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));) {
         settle_one(j, e, judge_known(e)->series, is_profiled);
+        settle_one(j, e, judge_live_heap(j, e), false);
+    }
 }
 
 void judge_settle_whole(struct judge *j)
@@ -295,14 +304,17 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
     const struct verdict_result *most =
         j->whole && j->whole->is_judged && j->whole->result.has_probability ? &j->whole->result
                                                                             : NULL;
+    bool has_filling = false; /* a process that fills has no probability */
     for (size_t i = 0; i < n; i++) {
         const struct verdict_result *one = members[i].result;
+        has_filling |= one->word == VERDICT_FILLING && !members[i].is_replacement;
         if (one->has_probability && !members[i].is_replacement &&
             (!most || one->probability > most->probability))
             most = one;
     }
-    r->has_probability = most;
-    if (!most)
+    r->has_probability =
+        most && !(has_filling && verdict_leak_of(most->probability, true) == VERDICT_LEAK_NO);
+    if (!r->has_probability)
         return;
     r->probability = most->probability;
     memcpy(r->contributions, most->contributions, sizeof r->contributions);

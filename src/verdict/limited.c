@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-enum { READINGS_AT_LEAST = 6 };
-/* Fraction of the growth that the container must explain, and of its mean rate at which it must
- * still grow. */
+enum { READINGS_AT_LEAST = 3 };
+/* Fraction of the growth that the container must explain. In the last third of the time, growth
+ * slower than this fraction of the mean rate has ended. */
 static const double MOST = 0.5;
 /* A container whose estimated growth is larger by this factor than that of memory was estimated
  * wrongly, for example because its entries share memory. */
@@ -14,12 +14,21 @@ static const double TOO_MUCH = 2;
 /* Confidence that growth ends when the container is full. */
 static const double CONFIDENCE = 0.9;
 
-/* Returns the growth of V's baseline from FROM to the last reading before UNTIL, or 0. */
-static double growth_since(const struct verdict_series *v, bool by_step, double from, double until)
+struct growth {
+    double all, recent; /* over the whole time of the container, and in its last third */
+};
+
+/* Returns the growth of V's baseline between two x. */
+static struct growth growth_of(const struct verdict_series *v, bool by_step, double from,
+                               double until)
 {
     struct view w;
     view_build(&w, v, by_step, -HUGE_VAL, -HUGE_VAL);
-    return w.n ? view_low_at(&w, until) - view_low_at(&w, from) : 0;
+    if (!w.n)
+        return (struct growth){0, 0};
+    double end = view_low_at(&w, until);
+    return (struct growth){end - view_low_at(&w, from),
+                           end - view_low_at(&w, until - (until - from) / 3)};
 }
 
 bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
@@ -30,23 +39,21 @@ bool verdict_find_limited(const struct verdict_series *resident, const struct ve
     view_build(&w, c->bytes, by_step, -HUGE_VAL, -HUGE_VAL);
     if (w.n < READINGS_AT_LEAST || !(c->most > 0) || !(c->entries > 0))
         return false;
-    double from = w.x[0], until = w.x[w.n - 1], span = until - from;
-    double gained = w.low[w.n - 1] - w.low[0];
-    double recent = w.low[w.n - 1] - view_low_at(&w, until - span / 3);
-    double all = growth_since(live ? live : resident, by_step, from, until);
-    if (!(gained > 0) || !(all > 0))
+    double from = w.x[0], until = w.x[w.n - 1];
+    struct growth own = growth_of(c->bytes, by_step, from, until);
+    struct growth all = growth_of(live ? live : resident, by_step, from, until);
+    double share = own.all / all.all;
+    if (!(own.all > 0) || !(all.all > 0) || share < MOST || share > TOO_MUCH ||
+        all.recent - own.recent > MOST * all.all / 3)
         return false;
-    double share = gained / all;
-    if (recent < MOST * gained / 3 || share < MOST || share > TOO_MUCH)
-        return false;
-    double left = fmax(0, c->most - c->entries) * w.y[w.n - 1] / c->entries;
-    double resident_gained = growth_since(resident, by_step, from, until);
+    double left = fmax(0, c->most - c->entries) * w.y[w.n - 1] / c->entries / own.all;
     *ret = (struct verdict_limited){
         .entries = c->entries,
         .most = c->most,
         .share = fmin(1, share),
-        .left_bytes = left / gained * fmax(0, resident_gained),
-        .left_x = left / gained * span,
+        .is_growing = c->entries < c->most && own.recent >= MOST * own.all / 3,
+        .left_bytes = left * fmax(0, growth_of(resident, by_step, from, until).all),
+        .left_x = left * (until - from),
         .by_step = by_step,
     };
     return true;
@@ -66,30 +73,35 @@ static void set_forecast(struct verdict_result *r, const struct verdict_series *
         judging_caller_seconds(v, l->by_step ? v->last_step_s : now) + l->left_x * seconds_per_x;
 }
 
-bool verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
+bool verdict_limited_fits(const struct verdict_result *r, const struct verdict_limit *limit,
+                          const struct verdict_limited *l)
+{
+    return r->has_floor && (!limit || !limit->known ||
+                            r->floor_last_bytes + l->left_bytes + (double)limit->other_bytes <=
+                                (double)limit->limit_bytes);
+}
+
+void verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
                          const struct verdict_limit *limit, const struct verdict_limited *l)
 {
-    static const enum verdict_evidence_code unneeded[] = {VERDICT_SAID_OVER, VERDICT_SAID_NO_EPOCH,
-                                                          VERDICT_SAID_EPOCH_UNKNOWN,
-                                                          VERDICT_SAID_PEAK_OOM};
-    double ceiling = r->floor_last_bytes + l->left_bytes;
-    bool has_limit = limit && limit->known;
-    if (r->leak == VERDICT_LEAK_NO || !r->has_floor ||
-        (has_limit && ceiling + (double)limit->other_bytes > (double)limit->limit_bytes))
-        return false;
+    static const enum verdict_evidence_code unneeded[] = {
+        VERDICT_SAID_OVER, VERDICT_SAID_NO_EPOCH, VERDICT_SAID_EPOCH_UNKNOWN, VERDICT_SAID_PEAK_OOM,
+        VERDICT_SAID_WEIGHED};
+    if (r->leak == VERDICT_LEAK_NO)
+        return;
     result_leave_open(r);
     result_drop_end(r);
     for (size_t i = 0; i < sizeof unneeded / sizeof *unneeded; i++)
         result_drop(r, unneeded[i]);
-    r->alarm = r->forecast.known = r->oom.known = false;
-    if (l->entries < l->most) {
+    r->alarm = r->forecast.known = r->oom.known = r->has_probability = false;
+    if (l->is_growing) {
         r->word = VERDICT_FILLING;
         r->confidence = CONFIDENCE;
-        set_forecast(r, v, ceiling, l);
-        r->forecast.has_fits = r->forecast.fits = has_limit;
+        set_forecast(r, v, r->floor_last_bytes + l->left_bytes, l);
+        r->forecast.has_fits = r->forecast.fits = limit && limit->known;
     }
     verdict_put_evidence_first(
-        r, &(struct verdict_evidence){.code = VERDICT_SAID_LIMITED,
-                                      .value = {l->entries, l->most, l->share, l->left_bytes}});
-    return true;
+        r, &(struct verdict_evidence){
+               .code = VERDICT_SAID_LIMITED,
+               .value = {l->entries, l->most, l->share, l->is_growing ? l->left_bytes : 0}});
 }

@@ -214,7 +214,8 @@ enum verdict_evidence_code {
     /* value[]: growth rate of a rank, by_step, median of all ranks, number of ranks */
     VERDICT_SAID_PEERS,
     /* value[]: entries of a container, maximum number of entries, share of the growth that the
-     * container explains, further growth in bytes until the container is full */
+     * container explains, further growth in bytes until the container is full, or 0 if the
+     * container has stopped growing */
     VERDICT_SAID_LIMITED,
     VERDICT_EVIDENCE_CODES
 };
@@ -326,16 +327,20 @@ struct verdict_limited {
     double left_bytes; /* estimated further growth until the container is full */
     double left_x;     /* estimated steps, if BY_STEP, or seconds until then */
     bool by_step;
+    bool is_growing; /* false if the container is full or has stopped growing */
 };
-/* Returns true if the container C still gains entries and explains most of the growth of RESIDENT
- * since its first reading, and sets RET. The share is computed by the live heap LIVE, unless LIVE
- * is NULL, because resident memory also contains what the allocator retains. */
+/* Returns true if the container C explains most of the growth of RESIDENT since its first reading,
+ * and little else has grown lately; sets RET. The share is computed by the live heap LIVE, unless
+ * LIVE is NULL, because resident memory also contains what the allocator retains. */
 bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
                           const struct verdict_container *c, struct verdict_limited *ret);
-/* Changes R, a verdict on V that does not rule out a leak, to filling, because the growth ends when
- * the container of L is full. If it is full, R becomes undecided until growth continues or ends.
- * Returns false without changing R if the full container would exceed LIMIT. */
-bool verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
+/* Returns true if the memory judged by R will fit into LIMIT when the container is full. */
+bool verdict_limited_fits(const struct verdict_result *r, const struct verdict_limit *limit,
+                          const struct verdict_limited *l);
+/* Changes R, a verdict on V that does not rule out a leak, to filling, because its growth ends when
+ * the container of L is full. If the container has stopped growing, R becomes undecided until it is
+ * visible that all growth has ended. */
+void verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
                          const struct verdict_limit *limit, const struct verdict_limited *l);
 
 /* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job runs,

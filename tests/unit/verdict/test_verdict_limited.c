@@ -55,7 +55,7 @@ static void growth_in_a_limited_container_fills_up_to_its_limit(void **state)
     (void)state;
     run_container(4, STEPS);
     assert_true(find(NULL));
-    assert_true(verdict_set_limited(&r, &v, NULL, &limited));
+    verdict_set_limited(&r, &v, NULL, &limited);
     assert_int_equal(r.word, VERDICT_FILLING);
     assert_int_equal(r.leak, VERDICT_LEAK_UNKNOWN);
     assert_false(r.alarm);
@@ -114,22 +114,42 @@ static void growth_is_open_when_the_container_is_full(void **state)
     run_container(4, STEPS);
     container.most = STEPS;
     assert_true(find(NULL));
-    assert_true(verdict_set_limited(&r, &v, NULL, &limited));
+    assert_false(limited.is_growing);
+    verdict_set_limited(&r, &v, NULL, &limited);
     assert_int_equal(r.word, VERDICT_UNDECIDED);
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_LIMITED);
 }
 
-static void container_too_large_for_the_memory_limit_does_not_change_the_verdict(void **state)
+/* The full container needs 500 MB and 4 MB for each of 400 entries. */
+static void full_container_must_fit_into_the_memory_limit(void **state)
 {
-    const struct verdict_limit limit = {.known = true, .limit_bytes = 2000 * MB};
-    struct verdict_result before;
+    struct verdict_limit limit = {.known = true, .limit_bytes = 2200 * MB};
 
     (void)state;
     run_container(4, STEPS);
-    before = r;
     assert_true(find(NULL));
-    assert_false(verdict_set_limited(&r, &v, &limit, &limited));
-    assert_memory_equal(&r, &before, sizeof r);
+    assert_true(verdict_limited_fits(&r, &limit, &limited));
+    limit.limit_bytes = 2000 * MB;
+    assert_false(verdict_limited_fits(&r, &limit, &limited));
+    assert_true(verdict_limited_fits(&r, NULL, &limited));
+}
+
+static uint64_t until_half(uint64_t step)
+{
+    return step < STEPS / 2 ? step : STEPS / 2;
+}
+
+static void container_that_is_full_explains_growth_that_has_ended(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict_init(&bytes, NULL), 0);
+    for (uint64_t s = 1; s <= STEPS; s++) {
+        read_step(&v, s, (500 + 4 * until_half(s)) * MB + s % 3 * MB / 10);
+        read_step(&bytes, s, 4 * until_half(s) * MB);
+    }
+    container = (struct verdict_container){&bytes, STEPS / 2 - 1, STEPS / 2};
+    assert_true(find(NULL));
+    assert_false(limited.is_growing);
 }
 
 static void verdict_without_a_leak_is_not_changed(void **state)
@@ -139,7 +159,7 @@ static void verdict_without_a_leak_is_not_changed(void **state)
     assert_true(find(NULL));
     r.word = VERDICT_PLATEAUED;
     r.leak = VERDICT_LEAK_NO;
-    assert_false(verdict_set_limited(&r, &v, NULL, &limited));
+    verdict_set_limited(&r, &v, NULL, &limited);
     assert_int_equal(r.word, VERDICT_PLATEAUED);
 }
 
@@ -155,8 +175,8 @@ int main(void)
         cmocka_unit_test_setup(growth_beside_a_container_that_stopped_growing_is_not_explained,
                                fresh),
         cmocka_unit_test_setup(growth_is_open_when_the_container_is_full, fresh),
-        cmocka_unit_test_setup(container_too_large_for_the_memory_limit_does_not_change_the_verdict,
-                               fresh),
+        cmocka_unit_test_setup(full_container_must_fit_into_the_memory_limit, fresh),
+        cmocka_unit_test_setup(container_that_is_full_explains_growth_that_has_ended, fresh),
         cmocka_unit_test_setup(verdict_without_a_leak_is_not_changed, fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
