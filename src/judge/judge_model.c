@@ -226,14 +226,22 @@ static const struct run_entity *main_grower(const struct judge *j)
 static bool find_limited(const struct judge *j, const struct run_entity *p,
                          const struct judge_series *of, struct verdict_limited *ret)
 {
-    const struct judge_series *live = is_outside_heap(j, p) ? NULL : judge_live_heap(j, p);
+    const struct judge_series *live = judge_live_heap(j, p);
     struct verdict_container c;
     struct verdict_limited one;
+    bool is_outside = false, is_first = true;
     ret->share = 0;
-    for (size_t at = 0; judge_next_container(j, p, &at, &c);)
-        if (verdict_find_limited(&of->series, live ? &live->series : NULL, &c, &one) &&
+    for (size_t at = 0; judge_next_container(j, p, &at, &c);) {
+        if (!(c.most > 0))
+            continue;
+        if (is_first)
+            is_outside = is_outside_heap(j, p);
+        is_first = false;
+        if (verdict_find_limited(&of->series, live && !is_outside ? &live->series : NULL, &c,
+                                 &one) &&
             one.share > ret->share)
             *ret = one;
+    }
     return ret->share > 0;
 }
 
