@@ -1,5 +1,6 @@
 """Finds containers that gain entries while memory grows: they keep allocated memory alive. An array
-or a text that a variable replaces by a longer one, as with torch.cat, counts as a container.
+or a text that a variable replaces by a longer one, as with torch.cat, counts as a container. So does
+a large array that is written to for the first time, part by part; its size is then its maximum.
 
 A stack shows the line that allocated memory, not the reference that keeps it alive. Therefore the
 lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps. If
@@ -67,6 +68,8 @@ _GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
 _FIRST_GRAPHS = 1000  # maximum number of variables whose first graph is remembered
 # maximum number of entries of a dictionary that are checked for tensors with a graph
 _GRAPH_ENTRIES = 16
+_LARGE_BYTES = 16 << 20  # minimum size of an array that may be written to part by part
+_LARGE_MAX = 16  # maximum number of such arrays that are looked at in one scan
 _NAME_MAX = 62  # maximum length of a figure's name
 _IDLE_STEPS_S = 5.0  # seconds without a step after which the thread scans
 
@@ -413,6 +416,9 @@ class _Follower:
         self._inside: set[int] = set()  # ids of the containers inside the program's variables
         # ids of containers that gained at the last full scan, or at the last scan of variables
         self._gained: set[_Key] = set()
+        self._sizes: dict[str, int] = {}  # sizes of arrays and texts at the last scan, by name
+        self._fixed: dict[str, int] = {}  # those of them that had the same size one scan before
+        self._limited: set[str] = set()  # names of containers whose maximum length was sent
         self._nameless: set[int] = set()
         self._sent: set[str] = set()
 
@@ -425,10 +431,12 @@ class _Follower:
         found = _referrers.named_objects()
         _note_limits(o for _, o in found.values())
         before, self._lengths, self._inside = self._lengths, {}, set()
+        sizes, self._sizes = self._sizes, {}
+        large = _LARGE_MAX
         gained: list[_Gained] = []
         for number, (name, o) in found.items():
             if id(type(o)) in values:
-                self._take_value(_LINE.sub("", name), o)
+                large -= self._take_value(_LINE.sub("", name), o, large > 0)
             if id(type(o)) not in types:
                 continue
             children = _children(o, types)
@@ -449,24 +457,32 @@ class _Follower:
             for name, length in self._lengths.items()
             if isinstance(name, str) and length > before.get(name, length)
         ]
+        # the size of an array is its maximum length, unless a longer array replaces it
+        self._fixed = {n: size for n, size in self._sizes.items() if sizes.get(n) == size}
         for key in [k for k, f in self._followed.items() if f.is_variable]:
             if key not in self._lengths:
                 del self._followed[key]  # the container was freed, or its function has returned
         found.clear()
         self._follow_gained(gained)
 
-    def _take_value(self, name: str, o: Any) -> None:
-        """Notes the bytes of the array or text O, together with others of the same name."""
+    def _take_value(self, name: str, o: Any, may_look: bool) -> bool:
+        """Notes the bytes of the array or text O, together with others of the same name. Returns
+        True if it was looked at how much of a large array has been written to."""
         from . import _weight
 
         is_text = isinstance(o, (str, bytes, bytearray))
         size = len(o) if is_text else _weight.size_of(o)
         if size < _FOLLOWED_BYTES:
-            return
-        self._lengths[name] = size + self._lengths.get(name, 0)
+            return False
+        address = _weight.address_of(o) if may_look and size >= _LARGE_BYTES and not is_text else 0
+        written = _memory.written_bytes(address, size) if address else size
+        self._lengths[name] = written + self._lengths.get(name, 0)
+        self._sizes[name] = size + self._sizes.get(name, 0)
         f = self._followed.get(name)
         if f is not None:
             f.length, f.is_fresh, f.is_variable = self._lengths[name], True, True
+            f.limit = f.limit if f.limit == self._sizes[name] else 0
+        return bool(address)
 
     def _follow_gained(self, gained: list[_Gained]) -> None:
         from . import _weight
@@ -479,7 +495,10 @@ class _Follower:
             # the length of an array or text is counted in bytes
             entry_bytes = 1 if isinstance(key, str) else _entry_bytes(of, modules)[0]
             if added * entry_bytes >= _FOLLOWED_BYTES and self._make_room(added * entry_bytes):
-                limit = 0 if is_nested or of is None else _limit_of(of)
+                if isinstance(key, str):
+                    limit = self._fixed.get(key, 0)
+                else:
+                    limit = 0 if is_nested else _limit_of(of)
                 figure = _figure_name(name, is_nested)
                 f = _Followed(figure, is_nested, entry_bytes, length, limit)
                 f.is_variable = True
@@ -545,21 +564,22 @@ class _Follower:
         names = {f.name for f in self._followed.values()}
         freed = sorted(self._sent - names)
         self._sent = names
-        return "".join(map(_figures, [*freed, *found], [[]] * len(freed) + list(found.values())))
+        return "".join(self._figures(name, found.get(name, [])) for name in [*freed, *found])
 
-
-def _figures(name: str, same: list[_Followed]) -> str:
-    """Returns the figures of all containers called NAME together."""
-    values = {
-        "": sum(f.length for f in same),
-        "_bytes": sum(f.length * f.entry_bytes for f in same),
-        "_limit": sum(f.limit for f in same) if all(f.limit for f in same) else 0,
-    }
-    return "".join(
-        f"\nNAME=container{key}:{name}\nVALUE={value}"
-        for key, value in values.items()
-        if value or key != "_limit"
-    )
+    def _figures(self, name: str, same: list[_Followed]) -> str:
+        """Returns the figures of all containers called NAME together."""
+        values = {
+            "": sum(f.length for f in same),
+            "_bytes": sum(f.length * f.entry_bytes for f in same),
+            "_limit": sum(f.limit for f in same) if all(f.limit for f in same) else 0,
+        }
+        if values["_limit"]:
+            self._limited.add(name)
+        elif name not in self._limited:
+            del values["_limit"]
+        return "".join(
+            f"\nNAME=container{key}:{name}\nVALUE={value}" for key, value in values.items()
+        )
 
 
 # ---- scans ----

@@ -42,6 +42,16 @@ def size_of(o: Any) -> int:
     return sizeof(o)
 
 
+def address_of(o: Any) -> int:
+    """Returns the address of the elements of O, an array or a tensor on the host, or 0 if they are
+    not in one piece."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and type(o) is torch.Tensor:
+        with torch._C.DisableTorchFunctionSubclass():
+            return int(o.untyped_storage().data_ptr())
+    return int(o.__array_interface__["data"][0]) if o.flags.forc else 0
+
+
 def _tensor_size(o: Any, torch: Any) -> int:
     from ._census import storage_bytes
 

@@ -105,8 +105,12 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
     }
     const struct kept *kept = q->f->main->verdict.is_limited ? limited_container(q->f) : NULL;
     if (kept) {
-        add(l, h->id, "to use less memory, allow fewer than %.0f entries in %s", kept->limit,
-            kept->name);
+        if (kept_is_value(kept))
+            add(l, h->id, "to use less memory, make %s smaller than %s", kept->name,
+                about_of(&s, kept->limit));
+        else
+            add(l, h->id, "to use less memory, allow fewer than %.0f entries in %s", kept->limit,
+                kept->name);
         return;
     }
     struct advice *a =

@@ -358,8 +358,9 @@ static bool test_limited(const struct question *q, struct hypothesis *h)
         return false;
     h->share = 1;
     h->site = keeping_site(q, &grown);
-    evidence_add(h, EVIDENCE_FOR, DECIDES,
-                 "most of the growth is in a container with a maximum number of entries");
+    if (!h->site)
+        h->site = ledger_site(q->l, LEDGER_TOUCHED);
+    evidence_add(h, EVIDENCE_FOR, DECIDES, "most of the growth is in a container of limited size");
     for (size_t i = 0; l && i < l->count; i++)
         if (l->at[i].limit > 0)
             evidence_add(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
@@ -371,7 +372,7 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
     const struct facts *f = q->f;
     struct sizes s;
     double end_s = first_epoch_end(f);
-    if (test_first_written(q, h) || (f->main && test_limited(q, h))) {
+    if ((f->main && test_limited(q, h)) || test_first_written(q, h)) {
         return;
     } else if (!f->main || !f->main->verdict.is_known) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "there is no verdict on memory");

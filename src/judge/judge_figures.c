@@ -138,14 +138,14 @@ struct judge_series *judge_live_heap(const struct judge *j, const struct run_ent
 }
 
 /* Returns the last value of the figure PREFIX followed by the name of the container OF, or 0. */
-static double beside(const struct judge *j, const struct run_entity *of, const char *prefix)
+static uint64_t beside(const struct judge *j, const struct run_entity *of, const char *prefix)
 {
     const char *name = of->name + sizeof CONTAINER - 1;
     struct run_entity *e;
     for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));)
         if (e->info.id.pid == of->info.id.pid && e->is_dead == of->is_dead &&
             begins_with(e->name, prefix) && strcmp(e->name + strlen(prefix), name) == 0)
-            return (double)e->last.v[0];
+            return e->last.v[0];
     return 0;
 }
 
@@ -157,7 +157,9 @@ bool judge_next_container(const struct judge *j, const struct run_entity *p, siz
         if (!s || !is_container(e->name) || e->info.id.pid != p->info.id.pid ||
             e->is_dead != p->is_dead)
             continue;
-        *ret = (struct verdict_container){&s->series, beside(j, e, ENTRIES), beside(j, e, MOST)};
+        uint64_t entries = beside(j, e, ENTRIES);
+        *ret = (struct verdict_container){&s->series, (double)entries, (double)beside(j, e, MOST),
+                                          entries == e->last.v[0]};
         return true;
     }
     return false;

@@ -237,8 +237,9 @@ static bool find_limited(const struct judge *j, const struct run_entity *p,
         if (is_first)
             is_outside = is_outside_heap(j, p);
         is_first = false;
-        if (verdict_find_limited(&of->series, live && !is_outside ? &live->series : NULL, &c,
-                                 &one) &&
+        /* An array is part of the live heap from the beginning. */
+        bool is_live = live && !is_outside && !c.is_array;
+        if (verdict_find_limited(&of->series, is_live ? &live->series : NULL, &c, &one) &&
             one.share > ret->share)
             *ret = one;
     }

@@ -153,6 +153,11 @@ const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid)
     return NULL;
 }
 
+bool kept_is_value(const struct kept *k)
+{
+    return k->added >= k->bytes;
+}
+
 const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i)
 {
     const struct kept *k = &l->at[i];
@@ -162,11 +167,12 @@ const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t
                  l->step);
     if (k->limit > 0)
         snprintf(limit, sizeof limit, "; it holds at most %.0f entries", k->limit);
-    /* the length of an array or a text is counted in bytes */
-    bool is_value = k->added >= k->bytes;
     bool is_tensor = k->is_graph && strcmp(k->type, "Tensor") == 0;
     text_size(size, number_to_u64(k->bytes));
-    if (is_value)
+    if (kept_is_value(k) && k->limit > 0)
+        snprintf(out, KEPT_TEXT_MAX, "%s: an array of %s, %s of it newly written", k->name,
+                 text_size(steps, number_to_u64(k->limit)), size);
+    else if (kept_is_value(k))
         snprintf(out, KEPT_TEXT_MAX, "%s: an array or text, %s longer", k->name, size);
     else
         snprintf(out, KEPT_TEXT_MAX, "%s%s%s%s: %.0f %s added%s%s, at most %s%s", k->name,

@@ -18,7 +18,7 @@ struct kept {
     char type[KEPT_TYPE_MAX]; /* "dict", or "" if unknown */
     double added; /* entries, or nodes of a tensor's graph, added since the previous report */
     double bytes; /* upper bound of the added bytes */
-    double limit; /* maximum number of entries, or 0 if there is none */
+    double limit; /* maximum number of entries, or of bytes of an array; 0 if there is none */
     /* true if the container belongs to an installed package or the standard library */
     bool is_library;
     /* true if most of these bytes are in autograd graphs that the container or its entries keep
@@ -48,6 +48,8 @@ void kept_take_figures(struct kept_lists *l, const struct run *run);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
 
+/* Returns true for an array or a text, whose length is counted in bytes. */
+bool kept_is_value(const struct kept *k);
 /* Writes "cache of a __main__.Features (dict): 76 entries added from step 21 to step 40, at most
  * 19.0 MiB"; not sanitised. */
 enum { KEPT_TEXT_MAX = KEPT_NAME_MAX + KEPT_TYPE_MAX + 192 };

@@ -149,11 +149,11 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         "growth that continues");
     case VERDICT_SAID_LIMITED:
         return snprintf(out, size,
-                        v[3] > 0 ? "%.0f %% of the growth is in a container with %.0f of at "
-                                   "most %.0f entries; about %s until it is full"
+                        v[3] > 0 ? "%.0f %% of the growth is in a container that is %.0f %% full; "
+                                   "about %s until it is full"
                                  : "%.0f %% of the growth is in a container that has stopped "
-                                   "growing: %.0f of at most %.0f entries",
-                        100 * v[2], v[0], v[1], change_size(a, v[3]));
+                                   "growing, %.0f %% full",
+                        100 * v[2], 100 * v[0] / v[1], change_size(a, v[3]));
     case VERDICT_SAID_SLOWING:
         return snprintf(out, size,
                         "growth is slowing: the rate in the last third is %.0f %% of the mean",

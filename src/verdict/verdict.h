@@ -215,7 +215,7 @@ enum verdict_evidence_code {
     VERDICT_SAID_PEERS,
     /* value[]: entries of a container, maximum number of entries, share of the growth that the
      * container explains, further growth in bytes until the container is full, or 0 if the
-     * container has stopped growing */
+     * container has stopped growing; entries of an array are bytes written to */
     VERDICT_SAID_LIMITED,
     VERDICT_EVIDENCE_CODES
 };
@@ -315,10 +315,12 @@ double verdict_outside_heap(const struct verdict_series *resident,
                             const struct verdict_series *in_use,
                             const struct verdict_series *spare);
 
-/* A container of the job that holds at most MOST entries, for example a deque with maxlen. */
+/* A container of the job that holds at most MOST entries, for example a deque with maxlen. Of an
+ * array, the bytes that were written to are the entries, and its size is their maximum. */
 struct verdict_container {
     const struct verdict_series *bytes; /* estimated size of the container */
     double entries, most;
+    bool is_array;
 };
 /* A container that explains most of a growth. */
 struct verdict_limited {

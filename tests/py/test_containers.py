@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import mmap
 import queue
 import subprocess
 import sys
@@ -478,6 +479,39 @@ def test_array_or_text_that_becomes_longer_is_sent_as_a_container(sent, resident
     assert sent.figures[-1] == {f"container:{name}": 4 * MIB, f"container_bytes:{name}": 4 * MIB}
 
 
+def new_pages():
+    """Returns memory that no page backs yet; malloc may return memory that was used before."""
+    return mmap.mmap(-1, 64 * MIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def large_array():
+    return pytest.importorskip("numpy").frombuffer(new_pages(), "u1")
+
+
+def large_tensor():
+    torch = pytest.importorskip("torch")
+    return torch.frombuffer(new_pages(), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("make", [large_array, large_tensor])
+def test_large_array_that_is_written_to_is_a_container_with_its_size_as_maximum(
+        sent, resident, make):
+    store = Store()
+    store.cache = make()
+
+    def add(step):
+        store.cache[(step - 1) * 8 * MIB:step * 8 * MIB] = 1
+
+    grow(resident, add)
+    name = f"cache of a {__name__}.Store"
+    assert sent.figures[-1][f"container_limit:{name}"] == 64 * MIB
+    written = sent.figures[-1][f"container_bytes:{name}"]
+    assert 31 * MIB < written < 34 * MIB
+    store.cache = make()[:48 * MIB].repeat(2)  # another array, which is longer
+    _containers.at_step(5)
+    assert sent.figures[-1][f"container_limit:{name}"] == 0
+
+
 def test_container_that_is_freed_has_no_maximum_any_more(sent, resident):
     store = Store()
     store.cache = deque(maxlen=50)
@@ -486,7 +520,8 @@ def test_container_that_is_freed_has_no_maximum_any_more(sent, resident):
     store.cache = None
     _containers.at_step(4)
     assert sent.figures[-1] == {f"container:cache of a {__name__}.Store": 0,
-                                f"container_bytes:cache of a {__name__}.Store": 0}
+                                f"container_bytes:cache of a {__name__}.Store": 0,
+                                f"container_limit:cache of a {__name__}.Store": 0}
 
 
 def test_results_in_a_limited_cache_are_weighed(sent, resident):

@@ -198,6 +198,9 @@ static void array_that_becomes_longer_is_described_by_its_bytes(void **state)
     const struct kept_list *l = kept_of(&lists, PID);
     assert_non_null(l);
     assert_string_equal(kept_text(text, l, 0), "bank of main(): an array or text, 9.00 MiB longer");
+    lists.at[0].at[0].limit = 40 << 20;
+    assert_string_equal(kept_text(text, l, 0),
+                        "bank of main(): an array of 40.0 MiB, 9.00 MiB of it newly written");
     run_free(run);
 }
 

@@ -33,7 +33,7 @@ static void run_container(uint64_t container_mb, uint64_t stops)
 
         read_step(&v, s, 500 * MB + 4 * s * MB + s % 3 * MB / 10);
         read_step(&bytes, s, entries * container_mb * MB);
-        container = (struct verdict_container){&bytes, (double)entries, MOST};
+        container = (struct verdict_container){&bytes, (double)entries, MOST, false};
     }
     verdict_judge(&v, NULL, &r);
 }
@@ -63,8 +63,8 @@ static void growth_in_a_limited_container_fills_up_to_its_limit(void **state)
     assert_near(r.forecast.ceiling_bytes, (500 + 4 * MOST) * (double)MB);
     assert_near((double)r.forecast.decided_at_step, MOST);
     assert_string_equal(verdict_evidence_text(text, sizeof text, &r.evidence[0]),
-                        "100 % of the growth is in a container with 200 of at most 400 entries; "
-                        "about 760 MiB until it is full");
+                        "100 % of the growth is in a container that is 50 % full; about 760 MiB "
+                        "until it is full");
 }
 
 static void container_with_a_small_part_of_the_growth_explains_nothing(void **state)
@@ -147,7 +147,7 @@ static void container_that_is_full_explains_growth_that_has_ended(void **state)
         read_step(&v, s, (500 + 4 * until_half(s)) * MB + s % 3 * MB / 10);
         read_step(&bytes, s, 4 * until_half(s) * MB);
     }
-    container = (struct verdict_container){&bytes, STEPS / 2 - 1, STEPS / 2};
+    container = (struct verdict_container){&bytes, STEPS / 2 - 1, STEPS / 2, false};
     assert_true(find(NULL));
     assert_false(limited.is_growing);
 }
