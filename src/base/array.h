@@ -28,9 +28,8 @@ static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
 #define ARRAY_ROOM(at, count, cap)                                                                 \
     ((count) < (cap) || array_grow(&(at), &(cap), sizeof(__typeof__(*(at)))))
 
-/* Binary search: sets I to the first index below COUNT for which the expression IS_BEFORE is false,
- * or to COUNT if there is no such index. The array must be sorted so that IS_BEFORE is true for all
- * indexes before the result and false for the others. */
+/* Binary search in a sorted array: sets I to the first index below COUNT for which the expression
+ * IS_BEFORE is false, or to COUNT if IS_BEFORE is true for all. */
 #define ARRAY_SEARCH(i, count, is_before)                                                          \
     __extension__({                                                                                \
         size_t low_ = 0, high_ = (count);                                                          \

@@ -41,8 +41,8 @@ struct codec {
 #define CODEC_AT(s, m, k, t)                                                                       \
     .key = (k), .type = (t), .offset = offsetof(s, m), .size = sizeof((s *)0)->m
 #define CODEC_HAS(s, m, how) .absent = (how), .has = offsetof(s, has_##m)
-/* CODEC_FIELD is always written. An absent value of the other two kinds is written as null or left
- * out. */
+/* CODEC_FIELD always writes the member. If the member is absent, CODEC_NULL writes null, and
+ * CODEC_OPTION leaves the key out. */
 #define CODEC_FIELD(s, m, k, t)                                                                    \
     {                                                                                              \
         CODEC_AT(s, m, k, t)                                                                       \

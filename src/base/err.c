@@ -28,7 +28,8 @@ __attribute__((format(printf, 3, 0))) static void err_format(struct err *err, bo
     if (!err)
         return;
     int saved = errno;
-    struct err made = {""}; /* formatted into a copy, because the arguments may point into *err */
+    /* the message is built in a copy, because the arguments may point into *err */
+    struct err made = {""};
     const int size = (int)sizeof made.text;
     int n = vsnprintf(made.text, sizeof made.text, fmt, ap);
     if (n >= 0 && n < size && is_prefix && err->text[0])

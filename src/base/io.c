@@ -71,7 +71,7 @@ static int read_fd_whole(int fd, size_t max, struct buf *ret)
     enum { STEP = 64 * 1024 };
     const size_t before = ret->len;
     for (;;) {
-        /* reads one byte more than allowed, to detect a file that is too long */
+        /* reads one byte more than allowed, to detect that the file is too long */
         size_t allowed = max - (ret->len - before);
         size_t step = allowed < STEP ? allowed + 1 : STEP;
         ssize_t n = buf_reserve(ret, step);
@@ -210,7 +210,8 @@ static int replace_in_folder(int folder, const char *base, const void *data, siz
         unlinkat(folder, temporary, 0);
         return r;
     }
-    /* some file systems cannot sync a folder and return EINVAL; the new file is in place anyway */
+    /* some file systems return EINVAL because they cannot sync a folder; the new file is in place
+     * anyway */
     if (fsync(folder) < 0 && errno != EINVAL)
         return -errno;
     return 0;

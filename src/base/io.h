@@ -18,8 +18,8 @@ int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret);
 /* Like io_read_all, for a file that another program may have created. Never blocks, and refuses
  * symbolic links (-ELOOP) and everything else that is not a regular file (-EBADMSG). */
 int io_read_plain(int dirfd, const char *path, size_t max, struct buf *ret);
-/* Opens a folder for listing. PATH may be "." to list DIRFD without changing its position. Returns
- * NULL on error, with errno set. */
+/* Opens a folder for listing. PATH may be "." to list DIRFD itself; the read position of DIRFD does
+ * not change. Returns NULL on error, with errno set. */
 DIR *io_open_folder(int dirfd, const char *path);
 /* Writes all LEN bytes to a blocking fd. Returns 0 or -errno. */
 int io_write_all(int fd, const void *data, size_t len);

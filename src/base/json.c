@@ -98,9 +98,9 @@ int json_write(int fd, const json_t *doc, int indent)
     return r;
 }
 
-/* True if the JSON text S is nested too deeply. jansson recurses once per level, up to 2048 levels,
- * so the depth is checked before parsing. The depth may be wrong if S is not JSON; this does no
- * harm, because the parser refuses such text. */
+/* True if the JSON text S is nested too deeply. The depth is checked before parsing, because
+ * jansson recurses once per level, up to 2048 levels. For text that is not JSON the result may be
+ * wrong, but the parser refuses such text anyway. */
 static bool is_too_deep(const char *s, size_t len)
 {
     int depth = 0;

@@ -19,8 +19,8 @@ json_t *json_count(double v); /* V as a JSON integer; 0 for negative values and 
 json_t *json_seconds(uint64_t ns);
 /* Wall-clock time as local time with its offset, "2026-01-31T12:00:00+0100", or JSON null. */
 json_t *json_local_time(uint64_t wall_ns);
-/* Write a document and a newline; the document is compact if INDENT is 0. The first function
- * appends to OUT, the second writes to FD. Both return 0 or -errno. */
+/* Both functions write a document and a newline, without line breaks inside the document if INDENT
+ * is 0. The first appends to OUT, the second writes to FD. Both return 0 or -errno. */
 struct buf;
 int json_print(struct buf *out, const json_t *doc, int indent);
 int json_write(int fd, const json_t *doc, int indent);
@@ -29,7 +29,7 @@ int json_write(int fd, const json_t *doc, int indent);
 struct err;
 json_t *json_parse(const char *s, size_t len, struct err *err);
 /* True if the JSON text has more than about MAX values. A parsed value takes many times the memory
- * of its text, so even a short text with very many values could exhaust memory. */
+ * of its text, so a short text with many values could exhaust memory. */
 bool json_is_crowded(const char *s, size_t len, size_t max);
 /* Sets the error message "KEY: VALUE WHY", where VALUE is JSON, truncated if long. Returns
  * -EINVAL. */

@@ -1,5 +1,5 @@
-/* The event loop, built on epoll. Sources are in a list; a removed source is kept until no event
- * can refer to it. */
+/* The event loop, built on epoll. Sources are in a list. The loop frees a removed source only when
+ * no pending event can refer to it. */
 #include "base/cleanup.h"
 #include "base/loop.h"
 
@@ -37,7 +37,7 @@ struct loop_source {
 
 struct loop {
     int epoll_fd;
-    /* the signalfd, or -1 until the first signal is added; its epoll events have no source */
+    /* the signalfd, or -1 until the first signal is added; its epoll events have a NULL pointer */
     int signal_fd;
     sigset_t signals; /* signals that signal_fd delivers */
     sigset_t original;
@@ -141,8 +141,8 @@ static struct timespec timespec_of(uint64_t ns)
 
 static int timer_arm(int fd, uint64_t first_ns, uint64_t period_ns)
 {
-    /* A timer whose start is in the past fires at once. Its grid then starts at the last grid point
-     * before now, so that earlier periods do not count as missed. */
+    /* A timer whose start is in the past fires at once. Its periods then count from the last grid
+     * point before now, so that earlier periods are not reported as missed. */
     uint64_t now_ns = clock_mono_ns();
     if (period_ns > 0 && first_ns < now_ns)
         first_ns += (now_ns - first_ns) / period_ns * period_ns;
@@ -259,8 +259,8 @@ void loop_original_mask(const struct loop *loop, sigset_t *ret)
         pthread_sigmask(SIG_SETMASK, NULL, ret);
 }
 
-/* If no source of SIGNO is left, stops receiving SIGNO. Unblocks SIGNO if it was unblocked before
- * the first source was added. */
+/* Stops receiving SIGNO if no source of SIGNO is left, and unblocks it unless it was already
+ * blocked before the first source was added. */
 static void signal_release(struct loop *loop, int signo)
 {
     for (const struct loop_source *s = loop->sources; s; s = s->next) {

@@ -12,7 +12,7 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret);
 int number_parse_double(const char *s, size_t len, double *ret);
 
 /* Both functions convert any double to a whole number. A value out of range becomes the nearest
- * value in range, and NaN becomes 0. A plain C cast would be undefined in both cases. */
+ * value in range, and NaN becomes 0; a plain C cast of such a value is undefined. */
 uint64_t number_to_u64(double v); /* truncates */
 int64_t number_to_i64(double v);  /* rounds */
 

@@ -50,8 +50,8 @@ static const struct part wslay = {
         },
 };
 
-/* True if PATH may be used. The code at PATH will run with our permissions, so the owner of PATH
- * must be root, this user, or the owner of the program. */
+/* True if PATH belongs to root, to this user, or to the owner of the program. The code at PATH will
+ * run with our permissions, so files of other users are refused. */
 static bool is_trusted(const struct part *part, const char *path, uid_t owner)
 {
     char file[PATH_MAX + 32];

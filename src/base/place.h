@@ -4,11 +4,12 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Finds the folder with the sitecustomize.py that `ebb run` adds to PYTHONPATH. The folder is in
- * the installation, the wheel or the source tree of this program. Returns false if no such folder
- * exists or can be trusted. */
+/* Finds the folder with the sitecustomize.py that `ebb run` adds to PYTHONPATH: in the
+ * installation, the wheel or the source tree of this program. Returns false if the folder does not
+ * exist or belongs to another user. */
 bool place_find_shim(char ret[PATH_MAX]);
-/* Finds libebb-heap.so, for LD_PRELOAD. Returns false if no such file exists or can be trusted. */
+/* Finds libebb-heap.so, for LD_PRELOAD. Returns false if the file does not exist or belongs to
+ * another user. */
 bool place_find_heap(char ret[PATH_MAX]);
 /* The reason for which place_find_heap fails. */
 #ifdef __GLIBC__
@@ -16,6 +17,6 @@ bool place_find_heap(char ret[PATH_MAX]);
 #else
 #define PLACE_NO_HEAP "the heap profiler requires glibc; this is the build for musl"
 #endif
-/* Finds the libwslay.so.1 of a wheel or tarball. Returns false if no such file exists or can be
- * trusted; the system may still have the library. */
+/* Finds the libwslay.so.1 of a wheel or tarball. Returns false if that file does not exist or
+ * belongs to another user; the system may still have the library. */
 bool place_find_wslay(char ret[PATH_MAX]);

@@ -108,7 +108,7 @@ int quantity_parse_size(const char *what, const char *s, struct quantity_size *r
     if (suffix && strcmp(suffix, "%") == 0)
         return parse_percent(what, s, &d, ret, err);
     uint64_t unit = suffix ? size_unit(suffix) : 0;
-    /* a fraction of a byte means that the unit is missing */
+    /* "1.5" is refused, because a fraction of a byte does not exist */
     if (unit == 0 || (unit == 1 && d.has_fraction))
         return err_set(err, -EINVAL,
                        "%s: " SHOWN " is not a size; write it like 512M, 24G, 1.5GiB or 80%%", what,

@@ -21,8 +21,7 @@ static inline bool quantity_is_given(const struct quantity_size *size)
 
 /* Parses "512M", "24G", "1.5GiB", "4096" or "80%". K M G T P are powers of 1024, with or without
  * "B" or "iB", in upper or lower case. WHAT is the option's name for the error message. Returns 0,
- * or -EINVAL or -ERANGE with an error that has the value. A size of 0 is refused, because no limit
- * can be zero. */
+ * or -EINVAL or -ERANGE with an error that quotes S. A size of 0 is refused. */
 int quantity_parse_size(const char *what, const char *s, struct quantity_size *ret,
                         struct err *err);
 

@@ -125,7 +125,7 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
     if (out_size == 0)
         return out;
     size_t pos = 0, columns = 0;
-    size_t cut = 0; /* length of the longest prefix that leaves room for the ellipsis */
+    size_t cut = 0; /* length of the longest prefix after which the ellipsis still fits */
     bool has_room_for_dots = width >= 1 && out_size > dots_len;
     struct unit u;
     for (size_t i = 0; i < len;) {
@@ -150,8 +150,8 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
 
 static void add_argument(struct buf *out, const char *arg, size_t len)
 {
-    /* An argument that begins with a quote is quoted as well; otherwise it would look like an
-     * argument that this function quoted. */
+    /* An argument that begins with a quote is quoted as well. Otherwise a reader would take its own
+     * quote for one that this function added. */
     bool is_quoted = len == 0 || arg[0] == '\'' || memchr(arg, ' ', len) != NULL;
     if (!is_quoted) {
         text_escape(out, arg, len);
