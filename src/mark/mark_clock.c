@@ -76,8 +76,8 @@ static void keep_facts(struct mark_clock *c, const struct mark *m)
     keep_known(&c->max_steps, mark_value(m, MARK_HAS_MAX_STEPS, m->max_steps));
 }
 
-/* Derives the number of steps per epoch: STEP=10 EPOCH=0.1204819 means 83. The result is used once
- * two marks agree. */
+/* Derives the number of steps per epoch: STEP=10 EPOCH=0.1204819 means 83. The number is used once
+ * two marks lead to the same number. */
 static void guess_epoch(struct mark_clock *c, const struct mark *m)
 {
     if (c->steps_per_epoch || m->step <= 0 || m->epoch <= 0 || m->epoch >= 1)
@@ -97,7 +97,8 @@ static void guess_epoch(struct mark_clock *c, const struct mark *m)
  * epoch ended. */
 static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *ret_step)
 {
-    /* a whole EPOCH is the number of complete epochs, so the last epoch ended at an earlier step */
+    /* a mark with a whole EPOCH counts complete epochs, so the last epoch ended at an earlier
+     * step */
     bool is_number = floor(m->epoch) >= m->epoch;
     bool ended = c->has_epoch && !c->has_epoch_marks && floor(m->epoch) > floor(c->epoch);
     bool was_number = floor(c->epoch) >= c->epoch;
@@ -107,7 +108,8 @@ static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *re
     return ended;
 }
 
-/* True if the same event was sent twice: as the end of a phase and as a mark. */
+/* True if the job has sent this event before: once as the end of a phase, and once as a mark of its
+ * own. */
 static bool is_repeated(struct mark_clock *c, const struct verdict_mark *v, uint64_t t_ns)
 {
     enum verdict_mark_kind k = v->kind;
@@ -133,7 +135,7 @@ static void remember(struct mark_clock *c, const struct mark *m, const struct ve
 {
     if (v->kind == VERDICT_MARK_BEGIN) {
         c->has_begun = true;
-        c->has_step = false; /* a restarted job may continue at a lower step */
+        c->has_step = false; /* a restarted job may begin again at a lower step */
         c->has_epoch = false;
     }
     if (v->has_step && v->kind != VERDICT_MARK_END) {

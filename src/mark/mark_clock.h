@@ -1,5 +1,6 @@
 /* Translates the job's marks into the marks that verdicts use. Maps the kinds of marks, remembers
- * values that were sent only once, and finds the ends of epochs that no mark reports. */
+ * values that the job sends only once, and finds the ends of epochs that the job does not
+ * report. */
 #pragma once
 
 #include <stdbool.h>

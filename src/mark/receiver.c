@@ -81,8 +81,8 @@ static void take_hello(struct mark_receiver *r, const struct mark *m)
     r->peers[at] = peer;
 }
 
-/* A control buffer with room for the credentials only, so that the kernel drops descriptors that a
- * sender attaches. */
+/* A control buffer that only has room for the sender's credentials. The kernel then drops
+ * descriptors that the sender attaches. */
 union control {
     char bytes[CMSG_SPACE(sizeof(struct ucred))];
     struct cmsghdr align;
@@ -100,8 +100,8 @@ static bool sender_of(struct msghdr *msg, struct ucred *ret)
     return false;
 }
 
-/* The folder's permissions are the main check. This check of the sender's user holds even if
- * someone changes the permissions. */
+/* True if this sender may send marks. The folder's permissions already keep other users out; this
+ * check holds even if someone changes the permissions. */
 static bool may_send(const struct mark_receiver *r, const struct ucred *sender)
 {
     return r->uid == 0 || sender->uid == 0 || sender->uid == r->uid;
@@ -173,7 +173,7 @@ enum { DEPTH_MAX = 16, ENTRIES_MAX = 1 << 16 };
 struct removal {
     dev_t device;
     unsigned entries;
-    /* whether everything in the folder is removed; otherwise only sockets and links are */
+    /* true to remove everything in the folder, false to remove only sockets and links */
     bool is_ours;
 };
 
@@ -246,8 +246,8 @@ void mark_folder_remove(const char *folder)
     rmdir(folder);
 }
 
-/* True if no process has the socket open. Its run was then killed before the run could remove the
- * socket. */
+/* True if no process has the socket open: the ebb that created it was killed before it could remove
+ * the socket. */
 static bool is_abandoned(const char *socket_path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -278,7 +278,7 @@ void mark_folder_remove_abandoned(const char *folder)
     close(fd);
 }
 
-/* Removes the folders of runs whose processes were all killed. */
+/* Removes the folders of other runs in PARENT_FD whose processes were all killed. */
 static void remove_abandoned(int parent_fd, const char *parent)
 {
     DIR *dir = fdopendir(parent_fd);
@@ -459,8 +459,8 @@ void mark_receiver_died(struct mark_receiver *r, int32_t pid)
         remove_peer(r, at);
 }
 
-/* Sends a request. The path always ends in NUL, although Linux would accept a path of exactly
- * sun_path's size without NUL. */
+/* Sends a request. The address always ends in NUL, although Linux would accept a path that fills
+ * all of sun_path. */
 static int ask_peer(const struct mark_receiver *r, const struct mark_peer *peer, const char *text,
                     size_t len)
 {

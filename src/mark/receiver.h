@@ -21,8 +21,8 @@ typedef void mark_fn(void *user, const struct mark *mark);
  * $XDG_RUNTIME_DIR, $TMPDIR and /tmp that is writable and short enough for a socket address. */
 int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_receiver **ret,
                       struct err *err);
-/* Removes the folder with all files of the job in it, and neighbouring folders whose ebb was
- * killed. R may be NULL. */
+/* Removes the folder with all files of the job in it, and the folders beside it that a killed ebb
+ * left behind. R may be NULL. */
 void mark_receiver_free(struct mark_receiver *r);
 /* Removes FOLDER. Called by a process that outlives the receiver. If ebb did not create the folder,
  * only sockets and links in it are removed. */

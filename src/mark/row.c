@@ -32,8 +32,8 @@ static uint64_t span_ns(const struct mark *m)
     return span < m->t_ns ? span : m->t_ns;
 }
 
-/* True if LINE is left out of the mark for one step. BEFORE is the number of steps between that
- * step and the last. If a key is repeated, its first value counts. */
+/* True if LINE is left out of the mark for one step; BEFORE more steps follow in the original mark.
+ * HAS_STEP is true after the first STEP line: if a key is repeated, its first value counts. */
 static bool is_left_out(const struct mark_line *line, size_t before, bool has_step)
 {
     return mark_line_is(line, "STEPS") || mark_line_is(line, "SECONDS") ||
@@ -52,7 +52,7 @@ void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_T
     if (before > 0)
         one.has &= ~(uint32_t)MARK_HAS_EPOCH;
     while (mark_next(m, &at, &line)) {
-        /* this step number has at most as many digits as the last step number, so the text fits */
+        /* no step number has more digits than the last one, so the text fits */
         char number[32];
         const char *from = line.key;
         size_t len = (size_t)(line.value + line.value_len - line.key);

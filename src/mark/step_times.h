@@ -13,15 +13,15 @@ struct step_times {
     uint64_t last_ns;
     int64_t last_step;
     bool has_step;
-    /* training was interrupted since the last step, so the time until the next mark is not a step
-     * time */
+    /* training was interrupted after the last step, so the time until the next step is not
+     * measured */
     bool is_interrupted;
     uint64_t ns[STEP_TIMES];
     uint32_t count; /* number of steps measured so far; only the newest durations are kept */
 };
 
-/* Adds a step mark. A repeated step (from another rank) changes nothing; a lower step restarts the
- * clock. */
+/* Adds a step mark. A repeated step (from another rank) changes nothing. After a lower step,
+ * measuring starts again. */
 void step_times_mark(struct step_times *t, uint64_t now_ns, int64_t step);
 /* Gets the step time. Returns false if no step was measured yet. */
 bool step_times_median_ns(const struct step_times *t, uint64_t *ret);
