@@ -119,7 +119,7 @@ bool command_ray_title(const char *args, size_t len, struct span *ret)
     size_t n = prefix_len;
     if (len <= prefix_len || memcmp(args, prefix, prefix_len) != 0)
         return false;
-    /* a name such as MapBatches(a.b) of Ray Data is not a method */
+    /* a dot inside parentheses, as in Ray Data's MapBatches(a.b), does not begin a method's name */
     while (n < len && args[n] != '\0' && args[n] != '.' && args[n] != '(')
         n++;
     if (n < len && args[n] == '(')
@@ -139,7 +139,7 @@ static const char *const rank_launchers[] = {
     "torchx run", "fabric run",        "mpirun",          "mpiexec",    "mpiexec.hydra",
     "orterun",    "prterun",           "hydra_pmi_proxy", "orted",      "prted",
     "srun",       "slurmstepd",        "ray start",       NULL};
-/* Launchers that are also run as a console script (`python /x/bin/uvx`) or module. */
+/* Launchers that may also run as a Python script (`python /x/bin/uvx`) or module. */
 static const char *const script_launchers[] = {
     "uv run",     "uvx",         "pipx run",   "poetry run", "pdm run",   "hatch run",
     "rye run",    "pixi run",    "pipenv run", "conda run",  "mamba run", "micromamba run",
@@ -148,7 +148,7 @@ static const char *const program_launchers[] = {
     "salloc", "npx",
     /* shells */
     "sh", "bash", "rbash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox",
-    /* programs that set up the environment and run another program; most call exec, some fork and
+    /* programs that set up the environment and run another program: most by exec, some by fork and
      * wait */
     "env", "nice", "ionice", "chrt", "nohup", "time", "timeout", "stdbuf", "unbuffer", "setsid",
     "taskset", "numactl", "prlimit", "flock", "sudo", "doas", "su", "runuser", "setpriv", "chroot",
@@ -179,8 +179,7 @@ static const struct {
 };
 
 /* True if SUB is the subcommand in ARGS. Options may come before the subcommand. The argument after
- * an option without "=" may be the value of that option. Both the option and that argument are
- * therefore skipped. */
+ * an option without "=" may be the value of that option, so both are skipped. */
 static bool has_subcommand(struct span args, const char *sub)
 {
     struct span arg;
@@ -234,6 +233,7 @@ struct launcher launcher_of(const struct command *c)
         if (is_module ? is_launcher(c->what, c->rest, launcher_modules[i].module)
                       : launcher_modules[i].path && span_ends(c->what, launcher_modules[i].path))
             return (struct launcher){launcher_modules[i].name, true};
-    /* a file `deepspeed.py` belongs to the user; `bin/deepspeed` is the launcher */
+    /* a script named deepspeed.py belongs to the user; the launcher's script has no suffix:
+     * bin/deepspeed */
     return launcher_by_name(is_module ? c->what : command_basename(c->what), c->rest, true);
 }

@@ -130,8 +130,8 @@ static void read_devices(int dir_fd, struct finding *f)
     pid_dir_close(&fds);
 }
 
-/* Reads the mappings of N and, if DEVICES is set, its open files. For a large process this takes a
- * few milliseconds, in short reads. */
+/* Reads the mappings of N and, if DEVICES is set, the list of its open files. A large process takes
+ * a few milliseconds, in short reads. */
 static void examine(const struct proc_tree *tree, struct tree_node *n, bool devices)
 {
     AUTO_CLOSE int temporary = -1;
@@ -182,8 +182,8 @@ static bool is_trainer_word(const char *s, size_t len)
     return false;
 }
 
-/* True if the last component of a path contains a training word. "x/run-train_lora.py" has the
- * words run, train, lora and py. */
+/* True if the last component of a path contains a training word. "x/run-train_lora.py" consists of
+ * the words run, train, lora and py. */
 static bool has_trainer_word(const char *s, size_t len)
 {
     const char *slash = len > 0 ? memrchr(s, '/', len) : NULL;

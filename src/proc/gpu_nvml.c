@@ -10,7 +10,7 @@
 
 #include "proc/gpu.h"
 
-/* The declarations of nvml.h that this file needs. */
+/* The part of nvml.h that this file needs. */
 typedef void *nvml_device;
 struct nvml_memory {
     unsigned long long total, free, used;
@@ -99,9 +99,10 @@ static void nvml_close(void *state)
     free(n);
 }
 
-/* Adds the memory of one process. Entries from FIRST_OF_LIST on belong to the list being read. If
- * the pid is among them, the process has memory in several MIG instances, so the sizes are added.
- * If the pid is in an earlier list, the same memory is reported twice, so it is skipped. */
+/* Adds the memory of one process. Entries from FIRST_OF_LIST on come from the list being read. If
+ * one of them has this pid, the process has memory in several MIG instances, and the sizes are
+ * added. An entry with this pid before FIRST_OF_LIST is the same memory, reported in another list;
+ * the larger size counts. */
 static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
                              const struct nvml_process *p)
 {

@@ -10,7 +10,7 @@
 #include "base/thread.h"
 
 enum {
-    /* how long the caller waits: enough for a call that also has to wait for a CPU */
+    /* how long the caller waits: long enough for a call that first has to wait for a CPU */
     PATIENCE_S = 1,
     REST_PER_WAIT = 20,
     KEPT_MAX = 3,
@@ -27,7 +27,7 @@ struct proc_helper {
     uint64_t cpu_ns;
     /* time of the current request, and time until which new calls are refused */
     uint64_t asked_ns, rest_ns;
-    bool is_over, is_alone; /* is_alone: the owner no longer exists, so the thread frees H itself */
+    bool is_over, is_alone; /* is_alone: the owner has freed H, so the thread frees the memory */
     void *kept[KEPT_MAX];
     size_t kept_count;
 };

@@ -12,7 +12,8 @@ struct proc_helper;
 
 /* Starts the helper thread. Returns 0 or -errno. */
 int proc_helper_new(struct proc_helper **ret);
-/* If a call is still running, the helper frees itself when the call returns. H may be NULL. */
+/* Ends the helper. If a call is still running, the helper frees its memory when the call returns. H
+ * may be NULL. */
 void proc_helper_free(struct proc_helper *h);
 /* Asks the helper to free MEMORY (from malloc) after the running call, which may still use MEMORY.
  * Returns true if a call is running and the helper has taken over MEMORY. Returns false if the

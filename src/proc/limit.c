@@ -71,8 +71,8 @@ static bool leads_out(const char *path)
     return false;
 }
 
-/* Maximum sizes of the files that are read. Long paths can make /proc/PID/cgroup larger than 16
- * KiB. If the line of the memory controller is beyond the first 16 KiB, the cgroup is treated as
+/* Maximum sizes of the files that are read. /proc/PID/cgroup can exceed 16 KiB if paths are long.
+ * If the line of the memory controller comes after the first 16 KiB, the cgroup counts as
  * unknown. */
 enum { CGROUP_TEXT_MAX = 16384, MOUNT_TEXT_MAX = 1 << 20 };
 
@@ -162,13 +162,14 @@ int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t 
     (void)limit_number_read(fds->kernel, &kernel);
     ssize_t len = fds->stat >= 0 ? io_pread_small(fds->stat, text, sizeof text) : 0;
     limit_stats_parse(limit_files(kind), text, len > 0 ? (size_t)len : 0, &stats);
-    /* the files are read one after the other, so the difference could be negative */
+    /* the two files are read one after the other, so the difference could be negative */
     *ret_usage = usage;
     *ret = u64_minus(usage, limit_reclaimable(&stats) + kernel);
     return 0;
 }
 
-/* Replaces *BEST if LIMIT has less headroom, or the same headroom and is hard. */
+/* Replaces *BEST by LIMIT if LIMIT has less headroom, or has the same headroom and is a hard
+ * limit. */
 static void consider_limit(struct limit_found *best, bool *found, struct machine_limit *limit,
                            const char *dir)
 {

@@ -44,9 +44,9 @@ struct limit_stats {
     uint32_t known; /* one bit for each key found in memory.stat */
 };
 
-/* Memory that the kernel reclaims before it kills a process: file cache, lazily freed pages,
- * dentries and inodes, and the unmapped parts of huge pages. The unmapped parts stay charged until
- * the kernel needs memory and splits the huge page. They are on the kernel's page lists, but
+/* Returns the memory that the kernel reclaims before it kills a process: file cache, lazily freed
+ * pages, dentries and inodes, and the unmapped parts of huge pages. An unmapped part stays charged
+ * until the kernel needs memory and splits the huge page; until then it is on a page list, but
  * neither mapped nor part of a file. The function is always inlined, because the reflex thread may
  * call nothing outside its locked section. */
 __attribute__((always_inline)) static inline uint64_t
@@ -82,8 +82,8 @@ struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind ki
                                 const char *dir);
 void limit_fds_close(struct limit_fds *fds);
 
-/* Finds the cgroup folder of PID (0: this process). If the process has exited, *G is left
- * unchanged, so that its last cgroup can still be checked. */
+/* Finds the cgroup folder of PID (0: this process). If the process has exited, *G is left unchanged
+ * and still names its last cgroup. */
 void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct limit_group *g);
 /* Reads the keys named in FILES from the text of memory.stat. Missing keys are set to 0, and their
  * bit in `known` is clear. */

@@ -199,8 +199,7 @@ int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_
     if (fd < 0)
         return -errno;
     int len = snprintf(text, sizeof text, "some %u %u", stall_us, window_us);
-    /* The length includes the NUL, because the kernel overwrites the last byte of the text with
-     * NUL. */
+    /* The length includes the NUL, because the kernel replaces the last byte of the text by NUL. */
     if (write(fd, text, (size_t)len + 1) < 0) {
         int r = -errno;
         close(fd);

@@ -56,9 +56,9 @@ int machine_limit(struct machine *m, struct machine_limit *ret);
  * limit. */
 const char *machine_limit_dir(const struct machine *m);
 /* Returns an fd that polls EPOLLPRI when memory stalls reach STALL_US within WINDOW_US. Returns
- * -errno if the kernel or our permissions do not allow it. (-EINVAL: without CAP_SYS_RESOURCE the
- * window must be a multiple of 2 s.) POLLERR means that the cgroup was removed. The caller closes
- * the fd. */
+ * -errno if the kernel or our permissions do not allow it: -EINVAL if WINDOW_US is not a multiple
+ * of 2 s and CAP_SYS_RESOURCE is missing. POLLERR means that the cgroup was removed. The caller
+ * closes the fd. */
 enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* the values that the engine passes */
 int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us);
 

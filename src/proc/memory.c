@@ -33,9 +33,9 @@ static uint64_t unique_bytes_of(const struct sample *s)
     return sample_has(s, SAMPLE_UNIQUE) ? u64_min(s->v[SAMPLE_UNIQUE], s->v[SAMPLE_RSS]) : 0;
 }
 
-/* The part of N's shared memory that may already be counted as unique memory of another process.
- * There are two cases. The count of the other process began before N was born, and N may be its
- * fork. Or N is about to exit and was not read in this tick, so pages that N and the other process
+/* Returns the part of N's shared memory that may already be counted as unique memory of another
+ * process. There are two cases. First, the other process was measured before N was born, and N may
+ * be its fork. Second, N is about to exit and has no reading in this tick, so the pages that both
  * shared may now be unique to the other process. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {
@@ -67,8 +67,8 @@ static void bound_add(struct bound *b, const struct proc_tree *tree, const struc
     b->largest_shared = u64_max(b->largest_shared, u64_minus(shared, elsewhere));
 }
 
-/* Adds a process without its file pages. statm has file pages and shared memory as one number; the
- * part that is shared memory is in status, which is read less often. */
+/* Adds a process without its file pages. statm has one number for file pages and shared memory
+ * together. The size of the shared memory alone is in status, which is read less often. */
 static void add_without_files(struct bound *b, struct proc_tree_memory *m,
                               const struct proc_tree *tree, const struct tree_node *n)
 {
@@ -141,8 +141,8 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
 {
     struct tree_node *n = node_of(node);
     if (!n->fork_is_known) {
-        /* a fork starts with its parent's anonymous memory, and maps file pages as it touches
-         * them */
+        /* a fork starts with the anonymous memory of its parent, and maps file pages only as it
+         * touches them */
         const struct tree_node *from = forked_from(tree, n);
         n->fork_bytes = from ? from->anon_bytes : 0;
         n->fork_is_known = true;
@@ -152,7 +152,7 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
     uint64_t grown = u64_minus(rss, is_measured ? n->unique_rss_bytes : n->fork_bytes);
     if (is_measured || n->fork_bytes == 0)
         return grown;
-    /* A fork that writes to a shared page gets its own copy of the page. The copy does not change
-     * the RSS of the fork, but causes a page fault. */
+    /* A fork that writes to a shared page gets its own copy of the page. Its RSS does not change,
+     * but each copy is a page fault, so page faults bound the copied memory. */
     return u64_max(grown, u64_min(pages_to_bytes(tree->root, n->minor_faults), rss));
 }

@@ -64,7 +64,7 @@ struct tree_node {
     uint8_t unique_failures; /* consecutive failures */
 
     uint64_t anon_bytes; /* anonymous memory at the last read of statm */
-    bool fork_is_known;  /* whether fork_bytes is known; exec resets it */
+    bool fork_is_known;  /* whether fork_bytes is known; it is unknown after an exec */
     /* memory that the process may share with the process it was forked from */
     uint64_t fork_bytes;
     uint64_t minor_faults; /* minor page faults at the last walk */

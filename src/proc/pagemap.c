@@ -31,16 +31,16 @@ struct scan_arg {
 
 #define MIB (UINT64_C(1) << 20)
 /* The smallest and largest address range of one search for present pages. The kernel holds the
- * process's lock for the whole search, so the range bounds how long the lock is held. Empty page
- * tables, left by memory released with MADV_DONTNEED, take about 3 ns per page. */
+ * process's lock during the whole search, so the range limits how long the lock is held. An empty
+ * page table, left by memory released with MADV_DONTNEED, costs about 3 ns per page. */
 #define SEEK_BYTES_MIN (64 * MIB)
 #define SEEK_BYTES_MAX (2048 * MIB)
 
 /* Mappings with a smaller gap between them are read in one call, because a call costs more than
  * reading a few unused entries. */
 enum { GAP_PAGES_MAX = 64 };
-/* The default maximum stack size of a glibc thread. A larger mapping above inaccessible pages can
- * be anything. */
+/* The default maximum stack size of a glibc thread. A larger mapping above inaccessible pages need
+ * not be a stack. */
 #define STACK_BYTES_MAX (8 * MIB)
 #define GUARD_BYTES_MAX (MIB / 16)
 #define ARENA_BYTES (64 * MIB)
@@ -210,7 +210,7 @@ static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Starts the next range, which consists of the next mapping and the mappings close to it. Reads
+/* Starts the next range: the next mapping, and mappings of the same kind close behind it. Reads
  * maps at most once. If one read was not enough, the range stays empty. */
 static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
@@ -265,9 +265,9 @@ static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pac
     return r;
 }
 
-/* Counts anonymous memory in huge pages in the range just read. The kernel must check for each page
- * whether it belongs to a file, which doubles the cost. Therefore this is done only if there are
- * huge pages. */
+/* Counts anonymous memory in huge pages in the range just read. This is done only if there are huge
+ * pages, because the kernel then checks for each page whether it belongs to a file, which doubles
+ * the cost. */
 static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[HUGE_REGIONS];
@@ -322,8 +322,7 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
 }
 
 /* Counts the present pages of memory that cannot be shared, and how many of them are huge. The
- * kernel need not check whether each page is mapped only once, which reduces the time to a
- * fifth. */
+ * kernel need not check whether a page is mapped only once, so this takes a fifth of the time. */
 static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[OWN_REGIONS];
@@ -413,7 +412,8 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
     if (s->now.at < s->now.end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)
-        /* maps also ends if the address space no longer exists, so its existence is checked */
+        /* maps also ends early if the process has lost its address space, so pagemap is read to
+         * check that it still exists */
         return pread(s->pagemap_fd, s->entries, sizeof s->entries[0], 0) > 0 ? PAGEMAP_DONE
                                                                              : -ESRCH;
     return next_range(s, pace);

@@ -14,7 +14,7 @@ enum {
 
 /* The measured speed of this machine, kept from one process to the next. */
 struct pagemap_pace {
-    uint64_t budget_ns;  /* maximum duration of one system call */
+    uint64_t budget_ns;  /* maximum duration of one system call, above which chunks shrink */
     size_t chunk_pages;  /* number of entries per read */
     uint64_t seek_bytes; /* size of the address range per search */
     bool no_seek;        /* the kernel has no PAGEMAP_SCAN */
@@ -44,8 +44,9 @@ struct pagemap_range {
 struct pagemap_scan {
     int maps_fd, pagemap_fd; /* fds that the scan owns; -1 when no count is in progress */
     uint64_t page_bytes;
-    uint64_t rss_pages; /* number of resident pages; the limit of holes is proportional to it */
-    bool has_own;       /* no other process shares anonymous memory with the scanned process */
+    /* number of resident pages, which determines how many entries for holes may be read */
+    uint64_t rss_pages;
+    bool has_own; /* no other process shares anonymous memory with the scanned process */
     /* the rest of the range being read; all its mappings are of one kind */
     struct pagemap_range now;
     struct pagemap_range next; /* the mapping after `now`, already parsed */

@@ -73,8 +73,8 @@ int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, 
                    len > 0 ? " (" : "", len > 0 ? name : "", len > 0 ? ")" : "", tgid);
 }
 
-/* The unread rest of a text. Every take_* function moves P past the part that it parsed, or leaves
- * P alone and returns false. */
+/* The unread rest of a text. Every take_* function moves P past the part that it parsed, or returns
+ * false and leaves P unchanged. */
 struct cursor {
     const char *p;
     const char *end;

@@ -9,7 +9,7 @@
 
 #include "proc/procfs.h"
 
-/* Open or read /proc/PID/NAME (PID 0: this process). Results are those of openat and
+/* Open or read /proc/PID/NAME (PID 0: this process). Errors are those of openat and
  * io_read_small. */
 int proc_open(const struct proc_root *root, int32_t pid, const char *name, int flags);
 ssize_t proc_read(const struct proc_root *root, int32_t pid, const char *name, char *buf,

@@ -75,9 +75,9 @@ const char *role_maps_library(const struct role_maps *maps)
     return NULL;
 }
 
-/* Input of the rules. A rule either sets *ret and returns true, or leaves *ret unchanged. The order
- * of the rules matters, because torchrun and every worker also map libtorch: workers come before
- * launchers, and launchers before libraries. */
+/* Input of the rules. A rule either sets *ret and returns true, or leaves *ret unchanged. Rules for
+ * workers come before those for launchers, and those before the rules for libraries, because
+ * torchrun and every worker also map libtorch. */
 
 struct facts {
     const struct role_input *in;

@@ -9,8 +9,9 @@
 
 #include "base/clock.h"
 
-/* Importing torch takes seconds, so libraries are mapped late. Maps is therefore read again, each
- * time after twice the previous pause, and only if the address space has changed. */
+/* Maps is read several times, because importing torch takes seconds and libraries are therefore
+ * mapped late. Each pause is twice as long as the one before, and maps is read only if the address
+ * space has changed. */
 enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
 /* Limits the work for processes with a million mappings; every training process needs less. */
 enum { MAPS_BYTES_MAX = 4 << 20 };
@@ -37,7 +38,7 @@ static void refresh_maps(struct proc_tree *tree, struct tree_node *n, uint64_t n
     n->maps = tree->slow.maps;
     tree_read_names(tree, n); /* the process may have changed its title by now */
     n->role_dirty = true;
-    /* reading maps again before the next exec would find nothing new */
+    /* until the next exec, reading maps again would find nothing new */
     if (role_maps_library(&n->maps))
         n->maps_due_ns = UINT64_MAX;
 }
@@ -120,8 +121,8 @@ static void count_kin(struct proc_tree *tree)
     }
 }
 
-/* Marks the ancestors of training processes. The climb stops at a marked ancestor, so each node is
- * visited once. */
+/* Marks the ancestors of training processes. The walk up from a process stops at an ancestor that
+ * is already marked, so each node is visited once. */
 static void find_trainers(struct proc_tree *tree)
 {
     for (size_t i = 0; i < tree->count; i++) {

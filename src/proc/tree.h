@@ -29,7 +29,8 @@ struct proc_node {
 };
 
 /* An event of a process, reported during add, walk and tick. The node is valid until the callback
- * returns; at a death, its sample has the last readings. OLD_PPID is set for PROCESS_REPARENTED. */
+ * returns. At a death, its sample holds the last readings. OLD_PPID is set for
+ * PROCESS_REPARENTED. */
 struct proc_event {
     enum process_event_kind kind;
     uint64_t t_ns;
@@ -64,9 +65,9 @@ int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
 
 /* Detects births, deaths, exec and new parents. Scans /proc if the kernel has no children files. A
  * dead node is freed after its event. A zombie counts as dead unless it has other living threads.
- * If a child exits while its siblings are being listed, the list may lack some siblings until the
- * next walk. A process that the list lacks is therefore not considered dead for that reason
- * alone. */
+ * If a child exits while the kernel lists its siblings, some siblings may be missing from the list
+ * until the next walk. A process that is only missing from the list is therefore not taken for
+ * dead. */
 int proc_tree_walk(struct proc_tree *tree, uint64_t now_ns);
 /* Reads the resident memory of each process, with one pread each. */
 int proc_tree_tick(struct proc_tree *tree, uint64_t now_ns);
@@ -113,12 +114,12 @@ struct proc_tree_memory {
     uint64_t unique_bytes;  /* sum over the processes whose unique memory is known */
     uint64_t rss_sum_bytes; /* plain sum of RSS, for comparison only */
     size_t unique_known;    /* number of processes whose unique memory is known */
-    /* The lower bound without file pages, which the kernel can reclaim; the sum of RSS without file
-     * pages; and the sum of the pages that statm counts as shared. */
+    /* lower bound without file pages, which the kernel can reclaim; sum of RSS without file pages;
+     * sum of the pages that statm counts as shared */
     uint64_t low_without_files_bytes, sum_without_files_bytes, shared_sum_bytes;
 };
-/* Sets AnonPages + Mapped for a caller that has just read meminfo. Otherwise the tree reads meminfo
- * itself. */
+/* Passes AnonPages + Mapped to the tree, for a caller that has just read meminfo. Otherwise the
+ * tree reads meminfo itself. */
 void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes);
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret);
 /* Resident memory that NODE gained since its unique memory was last measured. If it was never

@@ -104,8 +104,8 @@ static bool has_moved(const struct tree_node *n)
            moved > UNIQUE_MOVED_BYTES;
 }
 
-/* True if N may be a vfork child that has not called exec yet, or if this is unknown. The pages of
- * such a child would be counted twice, for N and for its parent. */
+/* True if N may be a vfork child that has not called exec yet. The pages of such a child would be
+ * counted twice, for N and for its parent. */
 static bool may_be_parents_memory(const struct proc_tree *tree, const struct tree_node *n)
 {
     enum { SAME_VM = 1 }; /* KCMP_VM; kcmp returns 0 if both processes have the same memory */

@@ -40,8 +40,8 @@ static size_t whole_numbers(const char *s, size_t len)
     return len;
 }
 
-/* The kernel returns at most one page per read. If a read leaves room for one more number, it was
- * the last read. This check saves a second system call for every small process. */
+/* The kernel returns at most one page per read. A read that leaves room for one more number was the
+ * last one. This saves a second system call for every small process. */
 enum { CHILDREN_TEXT = 4096, CHILDREN_ROOM = 16 };
 
 static int add_children_file(struct pid_list *list, int fd)
@@ -181,8 +181,8 @@ static int kin_children(struct proc_tree *tree, const struct tree_node *n)
 
 /* ---- walking ---- */
 
-/* True if N was last read in the middle of an exec. The kernel moves the start of the stack twice
- * during an exec; a read in between sees the new program, but no arguments yet. */
+/* True if N was last read in the middle of an exec. During an exec the kernel moves the start of
+ * the stack twice; between the two moves, /proc shows the new program without arguments. */
 static bool was_read_during_exec(const struct proc_tree *tree, const struct tree_node *n,
                                  const struct process_info *before)
 {
@@ -192,10 +192,10 @@ static bool was_read_during_exec(const struct proc_tree *tree, const struct tree
            node_read_exe(tree->root, n, &dev, &ino) && dev == n->exe_dev && ino == n->exe_ino;
 }
 
-/* Distinguishes exec from a mere rename. A new program usually has a different stack address. The
- * address may be unreadable (no permission) or unchanged (no address randomisation). Then exec is
- * assumed if both the name and the program file changed. If the program file is unknown, both the
- * name and the command line must have changed. */
+/* Distinguishes exec from a mere rename. A new program usually has a different stack address. If
+ * the address cannot be read (no permission) or has not changed (no address randomisation), exec is
+ * assumed if both the name and the program file changed, or, if the program file is unknown, both
+ * the name and the command line. */
 static bool has_execed(const struct proc_tree *tree, const struct tree_node *n,
                        const struct proc_stat *st, const struct process_info *before)
 {
@@ -421,7 +421,7 @@ static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *e
                        "memory",
                        pid, user_name(st.uid, name, sizeof name));
     }
-    /* while its main thread exits, a process reports no memory, but its other threads do */
+    /* a process whose main thread is exiting reports no memory, but its other threads do */
     if (n->size_bytes == 0 && n->tid == 0 && n->threads <= 1)
         return err_set(err, -EINVAL, "%d is a kernel thread: it has no memory of its own", pid);
     return 0;
