@@ -45,8 +45,8 @@ void block_add(struct buf *out, const struct block_head *head, const void *paylo
 int block_head_parse(const uint8_t bytes[BLOCK_HEAD_BYTES], struct block_head *ret);
 /* The CRC of the header alone. The caller continues the CRC over the payload. */
 uint32_t block_head_crc(const uint8_t bytes[BLOCK_HEAD_BYTES]);
-/* Finds the first offset in the LEN bytes where a block header may begin, possibly cut off at the
- * end. Returns LEN if there is none. */
+/* Finds the first offset in the LEN bytes where a block header may begin; the bytes may end inside
+ * the header. Returns LEN if there is none. */
 size_t block_find(const uint8_t *bytes, size_t len);
 /* The kind of file that begins with BYTES: "gzip data", "a program", "a recording of ebb". Returns
  * NULL if it is text or unknown. */

@@ -73,8 +73,8 @@ static int no_column(const struct csv_table *t, const char *name, const char *op
                    option, list_columns(t, list));
 }
 
-/* The factor of a unit: "B", "byte", "bytes", or K, M, G, T with or without "B" or "iB", in upper
- * or lower case. The factor is 0 if the unit is unknown. */
+/* Returns the factor of a unit, or 0 if the unit is unknown. A unit is "B", "byte", "bytes", or K,
+ * M, G, T with or without "B" or "iB", in upper or lower case. */
 static uint64_t unit_named(const char *s, size_t len)
 {
     static const char letters[] = "kmgt";
@@ -258,7 +258,7 @@ static int read_row(const struct csv_table *t, const struct columns *c, struct c
     if (t->count == 1 && field(t, 0).len == 0 && (c->count > 1 || t->has_newline))
         return 0; /* a blank line */
     if (t->count < c->count && !t->has_newline)
-        return 0; /* a truncated line, because the writer was interrupted */
+        return 0; /* the writer was interrupted in this line */
     if (t->count != c->count)
         return err_set(err, -EBADMSG, "%s line %" PRIu64 " has %zu fields, but the header has %zu",
                        t->name, t->line, t->count, c->count);

@@ -13,9 +13,10 @@ struct err;
 struct csv_options {
     /* name of the value column (default: the first of rss_bytes, rss_mb, rss, pss) */
     const char *column;
-    const char *time_column; /* name of the time column (default: "t", if it exists) */
-    const char *step_column; /* name of the step column (default: "step", if it exists) */
-    const char *group; /* name of the column that groups rows (default: "pid", if it exists) */
+    const char *time_column; /* name of the time column (default: "t" if it exists) */
+    const char *step_column; /* name of the step column (default: "step" if it exists) */
+    /* name of the column by which rows are grouped (default: "pid" if it exists) */
+    const char *group;
     /* unit of the values (default: from the suffix of the column name, _bytes, _kb, _mib…, else
      * B) */
     const char *unit;
@@ -25,7 +26,7 @@ struct csv_options {
 };
 
 /* Names of the units, for help texts and errors. K, M, G and T are powers of 1024, with or without
- * the "i". The kernel's kB and the MB of nearly every monitoring script have the same meaning. */
+ * the "i", because the kernel's kB and the MB of nearly every monitoring script mean the same. */
 #define CSV_UNITS "B, kB, MB, GB, TB (powers of 1024; KiB, MiB, GiB, TiB are the same)"
 
 /* One row. Rows arrive in the order of the file; has_t is false if the table has no times. */
@@ -62,8 +63,9 @@ int csv_read_stream(FILE *in, const char *name, const struct csv_options *option
                     void *user, struct err *err);
 
 /* Called for each mark in the order of the file. T_S is the time in the file; MARK.t_ns is not set.
- * The mark's text is in the wire format, with all other keys of the object in upper case. Objects
- * with a "type" other than "mark" are skipped, so that an exported JSONL file can be read. */
+ * The mark's text is in the wire format and also has all other keys of the JSON object, in upper
+ * case. Objects with a "type" other than "mark" are skipped, so that an exported JSONL file can be
+ * read. */
 typedef int csv_mark_fn(void *user, double t_s, const struct mark *mark);
 int csv_read_marks(const char *path, csv_mark_fn *fn, void *user, struct err *err);
 int csv_read_marks_stream(FILE *in, const char *name, csv_mark_fn *fn, void *user, struct err *err);

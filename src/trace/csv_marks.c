@@ -80,7 +80,7 @@ static int add_value(struct buf *out, const json_t *v)
         const char *text = json_string_value(v);
         size_t len = json_string_length(v);
         if (memchr(text, '\n', len) || memchr(text, '\0', len))
-            return -EBADMSG; /* a value must fit on one line */
+            return -EBADMSG; /* a line break would end the value */
         buf_add(out, text, len);
         return 0;
     }
@@ -105,7 +105,8 @@ static bool is_own_key(const char *key)
     return false;
 }
 
-/* Appends one KEY=VALUE line and checks it alone, so that an error message can contain the key. */
+/* Appends one KEY=VALUE line and checks this line separately, so that an error message can contain
+ * the key. */
 static int add_pair(const struct lines *l, struct buf *out, const char *key, const json_t *v,
                     struct err *err)
 {

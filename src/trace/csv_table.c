@@ -37,8 +37,8 @@ static int refuse_record(const struct csv_table *t, struct err *err, const char 
     return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s", t->name, t->line, why);
 }
 
-/* Returns the next byte of the file. Bytes that turn out not to be a BOM are kept in the table,
- * because ungetc cannot return three bytes to a stream. */
+/* Returns the next byte of the file. If the first bytes are not a BOM after all, they come from the
+ * table, because ungetc cannot return three bytes to a stream. */
 static int next_byte(struct csv_table *t)
 {
     if (!t->has_begun) {
@@ -126,7 +126,8 @@ int csv_open(const char *path, FILE **ret, struct err *err)
         return err_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode))
         return err_set(err, -EISDIR, "%s is a folder, not a file", path);
-    /* only a regular file can be checked, because the bytes of a pipe can be read only once */
+    /* only a regular file is checked, because bytes that are read from a pipe are lost for the
+     * table */
     ssize_t n = S_ISREG(st.st_mode) ? pread(fd, start, sizeof start, 0) : 0;
     const char *kind = block_guess_kind(start, n > 0 ? (size_t)n : 0);
     if (kind)

@@ -25,8 +25,8 @@ struct export_marks {
     struct buf phase; /* quoted for CSV */
 };
 
-/* Appends a text, quoted only if necessary. Names from the kernel contain no NUL. Names in a
- * hostile file may contain NUL, where they are truncated. */
+/* Appends a text, quoted only if necessary. A name ends at its first NUL; names from the kernel
+ * contain none, but names in a hostile file may. */
 static void csv_add_text(struct buf *out, const char *s, size_t len)
 {
     bool is_plain = true;

@@ -13,7 +13,7 @@ struct trace_reader;
  * write (-ENOSPC, -EPIPE) with an error. */
 int export_csv(struct trace_reader *reader, FILE *out, struct err *err);
 /* Writes one JSON object per line. Its "type" is header, process, entity (the name of a GPU or
- * series), sample, machine, gpu, series (of a tick), mark or note; if the file is damaged, the last
- * line is of type damage. The keys of a mark are in lower case (T, TYPE and PID sent by the job
- * become mark_t…), so that csv_read_marks can read it. */
+ * series), sample, machine, gpu, series (of a tick), mark or note. If the file is damaged, the last
+ * line has the type damage. The keys of a mark are in lower case, so that csv_read_marks can read
+ * the mark; T, TYPE and PID that the job sent become mark_t, mark_type and mark_pid. */
 int export_jsonl(struct trace_reader *reader, FILE *out, struct err *err);

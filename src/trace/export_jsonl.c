@@ -98,7 +98,7 @@ static void jsonl_add_process(struct export *e, const struct trace_item *item)
     jsonl_end_line(e);
 }
 
-/* The name of field I; its number if a newer version added the field. */
+/* The name of field I, or its number if this version does not know the field. */
 static const char *jsonl_field_name(const struct field *fields, unsigned i, char room[16])
 {
     snprintf(room, 16, "field_%u", i);
@@ -141,8 +141,8 @@ static void jsonl_add_row(struct export *e, uint64_t t_ns, const struct trace_ro
     jsonl_end_line(e);
 }
 
-/* Appends the key of a mark. If every exported line has a key of that name, the prefix mark_ is
- * added. */
+/* Appends the key of a mark. The prefix mark_ is added to keys that every exported line has
+ * already. */
 static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
 {
     bool is_taken =
@@ -247,7 +247,7 @@ static int jsonl_add_header(struct export *e)
     return r;
 }
 
-/* Appends the amount of damage, if there is any, so that a reader of the export knows that data are
+/* Appends the amount of damage, if there is any, so that readers of the export know that data are
  * missing. */
 static void jsonl_add_damage(struct export *e)
 {

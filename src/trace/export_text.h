@@ -21,9 +21,9 @@ struct export
 void export_add_seconds(struct buf *out, uint64_t t_ns, uint64_t start_ns);
 /* Appends the shortest text that parses back to V, or 0 if V is not finite. */
 void export_add_double(struct buf *out, double v);
-/* Writes the buffer to OUT if it is large enough, or if NOW is set. Returns 0, -ENOMEM, or -errno
- * of the write. */
+/* Writes the buffered text to OUT if there is much of it, or if NOW is set. Returns 0, -ENOMEM, or
+ * -errno of the write. */
 int export_write(struct export *e, bool now);
-/* Writes and flushes the rest of the buffer, unless R, the result so far, is an error. Frees the
- * buffer. */
+/* Writes and flushes the rest of the buffer, unless R, the result of the export so far, is an
+ * error. Frees the buffer. */
 int export_finish(struct export *e, int r, struct err *err);

@@ -68,8 +68,8 @@ int logs_open(int dirfd, uint64_t cap_bytes, size_t memory_bytes, struct logs **
     return 0;
 }
 
-/* Starts the next piece of the log. If the queue has no room for the switch, the current piece
- * grows beyond its size until the disk catches up. */
+/* Starts the next piece of the log. If the disk is so slow that the queue has no room, the current
+ * piece grows beyond its size until there is room. */
 static int next_piece(struct logs *l)
 {
     char name[NAME_BYTES], old[NAME_BYTES];
@@ -118,7 +118,7 @@ uint64_t logs_bytes(const struct logs *l)
 uint64_t logs_on_disk(const struct logs *l)
 {
     struct sink_status status;
-    /* the status counts queued data with their overhead, so the result may be too low */
+    /* the queue counts its own overhead as waiting data, so the result may be too low */
     sink_status(l->sink, &status);
     return l->bytes > status.waiting_bytes ? l->bytes - status.waiting_bytes : 0;
 }
@@ -199,7 +199,7 @@ static int find_pieces(int dirfd, uint64_t offset, struct found *ret)
         pieces++;
     }
     closedir(dir);
-    /* there are too many entries, so the first piece may be one that was not listed */
+    /* the listing stopped early, so the first piece may be missing from it */
     if (entries == ENTRIES_MAX)
         consider(ret, 0, offset);
     return pieces > FOREIGN_MAX ? -EMFILE : 0;

@@ -18,8 +18,8 @@ enum { LOGS_PIECES = 8, LOGS_CAP_MIN = 64 << 10 };
  * the size of all pieces together, at least LOGS_CAP_MIN; 0 means one file without limit. At most
  * MEMORY_BYTES are queued for the disk. DIRFD must stay open. Returns 0 or -errno. */
 int logs_open(int dirfd, uint64_t cap_bytes, size_t memory_bytes, struct logs **ret);
-/* Appends output. Returns 0, or -ENOBUFS or -ENOMEM if the bytes were dropped; dropped bytes leave
- * no gap in the offsets. */
+/* Appends output. Returns 0, or -ENOBUFS or -ENOMEM if the bytes were dropped; offsets do not count
+ * dropped bytes. */
 int logs_add(struct logs *l, const void *data, size_t len);
 uint64_t logs_bytes(const struct logs *l); /* total number of bytes accepted */
 /* number of bytes that other processes can certainly read */
@@ -37,13 +37,13 @@ struct logs_piece {
     uint64_t start; /* offset of the piece's first byte in the log */
     uint64_t bytes; /* current size of the piece */
 };
-/* Finds the piece that contains OFFSET, or the next piece after OFFSET. Returns -ENODATA if nothing
- * was written at or after OFFSET yet. Sets *RET_END (may be NULL) to the end of the log in either
- * case. */
+/* Finds the piece that contains OFFSET, or else the next piece after OFFSET. Returns -ENODATA if
+ * the log ends at or before OFFSET. In either case, sets *RET_END (may be NULL) to the end of the
+ * log. */
 int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_end);
 uint64_t logs_end(int dirfd); /* the offset of the end of the log; 0 if it is empty */
-/* Reads at most SIZE bytes from OFFSET on, all from one piece. *RET_AT is where the bytes begin: at
- * OFFSET, or at the next offset that still exists. Returns the number of bytes, or -errno. Returns
- * 0 if nothing was written there yet; *ret_at is then the end of the log, or OFFSET if OFFSET is
+/* Reads at most SIZE bytes from OFFSET on, all from one piece. Sets *RET_AT to the offset of the
+ * first byte: OFFSET, or the next offset whose piece still exists. Returns the number of bytes or
+ * -errno. At the end of the log, returns 0 and sets *RET_AT to that end, or to OFFSET if OFFSET is
  * larger. */
 ssize_t logs_read(int dirfd, uint64_t offset, void *buf, size_t size, uint64_t *ret_at);

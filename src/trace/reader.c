@@ -35,7 +35,8 @@ struct trace_reader {
     uint64_t seq;       /* number of the block being read; 0 before the first */
     size_t at;          /* index in `order` of the first block with number SEQ */
     uint64_t delivered; /* number of records of block SEQ that were returned so far */
-    /* number of records to skip, because they were returned before the block was sealed */
+    /* number of records to skip: they were returned from the raw parts, before the block was
+     * sealed */
     uint64_t skip;
     uint32_t raw_at;   /* offset in the record stream of block SEQ, when reading RAW parts */
     size_t raw_next;   /* index in `order` of the first raw part that may still be needed */
@@ -90,8 +91,9 @@ static int make_order(struct trace_reader *r)
     return 0;
 }
 
-/* Number of blocks that need not be scanned again. Blocks after the last sealed block may change:
- * the writer appends raw parts, and later replaces them by a sealed block. */
+/* Returns the number of blocks that need not be scanned again: those up to the last sealed block.
+ * Later blocks may change, because the writer appends raw parts and replaces them by a sealed
+ * block. */
 static size_t settled_blocks(const struct trace_reader *r)
 {
     size_t n = r->scan.count;
@@ -103,8 +105,8 @@ static size_t settled_blocks(const struct trace_reader *r)
     return has_parts ? r->scan.count : n;
 }
 
-/* Appends the blocks from FROM on to the order. Returns false if a block belongs elsewhere than at
- * the end, so that the order must be built again. This is rare while a recording is written. */
+/* Appends the blocks from FROM on to the order. Returns false if a block does not belong at the
+ * end; the order must then be built again. This is rare while a recording is written. */
 static bool extend_order(struct trace_reader *r, size_t from)
 {
     size_t n = r->order_count;
@@ -208,8 +210,8 @@ static int open_raw(struct trace_reader *r)
     return 0;
 }
 
-/* True if records of the current block are lost. Raw parts after a gap cannot be decoded, because
- * each part depends on the parts before it. A block from which no record was returned is lost as
+/* True if records of the current block are lost. Each raw part depends on the parts before it, so
+ * the parts after a gap cannot be decoded. A block from which no record was returned is lost as
  * well. */
 static bool is_incomplete(const struct trace_reader *r)
 {
@@ -425,7 +427,7 @@ int trace_reader_open_fd(int fd, struct trace_reader **ret, struct err *err)
 static int open_trace(const char *path, struct err *err)
 {
     struct stat st;
-    /* O_NONBLOCK avoids waiting for the writer of a FIFO; it has no effect on regular files */
+    /* O_NONBLOCK prevents open from waiting for a writer if the file is a FIFO */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         int file = openat(fd, "trace.ebb", O_RDONLY | O_CLOEXEC | O_NONBLOCK);

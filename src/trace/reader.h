@@ -69,8 +69,8 @@ uint64_t trace_reader_start_mono_ns(const struct trace_reader *r);
 uint64_t trace_reader_start_wall_ns(const struct trace_reader *r);
 
 /* Reads the next item. Returns 1 if there is an item; 0 at the end; or -errno. Damaged parts are
- * skipped and counted. If a block was lost, its births and deaths are returned when the next block
- * begins. If the file is still being written, more items may follow after the end. */
+ * skipped and counted. Births and deaths that a lost block contained are returned when the next
+ * block begins. If the file is still being written, more items may follow after the end. */
 int trace_reader_next(struct trace_reader *r, struct trace_item *ret);
 
 struct trace_reader_damage {
@@ -78,7 +78,7 @@ struct trace_reader_damage {
     uint64_t bad_bytes;
     uint64_t cut_bytes;      /* size of an incomplete block at the end of the file */
     uint64_t unknown_blocks; /* number of blocks of a type that this version does not know */
-    /* number of blocks read so far that are missing in the sequence or incomplete */
+    /* number of blocks so far that are incomplete or missing in the sequence */
     uint64_t lost_blocks;
 };
 void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damage *ret);

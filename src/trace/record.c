@@ -139,7 +139,8 @@ static int compare_rows(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Sorts rows by entity with an insertion sort, because they are usually in order already. */
+/* Sorts rows by entity. Insertion sort is fast here, because the rows are usually in order
+ * already. */
 static void sort_rows(struct record_row *rows, size_t count)
 {
     for (size_t i = 1; i < count; i++) {

@@ -19,8 +19,8 @@ struct replay_entity {
     struct sample sample;
 };
 
-/* An event that was lost with a block. It is derived from the list at the beginning of the next
- * block. */
+/* An event that happened in a lost block, found by comparing the entities before that block with
+ * the list at the beginning of the next block. */
 struct replay_pending {
     struct replay_entity *entity;
     enum process_event_kind event; /* processes only: the kind of event */
@@ -71,7 +71,8 @@ static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct repla
     return 0;
 }
 
-/* Removes dead processes when a block begins. Until then their last sample may still follow. */
+/* Removes dead processes. This is done when a block begins, because their last sample may follow
+ * the death in the same block. */
 static int drop_dead(struct replay *r)
 {
     size_t kept = 0;
@@ -184,8 +185,8 @@ static int begin_entity(struct replay *r, struct cur *c)
     return result < 0 ? result : push_pending(r, e, PROCESS_EVENTS);
 }
 
-/* Restores the state from the list of all living entities at the beginning of a block. From here on
- * the state is complete, even if earlier blocks were lost. */
+/* Sets all living entities from the list at the beginning of a block. The state is complete from
+ * here on, even if earlier blocks were lost. */
 static int apply_begin(struct replay *r, const struct record *record)
 {
     struct cur c = record->body;

@@ -29,8 +29,8 @@ struct replay {
 
 void replay_fini(struct replay *r);
 /* Converts one record. Returns 1 and sets *ret; 0 if the record makes no item; -EBADMSG or -ENOMEM.
- * Before each call, call replay_pending until it returns false. */
+ * Before each call, replay_pending must be called until it returns false. */
 int replay_apply(struct replay *r, const struct record *record, struct trace_item *ret);
-/* Returns the next event that was lost with a block and was reconstructed from the beginning of the
- * following block. Returns false if there is none left. */
+/* Returns the next event of a lost block, reconstructed from the beginning of the following block.
+ * Returns false if there is none left. */
 bool replay_pending(struct replay *r, struct trace_item *ret);

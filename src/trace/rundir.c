@@ -85,12 +85,13 @@ void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1])
     ret[n] = '\0';
     if (n == 0 || strcmp(ret, ".") == 0 || strcmp(ret, "..") == 0)
         memcpy(ret, "run", sizeof "run");
-    if (ret[0] == '-') /* other programs would take a leading dash for an option */
+    /* a file name with a leading dash would look like an option to other programs */
+    if (ret[0] == '-')
         ret[0] = '_';
 }
 
-/* Points "latest" in the folder RUNS to BASE. A new link is renamed over the old one, so "latest"
- * is never missing. If "latest" is a folder or file, it belongs to the user and is left alone. */
+/* Points "latest" in the folder RUNS to BASE. The new link is renamed over the old one, so that
+ * "latest" always exists. A folder or file called "latest" belongs to the user and stays. */
 static void point_latest(int runs, const char *base)
 {
     struct stat st;
@@ -100,7 +101,7 @@ static void point_latest(int runs, const char *base)
     if (fstatat(runs, "latest", &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
         return;
     snprintf(temporary, sizeof temporary, ".latest.%ld", (long)getpid());
-    /* the temporary link may be left over from a killed run whose pid was reused */
+    /* a run with the same pid may have been killed before it renamed its link */
     unlinkat(runs, temporary, 0);
     if (symlinkat(base, runs, temporary) < 0)
         return;
@@ -211,14 +212,14 @@ int rundir_open_signed(int dirfd, const char *path, const char *folder_id)
 
 void rundir_fini(struct rundir *dir)
 {
-    if (dir->fd >= 0 && dir->path[0]) /* in a zeroed struct, fd is 0 but was never opened */
+    if (dir->fd >= 0 && dir->path[0]) /* in a zeroed struct, fd is 0 although no folder is open */
         close(dir->fd);
     dir->fd = -1;
     dir->path[0] = '\0';
 }
 
-/* Renames a folder called run.json, which a job may have created, because a file cannot be renamed
- * over a folder. */
+/* Renames a folder called run.json. The job may have created this folder, and run.json could not be
+ * renamed over it. */
 static void move_folder_aside(int dir)
 {
     char random[17], name[64];

@@ -24,8 +24,8 @@ int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct r
                   struct err *err);
 /* Points ebb-runs/latest to JOB, the job folder that contains the node's folder NODE. */
 void rundir_point_latest(const struct rundir *node, const char *job);
-/* Signs the folder with FOLDER_ID (1 to 64 characters), which identifies its owner. Call this right
- * after rundir_create: if signing fails, the empty folder is removed. */
+/* Signs the folder with FOLDER_ID (1 to 64 characters), which identifies the owner of the folder.
+ * Must follow rundir_create directly: if signing fails, it removes the empty folder. */
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err);
 /* Opens the run folder PATH if it was signed with FOLDER_ID. If FOLDER_ID is "", opens it only if
  * it was never signed. Symbolic links are not followed. Returns an fd; -ENOENT if the folder does

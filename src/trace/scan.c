@@ -80,7 +80,7 @@ static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
     if (n < BLOCK_HEAD_BYTES || block_head_parse(bytes, &head) < 0)
         return 0;
     at += BLOCK_HEAD_BYTES;
-    /* work_left prevents forged headers from making us check most of the file again and again. */
+    /* work_left limits the total size of the payloads that forged headers can make us check */
     if (at > sc->size || head.stored_len > sc->size - at || head.stored_len > sc->work_left)
         return 0;
     sc->work_left -= head.stored_len;

@@ -21,8 +21,8 @@ struct scan {
 };
 
 void scan_fini(struct scan *s);
-/* Finds the blocks of the whole file and discards the result of an earlier scan. The time is linear
- * in the file's size, whatever the file contains. Returns 0, -ENOMEM, or -errno of a read. */
+/* Finds the blocks of the whole file, in place of those of an earlier scan. The time is linear in
+ * the file's size, whatever the file contains. Returns 0, -ENOMEM, or -errno of a read. */
 int scan_file(struct scan *s, int fd);
 /* Like scan_file, but keeps the first KEEP blocks of the earlier scan and continues after them. If
  * the file has become shorter than these blocks, scans the whole file. */

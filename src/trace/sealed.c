@@ -54,7 +54,7 @@ static struct cur get_stream(struct cur *c)
     return cur_of(s, len);
 }
 
-/* Allocates one element more than COUNT, so that NULL always means out of memory. */
+/* Allocates COUNT + 1 elements, so that the result is NULL only if memory ran out. */
 static void *alloc_array(size_t count, size_t size)
 {
     return calloc(count + 1, size);
@@ -178,8 +178,8 @@ static int count_per_tick(struct sealed *s)
     return 0;
 }
 
-/* Sorts the cells by tick. Filling advances each start to the start of the next tick, so the starts
- * are moved back at the end. */
+/* Sorts the cells by tick. Filling moves each tick's start to the start of the next tick, so all
+ * starts are moved back at the end. */
 static int scatter(struct sealed *s)
 {
     for (size_t i = 0; i < s->slice_count; i++) {

@@ -18,7 +18,9 @@ struct column {
 
 struct packer {
     struct record_decoder decoder;
-    struct column *columns; /* ordered by entity and field while they are filled; sorted later */
+    /* ordered by entity and field while cells are counted and filled in; sorted for compression at
+     * the end */
+    struct column *columns;
     size_t column_count;
     uint32_t *ticks;  /* tick of each cell */
     uint64_t *values; /* value of each cell */
@@ -100,8 +102,8 @@ static void put_cell(struct packer *p, struct column *c, uint64_t value)
     c->count++;
 }
 
-/* Writes the change of the interval between ticks. The interval hardly changes, so this takes the
- * fewest bytes. */
+/* Writes the change of the interval since the last tick. The interval is nearly constant, so the
+ * change takes few bytes. */
 static void put_tick(struct packer *p, const struct record *r)
 {
     for (size_t i = 0; i < r->count; i++) {

@@ -99,7 +99,7 @@ static int write_at(const struct shared *sh, const char *data, size_t len, uint6
 }
 
 /* Truncates the file to remove a partial write. If truncating fails as well, the next append
- * overwrites the partial write. */
+ * overwrites that part. */
 static void cut_to(const struct shared *sh, uint64_t size)
 {
     if (sh->seekable && ftruncate(sh->fd, (off_t)size) < 0)
@@ -119,7 +119,8 @@ static int append(struct shared *sh, const struct op *op)
     return 0;
 }
 
-/* Syncs the file. EINVAL and EROFS are ignored, because a pipe or device cannot be synced. */
+/* Syncs the file. EINVAL and EROFS mean that the file is a pipe or device, which cannot be synced,
+ * and are ignored. */
 static int sync_data(const struct shared *sh)
 {
     if (fdatasync(sh->fd) < 0 && errno != EINVAL && errno != EROFS)
@@ -140,8 +141,8 @@ static int sync_if_dirty(struct shared *sh)
     return e;
 }
 
-/* Replaces the tail of the file. A copy of the new tail is appended first. Once the copy is on disk
- * nothing can be lost, and after a later error the copy remains valid. */
+/* Replaces the tail of the file. First a copy of the new tail is appended and synced. From then on,
+ * nothing can be lost: after a later error the copy remains valid. */
 static int replace_tail(struct shared *sh, const struct op *op)
 {
     uint64_t tail = sh->tail_at, old = sh->size_bytes;
@@ -189,7 +190,8 @@ static int turn(struct shared *sh, const struct op *op)
     return e;
 }
 
-/* Signals the eventfd. The caller holds the lock. The counter cannot overflow here. */
+/* Signals the eventfd. The caller holds the lock. The counter cannot overflow, because it is only
+ * raised by a few errors and wake-ups. */
 static void send_event(const struct shared *sh)
 {
     uint64_t one = 1;
@@ -209,7 +211,7 @@ static void note_result(struct shared *sh, const struct op *op, int e)
 {
     struct sink_status *st = &sh->status;
     st->size_bytes = sh->size_bytes;
-    /* a sync without new data succeeds even if the disk does not work */
+    /* the disk has proved to work only if there were data to sync */
     if (e < 0 || op->kind != OP_SYNC)
         st->failing = e < 0;
     if (e == 0)
@@ -350,8 +352,7 @@ static int enqueue(struct sink *s, enum op_kind kind, const void *data, size_t l
         free(op);
         return -ENOBUFS;
     }
-    /* if the queue is not empty, the thread is running and checks the queue again before it
-     * sleeps */
+    /* if the queue is not empty, the thread is awake and will look at the queue again */
     bool idle = !sh->first;
     *sh->last = op;
     sh->last = &op->next;

@@ -27,13 +27,13 @@
 enum {
     BLOCK_CELLS = 65536,
     BLOCK_CELLS_LIMIT = SEALED_CELLS_MAX / 4,
-    /* while more data than this are waiting for the disk, no marks are accepted, to leave room for
+    /* amount of data waiting for the disk above which marks are refused, to leave room for
      * samples */
     BACKLOG_BYTES = 1024 * 1024,
     BYTES_KEPT = 64 * 1024, /* memory that stays allocated from one block to the next */
     QUEUE_BYTES = 2 * 1024 * 1024,
     MARK_BURST_S = 8, /* maximum burst of marks, in seconds of the budget */
-    /* the budget is halved whenever this many seconds' worth of marks were written */
+    /* the budget is halved each time the marks written would fill this many seconds of it */
     MARK_HALVING_S = 4096,
 };
 #define FLUSH_NS NS_PER_S
@@ -95,7 +95,7 @@ static void put_record(struct trace_writer *w, uint64_t t_ns, enum record_type t
                        const struct buf *body)
 {
     uint64_t t = t_ns > w->t_ns ? t_ns : w->t_ns;
-    /* times in a block are relative to its first record, which has time 0 */
+    /* times in a block count from its first record, whose time is 0 */
     uint64_t before = w->records.len == 0 ? 0 : w->t_ns;
     record_add(&w->records, type, t - before, body->data, body->len);
     w->records.failed |= body->failed;
@@ -156,7 +156,7 @@ void writer_count_loss(struct trace_writer *w)
     if (w->error != 0)
         return;
     w->error = -ENOBUFS;
-    /* writing to the eventfd cannot fail, because its counter is at most 2 */
+    /* writing to the eventfd cannot fail, because its counter never exceeds 2 */
     (void)!write(sink_event_fd(w->sink), &one, sizeof one);
 }
 
@@ -216,8 +216,8 @@ static void add_mark(struct trace_writer *w, const struct mark *mark)
     add_record(w, mark->t_ns, RECORD_MARK, &w->body);
 }
 
-/* False while the disk is too slow. The job determines the number of marks, but not of samples, so
- * the remaining room is reserved for samples. */
+/* Returns false while the disk is too slow. The job may send any number of marks, so the remaining
+ * room is reserved for samples. */
 static bool has_room_for_marks(const struct trace_writer *w)
 {
     size_t handed = w->handed > w->begin_len ? w->handed : w->begin_len;
@@ -377,8 +377,8 @@ static int make_header(const json_t *header, struct buf *ret)
     return ret->failed ? -ENOMEM : 0;
 }
 
-/* Creates the file and writes the header at once, so that the caller learns if no recording is
- * possible. */
+/* Creates the file and writes the header at once, so that the caller notices at the start if
+ * recording is impossible. */
 static int create_file(int dirfd, const char *name, const json_t *header, int *ret)
 {
     struct buf head = {0};

@@ -22,14 +22,13 @@ struct trace_writer_options {
     uint64_t flush_ns;
     size_t block_cells; /* number of cells after which a block is sealed (default 65536) */
     bool patient; /* wait for the disk and write only full blocks; used for generated recordings */
-    /* maximum amount of data queued for the disk (default 2 MiB); further data are kept for a
-     * while, then lost */
+    /* amount of data that may wait for the disk (default 2 MiB); beyond it, data stay in the open
+     * block, and are lost if the disk does not catch up */
     size_t memory_bytes;
-    /* Budget for marks in bytes per second; 0 means unlimited. A burst of 8 s of the budget is
-     * accepted. The budget is halved after each 4096 s worth of marks, so that the recording grows
-     * ever more slowly. Steps and substeps may use only half of a burst, because the next step
-     * supersedes them. Marks beyond the budget are dropped and counted, in the status and in
-     * notes. */
+    /* Budget for marks in bytes per second; 0 means unlimited. A burst may spend 8 s of the budget.
+     * The budget is halved after each 4096 s worth of marks, so that the recording grows ever more
+     * slowly. Steps and substeps may use only half of a burst, because the next step supersedes
+     * them. Marks beyond the budget are dropped and counted, in the status and in notes. */
     uint64_t mark_bytes_per_s;
 };
 

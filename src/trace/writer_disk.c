@@ -13,7 +13,7 @@ enum {
     /* size at which a block is full even if it has few cells, because births and marks also need
      * space */
     BLOCK_BYTES = 512 * 1024,
-    /* size at which a block ends without waiting for the next flush, not counting the list at its
+    /* size at which a block ends even between two flushes, not counting the list at its
      * beginning */
     BLOCK_BYTES_MAX = 2 * ROLL_BYTES,
     PART_BYTES = 256 * 1024, /* size at which a part is passed to the disk thread at once */
@@ -107,8 +107,8 @@ bool writer_watch_disk(struct trace_writer *w)
     return true;
 }
 
-/* True if the block is TIMES as large as a full block. The size of a full block grows with the
- * number of entities, so that the list of entities at its beginning remains a small part of it. */
+/* True if the block is TIMES as large as a full block. A full block is larger if there are more
+ * entities, so that the list of entities at its beginning remains a small part of it. */
 static bool is_full(const struct trace_writer *w, unsigned times)
 {
     enum { TICKS_MIN = 32 };
@@ -118,9 +118,9 @@ static bool is_full(const struct trace_writer *w, unsigned times)
            w->records.len >= times * (size_t)BLOCK_BYTES + w->begin_len;
 }
 
-/* Replaces the raw parts on disk by the sealed block. If the block cannot be packed or would not be
- * smaller, the raw parts remain. If the block has no raw parts, the tail of the file belongs to
- * another block and is kept. */
+/* Replaces the raw parts on disk by the sealed block. The raw parts remain if the block cannot be
+ * packed or would not be smaller. If the block has no raw parts on disk, the tail of the file
+ * belongs to another block and is kept. */
 static int replace_by_sealed(struct trace_writer *w)
 {
     struct buf packed = {0}, out = {0};
@@ -151,7 +151,7 @@ static void seal(struct trace_writer *w)
     writer_block_end(w);
 }
 
-/* Ends the open block without sealing it. Its parts on disk remain readable. */
+/* Ends the open block without sealing it. Its raw parts on disk remain readable. */
 static void abandon(struct trace_writer *w)
 {
     if (!all_handed(w) || w->records.failed)
@@ -173,8 +173,8 @@ static void flush_patiently(struct trace_writer *w)
     writer_watch_disk(w);
 }
 
-/* Passes on parts that are due. If the disk fails, the next flush tries again, not the next
- * record. */
+/* Passes on parts that are due. After a disk error, only the next flush tries again, so that not
+ * every record does. */
 void writer_relieve(struct trace_writer *w)
 {
     size_t grown = w->records.len - w->begin_len;
@@ -205,7 +205,8 @@ static void flush_block(struct trace_writer *w, uint64_t now_ns, bool healthy)
     hand_over(w);
     bool all = all_handed(w);
     bool stuck =
-        !all && w->handed == before; /* a record larger than the queue fits only in sealed form */
+        /* a record larger than the queue can only be written in sealed form */
+        !all && w->handed == before;
     bool old = now_ns > w->opened_ns && now_ns - w->opened_ns >= BLOCK_AGE_NS;
     if (healthy && (all ? is_full(w, 1) || old : stuck))
         seal(w);

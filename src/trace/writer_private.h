@@ -13,8 +13,8 @@
 
 struct sink;
 
-/* Size of a block, without the list at its beginning, above which the block accepts no more marks
- * and ends as soon as the disk thread has taken it. */
+/* Size of a block, without the list at its beginning, from which on the block accepts no more
+ * marks, and ends as soon as the disk thread has taken its data. */
 enum { ROLL_BYTES = 2 * 1024 * 1024 };
 
 struct entity {
@@ -37,7 +37,7 @@ struct trace_writer {
     size_t entity_count, entity_cap;
     struct numbers map; /* maps entity_key to an index in `entities` */
 
-    uint64_t t_ns; /* time of the last record */
+    uint64_t t_ns; /* time of the newest record */
     uint64_t flushed_ns;
     uint64_t tick_t_ns, tick; /* time and number (from 1) of the open tick */
     uint64_t tick_rows;
@@ -48,24 +48,25 @@ struct trace_writer {
     uint64_t seq;
     uint64_t opened_ns;
     struct buf records;
-    size_t begin_len; /* length of the list of living entities at the beginning of `records` */
-    size_t handed;    /* length of the part of `records` that was passed to the disk thread */
+    size_t begin_len; /* length of the list of living entities with which `records` begins */
+    size_t handed;    /* length of the part of `records` that the disk thread has received */
     uint64_t cells;
     uint32_t numbers;
     bool open;
-    bool tail_begun; /* the tail of the file consists of parts of this block */
+    bool tail_begun; /* the tail of the file has parts of this block */
     bool lossy;      /* a loss in this block was already counted */
 
     bool in_tick;
     bool unsynced;        /* data were passed on since the last sync */
-    uint64_t unsure;      /* number of ended blocks that may not be on disk yet */
+    uint64_t unsure;      /* number of ended blocks that the disk may not have stored yet */
     uint64_t losses_seen; /* number of the sink's losses that were handled so far */
     uint64_t marks_lost;  /* number of lost marks that are not yet noted in the recording */
     /* number of marks dropped because of the budget and not yet noted in the recording */
     uint64_t marks_left_out;
-    uint64_t mark_bytes;     /* size of all marks written so far */
-    uint64_t mark_credit_ns; /* budget left at mark_t_ns, in bytes times nanoseconds */
-    uint64_t mark_t_ns;      /* time of the last mark; 0 before the first */
+    uint64_t mark_bytes; /* size of all marks written so far */
+    /* the part of the budget left at mark_t_ns, in bytes times nanoseconds */
+    uint64_t mark_credit_ns;
+    uint64_t mark_t_ns; /* time of the last mark; 0 before the first */
     int error; /* error of the recording: 0, or -ENOBUFS once data were dropped for lack of room */
     bool losing;      /* data were lost before the last flush */
     bool lost_lately; /* data were lost since the last flush */
@@ -77,10 +78,10 @@ void writer_block_end(struct trace_writer *w);
 void writer_count_loss(struct trace_writer *w);
 void writer_say_lost_marks(struct trace_writer *w); /* writes a note if marks were lost */
 
-/* Keeps the size of the open block bounded between two flushes. */
+/* Ends or passes on the open block if it has become too large between two flushes. */
 void writer_relieve(struct trace_writer *w);
-/* Handles write errors of the disk. Returns true if all data passed on are on disk, so that the
- * tail can be replaced without risk. */
+/* Handles write errors of the disk. Returns true if all data passed on are on disk; the tail can
+ * then be replaced without risk. */
 bool writer_watch_disk(struct trace_writer *w);
 /* Passes on the last block, and waits for the disk until UNTIL_NS at the latest. */
 void writer_close_block(struct trace_writer *w, uint64_t until_ns);
