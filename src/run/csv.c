@@ -20,7 +20,8 @@ enum {
     GROUPS_MAX = 4096,           /* maximum number of groups in memory */
     INDEX_SIZE = 4 * GROUPS_MAX, /* size of the hash table: a power of two */
     MARKS_MAX = 10 * 1000 * 1000,
-    /* a group has ended if its last row is this many seconds before the last row of the table */
+    /* a group has ended if its last row is more than this many seconds before the table's last
+     * row */
     GONE_S = 10,
 };
 
@@ -109,8 +110,8 @@ static int by_time(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* The time at which step N ended, including the marks that directly followed it. This is the time
- * of the last mark before the first mark of a later step. */
+/* Returns the time at which step N ended, including the marks that directly followed the step: the
+ * time of the last mark before the first mark of a later step. */
 static double time_of_step(const struct csv_run *c, uint64_t n)
 {
     double cut = -HUGE_VAL;
@@ -176,7 +177,7 @@ static int by_rows(const void *a, const void *b)
     return x->last_row < y->last_row ? 1 : -1;
 }
 
-/* Makes room by dropping half of the groups: those with the fewest and oldest rows. */
+/* Makes room by dropping the half of the groups with the fewest and oldest rows. */
 static void drop_half(struct csv_run *c)
 {
     qsort(c->groups, c->count, sizeof(struct csv_group *), by_rows);
@@ -302,8 +303,8 @@ static void add_phase(struct csv_run *c, const char *state)
     run_add_mark(c->run, &m);
 }
 
-/* Adds marks from the step and phase columns. Every process of a job repeats them, so only those of
- * one process are used. */
+/* Adds marks from the step and phase columns. Every process of a job has the same steps and phases,
+ * so only those of one process are used. */
 static void add_columns(struct csv_run *c, const struct csv_row *row)
 {
     struct run *run = c->run;
@@ -410,8 +411,8 @@ static bool has_ended(const struct csv_run *c, const struct csv_group *g)
     return c->has_time && c->last_t - g->last_t > fmax(GONE_S, 3 * pace);
 }
 
-/* Passes the remaining marks to living groups. Reports groups that ended before the table as
- * dead. */
+/* Passes the remaining marks to groups that have not ended. Reports groups that ended before the
+ * table as dead. */
 static void end_table(struct csv_run *c)
 {
     for (size_t i = 0; i < c->count; i++) {

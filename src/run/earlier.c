@@ -41,8 +41,8 @@ static int newest_first(const void *a, const void *b)
     return (x->mtime_s < y->mtime_s) - (x->mtime_s > y->mtime_s);
 }
 
-/* Returns the memory request that would have been enough for the run in DIRFD/PATH; 0 if the run
- * does not count. */
+/* Returns the memory request that would have been enough for the run in DIRFD/PATH, or 0 if the run
+ * is not to be used. */
 static uint64_t request_of_run(int dirfd, const char *path, const char *name)
 {
     AUTO_CLOSE int folder =
@@ -61,7 +61,7 @@ static uint64_t request_of_run(int dirfd, const char *path, const char *name)
     return bytes;
 }
 
-/* Returns the request of the node that needed most; 0 if one of the nodes does not count. */
+/* Returns the request of the node that needed most, or 0 if one of the nodes is not to be used. */
 static uint64_t request_of_job(int dirfd, const char *path, const char *name)
 {
     AUTO_CLOSE int folder = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -9,13 +9,13 @@ enum { EARLIER_RUNS = 50 };
 
 struct earlier {
     size_t runs;
-    /* memory per node, with a margin, that is enough for 98 % of these runs */
+    /* memory per node that would have been enough for 98 % of these runs, with a margin */
     uint64_t bytes;
 };
 
 /* Reads the runs and jobs in FOLDER ("ebb-runs") that are called NAME. Runs that leaked or failed
- * do not count, because their peak depends on when they ended. */
+ * are not used, because their peak depends on when they ended. */
 void earlier_read(const char *folder, const char *name, struct earlier *ret);
-/* Sorts N values and returns their 98th percentile. Of fewer than 50 values, this is the largest.
- * The job server uses the same rule for the last runs of a name. */
+/* Sorts N values and returns their 98th percentile, which is the largest of fewer than 50 values.
+ * The job server applies the same rule to the last runs of a name. */
 uint64_t earlier_percentile(uint64_t *values, size_t n);

@@ -1,5 +1,5 @@
-/* Facts about a job that are not in its row of the store, while it runs and at its end. The API
- * uses the same keys; the server writes them, `ebb show` reads them. */
+/* Facts about a job, while it runs and at its end, that are not columns of its row in the store.
+ * The server writes them, and `ebb show` reads them. The API uses the same keys. */
 #pragma once
 
 #include <stdbool.h>

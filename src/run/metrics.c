@@ -39,7 +39,7 @@ void metrics_put_head(struct buf *out, const char *name, const char *type, const
     buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Appends NAME{job="LABEL" without the end of the labels. */
+/* Appends NAME{job="LABEL" and leaves the brace open for further labels. */
 static void put_name(struct buf *out, const char *name, const struct metrics_job *job)
 {
     struct buf label = {0};

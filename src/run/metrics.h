@@ -14,6 +14,6 @@ struct metrics_job {
     const struct job_facts *facts;
 };
 
-/* Appends the two comment lines before the samples of a metric. */
+/* Appends the lines "# HELP" and "# TYPE", which come before the samples of a metric. */
 void metrics_put_head(struct buf *out, const char *name, const char *type, const char *help);
 void metrics_put_jobs(struct buf *out, const struct metrics_job *jobs, size_t count);

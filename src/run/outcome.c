@@ -361,7 +361,8 @@ int outcome_read(const json_t *doc, struct outcome *ret)
 
 int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret)
 {
-    /* a hostile document could need far more memory than its MAX bytes */
+    /* a hostile document could have so many values that parsing it takes far more memory than MAX
+     * bytes */
     enum { VALUES_MAX = 200000 };
     struct buf text = {0};
     json_t *doc = NULL;

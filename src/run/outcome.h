@@ -310,8 +310,8 @@ int outcome_read(const json_t *doc, struct outcome *ret);
  * -EBADMSG or -errno, and zeroes RET on failure. */
 int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret);
 void outcome_fini(struct outcome *o);
-/* True if run.json was last written while the job ran. */
+/* True if the run has not ended, according to its run.json. */
 bool outcome_is_running(const struct outcome *o);
-/* True if nearly all memory that the job took was returned to the machine, or if that is
+/* True if nearly all memory that the job used was returned to the machine, or if that is
  * unknown. */
 bool outcome_is_returned(const struct outcome_returned *r);

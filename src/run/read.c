@@ -95,8 +95,8 @@ static int find_end(const char *path, const struct run_settings *options, uint64
     return r;
 }
 
-/* The job's start on the recording's clock. The wall clock may have been set in between, so a start
- * time far from the recording's own is ignored. */
+/* The job's start on the recording's clock. If the wall clock was set meanwhile, the start time is
+ * far from the start of the recording, and is ignored. */
 static uint64_t job_start_ns(const struct trace_reader *reader, const struct run_settings *options)
 {
     uint64_t mono_ns = trace_reader_start_mono_ns(reader);

@@ -11,7 +11,8 @@
 #include "base/number.h"
 
 enum {
-    FIRST_WIDTH_MS = 50, /* initial width of a bucket, the shortest distance between samples */
+    /* initial width of a bucket, which is the shortest interval between samples */
+    FIRST_WIDTH_MS = 50,
     LIVED_S = 3, /* dead entities that lived at least this long are kept in preference to others */
 };
 
@@ -117,7 +118,7 @@ static int entity_order(const struct run_entity *e, enum run_kind kind, uint32_t
     return e->kind != kind ? (e->kind > kind) - (e->kind < kind) : (e->id > id) - (e->id < id);
 }
 
-/* The index of an entity in `living`, or where it would have to be inserted. */
+/* Returns the index of an entity in `living`, or the index at which to insert it. */
 static size_t living_place(const struct run *run, enum run_kind kind, uint32_t id)
 {
     const struct run_entities *l = &run->living;
@@ -164,7 +165,7 @@ static bool lived_long(const struct run_entity *e)
 }
 
 /* Adds E to the dead entities. A job may start a million short processes, so only the largest dead
- * entities are kept, preferably those that lived long enough to be judged. */
+ * entities are kept. Those that lived long enough to be judged come first. */
 static void entity_bury(struct run *run, struct run_entity *e)
 {
     struct run_entity **least = &e;
@@ -400,8 +401,7 @@ static void job_sample(struct run *run, struct sample *s)
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         if (run_was_read(run, &run->machine, totals[i].machine))
             sample_put(s, totals[i].job, run->machine.last.v[totals[i].machine]);
-    /* memory that remains charged after all processes have died does not count as the job's
-     * memory */
+    /* if all processes have exited, the memory that is still charged is not the job's memory */
     struct run_entity *const *processes;
     if (s->read & (BIT(JOB_CHARGE) | BIT(JOB_TREE)) && run_living(run, RUN_PROCESS, &processes))
         sample_put(s, JOB_MEMORY, s->v[s->read & BIT(JOB_CHARGE) ? JOB_CHARGE : JOB_TREE]);
@@ -443,7 +443,7 @@ bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret)
 bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret)
 {
     const struct sample *s = &gpu->last;
-    /* 0 if the driver does not know the job's processes, as in a pid namespace */
+    /* 0 if the driver cannot match the job's processes, as in a pid namespace */
     if (sample_has(s, GPU_JOB) && s->v[GPU_JOB] > 0)
         *ret = u64_minus(s->v[GPU_JOB], gpu_spare(s));
     else if (sample_has(s, GPU_PEAK))
@@ -577,8 +577,8 @@ void run_add_mark(struct run *run, const struct mark *given)
     struct mark mark = *given;
     mark.t_ns = run_clock(run, given->t_ns);
     run->marks_seen++;
-    /* Each step is counted once, although every rank sends it, and both the job and the ebb package
-     * may send it. */
+    /* Each step is counted once, although every rank sends it, and both the job itself and the ebb
+     * package may send it. */
     if (mark.kind == MARK_STEP && (!(mark.has & MARK_HAS_RANK) || mark.rank == 0))
         run->steps_seen += !(mark.has & MARK_HAS_STEP) || !run->has_step || mark.step != run->step;
     if (mark.kind == MARK_STEP && mark.has & MARK_HAS_STEP) {

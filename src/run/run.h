@@ -45,14 +45,14 @@ struct run_entity {
     char name[RUN_NAME_MAX]; /* name, not escaped; for a reported series without "@PID" */
     /* facts about a process; for a reported series only id.pid is set, 0 if unknown */
     struct process_info info;
-    int32_t parent;   /* pid of the process that started this one */
+    int32_t parent;   /* pid of the process that started this process */
     uint32_t segment; /* number of the segment in which the process was born, from 0 */
     bool is_dead;
     uint64_t born_ns, died_ns; /* died_ns: valid if is_dead */
     uint64_t execed_ns; /* when the process started its program: born_ns unless it called exec */
     struct sample last; /* the last sample, with the `read` bits of the tick at last_ns */
     uint64_t last_ns;
-    uint64_t peak_bytes;     /* peak of signal 0; for a process, the larger of VmHWM and RSS */
+    uint64_t peak_bytes; /* peak of signal number 0; for a process, the larger of VmHWM and RSS */
     uint64_t gpu_peak_bytes; /* processes only: peak of the memory on all GPUs */
     /* one series per signal; NULL if the signal was never read or is not kept */
     struct series *signal[SAMPLE_FIELDS_MAX];
@@ -64,7 +64,7 @@ struct run_entities {
     size_t count, cap;
 };
 
-/* True if FIELD of E was read at the newest tick of the run. */
+/* Returns true if the newest tick of the run has a reading of FIELD of E. */
 bool run_was_read(const struct run *run, const struct run_entity *e, unsigned field);
 
 struct run_mark {
@@ -79,8 +79,8 @@ struct run_mark {
     char word[24]; /* the KIND= of a MARK_OTHER, not escaped */
 };
 
-/* The marks of one kind. If there are too many, only the marks of every STRIDE-th step are kept
- * (every STRIDE-th mark if they have no step). */
+/* The marks of one kind. If there are too many, only every STRIDE-th step keeps its marks (or every
+ * STRIDE-th mark is kept, if marks have no step). */
 struct run_marks {
     struct run_mark *at;
     size_t count, cap;
@@ -112,19 +112,19 @@ struct run_role {
 /* Callbacks for changes of a run. Each is called after the run was updated, and any may be NULL. */
 struct run_observer {
     void *user;
-    /* On PROCESS_DIED the entity is still valid, with is_dead set. The callback `forget` may be
-     * called right after this one. */
+    /* The entity is valid during the call. After PROCESS_DIED, is_dead is set, and `forget` may be
+     * called right after this callback. */
     void (*process)(void *user, struct run *run, struct run_entity *e,
                     enum process_event_kind event);
     /* Called when all entities of the tick at run->now_ns have been sampled; see run_was_read. */
     void (*tick)(void *user, struct run *run);
     void (*mark)(void *user, struct run *run, const struct mark *mark);
     void (*note)(void *user, struct run *run, const char *kind, const char *text, size_t len);
-    /* Called before E is freed. E is freed because it is dead and only larger entities are kept, or
-     * because the run is being freed. */
+    /* Called before E is freed: at the end of the run, or earlier for a dead entity if enough
+     * larger ones are kept. */
     void (*forget)(void *user, struct run *run, struct run_entity *e);
-    /* Called for each row of a table, after those marks of the marks file that concern E. A time
-     * before the table's first row is negative. */
+    /* Called for each row of a table, after the marks of the marks file that concern E up to this
+     * row. A time before the table's first row is negative. */
     void (*row)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
                 const struct csv_row *row);
     void (*row_mark)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
@@ -134,8 +134,9 @@ struct run_observer {
 
 /* Properties of a run that was read from a table. */
 struct run_table {
-    bool is_rows; /* run_read_csv read the table; groups that ended before the table are dead */
-    /* the run is a recording that an earlier version made from a table, in which no process dies */
+    bool is_rows; /* run_read_csv has read the table; a group that ended before the table is dead */
+    /* the run is a recording that an earlier version of ebb made from a table; none of its
+     * processes dies */
     bool is_imported;
     bool is_by_step;       /* the table has no times, so one second per step is assumed */
     bool is_job;           /* all groups of the table are processes of a single job */
@@ -159,14 +160,13 @@ struct run_settings {
     uint32_t signals[RUN_KINDS]; /* one bit for each signal that is kept as a series */
     /* number of buckets for signal 0 and for JOB_*; other signals have half as many */
     uint32_t buckets[RUN_KINDS];
-    size_t dead;             /* number of dead processes and reported series to keep */
+    size_t dead;             /* number of dead processes and dead reported series to keep */
     size_t marks;            /* number of marks of each kind to keep */
     size_t guard_notes;      /* number of guard notes to keep, which are the newest */
     uint64_t width_ns;       /* initial width of a bucket; 0 means 50 ms */
     uint64_t from_ns, to_ns; /* time range of series and marks; to_ns 0 means until the end */
     /* used by run_read */
-    /* when the job started, if that is known more precisely than from the recording, which begins a
-     * moment earlier; 0 if unknown */
+    /* when the job started; a recording begins a moment later; 0 if unknown */
     uint64_t start_wall_ns;
     bool has_until, has_until_step;
     uint64_t until_ns; /* items after this time are not read */
@@ -190,13 +190,13 @@ struct run {
     struct run_entity job, machine;
     /* living processes, GPUs and reported series, sorted by kind and id */
     struct run_entities living;
-    size_t hint;              /* index at which the next sample's entity is likely to be found */
+    size_t hint;              /* guess of the index at which the next sample's entity is */
     struct run_entities dead; /* unordered */
     uint64_t processes_seen;
     struct run_role dead_roles[ROLE_COUNT];
     struct run_marks marks[MARK_KIND_COUNT]; /* marks of all kinds except SERIES, HELLO and ACK */
     uint64_t marks_seen;
-    uint64_t steps_seen; /* number of steps of the first rank, each counted once */
+    uint64_t steps_seen; /* number of steps that the first rank reported, each counted once */
     bool has_step;
     int64_t step; /* number of the newest step */
     struct run_phase *phases;
@@ -212,7 +212,7 @@ struct run {
     /* for runs read from a recording: */
     json_t *header; /* NULL: live */
     json_t *end;    /* content of the note "end", or NULL */
-    /* peak of the job as the engine recorded it; if 0, use the maximum of JOB_MEMORY */
+    /* peak of the job as the engine recorded it; if 0, the maximum of JOB_MEMORY is used */
     uint64_t peak_bytes;
     struct run_table table;
     bool is_cut;     /* reading stopped at until_ns or until_step before the end of the recording */
@@ -233,8 +233,8 @@ void run_observe(struct run *run, struct run_observer *observer);
 struct run_entity *run_process(struct run *run, uint64_t mono_ns, enum process_event_kind event,
                                uint32_t slot, const struct process_info *info);
 void run_tick_begin(struct run *run, uint64_t mono_ns);
-/* Adds the sample of one entity. The job's signals are computed from the machine's sample. NAME is
- * the name of a GPU, or NAME@PID of a reported series. */
+/* Adds the sample of one entity. NAME is the name of a GPU, or NAME@PID of a reported series. The
+ * job's own signals are computed when the machine's sample is added. */
 void run_sample(struct run *run, enum sample_entity_kind kind, uint32_t id, const char *name,
                 const struct sample *sample);
 void run_tick_end(struct run *run);
@@ -268,7 +268,8 @@ bool run_is_recording(const char *path);
 /* Reads a table for run_read. Observers receive rows instead of ticks. */
 int run_read_csv(const char *path, const struct run_settings *settings,
                  struct run_observer *observers, struct run **ret, struct err *err);
-/* Frees the living entities that the caller has marked as dead, as if they had never existed. */
+/* Frees the living entities that the caller has marked as dead. They leave no trace among the dead
+ * entities. */
 void run_drop_marked(struct run *run);
 
 /* ---- reading ---- */
@@ -276,16 +277,16 @@ void run_drop_marked(struct run *run);
 /* The field of a GPU that is judged: PyTorch's allocated memory if known, because its allocator
  * retains freed memory; otherwise the driver's count. */
 unsigned run_gpu_field(const struct run_entity *gpu);
-/* The memory of a GPU that is not available to a request: of all its users, or of the job. The
- * cache of PyTorch's allocator counts only up to its peak, because a later step may need that much
- * again. The rest of the cache does not count, because the allocator frees it before a request
- * fails. Returns false if unknown. */
+/* Returns the memory of a GPU that a request cannot use: of all its users, or of the job. The cache
+ * of PyTorch's allocator is included up to the peak of allocated memory, because a later step may
+ * need that much again. The rest of the cache is not included, because the allocator frees it
+ * before a request fails. Returns false if unknown. */
 bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret);
 bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret);
 /* The newest value of FIELD of E. */
 bool run_value(const struct run_entity *e, unsigned field, uint64_t *ret);
-/* The living process with this pid. If there is none, the process with this pid that died last, or
- * NULL if no such process is kept. */
+/* Returns the living process with this pid, or else the process with this pid that died last; NULL
+ * if none is kept. */
 struct run_entity *run_find_pid(const struct run *run, int32_t pid);
 struct run_entity *run_find(const struct run *run, enum run_kind kind,
                             uint32_t id); /* finds a living entity; NULL if there is none */

@@ -138,7 +138,8 @@ static json_t *mark_json(const struct run_mark *m)
                      has_epoch ? json_real(m->epoch) : json_null());
 }
 
-/* Halves the marks of the most frequent kind until all marks fit into the response. */
+/* Keeps every second mark of the most frequent kind, again and again, until all marks fit into the
+ * response. */
 static void choose_strides(const struct run *run, size_t ret[MARK_KIND_COUNT])
 {
     for (size_t total = SAMPLES_MARKS + 1; total > SAMPLES_MARKS;) {

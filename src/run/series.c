@@ -115,8 +115,8 @@ static size_t point_put(struct series_point *ret, size_t n, const struct series_
     return n + 1;
 }
 
-/* Writes the readings of bucket I in order of time. The first bucket is preceded by the first
- * reading of the series. */
+/* Writes the readings of bucket I in order of time. The first bucket begins with the first reading
+ * of the series. */
 static size_t bucket_points(const struct series *s, uint32_t i, bool with_last,
                             struct series_point *ret)
 {
@@ -142,7 +142,7 @@ bool series_after(const struct series *s, uint64_t t_ns, struct series_point *re
         return false;
     bucket_points(s, i, true, p);
     *ret = p[0];
-    /* this loop ends because the bucket's last reading is at or after T_NS */
+    /* this loop ends, because the last reading of the bucket is at or after T_NS */
     for (size_t k = 1; ret->t_ns < t_ns; k++)
         *ret = p[k];
     return true;

@@ -1,7 +1,7 @@
-/* One signal over time in bounded memory: buckets of time, each with its minimum, maximum and last
- * reading. When all buckets are used, their width doubles, so a run of any length fits and no spike
- * or dip is lost. All series of one run have the same initial width and origin. Therefore each
- * bucket of a coarse series consists of whole buckets of a finer series. */
+/* One signal over time in bounded memory: a list of time buckets, each with its minimum, maximum
+ * and last reading. When all buckets are used, their width doubles. A run of any length therefore
+ * fits, and every spike and dip remains visible. All series of one run have the same initial width
+ * and origin, so each bucket of a coarse series consists of whole buckets of a finer series. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,7 +24,7 @@ struct series {
     uint64_t width_ns, origin_ns; /* bucket number N begins at origin + N * width */
     uint64_t readings;
     struct series_point first;
-    uint64_t start; /* the last reading of the first second, at the end of start-up */
+    uint64_t start; /* the last reading within the first second: memory at the end of start-up */
     double sum;     /* sum of all readings */
 };
 
@@ -44,9 +44,8 @@ bool series_after(const struct series *s, uint64_t t_ns, struct series_point *re
 /* Get the minimum and maximum from FROM_NS to TO_NS, inclusive. */
 bool series_min(const struct series *s, uint64_t from_ns, uint64_t to_ns, struct series_point *ret);
 bool series_max(const struct series *s, uint64_t from_ns, uint64_t to_ns, struct series_point *ret);
-/* Writes the points of a plot in order of time: the first reading, the minimum and maximum of
- * every bucket, and the last reading. RET must have room for series_room points. Returns their
- * number. */
+/* Writes the points of a plot in order of time: the first reading, the minimum and maximum of every
+ * bucket, and the last reading. Returns their number. RET must have room for series_room points. */
 size_t series_room(const struct series *s);
 size_t series_points(const struct series *s, struct series_point *ret);
 /* Writes the maxima of the newest buckets, oldest first. Returns their number, at most N. */

@@ -1,5 +1,5 @@
-/* A sparkline of a run's memory: it has at most SPARK_MAX intervals of equal length, and the
- * maximum of each. */
+/* A sparkline of a run's memory: at most SPARK_MAX intervals of equal length, each with its
+ * maximum. */
 #pragma once
 
 #include <jansson.h>
@@ -15,7 +15,7 @@ void spark_init(struct series *s);
  * reading; JSON null if there are none. S may be NULL. */
 json_t *spark_json(const struct series *s);
 /* spark_pack returns {"width_s", "bytes": [intervals]}. spark_unpack reads such an object into
- * *RET, which spark_init has initialized. It returns false, with *RET untouched, if the object is
- * invalid. */
+ * *RET, which spark_init has initialized. If the object is invalid, it returns false and leaves
+ * *RET unchanged. */
 json_t *spark_pack(const struct series *s);
 bool spark_unpack(const json_t *doc, struct series *ret);
