@@ -1,6 +1,6 @@
-/* Allows one ebb per process: the attached ebb holds a socket in the abstract namespace that is
- * named after the process. Other commands reach the ebb through this socket, which disappears when
- * the ebb exits. */
+/* Ensures that at most one ebb is attached to a process. The attached ebb holds a socket in the
+ * abstract namespace that is named after the process. Other commands reach that ebb through the
+ * socket, which disappears when the ebb exits. */
 #pragma once
 
 #include <stddef.h>
@@ -20,7 +20,8 @@ typedef void claim_detach_fn(void *user);
  * -EEXIST if another ebb is attached to the process, or -errno. ERR describes the error. */
 int claim_new(struct loop *loop, const struct attach_target *t, const char *info,
               claim_detach_fn *fn, void *user, struct claim **ret, struct err *err);
-void claim_free(struct claim *c); /* answers the commands that wait for the detach; C may be NULL */
+/* answers the commands that wait for the detach, and frees C, which may be NULL */
+void claim_free(struct claim *c);
 
 enum claim_request { CLAIM_INFO, CLAIM_DETACH };
 /* Sends a request to the ebb that is attached to process PID, which started at START_TICKS. With

@@ -1,5 +1,5 @@
-/* An ELF module in the memory of another process: its exported symbols, found through the dynamic
- * section, so that the file may be deleted or stripped. All data is untrusted. */
+/* An ELF module in the memory of another process, and its exported symbols. They are found through
+ * the dynamic section in memory, so the file may be deleted or stripped. All data is untrusted. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,8 +12,8 @@ struct elf_module {
     uint64_t start, end; /* the range of addresses that the module occupies */
     uint64_t symbols, names, hash;
     uint64_t names_bytes;
-    /* The unused zero bytes between the module's last variable and the end of its last writable
-     * page. LEN may be 0. */
+    /* The unused zero bytes after the module's last variable, up to the end of the page. LEN may be
+     * 0. */
     uint64_t tail, tail_bytes;
 };
 

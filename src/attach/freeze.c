@@ -25,7 +25,7 @@ struct frozen {
     struct frozen_thread {
         pid_t tid;
         bool is_stopped;
-        int signal; /* signal that must still be delivered to the thread, or 0 */
+        int signal; /* signal to deliver when the thread continues, or 0 */
     } threads[THREADS_MAX];
     size_t count;
     int task_fd;
@@ -72,8 +72,8 @@ static int seize_all(struct frozen *f)
     return n < 0 ? -ESRCH : found;
 }
 
-/* Updates T if its thread has stopped or exited. A thread may stop for a signal before it stops for
- * us. */
+/* Updates T if its thread has stopped or exited. A thread may first stop for a signal, which T then
+ * remembers, and only then for us. */
 static void take_stop(struct frozen_thread *t)
 {
     int status;
@@ -126,8 +126,8 @@ static void let_go(struct frozen *f)
             ptrace(PTRACE_DETACH, f->threads[i].tid, NULL, (void *)(intptr_t)f->threads[i].signal);
 }
 
-/* Seizes and stops all threads. Another round finds threads that were started while the others were
- * being stopped. */
+/* Seizes and stops all threads. A running thread may start new threads meanwhile, so rounds are
+ * repeated until one finds no new thread. */
 static int freeze(struct frozen *f, uint64_t most_ns)
 {
     size_t first = 0;
@@ -154,8 +154,8 @@ static _Noreturn void freeze_child(int result_fd, int task_fd, uint64_t most_ns,
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, NULL);
     signal(SIGCHLD, SIG_DFL);
-    /* Real-time priority keeps the pause short on a busy machine. The kernel refuses it to
-     * unprivileged processes. */
+    /* With real-time priority the pause stays short on a busy machine. The call fails in an
+     * unprivileged process. */
     (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1});
     struct freeze_result result = {.r = freeze(&f, most_ns)};
     if (result.r == 0)

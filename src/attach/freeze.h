@@ -12,6 +12,6 @@ struct freeze_result {
 /* Calls FN(user) in a child process, which traces all threads of PID. If some threads have not
  * stopped after MOST_NS, the child exits, the kernel lets all threads continue, and the result is
  * -ETIMEDOUT. The result is -EPERM if the process may not be traced or is already traced. FN must
- * not allocate, because other threads may have held locks at the fork. */
+ * not allocate, because another thread of ebb may have held malloc's lock at the fork. */
 struct freeze_result freeze_call(int proc_fd, int32_t pid, uint64_t most_ns, int (*fn)(void *user),
                                  void *user);

@@ -68,8 +68,8 @@ static int queue_put(void *user)
     return 0;
 }
 
-/* Removes the entry if the queue has no other entry. The interpreter finds an empty queue and goes
- * on. */
+/* Removes the entry, but only if it is the only one in the queue. The interpreter then finds an
+ * empty queue and continues. */
 static int queue_take_back(void *user)
 {
     const struct inject *i = user;
@@ -125,7 +125,8 @@ static int debug_take_back(void *user)
 
 /* ---- handing over ---- */
 
-/* Calls FN while the process is stopped, and again later until FN succeeds. */
+/* Calls FN while the process is stopped. Tries again for a while if FN returns -EAGAIN or the
+ * process did not stop in time. */
 static int while_frozen(struct inject *i, int (*fn)(void *user))
 {
     const uint64_t until_ns = clock_mono_ns() + RETRY_S * NS_PER_S;
@@ -140,8 +141,8 @@ static int while_frozen(struct inject *i, int (*fn)(void *user))
     }
 }
 
-/* Writes the statement that runs the script at PATH. PATH may contain any bytes. Functions are
- * named through their modules, because a program may define its own `exec` or `open`. */
+/* Writes the statement that runs the script at PATH, which may contain any bytes. Functions are
+ * called through their modules, because the program may have its own `exec` or `open`. */
 static bool make_statement(struct inject *i, const char *path)
 {
     size_t len = (size_t)snprintf(i->text, sizeof i->text,
@@ -218,13 +219,13 @@ static int inject_failed(struct inject *i, int r, struct err *err)
     return attach_target_gone(t, err);
 }
 
-/* Waits for an interpreter that is starting. */
+/* Finds the interpreter, and waits for one that is starting. */
 static int find_patiently(const struct attach_target *t, struct interpreter *ret, struct err *err)
 {
     const uint64_t until_ns = clock_mono_ns() + RETRY_S * NS_PER_S;
     for (;;) {
         int r = interpreter_find(t, ret, err);
-        /* the symbols of Python cannot be found while Python is being loaded */
+        /* while Python is being loaded, its symbols may be missing for a moment */
         bool may_change = r == -EAGAIN || r == -EBADMSG || r == -EIO;
         if (!may_change || clock_mono_ns() > until_ns)
             return r;

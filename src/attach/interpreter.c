@@ -13,8 +13,8 @@
 enum {
     MAPS_MAX = 64 << 20,
     THREADS_MAX = 1 << 16,
-    RUNTIME_BYTES = 2048,     /* bytes read from _PyRuntime, which include _Py_DebugOffsets */
-    SPARE_LEAST = 64,         /* minimum number of unused bytes that are worth remembering */
+    RUNTIME_BYTES = 2048, /* bytes read from _PyRuntime, which include _Py_DebugOffsets */
+    SPARE_LEAST = 64,     /* an unused range must have at least this many bytes to be remembered */
     CALLS_TO_DO_BIT = 1 << 2, /* bit of eval_breaker, from 3.13 on */
 };
 
@@ -261,7 +261,7 @@ static int find_main_state(int fd, struct interpreter *i, const uint64_t *word)
     return -EAGAIN;
 }
 
-/* The interpreter itself publishes this layout; WORD is a copy of it. */
+/* Takes the fields from WORD, a copy of the table of offsets that the interpreter publishes. */
 static int take_debug(int fd, struct interpreter *i, const uint64_t *word)
 {
     uint64_t of;
@@ -344,8 +344,7 @@ static int recognise(int fd, const struct elf_module *m, struct interpreter *ret
 
 /* ---- searching ---- */
 
-/* True if PATH is the dynamic loader. Its last page has no unused bytes, because the loader uses
- * them. */
+/* True if PATH is the dynamic loader, which uses the last bytes of its data page itself. */
 static bool is_loader(const struct proc_map *map)
 {
     struct span path = {map->path, map->path_len};
@@ -393,7 +392,8 @@ static void search_module(struct search *s, const struct proc_map *map)
     }
 }
 
-/* Each module begins with the first mapping of its file. */
+/* Searches every module that TEXT, the content of maps, lists. A module begins with the first
+ * mapping of its file. */
 static void search_maps(struct search *s, const char *text, size_t len)
 {
     const char *at = text, *end = text + len;

@@ -30,7 +30,8 @@ static int optin_connect(const struct attach_target *t, const char *path)
     if (r == 0 && (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
                    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0))
         r = -errno;
-    /* a process in another pid namespace may share the folder and have the same pid there */
+    /* a process in another pid namespace may share this folder, and listen there under the same
+     * pid */
     if (r == 0 && (peer.pid != t->pid || peer.uid != t->uid || !attach_target_lives(t)))
         r = -ESRCH;
     if (r < 0 && fd >= 0)
@@ -62,7 +63,8 @@ bool optin_find(const struct attach_target *t, char ret[OPTIN_PATH_MAX])
     const char *base = attach_target_file(t, "environ", ATTACH_ENVIRON_MAX, &text) < 0
                            ? NULL
                            : proc_environ_find(buf_str(&text), text.len, "XDG_RUNTIME_DIR", &len);
-    const char *own = getenv("XDG_RUNTIME_DIR"); /* the environment may be unreadable */
+    /* falls back to our own variable, because the environment of T may be unreadable */
+    const char *own = getenv("XDG_RUNTIME_DIR");
     if (!base && own && *own) {
         base = own;
         len = strlen(own);

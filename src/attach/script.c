@@ -43,7 +43,7 @@ static const char load[] =
     "            raise\n"
     "    import ebb._attach\n";
 
-/* A Ctrl-C that arrives while the script runs is meant for the program, so it is passed on. */
+/* A Ctrl-C while the script runs is meant for the program, so the script passes it on. */
 static const char tail[] =
     "    return 'STATUS=done\\n'\n"
     "def report():\n"

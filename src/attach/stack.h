@@ -1,5 +1,5 @@
-/* Python stacks of a running process, read from its memory while it runs: the process is neither
- * stopped nor changed. A stack that changes during the reading is cut at its first inconsistent
+/* Python stacks of a running process, read from its memory. The process is neither stopped nor
+ * changed, so a stack may change while it is read; it is then cut at its first inconsistent
  * frame. */
 #pragma once
 

@@ -82,8 +82,8 @@ bool attach_target_sees(const struct attach_target *t, const char *path)
     if (stat(path, &a) < 0)
         return false;
     if (fstatat(t->root->proc_fd, theirs, &b, 0) < 0)
-        /* the root of the process is unknown, but a process that opted in reports a missing file
-         * itself */
+        /* our user cannot look into the root of the process; a process that opted in reports a
+         * missing file itself */
         return t->optin[0] && errno == EACCES;
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
@@ -172,7 +172,7 @@ static int check_life(const struct attach_target *t, const struct proc_stat *sta
     return 0;
 }
 
-/* Refuses a process in which ebb's hooks could not run, or would do harm. */
+/* Refuses a process in which ebb's hooks cannot run or would do harm. */
 static int check_state(const struct attach_target *t, const struct proc_stat *stat,
                        const char *status, struct err *err)
 {
@@ -204,7 +204,7 @@ static int check_environment(const struct attach_target *t, struct err *err)
     size_t len = 0;
     int r = attach_target_file(t, "environ", ATTACH_ENVIRON_MAX, &text);
     if (r < 0)
-        return 0; /* the memory is readable, so permission is not the reason */
+        return 0; /* the memory can be read, so permission is not missing */
     const char *found = proc_environ_find(buf_str(&text), text.len, "EBB_SOCKET", &len);
     AUTO_FREE char *path = found ? strndup(found, len) : NULL;
     if (path && access(path, F_OK) == 0)

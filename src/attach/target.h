@@ -16,9 +16,10 @@ struct attach_target {
     const struct proc_root *root;
     int32_t pid;
     uint64_t start_ticks; /* identifies the process, together with the pid */
-    /* Refers to the address space of the process at the time of opening. After an exec or an exit,
-     * reads and writes fail, so another program is never changed. */
-    int mem_fd; /* -1 if the process has opted in */
+    /* Refers to the address space that the process had when it was opened. After an exec or an
+     * exit, reads and writes fail, so another program is never changed. -1 if the process has opted
+     * in. */
+    int mem_fd;
     uid_t uid;
     char name[64];              /* escaped */
     char optin[OPTIN_PATH_MAX]; /* socket of a process that has opted in; "" if it has not */
