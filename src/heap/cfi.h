@@ -23,7 +23,8 @@ enum cfi_cfa {
     CFI_CFA_SP_POINTER, /* the CFA is the word at sp + offset */
     /* The CFA is the word at rbp + offset, in functions that realign their stack. */
     CFI_CFA_FP_POINTER,
-    CFI_CFA_PLT, /* in a PLT stub: the CFA is sp + 8 while ip & 15 is below offset, then sp + 16 */
+    /* for a PLT stub: the CFA is sp + 8 if ip & 15 is below offset, otherwise sp + 16 */
+    CFI_CFA_PLT,
     CFI_CFA_SIGNAL, /* the return from a signal handler, where all registers are saved at sp */
 };
 

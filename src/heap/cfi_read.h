@@ -75,8 +75,8 @@ static inline uint8_t cfi_byte(struct cfi_cursor *c)
     return (uint8_t)cfi_unsigned(c, 1);
 }
 
-/* Reads a LEB128 number; bits past the 64th are dropped. *ret_byte is the last byte of the number.
- * *ret_shift is the shift that the byte after it would have had. */
+/* Reads a LEB128 number; bits past the 64th are dropped. Sets *RET_BYTE to the last byte of the
+ * number, and *RET_SHIFT to the number of bits read. */
 static inline uint64_t cfi_leb(struct cfi_cursor *c, uint8_t *ret_byte, unsigned *ret_shift)
 {
     uint64_t v = 0;

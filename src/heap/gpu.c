@@ -12,7 +12,7 @@ enum {
     KEY_SHIFT = 56,
     KIND_MASK = 15,
     WINDOW_MS = 250,
-    WINDOW_REPORTS = 16, /* the clock is read once in this many reports */
+    WINDOW_REPORTS = 16, /* the clock is read only at every 16th report */
 };
 
 const void *gpu_key(const void *p, unsigned gpu)
@@ -126,8 +126,8 @@ static void keep_largest(struct heap_oom *ret)
     }
 }
 
-/* Returns the slot for failed request NUMBER. The first request is never overwritten, because
- * the later ones are often its consequences. */
+/* Returns the slot for failed request NUMBER. The slot of the first request is never reused,
+ * because later failures are often consequences of the first. */
 static struct heap_oom *oom_place(struct heap_header *h, uint64_t number)
 {
     return &h->ooms[number == 1 ? 0 : 1 + (number - 2) % (HEAP_OOMS - 1)];

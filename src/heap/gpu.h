@@ -6,12 +6,12 @@
 
 #include "heap/heap.h"
 
-/* Returns the pointer under which a GPU block is in the index of live samples. It differs from
- * all host pointers and from pointers of other GPUs. */
+/* Returns the pointer that stands for a GPU block in the index of live samples. It differs from all
+ * host pointers and from pointers of other GPUs. */
 const void *gpu_key(const void *p, unsigned gpu);
-/* Records that a block of SIZE bytes at P was allocated. If SIZE is negative, records that the
- * block was freed. ALLOCATED and RESERVED are the allocator's totals; values above INT64_MAX are
- * ignored. A GPU number of HEAP_GPUS or more is counted as a drop. Preserves errno. */
+/* Records that a block of SIZE bytes at P was allocated, or freed if SIZE is negative. ALLOCATED
+ * and RESERVED are the allocator's totals; values above INT64_MAX are ignored. A GPU number of
+ * HEAP_GPUS or more is counted as a drop. Preserves errno. */
 void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserved, int gpu);
 /* Resets the state for a new table or in the child of a fork, where no other thread is running. */
 void gpu_reset(void);

@@ -1,7 +1,7 @@
 /* Definitions shared by the parts of the preloaded library. The library runs inside the job, in
- * every allocation. Its code therefore never allocates, takes the GIL, sends a signal, writes to a
- * descriptor of the job, or keeps a descriptor open. It takes no lock for allocations that are not
- * sampled. */
+ * every allocation. It therefore never allocates, takes the GIL, sends a signal, writes to a
+ * descriptor of the job, or keeps a descriptor open, and it takes no lock for allocations that are
+ * not sampled. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,24 +12,25 @@
 
 #define HEAP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HEAP_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Marks variables on the hot path, so that their address is not looked up in the GOT. */
+/* Marks variables of the hot path, which are then addressed without the GOT. */
 #define HEAP_HIDDEN __attribute__((visibility("hidden")))
 
 /* Per-thread state in initial-exec TLS. It is valid when zeroed, and after the thread's
  * destructors. */
 struct heap_thread {
-    /* bytes until the next sample; if negative, the slow path decides whether to sample */
+    /* bytes until the next sample; below 0, the slow path decides whether to sample */
     int64_t countdown;
-    int64_t drawn;   /* initial value of the countdown */
+    int64_t drawn;   /* value with which the countdown began */
     uint64_t random; /* state of the random number generator, or 0 before it is seeded */
     /* State of the random number generator for GPU blocks, which have no countdown. */
     uint64_t gpu_random;
-    uint64_t interval; /* sampling interval for which the countdown was drawn */
-    /* 0 inside the library and in signal handlers that interrupt it: then no samples are taken. */
+    uint64_t interval; /* sampling interval from which the countdown was drawn */
+    /* Above 0 inside the library, also for signal handlers that interrupt it: then no samples are
+     * taken. */
     uint32_t busy;
-    /* 0 while this thread maps arenas whose objects are counted individually. */
+    /* Above 0 while this thread maps arenas whose objects are counted individually. */
     uint32_t no_maps;
-    uintptr_t stack_end; /* highest address of this thread's stack, or 0 if not known yet */
+    uintptr_t stack_end; /* highest address of this thread's stack, or 0 while unknown */
     uintptr_t stack_low; /* the stack is known to be mapped down to this address */
 };
 _Static_assert(sizeof(struct heap_thread) <= 256, "initial-exec TLS is scarce");
@@ -44,7 +45,8 @@ struct heap_process {
     _Atomic(uint32_t) state; /* enum heap_state */
     uint64_t base_interval;  /* bytes */
     bool wants_python_small;
-    uint64_t parent; /* pid of ebb; its direct children create their table when they start */
+    /* pid of ebb; processes that ebb started itself create their table at their start */
+    uint64_t parent;
     /* Number of ebb's seccomp filters; a process with more filters is sandboxed. */
     uint64_t filters;
     /* The job set up a sandbox, so the library makes no more system calls. */
@@ -66,8 +68,8 @@ static inline void heap_drop(enum heap_drop kind)
 
 /* Reads the clock through the vDSO, without a system call. */
 uint64_t heap_clock_ns(void);
-/* Reserves N consecutive numbers below END from the counter *USED; *ret is the first. Returns
- * false, and reserves nothing, if fewer than N are left. */
+/* Reserves N consecutive numbers from the counter *USED and sets *RET to the first. If fewer than N
+ * numbers below END are left, returns false and reserves nothing. */
 bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret);
 /* Zeroes whole pages of .bss, with MADV_DONTNEED if system calls are permitted, so that untouched
  * pages stay untouched. Not thread-safe. Preserves errno. */

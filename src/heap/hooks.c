@@ -52,8 +52,8 @@ static HOOKS_COLD void free_slowly(void *p)
     atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
 }
 
-/* The hooks call each other through these functions. A call by name would reach the first
- * definition in the process, which is in another library if this library was loaded late. */
+/* The hooks call each other through these functions. A call by exported name would reach the first
+ * definition in the process, which belongs to another library if this library was loaded late. */
 static inline void free_any(void *ptr)
 {
     if (HEAP_LIKELY(!live_maybe(ptr)))
@@ -105,9 +105,9 @@ static HOOKS_COLD void *realloc_sample(void *p, size_t size, const struct live_s
     return moved;
 }
 
-/* Reallocates a block that is not sampled. Compares usable sizes, as rounded by the allocator, so
- * that the growth over several reallocs adds up. If usable sizes are unknown, the whole new size
- * counts. */
+/* Reallocates a block that is not sampled. Subtracts the growth of its usable size from the
+ * countdown, so that the growth over several reallocs adds up. If usable sizes are unknown,
+ * subtracts the whole new size. */
 static void *realloc_other(void *p, size_t size)
 {
     size_t (*usable)(void *) = hooks_real.malloc_usable_size;

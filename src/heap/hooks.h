@@ -11,13 +11,13 @@
 
 /* The wrapped functions: for each hook, the next definition after ours. The first group is never
  * NULL: until hooks_resolve has run, it holds functions that call hooks_resolve or allocate from a
- * small arena. The other groups are NULL until hooks_resolve has run. A function that the process
- * does not have stays NULL. */
+ * small arena. The other groups are NULL until then. A function that the process does not have
+ * stays NULL. */
 struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
     void *(*realloc)(void *, size_t);
-    /* atomic, because the pointer may change again when the arena is used */
+    /* atomic, because the pointer changes again when the arena is first used */
     _Atomic(void (*)(void *)) free;
 
     /* Also NULL if the function does not belong to the allocator. */
@@ -36,9 +36,9 @@ struct hooks_real {
 };
 extern struct hooks_real hooks_real;
 
-/* Looks up the wrapped functions, once. Returns false while a look-up is in progress, either
- * further up this thread's stack or in another thread. It does not wait for the other thread,
- * because waiting could deadlock on the dynamic linker's lock. */
+/* Looks up the wrapped functions, once. Returns false if a look-up is in progress, further up this
+ * thread's stack or in another thread. This thread does not wait for it, because waiting could
+ * deadlock on the dynamic linker's lock. */
 bool hooks_resolve(void);
 /* Like hooks_resolve, but FIND finds the address of a name. */
 typedef void *hooks_find_fn(const char *name);
@@ -48,8 +48,9 @@ bool hooks_is_allocator(const void *address);
 /* Converts the object pointer that dlsym returns to a function pointer. */
 #define HOOKS_FUNCTION(type, p) ((type)(uintptr_t)(p))
 
-/* Subtracts SIZE from this thread's countdown. If less than SIZE is left, or if SIZE is larger than
- * any allocation, subtracts nothing and returns false. The caller then calls hooks_sample. */
+/* Subtracts SIZE from this thread's countdown and returns true. If the countdown is below SIZE, or
+ * if SIZE is larger than any allocation, subtracts nothing and returns false. The caller then calls
+ * hooks_sample. */
 static inline bool hooks_count(size_t size)
 {
     int64_t left = (int64_t)((uint64_t)heap_thread.countdown - size);

@@ -60,8 +60,8 @@ HOOK void hook_failure(int64_t size, size_t allocated, size_t reserved,
 extern report_block_fn own_block __attribute__((alias(REPORT_BLOCK))) HEAP_HIDDEN;
 extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP_HIDDEN;
 
-/* Returns true for a library that precedes this library. If that library defines the functions, it
- * is another hook, which calls this library. Calling it back would recurse without end. */
+/* Returns true for a library that precedes this library. If such a library defines the functions,
+ * it is itself a hook that calls this library. A call back to it would never end. */
 static bool is_before_us(uintptr_t base)
 {
     uint32_t n = atomic_load_explicit(&before_count, memory_order_acquire);
@@ -107,7 +107,8 @@ static int find_behind_us(struct dl_phdr_info *info, size_t size, void *user)
 static __attribute__((constructor)) void find_reports_at_start(void)
 {
     bool is_behind = false;
-    if (!modules_is_late()) /* other libraries are not bound to a library that was loaded late */
+    /* the calls of other libraries do not reach a library that was loaded late */
+    if (!modules_is_late())
         dl_iterate_phdr(find_behind_us, &is_behind);
     atomic_store_explicit(&has_started, 1, memory_order_release);
 }
@@ -126,8 +127,8 @@ static const ElfW(Dyn) * dynamic_of(const struct module_map *map)
     return NULL;
 }
 
-/* Searches the libraries that the library of MAP calls. The library of MAP is on the stack now, so
- * it stays loaded, and so do the libraries that it calls. */
+/* Finds the functions in the libraries that the library of MAP calls. A function of that library is
+ * running now, so it stays loaded, and so do the libraries that it calls. */
 static bool find_in_bound(const struct module_map *map, struct real *ret)
 {
     struct module_relocations r;
@@ -177,9 +178,9 @@ static int find_in_all(struct dl_phdr_info *info, size_t size, void *user)
     return is_last;
 }
 
-/* Finds the real functions for a caller. After a tail call the return address belongs to an
- * outer caller, possibly in a library unrelated to torch; then the first library that defines
- * the functions is used. */
+/* Finds the real functions for CALLER. If a tail call led here, CALLER is not the library that made
+ * the call, and may have nothing to do with torch; then the first library that defines the
+ * functions is used. */
 static void find_real(const struct module_map *caller, struct real *ret)
 {
     struct search search = {caller, ret};
@@ -196,7 +197,8 @@ static void find_real(const struct module_map *caller, struct real *ret)
 
 enum { CALLERS = 16 };
 
-/* A sequence lock: a copy is valid if TURN was even and did not change. */
+/* A sequence lock: a copy is valid if TURN was even when copying began and has not changed
+ * since. */
 struct caller {
     _Atomic(uint32_t) turn; /* odd while the entry is being written, 0 if it is empty */
     _Atomic(uint32_t) closed;
@@ -226,8 +228,8 @@ static bool read_caller(const struct caller *c, uintptr_t ip, uint32_t *ret_clos
     return turn != 0 && turn % 2 == 0 && LOAD(c->turn) == turn && ip - start < end - start;
 }
 
-/* Writes an entry. Gives up if another thread is writing it; the search is then repeated next
- * time. */
+/* Writes an entry. If another thread is writing it, writes nothing; the search is then repeated at
+ * the next call. */
 static void write_caller(struct caller *c, const struct module_map *map, uint32_t closed,
                          const struct real *real)
 {

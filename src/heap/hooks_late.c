@@ -1,10 +1,9 @@
 /* Attaches the hooks to a process that started without this library. The dynamic linker has bound
  * the process's calls already, so the hooks are written into the GOT slots of every loaded module.
- * A slot is one aligned word, so a thread that calls through it sees the old or the new function.
- *
- * The hooked functions are the exported symbols of this library. The real definition of each is the
- * first one in the order of loading. A slot is changed only if it is bound to that definition, or
- * not bound yet. A module that has its own allocator keeps it. */
+ * A slot is one aligned word, so a thread that calls through it reaches either the old or the new
+ * function. The hooked functions are the exported symbols of this library. The real definition of
+ * each is the first one in the order of loading. A slot is changed only if it is bound to that
+ * definition or not bound yet, so a module with its own allocator keeps that allocator. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -36,8 +35,8 @@ HOOK const char *ebb_heap_attach(const char *socket, uint64_t interval, uint64_t
 HOOK int ebb_heap_attach_python(void);
 /* Hooks modules that were loaded since the last call. */
 HOOK void ebb_heap_refresh(void);
-/* Undo ebb_heap_attach and ebb_heap_attach_python. Each returns 1, or 0 if a part could not be
- * undone yet. */
+/* Undo ebb_heap_attach and ebb_heap_attach_python. Each returns 1, or 0 if something could not be
+ * undone yet; it may then be called again. */
 HOOK int ebb_heap_detach_python(void);
 HOOK int ebb_heap_detach(void);
 /* Number of slots that were changed by the last call of any of these functions. */
@@ -60,7 +59,8 @@ static uint64_t filter[FILTER_BITS / 64];
 static bool first_letters[256];
 static struct module_map own;
 static struct module_names own_names;
-static unsigned long long adds_seen; /* number of modules ever loaded, as of the last scan */
+/* number of modules that the process has ever loaded, as of the last scan */
+static unsigned long long adds_seen;
 static uint32_t slots_changed;
 static bool is_hooked;
 
@@ -84,7 +84,7 @@ static void add_hook(const char *name, uintptr_t hook)
         hooks[hook_count++] = (struct late_hook){.name = name, .hook = hook};
 }
 
-/* Functions of sanitizers and of this file are exported, but are not hooks. */
+/* Some exported functions are not hooks: those of this file, and those that sanitizers call. */
 static bool is_hook_name(const char *name)
 {
     return strncmp(name, "ebb_", 4) != 0 && strncmp(name, "__", 2) != 0;
@@ -223,8 +223,8 @@ struct late_module {
     bool wants_hooks;
 };
 
-/* The linker rounds the end of the read-only range down, so the rest of the last page stays
- * writable. */
+/* The end of the read-only range is rounded down to a page, as the linker does, so the rest of the
+ * last page stays writable. */
 static void find_extent(struct late_module *m)
 {
     uintptr_t page = (uintptr_t)getauxval(AT_PAGESZ);

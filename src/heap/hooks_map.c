@@ -21,8 +21,8 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-/* An anonymous mapping of at least this size is more often an allocator's reservation than a
- * buffer. */
+/* An anonymous mapping of at least this size is usually address space that an allocator reserves,
+ * not a buffer. */
 #define POOL_BYTES ((size_t)64 << 20)
 
 /* Rounds LEN up to whole pages. Returns 0 on overflow, since such a mapping cannot exist. */
@@ -131,8 +131,8 @@ static void *real_mremap(void *start, size_t old, size_t len, int flags, void *a
     return hooks_real.mremap(start, old, len, flags, at);
 }
 
-/* Remaps a sampled mapping. If it is remapped as a whole, it continues as the same sample, as in
- * realloc. */
+/* Remaps a sampled mapping. A mapping that is remapped as a whole keeps its sample, as a block does
+ * in realloc. */
 static void *remap_sample(void *start, size_t old, size_t len, int flags, void *at,
                           const struct live_sample *sample)
 {
@@ -147,8 +147,8 @@ static void *remap_sample(void *start, size_t old, size_t len, int flags, void *
     return p;
 }
 
-/* Remaps a mapping that is not sampled. Only its growth counts; a part that is cut out of a
- * larger mapping stays uncounted. */
+/* Remaps a mapping that is not sampled. Only growth is counted. If only a part of the mapping is
+ * remapped, that part stays uncounted. */
 static void *remap_other(void *start, size_t old, size_t len, int flags, void *at)
 {
     void *p = real_mremap(start, old, len, flags, at);

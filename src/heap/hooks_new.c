@@ -59,7 +59,7 @@ enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };
 struct search {
     uintptr_t caller;
     bool is_behind_us;
-    uint32_t modules; /* number of modules visited so far */
+    uint32_t modules; /* number of modules visited before this one */
     enum rank rank[NEXT_COUNT];
     uintptr_t found[NEXT_COUNT];
 };
@@ -92,7 +92,7 @@ static int search_in(struct dl_phdr_info *info, size_t size, void *user)
         s->is_behind_us = s->is_behind_us || is_us;
         return 0;
     }
-    /* A module that defines any of the operators also defines the first operator. */
+    /* A module that defines one of the operators also defines the first of them. */
     if (!module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names) ||
         !module_names_find(&names, symbols[0]))
         return 0;

@@ -22,7 +22,8 @@ HOOK int dlclose(void *handle)
     return result;
 }
 
-/* Called when the job is about to enter a sandbox, where an unexpected system call may kill it. */
+/* Called when the job is about to enter a sandbox, where system calls that the sandbox does not
+ * expect may kill it. */
 static void note_sandbox(void)
 {
     atomic_store_explicit(&heap_process.is_confined, 1, memory_order_relaxed);
@@ -97,11 +98,10 @@ HOOK long syscall(long number, ...)
 
 #endif
 
-/* ---- a sanitizer's runtime in the job ----
- *
- * When a sanitizer's runtime starts, it calls these functions to get its settings. The library thus
- * knows of the sanitizer before the first sample. The runtime tracks every block itself and reports
- * on the calls that it sees, so the hooks then only pass calls through. */
+/* ---- a sanitizer's runtime in the job ---- When a sanitizer's runtime starts, it calls these
+ * functions to get its settings, so this library detects the sanitizer before the first sample. The
+ * runtime tracks every block itself, and reports calls that look wrong. The hooks then only pass
+ * calls through. */
 
 #define SANITIZER(name, settings)                                                                  \
     HOOK const char *name(void);                                                                   \

@@ -28,12 +28,12 @@
 #define DEFAULT_INTERVAL (UINT64_C(512) << 10)
 #define SOCKET_SUFFIX ".heap"
 
-/* Number of attempts to create the table. A full socket queue or a lack of descriptors may be
- * temporary, so the next samples try again. */
+/* Number of attempts to create the table. An attempt may fail for a moment, because the socket's
+ * queue is full or descriptors are short, so the next samples try again. */
 enum { TRIES = 8 };
 enum { SECTION_SHARDS = 16, SECTION_SHIFT = 60 };
-/* How long life_detach waits for threads inside a section: one second. A section takes a few
- * microseconds unless its thread is preempted. */
+/* How often and how long life_detach waits for threads inside a section: one second in all. A
+ * section takes microseconds, unless its thread is preempted. */
 enum { DRAIN_TRIES = 10000, PAUSE_NS = 100000 };
 
 /* Only glibc has this function, and a program with another libc must still start. */
@@ -111,7 +111,7 @@ void life_settings(const char *heap, const char *socket, struct heap_process *re
     atomic_store_explicit(&ret->state, is_off ? HEAP_OFF : HEAP_WAITING, memory_order_release);
 }
 
-/* Reads an environment variable. getenv is not used, as a program may define its own. */
+/* Reads an environment variable. getenv is not used, because the program may define its own. */
 static const char *variable(const char *name)
 {
     size_t len = strlen(name);
@@ -214,10 +214,10 @@ bool life_start(void)
     return true;
 }
 
-/* Starts profiling. Most processes of a job never take a sample and create no table. Direct
- * children of ebb create their table at once, before they can install a system call filter. A
- * program can install a filter with its own instructions, which this library does not notice. The
- * system calls that create a table might then kill the program. */
+/* Starts profiling. Most processes of a job take no sample and create no table. A direct child of
+ * ebb creates its table at once, before the program can install a system call filter by
+ * instructions that this library does not notice. After that, the system calls that create a table
+ * might kill the program. */
 __attribute__((constructor)) static void begin(void)
 {
     is_late = modules_is_late();
@@ -242,18 +242,17 @@ __attribute__((destructor)) static void end(void)
         atomic_store_explicit(&t->header.is_ended, 1, memory_order_release);
 }
 
-/* ---- creating and sending the table ----
- *
- * Everything goes through syscall(): the libc functions may be overridden by the job or by another
- * preload, and most of them are cancellation points, which malloc must not be. */
+/* ---- creating and sending the table ---- All system calls go through syscall(). The job or
+ * another preloaded library may override the libc functions. Most of these are also cancellation
+ * points, which malloc must not be. */
 
 static void close_fd(int fd)
 {
     syscall(SYS_close, fd);
 }
 
-/* Moves FD above the standard streams. A job may run with a standard stream closed; if FD took its
- * number, the job would print into FD. */
+/* Moves FD above the standard streams. If the job runs with a standard stream closed, FD may have
+ * its number, and output of the job would go into FD. */
 static int move_above_streams(int fd)
 {
     if (fd < 0 || fd > 2)
@@ -274,8 +273,8 @@ static int connect_socket(void)
     return fd;
 }
 
-/* Returns false if RLIMIT_FSIZE is too low: growing a file beyond the limit would kill the job
- * by SIGXFSZ. */
+/* Returns false if RLIMIT_FSIZE is too low. Growing the table's file beyond that limit would kill
+ * the job by SIGXFSZ. */
 static bool is_size_allowed(void)
 {
     struct rlimit limit;
@@ -283,8 +282,8 @@ static bool is_size_allowed(void)
            limit.rlim_cur >= sizeof(struct heap_table);
 }
 
-/* Returns true for strict overcommit. There, a page that the kernel cannot provide on first
- * touch raises SIGBUS, so the table allocates all its pages at once. */
+/* Returns true for strict overcommit. In that mode, the first write to a page raises SIGBUS if the
+ * kernel has no memory for the page, so the table allocates all its pages at once. */
 static bool is_memory_strict(void)
 {
     char mode = 0;
@@ -377,9 +376,9 @@ uint64_t life_filters(const char *status)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* Returns true if the process is sandboxed. A filter inherited across exec cannot be queried, and
- * may kill the process for the system calls that create the table. Called only by the one thread
- * that creates the table. */
+/* Returns true if the process is sandboxed. A filter that was inherited across exec cannot be
+ * queried, and may kill the process for the system calls that create the table. Only the thread
+ * that creates the table calls this function. */
 static bool is_sandboxed(void)
 {
     static char status[4096];
@@ -392,8 +391,8 @@ static bool is_sandboxed(void)
     return life_filters(status) > heap_process.filters;
 }
 
-/* Returns false in a vfork child, which has its own pid but its parent's memory. A table created
- * there would be attributed to the wrong process, so the parent creates the table. */
+/* Returns false in a vfork child, which has its own pid but uses its parent's memory. A table
+ * created there would be recorded under the wrong process, so the parent creates the table. */
 static bool is_process_itself(void)
 {
     int32_t known = atomic_load(&page->pid), pid = (int32_t)syscall(SYS_getpid);
@@ -519,9 +518,10 @@ void life_leave(const struct heap_thread *t)
         atomic_fetch_sub(section_of(t), 1);
 }
 
-/* Sets the countdown of a thread while profiling is off. In a preloaded library, profiling stays
- * off, so the countdown is the largest number. A library that was loaded late may be attached
- * again. A negative countdown then makes the next hooked call draw a new countdown. */
+/* Sets the countdown of a thread while profiling is off. If the library was preloaded, profiling
+ * stays off, and the countdown is the largest number. A library that was loaded late may be
+ * attached again, so the countdown is negative, and the next hooked call after that draws a new
+ * one. */
 void life_rest(struct heap_thread *t)
 {
     t->countdown = is_late ? -1 : INT64_MAX;

@@ -1,8 +1,8 @@
 /* A profiled process from its first allocation to its end: settings, creating and sending the heap
- * table, fork. A fork is noticed when the child first takes or frees a sample, so a child that only
- * calls exec costs nothing. The kernel wipes one page at fork. The wiped page identifies the child
- * without a system call, however it was created. A vfork child runs in its parent's memory, finds
- * the page intact, and is correctly counted as part of the parent. */
+ * table, fork. A child of a fork is noticed when it first takes or frees a sample, so a child that
+ * only calls exec costs nothing. At a fork the kernel wipes one page in the child. The wiped page
+ * identifies the child without a system call, however it was created. A vfork child runs in its
+ * parent's memory, finds the page intact, and is correctly counted as part of the parent. */
 #pragma once
 
 #include "heap/heap.h"
@@ -13,12 +13,13 @@ void life_settings(const char *heap, const char *socket, struct heap_process *re
 /* Returns the number of seccomp filters according to /proc/self/status; on older kernels 0 or 1. */
 uint64_t life_filters(const char *status);
 /* Decides once whether this process is profiled. The decision is made at the first allocation at
- * which the environment is available, or in our constructor. Constructors of other libraries may
- * allocate before our constructor runs. Returns false if the decision has not been made yet. */
+ * which the environment is available, because constructors of other libraries may allocate before
+ * ours runs; our constructor makes it otherwise. Returns false if the decision has not been made
+ * yet. */
 bool life_start(void);
-/* Begins a section in which this thread may use the table. Returns false, without beginning a
- * section, if profiling is off. Sections nest. life_detach waits until all threads have left their
- * sections. A preloaded library is never detached, so its sections cost nothing. */
+/* Begins a section in which this thread may use the table. Returns false, and begins no section, if
+ * profiling is off. Sections nest. life_detach waits until all threads have left their sections.
+ * Sections cost nothing in a preloaded library, which is never detached. */
 bool life_enter(const struct heap_thread *t);
 void life_leave(const struct heap_thread *t);
 /* Sets the countdown of a thread that found profiling off. */
@@ -37,8 +38,8 @@ void life_give_up(void);
 bool life_is_given_up(void);
 /* Returns true if this process has a table to write into. Preserves errno. */
 bool life_is_on(void);
-/* Creates the memfd, maps it and sends it to ebb. Only one thread does so; the other threads take
- * no samples until the table is ready. Returns false if there is no table. Preserves errno. */
+/* Creates the memfd, maps it and sends it to ebb. One thread does this; the other threads take no
+ * samples meanwhile. Returns false if there is no table. Preserves errno. */
 bool life_make_table(void);
 /* Unmaps the parent's table in the child of a fork; the first sample creates a new one. */
 void life_forked(void);

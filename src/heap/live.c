@@ -1,4 +1,4 @@
-/* The live samples: filter, index and entries. The header describes the order of the steps. */
+/* The live samples: filter, index and entries. live.h describes the order of the steps. */
 #include "heap/live.h"
 
 #include "heap/sampler.h"
@@ -133,9 +133,8 @@ static void set_bit(uint32_t bit)
 }
 
 /* Clears a filter bit unless another sample needs it. Another thread may add a sample between the
- * check and the clearing. If that thread sets the bit after the clearing, the bit stays set. If
- * that thread sets the bit before the clearing, the second check finds its cell and sets the bit
- * again. */
+ * check and the clearing. If that thread sets the bit after the clearing, the bit stays set. If it
+ * sets the bit before the clearing, the second check finds its cell and sets the bit again. */
 static void clear_bit(uint32_t bit)
 {
     if (bucket_has_bit(bit))
@@ -164,9 +163,9 @@ static bool put_filter_cell(uintptr_t p, uint32_t entry)
     return false;
 }
 
-/* Returns true if the bucket may contain a pointer with fingerprint PRINT. With many live samples
- * the answer is a false positive for about one pointer in a hundred. The loop has no branch per
- * cell, because such a branch would often be mispredicted. */
+/* Returns true if the bucket may contain a pointer with fingerprint PRINT. With many live samples,
+ * the answer is wrongly true for about one pointer in a hundred. The loop has no branch per cell,
+ * because the processor would often mispredict it. */
 static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
 {
     uint32_t found = 0;
@@ -212,7 +211,7 @@ static uint32_t claim(struct heap_table *t, uintptr_t p)
         uint64_t there = atomic_load_explicit(&t->live[entry].ptr, memory_order_acquire);
         if (there == p)
             return entry;
-        /* Since the look-up, P was removed and its entry was reused under the same fingerprint. */
+        /* After the look-up, P was removed, and its entry was reused under the same fingerprint. */
         if (!put_filter_cell((uintptr_t)there, entry)) {
             clear_entry(t, entry);
             atomic_fetch_sub(&living, 1);
@@ -278,8 +277,8 @@ bool live_find(const void *p, struct live_sample *ret)
     return true;
 }
 
-/* Keeps or removes one sample when thinning. If another thread replaces the sample in this entry at
- * the same time, the new sample is mistaken for the old one. */
+/* When the table is thinned, keeps or removes one sample. If another thread replaces the sample in
+ * this entry at the same time, the new sample is treated as the old one. */
 static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];

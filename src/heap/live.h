@@ -19,9 +19,9 @@ enum { LIVE_FILTER_BITS = 1 << 21, LIVE_BUCKETS = 1 << 12, LIVE_CELLS = 16 };
 
 extern _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64] HEAP_HIDDEN;
 
-/* Returns the filter bit of P. Pointers within the same 8 KiB have their bits in the same cache
- * line of the filter, because programs allocate and free neighbouring blocks together. The position
- * within the line differs for each 8 KiB range, because large blocks all start at the same offset
+/* Returns the filter bit of P. Programs allocate and free neighbouring blocks together, so pointers
+ * within the same 8 KiB have their bits in one cache line of the filter. The position within that
+ * line differs from one 8 KiB range to the next, because large blocks all start at the same offset
  * of a page. */
 static inline uint32_t live_bit(uintptr_t p)
 {
@@ -45,19 +45,19 @@ struct live_sample {
 };
 
 /* Adds a sample before P is returned to the program. Removes an old sample at P first. Returns
- * false if the table is full; the caller may then call live_thin and try again, and counts the
- * drop if that fails too. */
+ * false if the table is full; the caller may then call live_thin and try again. If that fails too,
+ * the caller counts the drop. */
 bool live_add(const void *p, const struct live_sample *sample);
 /* Removes the sample at P before P is freed. Returns false if P was not sampled. */
 bool live_end(const void *p, struct live_sample *ret);
 /* Finds the sample at P without removing it. */
 bool live_find(const void *p, struct live_sample *ret);
-/* Makes room if the table is nearly full. Doubles the smallest interval until a quarter of the
- * table is free. Keeps each sample with the probability that it would have been drawn at the new
- * interval. If another thread is already making room, returns at once. */
+/* Makes room if the table is nearly full: doubles the smallest interval until a quarter of the
+ * table is free, and keeps each sample with the probability that it would have been drawn at the
+ * new interval. Returns at once if another thread is already making room. */
 void live_thin(uint64_t *random);
 /* Removes the sampled mappings that overlap [START, START+LEN), for munmap. The overlap counts as
- * freed. The parts before and after the overlap are added again, with an interval at which they
- * have the same probability of being drawn as the whole mapping had. */
+ * freed. The parts before and after the overlap are added again, at an interval that leaves their
+ * probability of being sampled unchanged. */
 void live_cut(uintptr_t start, size_t len);
 void live_reset(void); /* removes all samples, after fork or for a new table */

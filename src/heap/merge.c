@@ -4,7 +4,7 @@
 #include "heap/modules.h"
 #include "heap/python.h"
 
-/* The merged stack, innermost frame first; outermost frames that do not fit are lost. */
+/* The merged stack, innermost frame first. If it is full, outermost frames are lost. */
 struct merged {
     uint64_t *words;
     size_t count, max;

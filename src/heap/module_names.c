@@ -4,7 +4,8 @@
 #include <elf.h>
 #include <string.h>
 
-/* Some libcs leave the file's own addresses in the dynamic section; glibc adds the base. */
+/* Some libcs leave addresses as they are in the file in the dynamic section; glibc adds the base to
+ * them. */
 static uintptr_t dynamic_address(uintptr_t base, const ElfW(Dyn) * d)
 {
     return d->d_un.d_ptr < base ? base + d->d_un.d_ptr : d->d_un.d_ptr;

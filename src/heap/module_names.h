@@ -1,6 +1,6 @@
-/* Finds the names that a loaded module exports, in the module's own tables. dlsym is not used,
- * because it takes the dynamic linker's lock. A thread inside malloc would then wait for another
- * thread's dlopen, which may in turn wait for the first thread, and the job would stall. */
+/* Finds the names that a loaded module exports, in the module's own tables. dlsym cannot be used,
+ * because it takes the dynamic linker's lock. Inside malloc, a thread would wait for another
+ * thread's dlopen, which may in turn wait for this thread. */
 #pragma once
 
 #include <link.h>

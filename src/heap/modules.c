@@ -7,15 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longest wait for the lock. Adding a module takes a few microseconds, far less than this limit.
- * The limit matters only if the thread that holds the lock is preempted. */
+/* Longest wait for the lock. Adding a module takes microseconds, so the limit is reached only if
+ * the thread that holds the lock is preempted. */
 enum { PATIENCE_SPINS = 20000 };
 
 /* A copy of the table's modules in memory that no other process can write. */
 struct known {
     _Atomic(uintptr_t) start; /* 0: unloaded */
     _Atomic(uintptr_t) end;
-    /* The last generation in which the module was confirmed to be unchanged. */
+    /* Generation in which the module was last found unchanged. */
     _Atomic(uint32_t) generation;
 };
 
@@ -92,8 +92,8 @@ static void mark_unloaded(struct heap_table *t, uint32_t i)
     t->modules[i].is_gone = 1;
 }
 
-/* Finds modules that were unloaded since the last sweep. Their memory may be unmapped, so only the
- * linker's list of addresses is used. */
+/* Finds modules that were unloaded since the last sweep. Their memory may be gone, so only the
+ * linker's list of addresses is read. */
 static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
 {
     uintptr_t start, end;
@@ -139,8 +139,8 @@ static uint32_t add_module(struct heap_table *t, uint32_t n, const struct module
     return n + 1;
 }
 
-/* A library that was unloaded and loaded again at another address keeps its number, because its
- * frames are the same. A different library at the same address gets a new number. */
+/* A library that was unloaded and loaded again keeps its number, because its frames mean the same
+ * code. A different library at the same address gets a new number. */
 static uint32_t add_or_reuse(struct heap_table *t, const struct module_map *map, uint32_t now)
 {
     uint32_t n = atomic_load_explicit(&known_count, memory_order_relaxed);

@@ -7,8 +7,8 @@
 enum { MODULE_NONE = 0 }; /* 0 means no module; any other number is the module's index + 1 */
 
 /* Finds the module that contains IP, and its load bias. Returns MODULE_NONE and a bias of 0 if IP
- * is in no module or the table is full. Adds a module when it is first seen. Takes no lock and
- * allocates nothing. The library of IP must stay loaded during the call, so IP must be on this
+ * is in no module or the table is full. A module is added when it is first found. Finding a known
+ * module takes no lock. The library of IP must stay loaded during the call, so IP must be on this
  * thread's stack or in code that is never unloaded. */
 uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base);
 /* Called when a library may have been unloaded (dlclose), so that addresses may map to other
@@ -23,7 +23,7 @@ uint64_t modules_frame(uint32_t module, uintptr_t base, uintptr_t ip);
 
 /* ---- functions for the unwinder, which also needs a library's call frame information ---- */
 
-/* Another thread held the lock for too long, so the caller should try again. */
+/* Another thread held the lock for too long; the caller may try again. */
 enum { MODULE_BUSY = UINT16_MAX };
 
 /* A library as mapped by the dynamic linker. The pointers are valid while it is loaded. */
@@ -39,7 +39,7 @@ struct module_map {
     size_t eh_len;
 };
 bool modules_map(uintptr_t ip, struct module_map *ret);
-/* Returns true if ADDRESS is in the module that dl_iterate_phdr describes by INFO. */
+/* Returns true if ADDRESS is in the module that INFO of dl_iterate_phdr describes. */
 struct dl_phdr_info;
 bool modules_contain(const struct dl_phdr_info *info, uintptr_t address);
 /* Returns true if this library was loaded into a running process, and not at its start. */

@@ -2,7 +2,7 @@
  * because the compilers for other systems have only the headers of libc. */
 #include "heap/probes.h"
 
-/* The section by which tracers find semaphores. */
+/* The section in which tracers find the semaphores. */
 #define LISTENERS __attribute__((section(".probes"), used))
 
 LISTENERS volatile uint16_t probes_alloc_listeners = 0;
@@ -11,8 +11,8 @@ LISTENERS volatile uint16_t probes_free_listeners = 0;
 /* The layout of a note: the sizes of its name and content, type 3, and the name. The content is the
  * address of the nop, the address of a section that shows whether the file was prelinked, the
  * address of the semaphore, the provider, the probe's name and its arguments. An argument is its
- * size in bytes, @, and the operand. The section is not loaded, so the linker resolves the
- * addresses. */
+ * size in bytes, @, and the operand. The addresses are fixed when the library is linked, because
+ * the section with the notes is not loaded. */
 #define PROBE(name, semaphore, arguments)                                                          \
     "990: nop\n"                                                                                   \
     ".pushsection .note.stapsdt, \"\", \"note\"\n"                                                 \

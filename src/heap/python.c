@@ -21,8 +21,8 @@ enum phase {
 enum {
     CHAIN_MAX = 100000, /* maximum number of frames of a chain; a longer chain is corrupt */
     CHECK_MAX = 256,    /* number of frames that are checked before the layout is trusted */
-    /* Number of attempts. A wrong layout fails every time. A stack that was being changed fails
-     * only once. */
+    /* Number of attempts. A wrong layout fails every time; a stack that another thread was changing
+     * fails only now and then. */
     CHECK_TRIES = 8,
     LINE_MAX = 1 << 28,
 };
@@ -36,7 +36,7 @@ static struct python_layout layout;
 static _Atomic(uint32_t) version;
 static uint32_t checks_failed;
 
-/* These variables are valid for the current table only. */
+/* The variables below are valid for the current table only. */
 static _Atomic(uint32_t) module;
 static _Atomic(uint32_t) modules_seen;
 
@@ -128,8 +128,8 @@ static inline bool innermost_frame(uintptr_t thread, bool is_careful, uintptr_t 
     return true;
 }
 
-/* Ends the frames of one evaluation loop: marks the outermost as the entry frame, or adds an empty
- * entry. */
+/* Ends the frames of one evaluation loop: marks the outermost of them as the entry frame, or adds
+ * an empty entry frame if there are none. */
 static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size_t *start)
 {
     if (*n > *start)
@@ -141,7 +141,7 @@ static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size
 
 static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
 {
-    /* START is the first frame of the evaluation loop that is being walked */
+    /* start is the index of the first frame of the evaluation loop that is being walked */
     size_t n = 0, start = 0;
     struct view v;
     for (size_t i = 0; frame && n < max && i < CHAIN_MAX; i++, frame = v.back) {
@@ -152,7 +152,7 @@ static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
             ret[n++].word = HEAP_FRAME_PYTHON | code << HEAP_FRAME_CODE_SHIFT | v.instr;
             ret[n - 1].is_entry = false;
         }
-        /* A shim follows the frames of its evaluation loop; the chain never starts with a shim. */
+        /* A shim comes after the frames of its evaluation loop, and never first in the chain. */
         if (v.is_entry || (layout.entry == PYTHON_ENTRY_BELOW && v.is_shim))
             end_evaluation(ret, max, &n, &start);
     }
@@ -246,8 +246,8 @@ static void set_symbols(const struct python_symbols *s)
     atomic_store_explicit(&phase, FOUND, memory_order_release);
 }
 
-/* Most interpreters are the program itself or a library it links to, and are loaded before the
- * first thread starts. */
+/* Most interpreters are the program itself or a library that it links to. They are loaded before
+ * the first thread starts. */
 static __attribute__((constructor)) void find_at_start(void)
 {
     struct python_symbols s;
@@ -267,7 +267,8 @@ static bool is_libpython(const struct heap_table *t, const struct heap_module *m
     return end - start >= sizeof prefix && !memcmp(&t->text[start], prefix, sizeof prefix - 1);
 }
 
-/* Searches the modules that occurred in stacks, for programs that load their interpreter later. */
+/* Searches the modules that occur in stacks. This finds the interpreter of a program that loads it
+ * later. */
 static void find_late(const struct heap_table *t)
 {
     struct python_symbols s;
@@ -298,7 +299,7 @@ static void recognise(void)
 
 static void verify_layout(void)
 {
-    /* Checked reads need a system call, which a sandboxed process must not make. */
+    /* Reads that check the address need a system call, which may kill a sandboxed process. */
     if (atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed)) {
         settle_python(HEAP_PYTHON_CHECK);
         return;

@@ -6,32 +6,32 @@
 #include "heap/heap.h"
 
 struct python_frame {
-    /* HEAP_FRAME_PYTHON | code | instruction, or 0 for an evaluation loop that has not entered its
-     * function yet: the loop is on the C stack, but there is no Python frame. */
+    /* HEAP_FRAME_PYTHON | code | instruction. 0 for an evaluation loop that has not entered its
+     * function yet: the loop is on the C stack, but no Python frame exists. */
     uint64_t word;
-    /* True if the function was called from C: the frames below belong to another evaluation loop
-     * on the C stack. */
+    /* True if C code called the function: the frames below it belong to another evaluation loop on
+     * the C stack. */
     bool is_entry;
 };
 
 /* Detects the interpreter, its version, and whether its frames can be read. Called for every sample
- * and every arena. The call is cheap once the result is final. Also hooks the allocator of small
- * objects, if that is requested and this thread holds the GIL. */
+ * and every arena; cheap once the result is final. Also hooks the allocator of small objects if
+ * that is requested and this thread holds the GIL. */
 void python_detect(void);
 /* Reads this thread's frames, innermost first, and returns their number. Returns 0 if the thread
  * has no frames or they are not readable. */
 size_t python_frames(struct python_frame *ret, size_t max);
-/* Returns true if the interpreter is shutting down, when it frees everything, even leaked
+/* Returns true if the interpreter is shutting down. It then frees everything, even leaked
  * memory. */
 bool python_is_ending(void);
 /* Returns true if IP is inside the interpreter's evaluation loop. */
 bool python_is_eval(uintptr_t ip);
 /* Returns the module of the interpreter, as modules_find does; MODULE_NONE before python_detect. */
 uint32_t python_module(void);
-/* Returns true if mappings made from RETURN_ADDRESS are arenas of individually counted objects. */
+/* Returns true if the code at RETURN_ADDRESS maps arenas whose objects are counted individually. */
 bool python_owns_map(uintptr_t return_address);
-/* Detects the interpreter and hooks its small objects now, from a thread that holds the GIL.
- * Returns true if they are hooked. */
+/* Detects the interpreter and hooks its small objects now. The caller's thread holds the GIL.
+ * Returns true if the objects are hooked. */
 bool python_attach(void);
 /* Removes the hooks. The caller holds the GIL. Returns false if another tool has wrapped them. */
 bool python_detach(void);

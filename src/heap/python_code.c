@@ -12,16 +12,16 @@ enum {
     TEXT_MAX = 4096,       /* maximum length of a name or a path in bytes */
     LINES_MAX = 128 << 10, /* maximum length of a line table in bytes */
     FILES = 512,           /* cached paths, shared by functions of the same file; a power of two */
-    /* How often a thread checks the lock before it gives up: for about ten microseconds, far longer
-     * than adding a code object takes. */
+    /* How often a thread checks the lock before it gives up. This takes about ten microseconds, far
+     * longer than adding a code object. */
     SPINS = 4000,
     INDEX_BITS = 15,
 };
 _Static_assert(HEAP_CODES <= 1 << INDEX_BITS, "an index fits");
 
-/* A slot of the index. VALUE holds the entry's index in the low bits and a hash of the code
- * object's contents in the high bits. VALUE is 0 while the entry is being added. Addresses are
- * reused: a different hash means a different code object. */
+/* A slot of the index. VALUE has the entry's index in its low bits and a hash of the code object's
+ * contents in its high bits, or 0 while the entry is being added. If the hash differs, another code
+ * object has reused the address. */
 struct slot {
     _Atomic(uintptr_t) code;
     _Atomic(uint64_t) value;
@@ -102,8 +102,8 @@ static uint32_t character_at(const struct characters *c, size_t i)
     }
 }
 
-/* Encodes one character as UTF-8. A byte that Python could not decode is a lone surrogate in the
- * string, and is written as that byte. */
+/* Encodes one character as UTF-8. A lone surrogate stands for a byte that Python could not decode,
+ * and is written as that byte. */
 static size_t encode(uint32_t c, char ret[4])
 {
     if (c >= 0xdc80 && c <= 0xdcff) {
@@ -189,7 +189,7 @@ static uint64_t hash_text_end(uint64_t hash, uintptr_t text, const struct python
     return mix_code(mix_code(hash, c.count), end);
 }
 
-/* Returns a hash that distinguishes code objects which had the same address at different times. It
+/* Returns a hash that tells code objects apart which had the same address at different times. It
  * covers the addresses of the parts and the ends of the names, not the whole code object. */
 static uint64_t hash_code(uintptr_t code, const struct python_layout *l,
                           const struct python_symbols *symbols)
@@ -236,7 +236,8 @@ static uint32_t add_code(uintptr_t code, const struct python_layout *l,
     return i;
 }
 
-/* Returns the slot of CODE, claiming a free slot if needed; NULL if all candidates are taken. */
+/* Returns the slot of CODE. Takes a free slot if CODE has none; returns NULL if all slots that it
+ * could have are taken. */
 static struct slot *code_slot(uintptr_t code)
 {
     size_t at = (code >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -289,7 +290,9 @@ void python_code_reset(void)
 {
     for (size_t i = 0; i < SLOTS; i++) {
         if (!atomic_load_explicit(&slots[i].code, memory_order_relaxed))
-            continue; /* skipping avoids touching a page that was never written */
+            /* an empty slot is not written, because that could allocate a page which was never
+             * touched */
+            continue;
         atomic_store_explicit(&slots[i].code, 0, memory_order_relaxed);
         atomic_store_explicit(&slots[i].value, 0, memory_order_relaxed);
     }

@@ -161,9 +161,9 @@ static bool take_offset(uint64_t offset, uint16_t *ret)
     return true;
 }
 
-/* Copies the offsets. The fields have the same names in both versions, at different offsets.
- * _co_firsttraceable is not among them: it and co_extra are the two words before the
- * instructions. A non-ASCII string has two more words before its characters. */
+/* Copies the offsets. The fields have the same names in both versions, at different offsets. Two
+ * offsets are computed: _co_firsttraceable and co_extra are the two words before the instructions,
+ * and a non-ASCII string has two more words before its characters. */
 #define LAYOUT_FROM(o, ret)                                                                        \
     (take_offset((o)->thread.current_frame, &(ret)->thread_frame) &&                               \
      take_offset((o)->frame.previous, &(ret)->frame_back) &&                                       \

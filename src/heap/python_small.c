@@ -24,14 +24,14 @@ enum small_state { SMALL_UNDECIDED, SMALL_ON, SMALL_REFUSED };
 
 static _Atomic(uint32_t) small_state;
 static _Atomic(uintptr_t) arena_code;
-/* Written before the wrappers are installed, and never again after that. */
+/* Written once, before the wrappers are installed. */
 static struct python_allocator pymalloc;
 static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
 static _Atomic(int64_t)
-    /* Bytes of arenas mapped, minus bytes of arenas unmapped, since the count began; negative if
-     * mostly older arenas were unmapped. */
+    /* Bytes of arenas mapped, minus bytes of arenas unmapped, since the count began. Negative if
+     * most of the unmapped arenas are older than that. */
     arena_bytes;
 
 /* Subtracts SIZE from the countdown. If less than SIZE is left, returns true and subtracts
@@ -57,8 +57,8 @@ static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
     return p;
 }
 
-/* Allocates a sampled object. Returns NULL if there is no sample or no memory; the original
- * function then takes over. */
+/* Allocates a sampled object. Returns NULL if there is no sample or no memory; the caller then uses
+ * the original function. */
 static SMALL_COLD void *sample(size_t size, bool is_zeroed)
 {
     struct heap_thread *t = &heap_thread;
@@ -77,7 +77,7 @@ static SMALL_COLD void *sample(size_t size, bool is_zeroed)
     return p;
 }
 
-/* A separate function, so that the fast path need not save registers. */
+/* A function of its own, so that the fast path does not save registers. */
 static SMALL_COLD void *malloc_slowly(void *ctx, size_t size)
 {
     void *p = sample(size, false);
@@ -154,7 +154,7 @@ void python_small_found(const struct python_symbols *symbols)
     atomic_store_explicit(&arena_code, code, memory_order_relaxed);
 }
 
-/* Returns true if the current allocator is pymalloc itself. Other allocators are not wrapped. Debug
+/* Returns true if the current allocator is pymalloc itself; no other allocator is wrapped. Debug
  * hooks and tracers write data around each object, which a sampled object would lack. Replacements
  * of pymalloc do not accept a pointer from malloc. */
 static bool is_pymalloc(const struct python_symbols *s, struct python_allocator *ret)
@@ -183,7 +183,7 @@ void python_small_install(const struct python_symbols *s, const void *mine)
         atomic_store_explicit(&small_state, SMALL_REFUSED, memory_order_relaxed);
         return;
     }
-    /* While this thread holds the GIL, no other thread uses the allocators. */
+    /* While this thread holds the GIL, no other thread calls the allocators. */
     if (!mine || !s->thread_current || s->thread_current() != mine)
         return;
     if (!is_pymalloc(s, &pymalloc)) {
@@ -237,9 +237,9 @@ bool python_small_is_on(void)
     return atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_ON;
 }
 
-/* Decides early whether small objects are counted. Mapping an arena takes no sample, and the next
- * sample may be far away. Until that sample, the objects in the arena would be counted neither
- * individually nor as an arena. */
+/* Decides early whether small objects are counted. The next sample may be long after this arena is
+ * mapped. Without a decision, the objects in the arena would be counted neither individually nor as
+ * an arena until then. */
 static void decide_small(void)
 {
     int saved = errno;
@@ -253,8 +253,8 @@ static void decide_small(void)
     errno = saved;
 }
 
-/* Returns true also while it is undecided whether small objects are counted, because the first
- * arenas hold objects that are counted later. */
+/* Also returns true while it is undecided whether small objects are counted, because objects in the
+ * first arenas may be counted later. */
 bool python_owns_map(uintptr_t return_address)
 {
     uintptr_t code = atomic_load_explicit(&arena_code, memory_order_relaxed);

@@ -8,12 +8,12 @@
 
 /* Records the code that maps arenas, once the interpreter is found. */
 void python_small_found(const struct python_symbols *symbols);
-/* Installs the wrappers if they are requested and can be installed now. MINE is the state of this
- * thread. Cheap once the result is final. */
+/* Installs the wrappers if they are requested and can be installed now. MINE is the Python state of
+ * this thread. Cheap once the result is final. */
 void python_small_install(const struct python_symbols *symbols, const void *mine);
-/* Removes the wrappers, so that they may be installed again. Called with the GIL held. Returns
- * false if another tool, such as tracemalloc, has wrapped the wrappers. They then stay in place and
- * pass every call on. */
+/* Removes the wrappers, so that they may be installed again. The caller holds the GIL. Returns
+ * false if another tool, such as tracemalloc, has wrapped the wrappers; they then stay, and pass
+ * every call on. */
 bool python_small_remove(const struct python_symbols *symbols);
 bool python_small_is_on(void);
 /* Returns the bytes of live arenas that were mapped since the wrappers were installed. */

@@ -9,8 +9,8 @@
 #include "heap/sampler.h"
 #include "heap/stacks.h"
 
-/* Number of scratch buffers. Stack traces are too long for a thread's stack, which may be 16 KB,
- * or less in a signal handler. */
+/* Number of scratch buffers. A thread's stack may be 16 KB or less, too small for the frames of a
+ * stack trace. */
 enum { SCRATCHES = 16 };
 
 struct scratch {
@@ -60,8 +60,8 @@ static uint32_t site_here(struct scratch *d)
     return stacks_site(d->merged, n);
 }
 
-/* Returns the call site of a GPU block. A thread without Python frames runs the backward pass;
- * its native frames name the call site. */
+/* Returns the call site of a GPU block. A thread without Python frames runs the backward pass,
+ * whose native frames identify the call site. */
 static uint32_t gpu_site_here(struct scratch *d, unsigned gpu)
 {
     python_detect();
@@ -110,8 +110,8 @@ static void take_sample(struct scratch *d, const void *p, struct live_sample *sa
     count_hook_ns(t, now);
 }
 
-/* Returns true once the table is frozen. The table is frozen when the interpreter starts to shut
- * down and frees everything, so that the table shows the program's heap before the shutdown. */
+/* Returns true if the table is frozen: the interpreter has started to shut down and frees
+ * everything, and the table shows the program's heap before that. */
 static bool is_closed(void)
 {
     if (!python_is_ending())
@@ -180,8 +180,8 @@ static bool take_live(const void *p, struct live_sample *ret)
 {
     if (!life_is_on() || is_closed())
         return false;
-    /* Most pointers get here by a false positive of the filter, so this path does not read the
-     * clock. */
+    /* Most pointers that reach this line are false positives of the filter, so the clock is not
+     * read before it. */
     if (!live_end(p, ret))
         return false;
     int saved = errno;
@@ -217,8 +217,8 @@ bool record_end(const void *p)
     return was_sample;
 }
 
-/* Returns the interval for which size/interval is the expected number of hits: the hits expected of
- * the old bytes at their interval, plus the hits expected of the new bytes at the current
+/* Returns the interval at which SIZE bytes would have as many expected hits as the block had in
+ * all: those of its old bytes at their interval, and those of its new bytes at the current
  * interval. */
 static uint64_t grown_interval(const struct live_sample *sample, size_t size)
 {
@@ -227,7 +227,8 @@ static uint64_t grown_interval(const struct live_sample *sample, size_t size)
     return (uint64_t)((double)size / hits);
 }
 
-/* Returns the probability that the byte that was hit is in the remaining SIZE bytes. */
+/* Returns the probability that the byte by which the block was sampled is among the SIZE bytes that
+ * remain. */
 static double remaining_probability(const struct live_sample *sample, size_t size)
 {
     if (size >= sample->size)

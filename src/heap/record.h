@@ -11,7 +11,7 @@ struct live_sample;
  * P must not be NULL. Preserves errno. */
 void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind kind);
 /* Records a GPU block that sampler_hit_gpu chose; KEY is from gpu_key. If the thread runs Python,
- * only Python frames are taken, which needs a tenth of the time. */
+ * native frames are left out, which takes a tenth of the time. */
 void record_gpu_block(const void *key, uint64_t size, uint64_t interval, unsigned gpu);
 /* Returns the call site of the current stack on GPU without taking a sample, or 0 if unknown.
  * Preserves errno. */
@@ -19,7 +19,7 @@ uint32_t record_gpu_site(unsigned gpu);
 /* Ends the sample at P before P is freed; called if live_maybe returned true. Returns true if P
  * was sampled. Preserves errno. */
 bool record_end(const void *p);
-/* Like record_end, but before a realloc, after which record_again may continue the sample. */
+/* Like record_end, but before a realloc. record_again may then continue the sample. */
 bool record_take(const void *p, struct live_sample *ret);
 /* Continues SAMPLE at P, now SIZE bytes, with its old stack. A block that shrank stays sampled with
  * the probability that the sampled byte is in the remaining part; an empty block is never sampled.
@@ -29,9 +29,9 @@ void record_again(void *p, size_t size, const struct live_sample *sample);
 void record_reset(void);
 
 /* Merges native and Python frames, both innermost first, into one stack of frame words, outermost
- * first. Each evaluation loop on the C stack is replaced by the Python frames it runs, up to and
- * including the next entry frame. The interpreter's own C frames are omitted, except those inside
- * the innermost Python frame. Python frames without an evaluation loop become the outermost
- * frames. */
+ * first. Each evaluation loop on the C stack is replaced by the Python frames that it runs, up to
+ * and including the next entry frame. The interpreter's own C frames are left out, except those
+ * that the innermost Python frame calls. Python frames without an evaluation loop become the
+ * outermost frames. */
 size_t record_merge(const struct unwind_frame *native, size_t natives,
                     const struct python_frame *python, size_t pythons, uint64_t *ret, size_t max);

@@ -1,6 +1,6 @@
 /* The Poisson process that chooses allocations, and the adaptive interval. Logarithm and
- * exponential are implemented here: a program may export its own function called log, and the
- * dynamic linker would bind our call to that function. */
+ * exponential are implemented here, because a program may export its own function called log, and
+ * the dynamic linker would bind our call to it. */
 #include "heap/sampler.h"
 
 #include <string.h>
@@ -16,8 +16,9 @@ enum {
     /* Size of the token bucket for samples, in units of 1/64 token. A burst, such as the start of a
      * program, may spend the tokens of two seconds at once. */
     ONE = 64,
-    /* A single raise of the interval is at most 2^UP_MAX, because threads that drew at the old
-     * interval keep hitting at the old rate. */
+    /* A single change raises the interval at most by 2^UP_MAX. Threads that have drawn their
+     * countdown at the old interval still take samples at the old rate, so the measured rate is too
+     * high for a moment. */
     UP_MAX = 3,
 };
 
@@ -131,7 +132,7 @@ void sampler_reset(void)
 
 uint64_t sampler_random(uint64_t *random)
 {
-    /* The odd increment makes the generator visit all states. The mixing steps make successive
+    /* The generator adds an odd number, so it visits all states; the mixing steps make successive
      * values look unrelated. */
     uint64_t x = *random += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -144,8 +145,8 @@ double sampler_fraction(uint64_t *random)
     return (double)(sampler_random(random) >> 11) * 0x1p-53;
 }
 
-/* Returns a seed. It includes a counter, because threads may start in the same nanosecond, and a
- * thread may start at the address of a thread that exited. */
+/* Returns a seed. It includes a counter, because threads may start in the same nanosecond, or at
+ * the address of a thread that exited. */
 static uint64_t seed(const struct heap_thread *t)
 {
     uint64_t n = atomic_fetch_add_explicit(&seeds, 1, memory_order_relaxed) + 1;
@@ -199,8 +200,8 @@ int64_t sampler_draw(uint64_t *random, uint64_t interval)
 
 /* ---- the countdown ---- */
 
-/* Draws the next countdown. A draw of 1 hits the very next byte, as a negative countdown is a
- * hit. */
+/* Draws the next countdown. A draw of 1 must hit the very next byte, because only a negative
+ * countdown is a hit. */
 static void draw_next(struct heap_thread *t)
 {
     t->interval = sampler_interval();
@@ -239,8 +240,8 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
     return true;
 }
 
-/* Decides whether a GPU block is sampled. As 1 − exp(−x) ≤ x, most blocks are decided without
- * the exponential. */
+/* Decides whether a GPU block is sampled. As 1 − exp(−x) ≤ x, most blocks need no exponential for
+ * the decision. */
 bool sampler_hit_gpu(struct heap_thread *t, uint64_t size, uint64_t *ret_interval)
 {
     uint64_t interval = interval_of(&gpu);
@@ -260,7 +261,7 @@ static uint64_t tokens_max(const struct pace *p)
     return 2 * p->rate * ONE;
 }
 
-/* Raises the interval. The faster the tokens were spent, the higher the new interval. */
+/* Raises the interval, more so the faster the tokens were spent. */
 static void raise_interval(struct pace *p, uint64_t now)
 {
     uint64_t since = now - atomic_exchange_explicit(&p->changed_tick, now, memory_order_relaxed);
@@ -291,7 +292,7 @@ static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
 static void adapt(struct pace *p, uint64_t now_ns)
 {
     enum { KEEP, RAISE, LOWER } what;
-    /* The bucket is half full after a change. Once the bucket is nearly full, the interval may be
+    /* A change leaves the bucket half full. Once the bucket is nearly full, the interval may be
      * halved. */
     const uint64_t changed = tokens_max(p) / 2, plenty = tokens_max(p) / 8 * 7;
     uint64_t now, next, old = atomic_load_explicit(&p->tokens, memory_order_relaxed);

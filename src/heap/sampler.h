@@ -9,20 +9,20 @@
  * call. */
 bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
 
-/* Adapts the interval after a sample was taken at NOW_NS. Doubles the interval to keep the process
- * below SAMPLER_RATE samples per second in the long run. Halves the interval again later, but never
- * below its initial value. A token bucket permits bursts of two seconds' worth of samples. Any
- * thread may call this function. */
+/* Adapts the interval after a sample was taken at NOW_NS. Doubles the interval if the process would
+ * otherwise take more than SAMPLER_RATE samples per second in the long run; halves it again later,
+ * but never below its initial value. A token bucket permits bursts of two seconds' worth of
+ * samples. Any thread may call this function. */
 enum { SAMPLER_RATE = 100 };
 void sampler_adapt(uint64_t now_ns);
-/* Decides whether a GPU block is sampled. GPU blocks are few and large, so there is no
- * countdown: each block is sampled independently with probability 1 − exp(−size/interval), as on
- * the host, but with a separate interval for GPUs. */
+/* Decides whether a GPU block is sampled. GPU blocks are few and large, so there is no countdown:
+ * each block is sampled independently with probability 1 − exp(−size/interval). GPUs have an
+ * interval of their own. */
 enum { SAMPLER_GPU_RATE = 500 };
 bool sampler_hit_gpu(struct heap_thread *t, uint64_t size, uint64_t *ret_interval);
 void sampler_adapt_gpu(uint64_t now_ns);
 uint64_t sampler_gpu_interval(void);
-/* Returns the smallest interval of GPU blocks, which is raised together with the host's. */
+/* Returns the smallest interval of GPU blocks. It is raised whenever the host's is. */
 uint64_t sampler_gpu_floor(void);
 /* Samples store intervals in units of this many bytes. */
 enum { SAMPLER_UNIT = 64 };

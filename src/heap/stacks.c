@@ -1,15 +1,15 @@
-/* The tree of stacks, in which nodes are found by parent and frame, and call sites by node. Numbers
- * are reserved, filled in and then published in order. Any thread that finds the next number
- * complete publishes it, so no thread waits for another. Two threads that add the same new frame at
- * the same time may use up two numbers. Only one of the two is in the index; nothing ever refers to
- * the other number. */
+/* The tree of stacks. Nodes are found by parent and frame, and call sites by node. A number is
+ * first reserved, then its entry is filled in, then all complete entries are published in order.
+ * Any thread that finds the next entry complete publishes it, so no thread waits for another. Two
+ * threads that add the same new frame at the same time may reserve two numbers; then only one of
+ * the two is in the index, and nothing refers to the other. */
 #include "heap/stacks.h"
 
 enum {
     SLOTS = HEAP_NODES * 2,
-    /* Number of nodes for complete stacks. Importing a hundred libraries creates stacks that never
-     * occur again, so the last quarter of the tree is reserved for later stacks. Later stacks are
-     * stored without their outer frames beyond PYTHON_KEPT or NATIVE_KEPT, so the place of the
+    /* Number of nodes up to which stacks are stored whole. Importing a hundred libraries creates
+     * stacks that never occur again, so the last quarter of the tree is kept for later stacks.
+     * Those lose their outer frames beyond PYTHON_KEPT or NATIVE_KEPT, so the place of the
      * allocation is still known. */
     WHOLE_NODES = HEAP_NODES / 4 * 3,
     PYTHON_KEPT = 3,
@@ -19,14 +19,13 @@ enum {
 /* A hash table with open addressing. Each slot holds a node's number, or 0 if it is empty. */
 static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
 _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
-/* Number of nodes and of call sites in use, including those that are reserved but not published in
- * the table yet. Number 0 is reserved from the start for both. */
+/* Numbers of nodes and of call sites in use, reserved ones included, even if the table does not
+ * show them yet. Number 0 is reserved from the start for both. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
-/* Hashes a frame and all frames outside of it. The parent's number is not part of the hash, so that
- * all slots of a stack can be computed and prefetched before the first is read. After other work
- * none of the slots are in the cache, and waiting for one after the other would be most of a
- * sample's cost. */
+/* Hashes a frame and all frames outside of it. The hash does not depend on the parent's number, so
+ * all slots of a stack can be computed and prefetched before the first is read. Otherwise a sample
+ * would mostly wait for one slot after the other, because none of them are in the cache by then. */
 static uint64_t path_hash(uint64_t outside, uint64_t frame)
 {
     uint64_t x = (frame ^ outside) * UINT64_C(0x9e3779b97f4a7c15);
@@ -63,8 +62,8 @@ static void fetch_nodes(const struct heap_table *t, uint64_t hash, const uint64_
 }
 
 /* Publishes complete nodes. The loads are sequentially consistent, like the store that completes a
- * node. If two threads each complete a node and then check the other thread's node, at least one
- * thread must see both. */
+ * node. Thus, if two threads complete a node each and then check the node of the other, at least
+ * one of them sees both. */
 static void count_nodes(struct heap_table *t)
 {
     uint32_t n = atomic_load(&t->header.nodes);
@@ -126,7 +125,7 @@ static uint32_t site_of(struct heap_table *t, uint32_t node)
     return atomic_compare_exchange_strong(&t->nodes[node].site, &site, made) ? made : site;
 }
 
-/* A place in the tree: a node, and the hash of its frame and of all frames outside it. */
+/* A node of the tree, with the hash of its frame and of all frames outside it. */
 struct path {
     uint32_t node;
     uint64_t hash;
@@ -150,8 +149,8 @@ static size_t follow(struct heap_table *t, struct path *at, const uint64_t *fram
     return i;
 }
 
-/* Returns the index of the first frame to keep if a stack must be shortened. The frames from there
- * on are the innermost ones, which identify the place of the allocation. */
+/* Returns the index of the first frame to keep in a stack that must be shortened. The innermost
+ * frames are kept, because they identify the place of the allocation. */
 static size_t inner_part(const uint64_t *frames, size_t n)
 {
     size_t at = n, seen = 0;

@@ -1,8 +1,8 @@
-/* The shared heap table of one profiled process. libebb-heap.so writes it into a memfd inside
- * the job, and src/profile reads it outside, at any time, even after SIGKILL. It has a fixed
- * size, is touched lazily, and is append-only except for counters and live samples. The reader
- * follows no pointer in it and checks every number. docs/reference/heap-format.md describes it
- * in words. */
+/* The heap table of one profiled process, in memory shared with ebb. libebb-heap.so writes it into
+ * a memfd inside the job, and src/profile reads it from outside, at any time, even after SIGKILL.
+ * It has a fixed size, of which unused pages take no memory, and is append-only except for counters
+ * and live samples. The reader follows no pointer in it and checks every number.
+ * docs/reference/heap-format.md describes the format in words. */
 #pragma once
 
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 
 enum {
     HEAP_TABLE_VERSION = 2,
-#ifdef EBB_FUZZ /* a small table, because a fuzzer fills it for every input */
+#ifdef EBB_FUZZ /* keeps the table small, because a fuzzer fills it for every input */
     HEAP_SHARE = 64,
 #else
     HEAP_SHARE = 1,
@@ -52,9 +52,8 @@ enum {
 #define HEAP_FRAME_CODE_MASK UINT64_C(0x7fffffff)
 #define HEAP_FRAME_INSTR_MASK UINT64_C(0xffffffff)
 #define HEAP_INSTR_UNKNOWN UINT32_C(0xffffffff)
-/* The outermost frame of the stacks of GPU blocks. It ensures that every call site belongs to one
- * device. The module's number is a number that no module has; the GPU's number is in the bits below
- * it. */
+/* The outermost frame of the stacks of GPU blocks, so that blocks of two devices never share a call
+ * site. Its module number belongs to no module; the GPU's number is in the bits below. */
 #define HEAP_FRAME_GPU (HEAP_FRAME_MODULE_MASK << HEAP_FRAME_MODULE_SHIFT)
 static inline int heap_frame_is_gpu(uint64_t frame)
 {
@@ -71,7 +70,8 @@ struct heap_text {
 struct heap_module {
     /* Path as the dynamic linker names it; for the program, from /proc/self/exe. */
     struct heap_text path;
-    uint64_t base;        /* load bias: an address minus base is the address in the file */
+    /* load bias: subtracted from an address in memory, it gives the address in the file */
+    uint64_t base;
     uint64_t start, end;  /* addresses at which the module was mapped */
     uint8_t build_id_len; /* 0: none */
     uint8_t build_id[HEAP_BUILD_ID_MAX];
@@ -109,14 +109,15 @@ enum heap_kind {
     HEAP_KIND_PYTHON = 3, /* a small Python object */
     /* A mapping of shared memory: anonymous, a memfd, or a file in /dev/shm. */
     HEAP_KIND_SHARED = 4,
-    /* A mapping of address space that is filled later: large, or MAP_NORESERVE. */
+    /* A mapping of address space that the job fills later: a large one, or one with
+     * MAP_NORESERVE. */
     HEAP_KIND_POOL = 5,
     HEAP_KIND_GPU = 6, /* a block of GPU memory, from PyTorch's caching allocator */
     HEAP_KINDS
 };
 
 /* A live sample. The writer sets ptr to 0, then the other fields, then ptr. A reader accepts the
- * sample if ptr and turn are the same before and after reading. With P(sampled) = 1 −
+ * sample if ptr and kind_turn are the same before and after reading. With P(sampled) = 1 −
  * exp(−size/interval), one sample stands for size ÷ P bytes and 1 ÷ P objects. */
 struct heap_live {
     /* 0 if the entry is empty; for a GPU block, bits 56–63 hold the GPU's number + 1. */
@@ -164,8 +165,8 @@ struct heap_gpu {
     _Atomic(uint64_t) reports;
     _Atomic(uint64_t) allocated_bytes, reserved_bytes;
     _Atomic(uint64_t) allocated_peak_bytes;
-    /* The least memory allocated in this window of a quarter of a second, and in the window before
-     * it. This minimum excludes memory that a training step allocates and frees again. */
+    /* The least memory allocated in the current window of a quarter of a second, and in the window
+     * before. Memory that a training step allocates and frees again is not part of this minimum. */
     _Atomic(uint64_t) low_bytes, low_before_bytes;
     _Atomic(uint32_t) low_ms, pad; /* time at which this window began */
 };
@@ -192,12 +193,12 @@ struct heap_header {
     uint32_t reserved;
     uint64_t start_ns;      /* time of creation on CLOCK_MONOTONIC */
     uint64_t base_interval; /* requested sampling interval in bytes */
-    /* Numbers of complete entries, which never decrease. Several threads add nodes and sites. An
-     * entry is counted only when all entries before it are complete. A site or a live sample may
-     * therefore briefly refer to a node or site that is not counted yet. */
+    /* Numbers of complete entries, which never decrease. Several threads add nodes and sites, and
+     * an entry counts only when all entries before it are complete. For a moment, a site or live
+     * sample may therefore refer to a node or site that does not count yet. */
     _Atomic(uint32_t) modules, codes, nodes, sites;
-    _Atomic(uint32_t) live_high; /* number of entries for live samples that were ever used */
-    /* Number of reserved bytes. The text of a complete module or code object is complete. */
+    _Atomic(uint32_t) live_high; /* highest number of entries for live samples that were in use */
+    /* Number of reserved bytes. Once a module or code object is complete, so is its text. */
     _Atomic(uint32_t) text_bytes;
     _Atomic(uint32_t) python_version; /* PY_VERSION_HEX; 0: none */
     _Atomic(uint32_t) python_state;   /* enum heap_python */

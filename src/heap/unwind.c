@@ -1,6 +1,6 @@
-/* Walks from frame to frame by rules, which it caches. Values read from a frame are trusted only
- * within the current stack: whatever the rules say, the walk reads nothing outside the stack,
- * moves upwards only, and terminates. */
+/* Walks from frame to frame by rules, which it caches. Whatever a rule or a value in a frame says,
+ * the walk reads nothing outside the current stack, only moves towards the outermost frame, and
+ * ends. */
 #include "heap/unwind.h"
 
 #include <elf.h>
@@ -116,9 +116,9 @@ static void rule_unpack(uint64_t packed, struct location *ret)
     ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
 }
 
-/* Returns the rule at IP. IP may be a return address that no call pushed: a program may write the
- * start of a function to the top of a stack that it created itself. The instruction before that
- * function then has no rule. */
+/* Returns the rule at IP. A program that creates a stack may write the start of a function to its
+ * top as a return address. No call pushed this address, and the instruction before it has no
+ * rule. */
 static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 {
     struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,
@@ -134,7 +134,7 @@ static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
     return rule;
 }
 
-#define IN_NO_LIBRARY UINT64_MAX /* a value that differs from every packed rule */
+#define IN_NO_LIBRARY UINT64_MAX /* a value that no packed rule has */
 
 /* Finds the rule at IP. Returns it packed, so that the walk keeps it in registers. */
 __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t generation)
@@ -200,8 +200,8 @@ static void restore_fp(const struct cfi_rule *rule, uintptr_t cfa, struct regist
                      unwind_read(e, from + (uintptr_t)(intptr_t)rule->fp_offset, &r->fp);
 }
 
-/* Steps out of a signal handler. The kernel pushes a ucontext for the handler at sp. The
- * interrupted code may be on another stack. */
+/* Steps out of a signal handler. At the handler's return, sp points to the ucontext that the kernel
+ * pushed. The interrupted code may run on another stack. */
 static bool step_signal(struct registers *r, struct unwind_extent *e)
 {
     enum { UCONTEXT_FP = 120, UCONTEXT_SP = 160, UCONTEXT_IP = 168 };
@@ -242,8 +242,8 @@ static void fetch_rule(uintptr_t ip)
     (void)ip;
 }
 
-/* Other architectures follow the chain of frame records that the platform's ABI requires of all
- * code: the caller's record, then the return address. */
+/* On other architectures the walk follows the chain of frame records (the caller's record, then the
+ * return address), which the platform's ABI requires of all code. */
 static bool location_from(uintptr_t ip, uint32_t generation, struct location *ret)
 {
     (void)generation;

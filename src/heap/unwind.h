@@ -1,9 +1,8 @@
 /* Unwinds the native frames of this thread. Call frame information is found by _dl_find_object,
  * interpreted once per address and stored in a lock-free cache of rules. The walk ends at code
- * without such information (assembly, code generated at run time) or at a rule that is too rare to
- * be cached (DWARF expressions, other registers). gcc's unwinder cannot serve as a fallback: with
- * frames registered at run time it takes a lock and allocates while holding it, which deadlocks
- * inside malloc. */
+ * without such information (assembly, code generated at run time) or with rules too rare to be
+ * cached (DWARF expressions, other registers). gcc's unwinder cannot take over there: with frames
+ * registered at run time it allocates while it holds a lock, which deadlocks inside malloc. */
 #pragma once
 
 #include "heap/heap.h"
@@ -15,18 +14,18 @@ struct unwind_frame {
 };
 
 /* Stores the frames above the caller of the hook, innermost first, at most MAX, and returns their
- * number. Omits this library's frames at the inner end. If the library is part of the program (unit
- * tests), omits only the frame of this function. Reads nothing outside the thread's own stack.
- * *ret_whole is true if the outermost frame was reached. A walk that stopped earlier, other than at
+ * number. Leaves out this library's own frames; if the library is linked into the program (unit
+ * tests), only the frame of this function. Reads nothing outside the thread's own stack. *ret_whole
+ * is true if the outermost frame was reached. A walk that ended before that, but not because of
  * MAX, is counted (HEAP_DROP_UNWIND). */
 size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
-/* Prefetches the rules that unwind_here will need for these frames. The outer part of the next
- * stack is probably the same, but its rules may have left the cache. */
+/* Prefetches the rules for these frames into the processor's cache. The outer part of the next
+ * stack is probably the same. */
 void unwind_expect(const struct unwind_frame *frames, size_t n);
-/* Returns the highest address of this thread's stack (exclusive); all memory from SP up to this
- * address is readable. Returns 0 if the address is unknown or SP is not on the thread's own stack,
- * for example on a stack that the program created. The system calls used have no side effects. If
- * the process is confined, no system calls are made. */
+/* Returns the highest address of this thread's stack (exclusive). All memory from SP up to this
+ * address is readable. Returns 0 if the address is unknown, or if SP is on another stack, for
+ * example one that the program created. The system calls used have no side effects; a confined
+ * process makes none. */
 uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp);
 /* Forgets this thread's stack bounds after fork; they are then looked up again. */
 void unwind_reset(void);

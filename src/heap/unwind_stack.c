@@ -1,11 +1,9 @@
-/* Finds the bounds of stacks. The main thread's stack is known from the loader. The stack of
- * another thread is known from its thread control block, which glibc places at the top of the
- * stack, even in memory that the program provided.
- *
- * A stack pointer may also be on the stack of a coroutine or signal handler below the thread's own
- * stack. The pointer is on the thread's own stack if all memory between the pointer and the top is
- * mapped, because glibc's guard pages leave a gap otherwise. On any other stack, each page is
- * probed before it is read. */
+/* Finds the bounds of stacks. The loader publishes the bounds of the main thread's stack. Another
+ * thread's stack ends at its thread control block, which glibc places at the top of the stack, even
+ * in memory that the program provided. SP may also be on the stack of a coroutine or of a signal
+ * handler, below the thread's own stack. SP is on the thread's own stack if all memory between SP
+ * and the top is mapped, because glibc's guard pages would otherwise leave a gap. On any other
+ * stack, each page is probed before it is read. */
 #include "heap/unwind_stack.h"
 
 #include <errno.h>
@@ -16,11 +14,11 @@
 #include "heap/unwind.h"
 
 enum {
-    /* The smallest page size. On systems with larger pages, some pages are probed twice. */
+    /* The smallest page size of all systems. If pages are larger, some are probed twice. */
     PAGE_BYTES = 4096,
-    /* Length of a thread's own stack that is probed at once; this takes about 100 ns per page,
-     * once in the thread's life. Thread-local variables are included, as they lie between the
-     * stack and the control block. */
+    /* Length of a thread's own stack that is probed at once. This takes about 100 ns per page, once
+     * in the thread's life. Thread-local variables lie between the stack and the control block, and
+     * are probed with it. */
     STRETCH_BYTES = 256 * PAGE_BYTES,
     GROWTH_BYTES = 256 * PAGE_BYTES,
     /* The kernel maps nothing else within this distance of the main stack, regardless of the
@@ -36,9 +34,9 @@ static uintptr_t page_of(uintptr_t address)
     return address & ~(uintptr_t)(PAGE_BYTES - 1);
 }
 
-/* Uses rt_sigprocmask with an invalid request. The kernel reads the mask before it rejects the
- * request, and returns EFAULT or EINVAL without effect. With NULL the kernel reads no mask, and the
- * call succeeds. */
+/* Probes the address by rt_sigprocmask with an invalid request. The kernel reads the mask before it
+ * rejects the request, so the result is EFAULT if ADDRESS cannot be read, else EINVAL. For NULL the
+ * kernel reads no mask, and the call succeeds. */
 bool unwind_is_readable(uintptr_t address)
 {
     int saved = errno;

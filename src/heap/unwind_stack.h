@@ -5,7 +5,7 @@
 
 struct unwind_extent {
     uintptr_t low, high; /* readable */
-    bool may_grow;       /* true if the range may grow upwards, page by page, by probing */
+    bool may_grow;       /* true if probing may extend the range upwards, page by page */
 };
 
 /* Returns true if the 8 bytes at ADDRESS can be read, using one system call without side
