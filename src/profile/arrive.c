@@ -100,8 +100,8 @@ static int receive_table(int socket_fd, int *ret_fd)
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -EBADMSG;
     int fd = take_fd(&msg);
-    /* A newer library may send a longer hello. The version in the table shows whether ebb can read
-     * it. */
+    /* A newer library may send a longer hello. Its table's version shows whether this ebb can read
+     * the table. */
     if (n < (ssize_t)sizeof hello || fd < 0 ||
         memcmp(hello.magic, HEAP_TABLE_MAGIC, sizeof hello.magic) != 0) {
         if (fd >= 0)
@@ -140,8 +140,8 @@ static struct visitor *longest_silent(const struct arrive *a)
     return oldest;
 }
 
-/* The folder's permissions are the main protection; this check works even if the permissions are
- * changed. */
+/* Returns true if the user of the sender may send tables. The folder's permissions already keep
+ * other users out; this check holds even if someone changes the permissions. */
 static bool is_permitted(const struct arrive *a, int fd, int32_t *ret_pid)
 {
     struct ucred peer;
@@ -183,8 +183,8 @@ static void on_listener(void *user, int listener, uint32_t events)
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
                 loop_change_fd(a->source,
-                               /* Listening stops until the next tick, because the event loop would
-                                * otherwise wake up without end. */
+                               /* The connection stays in the queue, so listening stops until the
+                                * next tick; otherwise the loop would be woken all the time. */
                                0);
             return;
         }
@@ -207,7 +207,8 @@ static int listen_at(struct arrive *a, const char *path)
     memcpy(a->address.sun_path, path, len + 1);
     if (bind(a->fd, (const struct sockaddr *)&a->address, sizeof a->address) < 0) {
         int r = -errno;
-        a->address.sun_path[0] = '\0'; /* the socket belongs to someone else: do not remove it */
+        /* another process has the socket, so arrive_free must not remove it */
+        a->address.sun_path[0] = '\0';
         return r;
     }
     if (chmod(path, 0600) < 0 || listen(a->fd, BACKLOG) < 0)

@@ -1,5 +1,5 @@
-/* The socket that receives heap tables from profiled processes. The kernel identifies the sender.
- * Unless we are root, the sender must run as our user or as root. Private to collect.c. */
+/* The socket that receives heap tables from profiled processes. The kernel identifies the sender,
+ * which must run as our user or as root (any user, if we are root). Private to collect.c. */
 #pragma once
 
 #include <stdint.h>
@@ -17,6 +17,6 @@ int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, s
 void arrive_free(struct arrive *a); /* removes and closes the socket; A may be NULL */
 /* Closes connections that have sent nothing for a while. */
 void arrive_tick(struct arrive *a, uint64_t now_ns);
-/* Returns the number of connections without a valid table: other users, invalid data, time-outs,
- * too many at once. */
+/* Returns the number of connections that sent no valid table: of other users, with invalid data,
+ * too slow, or too many at once. */
 uint64_t arrive_refused(const struct arrive *a);

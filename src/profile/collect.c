@@ -27,7 +27,7 @@ enum {
 };
 #define FIRST_READING_NS (2 * NS_PER_S)
 #define BUDGET_NS (4 * NS_PER_MS)
-/* How long a due reading waits for the next step of a job that reports steps. */
+/* How long a due reading waits for the next step, if the job reports steps. */
 #define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
 #define FIGURES_NS NS_PER_S
@@ -45,7 +45,7 @@ struct process {
     struct collect *collect;
     int32_t pid;
     struct look look;
-    /* Pidfd, or negative if there is none. The exit is then reported through collect_gone. */
+    /* Pidfd, or negative if there is none; then only collect_gone reports the exit. */
     int pidfd;
     struct loop_source *source;
     /* Writer of the file; NULL if there is no file or it is already closed. */
@@ -64,7 +64,7 @@ struct process {
     struct profile_gpu gpus[HEAP_GPUS];
     uint64_t gpus_used, gpu_failures;
     bool has_gpu_numbers;
-    /* The driver's number of each GPU, indexed by the number that the process uses. */
+    /* The driver's number of each GPU; the index is the number that the process uses. */
     uint8_t gpu_number[HEAP_GPUS];
 };
 
@@ -321,7 +321,7 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     int r = 0;
     if (why != STORE_LAST)
         measure_large(p);
-    if (now_ns < p->reading_ns) /* a mark may be older than the last reading */
+    if (now_ns < p->reading_ns) /* the last reading may be newer than a mark */
         now_ns = p->reading_ns;
     look_cost(&p->look, &p->cost);
     if (p->writer) {
@@ -336,8 +336,7 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     return r;
 }
 
-/* Returns 0 if no reading is due. Otherwise returns how long the reading has been due, plus 1
- * ns. */
+/* Returns how long a reading has been due, plus 1 ns, or 0 if none is due. */
 static uint64_t due_for(const struct process *p, uint64_t now_ns)
 {
     uint64_t elapsed = since(now_ns, p->first_ns);
@@ -435,7 +434,8 @@ void collect_mark(struct collect *c, const struct mark *mark)
         struct event e = is_sender ? pace_update(&p->pace, mark) : of_job;
         if (!is_sender && pace_of(p) != &c->pace)
             continue;
-        bool is_begun = is_sender && e.is_first; /* growth is measured from the first step on */
+        /* growth is measured from the end of the first step on */
+        bool is_begun = is_sender && e.is_first;
         if (is_begun || (e.is_epoch && p->reading_ns > 0))
             want(p, STORE_EPOCH);
         else if (e.is_step && due_for(p, mark->t_ns) > 0)
@@ -517,7 +517,7 @@ static void collect_add(struct collect *c, int32_t pid, struct look *look, uint6
     c->living[c->count++] = p;
     if (is_gone)
         finish_process(c, c->count - 1, now_ns);
-    else if (p->pidfd >= 0) /* without a pidfd, the exit is reported through collect_gone */
+    else if (p->pidfd >= 0) /* without a pidfd, collect_gone reports the exit */
         loop_add_fd(c->loop, p->pidfd, EPOLLIN, on_pidfd, p, &p->source);
 }
 
@@ -540,7 +540,7 @@ static void on_table(void *user, int32_t pid, int fd)
 
 /* ---- requests ---- */
 
-/* Refreshes the requested processes. Processes without a file are only read if no process has a
+/* Refreshes the requested processes. Reads processes without a file only if no process has a
  * file. */
 static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
                            uint64_t deadline)

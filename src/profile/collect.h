@@ -23,16 +23,16 @@ enum {
 
 /* Listens at PATH ("$EBB_SOCKET.heap"). DIRFD is the run folder (borrowed), or -1 if only the
  * current state is needed. A process gets a file heap.PID.ebbheap with its first reading, 2 s after
- * it connected. A process that exits earlier gets a file at its exit if it has 1 MiB of live bytes.
- * If heap.PID.ebbheap already exists, because the pid was reused or after an exec, the new file is
- * called heap.PID-2.ebbheap. */
+ * it connected. A process that exits before that gets a file at its exit if it has 1 MiB of live
+ * bytes. If heap.PID.ebbheap exists already, because the pid was reused or the process called exec,
+ * the new file is heap.PID-2.ebbheap. */
 int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,
                 struct err *err);
 /* Takes a last reading of all processes, waits briefly for the disk and removes the socket. C
  * may be NULL. */
 void collect_free(struct collect *c);
-/* Takes the readings that are due; called at every tick. It returns after at most a few
- * milliseconds; the remaining readings follow at the next tick. */
+/* Takes the readings that are due; called at every tick. Takes a few milliseconds at most; readings
+ * beyond that follow at the next tick. */
 void collect_tick(struct collect *c, uint64_t now_ns);
 /* Reports live memory and allocated bytes of each process, at most once per second: heap_sampled
  * (private memory), heap_shared, heap_pool, heap_allocated. NAME is a string literal. */
@@ -49,18 +49,18 @@ void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn 
 /* Handles a mark for a step or epoch. A process that sends marks uses its own marks; any other
  * process uses the job's marks. A reading that is due is taken at the next step. */
 void collect_mark(struct collect *c, const struct mark *mark);
-/* Takes a last reading of process PID, which has exited, and closes its table. Exits that are
- * not reported here are noticed a moment later. */
+/* Takes a last reading of process PID, which has exited, and closes its table. If the caller does
+ * not report an exit, collect notices it a moment later. */
 void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns);
-/* Takes a reading and a snapshot of process PID, or of all processes if PID is 0, and waits at
- * most WAIT_NS until they are on disk. Returns the number of processes. Processes that connected
- * within the last 2 s are included only if there is no file yet. */
+/* Takes a reading and a snapshot of process PID, or of all processes if PID is 0, and waits at most
+ * WAIT_NS until they are on disk. Returns the number of processes. A process that connected within
+ * the last 2 s is only included if there is no file yet. */
 size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns);
 /* Waits at most WAIT_NS until everything read so far is on disk. */
 void collect_flush(struct collect *c, uint64_t wait_ns);
-/* Returns -errno and a message for the next unreported problem: a write error, an invalid table, a
- * table of another version, or too many processes. Each kind of problem is reported once. Returns 0
- * if there is no unreported problem. */
+/* Returns -errno and a message for the next problem that was not reported yet: a write error, an
+ * invalid table, a table of another version, or too many processes. Each kind of problem is
+ * reported once. Returns 0 if there is none. */
 int collect_trouble(struct collect *c, struct err *err);
 /* Returns {"processes": [{pid, is_alive, file, file_bytes, live_bytes, cost (see
  * profile_cost_json)}], "not_followed": n, "without_file": n} for run.json, or NULL if out of

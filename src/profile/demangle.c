@@ -7,8 +7,8 @@
 
 #include "base/buf.h"
 
-/* A function of libsupc++. Unlike __cxa_demangle it allocates nothing and can be interrupted,
- * which matters because a name of a hundred bytes can expand to gigabytes. */
+/* A function of libsupc++. A name of a hundred bytes can expand to gigabytes, so __cxa_demangle
+ * would not do: this function allocates nothing and can be stopped. */
 int __gcclibcxx_demangle_callback(const char *mangled,
                                   void (*callback)(const char *text, size_t len, void *arg),
                                   void *arg);

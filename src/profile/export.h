@@ -1,5 +1,5 @@
-/* Exports a profile for other tools. Write errors are left in ferror(OUT) for the caller; the
- * functions return 0, -ENOMEM, or -ENODATA if there is no reading. */
+/* Exports a profile for other tools. The functions return 0, -ENOMEM, or -ENODATA if there is no
+ * reading. They do not check for write errors; the caller checks ferror(OUT). */
 #pragma once
 
 #include <stdio.h>

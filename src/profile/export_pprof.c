@@ -69,7 +69,8 @@ static void add_bytes(struct buf *b, unsigned field, const void *data, size_t le
     buf_add_blob(b, data, len);
 }
 
-/* protobuf requires UTF-8, and printed text must not contain terminal escapes. */
+/* protobuf requires UTF-8, and pprof prints the text to terminals, so it must not contain
+ * escapes */
 static uint64_t string_n(struct pprof *pp, const char *s, size_t len)
 {
     uint32_t number = 0;
@@ -168,7 +169,7 @@ static void add_sample(struct pprof *pp, uint32_t site, const struct export_site
     struct buf ids = {0}, m = {0};
     size_t n = export_stack(pp->profile, site, nodes);
     if (n == 0 && pp->profile->n_nodes > 0)
-        nodes[n++] = 0; /* the root, which stands for samples without a stack */
+        nodes[n++] = 0; /* node 0 is the root: the sample has no stack */
     while (n-- > 0)     /* innermost first */
         buf_add_varint(&ids, location_id(pp, nodes[n]));
     add_bytes(&m, SAMPLE_LOCATIONS, ids.data, ids.len);
@@ -210,7 +211,7 @@ static void add_mapping(struct pprof *pp, size_t i)
     add_number(&pp->message, MAPPING_FILE, string_n(pp, m->path.at, m->path.len));
     add_number(&pp->message, MAPPING_BUILD_ID, string(pp, id));
     for (unsigned field = MAPPING_HAS_FIRST; field <= MAPPING_HAS_LAST; field++)
-        add_number(&pp->message, field, 1); /* all frames are already symbolised */
+        add_number(&pp->message, field, 1); /* no frame needs to be symbolised by pprof */
     add_bytes(&pp->out, PROFILE_MAPPING, pp->message.data, pp->message.len);
     pp->out.failed |= pp->message.failed;
 }

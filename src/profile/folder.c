@@ -79,8 +79,8 @@ static struct profile *profile_part(const struct folder_heap *h, enum folder_mem
     return memory == FOLDER_GPU ? h->profile->gpu : h->profile;
 }
 
-/* Returns true if P should be shown instead of the other profile. Of two histories of the same
- * process, the newer one is shown, because the older one ended with an exec. */
+/* Returns true if P is to be shown rather than THAN. Of two histories of one process, the newer is
+ * shown, because the older ended with an exec. */
 static bool is_better(const struct profile *p, const struct profile *than)
 {
     if (p->pid == than->pid && p->start_ns != than->start_ns)

@@ -28,15 +28,15 @@ struct folder_heap {
 enum folder_memory { FOLDER_HOST, FOLDER_GPU };
 
 /* Reads a heap history. PATH is a run folder or a heap.PID.ebbheap. If PID is 0, chooses the
- * process that grows most, or if none grows, the process with the most live bytes. A process that
- * called exec has several histories, of which the last is used. Returns 0, -ENOENT if there is no
- * history, or the error of store_read, with a message. */
+ * process that grows most or, if none grows, the one with the most live bytes. Of several histories
+ * of one process, which called exec, the last is used. Returns 0, -ENOENT if there is no history,
+ * or the error of store_read, with a message. */
 int folder_heap_read(const char *path, int32_t pid, enum folder_memory memory,
                      struct folder_heap *ret, struct err *err);
 void folder_heap_fini(struct folder_heap *h); /* frees the history; accepts a zeroed struct */
 /* Calls FN for each history of the run folder PATH, one at a time. H is freed after the call unless
  * FN takes it and zeroes it. If a history cannot be read, ERROR is negative and WHY describes the
- * reason. If the folder cannot be read, H is NULL as well. */
+ * reason. If even the folder cannot be read, H is NULL. */
 typedef void folder_heap_fn(void *user, struct folder_heap *h, int error, const struct err *why);
 void folder_each(const char *path, folder_heap_fn *fn, void *user);
 
@@ -51,12 +51,12 @@ struct folder_heaps {
 /* Reads all histories in PATH; a PATH that is not a folder has none. */
 void folder_heaps_read(const char *path, struct folder_heaps *ret);
 void folder_heaps_fini(struct folder_heaps *h); /* frees all histories; accepts a zeroed struct */
-/* Chooses one of the histories that were read, as folder_heap_read does. RET shares the profile of
- * that history. */
+/* Chooses one of the histories in H, as folder_heap_read does. RET shares the profile of that
+ * history. */
 int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,
                       struct folder_heap *ret, struct err *err);
 /* Returns the live bytes at the last reading, or 0 if there is none. */
 double folder_live_bytes(const struct profile *p);
-/* Returns the statistically certain growth of P's call sites in the second half of the run,
- * after everything was loaded, or 0 if it is below 1 MiB. */
+/* Returns the certain growth of P's call sites in the second half of the run, when everything has
+ * been loaded, or 0 if it is below 1 MiB. */
 double folder_grown_bytes(const struct profile *p);

@@ -24,11 +24,11 @@ struct growth_options {
     /* LOCATION groups by the file and line of names_of_site, PROGRAM by the innermost function
      * in the user's own files */
     enum growth_by by;
-    /* If grouped by LOCATION: splits a line of a library into one row per user function that called
-     * it, because one caller may keep memory that another caller frees. In addition, merges growing
-     * lines into one row if the same user function called them and each is small compared to the
-     * total growth. For example, a figure that is never closed is one leak, even if a hundred lines
-     * of a library allocated it. With since, diff or survivors, rows are not merged. */
+    /* Only with LOCATION: gives a line of a library one row for each user function that called it,
+     * because one caller may keep memory that another frees. Also merges growing lines into one row
+     * if the same user function called them and each is small compared with the total growth: a
+     * figure that is never closed is one leak, even if a hundred lines of a library allocated it.
+     * With since, diff or survivors, rows are not merged. */
     bool minds_program;
     bool has_since; /* true if only memory allocated after since_step counts */
     int64_t since_step;
@@ -59,7 +59,8 @@ struct growth_row {
     /* the user's function and its callers, from names_program_of_site */
     const struct name *program[GROWTH_PROGRAM_MAX];
     size_t n_program;
-    /* The call site that grew most, or has the most live bytes if none grew; its stack is shown. */
+    /* Call site whose stack is shown: the one that grew most, or the one with the most live bytes
+     * if none grew. */
     uint32_t site;
     int gpu; /* -1: host memory */
     size_t sites;
@@ -88,7 +89,8 @@ struct growth {
     double live_bytes, live_low, live_high; /* totals of all call sites */
     double allocated_bytes;
     double span_s;
-    /* Seconds from the moment that is shown to the last reading; 0 for the last reading itself. */
+    /* Seconds from the moment for which rows are shown to the last reading; 0 for the last reading
+     * itself. */
     double before_end_s;
     bool has_steps;
     int64_t first_step, last_step;

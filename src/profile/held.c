@@ -10,12 +10,14 @@
 #include "profile/folder.h"
 #include "verdict/fit.h"
 
-/* A call site that frees at most this fraction of its allocations keeps them. Its memory is not
- * allocated and freed with every batch, so each of its samples is drawn only once. */
+/* A call site that frees at most this fraction of its allocations keeps its memory. Such memory is
+ * not allocated anew with every batch, so its sampling error stays the same from reading to
+ * reading. */
 static const double KEEPS = 0.2;
 enum { READINGS_AT_LEAST = 9, POINTS = FIT_MAX / 2 };
-/* Settled memory is the minimum over each block of readings. A block lasts BLOCK_S seconds or
- * longer, unless there would be too few blocks. */
+/* Settled memory is the minimum within each block of readings. A block lasts BLOCK_S seconds, or
+ * longer if there would be more than BLOCKS_MOST blocks, or less if there would be fewer than
+ * BLOCKS_AT_LEAST. */
 enum { BLOCK_S = 6, BLOCKS_AT_LEAST = 6, BLOCKS_MOST = 24 };
 
 static bool is_kept(const struct profile_held *h)
@@ -48,9 +50,9 @@ static const struct profile_reading *reading_at_step(const struct profile *p, si
     return NULL;
 }
 
-/* Returns the reading that is nearest to FROM and whole epochs before reading LAST, or FROM if the
- * epoch is unknown or too long. At the same place of two epochs, memory that is gathered within
- * each epoch and then freed is equal. */
+/* Returns the reading that lies whole epochs before reading LAST and nearest to FROM. Memory that
+ * is gathered within each epoch and then freed is equal in two such readings. Returns FROM if the
+ * length of the epoch is unknown or too long. */
 static const struct profile_reading *reading_in_phase(const struct profile *p, size_t last,
                                                       const struct profile_reading *from,
                                                       const struct held_window *w)
@@ -83,8 +85,8 @@ static void measure_grown(const struct profile *p, size_t n, const struct held_w
     }
 }
 
-/* Returns the sum, over the call sites that keep their allocations, of three times the smallest
- * growth between four readings. */
+/* Returns the sum, over the call sites that keep their memory, of three times the smallest growth
+ * between two successive ones of four readings. */
 static double steady_growth(const struct profile_reading *const at[4])
 {
     double sum = 0;
@@ -111,8 +113,8 @@ static void measure_steady(const struct profile *p, size_t n, struct model_sites
         reading_after(p, n - 1, 1. / 4), half, reading_after(p, n - 1, 3. / 4), end});
 }
 
-/* Compares the growth of each call site after the first epoch with its growth within the epoch.
- * The first quarter of the epoch is skipped, because much of it is start-up. */
+/* Compares the growth of each call site after the first epoch with its growth within that epoch.
+ * The first quarter of the epoch is not used, because much of its growth is start-up. */
 static void measure_sustained(const struct profile *p, size_t n, const struct held_window *w,
                               struct model_sites *ret)
 {
@@ -152,7 +154,7 @@ static void trend_of_many(const double *x, const double *y, size_t n, struct tre
 }
 
 /* Fits trends, by time and by bytes allocated, to the memory of call sites that keep their
- * allocations. */
+ * memory. */
 static bool measure_kept(const struct profile *p, size_t n, struct model_sites *ret)
 {
     const struct profile_reading *end = &p->readings[n - 1];
@@ -170,7 +172,8 @@ static bool measure_kept(const struct profile *p, size_t n, struct model_sites *
             kept[i] += keeps[r->held[k].site] ? r->held[k].live_bytes : 0;
             work[i] += r->held[k].allocated_bytes;
         }
-        if (i) /* readings omit call sites without live bytes, so the sum may drop */
+        /* the sum may drop, because a reading does not contain call sites without live bytes */
+        if (i)
             work[i] = fmax(work[i], work[i - 1]);
     }
     trend_of_many(x, kept, n, &ret->kept);
@@ -179,8 +182,8 @@ static bool measure_kept(const struct profile *p, size_t n, struct model_sites *
 }
 
 /* Returns the sum, over all call sites, of the minimum of their live bytes in the readings FROM <=
- * i < TO. With the minimum, memory that is freed in between does not count. LEAST and SEEN have
- * room for every call site. */
+ * i < TO. Memory that is freed at times is not part of that minimum. LEAST and SEEN have room for
+ * every call site. */
 static double settled_in(const struct profile *p, size_t from, size_t to, double *least,
                          uint32_t *seen)
 {

@@ -12,7 +12,7 @@ struct held {
     uint64_t start_ns;  /* time at which the process's heap table was created */
     uint64_t worked_ns; /* time of the last reading before the process began to exit */
     struct model_sites sites;
-    struct model_sites earlier; /* the same evidence from HELD_EARLIER_S before */
+    struct model_sites earlier; /* the same evidence as it was HELD_EARLIER_S before */
 };
 enum { HELD_EARLIER_S = 10 };
 
@@ -29,5 +29,6 @@ void held_sites(const struct profile *p, size_t n, const struct held_window *w,
 /* Returns one entry per process, or NULL if there is none. The caller frees the list. */
 struct held *held_list(const struct folder_heaps *heaps, const struct held_window *w,
                        size_t *ret_count);
-/* Does the same as held_list for the run folder PATH, with one history in memory at a time. */
+/* Like held_list, for the run folder PATH: reads the histories one after the other and keeps only
+ * the evidence. */
 struct held *held_read(const char *path, const struct held_window *w, size_t *ret_count);

@@ -14,8 +14,8 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-/* Reads a field exactly once. The compiler may read a plain field twice, and the other process
- * may write in between. */
+/* Reads a field exactly once. The compiler may read a plain field twice, and another process may
+ * write to it in between. */
 #define ONCE(field) (*(const volatile __typeof__(field) *)&(field))
 #define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define LOAD_ACQUIRE(field) atomic_load_explicit(&(field), memory_order_acquire)
@@ -75,8 +75,8 @@ int look_open(int fd, int32_t pid, struct look *ret, struct err *err)
     int r = check_file(fd, err);
     if (r < 0)
         return r;
-    /* If the table is smaller than expected, only its header is read. That is safe, because the
-     * header exists and seals are permanent. */
+    /* If the table is smaller than expected, only its header is read. The header exists, and the
+     * seal ensures that the file cannot shrink, so this is safe. */
     void *map = mmap(NULL, l.bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return err_set(err, -errno, "cannot map the heap profiler's table: %s", strerror(errno));
@@ -108,8 +108,8 @@ static uint32_t at_most(uint32_t n, uint32_t max)
     return n < max ? n : max;
 }
 
-/* The counts are read from the last section to the first, because each section refers only to
- * sections that were complete before it. */
+/* Reads the counts, from the last section to the first: an entry of a section only refers to
+ * entries of sections before it, which were complete when it was written. */
 void look_counts(const struct look *l, struct look_counts *ret)
 {
     const struct heap_header *h = &l->table->header;
@@ -133,8 +133,8 @@ static bool is_large(uint32_t kind, uint64_t size)
            (kind != HEAP_KIND_SHARED && kind != HEAP_KIND_GPU && size > LARGE_BYTES);
 }
 
-/* Scales a sample to the resident part of its block, without changing the probability that the
- * sample was drawn. */
+/* Scales a sample to the resident part of its block, leaving the probability that the sample was
+ * drawn unchanged. */
 static void scale_to_resident(const struct look *l, uint64_t ptr, struct profile_sample *s)
 {
     for (size_t i = 0; i < l->n_large; i++) {
@@ -294,9 +294,9 @@ int look_live_read(const struct look *l, struct look_live *ret)
     return 0;
 }
 
-/* Returns true if glibc gave the block a mapping of its own, as it does for large blocks. Such a
- * block starts after a header of 16 bytes, or at offset 64 in torch, which aligns to 64 bytes. A
- * block inside the heap has these offsets only by chance. */
+/* Returns true if glibc gave the block a mapping of its own, as it does for large blocks. The block
+ * then starts after a header of 16 bytes, or at offset 64 of the mapping if torch aligned it. A
+ * block inside the heap has such an address only by chance. */
 static bool has_own_mapping(const struct profile_sample *s, uint64_t ptr)
 {
     uint64_t offset = ptr % PAGE_BYTES;
@@ -313,7 +313,8 @@ static uint64_t inside_bytes(const struct look *l, const struct look_counts *cou
             (s.kind == HEAP_KIND_MALLOC || s.kind == HEAP_KIND_NEW) && !has_own_mapping(&s, ptr))
             sum += profile_weight_bytes(s.size, s.interval);
     }
-    return sum < 0x1p62 ? (uint64_t)sum : 0; /* an implausible sum from a corrupt table becomes 0 */
+    /* a corrupt table may have any sum, so an implausible one becomes 0 */
+    return sum < 0x1p62 ? (uint64_t)sum : 0;
 }
 
 void look_cost(const struct look *l, struct profile_cost *ret)

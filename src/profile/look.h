@@ -1,6 +1,6 @@
-/* Reads a live heap table. The process of the table continues to write it, and the table may be
- * corrupt. Therefore every index and length is checked against values that were read before, and no
- * value is read twice. */
+/* Reads a live heap table. Its process goes on writing it, and may have written anything. Every
+ * index and length is therefore checked against values that were read before, and no value is read
+ * twice. */
 #pragma once
 
 #include "profile/profile.h"
@@ -22,8 +22,8 @@ struct look_large {
 };
 
 /* Measures how much of the largest blocks is resident, from the process's pagemap at PAGEMAP_FD.
- * Memory that is reserved but was never touched does not count as live. Blocks count with their
- * full size until they are measured. */
+ * Memory that is reserved but was never touched is then not counted as live. Until this is called,
+ * blocks count with their full size. */
 void look_measure(struct look *l, int pagemap_fd);
 
 /* Maps the memfd FD, which the caller keeps. Returns -EBADMSG if it is not a heap table or could
@@ -33,7 +33,7 @@ void look_close(struct look *l); /* unmaps the table; accepts a zeroed struct */
 /* Drops the table's pages from this process's resident memory until the next reading. */
 void look_rest(const struct look *l);
 
-/* The number of complete entries in each section, limited to the section's size. */
+/* The number of complete entries in each section, at most the section's size. */
 struct look_counts {
     uint32_t modules, codes, nodes, sites, live, text_bytes;
 };

@@ -42,8 +42,8 @@ static void marks_keep(struct marks *m, const struct mark *mark, enum verdict_ma
     kept->len = 0;
 }
 
-/* Adds a cleanup mark to the totals. The total at the end of the run is skipped, because it repeats
- * earlier marks. */
+/* Adds a cleanup mark to the totals. The mark at the end of the run is skipped, because it has the
+ * totals of the earlier marks. */
 static void marks_add_cleanup(struct marks *m, const struct mark *mark)
 {
     if (mark->kind != MARK_OTHER || !mark_is(mark, "KIND", "cleanup") ||

@@ -92,8 +92,8 @@ static void count_package(struct begun list[PACKAGES], const char *file)
     list[at].count++;
 }
 
-/* Returns true if no caller of NODE is in a package, so that the stack begins in the node's
- * package. */
+/* Returns true if no caller of NODE is in a package; NODE's package is then the one in which the
+ * stack begins. */
 static bool begins_stack(const struct profile *p, uint32_t node)
 {
     for (uint32_t at = p->nodes[node].parent; at; at = p->nodes[at].parent) {
@@ -127,8 +127,8 @@ static char *package_started(const struct profile *p)
     return list[best].package;
 }
 
-/* Returns true if a Python frame is in the user's own files or, if the profile has no such frame,
- * in the package that was started. */
+/* Returns true for a Python frame in the user's own files. If the profile has no such frame, the
+ * package that was started counts as the user's own. */
 static bool program_has(struct program *p, const struct profile *profile, const char *function,
                         const char *file, uint32_t line)
 {
@@ -353,7 +353,8 @@ static bool is_in_torch(const struct profile *p, uint64_t frame)
     return len >= sizeof prefix - 1 && memcmp(base, prefix, sizeof prefix - 1) == 0;
 }
 
-/* The frames to resolve. Resolving a native frame may read a large file of symbols. */
+/* Which frames to resolve: all, those of Python, or the native ones of torch. Resolving a native
+ * frame may read a large file of symbols. */
 enum search { SEARCH_ALL, SEARCH_PYTHON, SEARCH_TORCH };
 
 /* Returns the innermost frame of SITE that WANTED accepts. */
@@ -367,7 +368,7 @@ static const struct name *innermost(struct names *n, uint32_t site, enum search 
         bool is_python_frame = p->nodes[node].frame & HEAP_FRAME_PYTHON;
         bool is_skipped = (in == SEARCH_PYTHON && !is_python_frame) ||
                           (in == SEARCH_TORCH && !is_in_torch(p, p->nodes[node].frame));
-        /* a Python frame is nearer to the allocation than any autograd node outside of it */
+        /* this Python frame is nearer to the allocation than any autograd node among its callers */
         if (in == SEARCH_TORCH && is_python_frame)
             return NULL;
         size_t count = is_skipped ? 0 : names_of_node(n, node, &list);
@@ -399,7 +400,7 @@ const struct name *names_of_site(struct names *n, uint32_t site)
     return &no_stack;
 }
 
-/* Appends ONE, a caller of the COUNT frames in RET. Returns false if RET is full. */
+/* Appends ONE, which calls the COUNT frames in RET. Returns false if RET is full. */
 static bool add_caller(const struct name *one, size_t max, const struct name **ret, size_t *count)
 {
     const struct name *inner = *count ? ret[*count - 1] : NULL;

@@ -17,8 +17,8 @@ struct name {
     const char *file;     /* Python or C source file, or NULL if unknown */
     const char *lib;      /* base name of the module, or NULL for Python */
     uint32_t line;        /* 0: unknown */
-    /* True for malloc and related functions, operator new, the C++ library, and allocators of
-     * the interpreter, c10 and numpy, which are never the cause. */
+    /* True for malloc and related functions, operator new, the C++ library, and the allocators of
+     * the interpreter, c10 and numpy. They are never the cause of a leak. */
     bool is_allocator;
     bool is_inlined;
     /* true if the function runs an autograd node; the frame is then named "backward of NODE" */
@@ -31,15 +31,13 @@ int names_new(const struct profile *p, const struct symbols_options *options, st
 void names_free(struct names *n); /* NULL is fine */
 /* Returns the number of frames of one node, at least one, the innermost (inlined) first. */
 size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
-/* Returns the frame to show for a site, never NULL. This is the innermost Python frame that is not
- * plumbing. If there is none, it is the innermost Python frame, then the native frame of
- * names_native_of_site, then the innermost frame.
- *
- * Plumbing is the standard library, framework code between the lines that people write (a module's
- * __call__, the fetching of a data loader), and packages that only compute for their caller (numpy,
- * PIL). names_known.c lists it. Other packages are not plumbing: if a collator of transformers
- * keeps the memory it allocates, the collator is the cause, not the user's line that called it.
- * names_program_of_site returns the user's line. */
+/* Returns the frame to show for a site, never NULL: the innermost Python frame that is not
+ * plumbing. If there is none, the innermost Python frame, else the frame of names_native_of_site,
+ * else the innermost frame. Plumbing is the standard library, framework code between the lines that
+ * people write (a module's __call__, the fetching of a data loader), and packages that only compute
+ * for their caller (numpy, PIL); names_known.c lists it. Other packages are not plumbing. If a
+ * collator of transformers keeps the memory that it allocates, the cause is the collator, not the
+ * user's line that called it; names_program_of_site returns that line. */
 const struct name *names_of_site(struct names *n, uint32_t site);
 /* Stores the Python frames in the user's own files (not in installed packages), innermost first.
  * Returns their number, at most MAX. A comprehension is replaced by its function. A recursive
@@ -47,7 +45,7 @@ const struct name *names_of_site(struct names *n, uint32_t site);
  * job is the user's own, the package that was started (python -m, or a command) counts as the
  * user's own. */
 size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const struct name **ret);
-/* Returns the autograd node that allocated the memory. If there is none, returns the innermost
- * native frame of the site that is not an allocator, or NULL. The backward pass on a GPU runs in a
- * thread without Python frames; the line of the forward pass that made the node is not known. */
+/* Returns the autograd node that allocated the memory, or else the innermost native frame of the
+ * site that is not an allocator, or NULL. The backward pass on a GPU runs in a thread without
+ * Python frames, so the line of the forward pass that made the node is unknown. */
 const struct name *names_native_of_site(struct names *n, uint32_t site);

@@ -1,5 +1,6 @@
-/* Tables of allocators and of plumbing (code between the lines that people write). Hiding the
- * cause is worse than showing one frame too many, so only certain plumbing is listed. */
+/* Tables of allocators and of plumbing (code between the lines that people write). One frame too
+ * many does less harm than a hidden cause, so the table lists only code that is certainly
+ * plumbing. */
 #include "profile/names_known.h"
 
 #include <ctype.h>
@@ -104,7 +105,7 @@ bool known_backward(const char *function, const char **ret, size_t *ret_len)
     while (at[-1] == '_' || isalnum((unsigned char)at[-1]))
         at--;
     size_t len = (size_t)(end - at);
-    /* PyNode runs Python code, which has frames of its own */
+    /* PyNode runs Python code, whose own frames are shown instead */
     if (at[-1] != ':' || len == 0 || (len == strlen("PyNode") && memcmp(at, "PyNode", len) == 0))
         return false;
     *ret = at;

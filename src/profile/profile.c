@@ -48,9 +48,9 @@ int profile_site_gpu(const struct profile *p, uint32_t site)
     return site < p->n_sites ? p->nodes[p->site_node[site]].gpu - 1 : -1;
 }
 
-/* Splits N entries of SIZE bytes, each of which begins with its call site. The entries of host
- * memory stay in AT. The *RET_N other entries are returned in order. Returns NULL if out of
- * memory. */
+/* Moves the entries of GPU memory out of the N entries of SIZE bytes AT, each of which begins with
+ * its call site. *RET_N counts the moved entries, which are returned in order; the others stay in
+ * AT. Returns NULL if out of memory. */
 static void *take_gpu_entries(const struct profile *p, void *at, size_t *n, size_t size,
                               size_t *ret_n)
 {
@@ -204,8 +204,8 @@ double profile_sure_growth(const struct profile_held *before, const struct profi
 
 static const double alike = 1.001;
 
-/* Returns the first reading at which the process was exiting, after which live bytes did not grow.
- * Returns the last reading if no reading is marked as exiting. */
+/* Returns the first reading at which the process was exiting and live bytes did not grow
+ * afterwards, or the last reading if there is none. */
 static size_t first_ended(const struct profile *p)
 {
     size_t i = p->n_readings - 1;
@@ -215,8 +215,8 @@ static size_t first_ended(const struct profile *p)
     return i;
 }
 
-/* Returns how long the process may have been releasing memory: the time since memory last grew, at
- * most a tenth of the process's life, but at least five seconds. */
+/* Returns how long the process may have been releasing memory: the time since memory last grew, but
+ * at most a tenth of the process's life, and at least five seconds. */
 static uint64_t tail_ns_of(const struct profile *p)
 {
     const uint64_t least_ns = UINT64_C(5000000000);

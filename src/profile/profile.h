@@ -73,8 +73,8 @@ struct profile_sample {
     uint64_t born_ns;
 };
 
-/* All live samples at one time, used to compute ages and survivors. The last snapshot is the newest
- * state. */
+/* All live samples at one time, from which ages and survivors are computed. The last snapshot is
+ * the newest state. */
 struct profile_snapshot {
     uint64_t t_ns;
     bool has_step;
@@ -100,7 +100,7 @@ struct profile_gpu {
     /* Number of blocks allocated and freed so far, or 0 if the GPU was not used. */
     uint64_t reports;
     uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
-    /* Lowest amount of memory allocated in the last quarter to half of a second. */
+    /* Least memory allocated within the last quarter to half of a second. */
     uint64_t low_bytes;
 };
 
@@ -137,9 +137,8 @@ struct profile {
     struct profile_cost cost;
     char *text;    /* contains every profile_text */
     uint32_t refs; /* number of references besides the first */
-    /* The readings and snapshots above cover host memory. The readings and snapshots of GPUs are in
-     * this profile, which shares everything else with the outer profile. NULL if no GPU block was
-     * sampled. */
+    /* The readings and snapshots above cover host memory. This profile has those of GPUs, and
+     * shares everything else with the outer profile. NULL if no GPU block was sampled. */
     struct profile *gpu;
     struct profile *whole; /* for a GPU part, the profile that it belongs to */
     struct profile_gpu gpus[HEAP_GPUS];
@@ -168,11 +167,11 @@ double profile_weight_objects(uint64_t size, uint64_t interval);
 /* Finds when STEP was completed. Returns false if that was before the first or after the last
  * reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
-/* Returns the number of readings that show the process at work. If the process exited by itself,
- * readings at the end are excluded while their live bytes are more than a tenth lower than before
- * the last seconds, or than at the previous reading. "The last seconds" are the time since memory
- * last grew, at most a tenth of the process's life, but at least five seconds. They are counted
- * back from the last reading before the exit began, because an exit may take longer than five
+/* Returns the number of readings that show the process at work. A process that exits by itself
+ * releases memory first. Readings at the end are therefore left out while they are more than a
+ * tenth lower than the previous reading, or than the memory before the last seconds. These are the
+ * time since memory last grew, at most a tenth of the process's life, but at least five seconds.
+ * They end at the last reading before the exit began, because an exit may take longer than five
  * seconds. */
 size_t profile_working(const struct profile *p);
 /* Like profile_working, but also excludes readings taken while the process was exiting. */
@@ -183,7 +182,8 @@ double profile_live_at(const struct profile_reading *r);
  * to call. */
 const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
                                            uint32_t site);
-/* Returns the statistically certain growth of a call site from BEFORE (NULL for nothing) to NOW. */
+/* Returns the growth of a call site from BEFORE (NULL: none) to NOW that is certain despite
+ * sampling. */
 double profile_sure_growth(const struct profile_held *before, const struct profile_held *now);
 /* Returns the last reading or snapshot at or before T_NS, or NULL. */
 const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns);

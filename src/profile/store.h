@@ -1,12 +1,11 @@
 /* heap.PID.ebbheap: the history of one process's heap in the run folder. It consists of append-only
- * blocks, each of which is intact or ignored: new modules, codes, texts, nodes and call sites; a
- * reading (live bytes of each call site, as changes since the last one); a snapshot (every live
- * sample). docs/reference/heap-format.md describes the format.
- *
- * The size hardly depends on the length of the run. Readings are due every max(2 s, 1/500 of the
- * run), every second in the first minute, and snapshots at most every 1/16 of the run, so that
- * their number grows with the logarithm of the run's length. Both become half as frequent each
- * time the file grows by an eighth of STORE_BYTES_MAX. Once the file has that size, only the last
+ * blocks: new modules, codes, texts, nodes and call sites; a reading (live bytes of each call site,
+ * as changes since the last one); a snapshot (every live sample). A reader uses intact blocks and
+ * ignores others. docs/reference/heap-format.md describes the format. The size hardly depends on
+ * the length of the run. A reading is due every second in the first minute, then every 2 s or every
+ * 1/500 of the run, if that is longer. A snapshot is due after 1/16 of the run at the earliest, so
+ * their number grows with the logarithm of the run's length. Both become half as frequent each time
+ * the file grows by an eighth of STORE_BYTES_MAX. Once the file has that size, only the last
  * reading is added. */
 #pragma once
 
@@ -18,7 +17,7 @@
 struct store_writer;
 
 enum {
-    /* Maximum number of snapshots in memory per profile. If there are more, only every second,
+    /* Maximum number of snapshots in memory per profile. If the file has more, only every second,
      * third, … is read. */
     STORE_SNAPSHOTS = 64,
     STORE_BYTES_MAX = 48 << 20,
@@ -43,10 +42,10 @@ enum store_why {
     STORE_ASKED,
     STORE_LAST, /* the process has exited; a reading and a snapshot are always taken */
 };
-/* Takes a reading now. HAS_STEP is false if there are no marks. Stores the total of live bytes. If
- * the request came too soon, stores the total of the last reading instead. Returns 0, -ENOMEM, or
- * -ENOBUFS if the disk is too slow. After -ENOBUFS the next reading does not depend on earlier
- * readings. */
+/* Takes a reading now. HAS_STEP is false if there are no marks. The total of live bytes is stored
+ * in the result, also if the reading is skipped because it was requested too soon; it is then that
+ * of the last reading. Returns 0, -ENOMEM, or -ENOBUFS if the disk is too slow. After -ENOBUFS the
+ * next reading does not depend on earlier ones. */
 int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t step,
                enum store_why why, double *ret_live_bytes);
 /* Waits at most WAIT_NS for the disk. Returns 0, -ETIMEDOUT, or the first error. */

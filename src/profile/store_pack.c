@@ -16,7 +16,7 @@
 
 _Static_assert(HEAP_KINDS <= 1 << 3, "a kind fits in three bits");
 
-/* Low memory use matters more than compression, because the job needs the memory of the machine. */
+/* The job needs the machine's memory, so low memory use matters more here than good compression. */
 static const struct pack_effort effort = {.level = 1, .window_log = 17, .table_log = 14};
 
 static void add_block(struct buf *out, struct block_head head, const struct buf *plain)
@@ -77,7 +77,7 @@ static void pack_code(struct buf *b, const struct heap_code *c)
     buf_add_varint(b, ONCE(c->first_line));
 }
 
-/* Returns the number of new entries, or 0 for a table whose counts decrease. */
+/* Returns the number of new entries, or 0 if the count of a corrupt table has decreased. */
 static uint32_t grown(uint32_t from, uint32_t now)
 {
     return now > from ? now : from;
@@ -301,7 +301,8 @@ void store_pack_snapshot(struct buf *out, struct look_live *live, const struct s
     buf_add_varint(&b, live->count);
     for (size_t i = 0; i < live->count; i++) {
         const struct profile_sample *s = &live->samples[i];
-        /* A block whose time of allocation is in the future has age 0. */
+        /* A block can only be younger than the reading if the table is corrupt; its age is then
+         * 0. */
         uint64_t age_ms = at->t_ns > s->born_ns ? (at->t_ns - s->born_ns) / 1000000 : 0;
         buf_add_varint(&b, (uint64_t)(s->site - site) << store_kind_bits(moment.flags) | s->kind);
         buf_add_zigzag(&b, (int64_t)(age_ms - age));

@@ -165,7 +165,7 @@ static int read_news(struct profile *p, struct cur *c)
     return c->bad ? -EBADMSG : 0;
 }
 
-/* Resets frames that refer to missing modules or codes, and texts that were never set. */
+/* Removes references of frames to missing modules or codes, and texts that no block contains. */
 static void check_names(struct profile *p)
 {
     for (size_t i = 0; i < p->n_modules; i++)
@@ -241,7 +241,8 @@ static void get_cost(struct cur *c, struct profile_cost *ret)
 /* Reads a list of changes, which ends at a gap of 0. */
 static void get_changes(struct reader *r, struct cur *c)
 {
-    uint64_t site = UINT64_MAX; /* one less than 0, the first call site, with wraparound */
+    /* wraps around at the first addition, so that a gap of 1 is call site 0 */
+    uint64_t site = UINT64_MAX;
     for (;;) {
         uint64_t gap = cur_varint(c);
         if (c->bad || gap == 0)
@@ -323,7 +324,7 @@ static int read_reading(struct reader *r, uint64_t seq, struct cur *c)
     r->seq = 0;
     if (c->bad || at.t_ns < r->last.t_ns)
         return -EBADMSG;
-    if (!follows) /* a missing earlier reading is not an error of this block */
+    if (!follows) /* the earlier reading is missing, which is not an error of this block */
         return 0;
     if (is_whole)
         memset(r->sites, 0, r->p->n_sites * sizeof *r->sites);
@@ -584,7 +585,7 @@ static int read_scanned(int fd, const struct scan *scan, struct profile **ret,
         return good < 0 ? err_set(err, -ENOMEM, "needs more memory than is available")
                         : err_set(err, -EBADMSG, "contains no readable block");
     }
-    /* Establish the guarantees of profile.h for nodes and texts. */
+    /* Ensures what profile.h guarantees about nodes and texts. */
     check_tree(r.p);
     check_names(r.p);
     if (profile_split(r.p) < 0) {

@@ -16,21 +16,24 @@
 #include "trace/sink.h"
 
 enum {
-    /* Maximum number of bytes that may wait for a slow disk: as many as the largest table has. */
+    /* Maximum number of bytes that may wait for a slow disk: the size of the largest table. */
     QUEUE_BYTES = 6 << 20,
-    READINGS_PER_RUN = 500, /* a reading is due after 1/500 of the run */
-    ASKED_A_RUN = 2000,     /* a requested reading is taken after 1/2000 of the run */
-    SNAPSHOTS_PER_RUN = 16, /* a snapshot is due after 1/16 of the run if live bytes have changed */
-    SNAPSHOTS_AT_LEAST = 4, /* a snapshot is due after 1/4 of the run if nothing has changed */
-    SNAPSHOTS_ASKED = 256,  /* a requested snapshot is taken after 1/256 of the run */
+    READINGS_PER_RUN = 500, /* a reading is due once 1/500 of the run has passed since the last */
+    /* a requested reading is taken if 1/2000 of the run has passed since the last */
+    ASKED_A_RUN = 2000,
+    /* a snapshot is due after 1/16 of the run if live bytes have changed since the last */
+    SNAPSHOTS_PER_RUN = 16,
+    SNAPSHOTS_AT_LEAST = 4, /* a snapshot is due after 1/4 of the run even if nothing has changed */
+    /* a requested snapshot is taken if 1/256 of the run has passed since the last */
+    SNAPSHOTS_ASKED = 256,
     /* Every 64th reading does not depend on earlier ones, so a damaged block loses at most 64
      * readings. */
     WHOLE_EVERY = 64,
     SIZE_STEP = STORE_BYTES_MAX / 8,
 };
 #define READING_NS (2 * NS_PER_S)
-/* Readings are taken twice as often in the first minute, because a first epoch may take seconds,
- * and growth after its end is the earliest sign of a leak. */
+/* In the first minute, readings are taken twice as often: a first epoch may take only seconds, and
+ * growth after its end is the earliest sign of a leak. */
 #define EARLY_NS (60 * NS_PER_S)
 #define ASKED_NS NS_PER_S
 
@@ -40,7 +43,7 @@ struct store_writer {
     struct look_counts done; /* number of table entries that are in the file */
     struct store_last last;  /* values of the last reading, from which changes are computed */
     uint64_t seq;            /* number of the last reading, or 0 */
-    uint64_t whole_seq; /* number of the last reading that is stored whole, not as changes, or 0 */
+    uint64_t whole_seq; /* number of the last reading that does not depend on earlier ones, or 0 */
     uint64_t size_bytes, losses;
     uint64_t reading_ns, snapshot_ns; /* 0: none */
     struct store_totals live;
@@ -87,7 +90,8 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
                  struct err *err)
 {
     struct store_writer *w = calloc(1, sizeof *w);
-    if (w) /* memory is touched only for existing call sites */
+    /* the large arrays are zeroed by the kernel, so pages without call sites take no memory */
+    if (w)
         w->last.sites = calloc(HEAP_SITES, sizeof *w->last.sites);
     if (!w || !w->last.sites) {
         store_writer_close(w, 0);
@@ -151,7 +155,7 @@ static void pack(struct store_writer *w, struct look_live *live, struct store_mo
                  enum store_why why, struct buf *out)
 {
     bool is_whole = w->whole_seq == 0 || w->seq + 1 - w->whole_seq >= WHOLE_EVERY;
-    if (w->whole_seq == 0) /* a second header block in the file is harmless */
+    if (w->whole_seq == 0) /* the file may then have two header blocks, which is harmless */
         store_pack_head(out, w->look);
     store_pack_news(out, w->look, &w->done);
     if (is_whole) {

@@ -68,8 +68,8 @@ static int index_units(struct dwarf_index *d)
     return r;
 }
 
-/* Attaches the installed file with shared debug information. If that file is not installed, this
- * DWARF is not read, because libdw would open a path from the untrusted file and block if the path
+/* Attaches the installed file with shared debug information. If that file is missing, this DWARF is
+ * not read at all: libdw would open a path that the untrusted file contains, and block if that path
  * is a FIFO. */
 static int attach_alt(struct dwarf_index *d, const char *sysroot)
 {
@@ -140,8 +140,8 @@ static bool is_container(int tag)
            tag == DW_TAG_class_type;
 }
 
-/* A linker that drops unused functions leaves their description at address 0, where it may overlap
- * other functions. */
+/* Functions that the linker dropped because nothing uses them are still described, at address 0.
+ * They would overlap other functions there. */
 static bool function_contains(Dwarf_Die *function, uint64_t address)
 {
     Dwarf_Addr start;
@@ -167,7 +167,7 @@ static bool find_function(Dwarf_Die *parent, uint64_t address, unsigned depth, D
     return false;
 }
 
-/* Descends one level from PARENT towards ADDRESS: into a block or an inlined function. */
+/* Descends one level from PARENT towards ADDRESS, into a block or an inlined function. */
 static bool step_down(const Dwarf_Die *parent, uint64_t address, Dwarf_Die *ret)
 {
     Dwarf_Die from = *parent, die;
@@ -184,8 +184,8 @@ static bool step_down(const Dwarf_Die *parent, uint64_t address, Dwarf_Die *ret)
     return false;
 }
 
-/* Stores FUNCTION and the functions inlined into it at ADDRESS, outermost first. If there are
- * too many, drops the innermost. */
+/* Stores FUNCTION and the functions inlined into it at ADDRESS, outermost first. If there are too
+ * many, leaves out the innermost. */
 static size_t chain_of(const Dwarf_Die *function, uint64_t address,
                        Dwarf_Die ret[SYMBOL_INLINE_MAX])
 {

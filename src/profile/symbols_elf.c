@@ -23,8 +23,8 @@ static bool is_function(const GElf_Sym *sym)
            sym->st_name != 0;
 }
 
-/* Compares two functions by start address. Among functions with the same start, the largest
- * comes last and is checked first. */
+/* Compares two functions by start address, then by size: of those with the same start, the largest
+ * is checked first, because the search goes backwards. */
 static int by_start(const void *a, const void *b)
 {
     const struct elf_function *x = a, *y = b;
@@ -95,8 +95,8 @@ static bool read_symbol_name(const struct elf_functions *t, uint32_t name, char 
     return ret[0] != '\0';
 }
 
-/* Returns the function that contains ADDRESS. If there is none, returns the nearest function before
- * ADDRESS, provided that its size is unknown, as for hand-written assembly. */
+/* Returns the function that contains ADDRESS, or else the nearest function before ADDRESS if its
+ * size is unknown, as for hand-written assembly. */
 static const struct elf_function *find_holder(const struct elf_functions *t, uint64_t address)
 {
     size_t after = ARRAY_SEARCH(i, t->count, t->items[i].start <= address);

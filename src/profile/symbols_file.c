@@ -82,7 +82,8 @@ static bool find_id_note(Elf_Data *data, struct build_id *ret)
     return false;
 }
 
-/* Reads the build-id of a file. libdw's own function for this would pull in its file finder. */
+/* Reads the build-id of a file. libdw has a function for this, but it comes with a search for files
+ * that ebb must not make. */
 static bool read_id(const struct elf_file *f, struct build_id *ret)
 {
     size_t headers = 0;
@@ -110,7 +111,7 @@ bool elf_file_has_id(const struct elf_file *f, const struct build_id *id)
     struct build_id own;
     if (!read_id(f, &own))
         return id->len == 0;
-    /* A longer build-id was truncated when it was recorded. */
+    /* The recorded build-id may be cut off at HEAP_BUILD_ID_MAX bytes. */
     size_t recorded = own.len < HEAP_BUILD_ID_MAX ? own.len : HEAP_BUILD_ID_MAX;
     return (id->len == own.len || id->len == recorded) &&
            memcmp(own.bytes, id->bytes, id->len) == 0;
@@ -175,7 +176,7 @@ int symbols_open_module(const struct symbols_options *options, const char *path,
     if (r == 0 || id->len == 0 || len < sizeof deleted || len >= sizeof whole ||
         strcmp(path + len - sizeof deleted + 1, deleted) != 0)
         return r;
-    /* A deleted file may have been created again at the same path. */
+    /* A file that was deleted while the job ran may exist again at the same path. */
     memcpy(whole, path, len - sizeof deleted + 1);
     whole[len - sizeof deleted + 1] = '\0';
     return open_in_roots(options->sysroot, whole, id, ret);

@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "base/err.h"
 
-/* A baseline is the minimum over the first or last tenth of the readings. */
+/* A baseline is the minimum over this fraction (1/10) of the readings at the start or the end. */
 enum { FLOOR_SHARE = 10 };
 
 /* ---- the row of a call site ---- */
@@ -124,8 +124,8 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
 }
 
 /* Returns the first reading from which growth counts. If there are steps, this is the first reading
- * with a step, because memory loaded before it is not growth. Returns 0 if there are no steps, or
- * if most of the run was over at that reading. */
+ * with a step, because memory that was loaded before it is not growth. If there are no steps, or if
+ * most of the run was over at that reading, returns 0. */
 static size_t growth_from(const struct tallies *t)
 {
     size_t at = 0;
@@ -134,8 +134,8 @@ static size_t growth_from(const struct tallies *t)
     return 2 * at < t->n_readings ? at : 0;
 }
 
-/* Computes the baselines at both ends of the run: the minimum of several readings, because a
- * batch that is live at one reading is not growth. */
+/* Computes the baselines at both ends of the run. Each is the minimum of several readings, because
+ * memory of a batch that is live at only one of them is not growth. */
 static void keep_floors(struct tallies *t, size_t from, size_t at)
 {
     size_t n = (t->n_readings - from) / FLOOR_SHARE;
@@ -151,8 +151,8 @@ static void keep_floors(struct tallies *t, size_t from, size_t at)
     }
 }
 
-/* Stores the reading in the middle of the run. Memory that is loaded once grows only before this
- * reading; a leak also grows after it. */
+/* Stores the reading in the middle of the run. Memory that is loaded once no longer grows after
+ * this reading; a leak does. */
 static void keep_middle(struct tallies *t, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++)
@@ -221,7 +221,8 @@ double tally_sigma(const struct tally *row)
 int tallies_read(struct tallies *t, struct names *names)
 {
     const struct profile *p = t->p;
-    /* Create all rows first, because a row that appears late had no live bytes before. */
+    /* All rows are created first, because a row that appears in a late reading had no live bytes
+     * before. */
     for (size_t i = 0; i < t->n_readings; i++) {
         int r = tallies_at(t, names, &p->readings[i]);
         if (r < 0)
@@ -266,7 +267,7 @@ static int tallies_want(struct tallies *t, struct names *names, uint32_t site, d
     return r;
 }
 
-/* Adds the samples of S that were allocated before BEFORE_NS and not before SINCE_NS. */
+/* Adds the samples of S that were allocated at SINCE_NS or later, and before BEFORE_NS. */
 static int want_samples(struct tallies *t, struct names *names, const struct profile_snapshot *s,
                         uint64_t since_ns, uint64_t before_ns)
 {
@@ -291,7 +292,7 @@ int tallies_since(struct tallies *t, struct names *names, struct err *err)
     return want_samples(t, names, s, since_ns, UINT64_MAX);
 }
 
-/* Returns the time of the last reading at which STEP was the last completed step. */
+/* Returns the time of the last reading before STEP + 1 was completed. */
 static uint64_t last_moment_of(const struct profile *p, int64_t step, uint64_t t_ns)
 {
     for (size_t i = profile_working(p); i-- > 0;)
@@ -365,7 +366,8 @@ static double all_growth(struct tally **rows, size_t n)
     return sum;
 }
 
-/* A row that may be merged, and its user function. Rows with the same user function are merged. */
+/* A row that may be merged with others, and its user function. Rows are merged if they have the
+ * same user function. */
 struct small {
     struct tally *row;
     const struct name *own;
@@ -428,7 +430,7 @@ static void take_in(struct tallies *t, struct tally *row, struct tally *part)
             t->of_site[i] = into;
 }
 
-/* Moves rows into which others were merged to the front, and removes the rows that were merged into
+/* Moves the rows into which others were merged to the front. Removes the rows that were merged into
  * them. */
 static size_t reorder(struct tally **rows, size_t *count)
 {

@@ -13,8 +13,8 @@ enum { TALLY_NONE = -1 };
 
 /* One row. */
 struct tally {
-    /* The call site that certainly grew most since the middle of the run, else the one with the
-     * most live bytes. */
+    /* The call site whose growth since the middle of the run is certainly largest, else the one
+     * with the most live bytes. */
     uint32_t site;
     double site_growth, site_live;
     size_t sites;
@@ -63,8 +63,8 @@ int tallies_since(struct tallies *t, struct names *names, struct err *err);
 int tallies_diff(struct tallies *t, struct names *names, struct err *err);
 /* Sets `wanted` to the bytes live at options.to_step that were allocated before from_step. */
 int tallies_survivors(struct tallies *t, struct names *names, struct err *err);
-/* Merges rows that grow (or may grow, within the sampling error) and are small compared to the
- * total growth. Rows with the same innermost user function are merged into the row that grew most.
- * Merged rows are removed from ROWS. Returns the number of rows into which others were merged;
- * these come first in ROWS and must be judged again. */
+/* Merges rows that grow, or may grow within the sampling error, and are small compared with the
+ * total growth. Rows with the same innermost user function are merged into the one that grew most,
+ * and then removed from ROWS. Returns the number of rows into which others were merged. These come
+ * first in ROWS and must be judged again. */
 size_t merge_small(struct tallies *t, struct names *names, struct tally **rows, size_t *count);

@@ -215,8 +215,8 @@ static void tree_fini(struct tree *t)
     free(t->sibling);
 }
 
-/* Computes the sums of all branches in one backward pass, as children have larger numbers than
- * their parents. */
+/* Computes the sums of all branches in one pass from the last node to the first, because a child
+ * has a larger number than its parent. */
 static bool tree_init(struct tree *t, const struct profile *p)
 {
     const struct profile_reading *last = &p->readings[profile_working(p) - 1];
@@ -294,8 +294,8 @@ static int add_tree(struct profile_view *v, const struct profile *p, struct name
 
 /* ---- the complete view ---- */
 
-/* Sets the step of each failed request to the last marked step before it, because readings are
- * rare. */
+/* Sets the step of each failed request to the step of the last mark before it. Readings are too
+ * rare for this. */
 static void set_failure_steps(const struct profile *p, const struct marks *marks,
                               struct profile_view *v)
 {
