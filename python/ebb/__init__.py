@@ -89,8 +89,8 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at first use, because the shim imports this package into every program that imports
-    # torch.
+    # Imported at first use. The shim imports this package into every program that imports torch, so
+    # the package must be cheap to import.
     from importlib import import_module
 
     if name in _MODULES:

@@ -18,11 +18,11 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-# seconds to wait for ranks that start late; ranks would wait for each other anyway
+# seconds to wait for ranks that start late; the training would wait for these ranks anyway
 PATIENCE_S = 30.0
 
 _rounds = 0
-# process groups with an unfinished reduction; they are not destroyed, because that would block
+# process groups with an unfinished reduction; destroying such a group would block
 _left: list[Any] = []
 
 
@@ -37,7 +37,7 @@ def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
             word = "yes" if all(store.get(k) == b"1" for k in keys) else "no"
         else:
             store.wait([decision], timedelta(seconds=PATIENCE_S + 5))
-            word = "no"  # not used, because the store already has the decision of rank 0
+            word = "no"  # the key exists: rank 0 has stored its decision already
     except Exception:
         word = "no"
     return bool(store.compare_set(decision, "", word) == b"yes")
@@ -51,11 +51,11 @@ class Agreement:
         self._group: Any = None
         self._work: Any = None
         self._flags: Any = None
-        self.is_possible = True  # False if there are several ranks that cannot agree.
+        self.is_possible = True  # False if there are several ranks and they cannot agree
 
     def begin(self, world_size: int, wanted: bool) -> None:
-        """Starts the agreement. All ranks call this at the same point, before the first step. If
-        WANTED is false on one rank, because nobody can send it a request, no rank uses the
+        """Starts the agreement. All ranks call this at the same point, before the first step.
+        WANTED is false on a rank that nobody can send a request to; then no rank uses the
         agreement."""
         torch = sys.modules.get("torch")
         dist = getattr(torch, "distributed", None)
@@ -97,7 +97,7 @@ class Agreement:
 
     @property
     def is_shared(self) -> bool:
-        """Returns True if several ranks take part in every step."""
+        """Returns True if several ranks exchange their requests at every step."""
         return self._group is not None
 
     def exchange(self, save: bool, stop: bool) -> tuple[bool, bool]:
@@ -136,8 +136,8 @@ class Agreement:
             self._group, self.is_possible, self._work = None, False, None
 
     def end(self, is_clean: bool) -> None:
-        """Ends the agreement after the last step. If CLEAN is false, the other ranks may never
-        reach this call."""
+        """Ends the agreement after the last step. If IS_CLEAN is false, the other ranks may never
+        call this."""
         work, group, self._work, self._group = self._work, self._group, None, None
         if group is None:
             return

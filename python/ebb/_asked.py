@@ -35,7 +35,7 @@ class Asked:
 
     def begin(self, rank: Optional[int], world_size: int, is_late: bool = False) -> None:
         """Called when training begins; requests can be carried out from now on. If training was
-        already running (IS_LATE), several ranks can no longer agree on a step and refuse
+        already running (IS_LATE), several ranks can no longer agree on a step, so they refuse
         requests."""
         w = wire()
         w.begin_training(self)
@@ -69,11 +69,12 @@ class Asked:
 
     @property
     def is_idle(self) -> bool:
-        """Returns True if no request is pending and none has to be agreed on with other ranks."""
+        """Returns True if no request is pending here and no other rank has to be asked."""
         return not (self._agreement.is_shared or self.must_save or self.must_stop)
 
     def started(self) -> None:
-        """Reports that the checkpoint is being written, on request or by the trainer itself."""
+        """Reports that a checkpoint is being written, because ebb requested it or for the trainer
+        itself."""
         for r in self._saves:
             wire().answer(r, "started")
 
@@ -91,8 +92,8 @@ class Asked:
             wire().answer(r, status, path)
 
     def end(self, is_clean: bool) -> None:
-        """Called when training is over; CLEAN is False after an exception. Notifies ebb that no
-        more checkpoints can be requested."""
+        """Called when training is over; IS_CLEAN is False after an exception. From now on, ebb
+        cannot request a checkpoint."""
         w = wire()
         w.end_training(self)
         _control.release()

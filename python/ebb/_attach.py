@@ -22,11 +22,12 @@ from types import ModuleType
 from typing import Any, Callable, Optional
 
 _FOLLOW_S = 1.0  # seconds between two readings of memory, and scans for new libraries
-_JOIN_S = 2.0  # maximum seconds to wait for a thread that is about to end
+_JOIN_S = 2.0  # maximum seconds to wait for the end of a thread that was asked to end
 _FORK_PATIENCE_S = 0.1
 
 _YIELD_S = 0.0005
-# modules to import one by one, with pauses for the program; one import takes at most 4 ms
+# modules that are imported one by one, with pauses in which the program runs; one import takes at
+# most 4 ms
 _PARTS = ("_process", "_patches", "_wire", "_truth", "_referrers", "_containers", "_control",
           "_steps", "_watch", "_hooks")
 
@@ -136,8 +137,8 @@ def _library() -> str:
 
 
 class _Finder:
-    """An import finder at the first position. While ebb is attached, it passes imported modules to
-    the hooks."""
+    """An import finder at the first position. While ebb is attached, it passes newly imported
+    modules to the hooks."""
 
     def __init__(self) -> None:
         # imported here, because an import inside find_spec would call find_spec again
@@ -156,7 +157,7 @@ def _is_importing(module: ModuleType) -> bool:
 
 
 def _let_others_run() -> None:
-    """Releases the GIL, which this thread would otherwise keep for 5 ms."""
+    """Releases the GIL, which this thread would otherwise hold for up to 5 ms."""
     time.sleep(_YIELD_S)
 
 
@@ -236,7 +237,8 @@ class _Attached:
             self._follower = (thread, bell)
 
     def end_thread(self, patience_s: float) -> None:
-        # if another thread holds the lock, that thread is starting or ending the helper thread
+        # if another thread holds the lock, that thread is starting or ending the thread that
+        # follows memory
         if not self._lock.acquire(timeout=patience_s):
             return
         try:
@@ -249,7 +251,7 @@ class _Attached:
         bell.release()
         until = time.monotonic() + patience_s
         thread.join(patience_s)
-        # the kernel may remove the thread a little later than Python
+        # the kernel may remove the thread a little later than Python does
         while os.path.exists(f"/proc/self/task/{thread.native_id}") and time.monotonic() < until:
             time.sleep(0.0001)
 
@@ -301,7 +303,7 @@ class _Attached:
 
 
 def block_signals() -> None:
-    """Blocks signals in a thread of ebb, because they must interrupt the main thread."""
+    """Blocks signals in a thread of ebb, so that they interrupt the main thread instead."""
     import signal
 
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -311,7 +313,7 @@ def block_signals() -> None:
 
 
 def _before_fork() -> None:
-    """Python 3.12 and later warn about other threads at a fork."""
+    """Ends the thread before a fork: Python 3.12 and later warn if other threads run at a fork."""
     if _now is not None and _now.pid == os.getpid():
         _now.end_thread(_FORK_PATIENCE_S)
 
@@ -323,7 +325,7 @@ def _after_fork() -> None:
 
 def _in_child() -> None:
     global _lock, _queue_lock, _now, _is_working
-    # a child is a worker of the ebb that is attached to its parent
+    # the child of a fork is a worker of the ebb that is attached to its parent
     _lock, _queue_lock, _now, _is_working = threading.RLock(), threading.Lock(), None, False
     _queue.clear()
 
@@ -389,7 +391,7 @@ def detach() -> Result:
 def _work() -> None:
     """Works on the queue, in a thread that ends when it is empty."""
     global _is_working
-    _let_others_run()  # lets the thread that called start or stop continue first
+    _let_others_run()  # the thread that called start or stop continues first
     block_signals()
     while True:
         with _queue_lock:
@@ -423,8 +425,8 @@ def start(
     socket: str, run_dir: str, library: Optional[str] = None, heap_interval: Optional[int] = None
 ) -> None:
     """Attaches the ebb that listens at SOCKET. LIBRARY is the path of libebb-heap.so, HEAP_INTERVAL
-    the bytes between two samples. A second call with the same socket only sends the report
-    again."""
+    the mean number of bytes between two samples. A second call with the same socket only sends the
+    report again."""
     global _socket
     _socket = socket
     _enqueue(socket, lambda: attach(socket, run_dir, library, heap_interval))

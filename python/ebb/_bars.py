@@ -17,7 +17,7 @@ from ._frameworks import caller
 from ._steps import Tracker
 
 _APART_S = 0.1
-_WORTH_S = 5.0  # a loop counts as training once its bars have run for this many seconds
+_WORTH_S = 5.0  # a loop counts as training once its bars have run this many seconds
 _SITES_MAX = 256
 
 _Site = tuple[Optional[CodeType], int]
@@ -37,10 +37,10 @@ class _Bar:
 class Bars:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self.due = 0.0  # time from which on_update is to be called again
+        self.due = 0.0  # time before which on_update need not be called
         self._known: "weakref.WeakKeyDictionary[Any, _Bar]" = weakref.WeakKeyDictionary()
         self._spent: dict[_Site, float] = {}  # seconds spent in the bars of each loop
-        self._clock: Optional[_Site] = None  # the loop whose bars are counted as steps
+        self._clock: Optional[_Site] = None  # the loop whose bars count steps
         self._last: Optional[_Bar] = None  # the bar that was counted last
 
     def on_update(self, bar: Any) -> None:
@@ -62,7 +62,7 @@ class Bars:
         count, seconds = bar.n - b.seen, now - before
         b.seen, b.at = bar.n, now
         if count < 1 or (last is not None and last.start > b.start and last.at >= before):
-            return  # a bar inside this one has been counted since the last call
+            return  # a nested bar has been counted since the last call
         self._last = b
         if len(self._spent) >= _SITES_MAX:
             self._spent.clear()

@@ -17,17 +17,18 @@ from typing import Any, Iterable, Optional, Tuple, Union
 from . import _process, _referrers, _truth
 from ._wire import rank_of_environment
 
-_ROWS_MAX = 200  # number of rows kept per table, the largest first
-_BIG_CONTAINER = 1 << 14  # size in bytes from which a container's entries are always counted
+_ROWS_MAX = 200  # number of rows kept per table; the largest are kept
+# containers of at least this size in bytes are always counted with their entries
+_BIG_CONTAINER = 1 << 14
 # maximum number of entries counted per container; the total is extrapolated from them
 _OF_ONE_CONTAINER = 10000
-# maximum number of ids held at one time, so that the census itself does not fill memory
+# maximum number of ids that are remembered at a time, so that the census needs little memory itself
 _PLAIN_MAX = 500_000
 _SLICES = 64
 
 # one row of the census, and one object that belongs to it
 _Found = Tuple["Holder", Any]
-_LARGEST = 3  # number of tensors and of objects for which references are searched
+_LARGEST = 3  # how many of the largest tensors and objects get the references to them
 
 
 @dataclass
@@ -54,8 +55,8 @@ class TypeRow:
 
 @dataclass
 class Holder:
-    """One of the largest objects, or one of many that are large together, and the names by which
-    it can be reached."""
+    """One of the largest objects, or one of many that are large together, with names that lead to
+    it."""
 
     what: str
     count: int
@@ -69,7 +70,8 @@ class Census:
     rank: Optional[int]
     time: float
     step: Optional[int]
-    # "step": taken between two steps; "thread": taken at any time; "call": requested by the program
+    # "step": taken between two steps; "thread": taken at any time; "call": the program called
+    # census()
     at: str
     cost_s: float = 0.0
     has_torch: bool = False
@@ -130,7 +132,8 @@ def _text(c: Census, top: int) -> str:
 
 
 def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
-    # compares only types, because isinstance would read __class__, which may run the job's code
+    # compares only types, because isinstance would read __class__ and could thereby run the job's
+    # code
     is_tensor: dict[type, bool] = {}
     found = []
     for o in objects:
@@ -144,7 +147,7 @@ def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
 
 
 def _gradients(tensors: list[Any], seen: set[int]) -> list[Any]:
-    """Returns gradients that gc does not know because no Python object refers to them."""
+    """Returns gradients that gc does not list, because no Python object refers to them."""
     found = []
     for t in tensors:
         if t.requires_grad and t.is_leaf and t.grad is not None and id(t.grad) not in seen:
@@ -168,7 +171,7 @@ def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
             if key[1] and key not in seen:
                 seen.add(key)
                 total += s.nbytes()
-    except Exception:  # a tensor that only wraps others, which are found separately
+    except Exception:  # a tensor that only wraps others; the census finds those on their own
         return total
     return total
 
@@ -182,11 +185,11 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
     with quiet():
         tensors = _tensors_among(objects, torch)
         ids = {id(t) for t in tensors}
-        # a backward pass in another thread may be writing the gradients
+        # meanwhile, a backward pass in another thread could write the gradients
         grads = _gradients(tensors, ids) if is_safe else []
         leaves = [t for t in tensors if t.requires_grad and t.is_leaf] if is_safe else []
         grad_ids = {id(t.grad) for t in leaves}
-        # bases come before their views, because the base owns the memory
+        # a base comes before its views, because the base owns the memory
         tensors.sort(key=lambda t: t._is_view())
         for t in tensors + grads:
             try:
@@ -227,7 +230,8 @@ def _type_name(t: type) -> str:
 
 
 def sizeof(o: Any) -> int:
-    if type(o).__name__ == "ImagingCore":  # a decoded image, whose sys.getsizeof is too small
+    # a decoded image; sys.getsizeof does not include its pixels
+    if type(o).__name__ == "ImagingCore":
         try:
             width, height = o.size
             return int(width * height) * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
@@ -249,7 +253,7 @@ def _add(table: dict[type, list[float]], t: type, count: float, size: float) -> 
 
 
 class _Largest:
-    """Remembers only the largest of the objects seen."""
+    """Keeps only the largest of the objects that are added."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[int, Any]] = []
@@ -266,8 +270,9 @@ class _Largest:
 
 
 class _Plain:
-    """Objects that gc does not track because they refer to nothing (strings, bytes, arrays,
-    images). They are found through the objects that refer to them, and counted once."""
+    """Objects that gc does not track, because they refer to no other object (strings, bytes,
+    arrays, images). They are found through the objects that refer to them, and each is counted
+    once."""
 
     def __init__(self, largest: _Largest) -> None:
         self.table: dict[type, list[float]] = {}
@@ -285,7 +290,7 @@ class _Plain:
             size = sizeof(o)
             _add(self.table, type(o), weight, weight * size)
             self._largest.see(size, o)
-            # for a view, the array that owns the memory is counted
+            # a view is counted as the array that owns its memory
             if type(o).__name__ == "ndarray" and o.base is not None:
                 self._take([o.base], weight)
         self.seen.update(plain)
@@ -334,8 +339,8 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
         plain.look_into(o)
     others.seen = plain.seen
     numbers = {id(o) for o in big}
-    # every slice has objects from the whole list, so the slices visited in time represent the
-    # others
+    # each slice has objects from the whole list, so the slices visited in time represent all
+    # objects
     while done < _SLICES and not plain.is_full and time.monotonic() < until:
         others.look([o for o in objects[done::_SLICES] if id(o) not in numbers])
         done += 1

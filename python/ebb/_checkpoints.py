@@ -12,17 +12,17 @@ from typing import Any, Optional
 from . import _process
 
 _NAME = re.compile(r"^checkpoint-(\d+)$")
-# largest assumed difference in seconds between the clocks of this machine and of the file server
+# largest difference in seconds that the clocks of this machine and of the file server may have
 _CLOCKS_DIFFER_S = 2.0
 
 
 def run_began() -> Optional[float]:
-    """Returns when the first segment of this run began, in wall clock seconds, or None if
+    """Returns the time when the first segment of this run began, as seconds since 1970, or None if
     unknown."""
     folder = _process.variable("EBB_RUN_DIR")
     if not folder:
         return None
-    # on several nodes, each segment has a folder of its own
+    # a run on several nodes has one folder for each segment
     job = _json(os.path.join(folder, os.pardir, "job.json"))
     if job is not None and isinstance(job.get("first_started_s"), (int, float)):
         return float(job["first_started_s"])
@@ -46,9 +46,9 @@ def is_of_this_run(path: str) -> bool:
 
 
 def is_whole_file(path: str) -> bool:
-    """Returns True if a file of weights or states is complete. A file that was being written
-    when the job died is not: safetensors store their length at the start, and torch's zip
-    files have their directory at the end."""
+    """Returns True if a file of weights or states is complete. A file that was cut off when the job
+    died is found: safetensors store their length at the start, and torch's zip files have their
+    directory at the end."""
     try:
         size = os.stat(path).st_size
         with open(path, "rb") as f:
@@ -96,8 +96,8 @@ def _has_all_shards(index: str) -> bool:
 
 
 def _has_deepspeed(folder: str) -> bool:
-    """Checks a DeepSpeed checkpoint. DeepSpeed names the folder of its states in a file that it
-    writes last."""
+    """Returns True if the DeepSpeed checkpoint in FOLDER is complete. DeepSpeed writes a file with
+    the name of the folder of its states last."""
     try:
         with open(os.path.join(folder, "latest"), encoding="utf-8") as f:
             return _is_whole_folder(os.path.join(folder, f.read().strip()))

@@ -30,7 +30,8 @@ def _size(count: float) -> str:
 
 
 def _clear_processor(processor: Any) -> None:
-    """Clears caches of functions and of a fast tokenizer, but never its vocabulary tables."""
+    """Clears the caches of functions and of a fast tokenizer, but not the tables of its vocabulary.
+    """
     things = [processor] + [getattr(processor, p, None) for p in _PARTS]
     for thing in things:
         if thing is None:
@@ -190,7 +191,7 @@ class MemoryCleanup(TrainerCallback):
     def _try(part: Callable[[], Any]) -> None:
         try:
             part()
-        # the library lacks this method, or the method does not apply to this model
+        # the library does not have this method, or the method does not work for this model
         except Exception:
             pass
 

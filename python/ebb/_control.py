@@ -29,19 +29,19 @@ _CHECKS = 8  # number of checks without an unsent step after which the thread sl
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # requests that were not answered yet
-_due = 0.0  # time at which the thread answers pending requests that no step has answered
+_due = 0.0  # time at which the thread answers the pending requests, if no step has ended by then
 _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
-_bell: Optional[int] = None  # pipe that wakes the thread, and ends it when it is closed
+_bell: Optional[int] = None  # pipe that wakes the thread; closing it ends the thread
 _must_end = False  # the thread
-_is_paused = False  # True during a fork, before which the thread was ended
+_is_paused = False  # True during a fork; the thread was ended before it
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
-# True if the job or a callback sends the steps, so that the hooks on torch need not
+# True if the job or a callback reports the steps; the hooks on torch then do not
 _is_claimed = False
-_is_polled = False  # True if no thread could be started, so that every step checks for requests
+_is_polled = False  # True if no thread could be started; every step then checks for requests
 _step: Optional[int] = None
-# interval of censuses in steps; None before the environment variable is read, 0 for never
+# number of steps between two censuses; None before the environment variable is read, 0 for never
 _every: Optional[int] = None
 _taken = 0
 _is_sent_at_exit = False
@@ -88,8 +88,8 @@ def _start_thread() -> bool:
 
 
 def _offer_help() -> None:
-    """Allows steps to be batched if the thread that sends them runs, and no census counts steps.
-    """
+    """Allows steps to be held back and sent together, if a thread runs that sends them later and no
+    census counts steps."""
     global _is_sent_at_exit
     w = wire()
     can_help = _pid == os.getpid() and _bell is not None and not _every
@@ -137,15 +137,15 @@ def _end_thread() -> bool:
     _answered.set()
     until = time.monotonic() + _FORK_PATIENCE_S
     t.join(_FORK_PATIENCE_S)
-    # the kernel may remove the thread a little later than Python
+    # the kernel may remove the thread a little later than Python does
     while os.path.exists(f"/proc/self/task/{t.native_id}") and time.monotonic() < until:
         time.sleep(0.0001)
     return True
 
 
 def _before_fork() -> None:
-    """Ends the thread during a fork. Python 3.12 and later warn about other threads at a fork,
-    because a lock that a thread holds stays locked in the child."""
+    """Ends the thread during a fork. Python 3.12 and later warn if other threads run at a fork,
+    because a lock that such a thread holds stays locked in the child."""
     global _is_paused
     _is_paused = _end_thread()
 
@@ -155,7 +155,7 @@ def _after_fork() -> None:
     if not _is_paused:
         return
     _is_paused = False
-    # the thread is taking a census, and ends after it
+    # the thread is taking a census, and will end after it
     if _thread is not None and _thread.is_alive():
         _is_started = False
     else:
@@ -269,8 +269,7 @@ def _answer(at: str) -> None:
 
 
 def _wait_for_step() -> None:
-    """Answers requests that no step has answered in time, including those left by an earlier
-    thread."""
+    """Answers requests that no step has answered in time, and those of an earlier thread."""
     _answered.clear()
     if not _pending or _must_end:
         return
@@ -281,12 +280,12 @@ def _wait_for_step() -> None:
 def _listen(w: Wire, s: socket.socket, bell: int) -> None:
     global _due
     try:
-        # signals are blocked here, because they must interrupt system calls of the main thread
+        # signals are blocked here, so that they interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         poller = select.poll()
         poller.register(s, select.POLLIN)
         poller.register(bell, select.POLLIN)
-        checks = 0  # number of remaining checks for an unsent step
+        checks = 0  # number of checks for an unsent step before the thread sleeps
         while True:
             _wait_for_step()
             events = poller.poll(_CHECK_MS if checks else None)

@@ -1,5 +1,5 @@
-"""Hooks for frameworks other than torch. If the package is not as expected, a hook raises an
-exception and changes nothing."""
+"""Hooks for frameworks other than torch. A hook raises an exception, and changes nothing, if the
+package is not as expected."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def _leave() -> None:
 def _counted(
     method: Callable[..., Any], source: str, count_of: Optional[Callable[[Any], int]] = None
 ) -> Callable[..., Any]:
-    """Wraps METHOD so that every outermost call that returns counts as a step of its object. With
-    COUNT_OF, the call counts only if COUNT_OF(object) has increased."""
+    """Wraps METHOD so that each call that returns counts as one step of its object; calls inside
+    this call do not count. With COUNT_OF, the call counts only if COUNT_OF(object) has increased.
+    """
     on_step = tracked(source, "on_step")
 
     @functools.wraps(method)
@@ -101,7 +102,7 @@ def is_worker() -> bool:
 
 
 def _counted_here(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Counts calls in this process only, because workers fit parts of a model."""
+    """Counts calls in this process only, because its workers fit parts of the same model."""
     home, counted = os.getpid(), _counted(method, "sklearn")
 
     @functools.wraps(method)
@@ -127,7 +128,7 @@ def hook_deepspeed(module: ModuleType) -> None:
 
 
 class _Epoch:
-    """Represents a loader and its iterator for the tracker."""
+    """Represents a loader and its iterator to the tracker."""
 
     __slots__ = ("steps", "batches", "__weakref__")
 
@@ -154,7 +155,7 @@ class _Keras:
         if e is None:
             return
         model = getattr(callbacks, "model", None) or callbacks
-        # With steps_per_execution, one call covers several batches, and the last call covers fewer.
+        # with steps_per_execution, one call covers several batches; the last call may cover fewer
         batches = batch + 1 if e.steps is None else min(batch + 1, int(e.steps))
         while e.batches < batches:
             e.batches += 1
@@ -200,7 +201,7 @@ def hook_keras_model(module: ModuleType) -> None:
 
 
 class _Updates:
-    """Represents an optimizer for the tracker."""
+    """Represents an optimizer to the tracker."""
 
     __slots__ = ("__weakref__",)
 
@@ -217,15 +218,15 @@ def _code_of(function: Any) -> Optional[CodeType]:
 
 
 class _Jax:
-    """Steps of loops that call optax.apply_updates.
+    """Counts the steps of loops that call optax.apply_updates.
 
-    Most loops compile apply_updates into their step function, so Python calls it only while JAX
-    traces that function. JAX calls its post hook after each call of a compiled function, except the
-    first, which compiles."""
+    Most loops compile apply_updates into their step function. Python then calls apply_updates only
+    while JAX traces that function. JAX calls its post hook after each call of the compiled
+    function, except after the first call, which compiles."""
 
     def __init__(self) -> None:
         self._post_hook: Any = None
-        self._before: Any = None  # the post hook that was set before this one
+        self._before: Any = None  # the post hook that was installed before this one
         # one entry per line that calls apply_updates
         self._eager: dict[tuple[CodeType, int], _Updates] = {}
         self._traced: set[CodeType] = set()  # code of traced functions that call apply_updates
@@ -277,7 +278,7 @@ class _Jax:
             has_update = _code_of(function) in self._traced
             known = self._compiled[function] = _Updates() if has_update else None
             if known is not None:
-                # also counts the first call, which compiled the function
+                # the first call, which compiled the function, is counted here
                 the_tracker().on_step(known, "jax")
         if known is not None:
             the_tracker().on_step(known, "jax")
@@ -292,7 +293,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    # if optax was imported before, it has a second reference to the function
+    # a program that imported optax earlier has a second reference to the function
     for place in (module, sys.modules.get("optax")):
         if getattr(place, "apply_updates", None) is apply_updates:
             _patches.put(place, "apply_updates", wrapper)

@@ -11,9 +11,9 @@ import tracemalloc
 from array import array
 from typing import Callable, NamedTuple, Optional, Sequence
 
-MIN_ITERATIONS = 24  # fewer iterations do not fill the blocks of judge()
+MIN_ITERATIONS = 24  # number of iterations that judge() needs at least to fill its blocks
 _NEGLIGIBLE_BYTES = 256  # smaller growth per iteration is ignored, such as a few numbers for a log
-_BOUND_BYTES = 1024  # "sound" means that growth per iteration is below this, even with noise
+_BOUND_BYTES = 1024  # for "sound", growth per iteration must be below this, noise included
 # A leak requires that the later half grows by at least this fraction of the earlier half. Growth of
 # a list, which allocates an eighth more at irregular times, is above this fraction; growth of a
 # cache that is three quarters full is below it.
@@ -82,8 +82,8 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _malloc_reader() -> Optional[Callable[[], int]]:
-    """Returns a function that reads the live bytes of malloc, or None if malloc is not glibc's,
-    because the counters of glibc do not change then."""
+    """Returns a function that reads the live bytes of malloc. Returns None if malloc is not
+    glibc's: the counters of glibc would then not change."""
     libc = ctypes.CDLL(None)
     info = getattr(libc, "mallinfo2", None)
     wide = info is not None
@@ -94,7 +94,8 @@ def _malloc_reader() -> Optional[Callable[[], int]]:
 
     def read() -> int:
         now = info()
-        return int(now.field4 + now.field7)  # hblkhd counts separate mappings, uordblks the arenas
+        # hblkhd counts blocks with a mapping of their own, uordblks the blocks in arenas
+        return int(now.field4 + now.field7)
 
     def read_narrow() -> int:  # before glibc 2.33 the counters have 32 bits and wrap
         return read() & 0xFFFFFFFF
@@ -124,7 +125,7 @@ class Line(NamedTuple):
     number: int
     bytes_per_iteration: float
     objects_per_iteration: float
-    inside: Optional[tuple[str, int]]  # the allocating line, if that is in a library
+    inside: Optional[tuple[str, int]]  # the allocating line, if it is in a library
 
 
 def _is_library(filename: str) -> bool:
@@ -134,7 +135,7 @@ def _is_library(filename: str) -> bool:
 
 
 def _line_of(stat: tracemalloc.StatisticDiff, iterations: int) -> Line:
-    frames = list(stat.traceback)  # the innermost frame comes last
+    frames = list(stat.traceback)  # traceback lists the innermost frame last
     inner = frames[-1]
     own = next((f for f in reversed(frames) if not _is_library(f.filename)), inner)
     inside = None if own is inner else (inner.filename, inner.lineno)
@@ -148,13 +149,13 @@ def _line_of(stat: tracemalloc.StatisticDiff, iterations: int) -> Line:
 
 
 class Meter:
-    """Counts live memory after each iteration: Python's by tracemalloc, which includes numpy's
-    arrays; malloc's by its counters, Python's large objects included; GPU memory by torch's
-    allocator. All counts are exact. Cyclic garbage is not a leak, so it is collected first."""
+    """Counts live memory after each iteration. Python's memory, with numpy's arrays, is counted by
+    tracemalloc; malloc's, with Python's large objects, by its own counters; GPU memory by torch's
+    allocator. All counts are exact. Cyclic garbage is collected first, because it is not a leak."""
 
     def __init__(self, capacity: int):
-        # The arrays have their final size from the start, because growing lists would count as
-        # growth themselves.
+        # The arrays have their final size from the start, because lists would grow and thereby
+        # count as growth.
         self.series = {
             name: array("q", bytes(8 * capacity)) for name in ("python", "native", "gpu")
         }
@@ -166,7 +167,7 @@ class Meter:
 
     def start(self) -> None:
         gc.collect()
-        gc.freeze()  # after this, a collection visits only objects that the iterations created
+        gc.freeze()  # from now on, a collection only visits objects that the iterations created
         self._was_tracing = tracemalloc.is_tracing()
         if not self._was_tracing:
             tracemalloc.start(16)
@@ -182,7 +183,7 @@ class Meter:
         python = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0
         native = 0
         if self._malloc is not None:
-            # The tables of tracemalloc use twice as much memory as it reports.
+            # tracemalloc reports half of the memory that its tables use
             native = self._malloc() - 2 * tracemalloc.get_tracemalloc_memory()
         self.series["python"][self.n] = python
         self.series["native"][self.n] = native
@@ -196,11 +197,11 @@ class Meter:
         return {name: judge(s, self.n, final) for name, s in self.series.items()}
 
     def forget(self) -> None:
-        """Drops earlier allocations, which would slow down the search for the line."""
+        """Drops earlier allocations, so that the search for the line takes less time."""
         tracemalloc.clear_traces()
 
     def mark_lines(self) -> None:
-        """Starts the search for the lines whose allocations are kept by later iterations."""
+        """Starts the search for the lines that allocate memory which later iterations keep."""
         gc.collect()
         self._snapshot = tracemalloc.take_snapshot()
 
@@ -216,8 +217,8 @@ class Meter:
         ]
         before, after = self._snapshot.filter_traces(own), after.filter_traces(own)
         stats = after.compare_to(before, "traceback")
-        # A leak adds objects in each iteration. An object that is replaced by a larger one, or a
-        # buffer that is enlarged, adds bytes but no objects.
+        # A leak adds objects in each iteration. A buffer that is enlarged, or an object that is
+        # replaced by a larger one, adds bytes but no object.
         grown = [s for s in stats if s.count_diff * 2 >= iterations]
         grown = grown or [s for s in stats if s.size_diff >= _NEGLIGIBLE_BYTES * iterations]
         return _line_of(grown[0], iterations) if grown else None

@@ -38,8 +38,8 @@ def _say(sentence: str) -> None:
 
 
 def quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
-    """Wraps the function that FIND returns so that it never raises; after its first exception it is
-    not called any more. The wrapper calls FIND when it is first called."""
+    """Wraps the function that FIND returns so that it never raises. After its first exception, that
+    function is not called any more. The wrapper calls FIND at its own first call."""
     is_broken = False
     function: Optional[Callable[..., None]] = None
 
@@ -83,7 +83,7 @@ def reset() -> None:
 
 
 def tracked(what: str, name: str) -> Callable[..., None]:
-    """Returns a method of the tracker. The tracker is created when the method is first called."""
+    """Returns a method of the tracker, which is created when the method is first called."""
     found = quiet(what, lambda: getattr(the_tracker(), name))
     found.__name__ = name
     return found
@@ -105,7 +105,8 @@ def _hook_optimizers(module: ModuleType) -> None:
     compiler = _compiler_callback()
 
     def choose(optimizer: Any, args: Any, kwargs: Any) -> None:
-        # checked first, because disabling dynamo takes 3 µs, which would be added to every step
+        # is_compiling comes first, because disabling dynamo takes 3 µs and would slow down every
+        # step
         if torch.compiler.is_compiling() or compiler():
             kept_out(optimizer, args, kwargs)
         else:
@@ -116,8 +117,8 @@ def _hook_optimizers(module: ModuleType) -> None:
 
 
 def _compiler_callback() -> Callable[[], Any]:
-    """Returns a function whose result is true while code runs in a compiled region. The compiler
-    gives up on a hook's own frame there, but would still compile the functions that it calls."""
+    """Returns a function that returns True while code of a compiled region runs. The compiler gives
+    up on the hook itself there, but would compile the functions that the hook calls."""
     try:
         from torch._C._dynamo.eval_frame import get_eval_frame_callback as found
     except ImportError:  # torch before 2.5
@@ -126,18 +127,18 @@ def _compiler_callback() -> Callable[[], Any]:
 
 
 def _can_ask(torch: Any) -> bool:
-    """Returns True if torch has torch.compiler.is_compiling. This is decided by its version, as
-    torch is still being imported."""
+    """Returns True if torch has torch.compiler.is_compiling. The version decides, because torch is
+    still being imported."""
     found = re.match(r"(\d+)\.(\d+)", str(getattr(torch, "__version__", "")))
     return found is not None and (int(found[1]), int(found[2])) >= (2, 3)
 
 
 def _is_for_accelerate() -> bool:
-    """Returns True if the caller fetches the next batch before it returns the current one. This
-    is decided by the module that calls the iterator."""
+    """Returns True if the caller fetches the next batch before it returns the current one. The
+    module of the caller decides."""
     try:
         name = sys._getframe(2).f_globals.get("__name__")
-    except ValueError:  # the iterator was not called from Python code
+    except ValueError:  # no Python code called the iterator
         return False
     return isinstance(name, str) and name.partition(".")[0] == "accelerate"
 
@@ -176,7 +177,7 @@ def _hook_loaders(module: ModuleType) -> None:
 
 
 def _hook_torchdata(module: ModuleType) -> None:
-    # torchdata's iterators call torch's hooked iterators, but its loader class is separate
+    # torchdata has its own loader class, but its iterators call those of torch, which are hooked
     _hook_begins(module.StatefulDataLoader)
 
 
@@ -266,7 +267,8 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "sklearn.base": _framework("sklearn"),
     "tqdm.std": _hook_tqdm,
 }
-# Many programs import these frameworks and train nothing, or only in processes that they fork.
+# Many programs import these frameworks but train nothing, or train only in processes that they
+# fork.
 _WEAK = ("sklearn.base", "tqdm.std")
 
 
@@ -280,6 +282,6 @@ def loaded(name: str, module: ModuleType) -> bool:
         _process.set_hooked()
     try:
         HOOKS[name](module)
-    except Exception as error:  # the module's version is too old or too new
+    except Exception as error:  # this version of the module is too old or too new
         _say(f"no marks from {name}: {error!r}")
     return True

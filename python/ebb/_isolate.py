@@ -29,7 +29,7 @@ T = TypeVar("T")
 Progress = Callable[[Mark], Any]
 
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
-_GONE_S = 30.0  # seconds that the supervisor of a killed `ebb run` has to end the processes
+_GONE_S = 30.0  # seconds within which the supervisor of a killed `ebb run` ends the processes
 _LOOK_S = 1.0  # seconds until a cancellation by another thread is noticed
 _LOOK_WITHOUT_PIDFD_S = 0.05
 _CHANNEL_BYTES = 1 << 20
@@ -91,7 +91,8 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
             "functions and classes must be at the top level of a module"
         ) from error
     call: "dict[str, Any]" = {"path": sys.path, "argv": sys.argv}
-    if b"__main__" in payload:  # the program is imported again only if something in it is needed
+    # the program is imported again only if the payload refers to something in it
+    if b"__main__" in payload:
         import multiprocessing.spawn  # noqa: F401  (makes __mp_main__ known here as well)
 
         main = _main_module()
@@ -107,8 +108,8 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
 
 
 def _command(fds: "list[int]") -> "list[str]":
-    # Builds the command as multiprocessing does: -m would require ebb on the import path of that
-    # Python before any code ran.
+    # Builds the command as multiprocessing does. With -m, the other Python would need ebb on its
+    # import path before any code runs.
     home = str(pathlib.Path(__file__).resolve().parent.parent)
     code = (
         f"import sys; sys.path.append({home!r}); "
@@ -152,7 +153,7 @@ class IsolatedCall(Generic[T]):
     ) -> None:
         self.name = name or _name_of(function)
         self.facts: "Optional[dict[str, Any]]" = None
-        """The run.json of the call once it has ended: peak memory, verdict, cause of the end."""
+        """the run.json of the call after its end: peak memory, verdict, cause of the end"""
         self._on_progress = on_progress
         self._until = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
@@ -215,8 +216,8 @@ class IsolatedCall(Generic[T]):
                     pass_fds=fds,
                     stdin=subprocess.DEVNULL,
                     env=_environment(env),
-                    # Ctrl-C is handled by the caller, which may be a server that shuts down in
-                    # order
+                    # the caller, which may be a server that shuts down in order, handles Ctrl-C for
+                    # both
                     start_new_session=True,
                 )
             except BaseException:
@@ -260,7 +261,7 @@ class IsolatedCall(Generic[T]):
             self._is_late = True
             self._end_softly()
         if self._kill_at is not None and now >= self._kill_at:
-            # the supervisor of the killed `ebb run` then ends the job, by force if needed
+            # `ebb run` is killed, and its supervisor then ends the job, by force if needed
             self._process.kill()
 
     def _patience_ms(self, look_s: float) -> float:
@@ -293,8 +294,8 @@ class IsolatedCall(Generic[T]):
         self._take_marks()
 
     def _wait_until_gone(self) -> None:
-        """Waits until the channel is closed. When `ebb run` was killed, its supervisor ends the
-        job; the channel stays open until then."""
+        """Waits until all writers have closed the channel. If `ebb run` was killed, the channel
+        stays open until its supervisor has ended the job."""
         assert self._process is not None and self._channel is not None
         if self._process.returncode >= 0:
             return
@@ -432,9 +433,9 @@ class IsolatedCall(Generic[T]):
             self._process.terminate()
 
     def cancel(self) -> bool:
-        """Requests the end of the call by SIGTERM, and SIGKILL ten seconds later. Returns at
-        once. Returns False if the call has ended already, or runs in this process and cannot
-        be stopped."""
+        """Requests the end of the call by SIGTERM, and by SIGKILL ten seconds later. Returns at
+        once. Returns False if the call has ended already, or cannot be stopped because it runs in
+        this process."""
         with self._lock:
             if self._ended.is_set() or self._process is None:
                 return False
@@ -456,7 +457,7 @@ class IsolatedCall(Generic[T]):
                 raise self._error
             return self._value  # type: ignore[return-value]
         finally:
-            # breaks the cycle: the traceback refers to this frame, and this frame to the exception
+            # breaks a cycle: the traceback refers to this frame, and this frame to the exception
             self = None  # type: ignore[assignment]
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
@@ -490,8 +491,8 @@ class IsolatedCall(Generic[T]):
 
 @atexit.register
 def _cancel_all() -> None:
-    # Cancels all calls at exit: their threads die with the interpreter, and would leave folders
-    # behind.
+    # Cancels all calls at exit. Otherwise their threads would die with the interpreter and leave
+    # folders behind.
     calls = list(_live)
     for call in calls:
         call.cancel()
@@ -503,8 +504,7 @@ def _cancel_all() -> None:
 
 
 def _forget_all() -> None:
-    # Forgets all calls in a forked child, which must neither end its parent's calls nor keep them
-    # alive.
+    # Forgets all calls in a forked child, which must not end its parent's calls or keep them alive.
     for call in list(_live):
         if call._channel is not None:
             call._channel.close()

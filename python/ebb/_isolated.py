@@ -14,10 +14,11 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-_PATIENCE_S = 0.2  # seconds to wait for a slow caller before a mark that must arrive is dropped
+# seconds for which a mark that must arrive waits for a slow caller before it is dropped
+_PATIENCE_S = 0.2
 _GRACE_S = 5.0
 
-# True while the program is imported again for its definitions, and must not start anything.
+# True while the program is imported again for its definitions; ebb.isolate is refused then
 is_importing_main = False
 
 
@@ -79,8 +80,8 @@ def _import_main(call: "dict[str, Any]") -> None:
 
 def _call(call: "dict[str, Any]") -> Outcome:
     try:
-        # the caller's import path comes first, then the entries that the environment of this
-        # process adds
+        # the caller's import path comes first, then the entries that only this process's
+        # environment adds
         own = [place for place in sys.path if place and place not in call["path"]]
         sys.path[:] = call["path"] + own
         sys.argv[:] = call["argv"]
@@ -104,8 +105,8 @@ def _answer(file: BinaryIO, outcome: Outcome) -> None:
 
 
 def _forward(channel: socket.socket) -> None:
-    """Sends each mark to the caller as well. A slow caller misses some marks; the job never
-    waits."""
+    """Sends each mark to the caller as well. The job never waits: a slow caller misses some marks.
+    """
 
     def sink(text: str, must_arrive: bool) -> None:
         data = text.encode("utf-8", "replace")
@@ -125,8 +126,8 @@ def _forward(channel: socket.socket) -> None:
 
 
 def _die_with_caller(channel: socket.socket) -> None:
-    """Ends this process when the caller has closed its end of the channel, as nobody needs the
-    result."""
+    """Ends this process when the caller has closed its end of the channel: nobody needs the result
+    any more."""
 
     def wait() -> None:
         try:
@@ -143,7 +144,8 @@ def _die_with_caller(channel: socket.socket) -> None:
 
 def main(call_fd: int, outcome_fd: int, channel_fd: int) -> None:
     for fd in (call_fd, outcome_fd, channel_fd):
-        os.set_inheritable(fd, False)  # children of the function must not inherit the descriptor
+        # keeps children of the function from inheriting the descriptor
+        os.set_inheritable(fd, False)
     channel = socket.socket(fileno=channel_fd)
     _die_with_caller(channel)
     _forward(channel)

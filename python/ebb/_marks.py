@@ -36,7 +36,7 @@ def step(
     try:
         n = int(n)
     except (TypeError, ValueError, OverflowError):
-        # an invalid argument has no effect outside a run, so it must not end the job inside one
+        # outside a run, an invalid argument has no effect, so inside a run it must not end the job
         return
     if not _has_hello:
         _hello()
@@ -44,7 +44,7 @@ def step(
     try:
         tail = _tail(steps_per_epoch, max_steps)
         epoch = None if epoch is None else _finite(epoch)
-    except Exception:  # values that cannot be converted are sent unchanged
+    except Exception:  # a value that cannot be converted is sent as it is
         w.mark(
             "step",
             step=n,
@@ -69,7 +69,7 @@ _tail_text = ""
 
 
 def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
-    """Returns the lines of a mark that are the same for most steps."""
+    """Returns the lines of a step's mark that rarely change from step to step."""
     global _tail_of, _tail_text
     if (steps_per_epoch, max_steps) != _tail_of:
         sent = {
@@ -112,8 +112,8 @@ class phase:
 
 
 def checkpoint_requested() -> bool:
-    """Returns True if ebb requests a checkpoint, until checkpoint_done or checkpoint_failed is
-    called."""
+    """Returns True from the moment at which ebb requests a checkpoint until checkpoint_done or
+    checkpoint_failed is called."""
     global _pending
     w = wire()
     if not w.is_there:

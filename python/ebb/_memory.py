@@ -39,8 +39,8 @@ def written_bytes(address: int, size: int) -> int:
 
 
 def peak_bytes() -> Optional[int]:
-    """Returns the peak of resident memory in bytes. ru_maxrss is not used, because it survives
-    exec."""
+    """Returns the peak of resident memory in bytes. ru_maxrss would not do, because exec does not
+    reset it."""
     try:
         with open("/proc/self/status", "rb") as f:
             for line in f:
@@ -68,10 +68,10 @@ def cuda_bytes() -> Optional[tuple[int, int]]:
 
 
 def for_logs() -> dict[str, float]:
-    """Returns the memory in MiB, under the names used in a trainer's logs."""
+    """Returns the memory in MiB, under the names for a trainer's logs."""
     rss, peak = rss_bytes(), peak_bytes()
     if rss is not None and peak is not None:
-        # The kernel updates its counters late, so that the peak may be lower than rss.
+        # the kernel updates its counters late, and may report a peak below the current value
         peak = max(peak, rss)
     found: dict[str, Optional[int]] = {"rss": rss, "rss_peak": peak}
     cuda = cuda_bytes()

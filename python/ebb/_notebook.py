@@ -27,11 +27,12 @@ from typing import Any, Optional
 from . import _attach, _binary, _memory, _tap, _truth
 
 _INTERVAL_S = 0.1
-# beyond this number, every second sample is dropped, and the interval is doubled
+# when there are more samples, every second one is dropped, and the interval is doubled
 _SAMPLES_MAX = 20_000
 _LINES = 5
-_LINE_BYTES = 1 << 18  # lines with fewer live bytes are not shown
-_HEAP_BYTES = 1 << 16  # bytes between two samples; a job uses more, but a cell is short
+_LINE_BYTES = 1 << 18  # lines with fewer live bytes than this are not shown
+# mean number of bytes between two samples; a cell is short, so it is sampled more often than a job
+_HEAP_BYTES = 1 << 16
 _LEAK = 1  # exit status of `ebb verdict` for a leak
 _PATIENCE_S = 60
 _WIDTH, _HEIGHT = 640, 120
@@ -169,8 +170,8 @@ class Summary:
         return f"<pre>{html.escape(self.text())}</pre>{self.svg()}"
 
 
-# Collects the heap table of the kernel until standard input is closed, and prints its contents. The
-# shell outlives a kernel that is killed, and removes the folder.
+# Collects the heap table of the kernel until standard input is closed, and prints its contents.
+# This shell outlives a kernel that is killed, and then removes the folder.
 _COLLECTOR = """
 "$0" run -q -d "$1/run" --no-shim -- sh -c 'echo "$EBB_SOCKET"; exec cat >/dev/null'
 "$0" heap "$1/run" --json --pid "$2"
@@ -204,7 +205,8 @@ class Heap:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a restart of the kernel ends its process group
+            # its own session, because a restart of the kernel ends the kernel's process group
+            start_new_session=True,
         )
         socket = collector.stdout.readline().strip()  # type: ignore[union-attr]
         if not socket:
@@ -240,9 +242,9 @@ class Heap:
                 self.found.append(found.rstrip())
 
     def _name_of(self, file: str) -> str:
-        """Returns the name of a file, or "cell" for the code of a cell. The file of a cell is named
-        after its hash, and the cell number would be wrong, because IPython counts a cell that a
-        magic runs as the next one."""
+        """Returns the name of a file, or "cell" for the code of a cell. IPython names the file of a
+        cell by a hash. The number of the cell cannot be used, because IPython counts a cell that a
+        magic runs as the next cell."""
         name = getattr(self._shell.compile, "format_code_name", lambda _: None)(file)
         return "cell" if name else os.path.basename(file)
 
@@ -253,9 +255,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _as_in_notebook(cell: str) -> str:
-    """Puts a comment where the cell has %%ebb, so that its lines have the numbers that the notebook
-    shows. IPython would skip an empty line. A first line with a magic or indentation must stay the
-    first."""
+    """Puts a comment in place of %%ebb, so that the lines of the cell keep the numbers that the
+    notebook shows; IPython would skip an empty line. A cell that
+    begins with a magic or an indented line stays as it is, because that line must be the first."""
     return cell if cell[:1] in ("", "%", " ", "\t") else f"#\n{cell}"
 
 

@@ -115,7 +115,7 @@ def _listen(s: socket.socket) -> None:
         with client:
             try:
                 is_over = not _answer(client)
-            except Exception:  # the client has disconnected, or the request is invalid
+            except Exception:  # the client has disconnected or sent an invalid request
                 continue
 
 
@@ -131,7 +131,7 @@ def _start_thread() -> None:
 
 
 def _end_thread() -> None:
-    """Ends the thread during a fork, because Python 3.12 and later warn about other threads."""
+    """Ends the thread before a fork: Python 3.12 and later warn if other threads run at a fork."""
     global _thread
     thread, _thread = _thread, None
     if thread is None or _path is None or _pid != os.getpid():
@@ -191,5 +191,5 @@ def listen() -> None:
 if os.environ.get("EBB_ATTACH") == "1" and not os.environ.get("EBB_SOCKET"):
     try:
         listen()
-    except Exception:  # an error here must not prevent the program from starting
+    except Exception:  # an error in this module must not keep the program from starting
         pass

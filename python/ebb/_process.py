@@ -10,7 +10,7 @@ from typing import Optional
 
 _hooked: Optional[int] = None
 _is_set = False
-# variables of an ebb that attached to this process; they are not in the environment
+# variables of the run of an ebb that attached to this process; the environment does not have them
 attached: dict[str, str] = {}
 
 
@@ -20,16 +20,16 @@ def variable(name: str) -> Optional[str]:
 
 
 def set_hooked() -> None:
-    """Records that this process installed the hooks. Later calls are ignored: a forked child that
-    installs more hooks does not replace its parent."""
+    """Records that this process installed the hooks. Later calls have no effect: a forked child
+    that installs more hooks does not replace its parent."""
     global _hooked, _is_set
     if not _is_set:
         _hooked, _is_set = os.getpid(), True
 
 
 def take_hooked() -> Optional[int]:
-    """The first call, for the first wire, returns the pid of the process with the hooks; later
-    calls return None."""
+    """Returns the pid of the process with the hooks at the first call, which creates the first
+    wire, and None at later calls."""
     global _hooked
     found, _hooked = _hooked, None
     return found

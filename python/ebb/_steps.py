@@ -1,17 +1,17 @@
 """Detects steps and passes of a training loop that does not report them.
 
-Sources of steps have ranks: a step of a better source begins the count anew, and worse ones are
-ignored from then on. An update of a model is best, then `partial_fit` of scikit-learn, which
-scalers have too, then a progress bar.
+Sources of steps have priorities. An update of a model has the highest priority, then `partial_fit`
+of scikit-learn, which scalers have too, then a progress bar. When a source of a higher priority
+appears, counting begins anew with its steps, and the other sources are ignored.
 
 An iteration lies between two steps of the same optimizer: several optimizers that step once each
 count as one step. A step is sent when the first optimizer has stepped.
 
-A pass is one traversal of a DataLoader, from its first batch to its end. A pass is an epoch if
-optimizers stepped in it, with two exceptions. While a larger pass with steps is still open, a pass
-belongs to a small loader that is restarted repeatedly beside a large one. A pass that only
-contained other epochs is not an epoch either. A pass is an evaluation if training has begun,
-gradients are off, and no optimizer stepped in it.
+A pass is one traversal of a DataLoader, from its first batch to its end. It is an evaluation if
+training has begun, gradients are off, and no optimizer stepped in it. It is an epoch if optimizers
+stepped in it, with two exceptions: a pass that ends while a larger pass with steps is unfinished,
+because it belongs to a small loader that is restarted beside a large one; and a pass that only
+contained other epochs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from . import _process, _wire
 _CHECKS_APART_S = 0.1
 # the set of optimizers is complete after this many iterations without a new one
 _STEPS_TO_SETTLE = 2
-# rank of each source of steps; all other sources report updates of a model and have rank 0
-_RANKS = {"sklearn": 1, "tqdm": 2}
+# priority of each source of steps; others report updates of a model, and have the highest, 0
+_PRIORITIES = {"sklearn": 1, "tqdm": 2}
 
 
 class Pass:
@@ -51,7 +51,7 @@ class Pass:
     def __init__(
         self, iterator: Any, length: Optional[int], looks_ahead: bool, epochs_before: int
     ) -> None:
-        self.iterator = iterator  # weak reference to the iterator of the data loader
+        self.iterator = iterator  # weak reference to the loader's iterator
         self.length = length  # in batches
         # True if the next batch is fetched before the current one is used
         self.looks_ahead = looks_ahead
@@ -61,7 +61,7 @@ class Pass:
         self.fetched_at_step = 0
         self.gap = 0  # number of batches between the last two steps
         self.epochs_before = epochs_before
-        self.missed = 0  # number of batches before ebb attached to the process
+        self.missed = 0  # number of batches that were fetched before ebb attached
 
     @property
     def size(self) -> int:
@@ -69,7 +69,7 @@ class Pass:
 
     @property
     def has_leftover(self) -> bool:
-        """Returns True if there is a batch that was not followed by a step yet."""
+        """Returns True if a step may still follow the last batch."""
         return self.looks_ahead or self.fetched > self.used
 
     @property
@@ -85,7 +85,7 @@ class Pass:
 def _length(loader: Any) -> Optional[int]:
     try:
         return int(len(loader))
-    # the loader has no length, or the user's code raised an error
+    # the loader has no length, or its __len__ raises an error
     except Exception:
         return None
 
@@ -115,11 +115,11 @@ def _rank() -> Optional[int]:
 
 
 def _nobody() -> None:
-    """Used in place of a weak reference whose object is gone."""
+    """Stands for a weak reference whose object does not exist any more."""
 
 
 def _steps_before(optimizer: Any) -> int:
-    """Returns the number of steps of OPTIMIZER before its last step, according to its state, or 0.
+    """Returns how many steps OPTIMIZER had made before its last step, according to its state, or 0.
     An optimizer loaded from a checkpoint continues its count."""
     states = getattr(optimizer, "state", None)
     for state in states.values() if isinstance(states, dict) else ():
@@ -133,10 +133,11 @@ class Tracker:
 
     def __init__(self, at_step: Optional[Callable[[int], None]] = None) -> None:
         self._at_step = at_step  # called at the end of every step
-        self._is_late = bool(_process.attached)  # training may have begun before this tracker
+        # True if training may have begun before this tracker existed
+        self._is_late = bool(_process.attached)
         self.source = ""  # name of the source that counts the steps
-        self._rank = max(_RANKS.values()) + 1
-        # ids of threads that are inside a call that counts as one step
+        self._priority = max(_PRIORITIES.values()) + 1
+        # ids of threads that run a call which counts as one step
         self._inside: set[int] = set()
         self.step = 0
         self.epoch = 0
@@ -144,27 +145,30 @@ class Tracker:
         self._sent = 0  # number of the last step that the job or a callback sent
         # optimizers that stepped in this iteration
         self._stepped: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        # the only optimizer that stepped in this and the previous iteration
+        # the optimizer, if it was the only one to step in this iteration and in the one before
         self._only: Callable[[], Any] = _nobody
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._since_new = 0  # number of iterations since a new optimizer was last seen
-        self._has_fetched = False  # True if a batch was fetched since the iteration's first step
-        # open passes by the id of their iterator, while the iterator lives
+        self._has_fetched = False  # True if a batch was fetched after the iteration's first step
+        # unfinished passes, by the id of their iterator
         self._open: dict[int, Pass] = {}
-        # an iteration of a loader that has ended, but whose last optimizer step may still come
+        # a pass over a loader that has ended, but whose last optimizer step may still come
         self._held: Optional[Pass] = None
-        self._has_just_ended = False  # True if an epoch was sent and no batch was fetched since
-        self._looks_ahead = False  # True once a step was seen to follow the end of its pass
-        self._sent_length = 0  # number of steps per epoch, as last sent
+        # True if the newest epoch was sent and no batch was fetched since then
+        self._has_just_ended = False
+        self._looks_ahead = False  # True once a step has followed the end of its pass
+        self._sent_length = 0  # number of steps per epoch that was sent last
         # maps the number of batches of a pass to its number of steps
         self._steps_of: dict[int, int] = {}
         self._suffix: Optional[str] = None
         self._tail: Optional[str] = None  # lines at the end of most step marks
-        # set while the next event can only be a step, not the end of a pass
+        # the wire while the next event can only be a step, and not the end of a pass; otherwise
+        # None
         self._even: Optional[_wire.Wire] = None
-        self._check_due = 0.0  # time until which steps sent by others are only counted and not sent
-        self._pid, self._is_worker = 0, False  # pid of the process for which _is_worker is known
-        # mark line that reports that steps are counted from the start of this process
+        # until this time, steps that the job sends itself are counted without further checks
+        self._check_due = 0.0
+        self._pid, self._is_worker = 0, False  # _is_worker is the result for process _pid
+        # line of a mark; it reports that steps are counted from the start of this process
         self._counted = ""
 
     # ---- sending ----
@@ -175,7 +179,7 @@ class Tracker:
             if _is_worker():
                 return False
             if w.is_inherited and _is_distributed():
-                _wire.reset()  # the process was forked, but is a rank of the training
+                _wire.reset()  # the process was forked, but is itself a rank of the training
                 w = _wire.wire()
         return w.is_there and not w.has_source
 
@@ -201,8 +205,8 @@ class Tracker:
         return w.step(self.step, None, self._counted + length + self._ending(), True)
 
     def _begin(self) -> None:
-        """Delays the first step until the next event. By then, a job that sends its own steps has
-        sent one."""
+        """Sends the first step. This is done only at the next event: by then, a job that sends its
+        own steps has sent one."""
         if self._has_begun or self.step <= self._sent or not self._may_send():
             return
         self._send_begin(self.step - 1)
@@ -212,7 +216,7 @@ class Tracker:
         self._has_begun = True
         self._send(f"KIND=versions{_wire.versions_text()}")
         self._send(f"KIND=begin\nSTEP={step}\nSOURCE={self.source}")
-        if self._rank:
+        if self._priority:
             _wire.wire().before_source = self.restart
 
     def restart(self) -> None:
@@ -242,7 +246,7 @@ class Tracker:
             )
 
     def _flush(self) -> None:
-        """Sends all pending steps, because another pass or training begins."""
+        """Sends everything that is held back, because another pass or training begins."""
         self._begin()
         self._send_epoch()
         self._has_just_ended = False
@@ -253,16 +257,16 @@ class Tracker:
         """Returns True if a step of SOURCE counts."""
         if self._inside and threading.get_ident() in self._inside:
             return False
-        rank = _RANKS.get(source, 0)
-        if rank < self._rank:
+        priority = _PRIORITIES.get(source, 0)
+        if priority < self._priority:
             if self.source:
                 self.restart()
-            self.source, self._rank = source, rank
-        return rank == self._rank
+            self.source, self._priority = source, priority
+        return priority == self._priority
 
     def enter(self) -> bool:
-        """Begins a call that counts as one step, however many optimizers step inside it. Returns
-        False if this thread is in such a call already."""
+        """Begins a call that counts as one step, no matter how many optimizers step inside it.
+        Returns False if this thread is already inside such a call."""
         thread = threading.get_ident()
         if thread in self._inside:
             return False
@@ -273,8 +277,8 @@ class Tracker:
         self._inside.discard(threading.get_ident())
 
     def on_count(self, source: str, count: int, seconds: float) -> None:
-        """Counts the COUNT steps that ended in the last SECONDS, for a source that is read only
-        from time to time. The first steps count as start-up."""
+        """Counts COUNT steps, which ended in the last SECONDS, for a source that is read only now
+        and then. The steps of the first reading are part of start-up."""
         if not self._admits(source):
             return
         self.step += count
@@ -295,7 +299,8 @@ class Tracker:
     def _is_new_iteration(self, optimizer: Any) -> bool:
         if optimizer in self._stepped or not self._stepped:
             return True
-        # a repeated step belongs to another model in the same process, not to the same iteration
+        # an optimizer that steps for the first time this late belongs to another model, not to this
+        # iteration
         return (
             optimizer not in self._seen
             and self._has_fetched
@@ -303,7 +308,7 @@ class Tracker:
         )
 
     def on_step(self, optimizer: Any, source: str = "torch") -> None:
-        # the case of most loops: with one optimizer, nothing has to be decided
+        # the usual case: with one optimizer, nothing has to be decided
         if self._only() is optimizer:
             w = self._even
             if w is not None:
@@ -351,8 +356,8 @@ class Tracker:
             self._counted = "\nCOUNTED=1"
 
     def _count(self) -> bool:
-        """Counts a step. Returns False if the step followed another step too soon, so that the work
-        at the end of a step is skipped."""
+        """Counts a step. Returns False if the step is held back because it followed another step
+        too soon; the caller then skips its work for the end of a step."""
         self.step += 1
         self._since_new += 1
         self._has_fetched = False
@@ -389,17 +394,17 @@ class Tracker:
             p.used = p.fetched_at_step = p.fetched
 
     def _find_even(self, w: _wire.Wire) -> None:
-        """Determines whether the next event can only be a step, after a step was held back or sent
-        by others."""
+        """Finds out whether the next event can only be a step. Called when a step was held back, or
+        was sent by the job itself."""
         is_even = self._held is None and not self._has_just_ended
         for p in list(self._open.values()):
-            # before the second step, the length of a pass is unknown
+            # the length of a pass is unknown before its second step
             is_even = is_even and p.steps >= 2
         self._even = w if is_even else None
 
     def _length_line(self) -> str:
-        """Returns the steps per epoch, once two steps of a pass have shown their number of
-        batches."""
+        """Returns a line with the number of steps per epoch, computed from the number of batches
+        between two steps of a pass."""
         p = None
         for q in list(self._open.values()):
             if q.steps and (p is None or q.size > p.size):
@@ -465,14 +470,14 @@ class Tracker:
             self._send(f"KIND=eval\nSTEP={self.step}")
 
     def _is_beside_larger(self, p: Pass) -> bool:
-        """Returns True if a larger pass is open. For a pass without steps, returns True if any
-        other pass is in use."""
+        """Returns True if a larger pass is unfinished. For a pass without steps, returns True if
+        any other pass is in use."""
         if p.steps == 0:
             return any(q.fetched for q in self._open.values())
         return any(q.steps and q.size > p.size for q in self._open.values())
 
     def close(self) -> None:
-        """Sends all pending steps when the process exits."""
+        """Sends everything that is held back, when the process exits."""
         self._flush()
         if self._has_begun and self._may_send():
             self._send(f"KIND=end\nSTEP={self.step}")

@@ -40,7 +40,7 @@ class _TappedWire(Wire):
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        # steps are not held back, because a listener in this process receives every step
+        # the listener is to receive every step, so no step is held back
         if _sink() is not None:
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)
@@ -61,8 +61,7 @@ class _TappedWire(Wire):
 
 
 def _tap() -> None:
-    # The wire is changed in place, because other objects already refer to it, and its hello may
-    # have been sent.
+    # Changes the wire itself: other objects refer to it, and its hello may have been sent.
     w = wire()
     if type(w) is Wire:
         w.__class__ = _TappedWire
@@ -91,7 +90,7 @@ class tap_thread:
 
 
 def _value(text: str) -> Union[str, int, float]:
-    """Converts numbers in Python's notation back to numbers."""
+    """Converts TEXT to a number if it has Python's notation of one."""
     for kind in (int, float):
         try:
             number = kind(text)

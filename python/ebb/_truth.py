@@ -15,13 +15,13 @@ from typing import Any, Callable, Optional
 from ._wire import figures_wire
 
 _INTERVAL_S = 0.5  # ebb samples once per second, so readings at a higher rate would be useless
-_SHARE = 400  # a reading takes at most 1/400 of the time between two readings
+_SHARE = 400  # a reading may take at most 1/400 of the time since the last reading
 _SLOW_S = 0.002
-# first pause in seconds after a slow reading; each further slow reading doubles the pause
+# pause in seconds after a slow reading; it doubles with each further slow reading
 _PAUSE_S = 1.0
-# longest pause in seconds; one reading may be slow only because the machine was busy
+# longest pause in seconds; it is short because a reading may be slow only on a busy machine
 _PAUSE_MAX_S = 60.0
-# number of arrays above which their sum is omitted, because adding up the sizes takes milliseconds
+# with more arrays than this, their total is omitted, because adding up the sizes takes milliseconds
 _JAX_ARRAYS = 5000
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
@@ -55,8 +55,8 @@ def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
 
 
 def _pool_readers() -> dict[str, Callable[[], int]]:
-    """Returns functions that read the live bytes of allocators that replace malloc, or exist
-    beside it in the global scope."""
+    """Returns functions that read the live bytes of allocators that replace malloc, or that are
+    loaded beside it in the global scope."""
     import ctypes
 
     c, size = ctypes.PyDLL(None), ctypes.c_size_t
@@ -134,9 +134,11 @@ def _read_cuda(figures: dict[str, int]) -> None:
 
 
 def _read_jax(figures: dict[str, int]) -> None:
-    """Adds jax_live_bytes and, if JAX's devices report it (the CPU does not), jax_device_bytes."""
+    """Adds jax_live_bytes. Adds jax_device_bytes if JAX's devices report their memory, which the
+    CPU does not."""
     jax: Any = sys.modules.get("jax")
-    # local_devices and live_arrays would start a backend, which takes the GPU's memory
+    # JAX is only read once it has a backend: local_devices and live_arrays would start one, which
+    # takes the GPU's memory
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     if jax is None or bridge is None or not bridge.backends_are_initialized():
         return
@@ -167,7 +169,7 @@ def read() -> dict[str, int]:
 
 _next = 0.0  # time at which the next reading is due
 _step_s = 0.0  # time at which the last step ended
-_IDLE_STEPS_S = 5.0  # seconds without steps after which the thread reads the figures
+_IDLE_STEPS_S = 5.0  # seconds without a step after which the thread reads the figures
 _pause_s = 0.0  # pause after a slow reading in seconds, or 0 if the last reading was fast
 _is_off: Optional[bool] = None
 

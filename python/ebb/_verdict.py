@@ -10,7 +10,7 @@ from typing import Any, Optional
 from . import _process
 from ._wire import datagram_socket, wire
 
-# seconds for which a verdict is reused: ebb samples once per second, and judges less often
+# a verdict is reused for this many seconds: ebb samples once per second, and judges less often
 _FRESH_S = 1.0
 
 _last: Optional[dict[str, Any]] = None

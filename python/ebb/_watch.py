@@ -33,9 +33,9 @@ def package_spec(name: str) -> Optional[ModuleSpec]:
 
 
 def _hooks() -> ModuleType:
-    """Returns the module ebb._hooks of the package that `import ebb` finds, if that package is some
-    version of ebb. If the user has an unrelated package named ebb, returns the _hooks of this
-    package under a private name."""
+    """Returns the module ebb._hooks. If `import ebb` finds any version of ebb, this is the module
+    of that package. If the user has an unrelated package named ebb, it is the module beside this
+    file, under a private name."""
     try:
         found = find_spec("ebb")
     except Exception:
@@ -52,7 +52,7 @@ def _hooks() -> ModuleType:
     return import_module(f"{_PRIVATE}._hooks")
 
 
-# resident bytes from which a process is followed; the memory of smaller processes needs no
+# a process with less resident memory than this is not followed, because its memory needs no
 # explanation
 _WORTH_BYTES = 48 << 20
 
@@ -62,7 +62,7 @@ def follow_memory(bell: Any) -> None:
     try:
         import signal
 
-        # signals are blocked here, because they must interrupt system calls of the main thread
+        # signals are blocked here, so that they interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         page = os.sysconf("SC_PAGE_SIZE")
         while True:
@@ -84,15 +84,14 @@ def _loaded(name: str, module: ModuleType) -> None:
 
 
 def _watch(spec: ModuleSpec, loaded: Callable[[str, ModuleType], Any]) -> None:
-    """Wraps the loader of the module for this import; LOADED is called when the import has
-    finished."""
+    """Wraps the loader of the module for this import; calls LOADED when the import has finished."""
     loader: Any = spec.loader
     load = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         try:
             del loader.exec_module
-        except AttributeError:  # another watcher has already removed the wrapper
+        except AttributeError:  # another watcher has removed the wrapper already
             pass
         load(module)
         loaded(spec.name, module)

@@ -18,8 +18,8 @@ _ROOTS = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType)
 
 
 def _is_root(o: Any, modules: set[int]) -> bool:
-    """Returns True if O is part of the program, such as a module, class or function, and not of its
-    data."""
+    """Returns True if O is part of the program rather than of its data: a module, class or
+    function."""
     t = type(o)
     return t in _ROOTS or issubclass(t, type) or id(o) in modules
 
@@ -76,7 +76,7 @@ class Graph:
         return len(self._nodes)
 
     def add(self, o: Any, nodes_max: int, until: Optional[float] = None) -> int:
-        """Adds at most NODES_MAX nodes of the graph of O, which may be any object, until
+        """Adds at most NODES_MAX nodes of the graph of O, which may be any object. Stops when
         time.thread_time() reaches UNTIL. Returns the bytes that were added."""
         torch: Any = sys.modules.get("torch")
         if torch is None or not hasattr(torch, "Tensor") or not issubclass(type(o), torch.Tensor):
@@ -123,8 +123,8 @@ def module_numbers() -> set[int]:
 
 
 def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
-    """Returns the bytes of O and of the objects it refers to, up to a maximum number of them,
-    without those already SEEN and those added to GRAPH."""
+    """Returns the bytes of O and of the objects to which it refers. Visits a limited number of
+    objects, and none that is in SEEN or in GRAPH."""
     seen.add(id(o))
     todo, total, left = deque([o]), 0, _PARTS_MAX
     while todo and left:
@@ -141,8 +141,8 @@ def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
 
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> tuple[int, int]:
     """Returns the mean number of bytes that each of OBJECTS, entries of CONTAINER, adds, and how
-    many of these bytes are in its autograd graph. The first object is not counted, because it
-    includes memory that all of them share."""
+    many of these bytes are in its autograd graph. The first object is left out, because memory that
+    all of them share would be counted with it."""
     seen, graph = {id(container)}, Graph()
     first, *others = objects or [None]
     _add(first, seen, graph, modules)

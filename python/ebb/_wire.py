@@ -25,22 +25,23 @@ from . import _process
 Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
-# Times to wait if the receiver's queue is full (10 datagrams on many machines), as after a burst.
-# Marks that must arrive wait up to _PATIENCE_S. Steps wait as long, but only while all steps
-# together have waited at most _STEPS_WAIT_S and at most _STEPS_WAIT_SHARE of the run time. All
-# other marks are dropped if the queue is full.
+# Times to wait if the receiver's queue is full (10 datagrams on many machines), as after a burst. A
+# mark that must arrive waits up to _PATIENCE_S. A step waits as long, but all steps together wait
+# at most _STEPS_WAIT_S, and at most _STEPS_WAIT_SHARE of the run time. Any other mark is dropped if
+# the queue is full.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
-# Temporary errors, mostly on a machine that is short of memory. All other errors are permanent.
+# errors that pass, mostly on a machine that is short of memory; after any other error, nothing is
+# sent
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
-# ebb samples memory at most five times per second, so more frequent marks of steps would add
-# nothing. A step that is held back is sent when no other step has followed for this time.
+# Steps are sent at most this often (in seconds): ebb samples memory at most five times per second.
+# A step that is held back is sent when this time has passed without another step.
 _STEPS_APART_S = 0.1
 STEPS_PER_MARK = 256  # maximum number of steps that one mark may represent (mark/row.h)
-# number of steps at the start of a process that are sent one by one, even if they are fast
+# number of steps after the start of a process that are sent one by one even if they are fast
 _STEPS_AT_ONCE = 10
 
 # Packages whose versions are sent if the job has imported them, because reports of leaks name the
@@ -100,12 +101,12 @@ def pid() -> int:
 
 
 def clean(value: Value) -> str:
-    """Returns VALUE as one line of printable text, so that it cannot add lines of its own."""
+    """Returns VALUE as printable text on one line, so that it cannot add lines to the mark."""
     if isinstance(value, bool):
         return "1" if value else "0"
     try:
         text = value if isinstance(value, str) else str(value)
-    except Exception:  # the value's own str() fails, or the number is too long
+    except Exception:  # str() of the value failed, or the number is too long
         text = ""
     if len(text) > 1024:
         text = text[:1024]
@@ -130,8 +131,7 @@ def _key(name: str) -> str:
 
 
 def _fit(lines: list[str]) -> str:
-    """Returns as many of LINES as fit in one datagram, because a shortened mark is better than
-    none."""
+    """Returns as many of LINES as fit in one datagram: a shortened mark is better than none."""
     room, kept = _TEXT_MAX + 1, []
     for line in lines:
         room -= len(line.encode()) + 1
@@ -145,14 +145,14 @@ def nothing() -> None:
     pass
 
 
-# A step: its number, its epoch, further lines, the number of its row (a sequence of consecutive
-# steps), and the time when it ended.
+# A step: its number, its epoch, further lines, the number of its row, and the time when it ended. A
+# row is a sequence of consecutive steps with equal lines.
 _Step = tuple[int, Optional[float], str, int, float]
 
 
 def above_streams(fd: int) -> int:
-    """Moves FD above the standard streams: if the job runs with one of them closed, its output must
-    not go into FD."""
+    """Moves FD above the standard streams. If the job closed a standard stream, FD could have its
+    number, and output of the job would go into FD."""
     if fd > 2:
         return fd
     try:
@@ -179,7 +179,7 @@ class Request:
 
 
 class Wire:
-    """This process's end of the wire. There is one per process, which `wire()` returns."""
+    """This process's end of the wire. A process has one wire, which `wire()` returns."""
 
     def __init__(self, process: Optional[int] = None) -> None:
         self._pid = process or os.getpid()
@@ -191,23 +191,24 @@ class Wire:
         self._lock = threading.Lock()
         self.waiting: list[Request] = []  # requests that were received but not handled yet
         self._is_dead = self._path is None
-        # seconds that steps may still wait, as of _steps_waited_at
+        # seconds that steps could still wait at _steps_waited_at
         self._steps_wait_s = _STEPS_WAIT_S
         self._steps_waited_at = time.monotonic()
         self._step: Optional[_Step] = None  # the newest
         self._sent: Optional[_Step] = None  # the newest step that was sent
         self._steps_sent = 0  # marks
-        self._step_due = 0.0  # time before which the next step is not sent
+        self._step_due = 0.0  # time before which the next step is held back
         self._row_end = 0  # number of the first step that hold() does not accept
         self._epoch_end = 0.0  # number of the first epoch that hold() does not accept
         self._substep_due = 0.0
         self._step_lock = threading.RLock()  # lock that keeps the steps in order
         self._has_helper = False
-        self._is_helped = False  # True if the helper knows that steps are held back
+        self._is_helped = False  # True once the helper was woken because a step is held back
         self._wake: Callable[[], None] = nothing
-        self.on_close: Callable[[], None] = nothing  # wakes the thread that reads requests
+        # called by close(), to wake the thread that reads requests
+        self.on_close: Callable[[], None] = nothing
         self.is_sent_by_job = False  # True if the job sends its steps itself
-        # called before a better source counts steps; ends the count of tqdm or sklearn steps
+        # called when a better source of steps appears; ends the count of tqdm or sklearn steps
         self.before_source: Callable[[], None] = nothing
         # training runs in progress whose callback sends the steps
         self.trainings: dict[int, "weakref.ref[Any]"] = {}
@@ -216,8 +217,8 @@ class Wire:
 
     @property
     def has_source(self) -> bool:
-        """Returns True if the job, or a callback in its trainer, sends its steps, so that the
-        hooks do not."""
+        """Returns True if the job, or a callback in its trainer, sends the steps itself. The hooks
+        then send none."""
         return self.is_sent_by_job or bool(self.trainings)
 
     def claim_steps(self) -> None:
@@ -237,7 +238,7 @@ class Wire:
 
     @property
     def is_there(self) -> bool:
-        """Returns True if ebb can receive marks of this process."""
+        """Returns True if this process has a socket of ebb to send marks to."""
         return not self._is_dead and self._pid == _pid
 
     @property
@@ -264,8 +265,8 @@ class Wire:
         return self._deliver(text, _PATIENCE_S if must_arrive else 0.0)
 
     def send_step(self, text: str, is_last: bool = False) -> bool:
-        """Like send, but for a step: no step is lost to a receiver that is only briefly behind,
-        and a receiver that hangs does not block the job."""
+        """Like send, but for a step: waits for a receiver that is only briefly behind, so that no
+        step is lost, but not for a receiver that hangs."""
         if self._step is not self._sent:
             self._send_step(None)
         return self._deliver(text, _PATIENCE_S if is_last else None)
@@ -312,8 +313,8 @@ class Wire:
     def hold(self, n: int, tail: Optional[str], epoch: Optional[float] = None) -> bool:
         """Holds step N back if it follows a step with an identical TAIL too soon. Returns False if
         the step may not be held back or needs the full check of `step`, which the caller then
-        calls. Most short steps execute only this fast path, because every line of Python is
-        expensive in a busy process."""
+        calls. This path is as short as possible, because most short steps take it and every line of
+        Python is expensive in a busy process."""
         last, now = self._step, time.monotonic()
         if (
             n < self._row_end
@@ -330,7 +331,7 @@ class Wire:
             elif not before <= epoch < self._epoch_end:
                 return False
             self._step = (n, epoch, last[2], last[3], now)
-            # the helper has just sent the previous step and has gone to sleep
+            # the helper sleeps, because it has just sent the previous step
             if not self._is_helped:
                 self._wake_helper()
             return True
@@ -342,7 +343,8 @@ class Wire:
             self._wake()
 
     def substep(self, n: int, tail: str = "") -> None:
-        """Reports that a part of step N has ended. Reports in quick succession are dropped."""
+        """Reports the end of a part of step N. Of reports in quick succession, all but the first
+        are dropped."""
         now = time.monotonic()
         if self._has_helper and now < self._substep_due:
             return
@@ -389,7 +391,7 @@ class Wire:
         self._is_helped = False
         if self._step is self._sent:
             return True
-        self._is_helped = True  # another thread has held back a step in the meantime
+        self._is_helped = True  # another thread has held back a step since the call began
         return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
@@ -418,7 +420,7 @@ class Wire:
             return False
 
     def send_figures(self, text: str) -> bool:
-        """Sends figures that ebb's own code has read. They are not marks of the job, and do not
+        """Sends figures that ebb's own code has read. The job has not sent them, so they do not
         show its progress."""
         return self._deliver(text, 0.0)
 
@@ -492,7 +494,7 @@ class Wire:
         )
 
     def _take(self) -> None:
-        # polls first, because an exception costs more than a system call
+        # poll comes first, because the exception of an empty queue costs more than a system call
         while self._replies is not None and self._pid == _pid and self._mail.poll(0):
             try:
                 data = self._replies.recv(_TEXT_MAX)
@@ -540,16 +542,16 @@ class Wire:
 
     @property
     def reply_socket(self) -> Optional[socket.socket]:
-        """Returns the socket on which a thread can wait for requests, or None while this process
-        does not listen."""
+        """Returns the socket on which a thread can wait for requests, or None if this process does
+        not listen."""
         return self._replies
 
     def close(self) -> None:
         sockets, path = (self._socket, self._replies), self._reply_path
         self._socket = self._replies = self._reply_path = None
         self._mail = select.poll()
-        # a thread that still polls a closed descriptor would wait on the next file that gets its
-        # number
+        # wakes the thread that polls this socket: after the close, it would poll the next file that
+        # gets this number
         self.on_close()
         for s in sockets:
             if s is not None:
@@ -577,9 +579,9 @@ _figures: Optional[Wire] = None
 
 
 def figures_wire() -> Wire:
-    """Returns the wire for figures that ebb's own code reads. If the process has sent no marks yet,
-    this is a separate wire, because a process forked from a process that sends marks counts as a
-    worker."""
+    """Returns the wire for figures that ebb's own code reads. As long as the process has sent no
+    marks, this is a separate wire: a process forked from one that sends marks counts as a worker.
+    """
     global _figures
     if _wire is not None:
         return _wire
@@ -589,7 +591,7 @@ def figures_wire() -> Wire:
 
 
 def reset(make: Callable[[], Wire] = Wire) -> None:
-    """Forgets the wire, for a process that was forked to be a rank of its own, and for tests."""
+    """Forgets the wire. Used by a process that was forked to be a rank of its own, and by tests."""
     global _wire, _figures
     for w in (_wire, _figures):
         if w is not None:

@@ -84,7 +84,7 @@ class _Store:
                 image = opened.convert(self.mode) if self.mode else opened.copy()
                 image.format = opened.format
                 return image
-        # these exceptions already have a sufficient message
+        # the message of these exceptions is sufficient
         except (FileNotFoundError, PermissionError, MemoryError):
             raise
         except Exception as error:
@@ -112,15 +112,15 @@ class _Store:
 
     def get(self, key: int) -> "Image":
         if self.pid != os.getpid():
-            # After a fork, the parent's images and lock are dropped, because one of its threads may
-            # have held the lock.
+            # The images and the lock of the parent are dropped after a fork, because a thread of
+            # the parent may have held the lock.
             self.forget()
         image = self.take(key)
         if image is None:
             image = self.decode(key)
             if not self.keep(key, image):
                 return image
-        # The caller may change its image, so the cache keeps a copy.
+        # The caller may change the image, so the cache gets a copy.
         mine = image.copy()
         mine.format = image.format
         return mine
@@ -135,7 +135,7 @@ def _checked(source: Source, index: int) -> "Union[str, bytes]":
         path = None
     if not isinstance(path, str):
         raise TypeError(f"image {index} is a {type(source).__name__}, neither a path nor bytes")
-    # absolute, because a worker may have another working directory
+    # absolute, because a worker may run in another folder
     return os.path.abspath(path)
 
 
@@ -196,7 +196,7 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
 
 def _is_decoded(image: "Image") -> bool:
     held = vars(image)
-    return held.get("_im", held.get("im")) is not None  # Pillow 11 renamed the attribute im to _im
+    return held.get("_im", held.get("im")) is not None  # Pillow 11 renamed im to _im
 
 
 def _opened_again(image: Any) -> "Optional[Image]":
@@ -208,8 +208,8 @@ def _opened_again(image: Any) -> "Optional[Image]":
     if name and os.path.isfile(name):
         again = Image.open(name)
     elif file is not None and not file.closed:
-        # the bytes of the file are copied, and the file position is restored, because decoders
-        # continue at that position
+        # The bytes of the file are copied. The file position is restored, because a decoder
+        # continues there.
         position = file.tell()
         file.seek(0)
         data = file.read()
@@ -268,7 +268,7 @@ class _Hands:
         return value
 
     def spare(self, value: Any, seen: "set[int]") -> None:
-        """Keeps those images open that are part of the batch."""
+        """Keeps images open that are part of the batch."""
         if not self.given or isinstance(value, _PLAIN) or id(value) in seen:
             return
         seen.add(id(value))

@@ -30,7 +30,7 @@ _log = logging.getLogger("transformers.ebb")
 
 
 def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
-    """Wraps a hook so that its failure does not affect the job."""
+    """Wraps a hook so that an exception in it does not reach the job."""
 
     @functools.wraps(hook)
     def safe(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -90,10 +90,10 @@ class _Training:
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.is_saving = False  # True between the marks for the begin and end of a save
         self.folder = args.output_dir  # folder of the checkpoints
-        self.is_ours = False  # True if only ebb requested the save of this step
+        self.is_ours = False  # True if the trainer saves at this step only because ebb requested it
         self.is_evaluating = False
         self.has_length = False
-        # True if the next event can only be a step, not an epoch end or a save
+        # True if the next event can only be a step, and not the end of an epoch or a save
         self.is_even = False
 
 
@@ -115,8 +115,7 @@ class EbbCallback(TrainerCallback):
         install()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a trainer may be copied or pickled with its callbacks, but a training in progress is not
-        # copied
+        # a copy of a trainer includes its callbacks, but not a training in progress
         return {"log_every": self.log_every, "resume": self.resume}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -212,7 +211,7 @@ class EbbCallback(TrainerCallback):
         epoch = state.epoch
         if epoch is None:
             return
-        # an epoch that ended early, by max_steps or a stop request, is not complete
+        # an epoch that max_steps or a stop request ended early is not complete
         is_whole = abs(epoch - round(epoch)) < 1e-9 * max(1.0, epoch)
         if is_whole if t.has_length else not control.should_training_stop:
             wire().mark("epoch", True, step=state.global_step, epoch=epoch, rank=t.rank)
@@ -263,8 +262,8 @@ class EbbCallback(TrainerCallback):
         t.asked.started()
 
     def _save_failed(self) -> bool:
-        """Handles a failed save. Returns True if ebb requested the save, so that its failure is not
-        raised in the job."""
+        """Handles a failed save. Returns True if only ebb requested the save, which must not fail
+        the job."""
         t = self._training
         if t is None:
             return False
@@ -283,7 +282,7 @@ class EbbCallback(TrainerCallback):
         t = self._now(args)
         path = os.path.abspath(os.path.join(t.folder, f"checkpoint-{state.global_step}"))
         lacks = None
-        # only the files of this process are checked; other ranks write only a small part
+        # checks only the files of this process, because other ranks write only a small part
         if args.should_save:
             rank = args.process_index if args.world_size > 1 else None
             lacks = _checkpoints.missing(path, _is_model_only(args), args.world_size, rank)
@@ -453,7 +452,8 @@ def _hook_train(train: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             for c in found:
                 try:
-                    c._close(is_clean=False)  # ends an unfinished training run of this callback
+                    # a training run of this callback that did not finish is over now
+                    c._close(is_clean=False)
                 except Exception:
                     pass
 
@@ -505,7 +505,7 @@ def _hook_load(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
-    # on_log would be too late, because callbacks that write the logs are called before this one
+    # on_log would come too late: callbacks that write the logs are called before this one
     @functools.wraps(log)
     def hooked(self: Any, logs: Any, *args: Any, **kwargs: Any) -> Any:
         try:

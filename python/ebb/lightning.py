@@ -49,7 +49,7 @@ def _packages() -> list[Any]:
 
 
 def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
-    """Wraps a hook so that its failure does not affect the job."""
+    """Wraps a hook so that an exception in it does not reach the job."""
 
     @functools.wraps(hook)
     def safe(self: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
@@ -106,7 +106,7 @@ class _Training:
         self.rank: Optional[int] = trainer.global_rank if several else rank_of_environment()
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.step = int(trainer.global_step)
-        self.is_even = False  # True if the next event after the last batch can only be a step
+        self.is_even = False  # True if, after the last batch, the next event can only be a step
         self.batch = 0  # index of the last batch in its epoch
         self.batches: Optional[int] = None  # number of batches of the current epoch
         self.epoch = 0  # number of the current epoch
@@ -127,8 +127,8 @@ class _Hooks:
         install()
 
     def __reduce__(self) -> Any:
-        # a trainer is copied or sent to its ranks with its callbacks, but a training in progress is
-        # not copied
+        # a trainer is copied, or sent to its ranks, with its callbacks but not with a training in
+        # progress
         return _again, (self.log_every, self.resume)
 
     def _now(self, trainer: Any) -> _Training:
@@ -281,7 +281,7 @@ _made: dict[tuple[Any, ...], type] = {}
 
 def _class_for(bases: tuple[Any, ...]) -> type:
     if bases not in _made:
-        # both packages call hooks by name, but sometimes check for their own base class
+        # both packages call hooks by name, but they sometimes check for their own base class
         _made[bases] = type("EbbCallback", (_Hooks, *bases), {"__module__": __name__})
     return _made[bases]
 
@@ -315,7 +315,7 @@ def _keep_newest(folder: str) -> None:
 
 def _lacks(path: str) -> Optional[str]:
     """Describes what is missing in PATH for resuming from it, or returns None if it is complete."""
-    # a checkpoint is a folder if the strategy makes each rank write its own part
+    # if each rank writes its own part, the checkpoint is a folder
     if os.path.isdir(path):
         return None if os.listdir(path) else "everything"
     if not _checkpoints.is_whole_file(path):
@@ -405,7 +405,7 @@ def _prepare(trainer: Any, package: Any) -> list[Any]:
     found = _callbacks(trainer)
     if not found and _is_default:
         found = [_class_for((package.Callback,))(log_every=0)]
-        # callbacks that save checkpoints are at the end of the list and must stay there
+        # callbacks that save checkpoints must stay at the end of the list
         trainer.callbacks.insert(0, found[0])
     for c in found[1:]:
         trainer.callbacks.remove(c)
@@ -499,5 +499,5 @@ def _part(trainer: Any, added: Any) -> None:
     added._close(is_clean=True)
 
 
-# This must come last: if this imports Lightning, the shim calls install() of this module.
+# This line must be the last: if it imports Lightning, the shim calls install() of this module.
 EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))

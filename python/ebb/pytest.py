@@ -27,17 +27,18 @@ import pytest
 
 from ._growth import MIN_ITERATIONS, Line, Meter, Verdict
 
-# number of iterations at the first check; each further check comes after twice as many iterations
+# number of iterations before the first check; each later check comes after twice as many
 _FIRST_CHECK = 64
-# number of iterations after which a leak is reported; caches of the standard library are full by
-# then
+# number of iterations before a leak is reported; the standard library's caches are full by then
 _LEAK_ITERATIONS = 1024
 _MAX_ITERATIONS = 8192
 _MAX_CPU_S = 4.0
 _MAX_S = 15.0  # limit in seconds of wall time, for blocks that wait and for busy machines
-_MAX_GROWTH_BYTES = 256 << 20  # growth that is reported as a leak even before _LEAK_ITERATIONS
+# growth in bytes that is reported as a leak at once, before _LEAK_ITERATIONS
+_MAX_GROWTH_BYTES = 256 << 20
 _LINE_ITERATIONS = 16  # number of iterations in which the growing line is searched
-# number of iterations before the search; by then, objects that each iteration replaces exist
+# number of iterations before the search for the line; the first of them may create objects that
+# later ones replace
 _SETTLE_ITERATIONS = 2
 
 _failed = pytest.StashKey[bool]()
@@ -66,8 +67,8 @@ def _bytes_text(count: float) -> str:
 
 
 class _Captured:
-    """Log records, warnings and output that pytest itself keeps. They would grow with every
-    iteration, so only those of the newest iteration are kept."""
+    """Log records, warnings and output that pytest itself keeps. Only those of the newest iteration
+    are kept, because they would otherwise grow with every iteration."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.logs = [(h, len(h.records), h.stream.tell()) for h in logging.getLogger().handlers
@@ -93,7 +94,7 @@ class _Captured:
                 buffer.truncate()
 
     def trim_files(self) -> None:
-        """Drops captured output in files. It uses disk space, but does not count as growth."""
+        """Drops output that pytest captured in files, so that it does not fill the disk."""
         if self.manager is not None and self.manager.is_globally_capturing():
             self.manager.read_global_capture()
 

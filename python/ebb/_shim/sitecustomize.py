@@ -15,8 +15,8 @@ _folder = os.path.dirname(__file__)
 
 
 class _Watcher(object):
-    """An import finder at the first position. It finds nothing itself, but sees which modules
-    are imported."""
+    """An import finder at the first position. It finds no module itself, but sees which modules are
+    imported."""
 
     names = (
         "torch.optim.optimizer",
@@ -42,8 +42,8 @@ class _Watcher(object):
 
 
 class _Package(object):
-    """Makes `import ebb` work if the user has not installed ebb. It is the last import finder,
-    so that it shadows nothing."""
+    """Makes `import ebb` work if the user has not installed ebb. It comes last among the import
+    finders, so that every other module named ebb has precedence."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -61,7 +61,7 @@ def _watch():
         spec = spec_from_file_location("_ebb_watch", file)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-    except Exception:  # the installation of ebb was removed while the job runs
+    except Exception:  # somebody removed the installation of ebb while the job runs
         return None
     sys.modules["_ebb_watch"] = module
     return module
@@ -113,8 +113,8 @@ class _Memory(object):
 
     @classmethod
     def import_threading(cls):
-        """Lets the main thread import threading. The module threading considers the thread that
-        first imports it the main thread, and Python waits for that thread at exit."""
+        """Lets the main thread import threading. Otherwise a thread of ebb might be the first to
+        import it, and Python would take that thread for the main thread and wait for it at exit."""
         try:
             import ctypes
 
