@@ -118,15 +118,6 @@ static __attribute__((constructor)) void find_reports_at_start(void)
  * with. */
 enum { LOOKS_MAX = 64 };
 
-static const ElfW(Dyn) * dynamic_of(const struct module_map *map)
-{
-    const ElfW(Phdr) *h = map->headers;
-    for (uint32_t i = 0; h && i < map->header_count; i++)
-        if (h[i].p_type == PT_DYNAMIC)
-            return (const void *)(map->base + h[i].p_vaddr);
-    return NULL;
-}
-
 /* Finds the functions in the libraries that the library of MAP calls. A function of that library is
  * running now, so it stays loaded, and so do the libraries that it calls. */
 static bool find_in_bound(const struct module_map *map, struct real *ret)
@@ -154,7 +145,8 @@ static bool is_needed(const struct module_map *by, const char *path)
     const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
     if (!by->headers || !module_names_of(by->base, by->headers, by->header_count, &names))
         return false;
-    for (const ElfW(Dyn) *d = dynamic_of(by); d && d->d_tag != DT_NULL; d++)
+    for (const ElfW(Dyn) *d = module_names_dynamic(by->base, by->headers, by->header_count);
+         d && d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_NEEDED && strcmp(&names.names[d->d_un.d_val], file) == 0)
             return true;
     return false;

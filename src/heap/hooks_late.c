@@ -410,13 +410,10 @@ static bool run_locked(enum late_task what)
 
 static bool has_search_path(const struct module_map *map)
 {
-    const ElfW(Phdr) *h = map->headers;
-    for (uint32_t i = 0; h && i < map->header_count; i++)
-        if (h[i].p_type == PT_DYNAMIC)
-            for (const ElfW(Dyn) *d = (const void *)(map->base + h[i].p_vaddr); d->d_tag != DT_NULL;
-                 d++)
-                if (d->d_tag == DT_RPATH)
-                    return true;
+    const ElfW(Dyn) *d = module_names_dynamic(map->base, map->headers, map->header_count);
+    for (; d && d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_RPATH)
+            return true;
     return false;
 }
 

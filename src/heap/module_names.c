@@ -11,7 +11,7 @@ static uintptr_t dynamic_address(uintptr_t base, const ElfW(Dyn) * d)
     return d->d_un.d_ptr < base ? base + d->d_un.d_ptr : d->d_un.d_ptr;
 }
 
-static const ElfW(Dyn) * dynamic_section(uintptr_t base, const void *headers, size_t count)
+const ElfW(Dyn) * module_names_dynamic(uintptr_t base, const void *headers, size_t count)
 {
     const ElfW(Phdr) *h = headers;
     for (size_t i = 0; i < count; i++)
@@ -38,7 +38,7 @@ static bool in_dynamic(uintptr_t base, const ElfW(Dyn) * d, struct module_names 
 
 bool module_names_of(uintptr_t base, const void *headers, size_t count, struct module_names *ret)
 {
-    const ElfW(Dyn) *d = dynamic_section(base, headers, count);
+    const ElfW(Dyn) *d = module_names_dynamic(base, headers, count);
     return d && in_dynamic(base, d, ret);
 }
 
@@ -47,7 +47,7 @@ void module_names_relocations(uintptr_t base, const void *headers, size_t count,
 {
     struct module_relocations r = {0};
     bool is_rela = false;
-    for (const ElfW(Dyn) *d = dynamic_section(base, headers, count); d && d->d_tag != DT_NULL;
+    for (const ElfW(Dyn) *d = module_names_dynamic(base, headers, count); d && d->d_tag != DT_NULL;
          d++) {
         if (d->d_tag == DT_RELA)
             r.data = (const void *)dynamic_address(base, d);

@@ -15,6 +15,9 @@ struct module_names {
     const uint32_t *hash;
 };
 
+/* Returns the dynamic section of the module loaded at BASE, with its program headers (ElfW(Phdr)),
+ * or NULL. */
+const ElfW(Dyn) * module_names_dynamic(uintptr_t base, const void *headers, size_t count);
 /* Finds the tables of the module loaded at BASE, with its program headers (ElfW(Phdr)). Returns
  * false if it has no symbol or hash table. */
 bool module_names_of(uintptr_t base, const void *headers, size_t count, struct module_names *ret);
