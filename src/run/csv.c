@@ -9,16 +9,17 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/number.h"
 #include "base/span.h"
+#include "base/texts.h"
 #include "run/run.h"
 #include "trace/csv.h"
 
 enum {
-    GROUPS_MAX = 4096,           /* maximum number of groups in memory */
-    INDEX_SIZE = 4 * GROUPS_MAX, /* size of the hash table: a power of two */
+    GROUPS_MAX = 4096, /* maximum number of groups in memory */
     MARKS_MAX = 10 * 1000 * 1000,
     /* a group has ended if its last row is more than this many seconds before the table's last
      * row */
@@ -30,9 +31,7 @@ static const double span_max_s = 9e9;
 
 struct csv_group {
     struct run_entity *e;
-    char *name; /* not escaped */
-    size_t len;
-    uint64_t hash;
+    const char *name; /* in csv_run.names; not escaped */
     uint64_t rows, last_row;
     double first_t, last_t;
     size_t next_mark;
@@ -52,7 +51,7 @@ struct csv_run {
     const struct csv_options *options;
     struct run *run;
     struct csv_group **groups;
-    uint32_t *index; /* hash table whose entries are group number + 1; 0 means empty */
+    struct texts names; /* names of the groups, in their order */
     size_t count;
     uint32_t next_slot;
     struct csv_mark *marks;
@@ -79,14 +78,8 @@ static int take_mark(void *user, double t_s, const struct mark *mark)
     if (c->mark_count == MARKS_MAX)
         return err_set(c->err, -E2BIG, "%s has more than %d marks", c->options->marks_path,
                        MARKS_MAX);
-    if (c->mark_count == c->mark_cap) {
-        size_t cap = c->mark_cap ? c->mark_cap * 2 : 256;
-        struct csv_mark *marks = reallocarray(c->marks, cap, sizeof *marks);
-        if (!marks)
-            return no_memory(c);
-        c->marks = marks;
-        c->mark_cap = cap;
-    }
+    if (!ARRAY_ROOM(c->marks, c->mark_count, c->mark_cap))
+        return no_memory(c);
     struct csv_mark *m = &c->marks[c->mark_count];
     bool has_text = mark->kind == MARK_PHASE || c->run->options.marks;
     *m = (struct csv_mark){.t_s = t_s, .at = c->mark_count, .mark = *mark};
@@ -142,32 +135,6 @@ static int read_marks(struct csv_run *c)
 
 /* ---- groups ---- */
 
-static void group_free(struct csv_group *g)
-{
-    if (g)
-        free(g->name);
-    free(g);
-}
-
-static uint64_t hash_of(const char *s, size_t len)
-{
-    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)s[i]) * UINT64_C(1099511628211);
-    return h;
-}
-
-static size_t index_place(const struct csv_run *c, uint64_t hash, const char *s, size_t len)
-{
-    size_t at = hash & (INDEX_SIZE - 1);
-    for (; c->index[at]; at = (at + 1) & (INDEX_SIZE - 1)) {
-        const struct csv_group *g = c->groups[c->index[at] - 1];
-        if (g->hash == hash && g->len == len && memcmp(g->name, s, len) == 0)
-            break;
-    }
-    return at;
-}
-
 static int by_rows(const void *a, const void *b)
 {
     const struct csv_group *x = *(struct csv_group *const *)a;
@@ -178,21 +145,27 @@ static int by_rows(const void *a, const void *b)
 }
 
 /* Makes room by dropping the half of the groups with the fewest and oldest rows. */
-static void drop_half(struct csv_run *c)
+static int drop_half(struct csv_run *c)
 {
+    struct texts kept = {0};
+    int r = 0;
     qsort(c->groups, c->count, sizeof(struct csv_group *), by_rows);
-    for (size_t i = GROUPS_MAX / 2; i < c->count; i++) {
-        c->run->table.dropped_rows += c->groups[i]->rows;
-        c->groups[i]->e->is_dead = true;
-        group_free(c->groups[i]);
+    while (c->count > GROUPS_MAX / 2) {
+        struct csv_group *g = c->groups[--c->count];
+        c->run->table.dropped_rows += g->rows;
+        g->e->is_dead = true;
+        free(g);
     }
     run_drop_marked(c->run);
-    c->count = GROUPS_MAX / 2;
-    memset(c->index, 0, INDEX_SIZE * sizeof *c->index);
-    for (size_t i = 0; i < c->count; i++) {
-        const struct csv_group *g = c->groups[i];
-        c->index[index_place(c, g->hash, g->name, g->len)] = (uint32_t)i + 1;
+    for (size_t i = 0; r == 0 && i < c->count; i++) {
+        struct csv_group *g = c->groups[i];
+        uint32_t number;
+        r = texts_add(&kept, g->name, strlen(g->name), &number);
+        g->name = r == 0 ? kept.items[number] : NULL;
     }
+    texts_fini(&c->names);
+    c->names = kept;
+    return r;
 }
 
 static bool has_own_steps(const struct csv_run *c, int32_t pid)
@@ -219,28 +192,25 @@ static struct process_info group_info(const char *name, size_t len)
 /* Finds the group NAME or creates it. Returns NULL if out of memory. */
 static struct csv_group *find_group(struct csv_run *c, const char *name, size_t len)
 {
-    uint64_t hash = hash_of(name, len);
-    size_t at = index_place(c, hash, name, len);
-    if (c->index[at])
-        return c->groups[c->index[at] - 1];
-    if (c->count == GROUPS_MAX) {
-        drop_half(c);
-        at = index_place(c, hash, name, len);
-    }
+    uint32_t at;
+    if (texts_add(&c->names, name, len, &at) < 0)
+        return NULL;
+    if (at < c->count)
+        return c->groups[at];
+    if (c->count == GROUPS_MAX && (drop_half(c) < 0 || texts_add(&c->names, name, len, &at) < 0))
+        return NULL;
     struct process_info info = group_info(name, len);
     struct csv_group *g = calloc(1, sizeof *g);
     if (!g)
         return NULL;
-    *g = (struct csv_group){.name = span_copy((struct span){name, len}), .len = len, .hash = hash};
-    g->e =
-        g->name ? run_process(c->run, c->run->now_ns, PROCESS_BORN, c->next_slot++, &info) : NULL;
+    g->name = c->names.items[at];
+    g->e = run_process(c->run, c->run->now_ns, PROCESS_BORN, c->next_slot++, &info);
     if (!g->e) {
-        group_free(g);
+        free(g);
         return NULL;
     }
     g->sends_steps = has_own_steps(c, info.id.pid);
     c->groups[c->count++] = g;
-    c->index[at] = (uint32_t)c->count;
     return g;
 }
 
@@ -465,14 +435,13 @@ int run_read_csv(const char *path, const struct run_settings *settings,
     if (options->has_until)
         c.cut_t = options->until_s;
     c.groups = calloc(GROUPS_MAX, sizeof(struct csv_group *));
-    c.index = calloc(INDEX_SIZE, sizeof *c.index);
-    r = c.groups && c.index ? csv_run_fill(&c) : no_memory(&c);
-    for (size_t i = 0; c.groups && i < c.count; i++)
-        group_free(c.groups[i]);
+    r = c.groups ? csv_run_fill(&c) : no_memory(&c);
+    for (size_t i = 0; i < c.count; i++)
+        free(c.groups[i]);
     for (size_t i = 0; i < c.mark_count; i++)
         free(c.marks[i].text);
     free(c.groups);
-    free(c.index);
+    texts_fini(&c.names);
     free(c.marks);
     if (r < 0)
         run_free(c.run);
