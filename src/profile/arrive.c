@@ -181,11 +181,10 @@ static void on_listener(void *user, int listener, uint32_t events)
         int32_t pid;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
+            /* The connection stays in the queue, so listening stops until the next tick; otherwise
+             * the loop would be woken all the time. */
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-                loop_change_fd(a->source,
-                               /* The connection stays in the queue, so listening stops until the
-                                * next tick; otherwise the loop would be woken all the time. */
-                               0);
+                loop_change_fd(a->source, 0);
             return;
         }
         if (!is_permitted(a, fd, &pid) || welcome(a, fd, pid) < 0) {

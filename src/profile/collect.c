@@ -446,16 +446,6 @@ void collect_mark(struct collect *c, const struct mark *mark)
 
 /* ---- connecting and exiting ---- */
 
-static struct process *find_living(const struct collect *c, int32_t pid, size_t *ret_at)
-{
-    for (size_t i = 0; i < c->count; i++)
-        if (c->living[i]->pid == pid) {
-            *ret_at = i;
-            return c->living[i];
-        }
-    return NULL;
-}
-
 /* Takes the last reading of a process that has exited. Its table is complete even if the process
  * was killed. The file is closed once the reading is on disk. */
 static void finish_process(struct collect *c, size_t at, uint64_t now_ns)
@@ -483,8 +473,10 @@ static void finish_process(struct collect *c, size_t at, uint64_t now_ns)
 
 void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns)
 {
-    size_t at;
-    if (find_living(c, pid, &at))
+    size_t at = 0;
+    while (at < c->count && c->living[at]->pid != pid)
+        at++;
+    if (at < c->count)
         finish_process(c, at, now_ns);
 }
 

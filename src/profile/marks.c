@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/err.h"
 #include "base/number.h"
 #include "mark/mark_clock.h"
@@ -25,15 +26,9 @@ static enum mark_kind marks_kind(enum verdict_mark_kind kind)
 /* Copies the mark without its text. The end of a phase becomes an event of the phase's kind. */
 static void marks_keep(struct marks *m, const struct mark *mark, enum verdict_mark_kind kind)
 {
-    if (m->count == m->cap) {
-        size_t cap = m->cap ? m->cap * 2 : 256;
-        struct mark *more = reallocarray(m->at, cap, sizeof *more);
-        if (!more) {
-            m->has_failed = true;
-            return;
-        }
-        m->at = more;
-        m->cap = cap;
+    if (!ARRAY_ROOM(m->at, m->count, m->cap)) {
+        m->has_failed = true;
+        return;
     }
     struct mark *kept = &m->at[m->count++];
     *kept = *mark;
