@@ -1,5 +1,5 @@
-/* Recognizes rises that are not new growth, because memory returns to a level it had before or
- * falls back to the same baseline. */
+/* Recognizes rises that are not new growth: memory returns to an earlier level, or falls back to
+ * the same baseline. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@ enum { HELD_SLOTS = 4 };
 static const double LEVEL_PART = 0.4;
 /* A baseline that moved by at most this fraction of the rise counts as level. */
 static const double LEVEL_RISE = 0.25;
-/* Growth is new if it exceeds the earlier level by this fraction of the rise. */
+/* A rise is new growth if it ends above the earlier level by more than this fraction of its
+ * height. */
 static const double ABOVE_PART = 0.25;
 
 /* Returns the highest level of W before slot TO that lasted for HELD_SLOTS and for a twentieth
@@ -62,9 +63,9 @@ bool judge_same_baseline(const struct view *w, double counts, double slope)
     if (last == 0)
         return false;
     low = w->y[--last];
-    /* Search backwards from the last trough for an earlier trough, across a rise that was released.
-     * A level that memory only passed on its way up is not a trough. At a trough, no reading within
-     * the same distance before it is lower. */
+    /* Searches backwards from the last trough for an earlier trough, with a rise in between that
+     * was released. At a trough, no reading within the same distance before it is lower; a level
+     * that memory only passed on its way up does not satisfy this. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
         is_apart = is_apart || w->y[i] - low > counts;

@@ -22,10 +22,10 @@ struct envelope {
     uint32_t level; /* number of times that the block width has been doubled */
 };
 
-/* Adds a reading at T seconds; X must not decrease. O(1) amortised: a merge touches every slot, but
+/* Adds a reading at T seconds; X must not decrease. O(1) amortised: a merge visits every slot, but
  * frees at least half of them. */
 void envelope_push(struct envelope *e, double x, double t, double y);
 
-/* True if the open block has covered about half of its width, so that its minimum can be
- * compared with those of complete blocks. */
+/* True if the open block has covered about half of its width. Its minimum can then be compared with
+ * those of complete blocks. */
 int envelope_last_is_ripe(const struct envelope *e, double x_now);

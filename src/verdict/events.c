@@ -8,18 +8,18 @@
 
 enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
 /* A schedule (longer texts, larger batches, unfrozen layers) raises the baseline at only a few
- * epochs. A running job must therefore show one more epoch of growth. */
+ * epochs. While a job runs, one more epoch of growth is therefore required. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
-/* With at most this many jumps the evidence must be clearer: noise easily produces two. */
+/* With at most this many jumps, the evidence must be clearer, because noise easily produces two. */
 enum { FEW_JUMPS = 3 };
 enum { SEEN_AFTER = 3 }; /* an event counts only after this many step ends have followed it */
-/* Numbers of readings expected between two events. Below READINGS_APART, the nearest reading on
- * each side of an event is used instead of the lowest of a few, and more events are required. Below
- * READINGS_CLOSE, a staircase cannot be distinguished from a line. */
+/* Expected numbers of readings between two events. Below READINGS_APART, the single reading next to
+ * an event is used instead of the lowest of a few, and more events are required. Below
+ * READINGS_CLOSE, a staircase looks like a line. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
-/* Even growth also puts part of itself at the readings around events. BEYOND_EVEN is the
- * fraction of the remaining growth that must occur at events. */
+/* Growth that is even also has a part in the readings around events. Of the rest of the growth,
+ * this fraction must occur at events. */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
@@ -28,12 +28,12 @@ static const double RISE_OVER_MEAN = 0.33;
 /* Jumps larger than this multiple of the median jump are clipped. */
 static const double STANDS_OUT = 1.6;
 static const double GOES_ON = 0.8; /* later jumps must reach this fraction of the earlier ones */
-/* The current sequence of jumps must be this many times as long as the longest sequence that was
+/* The current sequence of jumps must be this many times as long as the longest one whose memory was
  * released. */
 static const double TIMES_LOST = 2.5;
 
-/* These apply to growth that is known to be a leak. Its jumps must be equivalent to equal pieces at
- * PIECES_PART of all events or more. They must also exceed the share expected by chance by CHANCE_Z
+/* These apply to growth that is known to be a leak. Its jumps must be equivalent to equal jumps at
+ * the fraction PIECES_PART of all events, and exceed the share expected by chance by CHANCE_Z
  * deviations. */
 static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
 
@@ -46,8 +46,8 @@ struct sides {
     double before, after;
 };
 
-/* Returns the baseline on both sides of event E. Memory freed within a few step ends after the
- * event does not count as added. A fall smaller than NOISE is ignored. */
+/* Returns the baseline on both sides of event E. Memory that is freed within a few step ends after
+ * the event does not count as added. A fall smaller than NOISE is ignored. */
 static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
     double after = (double)(is_close ? e->after_first : e->after_low);
@@ -56,10 +56,10 @@ static struct sides sides_of(const struct verdict_event *e, bool is_close, doubl
     return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
 }
 
-/* Returns the bytes that an event added to the baseline. Memory may be released shortly before an
- * event and allocated again after it, for example by a data loader that runs dry at the end of an
- * epoch. AFTER_PREVIOUS is the level after the previous event of the same kind. If the level before
- * this event is lower than AFTER_PREVIOUS, only growth above AFTER_PREVIOUS counts. */
+/* Returns the bytes that an event added to the baseline. A program may release memory shortly
+ * before an event and allocate it again afterwards, as a data loader that runs dry at the end of an
+ * epoch. Therefore only growth above AFTER_PREVIOUS, the level after the previous event of the same
+ * kind, counts if the level before this event is lower. */
 static double bytes_added(struct sides e, double after_previous, double noise)
 {
     double before = e.before;
@@ -73,8 +73,8 @@ static bool is_usable(const struct verdict_event *e, enum verdict_mark_kind kind
     return e->kind == kind && e->has_before && e->after_n > 0;
 }
 
-/* The events of one kind: the number stored, the number usable, the index after the last usable
- * event, and the number of readings from the first event to the last. */
+/* The events of one kind: number stored, number usable, index after the last usable event, and
+ * number of readings from the first event to the last. */
 struct extent {
     unsigned kept, n, readings;
     uint32_t end;
@@ -97,9 +97,9 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
     return r;
 }
 
-/* Estimates the noise from memory movements between events; returns at most NOISE. NOISE may be too
- * high, because jumps only a few readings apart look like noise. Between events nothing should
- * change. */
+/* Estimates the noise from the movements between events, during which nothing should change;
+ * returns at most NOISE. If jumps are only a few readings apart, NOISE is too high, because the
+ * jumps are part of it. */
 static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
                             uint32_t end, double noise)
 {
@@ -127,9 +127,9 @@ struct jumps {
     double jump[VERDICT_EVENTS];
 };
 
-/* Adds an event to the totals. The first event and all growth before it prove nothing. The first
+/* Adds an event to the totals. The first event and the growth before it prove nothing: the first
  * evaluation loads code and data that stay without being a leak, and most growth of a warm-up
- * occurs around that evaluation. */
+ * occurs around it. */
 static void take_event(struct jumps *k, struct sides s, double noise)
 {
     double jump;
@@ -157,8 +157,8 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* True if the last jump and four in five of the N jumps (of four jumps, three) exceed the noise. If
- * the readings have no noise, a jump must also reach a good part of the MEAN jump. */
+/* True if the last jump and four in five of the N jumps (three of four) exceed the noise. If the
+ * readings have no noise, a jump must also reach a good part of the MEAN jump. */
 static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
@@ -170,8 +170,8 @@ static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, doub
 }
 
 /* Returns true if the later half of the jumps are about as large as the earlier half. Growth that
- * levels off adds less each time. Examples are a cache that evaluations fill, and holes that
- * evaluations leave in the heap. Outliers are clipped. */
+ * levels off adds less each time, as a cache that evaluations fill, or holes that evaluations leave
+ * in the heap. Outliers are clipped. */
 static bool jumps_continue(const double *jump, unsigned n, double noise)
 {
     double early = 0, late = 0, most = STANDS_OUT * fmax(0, median_of(jump, n));
@@ -227,8 +227,8 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
 }
 
 /* Returns true if the jumps consist of enough equal pieces, (sum j)^2 / sum j^2, and exceed chance.
- * A leak unrelated to events coincides with events as often as readings do (EVEN). If there are
- * only a few pieces, all of them may coincide with events by chance. */
+ * A leak that has nothing to do with events coincides with them as often as readings do (EVEN). If
+ * there are only a few pieces, all of them may coincide with events by chance. */
 static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;

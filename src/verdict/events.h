@@ -13,7 +13,8 @@ struct events_steps {
     bool is_close;     /* true if few readings lie between two events */
     double jump_bytes; /* mean jump */
     double
-        share; /* fraction of the growth from the first to the last event that occurred at events */
+        /* fraction of the growth, from the first event to the last, that occurred at events */
+        share;
     double share_even;   /* fraction of the growth that would occur at events if growth were even */
     double share_needed; /* fraction of the growth at events that a verdict requires */
     double total_bytes;
@@ -23,7 +24,7 @@ struct events_steps {
 bool events_find_steps(const struct verdict_series *v, double noise, double material,
                        struct events_steps *ret);
 
-/* Does the same as events_find_steps for growth that is already known to be a leak: finds
- * whether it occurs at events or between them. */
+/* Like events_find_steps, for growth that is already known to be a leak: finds whether it occurs at
+ * events or between them. */
 bool events_hold_growth(const struct verdict_series *v, double noise, double material,
                         struct events_steps *ret);

@@ -196,7 +196,7 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         100 * v[0], v[1] >= 0 ? "; main reasons: " : "", reason_text(v[1]),
                         v[2] >= 0 ? "; " : "", reason_text(v[2]));
     case VERDICT_SAID_LATE:
-        if (v[2] > 1) /* the earlier baseline was read when the process had just started */
+        if (v[2] > 1) /* the earlier baseline is that of a process which had just started */
             return snprintf(out, size,
                             "memory has grown again for %s, too short a time to be judged",
                             span_text(a, v[1], v[3]));
@@ -274,8 +274,8 @@ static int epoch_text(char *out, size_t size, const struct verdict_evidence *e)
         int len =
             snprintf(out, size, "growth continued after the first epoch ended at %s %.0f: %s since",
                      v[3] != 0 ? "step" : "second", v[0], change_size(a, v[1]));
-        /* v[2] is 0 if memory did not grow within the epoch, so that there is no rate to compare
-         * with */
+        /* v[2] is 0 if memory did not grow within the epoch; the growth after it then has no rate
+         * to be compared with */
         if (v[2] > 0 && len > 0 && (size_t)len < size)
             (void)snprintf(out + len, size - (size_t)len, ", at %.0f %% of the epoch's rate",
                            100 * v[2]);

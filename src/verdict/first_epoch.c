@@ -11,11 +11,11 @@ static const double SECOND_EPOCH = 0.4;
 static const double END_Z = 2;
 /* Growth slower than this fraction of the earlier slope has ended. */
 static const double END_PART = 0.3;
-/* Growth faster than this fraction of the epoch's rate may continue. */
+/* Growth faster than this fraction of the epoch's rate may be continuing. */
 static const double SOON_PART = 0.3;
 /* Growth faster than this fraction of the epoch's rate is not the end of the epoch's growth. */
 static const double SOON_PACE = 0.6;
-/* It is too early to decide until this many epochs have passed since the first. */
+/* It is too early for a decision until this many epochs have passed since the first. */
 static const double SOON_EPOCHS = 0.5;
 /* Fraction of an epoch that must have passed since the first one. */
 static const double GRACE_PART = 0.15;
@@ -79,9 +79,9 @@ void judge_first_epoch(struct judging *j)
 struct after {
     struct view w;
     struct shape s;
-    double epoch, beyond;   /* length of the epoch and of the time after it, in units of x */
+    double epoch, beyond;   /* length of the epoch, and of the time since its end, in units of x */
     double slope_in, since; /* slope of the baseline within the epoch, and growth since the epoch */
-    double expected;        /* growth since the epoch if the epoch's rate had continued */
+    double expected; /* growth that the time since the epoch would have had at the epoch's rate */
 };
 
 static void after_build(const struct judging *j, struct after *ret)
@@ -94,7 +94,7 @@ static void after_build(const struct judging *j, struct after *ret)
     while (k < j->w.n && j->w.x[k] <= j->epoch_end)
         k++;
     fit_sums_build(&sums, j->w.x, j->w.low, j->w.n);
-    /* If the epoch has fewer than two readings, the first reading after it is used too. */
+    /* If the epoch has fewer than two readings, the first one after it is used as well. */
     if (k < 2 && k + 1 < j->w.n)
         k++;
     ret->slope_in = k >= 2 ? fmax(0, fit_sums_line(&sums, j->w.x, k / 4, k).slope) : 0;
@@ -126,10 +126,10 @@ static double slope_upper_bound(const double *x, const double *y, size_t n)
                          : HUGE_VAL;
 }
 
-/* Growth that is not significant has not necessarily ended. Returns true if three conditions hold:
- * the baseline grew within the epoch, it has since grown by a good part of the expected amount, and
- * its noise exceeds material growth. Returns false if the recent block minima (the last half, third
- * or quarter) show that growth has ended. */
+/* Returns true if growth that is not significant may still continue: the baseline grew within the
+ * epoch, it has since grown by a good part of the expected amount, and its noise exceeds material
+ * growth. Returns false if the recent block minima (the last half, third or quarter) show that
+ * growth has ended. */
 static bool may_continue(const struct judging *j, const struct after *a)
 {
     const struct view *w = &a->w;
@@ -147,9 +147,9 @@ static bool may_continue(const struct judging *j, const struct after *a)
     return true;
 }
 
-/* Growth must become material before its end is visible. Returns true if memory kept growing at
- * a good part of the epoch's rate, but the expected growth is still too small to be
- * distinguished from a level. */
+/* Returns true if it is too early to see whether growth ended: memory has kept growing at a good
+ * part of the epoch's rate, but the expected growth is still too small to be told apart from a
+ * level. */
 static bool too_soon(const struct judging *j, const struct after *a)
 {
     double counts = j->v->options.material_fraction * a->w.low[0];
@@ -157,10 +157,9 @@ static bool too_soon(const struct judging *j, const struct after *a)
            a->beyond < SOON_EPOCHS * a->epoch && a->slope_in * a->epoch > counts;
 }
 
-/* Returns true if slower growth after the epoch is a separate rise and not the tail of one curve
- * through both parts. It is separate under two conditions. No saturating curve fits both parts
- * without an additional line, and the lower bound of that line explains most of the growth since
- * the epoch. */
+/* Returns true if slower growth after the epoch is a rise of its own, and not the tail of one curve
+ * through both parts. This requires that no saturating curve fits both parts unless a line is
+ * added, and that the lower bound of that line explains most of the growth since the epoch. */
 static bool is_separate_rise(const struct judging *j, const struct after *a)
 {
     double part = (a->w.x[a->w.n - 1] - a->w.x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
@@ -168,8 +167,8 @@ static bool is_separate_rise(const struct judging *j, const struct after *a)
 }
 
 /* Returns true if the growth after the epoch, taken alone, is a leak. K holds the view and the
- * shape of that growth. The growth must be significant. In addition, it must either clearly not be
- * the tail of the first epoch, or last as long as the epoch. */
+ * shape of that growth. The growth must be significant. It must also clearly not be the tail of the
+ * first epoch, or else last as long as the epoch. */
 static bool is_leak(const struct judging *j, const struct judging *k, const struct after *a)
 {
     const struct shape *s = &a->s;
@@ -182,8 +181,8 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
         (pace < 0.15 && a->beyond < 2 * a->epoch && !(plain && !little && a->beyond >= a->epoch)) ||
         (pace < 0.6 && a->beyond < a->epoch) ||
         (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s && !own);
-    /* One saturating curve fits both parts, or the rise bent within the epoch and is too recent
-     * to judge. */
+    /* One saturating curve fits both parts, or the rise became flatter within the epoch and is too
+     * recent to judge. */
     bool slowing = (s->before != BEFORE_FLAT && j->s.may_end) ||
                    (j->s.straight && j->s.before == BEFORE_STEEPER && !own &&
                     j->s.span < 0.4 * (j->w.now - j->began));

@@ -48,8 +48,8 @@ double fit_noise(const double *x, const double *y, size_t n)
         double w = span > 0 ? (x[i] - x[i - 1]) / span : 0.5;
         d[m++] = fabs(y[i] - (y[i - 1] * (1 - w) + y[i + 1] * w));
     }
-    /* The variance of y - (y1 + y2) / 2 is 1.5 sigma^2; 1.4826 converts a median deviation to
-     * sigma. */
+    /* y - (y1 + y2) / 2 has a variance of 1.5 sigma^2; 1.4826 converts a median deviation to
+     * sigma */
     return 1.4826 * fit_median(d, m) / sqrt(1.5);
 }
 
@@ -165,7 +165,7 @@ static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t
     ret->n = n;
     ret->k = k;
     ret->rss = rss;
-    ret->se_last = 1 / l[k - 1][k - 1]; /* standard error in units of sigma */
+    ret->se_last = 1 / l[k - 1][k - 1]; /* standard error in units of the noise */
     return true;
 }
 
@@ -262,8 +262,8 @@ static void try_one(const struct columns *c, const double *y, size_t n, size_t k
     }
 }
 
-/* Refines the parameter between grid points, so that a curve does not lose to a line only
- * because the grid is coarse. */
+/* Refines the parameter between grid points, so that a curve does not lose to a line because the
+ * grid is coarse. */
 static void refine(struct columns *c, const double *u, const double *y, size_t n, size_t k,
                    struct best *ret)
 {
@@ -333,7 +333,8 @@ void fit_separate(const double *all_x, const double *all_y, size_t n, double flo
     refine(&c, u, y, n, 2, &end);
     refine(&c, u, y, n, 3, &both);
     refine(&c, u, y, n, 2, &power);
-    /* The fit with the least autocorrelated residuals determines the effective number of points. */
+    /* The curve whose residuals have the lowest autocorrelation determines the effective number of
+     * points. */
     if (isfinite(both.rss))
         rho = fmin(rho, both.rho);
     if (isfinite(end.rss))

@@ -31,7 +31,7 @@ double fit_effective(size_t n, double rho);
 
 enum fit_shape { FIT_NONE, FIT_EXP, FIT_LOG, FIT_RAMP, FIT_STEP, FIT_POWER };
 
-/* How well each family of curves fits. All slopes are per unit of x. */
+/* How well each family of curves fits. Slopes are per unit of x. */
 struct fit_separation {
     double n_eff;
     /* Bayesian information criterion of each family; lower is better. */
@@ -49,8 +49,8 @@ struct fit_separation {
 void fit_separate(const double *x, const double *y, size_t n, double floor_rms,
                   struct fit_separation *ret);
 
-/* Theil-Sen slope with an interval of Z standard deviations of Kendall's S, widened by n / n_eff
- * for autocorrelation. Uses at most 64 points. */
+/* The Theil-Sen slope, with an interval of Z standard deviations of Kendall's S that is widened by
+ * n / n_eff for autocorrelation. Uses at most 64 points. */
 struct fit_sen {
     double slope, low, high;
 };
@@ -61,6 +61,6 @@ bool fit_theil_sen(const double *x, const double *y, size_t n, double n_eff, dou
 double fit_median(double *values, size_t n);
 /* Returns the K-th smallest of N values. Reorders A. */
 double fit_select(double *a, size_t n, size_t k);
-/* Estimates the standard deviation of the noise from second differences, which smooth trends do
- * not affect. */
+/* Estimates the standard deviation of the noise from second differences, which hardly depend on
+ * smooth trends. */
 double fit_noise(const double *x, const double *y, size_t n);

@@ -17,7 +17,7 @@ double forecast_ig_cdf(double t, double mean, double shape)
     r = sqrt(shape / t);
     a = r * (t / mean - 1);
     b = -r * (t / mean + 1);
-    /* exp(2 shape / mean) overflows where the normal tail vanishes, so both are combined as
+    /* exp(2 shape / mean) overflows where the normal tail vanishes, so their product is computed by
      * logarithms. */
     if (b < -30)
         tail = exp(2 * shape / mean - 0.5 * b * b) / (-b * sqrt(2 * M_PI));

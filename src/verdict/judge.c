@@ -48,8 +48,8 @@ double judging_seconds_per_step(const struct verdict_series *v, double from)
     double x = fmax(from, v->first_step);
     if (v->step_only || v->steps_taken < 2 || !(v->last_step > v->first_step))
         return 0;
-    /* FROM is the current step, so there are no later steps to measure, and the average over all
-     * steps is used */
+    /* at the current step there are no later steps to measure, so the average over all steps is
+     * used */
     if (!(v->last_step > x))
         x = v->first_step;
     return fmax(0, (v->last_step_s - judging_seconds_at_step(v, x)) / (v->last_step - x));
@@ -85,9 +85,8 @@ static void judge_stepping(struct judging *j, const struct events_steps *e)
     judging_conclude(j, VERDICT_STEPPING, fmin(0.97, 0.6 + 0.08 * e->count));
 }
 
-/* Removes start-up from the view. In a view by step, training has already begun. There, a jump in
- * the first steps still counts as start-up, but growth over several steps counts as growth that
- * ended. */
+/* Removes start-up from the view. In a view by step, training has already begun, so only a jump in
+ * the first steps is start-up; growth over several steps is growth that ended. */
 static void trim_startup(struct judging *j)
 {
     /* A single move of at least this fraction of the growth is a jump. */

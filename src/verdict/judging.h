@@ -15,11 +15,11 @@ struct judging {
     struct view w;
     struct shape s;
     bool has_epoch_end; /* true if the end of the first epoch is known in the view's units */
-    double epoch_end;   /* x */
+    double epoch_end;   /* x from which the rate is measured */
     double rate_from;   /* x from which the rate is measured */
     double history;     /* x of the oldest reading that is considered */
     double began;       /* x at which the judged phase began, including start-up */
-    double fill;        /* even growth by step during the removed start-up, in bytes */
+    double fill;        /* growth by step during the removed start-up if it was even, in bytes */
     double fill_end;    /* x at which the removed start-up ended, or 0 if none was removed */
     uint32_t phase;
     /* epoch_rate is in bytes/step and set if whole epochs were compared (season.c). */
@@ -64,19 +64,19 @@ void judge_first_epoch(struct judging *j);
 /* Judges growth after the first epoch. Returns false if too few readings have followed. */
 bool judge_after_epoch(struct judging *j);
 
-/* Returns true if growth is certainly one line without a bend at the end of the first epoch,
- * even if few readings have followed. */
+/* Returns true if growth is certainly one line without a bend at the end of the first epoch, even
+ * with few readings after it. */
 bool judge_unbent(const struct judging *j);
 
-/* Compares whole epochs if memory repeats with the epoch and the other rules left the verdict
- * open or found a level baseline. */
+/* Compares whole epochs, if memory repeats with the epoch and the other rules found a level
+ * baseline or no decision. */
 void judge_season(struct judging *j);
 
 /* Returns true if every rise of W's baseline by more than COUNTS was a return to an earlier
  * level. */
 bool judge_returned_to_level(const struct view *w, double counts);
 /* Returns true if every rise of more than COUNTS was released twice, down to the same baseline.
- * SLOPE is the growth allowed between the two releases, per unit of x. */
+ * Between the two releases, the baseline may grow by SLOPE per unit of x. */
 bool judge_same_baseline(const struct view *w, double counts, double slope);
 
 /* Returns true if the straight part of the view is large, significant, ongoing, and above
@@ -89,15 +89,15 @@ void judge_leaking(struct judging *j, double cap);
  * end and was decided. */
 bool judge_over(struct judging *j);
 
-/* These change a verdict because of another series: they leave it open, drop evidence with one
- * CODE, or drop the end of growth. */
+/* These functions change a verdict because of another series: leave it open, drop the evidence with
+ * one CODE, or drop the end of growth. */
 void result_leave_open(struct verdict_result *r);
 void result_drop(struct verdict_result *r, enum verdict_evidence_code code);
 void result_drop_end(struct verdict_result *r);
 
 bool judging_use_steps(const struct verdict_series *v);
 
-/* These run after the word is decided and set the rates, the time to the limit, and the
+/* These functions run after the word is decided. They set the rates, the time to the limit, and the
  * anytime-valid alarm. */
 void outlook_rates(struct judging *j);
 void outlook_oom(struct judging *j);

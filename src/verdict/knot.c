@@ -16,8 +16,8 @@ static const double KNOT_LATE = 0.7;
 static const double KNOT_LAST = 0.35;
 /* Fraction of the epoch's readings that is skipped as start-up. */
 static const double KNOT_SKIPPED = 0.25;
-/* Largest root mean square of the residuals over the rise. Rougher growth may be a cache that
- * fills in steps. */
+/* Largest root mean square of the residuals, as a fraction of the rise. Rougher growth may be a
+ * cache that fills in steps. */
 static const double KNOT_ROUGHNESS = 0.04;
 static const double KNOT_PART = 0.9; /* fraction of the window that a single rise must cover */
 /* Fraction of an epoch that must have passed since the first one. */
@@ -62,7 +62,7 @@ static bool knot_fit(const struct view *w, size_t from, double at, double n_eff,
     if (!(s.uu > 0) || !(s.vv > 0) || s.n <= 3)
         return false;
     free = s.n - s.u * s.u / s.uu -
-           s.v * s.v / s.vv; /* weight of the level after the slopes are eliminated */
+           s.v * s.v / s.vv; /* weight of the level once the slopes are eliminated */
     if (!(free > 1e-9))
         return false;
     level = (s.y - s.u * s.uy / s.uu - s.v * s.vy / s.vv) / free;
@@ -70,21 +70,21 @@ static bool knot_fit(const struct view *w, size_t from, double at, double n_eff,
     ret->after = (s.vy - s.v * level) / s.vv;
     rss = fmax(0, s.yy - level * s.y - ret->before * s.uy - ret->after * s.vy);
     variance = rss / (s.n - 3) * s.n / n_eff;
-    /* effect that an error of the level has on both slopes */
+    /* effect of an error of the level on both slopes together */
     both = s.v / s.vv - KNOT_STOPS * s.u / s.uu;
     ret->se = sqrt(variance * (1 / s.vv + KNOT_STOPS * KNOT_STOPS / s.uu + both * both / free));
     return true;
 }
 
-/* Returns true if the latest of the readings after the knot, which start at index IN, still have
- * most of the slope SLOPE. */
+/* Returns true if the latest readings after the knot still have most of the slope SLOPE. IN is the
+ * index of the first reading after the knot. */
 static bool slope_continues(const struct view *w, size_t in, double slope)
 {
     double end = w->x[w->n - 1], part = KNOT_LAST * (end - w->x[in]);
     size_t i = w->n - 1;
     while (i > in && w->x[i - 1] >= end - part)
         i--;
-    i -= i > in && i + 1 == w->n; /* a single reading has no slope, so use two */
+    i -= i > in && i + 1 == w->n; /* a single reading has no slope, so two are used */
     return w->low[w->n - 1] - w->low[i] >= KNOT_LATE * slope * (end - w->x[i]);
 }
 

@@ -4,12 +4,12 @@
 
 #include <math.h>
 
-/* Growth of more than this fraction of the baseline is not flat, even where noise hides its
- * shape. */
+/* A baseline that grows by more than this fraction is not flat, even if noise hides the shape of
+ * the growth. */
 static const double TOO_MUCH = 0.1;
 
 /* Sets the end of growth to a boundary near X: the end of the first epoch if it is within
- * TOLERANCE, or another event within NEAR; otherwise to X itself. Returns the position. */
+ * TOLERANCE, or else another event within NEAR, or else X itself. Returns that position. */
 static double ended_at_boundary(struct judging *j, double x, double tolerance, double near)
 {
     struct verdict_result *r = j->r;

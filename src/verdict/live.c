@@ -7,18 +7,18 @@
 static const double MIN_CONFIDENCE = 0.8; /* required confidence of the verdict on the live heap */
 /* Fraction of the growth of resident memory that the live heap must explain. */
 static const double SHARE = 0.5;
-/* Fraction of the growth rate of resident memory that a stepping live heap must reach before
- * resident memory is called stepping instead of leaking. */
+/* Resident memory is called stepping instead of leaking only if a stepping live heap reaches this
+ * fraction of its growth rate. */
 static const double MOST = 0.7;
-/* Growth of the live heap counts from this fraction of the resident baseline on. */
+/* Growth of the live heap counts if it is at least this fraction of the resident baseline. */
 static const double MATERIAL = 0.025;
 static const double CONFIDENCE = 0.9; /* highest confidence of a verdict that compares two series */
-/* If the live verdict is nearly certain and both rates agree within SAME_PACE, less growth
- * counts. */
+/* If the live verdict is nearly certain and the two rates agree within SAME_PACE, growth counts
+ * from MATERIAL_SAME on. */
 static const double CERTAIN = 0.95, SAME_PACE = 0.75, MATERIAL_SAME = 0.01;
-/* For level resident memory with a growing live heap. The values are the least growth as a fraction
- * of the resident baseline, the highest confidence, and the fall of resident memory that
- * contradicts a leak, relative to the live heap's growth. */
+/* For level resident memory with a growing live heap: the least growth as a fraction of the
+ * resident baseline, the highest confidence, and the fall of resident memory, relative to the live
+ * heap's growth, that contradicts a leak. */
 static const double HOLES_MATERIAL = 0.05, HOLES_CONFIDENCE = 0.8, HOLES_FALL = 0.4;
 
 /* Finds both growth rates in the same unit: per step if both are known per step, else per
@@ -50,7 +50,7 @@ void result_leave_open(struct verdict_result *r)
     r->confidence = 0.5;
 }
 
-/* Copies the word from LIVE, which is a leak, with at most CONFIDENCE. */
+/* Gives RESIDENT the word of LIVE, which is a leak, with at most CONFIDENCE. */
 static void result_take_word(struct verdict_result *resident, const struct verdict_result *live,
                              double confidence)
 {
@@ -63,7 +63,7 @@ static void result_take_word(struct verdict_result *resident, const struct verdi
     resident->forecast.known = false;
 }
 
-/* Applies the live heap's verdict to resident memory that is undecided and grows. */
+/* Applies the verdict on the live heap to resident memory that is undecided and grows. */
 static void apply_open(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate, growth = live->floor_last_bytes - live->floor_first_bytes;
@@ -99,8 +99,8 @@ void result_drop_end(struct verdict_result *r)
     r->growth_ended.known = false;
 }
 
-/* Returns true if resident memory was judged level but certainly grows at half the rate of the live
- * heap or more. Only noise hides its growth then. */
+/* Returns true if resident memory was judged level only because of noise: it certainly grows, at
+ * half the rate of the live heap or more. */
 static bool resident_follows(const struct verdict_result *resident,
                              const struct verdict_result *live)
 {
@@ -111,9 +111,9 @@ static bool resident_follows(const struct verdict_result *resident,
                SHARE * live_rate;
 }
 
-/* Handles level resident memory with a live heap that grows into memory that was already resident.
- * This is a leak at the rate of the live heap, with two exceptions. First, if resident memory has
- * fallen by much of that growth, the heap was released after its last reading, unless the slope of
+/* Handles level resident memory whose live heap grows into memory that was already resident. This
+ * is a leak at the rate of the live heap, with two exceptions. First, if resident memory has fallen
+ * by much of that growth, the heap was released after its last reading, unless the slope of
  * resident memory confirms the growth. Second, if the live heap exceeds resident memory, the
  * program never wrote to the memory that was added. */
 static void apply_hidden(struct verdict_result *resident, const struct verdict_result *live)
@@ -138,8 +138,8 @@ static void apply_hidden(struct verdict_result *resident, const struct verdict_r
                                                        by_step, growth, live->confidence}});
 }
 
-/* Handles a leak in both series where the live heap leaks at events. Between events the live heap
- * moves less than resident memory, because batches and the allocator also move resident memory. */
+/* Handles a leak in both series if the live heap leaks at events. The live heap shows events
+ * better, because between them batches and the allocator also move resident memory. */
 static void apply_events(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate;

@@ -21,14 +21,14 @@ double martingale_log_wealth(const double *y, size_t n)
     for (size_t k = 0; k < n; k++) {
         size_t at_least = 1;
         for (size_t j = 0; j < k; j++)
-            at_least += y[j] >= y[k]; /* ties count as larger, so the p-value is conservative */
+            at_least += y[j] >= y[k]; /* a tie counts as larger, so the p-value is conservative */
         wealth = (wealth + prior * exp(-log_scale)) * bet((double)at_least / (double)(k + 1));
         if (wealth > 1e100) {
             wealth *= 1e-100;
             log_scale += log(1e100);
         }
     }
-    /* Add the wealth that has not been bet on any onset yet. */
+    /* Adds the part of the wealth that has not been bet on any onset yet. */
     wealth += (1 - prior * (double)n) * exp(-log_scale);
     return wealth > 0 ? log(wealth) + log_scale : -HUGE_VAL;
 }

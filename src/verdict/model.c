@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Growth of this fraction of all memory counts in full, and smaller growth in proportion. */
+/* Growth of this fraction of all memory counts in full; smaller growth counts in proportion. */
 static const double MATERIAL = 0.05, MATERIAL_LIVE = 0.02, MATERIAL_SITES = 0.01;
-/* A very even series counts from a growth of SMALLEST on. */
+/* Growth of a very even series counts in full from SMALLEST on. */
 static const double SMALLEST = 0.005, ROUGH_FACTOR = 8;
 /* Log evidence is divided by this, since odds of e^6 are nearly certain. */
 static const double EVIDENCE_SCALE = 6;
@@ -35,7 +35,7 @@ static double at_most(double x, double most)
     return fmin(most, fmax(0, x));
 }
 
-/* Puts a fraction of memory on a logarithmic scale, where 0.1 % and 1 % differ as much as 10 %
+/* Puts a fraction of memory on a logarithmic scale, on which 0.1 % and 1 % are as far apart as 10 %
  * and 100 %. */
 static double share(double bytes, double all)
 {
@@ -63,8 +63,8 @@ static double steady(const struct trend *t, double all)
     return forecast(t, all) * fmax(0, 1 - t->fallen);
 }
 
-/* Returns 0 to 1: how even and lasting the growth of T is. In a very even series, growth of
- * SMALLEST or more counts in full. */
+/* Returns 0 to 1: how even the growth of T is, and whether it lasts. In a very even series, growth
+ * of SMALLEST or more counts in full. */
 static double clean(const struct trend *t, double all)
 {
     return t->known && t->growth > 0
@@ -73,8 +73,8 @@ static double clean(const struct trend *t, double all)
                : 0;
 }
 
-/* Returns the growth rate after the first epoch relative to that within it. It counts in full once
- * a quarter of the second epoch has passed. */
+/* Returns the growth rate after the first epoch relative to that within it. The ratio counts in
+ * full once a quarter of the second epoch has passed. */
 static double pace_past_epoch(const struct trend *t, double weight)
 {
     return t->known && t->epochs > 1 ? fmin(1.5, t->pace) * fmin(1, 4 * (t->epochs - 1)) * weight

@@ -11,28 +11,29 @@
 /* Evidence from the heap profiler on one process. */
 struct model_sites {
     bool known; /* true if there were enough profiler readings */
-    /* Growth in bytes since the middle of the run and in its last quarter. Only call sites count
-     * that free little of what they allocate and certainly hold more at the end than in the
-     * middle. */
+    /* Growth in bytes since the middle of the run, and in its last quarter. A call site counts only
+     * if it frees little of what it allocates and certainly has more live bytes at the end than in
+     * the middle. */
     double grown, grown_late;
-    /* Sustained growth in bytes at call sites that free little: three times the least growth in
-     * any third of the run's second half (steady), or in any of the run's last three quarters
+    /* Growth in bytes at call sites that free little, without spurts: three times the least growth
+     * in any third of the run's second half (steady), or of the run's last three quarters
      * (steady_long). */
     double steady, steady_long;
     /* Growth over one epoch in bytes at call sites that free little, for a run past its first
-     * epoch. SUSTAINED counts each site at the lower of its growth rates within and after the first
-     * epoch, and SLOWED at the difference if the site grows more slowly since. Both are 0 if
+     * epoch. For SUSTAINED, the lower of a site's growth rates within and after the first epoch
+     * counts. For SLOWED, the difference counts if the site grows more slowly since. Both are 0 if
      * unknown. */
     double sustained, slowed;
     struct trend kept; /* trend over time of the live memory of call sites that free little */
-    /* Live memory of call sites that free little, over the bytes allocated by the process. */
+    /* The live memory of call sites that free little, against the bytes that the process has
+     * allocated. */
     struct trend by_work;
-    /* SETTLED is the sum, over all call sites, of the least live memory in each block of
-     * readings. */
+    /* SETTLED is the trend of a sum over all call sites: of their least live memory in each block
+     * of readings. */
     struct trend settled;
 };
 
-/* When the evidence was collected; each has its own weights. */
+/* When the evidence was collected. Each moment has its own weights. */
 enum model_moment {
     MODEL_RUNNING,    /* the job runs, and the length of its epochs is unknown */
     MODEL_PAST_EPOCH, /* the job runs and is past its first epoch */

@@ -6,10 +6,11 @@
 #include "verdict/forecast.h"
 #include "verdict/martingale.h"
 
-static const double RATE_Z = 2.2; /* half-width of a 97 % interval, wider than the intended 95 % */
+/* half-width of an interval of 97 %, a little wider than the intended 95 % */
+static const double RATE_Z = 2.2;
 
-/* Uses the difference between whole epochs as the growth rate of a saw-tooth, because recent
- * readings would give the slope of the last tooth. */
+/* Uses the difference between whole epochs as the growth rate of a saw-tooth; recent readings would
+ * give the slope of the last tooth. */
 static void rates_of_epochs(struct judging *j)
 {
     struct verdict_result *r = j->r;
@@ -42,7 +43,7 @@ void outlook_rates(struct judging *j)
         else if (by_step != j->w.by_step)
             from = -HUGE_VAL;
         view_build(&w, j->v, by_step, j->r->leak == VERDICT_LEAK_NO ? -HUGE_VAL : from, from);
-        if (!by_step && j->w.by_step) /* after the last step there is no growth rate per step */
+        if (!by_step && j->w.by_step) /* after the last step, growth per step has no meaning */
             while (w.n > 3 && w.x[w.n - 1] > j->v->last_step_s + j->v->by_time.width)
                 w.n--;
         if (w.n < 3)
@@ -62,7 +63,7 @@ void outlook_rates(struct judging *j)
         r->rate_bytes_per_min.known = false;
 }
 
-/* Inputs of the forecast, measured on the same part of the view as the rate. */
+/* Inputs of the forecast, from the same part of the view as the rate. */
 struct ground {
     double level;               /* value of the fitted line at the newest reading */
     double peak_mid, peak_high; /* height of block maxima above the line: typical and highest */
@@ -74,7 +75,7 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     enum { PIECES = 12 };
     const struct view *w = &j->w;
     double above[FIT_MAX], mid[FIT_MAX], piece = 0;
-    /* The highest reading of a block may come up to one block width after its lowest. */
+    /* The highest reading of a block may come up to one block width after its lowest reading. */
     double width = w->by_step ? j->v->by_step.width : j->v->by_time.width;
     size_t from = 0, m, last;
 
@@ -106,8 +107,8 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     return true;
 }
 
-/* Widens the forecast for growth that is a power of time, which uses up ROOM later or sooner
- * than the present rate predicts. */
+/* Widens the forecast for growth that follows a power of time, which reaches the limit sooner or
+ * later than the present rate predicts. */
 static void bend_eta(const struct judging *j, double room, double unit_per_x,
                      struct forecast_oom *oom)
 {
@@ -123,8 +124,8 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
 
 /* Forecasts when the limit is reached, in seconds or steps. RATE is the growth in PER of these
  * units (60 for a rate per minute); one x is UNIT_PER_X of them. The time and the rate are printed
- * side by side and must agree. The interval is therefore at least as wide as the headroom divided
- * by the interval of the rate. */
+ * side by side, so the interval is at least as wide as the headroom divided by the interval of the
+ * rate. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)
@@ -141,9 +142,9 @@ static struct forecast_oom passage_at(const struct judging *j, const struct grou
     return oom;
 }
 
-/* Sets the time to the limit. The kernel kills a job at a peak, not at the baseline. Seconds are
- * computed from the rate by time and steps from the rate by step, because the duration of a step
- * is uncertain too. */
+/* Sets the time to the limit. The kernel kills a job at a peak, not at the baseline. Seconds follow
+ * from the rate by time, and steps from the rate by step, because the duration of a step is
+ * uncertain too. */
 void outlook_oom(struct judging *j)
 {
     struct verdict_result *r = j->r;
@@ -181,8 +182,8 @@ void outlook_oom(struct judging *j)
                          pace > 0 ? oom_s.high : oom.high, !(pace > 0));
 }
 
-/* The test uses every block since its phase began, not only the window in which the shape was
- * found. A window chosen by looking at the data would void the guarantee of the test. */
+/* The test uses every block since its phase began. It would lose its guarantee in the window in
+ * which the shape was found, because that window was chosen by looking at the data. */
 void outlook_alarm(struct judging *j)
 {
     const struct envelope *e = j->w.by_step ? &j->v->by_step : &j->v->by_time;

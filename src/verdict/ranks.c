@@ -8,12 +8,11 @@
 static const double MAD_SCALE = 1.4826;
 /* Half-width of the intervals of growth rates, in standard errors (outlook.c). */
 static const double RATE_Z = 2.2;
-/* Probability of a false alarm: that a rank is named although all ranks are alike. The same as in
- * verdict_options. */
+/* Probability that a rank is named although all ranks are alike, as in verdict_options. */
 static const double FALSE_ALARM = 0.01;
 /* Smallest probability that is computed for the tail of Student's distribution. */
 static const double LEAST_P = 1e-12;
-/* From this many degrees of freedom on, Student's distribution is practically normal. */
+/* With at least this many degrees of freedom, Student's distribution is practically normal. */
 enum { MOST_FREEDOM = 200 };
 
 static const struct verdict_interval *ranks_rate(const struct verdict_result *r, bool by_step)
@@ -34,8 +33,8 @@ static double ranks_median(double *values, size_t n)
     return n ? (values[(n - 1) / 2] + values[n / 2]) / 2 : 0;
 }
 
-/* Uses the unit in which more ranks have a growth rate. Steps are preferred, because growth per
- * minute is lower on slower nodes. */
+/* Returns true if rates per step are compared. They are preferred, because growth per minute is
+ * lower on slower nodes, unless fewer ranks have a rate per step. */
 static bool ranks_by_step(const struct verdict_result *const *results, size_t n)
 {
     size_t by_step = 0, by_min = 0;
@@ -65,8 +64,8 @@ static double student_tail(double t, size_t freedom)
 }
 
 /* Converts a p-value to the log of an e-value: the mean over k of k p^(k-1), which is valid
- * whatever the alternative (Vovk and Wang 2021). Its expectation is at most 1 if the rank is like
- * its peers, so it may multiply odds. */
+ * whatever the alternative (Vovk and Wang 2021). If the rank is like its peers, its expectation is
+ * at most 1, so it may multiply odds. */
 static double log_e_value(double p)
 {
     double l = log(p);
@@ -80,7 +79,7 @@ static double rate_variance(const struct verdict_interval *rate)
     return isfinite(half) ? half * half : rate->value * rate->value;
 }
 
-/* Collects growth rates and the smallest rates that would be detected. Returns the typical value of
+/* Collects the growth rates, and the smallest rates that would be detected. Returns the median of
  * the latter, which is the resolution of the comparison. */
 static double ranks_collect(const struct verdict_result *const *results, size_t n, double *scratch,
                             struct ranks_peers *p, struct ranks_place *places)
@@ -114,7 +113,7 @@ void ranks_compare(const struct verdict_result *const *results, size_t n, double
     p.spread = MAD_SCALE * ranks_median(scratch, k);
     for (size_t i = 0; i < n; i++) {
         struct ranks_place *at = &places[i];
-        /* two parameters, median and spread, are estimated */
+        /* median and spread are estimated from the ranks, which takes two degrees of freedom */
         at->is_compared = at->is_compared && p.count > 2;
         if (!at->is_compared)
             continue;

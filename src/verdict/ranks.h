@@ -1,6 +1,6 @@
-/* Compares the ranks of one job. They run the same program on the same kind of data, so they are
- * each other's control group: if one grows while its peers stay flat, neither start-up nor a cache
- * that the program fills explains it. docs/internals/verdict.md has the statistic. */
+/* Compares the ranks of one job. They run the same program on the same kind of data, so each is a
+ * control for the others: if one grows while its peers stay flat, the reason is neither start-up
+ * nor a cache that the program fills. docs/internals/verdict.md has the statistic. */
 #pragma once
 
 #include "verdict/verdict.h"
@@ -10,8 +10,8 @@ struct ranks_place {
     bool is_compared; /* false if its growth rate is unknown, or if it has no peers */
     double rate;      /* growth rate in the unit of ranks_peers */
     double score;     /* robust z: distance of RATE above the median, in standard deviations */
-    /* Log of the e-value against "this rank grows like its peers"; never negative. It already
-     * accounts for the choice of the worst of all ranks. */
+    /* Log of the e-value against "this rank grows like its peers"; never negative. It is already
+     * corrected for choosing the worst of all ranks. */
     double log_evidence;
     bool differs; /* the rank grows faster than its peers; false alarms in about 1 % of jobs */
 };
@@ -19,7 +19,7 @@ struct ranks_place {
 /* The control group. */
 struct ranks_peers {
     size_t count;          /* number of ranks with a known growth rate */
-    size_t flat;           /* number of them that do not leak by their own verdict */
+    size_t flat;           /* number of these ranks whose own verdict is not a leak */
     bool by_step;          /* true if rates are in bytes per step, not per minute */
     double median, spread; /* median and robust standard deviation of the growth rates */
 };
@@ -31,8 +31,8 @@ void ranks_compare(const struct verdict_result *const *results, size_t n, double
                    struct ranks_peers *ret, struct ranks_place *places);
 
 /* Returns the probability that a rank with verdict R leaks, given its PLACE among PEERS, or 0 if
- * the peers are not evidence. They are evidence if most of them are flat and R certainly grows: the
- * odds of R are then multiplied by the e-value. Unknown odds count as even. */
+ * the peers are not evidence. They are evidence if most of them are flat and R certainly grows. The
+ * odds of R are then multiplied by the e-value; unknown odds count as even. */
 double ranks_probability(const struct verdict_result *r, const struct ranks_place *place,
                          const struct ranks_peers *peers);
 /* Adds the sentence on the peers to R as its first reason. */

@@ -14,11 +14,11 @@ static const double FAST_PART = 0.08;
 static const double SETTLED_AT_LEAST_S = 15;
 /* Shortest level stretch before a late rise, as a fraction of the time so far. */
 static const double SETTLED_PART = 0.2;
-/* Required size of a rise relative to the largest release so far. */
+/* A rise must be this many times as large as the largest release so far. */
 static const double FAST_OVER_FALL = 1.5;
 /* Largest roughness of a late rise. A rougher one, shaped like an S or a bow, is a warm-up. */
 static const double FAST_ROUGHNESS = 0.04;
-/* Required length of a slow late rise relative to all the time before it. */
+/* A slow late rise must last this fraction of all the time before it. */
 static const double SLOW_PART = 0.5;
 /* Fraction of the mean slope required in the last sixth of a rise. */
 static const double FRESH_AT_LEAST = 0.33;
@@ -35,7 +35,7 @@ void judge_leaking(struct judging *j, double cap)
     judging_add_evidence(j->r, VERDICT_SAID_GROWS, s->span, j->w.by_step, s->rise, 0);
     j->rate_from = s->onset;
     if (s->before == BEFORE_NOTHING && s->sep.bic_power + 6 < s->sep.bic_line)
-        j->rate_from += 0.6 * s->span; /* growth bends, so the recent rate is used */
+        j->rate_from += 0.6 * s->span; /* growth bends, so only the recent rate is used */
     j->r->onset_s = j->w.by_step ? 0 : judging_caller_seconds(j->v, s->onset);
     judging_conclude(j, VERDICT_LEAKING, confidence_of(s, cap));
 }
@@ -50,14 +50,14 @@ bool judge_is_rise(const struct judging *j)
            (s->chunky ? s->net >= 0.75 : s->fresh >= FRESH_AT_LEAST);
 }
 
-/* Returns true if the baseline was level for LENGTH before the onset. This must be checked, because
- * the shape was found without its largest jumps, and without them the steps of a start-up can look
+/* Returns true if the baseline was level for LENGTH before the onset. The shape cannot show this:
+ * it was found without its largest jumps, and without them, the steps of a start-up can look
  * level. */
 static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
     size_t to = j->s.from > 0 ? j->s.from - 1 : 0,
-           from = to; /* memory has already grown in the slot of the onset */
+           from = to; /* memory has grown within the slot of the onset already */
     while (from > 0 && w->x[from - 1] >= w->x[to] - length)
         from--;
     return w->low[to] - w->low[from] <= fmax(3 * w->sigma, 0.01 * w->low[to]);
@@ -129,8 +129,8 @@ static void add_reason_open(struct judging *j, const struct open_rise *r, double
         judging_add_evidence(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
 }
 
-/* Leaves the verdict undecided, or filling if steps are known. WAIT is the x at which it will be
- * decided. */
+/* Leaves the verdict undecided, or filling if steps are known. WAIT is the x at which the verdict
+ * will be decided. */
 static void leave_open(struct judging *j, double cap, double elapsed, double wait)
 {
     const struct shape *s = &j->s;
@@ -155,9 +155,9 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
     judging_conclude(j, VERDICT_UNDECIDED, 0.5);
 }
 
-/* Returns true if growth in the last third is small compared with both the earlier growth and all
- * memory. Comparing with earlier growth is not enough: if the window includes start-up, even a leak
- * is small compared with the growth during start-up. */
+/* Returns true if growth in the last third is small, both compared with the earlier growth and with
+ * all memory. The earlier growth alone would not do: if it includes start-up, even a leak is small
+ * compared with it. */
 static bool has_nearly_ended(const struct shape *s)
 {
     return s->last_third < fmax(fmin(0.1 * s->growth, 0.06 * s->floor_last), s->material);
@@ -175,7 +175,7 @@ void judge_open(struct judging *j, double cap)
     bool is_rise = judge_is_rise(j);
     struct open_rise rise = {0};
     if (w->by_step && !j->v->step_only)
-        warmup_x *= 2; /* steps are known, so an epoch end may follow; wait longer */
+        warmup_x *= 2; /* steps are known, so an epoch end may follow: wait longer */
     if (is_rise)
         rise = open_rise_of(j, elapsed, warmup_x);
     if (rise.leak) {

@@ -1,12 +1,12 @@
-/* For a saw-tooth with the period of an epoch, finds whether the baseline below the teeth rises. */
+/* For a saw-tooth that repeats with the epoch, finds whether the baseline below the teeth rises. */
 #include "verdict/season.h"
 
 #include <math.h>
 
 #include "verdict/judging.h"
 
-/* A schedule (longer texts, larger batches) raises the baseline at only a few epochs. A running job
- * must therefore show one more epoch of growth. */
+/* A schedule (longer texts, larger batches) raises the baseline at only a few epochs. While a job
+ * runs, one more epoch of growth is therefore required. */
 enum {
     PAIRS_MAX = 24,
     PAIRS_TO_REPEAT = 1,
@@ -19,9 +19,9 @@ enum {
 static const double PAIR_PART = 0.8;
 /* Readings further apart than this fraction of an epoch are not interpolated. */
 static const double APART_PART = 0.34;
-/* Quantile of the differences that measures their spread. It is a high quantile and not the median.
- * If the teeth have another period than the epoch, most differences are still alike. Only one or
- * two in ten, at the end of a tooth, are larger. */
+/* Quantile of the differences that measures their spread. The median would not do: if the teeth
+ * have another period than the epoch, most differences are alike, and only one or two in ten, at
+ * the end of a tooth, are larger. */
 static const double SPREAD_PART = 0.75;
 /* A fraction SPREAD_PART of a normal distribution lies within this many standard deviations. */
 static const double SPREAD_NORMAL = 1.15;
@@ -37,8 +37,8 @@ static const double ALIKE = 0.5;
 static const double GOES_ON = 0.85; /* later rises must reach this fraction of the earlier ones */
 /* Fraction of all pairs that must have risen without interruption. */
 static const double RECENT_PART = 0.5;
-/* Fractions of the rise that the lowest readings of the epochs must show. For a leak, the highest
- * readings must show them as well: the whole tooth must move up, not sideways. */
+/* Fractions of the rise by which the lowest readings of the epochs must have risen and, for a leak,
+ * the lowest and the highest: the whole tooth must move up, not sideways. */
 static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
 /* Growth of the baseline by less than this fraction of a tooth is ignored. */
 static const double TOOTH_PART = 0.25;
@@ -137,7 +137,7 @@ static double take_pairs(struct epochs *p)
                : 0;
 }
 
-/* Returns the spread of the same readings about a straight line, which ignores the epochs. */
+/* Returns the spread of the same readings about a straight line, which does not use the epochs. */
 static double plain_spread(const struct epochs *p)
 {
     double x[FIT_MAX], y[FIT_MAX], from = p->end - (p->pairs + 1) * p->length;
@@ -159,7 +159,7 @@ static double plain_spread(const struct epochs *p)
     return 1.4826 * fit_median(y, n);
 }
 
-/* Counts the newest pairs that rose in a row by about the same amount. */
+/* Counts how many of the newest pairs, in a row, rose by about the same amount. */
 static unsigned count_rising(const struct epochs *p, double least, double *ret_typical)
 {
     double newest[PAIRS_TO_RISE];
@@ -173,7 +173,7 @@ static unsigned count_rising(const struct epochs *p, double least, double *ret_t
     return rising;
 }
 
-/* Returns true unless growth levels off, that is, adds less with each epoch. */
+/* Returns false if growth levels off, which means that each epoch adds less. */
 static bool rises_continue(const double *step, unsigned n)
 {
     double early = 0, late = 0;
@@ -184,9 +184,9 @@ static bool rises_continue(const double *step, unsigned n)
     return late >= GOES_ON * early;
 }
 
-/* Decides whether the newest RISING pairs are a leak or may become a leak. The teeth must be at
- * least as large as the rise between them. Otherwise memory is a staircase, which has causes other
- * than leaks. */
+/* Decides whether the newest RISING pairs are a leak, or may become one. The teeth must be at least
+ * as large as the rise between them: otherwise memory is a staircase, which other things than leaks
+ * cause. */
 static enum season_course course_of_rise(const struct epochs *p, unsigned rising, double material,
                                          bool is_over)
 {
@@ -221,7 +221,7 @@ static void set_course(const struct epochs *p, double material, bool is_over, st
             ret->high = fmax(ret->high, p->step[i]);
         }
     }
-    /* The newest epoch is no higher than the epochs before it. */
+    /* The newest epoch is no higher than those before it. */
     if (ret->course == SEASON_UNCLEAR && most <= material)
         ret->course = SEASON_SAME;
 }
@@ -248,16 +248,16 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     return true;
 }
 
-/* Drops all evidence, because it describes the noisy baseline of a saw-tooth. */
+/* Drops all evidence: it describes the baseline of a saw-tooth, which is noisy. */
 static void drop_evidence(struct verdict_result *r)
 {
     r->n_evidence = 0;
     r->growth_ended.known = r->forecast.known = false;
 }
 
-/* Sets the verdict for epochs of equal height, which have no baseline that grew and stopped. Growth
- * that came earlier and stayed is a plateau. The baseline may move slightly, because the lowest
- * point of a tooth is not always sampled. */
+/* Sets the verdict for epochs of equal height, which have no baseline that grew and then stopped.
+ * If memory grew before that and stayed, it is a plateau. The baseline may move slightly, because
+ * the lowest point of a tooth is not always sampled. */
 static void conclude_same(struct judging *j, const struct season *s)
 {
     struct verdict_result *r = j->r;

@@ -1,5 +1,5 @@
-/* Detects memory that repeats with the epoch, by comparing step ends at the same position in
- * consecutive epochs. The differences cancel a saw-tooth with the period of an epoch. */
+/* Detects memory that repeats with the epoch. Step ends at the same position in consecutive epochs
+ * are compared, so a saw-tooth with the period of an epoch cancels out. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,10 +9,11 @@
 enum season_course {
     SEASON_UNCLEAR, /* memory does not clearly repeat, rise or stay the same */
     SEASON_SAME,    /* no epoch is higher than the previous one */
-    /* Each recent epoch is higher by about the same amount, but there are too few epochs for a
-     * leak. */
+    /* Each recent epoch is higher than the one before by about the same amount, but there are too
+     * few of them for a leak. */
     SEASON_OPEN,
-    /* Each recent epoch is higher by about the same amount, and there are enough for a leak. */
+    /* Each recent epoch is higher than the one before by about the same amount, and there are
+     * enough of them for a leak. */
     SEASON_RISES
 };
 

@@ -3,16 +3,15 @@
 
 #include "verdict/judging.h"
 
-/* Above LEAK_FROM and below NO_LEAK_UNTIL the probability decides. In between, the shape of
+/* Above LEAK_FROM and below NO_LEAK_UNTIL, the probability decides. In between, the shape of
  * resident memory decides, with low confidence. */
 static const double LEAK_FROM = 0.75, NO_LEAK_UNTIL = 0.2, OPEN_CONFIDENCE = 0.65;
-/* A running job is judged many times, and its growth may still end. */
+/* Higher for a running job, because it is judged many times and its growth may still end. */
 static const double RUNNING_LEAK_FROM = 0.92;
-/* Number of epochs. If a job ends before it, growth up to its end may be the first epoch filling a
+/* If a job ends before this many epochs, growth up to its end may be the first epoch filling a
  * cache. */
 static const double FIRST_EPOCH = 1.15;
-/* Highest confidence if no epoch is known, since a first epoch as long as the job cannot be
- * excluded. */
+/* Highest confidence if no epoch is known: a first epoch as long as the job cannot be excluded. */
 static const double NO_EPOCH_CONFIDENCE = 0.9;
 
 enum verdict_leak verdict_leak_of(double probability, bool is_over)
@@ -29,8 +28,7 @@ bool verdict_may_be_first_epoch(const struct trend *resident)
     return resident->epochs > 0 && resident->epochs < FIRST_EPOCH;
 }
 
-/* Adds the two features that contribute most to a leak as evidence, or none if a leak is
- * improbable. */
+/* Adds the two features that contribute most to a leak as evidence, unless a leak is improbable. */
 static void add_reasons(struct verdict_result *r)
 {
     int best = -1, second = -1;
@@ -100,8 +98,8 @@ void verdict_leave_open(struct verdict_result *r)
     r->alarm = false;
 }
 
-/* A leak found from the shape of resident memory stays a leak, because small leaks are visible
- * nowhere else. */
+/* A leak that the shape of resident memory shows stays a leak, because a small leak may be visible
+ * only there. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, double bytes_per_s, bool is_outside)
 {
@@ -118,7 +116,7 @@ void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
     r->confidence = leak == r->leak && leak != VERDICT_LEAK_UNKNOWN
                         ? fmin(most, fmax(r->probability, 1 - r->probability))
                         : fmin(r->confidence, OPEN_CONFIDENCE);
-    /* A process that exited gets this evidence a second time, which replaces the first. */
+    /* If a process exits, it gets this evidence a second time; the second replaces the first. */
     result_drop(r, VERDICT_SAID_WEIGHED);
     add_reasons(r);
 }

@@ -14,7 +14,7 @@ static const double TIGHT_RMS = 0.02;
 /* Smallest slope of one half relative to the other; e^-0.6. */
 static const double STRAIGHT_HALVES = 0.55;
 static const double DECISIVE = 10; /* difference in BIC required to prefer one model */
-/* With more effective points than this, uneven growth is noise, not steps. */
+/* With more effective points than this, uneven growth is called noise, not steps. */
 static const double CHUNKY_N_EFF = 20;
 /* Smallest effective number of points required in the whole window. */
 static const double N_EFF_FEW_ALL = 20;
@@ -78,8 +78,8 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
         from++;
     if (from + STRAIGHT_POINTS > w->n)
         return;
-    /* The longest straight part may include a stretch that does not belong to the rise. If a large
-     * piece of this part is much straighter than the whole part, the rise is only that piece. */
+    /* The longest straight part may begin before the rise does. If a large piece of this part is
+     * much straighter than the whole part, only that piece is the rise. */
     if (find_hinge(w, s, from, &line, &inner, &tight)) {
         from = inner;
         line = tight;
@@ -105,8 +105,8 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
     r->rise = line.slope * line.span;
 }
 
-/* Computes the significance of the straight part from the block minima. The baseline would
- * overstate the significance, because the baseline never falls by construction. */
+/* Computes the significance of the straight part. It uses the block minima, because the baseline
+ * never falls by construction and would look more significant than it is. */
 static void straight_significance(const struct view *w, struct shape *r)
 {
     size_t n = w->n - r->from, still = 0;
@@ -206,7 +206,7 @@ static void describe_before(const struct view *w, const struct fit_sums *s, stru
     else
         r->before = BEFORE_GENTLER;
     if (r->before == BEFORE_STEEPER && r->flat_before * r->slope > 5 * tolerance)
-        r->before = BEFORE_FLAT; /* the steep part is a start-up that ended long ago */
+        r->before = BEFORE_FLAT; /* the steep part was a start-up that ended long ago */
 }
 
 /* Returns true if a saturating curve fits as well as a line, a power of time (if
@@ -218,7 +218,7 @@ static bool may_end(const struct fit_separation *sep, bool power_may_leak)
            sep->bic_end < sep->bic_both + DECISIVE;
 }
 
-/* Returns the growth in the last sixth of the straight part relative to its mean slope: about 1
+/* Returns the growth in the last sixth of the straight part, relative to its mean slope: about 1
  * while growth continues, 0 once it has stopped. */
 static double freshness(const struct view *w, const struct shape *r)
 {
@@ -226,15 +226,15 @@ static double freshness(const struct view *w, const struct shape *r)
     return rise > 0 ? 6 * growth_since(w, end - (end - r->onset) / 6) / rise : 0;
 }
 
-/* Returns true if the points prefer neither a saturating curve nor a line. Growth in steps is a
- * random walk about its line: the residuals are not independent, and every curve fits. */
+/* Returns true if the points are too few to prefer a saturating curve or a line. Growth in steps is
+ * a random walk about its line: its residuals are not independent, so every curve fits. */
 static bool few_points(const struct fit_separation *sep, bool chunky, double few, double margin)
 {
     return (chunky || sep->n_eff < few) && sep->bic_end > sep->bic_line - (chunky ? 8 : margin);
 }
 
-/* Returns true if growth in few steps is slowing: compares the rate of its last steps, RATIO, with
- * the variation expected of so few steps. */
+/* Returns true if growth in few steps is slowing. RATIO is the rate of its last steps; it is
+ * compared with the variation that so few steps have by chance. */
 static bool is_slowing(double ratio, double rises)
 {
     return ratio < fmax(0.3, fmin(0.6, 1 - 1.5 * sqrt(3 / fmax(rises, 1))));
@@ -268,8 +268,8 @@ static void separate(const struct view *w, struct shape *r)
     }
 }
 
-/* Removes the largest jump of the baseline if it stands out from all other moves, because a
- * single jump is not a leak, however large. Returns true if a jump was removed. */
+/* Removes the largest jump of the baseline if it stands out from all other moves: a single jump is
+ * not a leak, however large. Returns true if a jump was removed. */
 static bool remove_jump(struct view *w, double part)
 {
     double growth = w->low[w->n - 1] - w->low[0], top = 0, others;
@@ -335,7 +335,7 @@ void shape_of(const struct view *whole, double material_fraction, struct shape *
     r->fresh = r->straight ? freshness(w, r) : 0;
 }
 
-/* Fits two segments, a line and then a level, by least squares over every position of the bend. */
+/* Fits a line and then a level by least squares, for every position of the bend between them. */
 bool shape_bend(const struct view *w, double *ret_x, double *ret_width)
 {
     struct fit_sums s;
@@ -345,8 +345,8 @@ bool shape_bend(const struct view *w, double *ret_x, double *ret_width)
         return false;
     fit_sums_build(&s, w->x, w->low, w->n);
     for (size_t k = 1; k + 1 < w->n; k++) {
-        /* The level is the mean of the readings after the bend; the line before the bend need
-         * not meet the level there. */
+        /* The level is the mean of the readings after the bend. The line need not meet it at the
+         * bend. */
         struct fit_line line = fit_sums_line(&s, w->x, 0, k);
         double m = (double)(w->n - k), mean = (s.sy[w->n] - s.sy[k]) / m;
         double rss = s.syy[w->n] - s.syy[k] - m * mean * mean;

@@ -17,18 +17,18 @@ struct view {
     double sigma;         /* noise of y, estimated from second differences */
     double x[FIT_MAX];
     double y[FIT_MAX];      /* block minima in bytes */
-    double low[FIT_MAX];    /* confirmed baseline: the lowest reading from here on */
+    double low[FIT_MAX];    /* confirmed baseline: the lowest of this and all later readings */
     double excess[FIT_MAX]; /* highest reading of each block minus its minimum */
     double largest_fall;    /* largest fall of y below an earlier maximum */
     double rise_now;        /* rise of y since the last large fall */
-    bool rise_open;         /* true if rise_now may still be released, as earlier rises were */
+    bool rise_open;         /* true if rise_now may still be released, because earlier rises were */
     /* Highest level that lasted for a while before this window, or -HUGE_VAL. */
     double past_level;
     uint32_t level; /* number of times that the envelope's block width has been doubled */
 };
 
-/* Copies the slots of V's envelope from FROM_X on. Readings between HISTORY_X and FROM_X show
- * which rises were released and which levels lasted. */
+/* Copies the slots of V's envelope from FROM_X on. The readings between HISTORY_X and FROM_X only
+ * show which rises were released and which levels lasted. */
 void view_build(struct view *w, const struct verdict_series *v, bool by_step, double history_x,
                 double from_x);
 /* Returns the baseline at X, interpolated between slots. */
@@ -37,8 +37,8 @@ double view_low_at(const struct view *w, double x);
 /* Returns the highest level of Y that lasted for a twentieth of SPAN before slot TO, or
  * -HUGE_VAL. */
 double view_held_level(const double *x, const double *y, size_t to, double span);
-/* Removes start-up from the front: a short part of the window that is at least ten times as
- * steep as the rest. */
+/* Removes start-up from the front: a short part of the window at least ten times as steep as the
+ * rest. */
 void view_trim_startup(struct view *w);
 
 /* Course of the baseline before its straight part. */
@@ -55,7 +55,7 @@ struct shape {
     double material;   /* smallest growth that counts, in bytes */
     double spread;     /* standard deviation of the readings about the straight part */
     double last_third; /* growth of the baseline in the last third of the window */
-    double rest_third; /* growth in the last third without jumps that stand out */
+    double rest_third; /* growth in the last third, without jumps that stand out */
     /* Slope of the last third relative to the mean slope, without jumps that stand out. */
     double slope_ratio;
     bool rising; /* true if growth is material and continues */
@@ -74,7 +74,7 @@ struct shape {
     enum shape_before before;
     double flat_before; /* length of the flat stretch before the straight part */
     size_t flat_slots;  /* number of slots in the flat stretch */
-    /* The following fields describe the curves fitted to the whole window. */
+    /* The following fields describe curves that were fitted to the whole window. */
     struct fit_separation sep;
     bool may_end; /* true if a saturating curve fits as well as continuing growth */
     /* True if a saturating curve fits the straight part as well as continuing growth. */

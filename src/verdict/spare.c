@@ -1,4 +1,4 @@
-/* Explains growth of resident memory by the allocator's own counts, if the live heap has stopped
+/* Explains growth of resident memory by the counts of malloc, if the live heap has stopped
  * growing. */
 #include "verdict/judging.h"
 
@@ -9,9 +9,9 @@ enum { FIGURES = 6 };
 static const double MIN_CONFIDENCE = 0.95; /* required confidence of the verdict on the live heap */
 /* Largest growth rate of the live heap, as a fraction of the growth rate of resident memory. */
 static const double LIVE_RATE_MOST = 0.2;
-/* Fraction of the growth that live and free heap memory together must explain. */
+/* Fraction of the growth that live and free heap memory must explain together. */
 static const double EXPLAINED = 0.7;
-/* Highest confidence, as the free heap may continue to grow. */
+/* Highest confidence, because the free heap may go on growing. */
 static const double CONFIDENCE = 0.7;
 
 /* Returns the reading of W nearest to step X. */
@@ -23,8 +23,8 @@ static double value_at(const struct view *w, double x)
     return w->y[i];
 }
 
-/* Returns the change of V from step FROM to step TO, or NAN if there are too few readings. Uses
- * single readings, because the free heap fluctuates and has no baseline. */
+/* Returns the change of V from step FROM to step TO, or NAN if there are too few readings. Single
+ * readings are used, because the free heap fluctuates and has no baseline. */
 static double change(const struct verdict_series *v, double from, double to)
 {
     struct view w;
@@ -39,9 +39,9 @@ static bool has_stopped(const struct verdict_result *r, const struct verdict_res
            live->rate_bytes_per_step.value <= LIVE_RATE_MOST * r->rate_bytes_per_step.value;
 }
 
-/* Sets the verdict. If the growth was uncertain, it is taken to have ended together with the growth
- * of the live heap. If the growth looked like a leak, it is not a leak but has not ended either, so
- * the verdict stays open. */
+/* Sets the verdict. Growth that was uncertain has ended when the growth of the live heap ended.
+ * Growth that looked like a leak is not one, but has not ended either, so the verdict stays
+ * open. */
 static void conclude(struct verdict_result *r)
 {
     if (r->leak == VERDICT_LEAK_YES) {
@@ -56,8 +56,8 @@ static void conclude(struct verdict_result *r)
     r->alarm = r->forecast.known = false;
 }
 
-/* Growth of the baseline of RESIDENT since it was lowest, and of the heap in use and retained in
- * the same time. */
+/* Growth of RESIDENT's baseline since it was lowest, and growth of the heap in use and of the
+ * retained heap in the same time. */
 struct growths {
     double all, used, kept;
 };

@@ -1,8 +1,8 @@
 /* Holds back the newest readings and decides whether they count. */
 #include "verdict/tail.h"
 
-/* Memory falls by at least this fraction during an exit; exits of the programs in zoo/ released
- * 6 to 53 %. */
+/* During an exit, memory falls by at least this fraction. Exits of the programs in zoo/ released 6
+ * to 53 %. */
 static const double EXIT_FALL = 0.05;
 
 static uint32_t place(const struct tail *tail, uint32_t i)
@@ -21,7 +21,7 @@ void tail_feed(struct tail *tail, struct verdict_series *v)
     tail->count--;
 }
 
-/* The difference is computed as double, because the clock may have been set to any time and a
+/* The difference is computed in double, because the clock may have been set to any time, and a
  * difference of integers could overflow. The series itself handles a clock that was set back. */
 bool tail_is_due(const struct tail *tail, int64_t t_ns)
 {
@@ -59,8 +59,8 @@ static uint64_t lower(struct tail_reading a, double from_ns, double to_ns, uint6
                                                                                   : lowest;
 }
 
-/* Returns the lowest reading within TAIL_S before held reading K, including the last readings that
- * were passed on, or UINT64_MAX if there is none. */
+/* Returns the lowest reading within TAIL_S before held reading K, or UINT64_MAX if there is none.
+ * The last readings that were passed on are searched too. */
 static uint64_t lowest_before(const struct tail *tail, uint32_t k)
 {
     double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;
@@ -72,9 +72,8 @@ static uint64_t lowest_before(const struct tail *tail, uint32_t k)
     return lowest;
 }
 
-/* Returns the number of held readings before a fall that lasts to the end. In such a fall, all
- * readings are lower than all readings shortly before it, and the last reading is lower by
- * EXIT_FALL. */
+/* Returns the number of held readings before a fall that lasts to the end. All readings of such a
+ * fall are lower than all readings shortly before it, and the last one is lower by EXIT_FALL. */
 static uint32_t count_before_fall(const struct tail *tail)
 {
     uint64_t highest = 0, last = 0;

@@ -1,5 +1,5 @@
-/* Holds back the newest readings of a series. A process that exits releases its memory for a second
- * or two, and readings from that time do not describe its normal memory use. */
+/* Holds back the newest readings of a series. If the process exits, it releases its memory within a
+ * second or two, and readings from that time say nothing about its normal memory use. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 #include "verdict/verdict.h"
 
-/* Tables are judged after the fact, so their readings can be held longer: exits take longer on a
+/* Tables are judged after the job, so their readings can be held longer: exits take longer on a
  * busy machine. */
 enum { TAIL_HELD = 64, TAIL_S = 3, TAIL_TABLE_S = 10, TAIL_FED = 3 };
 
@@ -26,8 +26,8 @@ struct tail {
     bool is_table; /* true if readings are held for TAIL_TABLE_S instead of TAIL_S */
 };
 
-/* Holds back the reading. Passes on to V the readings that are older than TAIL_S (TAIL_TABLE_S), or
- * that no longer fit. The newest reading is always held. */
+/* Holds back the reading. Passes on to V the readings that are older than TAIL_S (TAIL_TABLE_S for
+ * a table), or that no longer fit. The newest reading is always held. */
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
 /* Returns true if the oldest held reading must be passed on before a reading at T_NS is added. */
@@ -36,7 +36,7 @@ bool tail_is_due(const struct tail *tail, int64_t t_ns);
 /* Passes the oldest held reading on to V, if there is one. */
 void tail_feed(struct tail *tail, struct verdict_series *v);
 
-/* Passes all held readings on to V. The process sent a mark, so it was alive after those readings.
+/* Passes all held readings on to V. A mark shows that the process was alive after those readings.
  * Call this before verdict_mark. */
 void tail_release(struct tail *tail, struct verdict_series *v);
 
@@ -44,9 +44,9 @@ void tail_release(struct tail *tail, struct verdict_series *v);
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
 /* Handles the end of a table. The process may have ended at the same time. If the held readings end
- * in a fall (all below the readings of the TAIL_S before, the last by more than 5 %), the fall
- * counts as the exit and is dropped. All other readings are passed on. The last TAIL_FED readings
- * that were already passed on are part of the comparison. */
+ * in a fall (all below the readings of the TAIL_S before, the last by more than 5 %), the fall is
+ * the exit and is dropped. All other readings are passed on. The last TAIL_FED readings that were
+ * passed on earlier take part in the comparison. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
 /* Returns true if tail_end would drop all held readings. */

@@ -6,10 +6,10 @@
 
 enum { RANK_GROWS = 3 };
 
-/* The rate of a process is added to that of another only if this fraction of its growth is
- * unshared, because shared pages would count twice. */
+/* The rate of one process is added to that of another only if this fraction of its growth is
+ * unshared. The rest may be shared pages, which would count twice. */
 static const double OWN_PART = 0.5;
-/* Growth below this fraction of all memory, or of the process's own, is ignored. */
+/* Growth below this fraction of all memory, or of the process's own memory, is ignored. */
 static const double LITTLE = 0.05;
 
 int verdict_word_severity(enum verdict_word word)
@@ -48,7 +48,7 @@ static void add_cost(struct verdict_tree_result *t, const struct verdict_member 
     while (i < t->n_flat && t->flat[i].role != m->role)
         i++;
     if (i == VERDICT_TREE_ROLES)
-        i--; /* the last role also collects processes of roles that do not fit */
+        i--; /* the last role also takes the processes whose role does not fit */
     if (i == t->n_flat) {
         t->n_flat++;
         t->flat[i].role = m->role;
@@ -89,16 +89,16 @@ static bool is_little_open(const struct verdict_member *members, size_t n, doubl
     return sum < LITTLE * total;
 }
 
-/* Returns true if a process does not count in the tree's verdict. This applies to a small undecided
- * process, and to a worker that will be replaced, because its memory will be released. */
+/* Returns true if a process does not count in the tree's verdict: a small undecided process, or a
+ * worker that will be replaced, which then releases its memory. */
 static bool is_left_out(const struct verdict_member *m, bool is_little)
 {
     return m->is_replacement ||
            (m->result->word == VERDICT_UNDECIDED && (is_little || !(open_growth(m) > 0)));
 }
 
-/* Returns true if A is worse than B. Compares the word, then growth, then size, so that the
- * order of the processes does not matter. */
+/* Returns true if A is worse than B: by word, then by growth, then by size. The order of the
+ * processes does not matter. */
 static bool is_worse(const struct verdict_member *a, const struct verdict_member *b)
 {
     int rank_a = verdict_word_severity(a->result->word),
@@ -113,7 +113,7 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
     return a->result->confidence > b->result->confidence;
 }
 
-/* Returns the index of the process that decides: the worst of those that count, else the worst
+/* Returns the index of the process that decides: the worst of those that count, or else the worst
  * of all; N if no process is alive. */
 static size_t find_worst(const struct verdict_member *members, size_t n, double total)
 {
@@ -157,9 +157,9 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
-    /* The whole tree may grow although no process does, through shared memory or a growing number
-     * of processes. If a process grows, the verdict on that process shows best whether growth
-     * occurs at events. */
+    /* The whole tree may grow although no process does, by shared memory or by a growing number of
+     * processes. If a process grows, the verdict on that process shows best whether growth occurs
+     * at events. */
     if (whole && verdict_word_severity(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
         verdict_word_leak(ret->word) != VERDICT_LEAK_YES) {
         ret->word = whole->word;

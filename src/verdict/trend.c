@@ -12,7 +12,7 @@ enum { SLOTS_AT_LEAST = 6 };
 static const double TRUST = 0.005;
 /* Smallest residual that any curve is credited with, as a fraction of the baseline. */
 static const double RESOLUTION = 1e-4;
-/* Log evidence is capped here, where it is practically certain. */
+/* Log evidence is at most this, which is practical certainty. */
 static const double EVIDENCE_MOST = 30;
 
 /* Returns the growth rate in the last PART of the window relative to the mean growth rate. */
@@ -42,7 +42,7 @@ static double curve_next(enum fit_shape shape, double param, double growth)
     return 0;
 }
 
-/* Computes the evidence for each family of curves and the average of their forecasts. */
+/* Computes the evidence for each family of curves, and averages their forecasts by it. */
 static void weigh_shapes(const struct view *w, struct trend *r)
 {
     struct fit_separation sep;
@@ -110,7 +110,7 @@ static void measure_epoch(const struct view *w, double start, double end, struct
     if (!r->known || !(epoch > 0))
         return;
     r->epochs = fmax(0, w->now - start) / epoch;
-    /* The jump at the start of training is skipped. */
+    /* Leaves out the jump at the start of training. */
     double from = fmax(w->x[0], start + epoch / 4);
     double within = (view_low_at(w, end) - view_low_at(w, from)) / fmax(end - from, 1e-9);
     double after = (w->low[w->n - 1] - view_low_at(w, end)) / fmax(last - end, 1e-9);

@@ -1,10 +1,10 @@
-/* Checks for a process tree that grows although none of its processes does, because shared pages
+/* Checks a process tree that grows although none of its processes does: shared pages may have
  * become private. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-/* The summed processes must show at least this fraction of the tree's growth. */
+/* The processes together must show at least this fraction of the tree's growth. */
 static const double FOLLOWS = 0.4;
 
 /* Returns the growth of V's baseline between two times of its clock. */

@@ -1,7 +1,7 @@
-/* Turns one series of memory readings into one verdict, such as leaking, filling or plateaued. It
- * does no I/O, reads no clock and allocates nothing. The same code judges a live process, a
- * recording, a table by step, a process tree, a GPU and a call site. The mathematics is in
- * docs/internals/verdict.md. */
+/* Turns one series of memory readings into one verdict, such as leaking, filling or plateaued. Does
+ * no I/O, reads no clock and allocates nothing. The same code judges a live process, a recording, a
+ * table by step, a process tree, a GPU and a call site. docs/internals/verdict.md has the
+ * mathematics. */
 #pragma once
 
 #include <stdbool.h>
@@ -40,8 +40,8 @@ struct verdict_options {
     /* The equivalent of warmup_s in steps, for a table without times. [200] */
     uint64_t warmup_steps;
     double material_fraction; /* growth below this fraction of the baseline is noise [0.025] */
-    /* A late rise is judged at once when it exceeds this fraction of the baseline, otherwise when
-     * it has lasted half as long as the time before it. [0.2] */
+    /* A late rise that exceeds this fraction of the baseline is judged at once, any other once it
+     * has lasted half as long as the time before it. [0.2] */
     double late_rise;
     uint64_t steps_per_epoch; /* number of steps per epoch set by the user; marks may replace it */
     /* True if a reading of 0 is valid; if false, 0 means that the process has exited. */
@@ -53,9 +53,9 @@ struct verdict_event {
     double step;
     float t_s; /* running time of the series in seconds */
     /* Bytes at step ends. Before the event: the lowest of the last three, and the last one. After
-     * the event, up to the next event of its kind: the first, the lowest of the second to fourth,
-     * and the lowest of the first eight. Several are kept because the event may still be in
-     * progress at the first step end, and some of its memory is freed soon after. */
+     * it, until the next event of its kind: the first, the lowest of the second to fourth, and the
+     * lowest of the first eight. Several are kept, because the event may still be in progress at
+     * the first step end, and some of its memory is freed soon after. */
     float before_low, before_last;
     float after_first, after_low, after_lowest;
     uint32_t reading; /* number of step ends read before the event */
@@ -104,8 +104,8 @@ _Static_assert(sizeof(struct verdict_series) <= 8192, "a series must fit in 8 KB
 /* Starts an empty series. OPTIONS may be NULL. Returns 0, or -EINVAL for an option out of range. */
 int verdict_init(struct verdict_series *v, const struct verdict_options *options);
 
-/* Adds a reading at T_NS, on any clock that moves forward. A reading older than the last reading is
- * counted and dropped. After eight older readings in a row the clock is assumed to have been set
+/* Adds a reading at T_NS, on any clock that moves forward. A reading older than the last one is
+ * counted and dropped. After eight older readings in a row, the clock is assumed to have been set
  * back, and the series continues from the new time. A gap much longer than the sampling interval is
  * excluded from the running time. Never fails. */
 void verdict_update(struct verdict_series *v, int64_t t_ns, uint64_t bytes);
@@ -117,9 +117,9 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
  * ignored for a table by step. */
 void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *mark);
 
-/* Records that the job ended by itself, so no more evidence will come. Growth from the start that
- * would otherwise stay open is decided if it was even and lasted to the end. Do not call this for a
- * job that was stopped, killed or cut off, because its growth may have been about to end. */
+/* Records that the job ended by itself, so no more evidence will come. Growth since the start that
+ * is still open is then decided, if it was even and lasted to the end. Do not call this for a job
+ * that was stopped, killed or cut off, because its growth may have been about to end. */
 void verdict_job_over(struct verdict_series *v);
 
 /* For a job that ended by itself: records that its process was still working at T_NS, on the clock
@@ -152,8 +152,8 @@ enum verdict_boundary {
 /* Returns the boundary's name: "step", "the end of the first epoch", "an evaluation", … */
 const char *verdict_boundary_name(enum verdict_boundary at);
 
-/* Evidence is stored as a code with numbers, for which verdict_evidence_text writes the
- * sentence. The comment beside each code lists its numbers. */
+/* Evidence is stored as a code with numbers; verdict_evidence_text writes the sentence. The comment
+ * beside each code lists its numbers. */
 enum verdict_evidence_code {
     VERDICT_EVIDENCE_NONE = 0,
     VERDICT_SAID_EMPTY,    /* value[] is unused */
@@ -228,15 +228,15 @@ struct verdict_evidence {
 struct verdict_result {
     enum verdict_word word;
     enum verdict_leak leak;
-    /* Probability, 0 to 1, that LEAK is right, or the word if LEAK is unknown. */
+    /* Probability, 0 to 1, that LEAK is right; if LEAK is unknown, that the word is right. */
     double confidence;
-    /* True if the shape of resident memory alone shows a leak of a running job, even if the word is
-     * undecided because other evidence does not confirm the leak. */
+    /* True if the shape of resident memory shows a leak of a running job. The word may then still
+     * be undecided, because other evidence does not confirm the leak. */
     bool shape_leaks;
     bool has_probability;              /* true if the model has weighed all evidence */
     double probability;                /* probability that the series leaks */
     double contributions[MODEL_COUNT]; /* what each feature adds to the log-odds of a leak */
-    /* True if the series leaks and the anytime-valid test agrees at the false-alarm probability
+    /* True if the series leaks and the anytime-valid test agrees, at the false-alarm probability
      * ALPHA. */
     bool alarm;
     double log_wealth; /* natural logarithm of the wealth of the anytime-valid test */
@@ -270,8 +270,8 @@ struct verdict_result {
         double eta_s_low, eta_s_high;
         double eta_step_low, eta_step_high; /* steps from the last step to the limit */
     } oom;
-    /* The smallest growth rate in bytes that would have been detected, if there is no leak; 0 if
-     * unknown. */
+    /* The smallest growth rate in bytes that would have been detected; 0 if there is a leak or the
+     * rate is unknown. */
     double detectable_per_min, detectable_per_step;
     /* If leaking, the start of the growth in seconds after the first sample. */
     double onset_s;
@@ -293,18 +293,18 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
 /* Decides RESIDENT, the verdict on the resident memory of a process, by LIVE, the verdict on its
  * live heap. Undecided growth becomes a leak if the live heap leaks and explains most of it. Level
  * memory becomes a leak if the live heap grew by a large part of it, into memory that was already
- * resident. Nothing else changes: memory outside the live heap (small Python objects, mappings) may
- * still leak. */
+ * resident. Otherwise RESIDENT stays as it is, because memory outside the live heap (small Python
+ * objects, mappings) may leak as well. */
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
 /* Changes R, a leak of V, from leaking to stepping if most of the growth came at evaluations,
- * checkpoints or epoch ends. verdict_judge makes this change itself. Call this function only where
- * R was taken from another series. */
+ * checkpoints or epoch ends. verdict_judge does this itself; call this function only if R was taken
+ * from another series. */
 void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v);
 
 /* Changes R, the undecided verdict on the growing series RESIDENT, to plateaued under two
- * conditions. LIVE, the verdict on the live heap IN_USE, is level. Most of the growth is explained
- * by malloc's memory in use (IN_USE) and retained (SPARE). */
+ * conditions: LIVE, the verdict on the live heap IN_USE, is level, and malloc's memory in use
+ * (IN_USE) and retained (SPARE) explains most of the growth. */
 void verdict_apply_free(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
@@ -346,28 +346,28 @@ void verdict_set_limited(struct verdict_result *r, const struct verdict_series *
                          const struct verdict_limit *limit, const struct verdict_limited *l);
 
 /* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job runs,
- * only a nearly certain leak changes them. BYTES_PER_S is the rate of a leak that is not visible in
- * resident memory, or 0 if unknown. IS_OUTSIDE means that the growth is not in any heap. The
- * probability of a leak is then low because evidence is missing, and a leak is not ruled out. */
+ * only a nearly certain leak changes them. BYTES_PER_S is the rate of a leak that resident memory
+ * does not show, or 0 if unknown. IS_OUTSIDE means that the growth is in no heap. The probability
+ * of a leak is then low because evidence is missing, and does not rule out a leak. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, double bytes_per_s, bool is_outside);
-/* Changes R, a leak of a running job that only the shape shows, to an open verdict. */
+/* Makes R, a leak of a running job that only the shape shows, an open verdict. */
 void verdict_leave_open(struct verdict_result *r);
 enum verdict_leak verdict_leak_of(double probability, bool is_over);
 /* Returns true if the job ended so early that its growth may be the first epoch filling a cache. */
 bool verdict_may_be_first_epoch(const struct trend *resident);
 
 /* Checks R, a leak of WHOLE, against SUMMED. WHOLE is the memory of a process tree with every page
- * counted once. SUMMED counts each process in full. When a write makes a shared page private, only
- * WHOLE grows, until all shared pages are copied. R becomes undecided if SUMMED does not grow as
- * well. */
+ * counted once; SUMMED counts each process in full. When a write makes a shared page private, only
+ * WHOLE grows, and it stops when all shared pages are copied. R therefore becomes undecided if
+ * SUMMED does not grow as well. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed);
 
 /* One process of a tree, for verdict_tree_judge. */
 struct verdict_member {
     const struct verdict_result *result;
-    int role; /* any number; the memory of processes with the same role is reported together */
+    int role; /* any number; processes with the same role are reported together */
     double rss_bytes;
     bool has_unique, alive;
     /* True for a worker that will be replaced, which does not count in the verdict. */
@@ -397,13 +397,12 @@ struct verdict_tree_result {
     size_t n_flat;
 };
 
-/* Judges a process tree from its N members and, if not NULL, the verdict on the memory of the
- * whole tree. The order of the members does not matter, except that the first of equals is
- * named. */
+/* Judges a process tree from its N members and, if not NULL, the verdict on the memory of the whole
+ * tree. The order of the members only matters if two are equal: the first is named. */
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret);
 
-/* R is the verdict on GROWER, a leaking member of N. Adds to R the rates of the other leaking
- * members whose growth is unshared, and shortens the time to the limit accordingly. */
+/* Adds to R, the verdict on the leaking member GROWER of N, the rates of the other leaking members
+ * whose growth is unshared. Shortens the time to the limit accordingly. */
 void verdict_tree_sum(const struct verdict_member *members, size_t n, size_t grower,
                       struct verdict_result *r);

@@ -5,8 +5,8 @@
 
 #include "verdict/verdict.h"
 
-/* Rounds V to nine digits, which is more than the accuracy of any value and prints the same
- * everywhere. */
+/* Rounds V to nine digits: more than the accuracy of any value, and printed alike on every
+ * machine. */
 double verdict_rounded(double v);
 
 /* Adds only "verdict", "confidence" and the rates to O. */

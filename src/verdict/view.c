@@ -8,31 +8,32 @@ static const double FALL_MARGIN = 1.5;
 /* A rise is also confirmed once it has lasted this many times as long as the longest rise that
  * was released. */
 static const double TIMES_OPEN = 2.5;
-/* A spike rises at once by at least this fraction of the largest release. */
+/* A spike rises by at least this fraction of the largest release, in one move. */
 static const double SPIKE_PART = 0.5;
 /* Rises smaller than this fraction of the baseline or this multiple of the noise are not spikes
  * (as in level.c). */
 static const double SPIKE_FLOOR = 0.1, SPIKE_NOISE = 6;
-/* A level that lasted for this fraction of the time so far is not a spike. */
+/* A level that has lasted for this fraction of the time so far is not a spike. */
 static const double HELD_PART = 0.05;
 
 enum { EXIT_BEFORE = 3 }; /* number of slots that an exit is compared with */
-/* Longest exit in seconds; exits of the programs in zoo/ took up to 6.3 s. */
+/* longest exit in seconds; exits of the programs in zoo/ took up to 6.3 s */
 static const double EXIT_S = 10;
 static const double EXIT_PART = 0.15; /* longest exit as a fraction of the process's life */
-/* Memory falls by at least this fraction during an exit, as in tail.c. */
+/* during an exit, memory falls by at least this fraction, as in tail.c */
 static const double EXIT_FALL = 0.05;
-/* Fraction of a process's life that may be skipped at its end if the end of its work is known. */
+/* If the end of a process's work is known, at most this fraction of its life is left out as its
+ * exit. */
 static const double EXIT_KNOWN = 0.25;
 
-/* All slots that are considered, including the history before the window. */
+/* All slots that are considered: the history before the window, and the window. */
 struct track {
     size_t n;
     double x[FIT_MAX], y[FIT_MAX];
 };
 
-/* Returns how long memory had been high before its fall at slot FALL: the time since memory was
- * last near the value at slot LOW, the trough after the fall. */
+/* Returns how long memory had been high before its fall at slot FALL: the time since it was last
+ * near the value of the trough at slot LOW, which follows the fall. */
 static double track_raised_for(const struct track *t, size_t fall, size_t low, double largest_fall)
 {
     size_t j = fall;
@@ -70,9 +71,9 @@ static size_t track_trough(const struct track *t, double largest_fall, double *r
     return trough;
 }
 
-/* Returns the last slot before a spike that is still open at the end of T, or T->n if there is no
- * such spike. The spike is a sudden rise of at least LEAST. It is similar to earlier spikes and no
- * longer than those. */
+/* Returns the last slot before a spike that is still open at the end of T, or T->n if there is
+ * none. The spike is a sudden rise of at least LEAST, similar to earlier spikes and no longer than
+ * those. */
 static size_t track_before_spike(const struct track *t, size_t trough, double largest_fall,
                                  double longest, double least)
 {
@@ -85,9 +86,9 @@ static size_t track_before_spike(const struct track *t, size_t trough, double la
                : t->n;
 }
 
-/* Sets low[i] to the minimum of y[j] over j >= i. Earlier rises may show that the present rise
- * could still be released. In that case the baseline is capped from the last trough on. FIRST is
- * the index of the window's first slot in T. */
+/* Sets low[i] to the minimum of y[j] over j >= i. If earlier rises show that the present rise may
+ * still be released, the baseline does not rise above the last trough. FIRST is the index of the
+ * window's first slot in T. */
 static void view_set_baseline(struct view *w, const struct track *t, size_t first)
 {
     double high = t->y[0], low = t->y[t->n - 1], longest, since;
@@ -122,8 +123,8 @@ static void view_set_baseline(struct view *w, const struct track *t, size_t firs
     trough = trough > first ? trough - first : 0;
     for (size_t i = trough; i < w->n; i++)
         w->low[i] = fmin(w->low[i], w->low[trough]);
-    /* A short unconfirmed rise at the end is removed. If it were flattened instead, it would look
-     * like the end of growth. */
+    /* A short unconfirmed rise at the end is removed; a flat end in its place would look like the
+     * end of growth. */
     if (trough + 1 < w->n && trough + 1 >= 6 && (double)trough >= 0.7 * (double)w->n)
         w->n = trough + 1;
 }
@@ -156,7 +157,7 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
     return best;
 }
 
-/* Returns the number of slots, of N, up to the end of the process's work. Returns N if that end is
+/* Returns how many of the N slots lie before the end of the process's work, or N if that end is
  * unknown. If the later slots span more time than any exit takes, the process was sampled too
  * rarely, and all N slots remain. */
 static size_t slots_before_end_of_work(const struct verdict_series *v, const struct envelope *e,
@@ -170,9 +171,10 @@ static size_t slots_before_end_of_work(const struct verdict_series *v, const str
     return left;
 }
 
-/* Returns the number of slots, of N, before the exit of a job that has ended. The last readings are
- * part of the exit if they are lower than all readings shortly before them and fall far enough. On
- * a busy machine the readings that tail.c holds back do not cover the whole exit. */
+/* Returns how many of the N slots lie before the exit of a job that has ended. The last readings
+ * are part of the exit if they are lower than all readings shortly before them and fall far enough.
+ * tail.c may have passed on some readings of an exit, because exits take longer on a busy
+ * machine. */
 static size_t slots_before_exit(const struct envelope *e, size_t n)
 {
     size_t left = n;
@@ -193,9 +195,9 @@ static size_t slots_before_exit(const struct envelope *e, size_t n)
     return left;
 }
 
-/* Returns true if the last of the N slots contains a spike that the end of the samples cut short. A
- * spike shorter than a block is visible only in the block's highest reading. At least two earlier
- * spikes must have been as high. */
+/* Returns true if the last of the N slots contains a spike that the end of the samples cut short.
+ * Only a block's highest reading shows a spike shorter than the block. At least two earlier spikes
+ * must have been as high. */
 static bool ends_in_spike(const struct envelope *e, size_t n)
 {
     double top = 0, second = 0, jump;
@@ -273,8 +275,8 @@ void view_trim_startup(struct view *w)
     for (size_t k = 1; k + 8 < w->n && w->x[k] - w->x[0] <= 0.12 * span; k++) {
         double front = (w->low[k] - w->low[0]) / fmax(w->x[k] - w->x[0], 1e-9);
         double rest = (w->low[w->n - 1] - w->low[k]) / (w->x[w->n - 1] - w->x[k]);
-        /* Remove the front of the window where the ratio of slopes is largest; a tail of the
-         * start-up may remain. */
+        /* Removes the front of the window at the place where the ratio of slopes is largest; a tail
+         * of the start-up may remain. */
         if (w->low[k] - w->low[0] > 0.02 * w->low[k] && front > best * fmax(rest, 1e-12)) {
             best = front / fmax(rest, 1e-12);
             cut = k;
