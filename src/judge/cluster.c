@@ -21,9 +21,10 @@
 enum {
     JOB_JSON_MAX = 1 << 20,
     NODES_MAX = 16384,
-    /* A node writes its heartbeat every 5 s. One that misses six is silent. A reader that looks
-     * once compares the times of files, which some file systems take from the writer's clock: these
-     * may differ by a minute, and a client of NFS may use an old time for another. */
+    /* A node writes its heartbeat every 5 s, and is silent if it misses six. A reader that reads
+     * only once must compare the times of files. Some file systems take these from the writer's
+     * clock, so they may differ by a minute, and an NFS client may use an old time for another
+     * minute. */
     SILENT_S = 30,
     SILENT_BEHIND_S = 120,
 };
@@ -155,7 +156,7 @@ static void take_folder(struct cluster *c, const char *name, uint32_t number, ui
     if (n->path && part == n->part) {
         bool is_same = strcmp(n->path, path) == 0;
         n->is_duplicate = n->is_duplicate || !is_same;
-        /* of two folders with the same number, the first by name counts */
+        /* if two folders have the same number, the first by name is used */
         if (is_same || strcmp(n->path, path) < 0) {
             free(path);
             return;
@@ -192,8 +193,8 @@ static int64_t newest_beat_ns(const struct cluster *c)
     return newest;
 }
 
-/* Clocks of machines differ, so file times are compared with each other. They are compared with our
- * clock only if nothing in the folder changes at all. */
+/* Clocks of machines differ, so file times are compared with each other. Our own clock is used only
+ * if nothing at all in the folder changes. */
 static bool is_silent(const struct cluster *c, const struct cluster_node *n, uint64_t now_ns,
                       uint64_t wall_ns, bool stays)
 {
@@ -257,7 +258,7 @@ size_t cluster_count(const struct cluster *c, enum cluster_state state)
 int cluster_open(const char *path, const struct run_settings *settings,
                  const struct judge_options *options, struct cluster **ret, struct err *err)
 {
-    /* if run.json does not list the ranks, marks name them */
+    /* marks are kept because they name the ranks if run.json does not list them */
     static const struct run_settings least = {.dead = RUN_DEAD_READ, .marks = 256};
     struct cluster *c = calloc(1, sizeof *c);
     if (!cluster_is_folder(path)) {

@@ -1,6 +1,6 @@
-/* A run on several nodes, read from its job folder: one run folder per node. Each rank is judged by
- * itself and then compared with its peers (verdict/ranks.h). While the job runs, each refresh reads
- * only the new part of the recordings. */
+/* A run on several nodes, read from its job folder, which has one run folder per node. Each rank is
+ * judged by itself and then compared with its peers (verdict/ranks.h). While the job runs, each
+ * refresh reads only the new part of the recordings. */
 #pragma once
 
 #include <jansson.h>
@@ -32,7 +32,8 @@ const char *cluster_state_name(enum cluster_state state);
 struct cluster_beat {
     bool is_known, has_step;
     bool has_changed; /* SEQ has changed since the first reading */
-    bool has_ended;   /* counts if run.json could not be written at the end: the disk was full */
+    /* used if the disk was full, so that run.json could not be written at the end */
+    bool has_ended;
     uint64_t seq;
     int64_t step;
     int64_t mtime_ns;    /* on the clock of the file server or of the node */
@@ -41,9 +42,9 @@ struct cluster_beat {
 
 struct cluster_node {
     uint32_t number;
-    uint32_t part;      /* K of node-NN.K, the newest folder of this node; 0 for node-NN */
+    uint32_t part; /* the number K of the newest folder of this node, node-NN.K; 0 for node-NN */
     char *path, *host;  /* NULL if missing or unknown */
-    struct err trouble; /* which file cannot be read, or "" */
+    struct err trouble; /* why a file of the node cannot be read, or "" */
     bool is_duplicate;  /* another folder has the same number */
     bool is_followed;   /* FOLLOW is open */
     bool is_changed;    /* new items were read since the last judgement */
@@ -59,7 +60,8 @@ struct cluster_node {
 };
 
 struct cluster_rank {
-    bool has_number; /* false for a node whose ranks are unknown: the row is the whole node */
+    /* false if the ranks of the node are unknown; the row then stands for the whole node */
+    bool has_number;
     int64_t number;
     size_t node; /* index in cluster.nodes */
     int32_t pid; /* 0: unknown */
@@ -68,7 +70,7 @@ struct cluster_rank {
     int64_t status;
     double ended_s; /* seconds since the start of its node's run; 0: unknown */
     bool has_judged;
-    struct judged judged;                /* the verdict; its pid is that of the deciding process */
+    struct judged judged; /* the verdict; its pid is that of the process that decided it */
     uint64_t peak_bytes, gpu_peak_bytes; /* 0: unknown */
     struct ranks_place place;
 };
@@ -108,12 +110,12 @@ bool cluster_is_folder(const char *path);
 int cluster_open(const char *path, const struct run_settings *settings,
                  const struct judge_options *options, struct cluster **ret, struct err *err);
 /* Reads new nodes, new items of recordings and heartbeats. NOW_NS is the reader's clock and WALL_NS
- * its wall clock. STAYS means that the reader calls this repeatedly, so it can detect a stopped
- * heartbeat with its own clock; otherwise the times of files are compared. Returns true if anything
- * changed. */
+ * its wall clock. STAYS means that the reader calls this repeatedly, and can notice by its own
+ * clock that a heartbeat has stopped; otherwise the times of files are compared. Returns true if
+ * anything changed. */
 bool cluster_refresh(struct cluster *c, uint64_t now_ns, uint64_t wall_ns, bool stays);
-/* Judges what was read. HAS_HEAPS means that heap profiles are read as well, from their beginning.
- * Returns 0 or -ENOMEM. */
+/* Judges what was read. HAS_HEAPS means that the heap profiles are read as well, each from its
+ * beginning. Returns 0 or -ENOMEM. */
 int cluster_judge(struct cluster *c, bool has_heaps);
 void cluster_free(struct cluster *c); /* C may be NULL */
 /* Opens, reads and judges a job folder once. */

@@ -36,7 +36,7 @@ void cluster_node_reset(struct cluster_node *n)
     *n = (struct cluster_node){.number = n->number};
 }
 
-/* Reads run.json if it was replaced since the last reading. */
+/* Reads run.json if another version has replaced it since the last reading. */
 static bool read_run_json(struct cluster_node *n, int folder)
 {
     struct stat st;
@@ -62,8 +62,8 @@ static bool read_run_json(struct cluster_node *n, int folder)
     return true;
 }
 
-/* Reads the heartbeat, which is rewritten in place: a partly written heartbeat is not valid JSON,
- * and the previous one stays valid. */
+/* Reads the heartbeat. It is rewritten in place; if it is read half written, it is not valid JSON,
+ * and the previous one stays in use. */
 static void read_beat(struct cluster_node *n, int folder, uint64_t now_ns)
 {
     struct stat st;
@@ -94,7 +94,7 @@ static void read_beat(struct cluster_node *n, int folder, uint64_t now_ns)
 static void open_recording(const struct cluster *c, struct cluster_node *n)
 {
     struct run_settings settings = c->settings;
-    if (n->judge) /* the recording could not be opened before */
+    if (n->judge) /* the recording could not be opened in an earlier refresh */
         judge_free(n->judge);
     n->judge = NULL;
     if (judge_new(&c->options, &n->judge) < 0)
@@ -131,7 +131,8 @@ bool cluster_node_refresh(const struct cluster *c, struct cluster_node *n, uint6
 int cluster_node_judge(struct cluster_node *n, bool has_heaps)
 {
     const struct run *run = n->follow.run;
-    if (!run || !run->ticks) { /* only run.json is known, which has the node's own verdict */
+    /* the recording has no readings, so the node's own verdict in run.json is used */
+    if (!run || !run->ticks) {
         verdicts_fini(&n->verdicts);
         return n->run_json ? verdicts_read(json_object_get(n->run_json, "verdict"), &n->verdicts)
                            : 0;

@@ -4,9 +4,9 @@
 
 #include "judge/cluster.h"
 
-/* Reads what is new in the folder of N: run.json, the recording, the heartbeat. */
+/* Reads the parts of N's folder that are new: run.json, the recording, the heartbeat. */
 bool cluster_node_refresh(const struct cluster *c, struct cluster_node *n, uint64_t now_ns);
-/* Judges node N by itself. */
+/* Judges node N without its peers. */
 int cluster_node_judge(struct cluster_node *n, bool has_heaps);
 /* Forgets the folder of N, so that another one can be read. */
 void cluster_node_reset(struct cluster_node *n);

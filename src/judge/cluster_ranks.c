@@ -13,7 +13,7 @@
 enum { GENERATIONS_MAX = 64, RANKS_MAX = 1 << 20 };
 
 static const double CONFIDENCE_MOST = 0.99;
-/* Highest confidence if only the peers decide, since one rank may fill a cache that others do not
+/* Highest confidence if only the peers decide: one rank may fill a cache that the others do not
  * have. */
 static const double PEERS_CONFIDENCE = 0.9;
 
@@ -124,8 +124,8 @@ static size_t rank_of_process(const struct cluster *c, size_t first, size_t end,
     return end;
 }
 
-/* True if P counts in the verdict on its rank. Workers that exited long before the rank do not
- * count. */
+/* True if P counts in the verdict on its rank. A worker that exited long before the rank does
+ * not. */
 static bool counts(const struct judge *j, const struct cluster_rank *r, const struct run_entity *p)
 {
     return p->info.id.pid == r->pid ||
@@ -161,7 +161,7 @@ static void list_members(const struct cluster *c, const struct judge *j, size_t 
     }
 }
 
-/* Judges one rank by its processes, as a job is judged. */
+/* Judges one rank by its processes, in the way in which a job is judged. */
 static void judge_rank(struct cluster *c, size_t rank, const struct member_list *l,
                        struct decider *ret)
 {
@@ -184,7 +184,7 @@ static void judge_rank(struct cluster *c, size_t rank, const struct member_list 
     }
 }
 
-/* The row of a node whose ranks are unknown. */
+/* Judges the row that stands for a whole node, because its ranks are unknown. */
 static void judge_whole_node(struct cluster *c, size_t rank, struct decider *ret)
 {
     const struct cluster_node *n = &c->nodes[c->ranks[rank].node];
@@ -291,7 +291,8 @@ static double rate_of(const struct cluster *c, const struct cluster_rank *r)
     return rate->known ? rate->value : 0;
 }
 
-/* Sorts the worst rank first: by word, by distance from the peers, by growth, by number. */
+/* Sorts the worst rank first: by word, then by distance from its peers, by growth, and by
+ * number. */
 static int worse_first(const void *a, const void *b, void *user)
 {
     const struct cluster *c = user;
@@ -370,8 +371,8 @@ static size_t find_leaking_node(const struct cluster *c)
     return c->n_nodes;
 }
 
-/* All leaking ranks of a node share its limit, so the time until memory runs out is taken from the
- * verdict on the node that runs out first. */
+/* Sets the time until memory runs out: that of the node that runs out first, because all leaking
+ * ranks of a node share its limit. */
 static void set_oom_of_nodes(const struct cluster *c, struct verdict_result *job)
 {
     for (size_t i = 0; i < c->n_nodes; i++) {

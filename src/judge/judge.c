@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 
-/* The job's series pauses for this many seconds after the exit of a process that was most of the
- * job. */
+/* After the exit of a process that was most of the job, the job's series pauses for this many
+ * seconds. */
 enum { HOLD_S = 60 };
 
 /* ---- one series ---- */
@@ -61,7 +61,7 @@ struct judge_series *judge_series_new_figure(const struct judge *j)
 
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes)
 {
-    if (bytes == 0) /* a process without memory has exited or has not started */
+    if (bytes == 0) /* a process without memory has exited or not started yet */
         return;
     if (!s->has_first) {
         s->has_first = true;
@@ -82,8 +82,7 @@ void judge_series_exit(struct judge_series *s)
         tail_drop(&s->tail, &s->series);
 }
 
-/* Passes a mark to a series. Training that restarts in the same process is judged from the
- * start. */
+/* Passes a mark to a series. If training restarts in the same process, the series begins anew. */
 static void series_mark(const struct judge *j, struct judge_series *s, uint64_t t_ns,
                         const struct verdict_mark *mark)
 {
@@ -193,7 +192,7 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
     struct verdict_limit l = {.known = j->has_limit, .limit_bytes = j->limit_bytes};
     uint64_t used = j->has_used ? j->used_bytes : job_bytes(j);
     if (j->options.has_limit && !j->options.limit.is_percent) {
-        /* the limit is the job's own cgroup, to which no other process is charged */
+        /* the limit is that of the job's own cgroup, which has no other process */
         l = (struct verdict_limit){.known = true, .limit_bytes = j->options.limit.bytes};
         used = job_bytes(j);
     } else if (j->options.has_limit) {
@@ -205,8 +204,8 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
 
 /* ---- processes ---- */
 
-/* Drops the series of all but the largest exited processes. P has just exited and is not in the
- * list yet. */
+/* Drops the series of exited processes, except those of the largest. P has just exited, and is not
+ * in the list of exited processes yet. */
 static void limit_dead(struct judge *j, struct run_entity *p)
 {
     struct run_entity *least = p;
@@ -223,8 +222,8 @@ static void limit_dead(struct judge *j, struct run_entity *p)
         entity_forget(j, least);
 }
 
-/* Drops the newest readings of the job and its GPUs when a large process exits, because these
- * readings were taken during the exit. */
+/* When a large process exits, drops the newest readings of the job and of its GPUs, which were
+ * taken during the exit. */
 static void drop_exit_readings(struct judge *j)
 {
     size_t at = 0;
@@ -234,8 +233,8 @@ static void drop_exit_readings(struct judge *j)
         judge_series_exit(judge_known(e)->series);
 }
 
-/* Returns true if P, which has exited, held most of the job's memory. If the parent of P continues
- * and is not a launcher, returns false: P may only look as large as its parent because it shares
+/* Returns true if P, which has exited, had most of the job's memory. Returns false if P's parent
+ * continues and is not a launcher: P may then only look as large as its parent because it shares
  * the parent's pages. */
 static bool was_most_of_job(const struct judge *j, const struct run_entity *p)
 {
@@ -252,9 +251,9 @@ static void process_died(struct judge *j, struct run_entity *p)
     struct run_entity *const *living;
     struct judge_series *s = p->observed ? judge_known(p)->series : NULL;
     bool was_most = was_most_of_job(j, p);
-    /* Processes that exited young are dropped even if they were judged while they lived. A
-     * recording does not show when verdicts were updated, so a replay could not reproduce those
-     * verdicts. */
+    /* A process that exited young is dropped, even if it was judged while it lived. A recording
+     * does not contain the times at which verdicts were updated, so a replay could not reproduce
+     * such a verdict. */
     bool has_lived = p->died_ns - p->execed_ns >= JUDGE_AGE_S * NS_PER_S;
     if (j->has_leader && j->leader == p->id)
         j->has_leader = false;
@@ -298,7 +297,7 @@ static bool sends_steps(const struct run_entity *p)
 }
 
 /* Passes MARK to the figures of its sender. Unless IS_SENDERS_ALONE, also passes it to the figures
- * of processes that report no steps. */
+ * of all processes that report no steps. */
 static void mark_figures(struct judge *j, uint64_t t_ns, const struct run_entity *sender,
                          const struct verdict_mark *mark, bool is_senders_alone)
 {
@@ -328,8 +327,7 @@ static void mark_all(struct judge *j, uint64_t t_ns, const struct run_entity *se
     mark_figures(j, t_ns, sender, mark, false);
 }
 
-/* The steps of one rank are used for the whole job; marks of other ranks apply to themselves
- * alone. */
+/* The steps of one rank count for the whole job. Marks of another rank only apply to that rank. */
 static void judge_mark(struct judge *j, const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
@@ -355,8 +353,8 @@ static void judge_mark(struct judge *j, const struct mark *mark)
 
 /* ---- segments ---- */
 
-/* Judges the last segment when the job is restarted. If it were judged later, the result would
- * depend on the times of earlier updates, which are not in a recording. */
+/* Judges the last segment when the job is restarted. Later, the result would depend on the times at
+ * which verdicts were updated, which are not in a recording. */
 static void judge_segment(struct judge *j)
 {
     struct run_entity *e;

@@ -17,8 +17,9 @@ struct held_window;
 struct judge;
 
 enum {
-    JUDGE_LIVING = 256, /* number of living processes judged at the same time, the largest first */
-    JUDGE_DEAD = 64,    /* number of exited processes whose verdict is kept, the largest first */
+    /* number of living processes judged at the same time; the largest are judged */
+    JUDGE_LIVING = 256,
+    JUDGE_DEAD = 64,    /* number of exited processes whose verdict is kept; the largest are kept */
     JUDGE_FIGURES = 32, /* number of reported figures that are judged */
 };
 
@@ -32,8 +33,8 @@ struct judge_options {
     uint64_t examples, batch;
 };
 
-/* The verdict on the job. RESULT holds its word, leak and confidence. If the verdict on the memory
- * of the whole job has the same word, the other fields of RESULT describe that memory. Otherwise
+/* The verdict on the job. RESULT holds its word, leak and confidence. The other fields of RESULT
+ * describe the memory of the whole job if the verdict on that memory has the same word. Otherwise
  * they describe the deciding process, plus the rates of other leaking processes. */
 struct judge_tree {
     struct verdict_result result;
@@ -61,9 +62,9 @@ struct held_window judge_held_window(const struct judge *j, uint64_t until_ns);
 /* Reads the heap profiles in the run folder PATH, up to UNTIL_NS (CLOCK_MONOTONIC). */
 void judge_read_held(struct judge *j, const char *path, uint64_t until_ns);
 
-/* Updates all verdicts, which the functions below return. The newest reading and all readings of
- * the last TAIL_S seconds do not count yet, because they are part of the exit if the process exits
- * now. A mark makes them count at once. */
+/* Updates all verdicts, which the functions below return. The newest reading, and all readings of
+ * the last TAIL_S seconds, do not count yet: if the process exits now, they are part of its exit. A
+ * mark shows that it still works, and makes them count at once. */
 void judge_update(struct judge *j);
 const struct judge_tree *judge_tree(const struct judge *j); /* NULL: no readings */
 /* True once the job has been read and judged. */

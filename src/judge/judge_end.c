@@ -1,4 +1,4 @@
-/* Handles the end of the job: if the job ended by itself, no more evidence will come, and open
+/* Handles the end of the job. If the job ended by itself, no more evidence will come, so open
  * verdicts are decided. */
 #include "judge/judge_model.h"
 
@@ -8,8 +8,8 @@
 
 #include "base/json.h"
 
-/* Decides a series at the end of the job. The series of an exited process was already judged at
- * its exit, and is judged again once the end of the job is known. */
+/* Decides a series at the end of the job. If its process exited earlier, the series was judged
+ * then, and is judged again now that the end of the job is known. */
 static void series_over(struct judge_series *s, bool is_dead)
 {
     if (!s)
@@ -19,14 +19,14 @@ static void series_over(struct judge_series *s, bool is_dead)
         judge_series_judge(s, &s->limit);
 }
 
-/* Returns true if a series began in the first half of the job. A short-lived helper is not
- * evidence about the job. */
+/* Returns true if a series began in the first half of the job. Otherwise it may be that of a
+ * short-lived helper, which is not evidence about the job. */
 static bool began_early(const struct judge *j, uint64_t first_ns)
 {
     return first_ns <= j->begun_ns + (j->run->tick_ns - j->begun_ns) / 2;
 }
 
-/* Returns false for a paused series of the job, and for a GPU that was released before the end. */
+/* Returns false if the job's series is paused, or if a GPU was released before the end. */
 static bool was_read_to_the_end(const struct judge *j, const struct judge_series *s)
 {
     return s && s->has_first && began_early(j, s->first_ns) && judge_is_just_now(j, s->last_ns);
@@ -43,7 +43,7 @@ static void job_is_over(struct judge *j)
         if (was_read_to_the_end(j, judge_known(e)->series))
             series_over(judge_known(e)->series, false);
     for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));) {
-        /* figures are read rarely, so it is enough that their process lived until the end */
+        /* figures are read rarely, so here it is enough that the process lived until the end */
         const struct judge_series *s = judge_series_of(e);
         if (s && began_early(j, s->first_ns) &&
             (!e->is_dead || judge_is_just_now(j, judge_known(e)->exit_ns)))
@@ -61,8 +61,8 @@ static bool end_has_text(const json_t *o, const char *key, const char *value)
     return text && strcmp(text, value) == 0;
 }
 
-/* Returns true for a signal that requests termination: a job that received one did not end by
- * itself. */
+/* Returns true for a signal that requests termination: a job that received such a signal did not
+ * end by itself. */
 static bool is_end_signal(const json_t *signal)
 {
     json_int_t n = json_integer_value(json_object_get(signal, "signal"));
@@ -111,8 +111,7 @@ static void adopt_segment(struct verdict_result *r, const struct verdict_result 
 }
 
 /* A leak in one segment is a leak of the job, unless a segment with more samples shows no leak. Two
- * leaking segments confirm each other. If a segment is undecided, a longer earlier segment takes
- * precedence. */
+ * leaking segments confirm each other. An undecided segment gives way to a longer earlier one. */
 void judge_join_segments(struct judge *j)
 {
     struct verdict_result *r = &j->tree.result;

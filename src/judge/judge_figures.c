@@ -54,8 +54,8 @@ static bool is_memory(const char *name)
     return is_container(name) || (len > unit_len && strcmp(name + len - unit_len, unit) == 0);
 }
 
-/* Returns true if there is room for one more series, after dropping the series of a figure whose
- * process has exited if necessary. */
+/* Makes room for one more series, if necessary by dropping that of a figure whose process has
+ * exited. Returns false if there is no room. */
 static bool make_room(const struct judge *j)
 {
     struct run_entity *e, *dead = NULL;
@@ -87,7 +87,7 @@ void judge_figure_sample(struct judge *j, struct run_entity *e)
         judge_series_feed(j, a->series, e->last.v[0]);
 }
 
-/* Judges a figure. Free heap memory and containers are not judged themselves, because their
+/* Judges a figure. Free heap memory and containers have no verdict of their own, because their
  * growth is part of the process's growth. */
 static void judge_figure(const struct judge *j, const struct run_entity *e)
 {

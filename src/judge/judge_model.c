@@ -15,8 +15,8 @@ static const double OUTSIDE = 0.5;
 static const double MAIN_PART = 0.5;
 /* Evidence from the first seconds of a running job never counts as confirmed. */
 enum { RUNNING_AT_LEAST_S = 25 };
-/* Minimum probability at which a running job is called a leak if the shape of its resident memory
- * shows one. */
+/* Minimum probability of a leak at which a running job is called one, if the shape of its resident
+ * memory shows a leak. */
 static const double SHAPE_LEAK_FROM = 0.8;
 
 const struct held *judge_held_of(const struct judge *j, const struct run_entity *p)
@@ -31,7 +31,8 @@ const struct held *judge_held_of(const struct judge *j, const struct run_entity 
     return found;
 }
 
-/* Ends each series when its process finished its work; later readings are part of the exit. */
+/* Ends each series at the time at which its process finished its work; later readings are part of
+ * the exit. */
 static void end_work(struct judge *j)
 {
     struct run_entity *e;
@@ -43,7 +44,7 @@ static void end_work(struct judge *j)
             continue;
         verdict_work_ended(&s->series, (int64_t)found->worked_ns);
         if (e->is_dead &&
-            s->is_judged) /* the process was judged at its exit, but more is known now */
+            s->is_judged) /* the process was judged at its exit, but there is more evidence now */
             judge_series_judge(s, &s->limit);
         last_ns = found->worked_ns > last_ns ? found->worked_ns : last_ns;
     }
@@ -132,8 +133,8 @@ static double sites_pace(const struct model_evidence *e)
                : 0;
 }
 
-/* Returns true if most of the growth of P is outside the heap, by malloc's count and by the
- * profiler's count, which includes small Python objects. */
+/* Returns true if most of the growth of P is outside the heap, both by malloc's count and by the
+ * profiler's, which includes small Python objects. */
 static bool is_outside_heap(const struct judge *j, const struct run_entity *p)
 {
     struct model_evidence e;
@@ -152,10 +153,10 @@ static bool is_job_outside_heap(const struct judge *j)
     return false;
 }
 
-/* Sets the probability of a leak of P, or of the job, in S. While a job without a known epoch runs,
- * the probability is computed with call sites as they are now and as they were a moment ago, and
- * the lower one counts: while a cache fills, sites that seem to grow steadily at one moment rarely
- * do so at both. */
+/* Sets in S the probability that P, or the job, leaks. While a job runs whose epochs are unknown,
+ * the probability is computed twice, with the call sites as they are now and as they were a moment
+ * ago, and the lower result counts: while a cache fills, sites may seem to grow steadily at one
+ * moment, but rarely at both. */
 static void weigh_evidence(const struct judge *j, const struct run_entity *p,
                            struct model_evidence *e, struct judge_series *s)
 {
@@ -180,7 +181,7 @@ static void weigh_evidence(const struct judge *j, const struct run_entity *p,
     memcpy(r->contributions, contributions, sizeof r->contributions);
 }
 
-/* Returns true if the evidence E on a running job may be trusted. Without a known epoch, a cache
+/* Returns true if the evidence E on a running job may be trusted. If no epoch is known, a cache
  * that fills in the first seconds often looks like a leak. */
 static bool is_confirmed(const struct judge *j, const struct model_evidence *e)
 {
@@ -188,7 +189,8 @@ static bool is_confirmed(const struct judge *j, const struct model_evidence *e)
            j->run->tick_ns - j->begun_ns >= RUNNING_AT_LEAST_S * NS_PER_S;
 }
 
-/* Returns true if a running job with the verdict R by shape is called a leak. */
+/* Returns true if a running job with the verdict R, which is based on its shape, is called a
+ * leak. */
 static bool is_running_leak(const struct judge *j, const struct model_evidence *e,
                             const struct verdict_result *r)
 {
@@ -306,7 +308,7 @@ void judge_settle_whole(struct judge *j)
     settle_one(j, NULL, j->whole, has_profile(j));
 }
 
-/* Replaced workers do not count, since their memory will be released. */
+/* A replaced worker does not count, because it will release its memory. */
 void judge_settle_job(struct judge *j, const struct verdict_member *members, size_t n)
 {
     struct verdict_result *r = &j->tree.result;
@@ -329,7 +331,7 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
     memcpy(r->contributions, most->contributions, sizeof r->contributions);
     for (size_t i = 0; i < r->n_evidence; i++)
         if (r->evidence[i].code == VERDICT_SAID_WEIGHED)
-            /* verdict_settle inserts this evidence as the first. */
+            /* verdict_settle has put this evidence first */
             r->evidence[i] = most->evidence[0];
     enum verdict_leak leak = verdict_leak_of(most->probability, j->is_over);
     r->confidence = fmin(r->confidence, most->confidence);

@@ -3,12 +3,12 @@
 
 #include "judge/judge_private.h"
 
-/* Collects the evidence on P, or on the job as a whole if P is NULL. Returns false if there is
- * too little. */
+/* Collects the evidence on P, or on the whole job if P is NULL. Returns false if there are too few
+ * readings. */
 struct model_evidence;
 bool judge_evidence(const struct judge *j, const struct run_entity *p, struct model_evidence *ret);
-/* Returns the profiler's readings of P, or NULL. A process that called exec has several lists; the
- * last one counts. */
+/* Returns the profiler's readings of P, or NULL. If P called exec, it has several lists, of which
+ * the last counts. */
 const struct held *judge_held_of(const struct judge *j, const struct run_entity *p);
 /* Combines the verdict on this segment with those on earlier segments, which ran the same
  * program. */
@@ -20,5 +20,6 @@ bool judge_next_container(const struct judge *j, const struct run_entity *p, siz
  * only for nearly certain leaks while it runs. */
 void judge_settle(struct judge *j);
 void judge_settle_whole(struct judge *j);
-/* Sets the job's probability of a leak to the highest of its MEMBERS and of the job as a whole. */
+/* Sets the job's probability of a leak: the highest of those of its MEMBERS and of the job as a
+ * whole. */
 void judge_settle_job(struct judge *j, const struct verdict_member *members, size_t n);

@@ -10,7 +10,7 @@
 
 enum {
     JUDGE_AGE_S = 3, /* processes that exit before this age are not judged */
-    /* Longest wait in seconds until the status of a new process is first read. */
+    /* longest wait in seconds for the first reading of a new process's status */
     JUDGE_STATUS_PATIENCE_S = 3,
 };
 
@@ -28,7 +28,7 @@ struct judge_series {
 /* The judge's state for an entity, stored in run_entity.observed. */
 struct judge_entity {
     struct judge_series *series; /* NULL: not judged */
-    enum verdict_word noted;     /* verdict word that judge_changes reported last */
+    enum verdict_word noted;     /* verdict word that judge_changes last reported */
     /* processes only */
     bool has_rss, has_status, has_unique;
     bool sends_steps; /* True if the process reports steps; then only its own marks apply to it. */
@@ -48,8 +48,8 @@ struct judge_rows {
     struct mark_clock clock;
     uint64_t steps_per_epoch, examples, batch; /* epoch length as last passed to the series */
     char phase[32];                            /* truncated */
-    /* Marks in the row of the oldest held reading, which are passed on or dropped together with
-     * it. */
+    /* Marks in the row of the oldest held reading. They are passed on or dropped with that
+     * reading. */
     struct verdict_mark held[MARK_CLOCK_MARKS];
     size_t n_held;
     int64_t held_ns;
@@ -107,15 +107,16 @@ size_t judge_living(const struct judge *j, struct run_entity *const **ret);
  * NULL at the end. */
 struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t *at);
 
-/* Empties a series, so that its first epoch begins now. */
+/* Empties a series; its first epoch begins now. */
 bool judge_series_restart(const struct judge *j, struct judge_series *s);
 /* Creates a series; returns NULL if out of memory. */
 struct judge_series *judge_series_new(const struct judge *j);
-/* Creates a series for a figure that is younger than its process; it shares the job's first
- * epoch. */
+/* Creates a series for a figure that began later than its process; it takes over the first epoch of
+ * the job. */
 struct judge_series *judge_series_new_figure(const struct judge *j);
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes);
-/* Ends a series whose process or job has exited: the newest readings were part of the exit. */
+/* Ends a series whose process or job has exited. Drops the newest readings, which were part of the
+ * exit. */
 void judge_series_exit(struct judge_series *s);
 void judge_series_judge(struct judge_series *s, const struct verdict_limit *limit);
 /* Returns the limit for an entity that uses OWN_BYTES of the job's memory. */
@@ -127,7 +128,7 @@ void judge_row(struct judge *j, struct run_entity *e, int64_t t_ns, const struct
 void judge_row_mark(struct judge *j, struct run_entity *e, int64_t t_ns, const struct mark *mark);
 void judge_table_update(struct judge *j);
 void judge_note(struct judge *j, const char *kind, const char *text, size_t len);
-/* Removes all pointers to the result of P, which has lost its series. */
+/* Removes all pointers to the verdict on P, whose series was dropped. */
 void judge_unlist(struct judge *j, const struct run_entity *p);
 
 void judge_figure_sample(struct judge *j, struct run_entity *e);
@@ -142,17 +143,18 @@ struct judge_series *judge_live_heap(const struct judge *j, const struct run_ent
 double judge_outside_heap(const struct judge *j, const struct run_entity *p);
 /* Decides the verdict on P by the heap that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
-/* Decides the verdict on the job by the heap size that P reports, since the job's growth may be
- * mostly that of P. */
+/* Decides the verdict on the job by the heap size that P reports: most of the job's growth may be
+ * P's. */
 void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p);
 
-/* Removes the times at which verdicts will be decided, once the job has ended. */
+/* Removes the times at which verdicts were to be decided, because the job has ended. */
 void judge_drop_forecasts(struct judge *j);
 /* Returns true if P has exited and its parent started another process for the same purpose. */
 bool judge_was_replaced(const struct judge *j, const struct run_entity *p);
 /* Returns true if P replaced processes that have exited, and neither uses more memory nor has lived
- * much longer than those. P will then be replaced as well and its memory released, so P is not
+ * much longer than they. P will then be replaced as well and release its memory, so it is not
  * evidence about the job. */
 bool judge_is_replacement(const struct judge *j, const struct run_entity *p);
-/* Returns true if T_NS is so recent that it belongs to the end of the job, if the job ends now. */
+/* Returns true if T_NS is so recent that it will count as the end of the job if the job ends
+ * now. */
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns);

@@ -9,22 +9,21 @@
 #include "base/clock.h"
 
 enum {
-    /* This many processes get a series at birth. Further processes get a series later. */
+    /* This many processes get a series at birth; any others get one later. */
     SERIES_AT_ONCE = 32,
     /* Age in seconds from which the unique memory of a process should be known. */
     UNIQUE_AGE_S = 2,
-    /* Age in seconds from which the job's memory is judged even if the unique memory of a process
-     * is unknown. */
+    /* Age in seconds of a process from which the job's memory is judged, even if the unique memory
+     * of that process is unknown. */
     UNIQUE_PATIENCE_S = 30,
 };
 
-/* Smaller changes than this fraction of the memory that can leak do not count as mapping files. */
+/* Changes smaller than this fraction of the memory that can leak do not count as mapping files. */
 static const double FILE_CHANGE = 0.025;
 
 /* Returns true if files are being mapped or unmapped, and resident memory has changed since RssFile
- * was read. Subtracting the old RssFile would then attribute the change to memory that can leak.
- * Returns false during start-up, which maps libraries, because every reading helps to find the end
- * of start-up. */
+ * was read: with the old RssFile, the change would look like memory that can leak. Returns false
+ * during start-up, which maps libraries too, because every reading helps to find its end. */
 static bool is_mapping(const struct judge *j, const struct judge_entity *p)
 {
     double most = FILE_CHANGE * fabs((double)p->status_rss_bytes - (double)p->file_bytes);
@@ -124,9 +123,9 @@ static void sample_gpu(struct judge *j, struct run_entity *e)
 
 /* ---- the job ---- */
 
-/* Returns true if the lower bound of the job's memory is usable. Until the unique memory of older
- * processes is known, the bound covers the largest process alone. The bound rises once the unique
- * memory is known, and this correction would look like growth. */
+/* Returns true if the lower bound of the job's memory can be used. As long as the unique memory of
+ * older processes is unknown, the bound covers only the largest process. It rises once their unique
+ * memory is known, which would look like growth. */
 static bool is_lower_bound_usable(const struct judge *j, struct run_entity *const *living, size_t n)
 {
     if (run_was_read(j->run, &j->run->job, JOB_CHARGE) || j->whole || n == 1 ||
@@ -140,8 +139,8 @@ static bool is_lower_bound_usable(const struct judge *j, struct run_entity *cons
 }
 
 /* Returns the memory of all processes that can leak, with shared pages counted once. Libraries and
- * data files that several processes map are the same pages in each process, so only the file pages
- * of the process with the most are subtracted. */
+ * data files that several processes map have the same pages in each, so file pages are subtracted
+ * only once: those of the process with the most. */
 static uint64_t bytes_counted_once(const struct judge *j, struct run_entity *const *living,
                                    size_t n)
 {
@@ -174,9 +173,9 @@ static bool is_whole_known(const struct judge *j, struct run_entity *const *livi
     return true;
 }
 
-/* Adds a reading of the job's memory that can leak. The reading comes from the job's cgroup if it
- * has one. A second series counts shared pages in each process, and adds the memory that the kernel
- * charges to the job but to no process. */
+/* Adds a reading of the job's memory that can leak, from the job's cgroup if it has one. A second
+ * series counts shared pages in each process, and adds the memory that the kernel charges to the
+ * job but not to any process. */
 static void feed_whole(struct judge *j)
 {
     struct run_entity *const *living;
@@ -202,8 +201,8 @@ static void feed_whole(struct judge *j)
         j->tree_peak_bytes = j->whole->last_bytes;
 }
 
-/* If there are too many processes, gives the series of the smallest judged process to one twice
- * its size. */
+/* If there are too many processes, takes the series from the smallest process that is judged and
+ * gives it to one of at least twice that size. */
 static void replace_smallest(struct judge *j)
 {
     struct run_entity *const *living, *least = NULL, *largest = NULL;
@@ -236,8 +235,8 @@ void judge_tick(struct judge *j)
     if (!j->has_begun)
         j->begun_ns = j->run->tick_ns;
     j->has_begun = true;
-    /* Once no process is left, the memory charged to the job has been released, and a limit that is
-     * read now does not apply to the job any more. */
+    /* When no process is left, the memory charged to the job has been released, and a limit that is
+     * read then does not apply to the job any more. */
     if (n)
         sample_limit(j);
     for (size_t i = 0; i < n; i++)

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-/* Processes that exited within this time before the end of the job are part of its end. */
+/* A process that exited within this time before the end of the job exited as part of that end. */
 enum { JUST_DIED_S = 10 };
 
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
@@ -14,7 +14,7 @@ bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
     return t_ns + JUST_DIED_S * NS_PER_S >= j->run->tick_ns;
 }
 
-/* Returns true if process P represents the job: P is alive, exited at the end of the job, or was
+/* Returns true if process P stands for the job: it is alive, exited at the end of the job, or was
  * most of the job. */
 static bool represents_job(const struct judge *j, const struct run_entity *p)
 {
@@ -138,7 +138,7 @@ static void series_end(struct judge_series *s, bool is_cut)
         tail_end(&s->tail, &s->series);
 }
 
-/* Handles the end of a table, which does not record exits: its last rows may be the exit of a
+/* Handles the end of a table. A table does not record exits, so its last rows may be the exit of a
  * process. */
 static void imported_end(struct judge *j)
 {

@@ -71,7 +71,8 @@ int recorded_read(const char *path, const struct run_settings *settings,
                  err);
     if (r < 0)
         return r;
-    /* The observer of the marks is part of RET, which the caller may move. */
+    /* RET keeps only the judge as observer: the caller may move RET, and the observer of the marks
+     * is a part of it. */
     ret->run->observers = judge_observer(ret->judge);
     kept_take_figures(&ret->marks.kept, ret->run);
     set_profile_readings(ret);

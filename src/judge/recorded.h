@@ -24,11 +24,11 @@ struct recorded {
     struct outcome outcome;     /* contents of run.json, zeroed if it was not read */
     json_t *run_json;           /* the parsed run.json, or NULL */
     struct folder_heaps *heaps; /* see recorded_heaps */
-    struct err trouble;         /* why an existing run.json could not be read, or "" */
+    struct err trouble;         /* why run.json exists but could not be read, or "" */
 };
 
 /* Reads the run at PATH. SETTINGS and OPTIONS are copied and may be NULL; the default of SETTINGS
- * is run_settings_read. On failure returns -errno with a message, and RET holds only run.json. The
+ * is run_settings_read. On failure returns -errno with a message, and RET has only run.json. The
  * caller frees RET in any case. */
 int recorded_read(const char *path, const struct run_settings *settings,
                   const struct judge_options *options, struct recorded *ret, struct err *err);

@@ -67,7 +67,8 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
     return a->reasons ? 0 : -ENOMEM;
 }
 
-/* Sets the process of A. In a table that is not one job, the number of a group may not be a pid. */
+/* Sets the process of A. If the groups of a table are not processes of one job, the number of a
+ * group may not be a pid. */
 static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);
@@ -99,7 +100,7 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     int r = t->grower ? judged_set_process(&v->grower, j, t->grower) : 0;
     if (r == 0)
         r = judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
-    /* The samples of the verdict begin later than the run and miss peaks between them. */
+    /* The verdict's samples begin later than the run, and miss peaks between two samples. */
     if (run_peak(j->run))
         v->job.result.peak_bytes = (double)run_peak(j->run);
     return r;

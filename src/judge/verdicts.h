@@ -13,10 +13,11 @@
 
 struct judge;
 
-/* Number of processes listed, the largest first; others count as not judged. */
+/* Number of processes listed; the largest are listed, and the others count as not judged. */
 enum { VERDICTS_LISTED = 64 };
 
-/* An entity with its verdict. Strings are owned, and unescaped as the job sent them. */
+/* An entity with its verdict. The strings belong to this struct. They are as the job sent them, not
+ * escaped. */
 struct judged {
     struct verdict_result
         result;     /* times are in seconds since the start of the run; evidence is in REASONS */
@@ -43,9 +44,10 @@ struct judged_list {
 };
 
 struct verdicts {
-    /* False if there are no readings, or for a table whose groups are not processes of one job. */
+    /* False if there are no readings, or if the groups of a table are not processes of one job. */
     bool has_job;
-    /* True for a table with one group, which is JOB; its JSON is that verdict alone. */
+    /* True for a table with one group, whose verdict is JOB; the JSON then has only that
+     * verdict. */
     bool is_series;
     struct judged job;
     bool has_grower;
@@ -77,8 +79,8 @@ json_t *verdicts_job_json(const struct verdicts *v);
 json_t *judge_json(const struct judge *j);
 /* Returns verdicts_job_json for the judge's last update. */
 json_t *judge_tree_json(const struct judge *j);
-/* Reads a document written by verdicts_json. Missing and mistyped values are unknown. Returns 0,
- * -EINVAL if DOC is not an object, or -ENOMEM. */
+/* Reads a document that verdicts_json wrote. Members that are missing or have another type become
+ * unknown. Returns 0, -EINVAL if DOC is not an object, or -ENOMEM. */
 int verdicts_read(const json_t *doc, struct verdicts *ret);
 
 /* Sets the result of A, with its reasons as sentences. Times are shifted by OFFSET_S. Returns 0 or
