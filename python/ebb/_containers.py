@@ -620,7 +620,7 @@ def _may_scan() -> bool:
 
 
 class _Named(NamedTuple):
-    """Content of a kept mark."""
+    """Content of a mark of kind "kept", which names a container that keeps growing."""
 
     is_library: bool
     name: str

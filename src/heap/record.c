@@ -110,8 +110,9 @@ static void take_sample(struct scratch *d, const void *p, struct live_sample *sa
     count_hook_ns(t, now);
 }
 
-/* Returns true if the table is frozen: the interpreter has started to shut down and frees
- * everything, and the table shows the program's heap before that. */
+/* Returns true once the table is frozen. It is frozen when the interpreter starts to shut down,
+ * because the interpreter then frees everything, and the table has to show the heap of the running
+ * program. */
 static bool is_closed(void)
 {
     if (!python_is_ending())

@@ -71,8 +71,8 @@ int recorded_read(const char *path, const struct run_settings *settings,
                  err);
     if (r < 0)
         return r;
-    /* RET keeps only the judge as observer: the caller may move RET, and the observer of the marks
-     * is a part of it. */
+    /* The observer of the marks is removed from the run: it is a part of RET, which the caller may
+     * move. */
     ret->run->observers = judge_observer(ret->judge);
     kept_take_figures(&ret->marks.kept, ret->run);
     set_profile_readings(ret);

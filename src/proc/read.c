@@ -1,4 +1,4 @@
-/* Short reads of files in /proc. */
+/* Reads small files of /proc at once, and large ones in small pieces. */
 #include "proc/read.h"
 
 #include <dirent.h>
@@ -136,7 +136,7 @@ void proc_read_maps(int fd, size_t max_bytes, proc_map_fn *fn, void *user)
         for (struct proc_map map; proc_maps_next(&p, end, &map) == 1;)
             fn(user, &map);
         len -= (size_t)(end - text);
-        /* if the buffer is full and has no newline, the loop ends, because no line is that long */
+        /* a full buffer without a newline ends the loop, because no line of maps is that long */
         memmove(text, end, len);
     }
 }

@@ -1,4 +1,4 @@
-/* Resolves frames to names, each frame word only once. */
+/* Resolves the frames of stacks to names, and keeps each result for the next stack. */
 #include "profile/names.h"
 
 #include <errno.h>
