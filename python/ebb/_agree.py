@@ -146,8 +146,8 @@ class Agreement:
                 raise RuntimeError
             if work is not None:
                 work.wait(timedelta(seconds=PATIENCE_S))
-            # the group is destroyed now, because its threads may still be in use when the process
-            # exits
+            # the group is destroyed now, because its threads could otherwise still run when the
+            # process exits
             sys.modules["torch"].distributed.destroy_process_group(group)
         except Exception:
             _left.append((work, group))

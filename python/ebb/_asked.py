@@ -1,5 +1,5 @@
-"""Requests of ebb to a trainer and their progress: implements the handshake of
-docs/reference/marks.md for callbacks of frameworks, on all ranks in the same step."""
+"""Carries out ebb's requests in a trainer, on all ranks in the same step, and reports their
+progress. This is the handshake of docs/reference/marks.md, for callbacks of frameworks."""
 
 from __future__ import annotations
 

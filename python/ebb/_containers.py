@@ -33,31 +33,35 @@ from typing import Any, Container, Iterable, NamedTuple, Optional, Union
 from . import _memory, _referrers
 from ._wire import clean, figures_wire
 
-_GROWN_BYTES = 24 << 20  # growth since the first step required for a mark of kind kept, in bytes
-_GROWN_SHARE = 0.02  # growth required for a kept mark, as a fraction of the process's memory
-# growth required for further kept marks, as a multiple of the growth at the last kept marks
+# growing containers are reported from this growth of memory since the first step on, in bytes
+_GROWN_BYTES = 24 << 20
+_GROWN_SHARE = 0.02  # least growth for a report, as a fraction of the process's memory
+# least growth for another report, as a multiple of the growth at the last report
 _AGAIN = 2.0
-_WORTH_BYTES = 1 << 20  # growth since the first step required for a scan, in bytes
+# containers are scanned from this growth of memory since the first step on, in bytes
+_WORTH_BYTES = 1 << 20
 _INTERVAL_S = 1.0  # seconds between two scans
-# largest fraction of the time that is spent on scans of the program's own variables
+# scans of the program's own variables take at most this fraction of the time
 _VARIABLES_SHARE = 0.006
-_SHARE = 0.0025  # largest fraction of the time since the first step spent on full scans
-_BUDGET_S = 0.3  # seconds that full scans may always take if kept marks are due
-_YOUNG_SHARE = 0.05  # largest fraction of the time that full scans may take in a young process
-_BLOCK_S = 1e-7  # estimated seconds per memory block of the interpreter, before the first full scan
-_WALL_S = 2.0  # seconds allowed for finding the names of one kept report on a busy machine
-_NAMES_S = 0.1  # time limit in seconds for finding the names of one full scan
+_SHARE = 0.0025  # full scans take at most this fraction of the time since the first step
+_BUDGET_S = 0.3  # seconds that full scans may take in any case if a report is due
+_YOUNG_SHARE = 0.05  # full scans take at most this fraction of the time in a young process
+# estimated duration of the first full scan, in seconds per memory block of the interpreter
+_BLOCK_S = 1e-7
+_WALL_S = 2.0  # seconds within which the names for a report must be found, on a busy machine
+_NAMES_S = 0.1  # seconds within which the names for a full scan must be found
 # number of new names per full scan; each search for a name visits all objects several times
 _NAMES = 2
 # number of memory blocks of the interpreter above which a list of all objects would be too large
 _OBJECTS_MAX = 2_000_000
 _LENGTH_MIN = 2
-_ADDED_MIN = 2  # number of entries that a container must gain for a kept mark
+_ADDED_MIN = 2  # a container must gain at least this many entries to be reported
 _GAINED_MAX = 1000
-_WEIGHED_MAX = 96  # number of containers whose bytes are estimated, those that gained most
-_NAMED_MAX = 3  # number of containers named in kept marks
+_WEIGHED_MAX = 96  # number of containers whose bytes are estimated; they are those that gained most
+_NAMED_MAX = 3  # number of containers named in a report
 _KEPT_BYTES = 1 << 20
-_KEPT_SHARE = 0.1  # fraction of the growth of memory that a container must explain for a kept mark
+# a container is reported if it explains at least this fraction of the growth of memory
+_KEPT_SHARE = 0.1
 _ENTRIES = 4  # number of newest entries whose mean size represents all new entries
 _FOLLOWED_MAX = 8
 _FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans to be followed
@@ -164,7 +168,7 @@ def _containers() -> list[Any]:
 
 class _Scan:
     """The lengths of all containers at one scan. The scan stores only numbers, so that it keeps no
-    container alive. It creates no object per container that gc tracks, because many such objects
+    container alive. It creates no object per container that gc tracks, because many new objects
     would trigger another garbage collection."""
 
     def __init__(
@@ -305,9 +309,9 @@ class _GraphSize(NamedTuple):
 
 
 def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
-    """Returns the autograd graphs behind tensors that the program's own variables, their attributes
-    and the entries of their dictionaries refer to, except the KNOWN ones. Such a graph grows if
-    each step adds to the tensor, and does not if each step replaces it."""
+    """Returns the autograd graphs of the tensors to which the program's own variables, their
+    attributes or the entries of their dictionaries refer, except the KNOWN ones. A graph grows if
+    each step adds to the tensor, and stays the same if each step replaces the tensor."""
     from . import _weight
 
     found: dict[str, _GraphSize] = {}
@@ -443,7 +447,8 @@ class _Follower:
             self._inside.update(map(id, children))
             for is_nested in (False, True) if children else (False,):
                 length = sum(map(len, children)) if is_nested else len(o)
-                # a container may gain entries itself and in the containers inside it
+                # a container has two keys: one for its own entries, and one for those of the
+                # containers inside it
                 key = ~number if is_nested else number
                 self._lengths[key] = length
                 f = self._followed.get(key)
@@ -585,7 +590,7 @@ class _Follower:
 # ---- scans ----
 
 _last: Optional[_Scan] = None
-_kept: Optional[_Scan] = None  # the last scan after which kept marks were sent
+_kept: Optional[_Scan] = None  # the last scan whose result was reported
 _follower = _Follower()
 _names: dict[int, str] = {}  # names that were reported before
 _first_graphs: dict[str, _GraphSize] = {}  # each graph as it was when it was first seen
@@ -696,7 +701,7 @@ def _report_graphs(step: Optional[int], rss: int, base: int) -> None:
 
 
 def _scan(step: Optional[int], rss: int, is_grown: bool) -> None:
-    """Scans all containers. IS_GROWN is True if memory has grown enough for kept marks."""
+    """Scans all containers. IS_GROWN is True if memory has grown enough for a report."""
     global _last, _kept, _scan_s
     before, _last = _last, None
     if sys.getallocatedblocks() > _OBJECTS_MAX:

@@ -24,8 +24,8 @@ _DOUBLE_AFTER = 128
 
 _FORK_PATIENCE_S = 0.1  # seconds that a fork waits for the thread to end
 
-_CHECK_MS = 250  # interval at which the thread checks for unsent steps while steps are batched
-_CHECKS = 8  # number of checks without an unsent step after which the thread sleeps
+_CHECK_MS = 250  # milliseconds between two checks of the thread for unsent steps
+_CHECKS = 8  # number of checks that find no unsent step before the thread sleeps
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # requests that were not answered yet

@@ -1,4 +1,5 @@
-/* Writes the scripts. They are ASCII. Only ebb._attach, which they call, changes the job. */
+/* Writes the Python scripts for a running job, in ASCII. They only load and call ebb._attach, which
+ * makes all changes in the job. */
 #include "attach/script.h"
 
 #include <ctype.h>

@@ -504,8 +504,8 @@ static void fp_rule(const struct cfi_section *s, const struct place *fp, struct 
     }
 }
 
-/* Returns true for the frame of a signal handler. The kernel's layout of that frame is fixed, so
- * recognising the row is enough. */
+/* Returns true if ROW describes the frame of a signal handler. Its form is enough to recognise it,
+ * because the kernel's layout of that frame is fixed. */
 static bool is_signal_frame(const struct cfi_section *s, const struct row *row)
 {
     enum { UCONTEXT_SP = 160 };

@@ -1,9 +1,11 @@
 /* Attaches the hooks to a process that started without this library. The dynamic linker has bound
  * the process's calls already, so the hooks are written into the GOT slots of every loaded module.
  * A slot is one aligned word, so a thread that calls through it reaches either the old or the new
- * function. The hooked functions are the exported symbols of this library. The real definition of
- * each is the first one in the order of loading. A slot is changed only if it is bound to that
- * definition or not bound yet, so a module with its own allocator keeps that allocator. */
+ * function.
+ *
+ * The hooked functions are the exported symbols of this library. The real definition of each is the
+ * first one in the order of loading. A slot is changed only if it is bound to that definition or
+ * not bound yet, so a module with its own allocator keeps that allocator. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>

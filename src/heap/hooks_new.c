@@ -50,8 +50,8 @@ static _Atomic(uintptr_t) next[NEXT_COUNT];
  * library.
  *
  * dlsym is not used, because it could deadlock: another thread may hold the linker's lock while it
- * loads a library whose constructor waits for this thread. dl_iterate_phdr has another lock, which
- * is held while code of the job runs only if the job itself calls dl_iterate_phdr. A child of fork
+ * loads a library whose constructor waits for this thread. dl_iterate_phdr takes another lock,
+ * under which code of the job only runs if the job itself calls dl_iterate_phdr. A child of fork
  * may find that lock held for ever, so all symbols are looked up at once, and early. */
 
 enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };

@@ -98,10 +98,11 @@ HOOK long syscall(long number, ...)
 
 #endif
 
-/* ---- a sanitizer's runtime in the job ---- When a sanitizer's runtime starts, it calls these
- * functions to get its settings, so this library detects the sanitizer before the first sample. The
- * runtime tracks every block itself, and reports calls that look wrong. The hooks then only pass
- * calls through. */
+/* ---- a sanitizer's runtime in the job ----
+ *
+ * When a sanitizer's runtime starts, it calls these functions to get its settings, so this library
+ * detects the sanitizer before the first sample. The runtime tracks every block itself, and reports
+ * calls that look wrong. The hooks then only pass calls through. */
 
 #define SANITIZER(name, settings)                                                                  \
     HOOK const char *name(void);                                                                   \

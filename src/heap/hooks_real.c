@@ -77,7 +77,7 @@ static void *first_calloc(size_t n, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return arena_take(size); /* arena memory is used only once and is therefore zeroed */
+    return arena_take(size); /* memory of the arena is never reused, so it is still zeroed */
 }
 
 static void *first_realloc(void *p, size_t size)

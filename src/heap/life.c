@@ -36,7 +36,7 @@ enum { SECTION_SHARDS = 16, SECTION_SHIFT = 60 };
  * section takes microseconds, unless its thread is preempted. */
 enum { DRAIN_TRIES = 10000, PAUSE_NS = 100000 };
 
-/* Only glibc has this function, and a program with another libc must still start. */
+/* Weak, because only glibc has this function, and a program with another libc must still start. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                              void *module) __attribute__((weak));
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
@@ -242,9 +242,10 @@ __attribute__((destructor)) static void end(void)
         atomic_store_explicit(&t->header.is_ended, 1, memory_order_release);
 }
 
-/* ---- creating and sending the table ---- All system calls go through syscall(). The job or
- * another preloaded library may override the libc functions. Most of these are also cancellation
- * points, which malloc must not be. */
+/* ---- creating and sending the table ----
+ *
+ * All system calls go through syscall(). The job or another preloaded library may override the libc
+ * functions. Most of these are also cancellation points, which malloc must not be. */
 
 static void close_fd(int fd)
 {

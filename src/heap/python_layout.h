@@ -31,7 +31,7 @@ struct python_layout {
     enum python_entry entry;
     bool has_owner;
     uint8_t shim_owner; /* frames whose owner is at least this value are shims */
-    /* Frames with this owner, which belong to generators, are always complete. */
+    /* owner of the frames of generators, which have always begun to run their function */
     uint8_t generator_owner;
 
     uint16_t code_first_line, code_file, code_name, code_lines;

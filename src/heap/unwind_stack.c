@@ -1,9 +1,11 @@
 /* Finds the bounds of stacks. The loader publishes the bounds of the main thread's stack. Another
  * thread's stack ends at its thread control block, which glibc places at the top of the stack, even
- * in memory that the program provided. SP may also be on the stack of a coroutine or of a signal
- * handler, below the thread's own stack. SP is on the thread's own stack if all memory between SP
- * and the top is mapped, because glibc's guard pages would otherwise leave a gap. On any other
- * stack, each page is probed before it is read. */
+ * in memory that the program provided.
+ *
+ * SP may also be on the stack of a coroutine or of a signal handler, below the thread's own stack.
+ * SP is on the thread's own stack if all memory between SP and the top is mapped, because glibc's
+ * guard pages would otherwise leave a gap. On any other stack, each page is probed before it is
+ * read. */
 #include "heap/unwind_stack.h"
 
 #include <errno.h>

@@ -39,7 +39,7 @@ struct tree_node {
     dev_t exe_dev;        /* device and inode of the program's file; both 0 if unknown */
     ino_t exe_ino;
     uint32_t walk;  /* number of the last walk that read this process */
-    bool names_due; /* the command line could not be read yet and is still due */
+    bool names_due; /* the command line could not be read yet and must still be read */
 
     struct role_maps maps; /* evidence found in the process's mappings so far */
     uint64_t maps_due_ns, maps_gap_ns;
@@ -51,7 +51,7 @@ struct tree_node {
     size_t children_before;
     bool trained_before;
     bool role_dirty;     /* an input of the role has changed */
-    uint32_t role_stamp; /* number of the settling in which the role last changed */
+    uint32_t role_stamp; /* number of the call of settle_roles in which the role last changed */
 
     /* resident memory when the last count of the process's pages began */
     uint64_t unique_rss_bytes;

@@ -197,6 +197,6 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
         any = settle_once(tree, now_ns);
     }
     tree->kin_dirty = false;
-    /* a new stamp, so that the next settling does not mistake these changes for its own */
+    /* a new stamp, so that the next call does not mistake these changes for its own */
     tree->role_stamp++;
 }

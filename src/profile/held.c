@@ -233,7 +233,7 @@ void held_sites(const struct profile *p, size_t n, const struct held_window *w,
     ret->known = measure_kept(p, n, ret) && measure_settled(p, n, ret);
 }
 
-/* Returns the number of readings up to UNTIL_NS before P began to exit. */
+/* Returns the number of readings that were taken until UNTIL_NS, and before P began to exit. */
 static size_t readings_until(const struct profile *p, uint64_t until_ns)
 {
     size_t n = p->is_ended ? profile_at_work(p) : p->n_readings;

@@ -60,7 +60,8 @@ struct profile_reading {
     size_t count;
     /* Bytes of arenas mapped for small Python objects, or 0 if not counted. */
     uint64_t arena_bytes;
-    /* Estimated live bytes of malloc outside mappings of single blocks, or 0 if not counted. */
+    /* Estimated live bytes of malloc's blocks, except blocks with a mapping of their own; 0 if not
+     * counted. */
     uint64_t inside_bytes;
 };
 

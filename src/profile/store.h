@@ -1,12 +1,13 @@
 /* heap.PID.ebbheap: the history of one process's heap in the run folder. It consists of append-only
  * blocks: new modules, codes, texts, nodes and call sites; a reading (live bytes of each call site,
  * as changes since the last one); a snapshot (every live sample). A reader uses intact blocks and
- * ignores others. docs/reference/heap-format.md describes the format. The size hardly depends on
- * the length of the run. A reading is due every second in the first minute, then every 2 s or every
- * 1/500 of the run, if that is longer. A snapshot is due after 1/16 of the run at the earliest, so
- * their number grows with the logarithm of the run's length. Both become half as frequent each time
- * the file grows by an eighth of STORE_BYTES_MAX. Once the file has that size, only the last
- * reading is added. */
+ * ignores others. docs/reference/heap-format.md describes the format.
+ *
+ * The size hardly depends on the length of the run. A reading is due every second in the first
+ * minute, then every 2 s or every 1/500 of the run, if that is longer. A snapshot is due after 1/16
+ * of the run at the earliest, so their number grows with the logarithm of the run's length. Both
+ * become half as frequent each time the file grows by an eighth of STORE_BYTES_MAX. Once the file
+ * has that size, only the last reading is added. */
 #pragma once
 
 #include <stdint.h>

@@ -24,5 +24,6 @@ struct sealed;
  * may be hostile; they are copied. Returns 0, -EBADMSG or -ENOMEM. */
 int sealed_open(const void *stored, size_t stored_len, size_t raw_len, struct sealed **ret);
 void sealed_free(struct sealed *s); /* NULL is fine */
-/* Returns the next record as it was packed, without USE records: 1, or 0 at the end. */
+/* Gets the next record, in the order in which records were packed, without USE records. Returns 1,
+ * or 0 at the end. */
 int sealed_next(struct sealed *s, struct record *ret);

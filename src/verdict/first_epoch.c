@@ -17,7 +17,7 @@ static const double SOON_PART = 0.3;
 static const double SOON_PACE = 0.6;
 /* It is too early for a decision until this many epochs have passed since the first. */
 static const double SOON_EPOCHS = 0.5;
-/* Fraction of an epoch that must have passed since the first one. */
+/* Fraction of another epoch that must have passed since the first epoch ended. */
 static const double GRACE_PART = 0.15;
 /* Highest confidence in a leak that continues through the end of the first epoch. */
 static const double THROUGH_CAP = 0.9;

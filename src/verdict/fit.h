@@ -44,8 +44,8 @@ struct fit_separation {
     enum fit_shape both_shape;
     double both_param;
 };
-/* Fits all families of curves to N <= FIT_MAX points. FLOOR_RMS is the smallest residual that
- * any model is credited with. */
+/* Fits all families of curves to N <= FIT_MAX points. If the residuals of a curve have a root mean
+ * square below FLOOR_RMS, they count as FLOOR_RMS. */
 void fit_separate(const double *x, const double *y, size_t n, double floor_rms,
                   struct fit_separation *ret);
 

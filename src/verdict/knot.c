@@ -20,7 +20,7 @@ static const double KNOT_SKIPPED = 0.25;
  * cache that fills in steps. */
 static const double KNOT_ROUGHNESS = 0.04;
 static const double KNOT_PART = 0.9; /* fraction of the window that a single rise must cover */
-/* Fraction of an epoch that must have passed since the first one. */
+/* Fraction of another epoch that must have passed since the first epoch ended. */
 static const double KNOT_BEYOND = 0.15;
 
 /* Two lines that meet at the end of the first epoch (the knot), fitted to all readings together. */

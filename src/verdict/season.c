@@ -25,10 +25,10 @@ static const double APART_PART = 0.34;
 static const double SPREAD_PART = 0.75;
 /* A fraction SPREAD_PART of a normal distribution lies within this many standard deviations. */
 static const double SPREAD_NORMAL = 1.15;
-/* Memory repeats with the epoch if the differences spread by at most this fraction of the plain
- * spread. */
+/* Memory repeats with the epoch if the spread of the differences is at most this fraction of the
+ * spread about a straight line. */
 static const double REPEATS = 0.2;
-/* Every epoch must release at least this multiple of the plain spread. */
+/* Every epoch must release at least this multiple of the spread about a straight line. */
 static const double FALL_SPREADS = 1.5;
 /* A pair must rise by this multiple of the spread of the differences. */
 static const double OVER_SPREAD = 2;

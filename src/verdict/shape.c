@@ -20,7 +20,7 @@ static const double CHUNKY_N_EFF = 20;
 static const double N_EFF_FEW_ALL = 20;
 /* Smallest effective number of points with which a curve can be selected. */
 static const double N_EFF_FEW = 12;
-/* Smallest residual that any curve is credited with, as a fraction of the growth. */
+/* A smaller residual of a curve counts as this fraction of the growth. */
 static const double MODEL_TRUST = 0.005;
 
 static double growth_since(const struct view *w, double x)

@@ -8,9 +8,9 @@
 #include "verdict/judging.h"
 
 enum { SLOTS_AT_LEAST = 6 };
-/* Smallest residual that any curve is credited with, as a fraction of the growth. */
+/* A smaller residual of a curve counts as this fraction of the growth. */
 static const double TRUST = 0.005;
-/* Smallest residual that any curve is credited with, as a fraction of the baseline. */
+/* A smaller residual of a curve counts as this fraction of the baseline. */
 static const double RESOLUTION = 1e-4;
 /* Log evidence is at most this, which is practical certainty. */
 static const double EVIDENCE_MOST = 30;

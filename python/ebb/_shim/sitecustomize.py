@@ -158,7 +158,8 @@ if sys.version_info >= (3, 9) and os.environ.get("EBB_SHIM") != "0":
             _Memory.start()
             os.register_at_fork(before=_Memory.before_fork, after_in_parent=_Memory.start)
 
-# Python now imports the next module of this name and reports its errors or its absence, as if this
-# file did not exist. The reference keeps Python 2 from clearing a module that is still running.
+# Removes this module, so that Python imports the next sitecustomize, or reports that there is none,
+# as if this file did not exist. The variable refers to the module, because Python 2 would otherwise
+# clear it while it runs.
 _self = sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402,F401
