@@ -28,7 +28,8 @@ _SLICES = 64
 
 # one row of the census, and one object that belongs to it
 _Found = Tuple["Holder", Any]
-_LARGEST = 3  # how many of the largest tensors and objects get the references to them
+# number of the largest tensors, and of the largest objects, whose references are searched
+_LARGEST = 3
 
 
 @dataclass
@@ -185,7 +186,7 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
     with quiet():
         tensors = _tensors_among(objects, torch)
         ids = {id(t) for t in tensors}
-        # meanwhile, a backward pass in another thread could write the gradients
+        # only if no backward pass in another thread can write the gradients meanwhile
         grads = _gradients(tensors, ids) if is_safe else []
         leaves = [t for t in tensors if t.requires_grad and t.is_leaf] if is_safe else []
         grad_ids = {id(t.grad) for t in leaves}

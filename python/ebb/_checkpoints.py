@@ -47,8 +47,8 @@ def is_of_this_run(path: str) -> bool:
 
 def is_whole_file(path: str) -> bool:
     """Returns True if a file of weights or states is complete. A file that was cut off when the job
-    died is found: safetensors store their length at the start, and torch's zip files have their
-    directory at the end."""
+    died is recognised, because safetensors store their length at the start, and torch's zip files
+    have their directory at the end."""
     try:
         size = os.stat(path).st_size
         with open(path, "rb") as f:
@@ -96,8 +96,8 @@ def _has_all_shards(index: str) -> bool:
 
 
 def _has_deepspeed(folder: str) -> bool:
-    """Returns True if the DeepSpeed checkpoint in FOLDER is complete. DeepSpeed writes a file with
-    the name of the folder of its states last."""
+    """Returns True if the DeepSpeed checkpoint in FOLDER is complete. The last file that DeepSpeed
+    writes contains the name of the folder with its states."""
     try:
         with open(os.path.join(folder, "latest"), encoding="utf-8") as f:
             return _is_whole_folder(os.path.join(folder, f.read().strip()))

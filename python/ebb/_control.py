@@ -34,7 +34,7 @@ _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread; closing it ends the thread
 _must_end = False  # the thread
-_is_paused = False  # True during a fork; the thread was ended before it
+_is_paused = False  # True while a fork is in progress; the thread was ended for it
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
 # True if the job or a callback reports the steps; the hooks on torch then do not

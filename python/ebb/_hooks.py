@@ -83,7 +83,7 @@ def reset() -> None:
 
 
 def tracked(what: str, name: str) -> Callable[..., None]:
-    """Returns a method of the tracker, which is created when the method is first called."""
+    """Returns a method of the tracker. The tracker is created at the first call of that method."""
     found = quiet(what, lambda: getattr(the_tracker(), name))
     found.__name__ = name
     return found

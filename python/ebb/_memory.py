@@ -39,7 +39,7 @@ def written_bytes(address: int, size: int) -> int:
 
 
 def peak_bytes() -> Optional[int]:
-    """Returns the peak of resident memory in bytes. ru_maxrss would not do, because exec does not
+    """Returns the peak of resident memory in bytes. ru_maxrss is not used, because exec does not
     reset it."""
     try:
         with open("/proc/self/status", "rb") as f:

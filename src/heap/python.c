@@ -21,8 +21,8 @@ enum phase {
 enum {
     CHAIN_MAX = 100000, /* maximum number of frames of a chain; a longer chain is corrupt */
     CHECK_MAX = 256,    /* number of frames that are checked before the layout is trusted */
-    /* Number of attempts. A wrong layout fails every time; a stack that another thread was changing
-     * fails only now and then. */
+    /* Number of attempts. A wrong layout fails every time; a stack in the middle of a change fails
+     * only once. */
     CHECK_TRIES = 8,
     LINE_MAX = 1 << 28,
 };

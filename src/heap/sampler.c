@@ -261,7 +261,7 @@ static uint64_t tokens_max(const struct pace *p)
     return 2 * p->rate * ONE;
 }
 
-/* Raises the interval, more so the faster the tokens were spent. */
+/* Raises the interval. The faster the tokens were spent, the higher the new interval. */
 static void raise_interval(struct pace *p, uint64_t now)
 {
     uint64_t since = now - atomic_exchange_explicit(&p->changed_tick, now, memory_order_relaxed);

@@ -27,7 +27,8 @@ struct proc_helper {
     uint64_t cpu_ns;
     /* time of the current request, and time until which new calls are refused */
     uint64_t asked_ns, rest_ns;
-    bool is_over, is_alone; /* is_alone: the owner has freed H, so the thread frees the memory */
+    /* is_alone: the owner has called proc_helper_free, so the thread frees H */
+    bool is_over, is_alone;
     void *kept[KEPT_MAX];
     size_t kept_count;
 };

@@ -7,8 +7,8 @@
 
 #include "base/buf.h"
 
-/* A function of libsupc++. A name of a hundred bytes can expand to gigabytes, so __cxa_demangle
- * would not do: this function allocates nothing and can be stopped. */
+/* A function of libsupc++, used because it allocates nothing and can be stopped: __cxa_demangle
+ * might expand a name of a hundred bytes to gigabytes. */
 int __gcclibcxx_demangle_callback(const char *mangled,
                                   void (*callback)(const char *text, size_t len, void *arg),
                                   void *arg);

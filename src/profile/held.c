@@ -86,7 +86,7 @@ static void measure_grown(const struct profile *p, size_t n, const struct held_w
 }
 
 /* Returns the sum, over the call sites that keep their memory, of three times the smallest growth
- * between two successive ones of four readings. */
+ * from one of four readings to the next. */
 static double steady_growth(const struct profile_reading *const at[4])
 {
     double sum = 0;

@@ -37,8 +37,8 @@ static int refuse_record(const struct csv_table *t, struct err *err, const char 
     return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s", t->name, t->line, why);
 }
 
-/* Returns the next byte of the file. If the first bytes are not a BOM after all, they come from the
- * table, because ungetc cannot return three bytes to a stream. */
+/* Returns the next byte of the file. The first three bytes are read together to find a BOM. If
+ * there is none, these bytes are returned from the table, because ungetc cannot push back three. */
 static int next_byte(struct csv_table *t)
 {
     if (!t->has_begun) {

@@ -64,8 +64,8 @@ bool judge_same_baseline(const struct view *w, double counts, double slope)
         return false;
     low = w->y[--last];
     /* Searches backwards from the last trough for an earlier trough, with a rise in between that
-     * was released. At a trough, no reading within the same distance before it is lower; a level
-     * that memory only passed on its way up does not satisfy this. */
+     * was released. At a trough, no reading within the same distance before it is lower, so a level
+     * that memory only passed on its way up is not a trough. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
         is_apart = is_apart || w->y[i] - low > counts;

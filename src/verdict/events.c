@@ -18,8 +18,8 @@ enum { SEEN_AFTER = 3 }; /* an event counts only after this many step ends have 
  * READINGS_CLOSE, a staircase looks like a line. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
-/* Growth that is even also has a part in the readings around events. Of the rest of the growth,
- * this fraction must occur at events. */
+/* Number of readings around an event whose growth counts as growth at the event. Even growth has a
+ * part there too; of the rest, the fraction BEYOND_EVEN must occur at events. */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;

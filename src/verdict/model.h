@@ -28,8 +28,8 @@ struct model_sites {
     /* The live memory of call sites that free little, against the bytes that the process has
      * allocated. */
     struct trend by_work;
-    /* SETTLED is the trend of a sum over all call sites: of their least live memory in each block
-     * of readings. */
+    /* SETTLED is the trend of memory that stays live: for each block of readings, the sum of the
+     * least live memory of every call site. */
     struct trend settled;
 };
 

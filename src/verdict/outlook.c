@@ -182,8 +182,9 @@ void outlook_oom(struct judging *j)
                          pace > 0 ? oom_s.high : oom.high, !(pace > 0));
 }
 
-/* The test uses every block since its phase began. It would lose its guarantee in the window in
- * which the shape was found, because that window was chosen by looking at the data. */
+/* The test uses every block since its phase began, not only the window in which the shape was
+ * found: that window was chosen by looking at the data, which would void the guarantee of the
+ * test. */
 void outlook_alarm(struct judging *j)
 {
     const struct envelope *e = j->w.by_step ? &j->v->by_step : &j->v->by_time;

@@ -18,9 +18,9 @@ struct ranks_place {
 
 /* The control group. */
 struct ranks_peers {
-    size_t count;          /* number of ranks with a known growth rate */
-    size_t flat;           /* number of these ranks whose own verdict is not a leak */
-    bool by_step;          /* true if rates are in bytes per step, not per minute */
+    size_t count; /* number of ranks with a known growth rate */
+    size_t flat;  /* number of ranks with a known growth rate whose own verdict is not a leak */
+    bool by_step; /* true if rates are in bytes per step, not per minute */
     double median, spread; /* median and robust standard deviation of the growth rates */
 };
 

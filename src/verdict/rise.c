@@ -156,8 +156,8 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
 }
 
 /* Returns true if growth in the last third is small, both compared with the earlier growth and with
- * all memory. The earlier growth alone would not do: if it includes start-up, even a leak is small
- * compared with it. */
+ * all memory. Comparing with the earlier growth is not enough: if it includes start-up, even a leak
+ * is small compared with it. */
 static bool has_nearly_ended(const struct shape *s)
 {
     return s->last_third < fmax(fmin(0.1 * s->growth, 0.06 * s->floor_last), s->material);

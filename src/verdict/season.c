@@ -19,9 +19,9 @@ enum {
 static const double PAIR_PART = 0.8;
 /* Readings further apart than this fraction of an epoch are not interpolated. */
 static const double APART_PART = 0.34;
-/* Quantile of the differences that measures their spread. The median would not do: if the teeth
- * have another period than the epoch, most differences are alike, and only one or two in ten, at
- * the end of a tooth, are larger. */
+/* Quantile of the differences that measures their spread. It is higher than the median: if the
+ * teeth have another period than the epoch, most differences are alike, and only one or two in ten,
+ * at the end of a tooth, are larger. */
 static const double SPREAD_PART = 0.75;
 /* A fraction SPREAD_PART of a normal distribution lies within this many standard deviations. */
 static const double SPREAD_NORMAL = 1.15;
@@ -185,8 +185,8 @@ static bool rises_continue(const double *step, unsigned n)
 }
 
 /* Decides whether the newest RISING pairs are a leak, or may become one. The teeth must be at least
- * as large as the rise between them: otherwise memory is a staircase, which other things than leaks
- * cause. */
+ * as large as the rise between them: otherwise memory is a staircase, which has other causes than
+ * leaks. */
 static enum season_course course_of_rise(const struct epochs *p, unsigned rising, double material,
                                          bool is_over)
 {

@@ -116,7 +116,8 @@ void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
     r->confidence = leak == r->leak && leak != VERDICT_LEAK_UNKNOWN
                         ? fmin(most, fmax(r->probability, 1 - r->probability))
                         : fmin(r->confidence, OPEN_CONFIDENCE);
-    /* If a process exits, it gets this evidence a second time; the second replaces the first. */
+    /* When a process exits, this evidence is added a second time; the new evidence replaces the
+     * old. */
     result_drop(r, VERDICT_SAID_WEIGHED);
     add_reasons(r);
 }
