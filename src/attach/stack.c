@@ -33,22 +33,6 @@ static bool is_of_type(const struct stack_walk *w, uint64_t object, uint64_t typ
            attach_read_word(w->fd, object + w->i->layout.object_type, &there) && there == type;
 }
 
-/* Encodes a character as UTF-8; a lone surrogate is a byte that Python could not decode. */
-static size_t put_character(uint32_t c, char ret[4])
-{
-    if (c >= 0xdc80 && c <= 0xdcff)
-        c -= 0xdc00;
-    else if (c >= 0x80 && c < 0x110000 && !(c >= 0xd800 && c <= 0xdfff)) {
-        size_t len = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-        for (size_t k = len - 1; k > 0; k--, c >>= 6)
-            ret[k] = (char)(uint8_t)(0x80 | (c & 0x3f));
-        ret[0] = (char)(uint8_t)((0xf00 >> len & 0xff) | c);
-        return len;
-    }
-    ret[0] = (char)(uint8_t)(c <= 0xff ? c : '?');
-    return 1;
-}
-
 /* Reads a string and escapes it. If the string is too long, its end is kept, because the end of a
  * path matters most. */
 static bool read_text(const struct stack_walk *w, uint64_t text, char ret[STACK_TEXT_MAX])
@@ -77,7 +61,7 @@ static bool read_text(const struct stack_walk *w, uint64_t text, char ret[STACK_
     for (size_t k = 0; k < count; k++) {
         uint32_t c = 0;
         memcpy(&c, raw + k * width, width);
-        len += put_character(c, utf8 + len);
+        len += python_layout_encode(c, utf8 + len);
     }
     text_fit(ret, STACK_TEXT_MAX, STACK_TEXT_MAX, utf8, len);
     return true;

@@ -102,33 +102,12 @@ static uint32_t character_at(const struct characters *c, size_t i)
     }
 }
 
-/* Encodes one character as UTF-8. A lone surrogate stands for a byte that Python could not decode,
- * and is written as that byte. */
-static size_t encode(uint32_t c, char ret[4])
-{
-    if (c >= 0xdc80 && c <= 0xdcff) {
-        ret[0] = (char)(uint8_t)(c - 0xdc00);
-        return 1;
-    }
-    if ((c >= 0xd800 && c <= 0xdfff) || c > 0x10ffff)
-        c = '?';
-    if (c < 0x80) {
-        ret[0] = (char)c;
-        return 1;
-    }
-    size_t len = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = len - 1; i > 0; i--, c >>= 6)
-        ret[i] = (char)(uint8_t)(0x80 | (c & 0x3f));
-    ret[0] = (char)(uint8_t)((0xf00 >> len & 0xff) | c);
-    return len;
-}
-
 /* Encodes a string into the shared buffer and returns its length. Longer names are truncated. */
 static size_t encode_all(const struct characters *c)
 {
     size_t len = 0;
     for (size_t i = 0; i < c->count && len + 4 <= TEXT_MAX; i++)
-        len += encode(character_at(c, i), &text_buffer[len]);
+        len += python_layout_encode(character_at(c, i), &text_buffer[len]);
     return len;
 }
 

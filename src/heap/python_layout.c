@@ -125,3 +125,22 @@ uint32_t python_layout_version(const char *text)
         return 0;
     return major << 24 | minor << 16 | micro << 8 | 0xf0;
 }
+
+size_t python_layout_encode(uint32_t c, char ret[4])
+{
+    if (c >= 0xdc80 && c <= 0xdcff) {
+        ret[0] = (char)(uint8_t)(c - 0xdc00);
+        return 1;
+    }
+    if ((c >= 0xd800 && c <= 0xdfff) || c > 0x10ffff)
+        c = '?';
+    if (c < 0x80) {
+        ret[0] = (char)c;
+        return 1;
+    }
+    size_t len = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = len - 1; i > 0; i--, c >>= 6)
+        ret[i] = (char)(uint8_t)(0x80 | (c & 0x3f));
+    ret[0] = (char)(uint8_t)((0xf00 >> len & 0xff) | c);
+    return len;
+}

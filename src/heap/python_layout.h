@@ -50,3 +50,6 @@ enum heap_python python_layout_find(uint32_t version, const void *runtime,
                                     struct python_layout *ret);
 /* Parses "3.9.2 (main, …" into PY_VERSION_HEX; returns 0 on failure. */
 uint32_t python_layout_version(const char *text);
+/* Encodes one character of a Python string as UTF-8, and returns the number of bytes. A lone
+ * surrogate stands for a byte that Python could not decode, and is written as that byte. */
+size_t python_layout_encode(uint32_t c, char ret[4]);

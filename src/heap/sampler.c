@@ -74,11 +74,6 @@ uint64_t sampler_floor(void)
     return floor_of(&host);
 }
 
-uint64_t sampler_gpu_interval(void)
-{
-    return interval_of(&gpu);
-}
-
 uint64_t sampler_gpu_floor(void)
 {
     return floor_of(&gpu);

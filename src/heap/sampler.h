@@ -21,7 +21,6 @@ void sampler_adapt(uint64_t now_ns);
 enum { SAMPLER_GPU_RATE = 500 };
 bool sampler_hit_gpu(struct heap_thread *t, uint64_t size, uint64_t *ret_interval);
 void sampler_adapt_gpu(uint64_t now_ns);
-uint64_t sampler_gpu_interval(void);
 /* Returns the smallest interval of GPU blocks. It is raised whenever the host's is. */
 uint64_t sampler_gpu_floor(void);
 /* Samples store intervals in units of this many bytes. */

@@ -436,7 +436,7 @@ int run_read_csv(const char *path, const struct run_settings *settings,
         c.cut_t = options->until_s;
     c.groups = calloc(GROUPS_MAX, sizeof(struct csv_group *));
     r = c.groups ? csv_run_fill(&c) : no_memory(&c);
-    for (size_t i = 0; i < c.count; i++)
+    for (size_t i = 0; c.groups && i < c.count; i++)
         free(c.groups[i]);
     for (size_t i = 0; i < c.mark_count; i++)
         free(c.marks[i].text);
