@@ -73,8 +73,8 @@ class Asked:
         return not (self._agreement.is_shared or self.must_save or self.must_stop)
 
     def started(self) -> None:
-        """Reports that a checkpoint is being written, because ebb requested it or for the trainer
-        itself."""
+        """Reports that a checkpoint is being written, at ebb's request or by the trainer's own
+        schedule."""
         for r in self._saves:
             wire().answer(r, "started")
 

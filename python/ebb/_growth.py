@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple, Optional, Sequence
 
 MIN_ITERATIONS = 24  # number of iterations that judge() needs at least to fill its blocks
 _NEGLIGIBLE_BYTES = 256  # smaller growth per iteration is ignored, such as a few numbers for a log
-_BOUND_BYTES = 1024  # for "sound", growth per iteration must be below this, noise included
+_BOUND_BYTES = 1024  # judged "sound" only if growth per iteration, noise included, is below this
 # In a leak, the later half grows by at least this fraction of the growth of the earlier half. A
 # list, which is enlarged by an eighth now and then, is above this fraction; a cache that is three
 # quarters full is below it.

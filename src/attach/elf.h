@@ -12,8 +12,8 @@ struct elf_module {
     uint64_t start, end; /* the range of addresses that the module occupies */
     uint64_t symbols, names, hash;
     uint64_t names_bytes;
-    /* The unused zero bytes after the module's last variable, up to the end of the page. LEN may be
-     * 0. */
+    /* The unused zero bytes after the module's last variable, up to the end of the page. There may
+     * be none. */
     uint64_t tail, tail_bytes;
 };
 

@@ -221,7 +221,7 @@ struct late_module {
     uintptr_t start, end;
     /* Pages that the dynamic linker has made read-only after relocation. */
     uintptr_t relro, relro_end;
-    bool is_writable; /* true while these pages are writable */
+    bool is_writable; /* true while the pages from relro to relro_end are writable */
     bool wants_hooks;
 };
 

@@ -449,7 +449,7 @@ static void observe_forget(void *user, struct run *run, struct run_entity *e)
 {
     struct judge *j = user;
     entity_forget(j, e);
-    if (e == &run->machine) /* the machine is the last entity of the run */
+    if (e == &run->machine) /* a run forgets its machine last */
         j->run = NULL;
 }
 

@@ -57,6 +57,6 @@ int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_mem
                       struct folder_heap *ret, struct err *err);
 /* Returns the live bytes at the last reading, or 0 if there is none. */
 double folder_live_bytes(const struct profile *p);
-/* Returns the certain growth of P's call sites in the second half of the run, when everything has
- * been loaded, or 0 if it is below 1 MiB. */
+/* Returns the growth of P's call sites that is certain despite sampling, in the second half of the
+ * run, when everything has been loaded. Returns 0 if it is below 1 MiB. */
 double folder_grown_bytes(const struct profile *p);

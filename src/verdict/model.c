@@ -8,7 +8,7 @@
 static const double MATERIAL = 0.05, MATERIAL_LIVE = 0.02, MATERIAL_SITES = 0.01;
 /* Growth of a very even series counts in full from SMALLEST on. */
 static const double SMALLEST = 0.005, ROUGH_FACTOR = 8;
-/* Log evidence is divided by this, since odds of e^6 are nearly certain. */
+/* Log evidence is divided by this, so that odds of e^6, which are nearly certain, become 1. */
 static const double EVIDENCE_SCALE = 6;
 
 /* weights.inc defines model_weights[MODEL_MOMENTS]. */

@@ -107,7 +107,7 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     return true;
 }
 
-/* Widens the forecast for growth that follows a power of time, which reaches the limit sooner or
+/* Widens the forecast for growth that follows a power of time, which reaches the limit earlier or
  * later than the present rate predicts. */
 static void bend_eta(const struct judging *j, double room, double unit_per_x,
                      struct forecast_oom *oom)

@@ -80,7 +80,7 @@ class _Memory(object):
     ends during a fork, because Python warns about threads at a fork."""
 
     bell = None  # a lock that ends the thread when it is released
-    task = None  # the kernel's number of the thread, once it runs
+    task = None  # id of the thread in the kernel, once the thread runs
 
     @classmethod
     def start(cls):
