@@ -359,7 +359,8 @@ def _grown_graphs(
 
 # ---- followed containers ----
 
-_Key = Union[int, str]  # id of a container, complement of it for a nested one, or name of a value
+# the id of a container, or its complement for the containers inside it, or the name of a value
+_Key = Union[int, str]
 # added entries, key, name, True if nested, length, object that gives the bytes of one entry
 _Gained = tuple[int, _Key, str, bool, int, Any]
 

@@ -11,7 +11,7 @@
 enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its first sample */
 /* Fraction of a process's growth outside the heap that counts as most of the growth. */
 static const double OUTSIDE = 0.5;
-/* Fraction of the growth of all processes from which one process represents the job. */
+/* A process with at least this fraction of the growth of all processes represents the job. */
 static const double MAIN_PART = 0.5;
 /* Evidence from the first seconds of a running job never counts as confirmed. */
 enum { RUNNING_AT_LEAST_S = 25 };

@@ -36,8 +36,8 @@ struct growth_options {
     /* True if only memory counts that was allocated before from_step and is live at to_step. */
     bool has_survivors;
     int64_t from_step, to_step;
-    /* The verdict on the job, from all evidence. The rows must not contradict this verdict. If it
-     * is undecided, rows are judged by their own readings. */
+    /* The verdict on the job from all evidence, which the rows must not contradict. If it is
+     * undecided, rows are judged by their own readings. */
     enum verdict_word job_word;
     uint64_t until_ns;               /* data after this time is ignored; 0 for no limit */
     const struct growth_mark *marks; /* marks in time order; borrowed */
