@@ -97,8 +97,8 @@ int limit_number_read(int fd, uint64_t *ret);
  * file (-EBADMSG if it has no number). */
 int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
                     uint64_t *ret);
-/* The file of /proc/PID that has the size which an rlimit restricts, and the parser of that
- * file. */
+/* The first function returns the file of /proc/PID that contains the size which the rlimit
+ * restricts. The second one parses that file. */
 static inline const char *limit_rlimit_file(enum limit_kind kind)
 {
     return kind == LIMIT_RLIMIT_AS ? "statm" : "status";

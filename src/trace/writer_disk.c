@@ -173,8 +173,8 @@ static void flush_patiently(struct trace_writer *w)
     writer_watch_disk(w);
 }
 
-/* Passes on parts that are due. After a disk error, only the next flush tries again, so that not
- * every record does. */
+/* Passes on parts that are due. After a disk error, the next attempt is made by the next flush, not
+ * by the next record. */
 void writer_relieve(struct trace_writer *w)
 {
     size_t grown = w->records.len - w->begin_len;
