@@ -29,8 +29,8 @@ int ask_bind(const char *marks, const char *what, struct sockaddr_un *ret)
     (void)unlink(ret->sun_path);
     if (bind(fd, (const struct sockaddr *)ret, sizeof *ret) < 0)
         return -errno;
-    /* If root sends the query, the job's user must be able to answer, so the socket is writable for
-     * everyone. The mode of its folder excludes all users but the job's user and root. */
+    /* The job's user must be able to answer a query from root, so everyone may write to the socket.
+     * The mode of its folder lets in only that user and root. */
     if (chmod(ret->sun_path, 0666) < 0) {
         int r = -errno;
         (void)unlink(ret->sun_path);

@@ -26,8 +26,8 @@
 #include "trace/rundir.h"
 
 enum {
-    WAIT_S = 60,   /* how long to wait for a process that runs no Python code */
-    ANSWER_S = 10, /* how long to wait for hooks that are being loaded or removed */
+    WAIT_S = 60,   /* time limit for processes that run no Python code to run the script */
+    ANSWER_S = 10, /* time limit for loading or removing hooks */
 };
 
 struct attach_options {
@@ -74,7 +74,8 @@ struct attach {
     struct supervisor_options supervisor;
     struct script script;
     char package[PATH_MAX], library[PATH_MAX], name[64];
-    const char *ended_by; /* what caused the detach; NULL while attached or if the job has exited */
+    /* why ebb detached; NULL while it is attached, and if the job has exited */
+    const char *ended_by;
     bool is_over;
     bool has_left; /* the last process of the job has exited */
 };
@@ -158,8 +159,8 @@ static int attach_find_parts(struct attach *a, struct err *err)
     return 0;
 }
 
-/* Lets processes of another user enter the folder of the sockets. This is needed only if root
- * attaches to another user's job. */
+/* Lets processes of another user enter the folder of the sockets. Needed if root attaches to
+ * another user's job. */
 static int attach_open_folder(struct attach *a, uid_t user, struct err *err)
 {
     const char *folder = attached_folder(a->attached), *socket = attached_socket(a->attached);
@@ -230,7 +231,7 @@ static int attach_begin(struct attach *a, struct err *err)
         s->rundir.fd = -1;
         return r;
     }
-    if (user != geteuid()) { /* root's own folder for sockets is closed to others */
+    if (user != geteuid()) { /* only root may enter root's own folder for sockets */
         unsetenv("XDG_RUNTIME_DIR");
         unsetenv("TMPDIR");
     }
@@ -248,8 +249,8 @@ static int attach_begin(struct attach *a, struct err *err)
     return r;
 }
 
-/* Runs the loop until every script has done its work. Scripts that have not started after a minute,
- * or when the user gives up, are withdrawn; the others may finish. */
+/* Runs the loop until every process has answered. Gives up after a minute or after Ctrl-C: scripts
+ * that have not started are withdrawn, and those that run get a little more time. */
 static void attach_wait(struct attach *a)
 {
     uint64_t until_ns = clock_mono_ns() + WAIT_S * NS_PER_S;
@@ -297,7 +298,7 @@ static void attach_detach(struct attach *a)
     char pause[TEXT_TIME_MAX];
     a->processes.pause_ns = 0;
     if (!a->has_left && attach_processes_stop(&a->processes, &a->script)) {
-        a->is_over = false; /* a second Ctrl-C gives up */
+        a->is_over = false; /* from now on Ctrl-C means to give up the detach */
         attach_wait(a);
         a->is_over = true;
         if (a->processes.pause_ns)

@@ -168,7 +168,8 @@ static void take_reason(struct attach_process *a, const struct mark *mark)
         snprintf(a->reason, sizeof a->reason, "%.*s", (int)len, reason);
 }
 
-/* The script reports that it ran (KIND=attach); ebb._attach then reports the result of its work. */
+/* Handles a message about the script of a process. The script sends KIND=attach when it runs;
+ * ebb._attach sends the result when it is done. */
 static void take_mark(struct attach_process *a, const struct mark *mark)
 {
     bool is_script = mark_is(mark, "KIND", "attach");

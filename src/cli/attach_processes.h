@@ -1,4 +1,4 @@
-/* The processes into which `ebb attach` has loaded, or is loading, ebb's hooks. */
+/* Processes that `ebb attach` loads its hooks into. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@ struct mark;
 
 enum attach_phase {
     ATTACH_IDLE,    /* nothing in the process was changed */
-    ATTACH_WAITING, /* a script was passed to the process, and its work is not done yet */
+    ATTACH_WAITING, /* a script was passed to the process and has not done its work yet */
     ATTACH_ON,
     ATTACH_OFF,    /* detached, or exited */
     ATTACH_FAILED, /* `reason` says why */
@@ -23,12 +23,12 @@ enum attach_phase {
 struct attach_process {
     struct attach_target target;
     struct inject inject;
-    int request_fd; /* connection to a process that has opted in; -1: none */
+    int request_fd; /* connection for the request, if the process has opted in; else -1 */
     enum attach_phase phase;
     bool is_stopping; /* true if the pending script detaches */
-    bool has_run;     /* true once ebb._attach works on the request; its report follows */
+    bool has_run;     /* true once ebb._attach has begun; its result follows */
     bool has_answered;
-    bool is_late; /* true once the user was notified of the wait */
+    bool is_late; /* true once the user was notified that ebb is waiting */
     uint64_t since_ns;
     char reason[512]; /* what is missing, or why attaching failed; "" if neither */
     bool has_heap;
@@ -46,14 +46,14 @@ struct attach_processes {
 int attach_processes_open(const struct proc_root *root, int32_t pid, bool all,
                           struct attach_processes *ret, struct err *err);
 void attach_processes_fini(struct attach_processes *p);
-/* Passes the script S, with the pid filled in, to each process that is IDLE (to start) or ON (to
- * stop). Returns the number of processes that are now waited for. */
+/* Passes the script S, after filling in the pid, to each process in phase IDLE (start) or ON
+ * (stop). Returns the number of processes that ebb then waits for. */
 size_t attach_processes_start(struct attach_processes *p, struct script *s);
 size_t attach_processes_stop(struct attach_processes *p, struct script *s);
 /* Handles a mark that one of the scripts sent. */
 void attach_processes_mark(struct attach_processes *p, const struct mark *mark);
-/* Detects processes that have exited, and notifies the user once of each process that has not
- * answered for five seconds. Returns the number of processes that are still waited for. */
+/* Detects processes that have exited. Informs the user once about each process that has not
+ * answered for five seconds. Returns the number of processes that ebb still waits for. */
 size_t attach_processes_check(struct attach_processes *p, uint64_t now_ns);
 /* Withdraws all scripts that have not run. */
 void attach_processes_withdraw(struct attach_processes *p);

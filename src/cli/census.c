@@ -26,7 +26,7 @@ struct census_options {
 
 /* ---- growth ---- */
 
-/* Maps kind and name of each row to its count and bytes. */
+/* Returns a map from "KIND NAME" of each row to the row. */
 static json_t *index_of(const json_t *census)
 {
     json_t *table = json_object(), *row;

@@ -153,8 +153,7 @@ static void census_receive(struct asking *a, int fd)
     }
 }
 
-/* Returns true if the process has exited: a socket that no process has open refuses a
- * connection. */
+/* True if no process has the socket open any more. The kernel then refuses a connection. */
 static bool has_gone(const struct asked *one)
 {
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -28,11 +28,12 @@ struct cli_command {
     const char *description;
     const char *examples;              /* lines; or NULL */
     const struct option_desc *options; /* options besides --help and -h, which every command has */
-    /* a second table, of which only rows with scope ANYWHERE are used, or NULL */
+    /* a second table or NULL; only its rows with scope ANYWHERE are used */
     const struct option_desc *more_options;
-    size_t options_size;                      /* size of the command's own options struct */
-    int usage_status;                         /* exit status of a usage error: 2, or 125 for run */
-    bool stop_at_operand;                     /* options end at the first operand, as in run */
+    size_t options_size; /* size of the command's own options struct */
+    int usage_status;    /* exit status of a usage error: 2, or 125 for run */
+    /* options must precede the first operand, as in `ebb run -- CMD -x` */
+    bool stop_at_operand;
     int (*exec)(const struct cli_call *call); /* runs the command and returns its exit status */
 };
 
@@ -60,18 +61,19 @@ int cli_fail(int status, const struct err *err);
 int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints "ebb: MESSAGE" on stderr, for a message that is not a failure. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Opens closed standard streams on /dev/null, so that no other file gets one of their numbers. */
+/* Opens /dev/null in place of standard streams that are closed. Otherwise a file opened later would
+ * get the number of a standard stream. */
 void cli_open_streams(void);
-/* Returns true if a standard stream was closed when the program started. Such a stream is /dev/null
- * by now. */
+/* Returns true if the standard stream FD was closed when the program started. By now it is
+ * /dev/null. */
 bool cli_was_closed(int fd);
 bool cli_colour(int fd); /* true if colour is used: FD is a terminal and NO_COLOR is not set */
 /* Width of the output in columns: that of the terminal, but at least 40 and at most 100; 80 if FD
  * is not a terminal. */
 size_t cli_width(int fd);
 
-/* Exit status if the reader of our output has closed the pipe, which is not reported as an error. A
- * shell shows the same status for SIGPIPE. */
+/* Exit status if the reader of our output has closed the pipe. This is not reported as an error. A
+ * shell shows the same status for a process killed by SIGPIPE. */
 enum { CLI_PIPE_STATUS = 141 };
 /* Writes OUT to standard output and frees it. Returns the exit status. */
 struct buf;
@@ -91,9 +93,9 @@ struct cli_block {
     bool is_verbatim;
 };
 bool cli_block_next(const char **at, struct cli_block *ret);
-/* Appends LEN bytes of S and a newline. Breaks the text at spaces so that each line ends before
- * WIDTH. The first line begins at COLUMN, because the caller has already written that many columns.
- * The other lines are indented by INDENT. */
+/* Appends LEN bytes of S and a newline, broken at spaces so that each line ends before WIDTH. The
+ * caller has already written COLUMN columns of the first line. Further lines are indented by
+ * INDENT. */
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width);
 

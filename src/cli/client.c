@@ -31,7 +31,7 @@ struct talk {
     int fd;
     uint64_t deadline_ns;
     struct buf in;
-    size_t at; /* number of bytes of IN that are consumed */
+    size_t at; /* IN was parsed up to here */
     bool is_over;
 };
 
@@ -151,8 +151,7 @@ static int no_http(struct err *err)
     return err_set(err, -EBADMSG, "the program that answered on the socket is not an ebb server");
 }
 
-/* Reads the next line without its line end; its length may be 0. The pointer is valid until more
- * is read. */
+/* Returns the next line without its line end. The pointer is valid until the next read. */
 static int read_line(struct talk *t, const char **ret, size_t *ret_len, struct err *err)
 {
     for (;;) {
@@ -253,7 +252,8 @@ static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *us
         size_t n = there < len ? there : (size_t)len;
         if (n && fn(user, t->in.data + t->at, n) != 0)
             return -ECANCELED;
-        if (n) /* the time limit starts anew, as the reader of our output may be slow */
+        /* a slow reader of our output must not cause a timeout, so the time limit starts again */
+        if (n)
             t->deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S;
         t->at += n;
         if (!is_open)
@@ -288,7 +288,7 @@ static int pass_chunks(struct talk *t, client_body_fn *fn, void *user, struct er
         text[digits] = '\0';
         uint64_t size = strtoull(text, &end, 16);
         if (size == 0)
-            return 0; /* trailers are ignored, because the connection is not used again */
+            return 0; /* trailers are not read, because the connection is not used again */
         r = size > UINT64_MAX / 2 ? no_http(err) : pass_bytes(t, size, fn, user, err);
         if (r == 0)
             r = read_line(t, &line, &len, err);

@@ -32,7 +32,9 @@ struct client_request {
     const char *method;
     const char *path;   /* path of the URL including the query */
     const json_t *body; /* body of the request, borrowed, or NULL */
-    unsigned wait_s;    /* additional seconds for the server to answer, for long polls */
+    /* time that the server may take to answer, in addition to the normal time limit; for long polls
+     */
+    unsigned wait_s;
     /* receives the body of a successful answer (2xx) that is not JSON; if NULL, the body must be
      * JSON */
     client_body_fn *fn;
@@ -55,7 +57,7 @@ int client_ask(const struct client_request *q, struct client_answer *ret, struct
 /* Reads only the answer, from a connected socket; FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
                    struct err *err);
-/* Frees the answer; accepts a zeroed struct. */
+/* Frees the answer, which may be a zeroed struct. */
 void client_answer_fini(struct client_answer *answer);
 
 /* Requests a JSON document, which the caller owns. Returns 0, or CLIENT_FAILED after printing an

@@ -25,7 +25,7 @@ int cluster_read_all(const char *path, const struct run_settings *settings,
         return r;
     const struct cluster *c = ret->cluster;
     const struct judged *worst = verdict_worst(&c->verdicts);
-    /* flat memory needs no explanation */
+    /* the reader needs no details about flat memory */
     bool is_flat =
         worst && (worst->result.word == VERDICT_STABLE || worst->result.word == VERDICT_SPIKING);
     if (worst && worst->result.leak == VERDICT_LEAK_NO)

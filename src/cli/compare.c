@@ -53,7 +53,8 @@ static void judge_peak(struct gate *g, const struct quantity_size *allowed)
                  text_size(more, room));
 }
 
-/* A run that began to leak is worse even if the intervals of both growth rates overlap. */
+/* A run that begins to leak is worse, even if the two growth rates overlap within their
+ * uncertainty. */
 static void gate_decide(struct gate *g, const struct quantity_size *peak)
 {
     enum verdict_leak base = leak_of(&g->base), head = leak_of(&g->head);

@@ -20,12 +20,12 @@ static enum operand operand_of(const struct cli_command *command)
     return OPERAND_NONE;
 }
 
-/* Appends S with a backslash before each character that is in SPECIAL. */
+/* Appends S, with a backslash before each character of SPECIAL. */
 static void add_escaped(struct buf *out, const char *s, const char *special)
 {
     for (; *s; s++) {
         if (*s == '\'') {
-            /* A quote must be escaped, because all text here is between single quotes. */
+            /* All text here is between single quotes, so a quote must be escaped. */
             buf_add_str(out, "'\\''");
             continue;
         }

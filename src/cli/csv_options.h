@@ -5,7 +5,7 @@
 #include "trace/csv.h"
 
 #define CSV_OFFSET(S, M, member) (offsetof(S, M) + offsetof(struct csv_options, member))
-/* Rows for an options struct S whose member M is a struct csv_options. */
+/* The rows of the options table for a struct S whose member M is a struct csv_options. */
 #define CSV_OPTION_ROWS(S, M)                                                                      \
     OPTION_ROW(0, "marks", PATH, "FILE.jsonl", CSV_OFFSET(S, M, marks_path),                       \
                .help = "for a CSV table: file with steps and phases, one JSON object per line"),   \

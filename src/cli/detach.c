@@ -22,8 +22,8 @@ static void on_detach_mark(void *user, const struct mark *mark)
     attach_processes_mark(p, mark);
 }
 
-/* Passes to the process a script that removes the hooks. ebb._attach sends the result to the `ebb
- * attach` that was killed, so this command waits only until the script reports that it ran. */
+/* Makes the process run a script that removes the hooks. Waits only until the script reports that
+ * it runs. The result goes to the socket of the killed `ebb attach`, where nobody reads it. */
 static int remove_hooks(struct loop *loop, struct attach_processes *p, struct err *err)
 {
     struct mark_receiver *marks = NULL;

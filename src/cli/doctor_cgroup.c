@@ -29,8 +29,8 @@ struct trial {
     struct err why; /* the reason why a part of the group is missing */
 };
 
-/* Disables the memory controller again. If our own group is the root, creating a group below it
- * enables the controller there. `ebb doctor` must not leave such changes behind. */
+/* Disables the memory controller again. Creating a group below the root group enables the
+ * controller there, and `ebb doctor` must leave no changes behind. */
 static void restore_control(int group, const char *before)
 {
     char now[1024];
@@ -45,7 +45,7 @@ static void restore_control(int group, const char *before)
 static void try_group(const struct doctor *d, const struct guard_place *v2, struct trial *ret)
 {
     enum { PATIENCE_MS = 1000 };
-    static const uint64_t LARGE = UINT64_C(1) << 50; /* a limit too large to have an effect */
+    static const uint64_t LARGE = UINT64_C(1) << 50; /* so large that the limit has no effect */
     struct guard_cgroup g = guard_cgroup_none;
     char name[64], before[1024] = "";
     *ret = (struct trial){0};

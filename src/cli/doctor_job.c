@@ -177,8 +177,8 @@ static bool has_cuda(const char *torch)
     return has;
 }
 
-/* Returns true if torch's allocator calls the function that ebb hooks to record GPU blocks. Also
- * returns true if this is unknown. */
+/* Returns false if torch's allocator lacks the function that ebb hooks to record GPU blocks; true
+ * if it has the function, or if this cannot be found out. */
 static bool has_reports(const char *torch)
 {
     static const char name[] = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
@@ -202,8 +202,8 @@ static bool uses_async_backend(void)
     return false;
 }
 
-/* Returns advice if the lines that allocate GPU memory cannot be found; NULL if they can, or if
- * this torch has no CUDA. */
+/* Returns advice if the lines that allocate GPU memory cannot be found. Returns NULL if they can be
+ * found, or if this torch has no CUDA. */
 static const char *gpu_lines_trouble(const char *torch)
 {
     if (!has_cuda(torch))

@@ -83,7 +83,7 @@ void doctor_look_processes(struct doctor *d)
             "processes of other users are not visible in /proc, which is mounted with hidepid");
 }
 
-/* Reads the pagemap entry of a page that is certainly not shared. Returns 0 or -errno. */
+/* Reads the pagemap entry of a page of our own that is not shared. Returns 0 or -errno. */
 static int read_own_page(uint64_t *ret)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -191,8 +191,8 @@ void doctor_look_pidfd(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "pidfd", NULL, NULL, "pidfds can be opened and signalled");
 }
 
-/* Tests process_mrelease. For a process that is not being killed, the kernel refuses with
- * EINVAL, which shows that the call exists. */
+/* Tests process_mrelease. The kernel refuses it with EINVAL for a process that is not being killed.
+ * This error shows that the call exists. */
 void doctor_look_mrelease(struct doctor *d)
 {
     AUTO_CLOSE int fd = io_pidfd_open(getpid());
@@ -227,7 +227,7 @@ void doctor_look_subreaper(struct doctor *d)
 
 void doctor_look_files(struct doctor *d)
 {
-    enum { ENOUGH = 4096 }; /* enough open files for a thousand processes, a few for each */
+    enum { ENOUGH = 4096 }; /* enough to watch a thousand processes with a few files each */
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
@@ -243,8 +243,8 @@ void doctor_look_files(struct doctor *d)
                (uint64_t)limit.rlim_max);
 }
 
-/* Starts the guard's kill thread (reflex) to test it, because only the thread itself knows how much
- * memory it has to lock. */
+/* Tests the guard's kill thread (reflex) by starting it. Only the thread itself can determine how
+ * much memory it must lock. */
 void doctor_look_locked(struct doctor *d)
 {
     struct reflex *reflex = NULL;

@@ -1,5 +1,4 @@
-/* `ebb doctor`: checks the limit at which a job would be killed, and the machine's memory
- * settings. */
+/* `ebb doctor`: checks the memory limit of a job, and the machine's memory settings. */
 #include "cli/doctor.h"
 
 #include <errno.h>

@@ -32,8 +32,8 @@ static bool is_file(const struct export_options *options)
     return options->output && strcmp(options->output, "-") != 0;
 }
 
-/* Opens standard output or the file given by -o. The file is truncated only after checking that it
- * is not INPUT. */
+/* Opens standard output or the file given by -o. Checks that this file is not INPUT before
+ * truncating it. */
 static int export_open(const struct export_options *options, const struct stat *input, FILE **ret,
                        struct err *err)
 {

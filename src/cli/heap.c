@@ -141,7 +141,7 @@ static int show_once(const struct shown *s, const struct run_target *run)
     int r = run_target_refresh(run, pid, &err);
     if (r < 0 && !has_ended(run))
         cli_say("heap: %s; showing the last reading", err.text);
-    /* if the recording cannot be read, there are no marks, and each row is judged by itself */
+    /* a recording that cannot be read yields no marks, and each row is judged without them */
     (void)recorded_read(run->folder, &(struct run_settings){.dead = RUN_DEAD_READ}, NULL, &recorded,
                         &err);
     r = folder_heaps_pick(recorded_heaps(&recorded), pid, s->o->gpu ? FOLDER_GPU : FOLDER_HOST,
@@ -193,7 +193,7 @@ static int show_again_and_again(const struct shown *s, const struct run_target *
 
 /* ---- the command ---- */
 
-/* Parses the operands; the second step of --diff may be one of them. */
+/* Parses the operands: the run and, after `--diff A`, the second step. */
 static int take_operands(const struct cli_call *call, struct heap_diff *diff, const char **ret)
 {
     int64_t step;

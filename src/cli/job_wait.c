@@ -40,7 +40,7 @@ int job_exit_status(const json_t *job)
 
 struct patience {
     bool was_there;
-    uint64_t gone_ns; /* time since when the server has not answered, or 0 if it answers */
+    uint64_t gone_ns; /* when the server stopped answering; 0 if it answers */
 };
 
 /* Returns true if the request should be retried, after a pause. R and STATUS are those of the
@@ -64,9 +64,8 @@ static bool try_again(struct patience *p, int r, unsigned status)
     return true;
 }
 
-/* Returns true if the server refused the request because too many requests are waiting. Before
- * returning true, pauses, at most until UNTIL_NS. The caller then repeats the request. If the job
- * has changed meanwhile, the server answers at once. */
+/* If the server refused the request because too many requests are waiting, pauses, at most until
+ * UNTIL_NS, and returns true. The caller then repeats the request. */
 static bool was_busy(int r, const struct client_answer *answer, uint64_t until_ns)
 {
     if (r != -EREMOTEIO || answer->status != 429)
@@ -80,7 +79,7 @@ static bool was_busy(int r, const struct client_answer *answer, uint64_t until_n
     return true;
 }
 
-/* Requests a job. *RET is NULL if the server had too many waiting requests. */
+/* Requests a job. Sets *RET to NULL if the server was too busy. */
 static int get_job(const char *command, const char *socket, int64_t id, unsigned wait_s,
                    uint64_t until_ns, struct patience *patience, json_t **ret)
 {
@@ -109,7 +108,7 @@ int job_wait(const char *command, const char *socket, int64_t id, uint64_t until
 {
     struct patience patience = {0};
     for (unsigned wait_s = 0;
-         ;) { /* the first request does not wait, to find out whether the job exists */
+         ;) { /* the first request does not wait: it checks whether the job exists */
         json_t *job;
         int status = get_job(command, socket, id, wait_s, until_ns, &patience, &job);
         if (status)
@@ -171,8 +170,8 @@ static int print_some(const char *command, const char *socket, const char *path,
                    ? CLI_PIPE_STATUS
                    : cli_failf(CLIENT_FAILED, "%s: cannot write to standard output: %s", command,
                                strerror(-p.error));
-    /* The answer was truncated because we were slow or the server stopped, so the missing part
-     * is requested again. */
+    /* The answer was cut off, because this program read slowly or the server stopped. The next
+     * request gets the missing part. */
     if (try_again(patience, r, http_status) || (p.bytes && r == -EBADMSG))
         return AGAIN;
     return r < 0 ? cli_failf(CLIENT_FAILED, "%s: %s", command, err.text) : 0;
@@ -199,7 +198,8 @@ int job_print_log(const char *command, const char *socket, int64_t id, uint64_t 
             continue;
         if (is_ended)
             return 0;
-        /* The job is read again, because its log is complete once it has ended. */
+        /* The job may have ended after the last request. Its log is complete only if it had ended
+         * before. */
         json_t *job;
         status = get_job(command, socket, id, 0, UINT64_MAX, &patience, &job);
         if (status)

@@ -12,8 +12,9 @@ bool job_is_ended(const json_t *job);
 /* Returns the exit status of a job that has ended, or 125 if it was cancelled or lost. */
 int job_exit_status(const json_t *job);
 /* Waits until the job has ended or UNTIL_NS is reached; in the second case *RET may be a job that
- * still runs. The caller owns *RET. Jobs outlive the server, so if the server stops, this function
- * waits half a minute for it to return. Returns 0, or the exit status after printing an error. */
+ * is still running. The caller owns *RET. Jobs continue while the server is restarted, so this
+ * function waits half a minute for a server that does not answer. Returns 0, or the exit status
+ * after printing an error. */
 int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret);
 /* Prints the log from OFFSET on; if FOLLOW, until the job has ended. Returns 0 or the exit
  * status. */

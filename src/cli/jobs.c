@@ -91,7 +91,8 @@ static int jobs_gather(const struct jobs_options *o, const char *state, size_t m
     return 0;
 }
 
-/* Prints D as wide as the terminal, or PIPE_WIDTH wide if standard output is not a terminal. */
+/* Prints D in the width of the terminal, or in PIPE_WIDTH columns if standard output is not a
+ * terminal. */
 static int print_doc(struct doc *d, size_t pipe_width)
 {
     struct buf text = {0};

@@ -35,7 +35,7 @@ const struct cli_command *cli_find_command(const char *name)
     return command ? command : find_in(cli_hidden_commands, name);
 }
 
-/* Sets the locale: names are UTF-8 in every locale, and numbers are written as in C. */
+/* Sets the locale: UTF-8 names work in every locale, and numbers are written as in C. */
 static void set_locale(void)
 {
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
@@ -78,8 +78,8 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     return status;
 }
 
-/* Handles `ebb` without arguments, which is not a request for help: the list of commands goes to
- * stderr, with status 2. */
+/* Handles `ebb` without arguments as a usage error: the list of commands goes to stderr, and the
+ * status is 2. */
 static int nothing_asked(void)
 {
     struct buf out = {0};

@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "version.h"
 
-/* Appends text for roff: plain ASCII, no line that looks like a request, dashes that stay dashes
- * when copied. */
+/* Appends text for roff as plain ASCII. No line must look like a roff request, and dashes must stay
+ * dashes when copied. */
 static void man_text(struct buf *out, const char *s, size_t len)
 {
     uint32_t c = 0;

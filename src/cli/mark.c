@@ -13,7 +13,7 @@ struct mark_options {
     bool quiet;
 };
 
-/* A script must not hang on `ebb mark`: if the receiver is behind for this long, the mark is
+/* A script must not hang on `ebb mark`. If the receiver accepts nothing for this long, the mark is
  * dropped. */
 enum { WAIT_MS = 200 };
 
@@ -81,7 +81,7 @@ static int send_mark(const struct mark_options *options, const struct buf *text)
     }
     int r = mark_send(path, text->data, text->len, WAIT_MS);
     if (r == 0 || (options->quiet && (r == -ENOENT || r == -ECONNREFUSED)))
-        return 0; /* the run that the socket belongs to has ended */
+        return 0; /* the run that created the socket has ended */
     if (r == -EAGAIN)
         return cli_failf(2,
                          "mark: no process receives marks from %s at the moment; the mark is "

@@ -32,7 +32,7 @@ struct shown {
     const struct report_options *o;
     struct report run, after;
     struct comparison compared;  /* if --compare */
-    struct cluster_read several; /* the nodes of a job on several nodes, which then own RUN */
+    struct cluster_read several; /* set for a job on several nodes; RUN then belongs to it */
 };
 
 static void shown_fini(struct shown *s)

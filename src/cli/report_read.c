@@ -235,7 +235,7 @@ int report_read_early(struct report *before, const struct report *after,
     if (settings.has_until ? b->now_ns >= a->now_ns : steps_after >= steps)
         return 0;
     if (settings.has_until && a->table.is_rows)
-        /* for a table, --until would be a value of the time column, not seconds since the start */
+        /* times in a table are values of its time column, but --until is seconds since the start */
         return 0;
     settings.until_ns = b->now_ns;
     if (settings.has_until) {

@@ -73,8 +73,8 @@ static bool is_ignored(int signo)
     return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
 }
 
-/* Opens the files that are written at the end: a job should not run for hours before one of them
- * turns out to be unwritable. Returns the exit status. */
+/* Opens the files that are written at the end. A file that cannot be written should fail now, not
+ * after hours. Returns the exit status. */
 static int run_open_output(const char *option, const char *path, int *ret_fd)
 {
     *ret_fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
@@ -163,8 +163,8 @@ static int run_finish(const struct run_options *o, struct run_client_end *end,
     return status;
 }
 
-/* Returns the folder of the Python hooks. Also sets EBB_SHIM and EBB_VERBOSE for the job's Python
- * processes, because a process may find the hooks through an outer `ebb run`. */
+/* Returns the folder of the Python hooks, or NULL if they are off. Sets EBB_SHIM and EBB_VERBOSE
+ * for Python processes of the job, which can also find hooks through an outer `ebb run`. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
     const char *setting = getenv("EBB_SHIM");
@@ -196,15 +196,15 @@ static void choose_heap(const struct run_options *o, const char *program,
         s->heap.trouble = PLACE_NO_HEAP;
 }
 
-/* The texts that the options of a supervisor point to. */
+/* Storage for texts that a struct supervisor_options points to. */
 struct run_space {
     char path[PATH_MAX], shim[PATH_MAX], heap[PATH_MAX];
     struct proc_root root;
     struct supervisor_metrics metrics;
 };
 
-/* Fills in the options that are the same for a job on one machine and for one node of a job.
- * Returns the exit status. */
+/* Fills in the options that a job on one machine and a node of a larger job have in common. Returns
+ * the exit status. */
 static int run_prepare(const struct cli_call *call, struct run_space *space,
                        struct supervisor_options *s)
 {

@@ -21,27 +21,26 @@
 #include "supervise/channel.h"
 
 enum {
-    /* maximum size of unwritten output; beyond it, no more output is read */
+    /* size of unwritten output at which no more output is read */
     OUTPUT_BACKLOG = 64 << 10,
-    /* maximum size of typed input that the job has not taken yet; beyond it, no more input is
-     * read */
+    /* size of typed input that the job has not read yet at which no more input is read */
     INPUT_BACKLOG = 16 << 10,
     WRITE_OTHER = 4096, /* PIPE_BUF: a write of this size does not block after POLLOUT */
     WRITE_TTY = 512,
-    PIPE_BYTES = 64 << 10, /* size of a new pipe in bytes */
+    PIPE_BYTES = 64 << 10, /* initial size of a pipe in bytes */
     PIPE_LARGE = 1 << 20,  /* largest size of a pipe without privileges, in bytes */
-    /* how often a background client checks whether it is in the foreground again */
+    /* time between two checks whether a background client is in the foreground again */
     BACKGROUND_MS = 1000,
 };
 
 /* One of our own output streams, and the output that is waiting for it. */
 struct outlet {
     int fd;
-    int from; /* pipe with the job's output, or -1 if there is none or it was read to its end */
+    int from; /* pipe with the job's output; -1 if there is none, or after its end */
     const char *name;
-    /* Intermediate pipe, if FD is a pipe: the kernel moves the bytes through it. -1 if read and
-     * write are used. A direct splice would hold the lock of FROM while another process holds the
-     * lock of FD, and the supervisor would have to wait for the lock of FROM. */
+    /* Used if FD is a pipe: the kernel moves the bytes from FROM through this pipe to FD. A splice
+     * from FROM straight to FD would keep FROM locked while it waits for the lock of FD, and the
+     * supervisor needs the lock of FROM. -1 if read and write are used. */
     int through[2];
     size_t held; /* bytes in THROUGH */
     bool is_large;
@@ -145,7 +144,8 @@ static void terminal_raw(struct client *c, bool raw)
         if (!c->tty->out)
             t.c_oflag = output;
     }
-    /* SIGTTOU would stop a background process that changes the terminal, so SIGTTOU is blocked. */
+    /* A background process that changes the terminal gets SIGTTOU, which would stop it. SIGTTOU is
+     * blocked here. */
     if (is_raw(&c->before) || tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
         c->raw = raw;
 }
@@ -307,8 +307,8 @@ static void send_signal(struct client *c, int signo)
     channel_queue(&c->channel, CHANNEL_SIGNAL, &number, 1);
 }
 
-/* Stops this process when Ctrl-Z has stopped the job. When the shell continues this process, the
- * job continues as well. */
+/* Stops this process, because Ctrl-Z has stopped the job. Once the shell continues this process,
+ * continues the job. */
 static void stop_with_job(struct client *c)
 {
     terminal_raw(c, false);
@@ -362,7 +362,8 @@ static void take_frames(struct client *c)
 
 /* ---- signals and keys ---- */
 
-/* Reaps adopted orphans, which only an init process has. The sentinel is left for run_finish. */
+/* Reaps orphans, which this process adopts if it is an init process. run_finish reaps the sentinel.
+ */
 static void reap_orphans(pid_t sentinel)
 {
     siginfo_t info = {0};
@@ -382,13 +383,15 @@ static void take_signal(struct client *c)
     if (info.ssi_signo == SIGCHLD) {
         reap_orphans(c->sentinel);
     } else if (info.ssi_signo == SIGCONT) {
-        /* This process may be in the foreground again, so raw mode is set again. */
+        /* The shell may have put this process into the foreground. */
         terminal_raw(c, true);
     } else if (info.ssi_signo == SIGWINCH) {
         int fd = c->tty->in ? STDIN_FILENO : STDOUT_FILENO;
         if ((c->tty->in || c->tty->out) && ioctl(fd, TIOCGWINSZ, &size) == 0)
             channel_queue(&c->channel, CHANNEL_SIZE, &size, sizeof size);
-    } else if (c->ended) { /* only a slow reader is left: stop waiting for it */
+        /* the job has ended, and a second signal means not to wait for the slow reader of its
+         * output */
+    } else if (c->ended) {
         outlet_drop(&c->out);
         outlet_drop(&c->err);
         outlet_drop(&c->terminal);
@@ -405,13 +408,13 @@ static void take_keys(struct client *c)
         c->under_way += (size_t)n;
         channel_queue(&c->channel, CHANNEL_INPUT, keys, (size_t)n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR && in_foreground(c))) {
-        c->keys_ended = true; /* for a background process EIO only means that it cannot read now */
+        c->keys_ended = true; /* a background process also gets EIO, but can read again later */
     }
 }
 
 /* ---- the loop ---- */
 
-/* Polls for space if output is waiting, else for new output. */
+/* What to wait for: space in FD if output is waiting, else new output. */
 static struct pollfd outlet_poll(struct outlet *o)
 {
     outlet_begin_rest(o);

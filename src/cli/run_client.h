@@ -23,8 +23,8 @@ void run_client_streams(const struct supervisor_tty *tty, struct supervisor_stre
 /* Holds back signals until run_client runs, which forwards them to the job. Call this function
  * before the job starts. ret_before is the signal mask for the job. */
 void run_client_hold_signals(sigset_t *ret_before);
-/* Waits until the first process of a detached job has started (returns true), or cannot be
- * started (returns false and sets *ret). Takes ownership of FD. */
+/* Waits until a detached job has started or has failed to start. Returns true if it has started;
+ * otherwise sets *ret. Takes ownership of FD. */
 bool run_client_until_started(int fd, struct run_client_end *ret);
 /* Runs until the job has ended. Takes ownership of the fds. */
 void run_client(const struct supervisor_client *s, const struct supervisor_tty *tty,

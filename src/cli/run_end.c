@@ -96,7 +96,7 @@ static void run_end_write_files(const struct summary *s, const struct run_end_ou
         run_end_write_termination(s, to->termination_fd);
 }
 
-/* Adds facts that the summary needs and run.json does not contain: the growing call sites and the
+/* Adds what the summary shows besides the content of run.json: the growing call sites and the
  * diagnosis. */
 static void add_explanation(json_t *doc, const struct summary *s, const struct report *r)
 {

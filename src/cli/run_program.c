@@ -193,7 +193,7 @@ int run_program_find(const char *name, char ret_path[PATH_MAX])
         int r = program_check(ret_path);
         if (r == 0)
             return 0;
-        /* EACCES may also be caused by a folder that we may not enter. */
+        /* EACCES can also mean that a folder in the path may not be entered */
         if (r == -EACCES && access(ret_path, F_OK) == 0)
             found = r;
         if (!at[len])

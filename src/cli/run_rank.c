@@ -34,7 +34,7 @@ enum {
     /* time limit for the supervisor to end the recording after the last rank has exited */
     BYE_MS = 10000,
     WITNESS_MS = 100, /* time limit for the witness process to report a signal */
-    /* reports of the witness process that are older belong to an earlier signal */
+    /* older reports of the witness belong to an earlier signal */
     WITNESS_OLD_S = 1,
 };
 
@@ -48,7 +48,8 @@ struct rank_run {
     struct {
         pid_t pid;
         int fd;
-        uint64_t seen_ns[NSIG]; /* time of the last unused report of each signal; 0: none */
+        /* when the witness last reported each signal; 0: never, or the report was used */
+        uint64_t seen_ns[NSIG];
     } witness;
     pid_t lost; /* pid of the process that records the death of the supervisor, or 0 */
     bool has_ended;
@@ -104,8 +105,8 @@ static int say_hello(const struct rank_place *p, int fd)
     return 0;
 }
 
-/* Returns a connection to the supervisor, which the first rank starts; -errno; or 0 if the error
- * was already printed. */
+/* Connects to the supervisor of this node. The first rank starts it. Returns an fd, -errno, or 0 if
+ * an error was already printed. */
 static int meet_supervisor(const struct run_rank *q)
 {
     const struct timespec pause = {.tv_nsec = TRY_MS * (long)NS_PER_MS};
@@ -135,7 +136,8 @@ static int meet_supervisor(const struct run_rank *q)
 
 /* ---- signals ---- */
 
-/* The signals that are handled here. Others, such as SIGTSTP, affect parent and child alike. */
+/* Selects the signals that this process handles. Others, such as SIGTSTP, need no handling, because
+ * the terminal sends them to parent and child alike. */
 static void forwarded_signals(sigset_t *ret)
 {
     static const int left_alone[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGSEGV,
@@ -145,9 +147,10 @@ static void forwarded_signals(sigset_t *ret)
         sigdelset(ret, left_alone[i]);
 }
 
-/* Starts a process that reports the signals it receives. Slurm and torchrun signal a task, its
- * process group or all its descendants, depending on their configuration. If the witness received a
- * signal, the command received it as well, and the signal must not be sent to the command again. */
+/* Starts the witness, a process that reports which signals it receives. Depending on their
+ * configuration, Slurm and torchrun signal one process, its group or all its descendants. A signal
+ * that the witness received has also reached the command, and must not be sent to the command
+ * again. */
 static void start_witness(struct rank_run *run)
 {
     int pair[2];

@@ -33,11 +33,13 @@ enum {
     RUN_JSON_MAX = 16 << 20,
     BEAT_MAX = 4096,
     POLL_MS = 100,
-    NODES_MS = 10000,       /* wait for nodes that have not ended */
-    NODES_FAILED_MS = 2000, /* the same after a failure, which the scheduler should learn soon */
-    NO_NODE_MS = 1000,      /* the same if no other node has a folder here, or none can write */
-    NODE_MS = 5000,         /* wait for a folder that hangs, for each file */
-    SUMMARY_MS = 30000,     /* the same for all recordings */
+    NODES_MS = 10000, /* maximum wait for nodes that have not ended */
+    /* the same if this rank has failed, because the scheduler should learn that soon */
+    NODES_FAILED_MS = 2000,
+    /* the same if the other nodes have no folders here, or if this node cannot write */
+    NO_NODE_MS = 1000,
+    NODE_MS = 5000,     /* maximum time to read one file; a folder may hang */
+    SUMMARY_MS = 30000, /* maximum time to make the summary */
     SCONTROL_MS = 3000,
     COMMENT_MAX = 160,
 };
@@ -71,7 +73,7 @@ static void fill_error_file(const char *why)
 enum progress {
     PROGRESS_NODE = 'n',    /* one more file was read */
     PROGRESS_APART = 'a',   /* the nodes do not share the folder */
-    PROGRESS_SUMMARY = 's', /* the summary is begun, which takes longer */
+    PROGRESS_SUMMARY = 's', /* the child begins the summary, which takes longer */
 };
 
 static void report(int fd, enum progress what)
@@ -92,8 +94,8 @@ static bool has_end(int node_fd)
     return has_ended;
 }
 
-/* True if the node has written its last heartbeat. On a full disk it can still do so, because the
- * heartbeat is rewritten in place; a new run.json cannot be written. */
+/* True if the node has written its last heartbeat. On a full disk a heartbeat can still be written,
+ * because it is rewritten in place; run.json cannot. */
 static bool has_last_beat(int node_fd)
 {
     struct buf text = {0};
@@ -250,7 +252,8 @@ static int start_reader(struct end_reader *e)
     return r;
 }
 
-/* Takes reports of progress. Returns the time limit for the next one; 0 at the end. */
+/* Reads reports of progress. Returns the time limit for the next report, or 0 after the last one.
+ */
 static uint64_t take_progress(const struct end_reader *e)
 {
     char bytes[64];
@@ -267,8 +270,8 @@ static uint64_t take_progress(const struct end_reader *e)
     return n == 0 ? 0 : limit_ms;
 }
 
-/* Follows the child until it has ended. Returns false if the folder does not answer. A signal ends
- * the wait for other nodes, in the child. */
+/* Waits for the child while it makes progress. Passes signals on, which end its wait for other
+ * nodes. Returns false if the folder does not answer. */
 static bool follow_reader(const struct end_reader *e)
 {
     const struct timespec none = {0};

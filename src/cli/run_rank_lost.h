@@ -1,7 +1,7 @@
 /* Records that the supervisor of this node was killed, because the other nodes wait for the end of
- * this node. Normally the sentinel records that. If the sentinel was killed as well, the `ebb run`
- * of a rank does, in a child process: writing to a shared folder may hang, and the rank must not
- * wait for that. */
+ * this node. Normally the sentinel records it. If the sentinel was killed as well, the `ebb run` of
+ * a rank does. It uses a child process, because writing to a shared folder may hang, and the rank
+ * must exit. */
 #pragma once
 
 #include <stdint.h>

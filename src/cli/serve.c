@@ -159,7 +159,8 @@ static const struct option_desc serve_table[] = {
     OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
                .min = 1, .max = 100000, .help = "maximum number of clients of the live stream"),
     OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
-               /* a quarter is for clients without a token; a browser opens six connections */
+               /* Clients without a token can have a quarter of the connections; a browser opens
+                * six. */
                .min = 32, .max = 100000,
                .help = "maximum number of connections besides live streams"),
     OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
@@ -175,7 +176,7 @@ static const struct option_desc serve_table[] = {
     {0},
 };
 
-/* The server's settings, and the memory that they point into. */
+/* The server's settings, and the storage that they point into. */
 struct serve_setup {
     struct serve_options serve;
     struct buf hosts, sbatch;
@@ -196,8 +197,8 @@ struct name_rule {
     bool (*is_valid)(const char *name);
 };
 
-/* Splits the values of one or more options, each such as "a,b", into one list, which ends with
- * NULL. The names are stored in SPACE. */
+/* Splits the values of an option that can be given several times, each such as "a,b", into one
+ * list, which ends with NULL. The names are stored in SPACE. */
 static int split_names(const struct name_rule *rule, const struct option_texts *texts,
                        struct buf *space, const char *ret[OPTION_TEXTS_MAX + 1], struct err *err)
 {
@@ -279,7 +280,7 @@ static void fill_jobs(struct serve_setup *w, const struct options *o)
                                           .grace_ns = o->grace_ns,
                                           .job_file = o->job_file,
                                           .program = w->program};
-    if (is_slurm) { /* with Slurm, the scheduler counts GPUs and memory */
+    if (is_slurm) { /* with Slurm, the scheduler limits GPUs and memory */
         w->serve.jobs.memory_bytes = 0;
         w->serve.jobs.gpus = 0;
         return;

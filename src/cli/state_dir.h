@@ -5,8 +5,8 @@
 
 struct err;
 
-/* Returns the state folder: GIVEN, or else $EBB_STATE_DIR, made absolute; if both are missing,
- * $XDG_STATE_HOME/ebb or ~/.local/state/ebb. Returns 0, or -errno with an error. */
+/* Returns the state folder as an absolute path: GIVEN, $EBB_STATE_DIR, or by default
+ * $XDG_STATE_HOME/ebb (usually ~/.local/state/ebb). Returns 0, or -errno with an error. */
 int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err);
 /* Returns the path of the server's unix socket in STATE_DIR. */
 int cli_state_socket(const char *state_dir, char ret[PATH_MAX], struct err *err);

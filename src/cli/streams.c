@@ -15,8 +15,8 @@
 #include "base/text.h"
 #include "present/document.h"
 
-/* Prints a message with one write, so that lines of two programs do not mix. A failure cannot be
- * reported. */
+/* Prints a message with one write, so that it is not mixed with the output of other programs. A
+ * failure is ignored. */
 static void print_sentence(const char *sentence, size_t len)
 {
     struct buf line = {0};
@@ -108,7 +108,7 @@ void cli_open_streams(void)
 {
     for (int fd = 0; fd < 3; fd++) {
         was_closed[fd] = fcntl(fd, F_GETFD) < 0;
-        if (was_closed[fd]) /* open returns the lowest free number, which is FD */
+        if (was_closed[fd]) /* open returns the lowest free number; that number is FD */
             (void)!open("/dev/null", O_RDWR);
     }
 }

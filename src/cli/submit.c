@@ -70,8 +70,8 @@ static const struct option_desc submit_table[] = {
 
 /* ---- the request ---- */
 
-/* Converts TEXT to a JSON string, which can only contain UTF-8: other bytes would be changed
- * before they reach the job. */
+/* Converts TEXT to a JSON string. Fails if TEXT is not UTF-8, because JSON cannot contain other
+ * bytes. */
 static json_t *submit_string(const char *what, const char *text, struct err *err)
 {
     json_t *s = json_string(text);

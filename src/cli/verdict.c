@@ -120,7 +120,7 @@ static struct judge_options judging_of(const struct verdict_call *o)
 
 static struct run_settings reading_of(const struct verdict_call *o, double until_s)
 {
-    /* The text includes the diagnosis, which needs more of the run than the verdict does. */
+    /* the text includes the diagnosis, for which more of the run must be read */
     struct run_settings reading = run_settings_read;
     if (o->json)
         reading = (struct run_settings){.dead = RUN_DEAD_READ};

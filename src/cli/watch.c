@@ -186,7 +186,7 @@ static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
         return;
     }
     if (w->frame.frame.count == 0)
-        return; /* no process is left, so the summary reports the end of the job */
+        return; /* all processes have exited, so the summary reports the end of the job */
     if (w->options->json)
         lines_json(&w->line, &w->frame.frame);
     else

@@ -64,8 +64,8 @@ static void on_attach_output(void *user, int fd, uint32_t events)
         report_first_line(a, before);
 }
 
-/* Executes ebb attach. It gets a process group of its own, because Ctrl-C would otherwise reach it
- * twice: from the terminal and from ebb watch. */
+/* Executes ebb attach in a process group of its own. In ours it would receive Ctrl-C twice: from
+ * the terminal and from ebb watch. */
 static _Noreturn void exec_attach(const struct loop *loop, int output, int32_t pid, pid_t parent)
 {
     char number[16];
@@ -117,7 +117,7 @@ int watch_attach_start(struct watch_attach *a, struct loop *loop, int32_t pid, w
 void watch_attach_interrupt(const struct watch_attach *a)
 {
     if (a->pid)
-        kill(a->pid, SIGINT); /* the pid cannot be reused before waitpid */
+        kill(a->pid, SIGINT); /* the child is not reaped yet, so its pid cannot have been reused */
 }
 
 void watch_attach_end(struct watch_attach *a)

@@ -22,8 +22,8 @@
 #include "present/verdict.h"
 
 enum {
-    /* Verdicts change slowly, so they are updated as often as in the engine: every 10 s, and every
-     * 2 s in the first two minutes. */
+    /* Time between updates of the verdicts: 10 s, but 2 s in the first two minutes, as in the
+     * engine. */
     JUDGE_S = 10,
     JUDGE_EARLY_S = 2,
     EARLY_S = 120,
@@ -131,7 +131,7 @@ static void follow_show(struct follow *f)
 
 /* ---- following ---- */
 
-/* Returns true once at least one node has run and none runs any more. */
+/* Returns true if the job has ended: at least one node has run, and none runs any more. */
 static bool has_all_ended(const struct cluster *c)
 {
     size_t over =
@@ -149,8 +149,7 @@ static void follow_tick(void *user, uint64_t now_ns, uint64_t missed)
     bool is_due = !f->has_judged || now_ns - f->judged_ns >= pause_s * NS_PER_S;
     if (!f->has_judged || is_over || (f->is_changed && is_due)) {
         if (!f->has_judged)
-            /* the first reading covers the whole recording and needs much memory, which is returned
-             * now */
+            /* the first reading used much memory for the whole recording, which is returned now */
             malloc_trim(0);
         f->has_judged = true;
         f->is_changed = false;

@@ -31,8 +31,7 @@ static void add_pid(struct watch_targets *t, int32_t pid)
     t->pids[t->count++] = pid;
 }
 
-/* Adds the process of one --pid. If that process is a launcher, adds the process that does the work
- * instead. */
+/* Adds a process given with --pid. For a launcher, adds the process that does the work. */
 static int take_pid(struct watch_targets *t, const struct proc_root *root, const char *text,
                     struct err *err)
 {
@@ -44,7 +43,7 @@ static int take_pid(struct watch_targets *t, const struct proc_root *root, const
         r = find_real_process(root, (int32_t)pid, &real, why, err);
     if (r < 0)
         return r;
-    if (real == getpid()) { /* the shell with this pid has started nothing but this ebb */
+    if (real == getpid()) { /* the only process that the shell PID has started is this ebb */
         real = (int32_t)pid;
         why[0] = '\0';
     }

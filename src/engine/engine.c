@@ -20,8 +20,8 @@ enum {
     PSS_PERIOD_S = 60,
     VERDICT_PERIOD_S = 10,
     PSI_AFTER_S = 3,
-    YOUNG_S = 120, /* a job counts as young for this many seconds */
-    /* sampling a young job is too expensive if it takes more than 1/200 of a CPU */
+    YOUNG_S = 120, /* a job counts as young in its first seconds, this many */
+    /* a young job is sampled less often if sampling takes more than 1/200 of a CPU */
     YOUNG_COST_PART = 200,
     YOUNG_VERDICT_S = 2,
     HURRY_MS = 100, /* time between ticks while the guard waits for unique memory */
@@ -39,8 +39,8 @@ void engine_report(struct engine *e, const char *fmt, ...)
         e->callbacks.report(e->callbacks.user, sentence);
 }
 
-/* Times in a recording never decrease: an item that arrives out of order gets the latest time. The
- * run uses that time, too; otherwise a replay would produce another verdict. */
+/* Returns T_NS or, if it is before the latest recorded time, that time. Times in a recording never
+ * decrease, and the run must use the same times for a replay to produce the same verdict. */
 static uint64_t in_order(struct engine *e, uint64_t t_ns)
 {
     if (t_ns > e->newest_ns)
@@ -250,8 +250,8 @@ static uint64_t walk_period(const struct engine *e)
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
 }
 
-/* Ends the shorter interval of a young job once the job is older, or if sampling the job is too
- * expensive. */
+/* Ends the short interval of a young job when the job gets older, or when sampling takes too much
+ * CPU time. */
 static void grow_up(struct engine *e, uint64_t now_ns)
 {
     uint64_t age_ns = now_ns - e->started_ns;
@@ -304,9 +304,8 @@ static void watch_pressure(struct engine *e)
         e->sources.psi = NULL;
 }
 
-/* With hundreds of busy processes a tick may take seconds, and the next tick would be due at once.
- * The next tick is therefore delayed by the duration of the last tick, so that half of the time is
- * left for other work, such as stopping the job. */
+/* Delays the next tick by the duration of the last one. With hundreds of busy processes a tick may
+ * take seconds; this leaves half of the time for other work, such as stopping the job. */
 static void rest(struct engine *e, uint64_t begun_ns)
 {
     const uint64_t now_ns = clock_mono_ns();
@@ -338,8 +337,7 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     rest(e, begun_ns);
 }
 
-/* Flushes the recording. If the interval is long, marks must not wait in memory until the next
- * tick. */
+/* Flushes the recording, so that marks need not wait for the next tick if the interval is long. */
 static void on_flush(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct engine *e = user;
@@ -469,7 +467,7 @@ void engine_segment(struct engine *e, unsigned number)
     e->peaks.earlier_bytes = engine_peak(e);
     e->peaks.earlier_request_bytes = engine_request(e);
     peak_restart(&e->peaks.peak);
-    /* forgets the GPU memory of the job's processes, which have exited */
+    /* forgets the GPU memory of processes that have exited */
     for (size_t i = 0; i < GPU_MAX; i++)
         e->now.gpu[i].known &= 1u << GPU_TOTAL | 1u << GPU_USED;
 }
@@ -509,8 +507,8 @@ void engine_sample_now(struct engine *e)
         tick(e, clock_mono_ns(), true);
 }
 
-/* Records a mark. Returns false if the mark exceeds the recording's budget. The judge must not use
- * such a mark either, so that a replay produces the same verdict. */
+/* Records a mark. Returns false if the recording's budget for marks is used up. The judge must not
+ * see such a mark either, because a replay would not have it. */
 static bool record_mark(struct engine *e, const struct mark *mark)
 {
     if (!e->writer || trace_writer_mark(e->writer, mark))
@@ -524,8 +522,8 @@ static bool record_mark(struct engine *e, const struct mark *mark)
     return false;
 }
 
-/* The hooks of the Python package name their source when they begin. A process can send anything,
- * so only a lower-case word is kept. */
+/* A hook sends the name of its source first. Any process could send anything here, so only a
+ * lower-case word is accepted. */
 static void note_source(struct engine *e, const struct mark *mark)
 {
     size_t len;
@@ -598,7 +596,7 @@ void engine_read_held(struct engine *e, const char *path)
     e->is_judged = false;
 }
 
-/* Closes the recording. The footer includes the peak, which a replay could not compute. */
+/* Closes the recording. A replay cannot compute the peak, so the footer contains it. */
 static int close_recording(struct engine *e, const json_t *footer)
 {
     json_t *end = footer ? json_deep_copy(footer) : NULL;

@@ -21,12 +21,12 @@ struct collect_gpu;
 struct gpu_snapshot;
 
 struct engine_options {
-    /* time between ticks, 50 ms to 1 h. 0 means one second, and less while the job is young, so
-     * that a verdict after a short first epoch has enough readings. */
+    /* Time between ticks, 50 ms to 1 h. 0 means one second, or less while the job is young: then a
+     * verdict is possible after a short first epoch. */
     uint64_t interval_ns;
     bool no_unique;   /* do not measure unique memory */
     bool is_launched; /* ebb started the job and knows all of its processes */
-    bool pss;         /* read PSS every minute, although that stalls the job */
+    bool pss;         /* also read PSS every minute, which stalls the job */
     bool no_gpu;
     /* root of /proc, which is not owned and must outlive the engine */
     const struct proc_root *root;

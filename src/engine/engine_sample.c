@@ -7,9 +7,9 @@
 #include "proc/limit.h"
 
 enum {
-    /* seconds within which the status of every process is read; sooner if its memory has changed */
+    /* the status of every process is read at least once in this many seconds */
     STATUS_PERIOD_S = 20,
-    /* maximum number of additional reads per tick, of new or changed processes */
+    /* maximum number of further reads per tick, for new and changed processes */
     STATUS_PER_TICK = 4,
     STATUS_MOVED_BYTES = 1 << 20,
 };
@@ -20,7 +20,7 @@ static uint32_t status_bits(void)
            1u << SAMPLE_PEAK;
 }
 
-/* True if status was never read, or memory has changed since. */
+/* True if memory has changed since status was last read, or status was never read. */
 static bool status_wanted(const struct engine_process *p, const struct proc_node *node,
                           uint64_t now_ns)
 {
@@ -55,9 +55,8 @@ static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
         e->paces.status_credit_ns = count * period;
 }
 
-/* Reads the status of some processes: a few in turn, so that every process is read at some time and
- * no tick does all the work, and a few more that are new or have changed. If ALL is set, reads
- * every process. */
+/* Reads the status of some processes: a few in turn, so that the work is spread evenly over the
+ * ticks, and a few that are new or have changed. If ALL is set, reads every process. */
 void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
@@ -128,9 +127,9 @@ bool engine_read_charge(const struct engine *e, uint64_t *ret)
     return read_charge(e, &usage, ret);
 }
 
-/* Reads the highest usage of the cgroup since the last call. Returns 0 if it is unknown. On cgroup
- * v2 before kernel 6.12 the kernel's peak cannot be reset, so the highest usage is known only if
- * the peak has grown since the last call. */
+/* Returns the highest usage of the cgroup since the last call; 0 if unknown. Before Linux 6.12, the
+ * peak of a v2 cgroup cannot be reset. The highest usage is then known only if the peak has grown.
+ */
 static uint64_t read_kernel_peak(struct engine *e)
 {
     char text[64];
@@ -188,7 +187,7 @@ static void gpu_name_all(struct engine *e, uint64_t now_ns)
     }
 }
 
-/* Stores the driver's readings. A process that the driver no longer lists gets a reading of 0. */
+/* Stores the driver's readings. For processes that the driver no longer lists, stores 0. */
 static void gpu_sample_driver(struct engine *e)
 {
     uint64_t job[GPU_MAX] = {0};

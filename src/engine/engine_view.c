@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-/* Minimum time between two samples on request, because a job may request any number of them. */
+/* Minimum time between two samples on request; a job may send any number of requests. */
 enum { SAMPLE_AGAIN_MS = 100 };
 
 struct proc_tree *engine_tree(struct engine *e)

@@ -72,8 +72,8 @@ static void measure_process(struct outcome_process *o, const struct run_entity *
     o->gpu_peak_bytes = p->gpu_peak_bytes;
 }
 
-/* Lists living processes and the largest dead ones, largest first. A process that started and
- * exited between two ticks is not known. */
+/* Lists living processes and the largest exited ones, largest first. Processes that started and
+ * exited between two ticks are missing. */
 static int measure_processes(const struct run *run, struct outcome_measured *o)
 {
     struct run_entity **all;

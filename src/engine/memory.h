@@ -9,14 +9,15 @@
 
 struct engine;
 
-/* Uses the limits of process PID: its rlimits and those of its cgroup. By default, PID is the first
- * watched process. */
+/* Sets the process whose limits apply: its rlimits and those of its cgroup. By default, this is the
+ * first watched process. */
 void engine_limits_of(struct engine *e, int32_t pid);
 int engine_limit(const struct engine *e, struct machine_limit *ret); /* -ENODATA before start */
 /* The cgroup with the effective limit, relative to proc_root.cgroup_fd; "" if it is not a cgroup's
  * limit. */
 const char *engine_limit_dir(const struct engine *e);
-/* Sets the user's limit on the job's memory. It is reported if it leaves the least headroom. */
+/* Sets the user's own limit. It becomes the effective limit if it leaves less headroom than the
+ * others. */
 void engine_own_limit(struct engine *e, uint64_t limit_bytes);
 
 /* The job's own cgroup, whose unreclaimable memory is read at every tick. The fds are not owned; -1
@@ -24,7 +25,7 @@ void engine_own_limit(struct engine *e, uint64_t limit_bytes);
 struct engine_charge {
     enum limit_kind kind; /* LIMIT_CGROUP_V1 or _V2 */
     struct limit_fds fds;
-    int peak_fd; /* file with the kernel's peak, opened for writing if a write resets the peak */
+    int peak_fd; /* the kernel's peak of the cgroup; opened for writing if a write resets it */
     bool is_resettable;
 };
 #define ENGINE_NO_CHARGE ((struct engine_charge){.fds = {-1, -1, -1}, .peak_fd = -1})
@@ -40,8 +41,8 @@ bool engine_memory_now(struct engine *e, uint64_t *ret_bytes);
 /* An upper bound of engine_memory: memory whose sharing was not measured yet counts as unshared.
  * Equal to engine_memory if the job has a cgroup. */
 uint64_t engine_memory_at_most(const struct engine *e);
-/* Gets the part of the sum of RSS at the last tick that engine_memory does not count, and the bytes
- * that statm reports as shared. */
+/* Gets how far the sum of RSS at the last tick exceeds engine_memory, and the bytes that statm
+ * reports as shared. */
 bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_shared_bytes);
 /* Measures unique memory at once, and ticks as soon as it is known. The guard calls this at each
  * tick while the difference between engine_memory and engine_memory_at_most matters. */
@@ -56,6 +57,5 @@ uint64_t engine_request(const struct engine *e);
 uint64_t engine_kernel_peak(const struct engine *e);
 /* Adds the peak of one process (ru_maxrss) to the job's peak. */
 void engine_peak_process(struct engine *e, uint64_t bytes);
-/* Adds a reading of the job's memory by the guard, from the cgroup or the processes, to the
- * peak. */
+/* Adds a reading by the guard to the peak: of the job's cgroup, or else of its processes. */
 void engine_peak_raise(struct engine *e, uint64_t bytes);

@@ -58,10 +58,10 @@ uint64_t peak_bytes(const struct peak *p)
     return u64_max(p->resident_bytes, p->is_charged ? p->charged_bytes : p->bound_bytes);
 }
 
-/* Returns the part of the memory mapped from files that is data. Mapped files count as memory of a
- * process, but the kernel can drop and reread them: a job that maps a dataset of 100 GiB does not
- * need 100 GiB of memory. Up to 1 GiB may be code (PyTorch with CUDA maps about that much) and the
- * rest is data. Without the charge of a cgroup, all mapped memory counts. */
+/* Returns the part of the memory mapped from files that is data and not code. The kernel can drop
+ * and reread data: a job that maps a dataset of 100 GiB does not need 100 GiB of memory. Up to 1
+ * GiB counts as code, because PyTorch with CUDA maps about that much. Without the charge of a
+ * cgroup, this returns 0, and all mapped memory counts. */
 static uint64_t mapped_data_bytes(const struct peak *p)
 {
     return p->is_charged ? u64_minus(p->mapped_bytes, UINT64_C(1) << 30) : 0;

@@ -17,7 +17,7 @@ struct peak {
     bool is_charged;
     uint64_t usage_bytes, used_bytes; /* usage, and unreclaimable part of it, at the last reading */
     uint64_t charged_bytes;           /* peak of the unreclaimable memory */
-    /* highest lower bound of the process tree, or the peak of one process if that is higher */
+    /* lower bound of the peak: of the process tree, or of one process if that is higher */
     uint64_t resident_bytes;
     uint64_t bound_bytes;  /* like resident_bytes, but with unmeasured memory counted in full */
     uint64_t mapped_bytes; /* peak of the memory mapped from files */
@@ -25,10 +25,10 @@ struct peak {
     struct peak_tick recent[PEAK_TICKS]; /* the newest ticks, in a ring buffer */
 };
 
-/* Adds a reading of the job's cgroup: its usage, the unreclaimable part of the usage, and the peak
- * of the usage since the last reading (0 if unknown). How much of the peak was unreclaimable is
- * unknown. All usage between this reading and the peak therefore counts as unreclaimable. The error
- * is at most the change of the file cache between two readings. */
+/* Adds a reading of the job's cgroup: its usage, the unreclaimable part of it, and the peak of the
+ * usage since the last reading (0 if unknown). The unreclaimable part of that peak is not known, so
+ * all usage above this reading counts as unreclaimable. The error is at most the change of the file
+ * cache between two readings. */
 void peak_charge(struct peak *p, uint64_t usage_bytes, uint64_t used_bytes, uint64_t most_bytes);
 /* Adds a tick of the process tree. MAPPED_BYTES is the sum of memory mapped from files. If
  * IS_MEASURED is not set, unique memory is never read and only the upper bound is known. */
@@ -36,9 +36,9 @@ void peak_tree(struct peak *p, uint64_t low_bytes, uint64_t high_bytes, uint64_t
                bool is_measured);
 /* Adds the peak of one process (VmHWM, ru_maxrss). */
 void peak_process(struct peak *p, uint64_t bytes);
-/* Adds the exit of a process. BYTES is the memory that the process allocated since its unique
- * memory was last measured, or in total if it was never measured. BYTES counts in full from tick
- * FROM on. */
+/* Adds the exit of a process. BYTES is the memory that it allocated after its unique memory was
+ * last measured, or all of it if that was never measured. From tick FROM on, BYTES counts in full.
+ */
 void peak_died(struct peak *p, uint64_t from, uint64_t bytes);
 /* Adds a reading by the guard, of the cgroup if the job has one, else of the process tree. */
 void peak_raise(struct peak *p, uint64_t bytes);

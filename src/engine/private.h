@@ -19,9 +19,9 @@ enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 /* State of a living process in addition to its entity in the run. */
 struct engine_process {
     struct run_entity *entity;
-    uint64_t unmeasured_bytes; /* largest memory that no reading of unique memory covers */
-    /* number of the tick since which unmeasured_bytes was not measured, counted as in struct
-     * peak */
+    /* the most memory that the process had without a measurement of how much is unique */
+    uint64_t unmeasured_bytes;
+    /* the tick at which unmeasured_bytes began, numbered as in struct peak */
     uint64_t unmeasured_from;
     uint64_t status_last_ns;
     uint64_t status_rss_bytes; /* RSS of the process when its status was last read */
@@ -37,7 +37,7 @@ struct engine_sources {
 struct engine_paces {
     struct pace walk, status, pss, limit, verdict;
     size_t status_cursor;
-    uint64_t status_credit_ns; /* credit for reads of status, of which each costs STATUS_PERIOD_S */
+    uint64_t status_credit_ns; /* each read of a status costs STATUS_PERIOD_S of this credit */
     uint64_t status_earned_ns; /* time up to which credit was added */
     uint64_t rest_ns;          /* earliest time of the next tick */
     bool is_young; /* the job is young and sampled more often than options.interval_ns */
@@ -54,7 +54,7 @@ struct engine_now {
     struct proc_tree_memory memory;
     uint64_t unmeasured_bytes; /* sum of proc_node_unmeasured */
     bool is_hurried;
-    /* number of processes that had been measured when the last early tick was requested */
+    /* number of measured processes at the last request for an early tick */
     uint64_t hurried_scans;
 };
 
@@ -95,7 +95,7 @@ struct engine {
     bool is_empty_reported;
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns;
-    uint64_t newest_ns; /* the latest time that was recorded */
+    uint64_t newest_ns; /* latest time in the recording */
     uint64_t steps_seen, marks_seen;
     char step_source[16]; /* source of the steps (torch, tqdm, …), if a hook sends them */
     /* the recording */

@@ -58,7 +58,7 @@ static char *config_unquote(char *s)
     return s + 1;
 }
 
-/* "restart" and "restart = yes" mean --restart; "restart = no" has no effect. */
+/* "restart" and "restart = yes" mean --restart. "restart = no" has no effect. */
 static int config_set_flag(const struct option_desc *o, const struct setting *s,
                            struct options_given *given, void *values, struct err *err)
 {
@@ -80,8 +80,8 @@ static int config_set_option(const struct option_desc *o, const struct setting *
     return options_give(given, o, o->name, s->value, values, err);
 }
 
-/* A setting that the command line overrides is still checked. It is parsed into SCRATCH, and the
- * result is discarded. */
+/* Also checks a setting that the command line overrides: parses it into SCRATCH and discards the
+ * result. */
 static int config_take_setting(const struct options_config *c, const struct setting *s, int *lines,
                                void *scratch, struct err *err)
 {

@@ -50,7 +50,7 @@ const char *option_nearest(const char *word, const char *const *words, size_t co
 {
     const char *best = NULL;
     size_t len = strlen(word);
-    /* a word is suggested only if fewer edits than this separate it from WORD */
+    /* a name is suggested only if it needs fewer edits than this */
     size_t best_distance = len < 3 ? 2 : len < 9 ? 3 : 4;
     if (len < 2 || len > WORD_MAX)
         return NULL;

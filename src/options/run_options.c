@@ -36,8 +36,8 @@ static int run_parse_pressure(const char *what, const char *text, void *at, stru
     return r;
 }
 
-/* True if a signal cannot serve as a checkpoint request, because it cannot be caught or has another
- * meaning. */
+/* True if a signal cannot request a checkpoint, because it cannot be caught or has another meaning.
+ */
 static bool is_taken_signal(int signo)
 {
     static const int taken[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN,
@@ -88,8 +88,8 @@ static int parse_restart_time(const char *what, const char *text, struct restart
     return r;
 }
 
-/* True if UNIT is a unit of time. Units of size ignore case, units of time do not: "5m" is five
- * minutes. */
+/* True if UNIT is a unit of time. Unlike units of size, units of time distinguish case: "5m" is
+ * five minutes. */
 static bool is_time_unit(const char *unit)
 {
     return strcmp(unit, "ms") == 0 || (*unit && strchr("dhms", *unit) && !unit[1]);
@@ -118,7 +118,8 @@ static int parse_restart_every(const char *what, const char *text, void *at, str
     return 0;
 }
 
-/* Checks that the text can be split into words. The words are stored once all options are known. */
+/* Checks that the text can be split into words. The words are split and stored later, when all
+ * options are known. */
 static int run_parse_words(const char *what, const char *text, void *at, struct err *err)
 {
     char **words = NULL;
@@ -137,11 +138,11 @@ static int run_parse_words(const char *what, const char *text, void *at, struct 
 
 #define AT(field) offsetof(struct run_options, field)
 #define FLAG(word, field, text) OPTION_ROW(0, word, FLAG, NULL, AT(field), .help = (text))
-/* For options that are refused in config files and requests. */
+/* For options that are valid only on a command line. */
 #define LOCAL .scope = OPTION_COMMAND_LINE
 #define HIDDEN .scope = OPTION_HIDDEN
 
-/* the smallest --limit, one page in bytes; a smaller value such as "24" lacks its unit */
+/* the smallest --limit is one page; a smaller number such as "24" probably lacks its unit */
 enum { LEAST_LIMIT = 4096 };
 enum { HOUR_MS = 3600 * 1000, DAY_MS = 24 * HOUR_MS };
 
@@ -443,7 +444,7 @@ int run_options_put_request(json_t *request, const struct options_given *given, 
     for (size_t i = 0; i < given->count; i++) {
         const struct option_given *g = &given->v[i];
         if (options_row(run_options_table, g->option->name, "", NULL) != g->option)
-            continue; /* an option that belongs to another table */
+            continue; /* ignores options of other tables */
         bool is_limit = strcmp(g->option->name, "limit") == 0;
         int r = options_put_json(is_limit ? request : options, g, err);
         if (r < 0)

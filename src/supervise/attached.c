@@ -17,7 +17,8 @@
 
 struct attached {
     struct job job;
-    /* memory that struct job shares with a sentinel; an attached job has no sentinel */
+    /* stands in for memory that is normally shared with the sentinel; an attached job has no
+     * sentinel */
     struct sentinel_note note;
     struct attached_callbacks callbacks;
 };
@@ -57,7 +58,7 @@ static void on_attached_report(void *user, const char *sentence)
     job_notify(&a->job, sentence);
 }
 
-/* Sets the facts in run.json that describe the process rather than ebb. */
+/* Sets the facts in run.json about the attached process. */
 static void about_process(struct job *j, int32_t pid)
 {
     struct outcome_about *about = &j->outcome.about;
@@ -93,7 +94,7 @@ static int begin_attached(struct attached *a, int32_t pid, struct err *err)
     j->now.pid = pid;
     j->started_ns = j->now.started_ns = clock_mono_ns();
     j->started_wall_ns = j->now.started_wall_ns = clock_wall_ns();
-    job_guard_begin(j); /* the guard must know the processes that already exist */
+    job_guard_begin(j); /* adds the processes that already exist to the guard */
     r = engine_watch_pid(j->engine, pid, err);
     if (r < 0)
         return r;

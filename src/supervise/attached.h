@@ -33,6 +33,6 @@ const char *attached_socket(const struct attached *a);
 const char *attached_folder(const struct attached *a);
 /* Path of the library to load into the job; NULL if the heap is not profiled. */
 const char *attached_library(const struct attached *a);
-/* Ends the recording, writes run.json and returns its content. BY is what caused the end, such as
- * "Ctrl-C", or NULL if the job has exited. */
+/* Ends the recording, writes run.json and returns its content. BY is why ebb detached, such as
+ * "Ctrl-C"; NULL if the job has exited. */
 json_t *attached_end(struct attached *a, const char *by);

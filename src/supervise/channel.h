@@ -33,7 +33,7 @@ enum { CHANNEL_FRAME_MAX = 8 << 20 };
 struct channel {
     int fd; /* owned; -1: closed */
     struct buf in, out;
-    size_t in_at; /* number of bytes of IN that are already consumed */
+    size_t in_at; /* IN was parsed up to here */
 };
 
 /* Creates a connected pair of close-on-exec sockets. */

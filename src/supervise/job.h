@@ -37,9 +37,10 @@ struct job {
     struct job_guard guard;
     struct job_control *control; /* the control socket, or NULL if there is none */
     struct job_scrape *scrape;   /* NULL: no metrics */
-    struct job_ranks *ranks;     /* NULL if the job is a child of the supervisor */
-    struct job_node *node;       /* NULL if RANKS is */
-    struct job_folder *folder;   /* NULL: no --folder-control */
+    /* the ranks of a node; NULL if the supervisor started the job itself */
+    struct job_ranks *ranks;
+    struct job_node *node;     /* NULL if RANKS is */
+    struct job_folder *folder; /* NULL: no --folder-control */
     struct {
         uint64_t t_ns, verdicts; /* time and verdict of the last write of the termination log */
     } termination;
@@ -48,13 +49,13 @@ struct job {
     uint64_t started_ns, started_wall_ns; /* times at which the first segment started */
     struct outcome outcome;               /* the content of run.json so far */
     struct step_sources step_sources;
-    /* why the job was not restarted in spite of --restart; "" if there is no such reason */
+    /* why the job was not restarted although --restart is set; "" if there is no such reason */
     char no_restart[160];
     int exec_error;
     struct err failure;   /* why ebb could not start the job */
     struct err no_marks;  /* why there is no socket for marks */
-    bool is_announced;    /* run.json was written when the job started */
-    uint64_t announce_ns; /* when to try again, if run.json could not be written at the start */
+    bool is_announced;    /* run.json has been written for the start of the job */
+    uint64_t announce_ns; /* when to write run.json again after a failure */
     bool waits_for_disk;  /* the job has ended, but the disk is too full to write run.json */
     /* True if ebb did not start the job. The job is then not a child of ebb, is not in a cgroup of
      * ebb, and continues when ebb ends. */

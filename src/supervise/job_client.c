@@ -15,8 +15,8 @@
 #include "base/loop.h"
 
 enum {
-    CLIENT_BACKLOG = 256 << 10, /* maximum size of unread frames before the job has to wait */
-    /* maximum size of unread frames after the job has exited: as much as its pipes can hold */
+    CLIENT_BACKLOG = 256 << 10, /* size of unread frames at which the job has to wait */
+    /* the same after the job has exited: as much as its pipes can hold */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };
@@ -60,7 +60,7 @@ void job_client_leave(struct job *j)
 {
     channel_queue(&j->client.channel, CHANNEL_STARTED, "", 0);
     job_client_flush(j);
-    /* no frame is lost, because the socket's buffer has room for all frames sent so far */
+    /* the kernel keeps all frames sent so far in the socket's buffer, so closing loses none */
     if (!j->client.is_gone)
         client_lost(j);
 }
@@ -103,8 +103,8 @@ void job_client_wake(struct job *j)
         loop_set_timer(j->client.wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
 }
 
-/* Wakes the client repeatedly until the client reports that it continues, because it may not have
- * stopped yet at the first attempt. */
+/* Wakes the client until it reports that it continues. One attempt is not enough: the client may
+ * stop after it. */
 static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
@@ -118,8 +118,8 @@ static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
 
 /* ---- frames from the client ---- */
 
-/* Writes typed input to the job's terminal. The client limits the input that is not acknowledged
- * yet, so the supervisor can always read the client's frames, which include signals. */
+/* Writes typed input to the job's terminal. The client limits the input that is not acknowledged,
+ * so the supervisor can keep reading its frames, which include signals. */
 void job_input_write(struct job *j)
 {
     int fd = j->output.streams[0].fd;

@@ -114,7 +114,7 @@ static void send_all(struct job *j, json_t *doc, bool may_drop)
         if (peer_has_room(p) || !may_drop)
             channel_queue(&p->channel, CHANNEL_MESSAGE, text.data, text.len);
         if (p->channel.out.len > BACKLOG_MAX)
-            peer_close(p); /* the reader receives the current state when it reconnects */
+            peer_close(p); /* the reader will receive the current state when it reconnects */
         else
             peer_flush(p);
     }
@@ -208,8 +208,8 @@ static void on_peer(void *user, int fd, uint32_t events)
 
 /* ---- the socket ---- */
 
-/* True if the peer belongs to the same user or root. The folder's mode already keeps other users
- * out; this check holds even if the mode is changed. */
+/* True if the peer belongs to the same user or root. The folder's mode already excludes other
+ * users, but its mode may be changed. */
 static bool may_connect(int fd)
 {
     struct ucred who;
@@ -218,9 +218,9 @@ static bool may_connect(int fd)
            (who.uid == 0 || who.uid == geteuid());
 }
 
-/* Finds an entry for a new connection. If all entries are used, the new connection replaces the
- * oldest. Otherwise the job itself could use up all entries, and a restarted server could not
- * cancel the job. */
+/* Finds an entry for a new connection. If none is free, the oldest connection is closed. Otherwise
+ * processes of the job could occupy all entries, and a restarted server could not cancel the job.
+ */
 static struct peer *free_peer(struct job_control *c)
 {
     struct peer *oldest = &c->peer[0];
@@ -321,7 +321,8 @@ static bool is_followed(const struct job *j)
 
 /* ---- messages ---- */
 
-/* Publishes the state if it has changed. If IS_DUE is set, a change of progress alone is enough. */
+/* Publishes the state if it has changed. Publishes a change of the progress alone only if IS_DUE is
+ * set. */
 static void publish_state(struct job *j, bool is_due)
 {
     struct published *p = &j->control->published;
@@ -363,8 +364,8 @@ void job_control_tick(struct job *j, uint64_t now_ns)
     publish_state(j, has_moved && now_ns - p->t_ns >= STATE_MS * NS_PER_MS);
 }
 
-/* Decides whether a mark is published. The rate is limited, because a job may send any number of
- * marks per second. */
+/* Decides whether to publish a mark. A job may send any number of marks per second, so the rate is
+ * limited. */
 static bool is_published(struct job_control *c, const struct mark *mark)
 {
     if (mark->kind == MARK_SERIES || mark->kind == MARK_HELLO || mark->kind == MARK_ACK)

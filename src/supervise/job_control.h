@@ -25,8 +25,8 @@ json_t *job_control_answer(struct job *j, const json_t *doc);
 /* Call this when the state of the job may have changed. */
 void job_control_state(struct job *j);
 
-/* Answers a mark of kind query, which the job or a command has sent. Returns false if MARK is of
- * another kind. Queries are not recorded. Never blocks. */
+/* Answers MARK if its kind is query; otherwise returns false. Queries come from the job or from a
+ * command, and are not recorded. Never blocks. */
 bool job_query(struct job *j, const struct mark *mark);
 
 /* ---- job_message.c; the caller owns the returned messages ---- */

@@ -14,7 +14,7 @@
 #include "guard/sweep.h"
 
 enum {
-    SETTLE_MS = 1000, /* how long remaining processes may take to exit by themselves */
+    SETTLE_MS = 1000, /* how long remaining processes have to exit by themselves */
     DRAIN_MS = 2000,  /* how long to wait for the rest of the job's output */
     SWEEP_MS = 20,    /* time between two sweeps, each of which kills all remaining processes */
     KILL_MS = 200,    /* maximum duration of one sweep, because the loop has other work to do */
@@ -38,8 +38,7 @@ void job_signal(struct job *j, int signo)
     const struct proc_root *root = j->options->engine.root;
     if (j->options->node) /* the ranks receive signals from their own `ebb run` */
         return;
-    /* is_last is also set while the last processes are being ended, because the job might be
-     * restarted after that */
+    /* Also set this if the job has exited already, because it might be restarted. */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)
@@ -73,9 +72,9 @@ static void signal_group(const struct job *j, int signo)
         guard_signal_group(j->now.pidfd, signo);
 }
 
-/* True if all processes should be stopped while they are signalled. Hundreds of processes that keep
- * forking leave so little CPU time that signalling them one by one takes minutes. A few processes
- * are not stopped, because a process can notice that it was stopped. */
+/* True if all processes must be stopped before they are signalled. Hundreds of processes that keep
+ * forking use so much CPU time that signalling them one by one would take minutes. A few processes
+ * are signalled without a stop, because they could notice it. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };
@@ -87,9 +86,8 @@ static bool stop_crowd(const struct job *j)
 
 /* ---- the end ---- */
 
-/* Handles a stop of the job. After Ctrl-Z the client stops as well, so that the shell returns. If
- * another process later continues the job, the client must continue as well. A plain SIGSTOP does
- * not affect the client. */
+/* Handles a stop or continuation of the job. After Ctrl-Z the client stops as well, so that the
+ * shell returns, and continues when the job does. A plain SIGSTOP does not affect the client. */
 static void job_paused(struct job *j, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
@@ -101,8 +99,8 @@ static void job_paused(struct job *j, int status)
     }
 }
 
-/* Adds the peak of a reaped child, unless it is at most the supervisor's own peak: until exec the
- * child was a copy of the supervisor, whose memory its ru_maxrss includes. */
+/* Adds the peak of a reaped child if it is above the supervisor's own peak. Until exec the child
+ * was a copy of the supervisor, so ru_maxrss includes that copy. */
 static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;
@@ -147,7 +145,7 @@ static void finish_if_done(struct job *j, bool children)
     }
 }
 
-/* Reports, once, a process that survived SIGKILL, so that the user knows why ebb does not exit. */
+/* Reports once that a process has survived SIGKILL, which explains why ebb does not exit. */
 static void report_stuck(struct job *j, uint64_t now_ns)
 {
     struct proc_stat stat;
@@ -204,7 +202,7 @@ void job_begin_ending(struct job *j, enum job_ending how)
     const struct proc_root *root = j->options->engine.root;
     int32_t self = (int32_t)getpid();
     uint64_t now_ns = clock_mono_ns();
-    /* ebb does not end an attached job, even if the guard has killed some of its processes */
+    /* an attached job continues, even if the guard has killed some of its processes */
     if (j->now.ending >= how || j->is_attached)
         return;
     j->now.ending = how;
@@ -248,7 +246,7 @@ void job_term(struct job *j)
     if (count == 0 && !j->now.exited)
         kill(j->now.pid, SIGTERM);
     guard_signal_below(root, (int32_t)getpid(), 0,
-                       /* stopped processes are continued, because they cannot handle SIGTERM */
+                       /* continues stopped processes, which could not handle SIGTERM otherwise */
                        SIGCONT);
     if (is_stopped)
         signal_group(j, SIGCONT);
@@ -269,7 +267,7 @@ void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t g
     bool is_first = j->end.cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
-    /* if the job has already exited, its end has another reason */
+    /* a job that has already exited did not end by this cancel */
     if (is_first && !j->now.exited) {
         char why[160];
         int cut = reason_len < sizeof why ? (int)reason_len : (int)sizeof why;
@@ -299,7 +297,7 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     bool children = reap_children(j);
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
-    if (j->now.ending == KILLING) /* a child has exited, so the next sweep happens at once */
+    if (j->now.ending == KILLING) /* a child has exited, so the next sweep need not wait */
         loop_set_timer(j->end.sweep_timer, clock_mono_ns(), 0);
     finish_if_done(j, children);
 }
@@ -322,7 +320,7 @@ int job_signals_start(struct job *j)
     int r = loop_add_signal(j->loop, SIGCHLD, on_child, j, NULL);
     for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
         r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j, NULL);
-    if (r == 0) /* the pidfd is created now, because later there may be no free fd */
+    if (r == 0) /* opens the pidfd early, because later there may be no free fd */
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->end.sweep_timer);
     if (r == 0)
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->end.cancel_timer);

@@ -13,7 +13,8 @@ struct loop_source;
 
 struct job_end {
     struct loop_source *sweep_timer, *cancel_timer;
-    struct guard_kill kill; /* progress of killing, while the segment's phase is KILLING */
+    /* the processes that were killed so far, while the segment's phase is KILLING */
+    struct guard_kill kill;
     /* /proc belongs to another pid namespace, so only our own child can be signalled */
     bool is_blind;
     char stuck[200]; /* "waiting for process …" if a process survived SIGKILL; otherwise "" */
@@ -21,14 +22,14 @@ struct job_end {
 };
 
 int job_signals_start(struct job *j);
-/* Ignores the terminating signals. When the loop ends, it restores the signal mask. Signals that
- * are pending at that moment must not end the supervisor. */
+/* Ignores terminating signals. The signal mask is restored when the loop ends, and a signal that is
+ * pending then must not end the supervisor. */
 void job_signals_ignore(void);
 /* Forwards a signal that the user sent to the job: to its whole process group if a terminal would
  * do so. */
 void job_signal(struct job *j, int signo);
-/* Handles keys typed at the job's terminal. After the job has exited, no terminal turns Ctrl-C into
- * a signal. While the job is being stopped, the supervisor would not notice such a signal. */
+/* Interprets keys that the user typed. While the job is being stopped, or after it has exited, its
+ * terminal does not turn Ctrl-C into a signal that the supervisor would notice. */
 void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
 /* Sends SIGTERM to launchers and training processes, but not to workers: a training process that is

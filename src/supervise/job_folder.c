@@ -40,8 +40,8 @@ struct job_folder {
 
 /* ---- the thread ---- */
 
-/* Reads and removes a request. If the file cannot be removed, its id prevents that the request is
- * carried out twice. */
+/* Reads and removes a request. The id of the last request is kept, so that a file that cannot be
+ * removed is not carried out twice. */
 static void read_request_file(int folder, struct buf *ret)
 {
     if (io_read_plain(folder, JOB_FOLDER_REQUEST, FOLDER_REQUEST_MAX, ret) < 0 || ret->len == 0)

@@ -45,7 +45,7 @@ void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
 {
     char why[CHECKPOINT_TEXT_MAX] = "";
     struct job_guard *g = &j->guard;
-    /* if nothing on this node triggered the request, another node or the time limit did */
+    /* no local trigger: another node or the time limit triggered the request */
     g->is_requested = g->ladder.trigger == LADDER_BY_NOTHING;
     if (checkpoint_request(&g->checkpoint, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
         job_notifyf(j, "guard: cannot request a checkpoint: %s", why);
@@ -55,7 +55,7 @@ void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
     be_alert(j, now_ns);
 }
 
-/* Describes what requested the checkpoint in progress. */
+/* The trigger of the checkpoint in progress, as a word. */
 static const char *requested_by(const struct job_guard *g)
 {
     return g->is_requested ? "request" : ladder_trigger_name(g->ladder.trigger);
@@ -79,12 +79,12 @@ static const char *act_text(enum ladder_act act)
 static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
 {
     bool dry = j->options->guard.dry_run;
-    /* the kill comes before the report, because reporting takes memory */
+    /* kills before reporting, because reporting needs memory */
     if (d->act == LADDER_DO_KILL && !dry)
         reflex_kill(j->guard.reflex);
     job_guard_put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger),
                         d->has_gpu ? &d->gpu : NULL, d->why);
-    /* the warning of a planned restart is not reported, because the next act reports the restart */
+    /* a planned restart is reported once, by the act that follows the warning */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
         job_notifyf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", act_text(d->act), d->why);
     if (dry)
@@ -127,7 +127,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
     const struct run *run = engine_run(j->engine);
     size_t n = run_living(run, RUN_GPU, &gpus);
     for (size_t i = 0; i < n; i++)
-        /* readings from before the start belong to the previous segment */
+        /* readings from before this segment's start belong to the previous segment */
         if (gpus[i]->id < LADDER_GPUS &&
             gpus[i]->last_ns > u64_minus(j->now.started_ns, run->start_mono_ns))
             gpu_gauge_read(gpus[i], judge_result(gpus[i]), &j->options->guard.gpu_limit,
@@ -153,7 +153,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
     for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
-        /* readings from before the start belong to the previous segment */
+        /* readings from before this segment's start belong to the previous segment */
         if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
             in->gauge[i] = (struct ladder_gauge){.known = true,
                                                  .limit_bytes = j->guard.gauge[i].limit_bytes,
@@ -205,7 +205,7 @@ static void report_reflex_kill(struct job *j)
     job_begin_ending(j, KILLING);
 }
 
-/* Starts the alert timer, because regular ticks are too far apart while the guard is acting. */
+/* Starts the alert timer. Regular ticks are too far apart while the guard is acting. */
 static void be_alert(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -266,8 +266,8 @@ static void save_ended(struct job *j, uint64_t now_ns)
             job_guard_set_lines(&j->guard, i);
 }
 
-/* Handles a change of the acknowledgement. FAILED is the reason to report if the request has
- * failed. */
+/* Called when the job's answer to a checkpoint request has changed. FAILED is the reason to report
+ * if the request has failed. */
 static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
 {
     struct job_guard *g = &j->guard;
@@ -283,7 +283,7 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
                     (double)(now_ns - g->checkpoint.requested_ns) / (double)NS_PER_S);
     } else if (g->checkpoint.ack == LADDER_ACK_FAILED) {
         timing_save_failed(&g->timing);
-        /* a job that is being stopped need not answer */
+        /* a job that is being stopped has a reason not to answer */
         if (g->ladder.rung < LADDER_STOPPING) {
             job_guard_put_event(j, now_ns, "checkpoint failed", requested_by(g), NULL, failed);
             job_notifyf(j, "guard: checkpoint failed: %s", failed);
@@ -354,7 +354,8 @@ static void note_step(struct job_segment *n, const struct mark *mark)
     n->progress.counts_anew = mark_is(mark, "COUNTED", "1");
 }
 
-/* Stores a checkpoint that the job wrote on its own, from which the next segment would resume. */
+/* Stores the step of a checkpoint that the job wrote without a request. The next segment would
+ * resume from it. */
 static void note_save(struct job *j, const struct mark *mark)
 {
     struct job_segment *n = &j->now;
@@ -391,9 +392,8 @@ void job_guard_mark(struct job *j, const struct mark *mark)
 
 /* ---- ticks and processes ---- */
 
-/* Adds the peak that the reflex measured to the job's peak. The reflex, the guard's kill thread,
- * samples memory against the user's limit far more often than ticks do, so it may have seen a
- * higher peak. */
+/* Raises the job's peak to the peak that the reflex has measured. The reflex, the guard's kill
+ * thread, samples far more often than ticks do. */
 static void raise_peak_by_reflex(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -428,8 +428,8 @@ static void tick_memory_returned(struct job *j)
     memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
 }
 
-/* Without a cgroup, memory counts only after its sharing was measured. If unmeasured memory would
- * bring the job into its reserve, its sharing is measured at once. */
+/* Without a cgroup, memory does not count until it is known whether it is shared. If such memory
+ * could bring the job above its alarm line, its sharing is measured at once. */
 static void hurry(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -446,9 +446,9 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     tick_memory_returned(j);
     if (g->reflex)
         job_guard_follow_members(j);
-    /* This call must come before any code that may walk the process tree. A process that starts
-     * after the sample is not part of the measured overlap, so its memory would count in full in
-     * addition to its parent's. */
+    /* This must come before any code that walks the process tree. A process that such a walk finds
+     * is not part of the measured overlap, so memory that it shares with its parent would count
+     * twice. */
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);
     hurry(j);

@@ -38,7 +38,7 @@ struct job_guard {
     /* cgroup of the effective limit, relative to the cgroup root; "" if it is not a cgroup's
      * limit */
     char effective_dir[4096];
-    /* files of the effective limit's cgroup, which the reflex (the guard's kill thread) reads */
+    /* the cgroup files of the effective limit, for the reflex (the guard's kill thread) */
     struct limit_fds effective_fds;
     /* gauges as passed to the reflex, the guard's kill thread */
     struct reflex_gauge gauge[REFLEX_GAUGES];

@@ -210,7 +210,7 @@ void job_guard_end(struct job *j)
     if (has_used_gpu(&j->outcome.given_back) &&
         engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
         memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
-    if (j->is_attached) /* an attached job continues, so it still uses its memory */
+    if (j->is_attached) /* an attached job continues, and its memory remains in use */
         return;
     bool large = engine_peak(j->engine) >= LARGE_JOB;
     memory_returned_end(&j->outcome.given_back, root,

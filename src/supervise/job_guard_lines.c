@@ -46,11 +46,11 @@ void job_guard_set_charge(struct job *j)
     engine_charge(j->engine, is_charged ? &charge : &ENGINE_NO_CHARGE);
 }
 
-/* Checks whether processes have left the cgroup. The user's limit applies to them as well. The job
- * is therefore measured by its processes until all of them are back or have exited. They are not
- * moved back, because they may belong to another group, such as a container's. Processes that use
- * less memory than the headroom of the kill line are ignored, because the checkpoint command also
- * runs outside the cgroup. */
+/* Checks whether processes have left the job's cgroup. The user's limit applies to them as well, so
+ * the job is then measured by its processes, until all of them are back or have exited. They are
+ * not moved back, because they may belong to another group, such as a container's. Processes that
+ * use less memory than the headroom of the kill line are ignored; the checkpoint command is one of
+ * them. */
 void job_guard_follow_members(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -131,8 +131,8 @@ static void follow_ooms(struct job *j)
     j->now.ooms.group = before.group;
 }
 
-/* Updates the effective limit. Another limit may have become effective, because the limit was
- * changed or because another process grew. */
+/* Updates the effective limit, which may now be another one: limits are changed, and other
+ * processes use up memory. */
 void job_guard_follow_effective(struct job *j)
 {
     struct job_guard *g = &j->guard;

@@ -22,10 +22,10 @@
 #include "profile/collect.h"
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
-/* Verdicts on the heap take at most 0.2 % of one CPU. */
+/* maximum share of one CPU for verdicts on the heap: 0.2 % */
 enum { JUDGING_S = 2, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 };
 
-/* An environment variable that has a list of paths, and the characters that those paths must not
+/* An environment variable that contains a list of paths, and the characters that its paths must not
  * contain. */
 struct env_list {
     const char *variable;
@@ -37,8 +37,8 @@ static const struct env_list python_path = {"PYTHONPATH", ":", "python"};
 /* LD_PRELOAD must not contain "$", which the dynamic loader expands */
 static const struct env_list preload = {"LD_PRELOAD", ": \t\n$", "heap"};
 
-/* Finds a form of PATH that LIST can contain: PATH itself, or a link to PATH in the sockets'
- * folder. (A process that cannot enter the sockets' folder cannot send marks either.) */
+/* Finds a form of PATH that LIST can contain: PATH itself, or a link to it in the sockets' folder.
+ * Every process that sends marks can enter that folder. */
 static int env_path(const struct mark_receiver *marks, const struct env_list *list,
                     const char *path, char ret[PATH_MAX], struct err *err)
 {
@@ -79,7 +79,7 @@ static bool is_same_file(const char *path, size_t len, const char *other)
 static void env_put_first(const struct env_list *list, const char *path, const char *own)
 {
     AUTO_FREE char *text = NULL;
-    bool has_own = own && own[0]; /* an empty part of PYTHONPATH would mean the working directory */
+    bool has_own = own && own[0]; /* an empty entry of PYTHONPATH would be the working directory */
     if (asprintf(&text, "%s%s%s", path, has_own ? ":" : "", has_own ? own : "") >= 0)
         setenv(list->variable, text, 1);
     else
@@ -149,8 +149,8 @@ void job_heap_begin(struct job *j)
     start_collecting(j);
 }
 
-/* Number of seccomp filters that the job inherits from ebb. A process with more filters is in a
- * sandbox, where the library does nothing. 0 if unknown. */
+/* Number of seccomp filters that the job inherits from ebb; 0 if unknown. The library does nothing
+ * in a process with more filters, because it is in a sandbox. */
 static uint64_t count_filters(void)
 {
     static const char count[] = "\nSeccomp_filters:\t", mode[] = "\nSeccomp:\t";
@@ -206,7 +206,7 @@ void job_heap_tick(struct job *j, uint64_t now_ns)
         return;
     uint64_t begun = clock_thread_cpu_ns();
     engine_read_held(j->engine, j->options->rundir.path);
-    /* the longer the job runs, the less often its heap is judged */
+    /* the interval between verdicts grows with the age of the job */
     uint64_t age_ns = now_ns - j->started_ns;
     j->heap.judging.period_ns = u64_max(JUDGING_S * NS_PER_S, age_ns / JUDGINGS_PER_AGE);
     pace_done(&j->heap.judging, now_ns, clock_thread_cpu_ns() - begun);

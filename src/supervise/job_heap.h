@@ -19,7 +19,7 @@ struct job_heap {
     struct collect *collect; /* the profiler's tables; NULL if the heap is not profiled */
     char library[PATH_MAX];  /* for LD_PRELOAD; "": none */
     char shim[PATH_MAX];     /* folder of the Python package, for PYTHONPATH; "" if there is none */
-    struct pace judging;     /* schedules verdicts on the heap readings of a running job */
+    struct pace judging;     /* when to judge the heap of the running job next */
     struct err trouble;      /* why the heap cannot be profiled */
 };
 
@@ -29,8 +29,8 @@ void job_heap_begin(struct job *j);
 /* Call this before a segment starts: sets PYTHONPATH, and LD_PRELOAD and EBB_HEAP if the heap is
  * profiled. */
 void job_heap_environment(const struct job *j);
-/* Sets the same variables for one process, whose parent is the caller. If SHIM or LIBRARY is "",
- * that part is left out. */
+/* Sets the same variables for one process that the caller is about to start. If SHIM or LIBRARY is
+ * "", that part is left out. */
 struct job_heap_environment {
     const char *shim, *library;
     uint64_t interval_bytes;

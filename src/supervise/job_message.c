@@ -17,7 +17,7 @@ static double since_start_s(const struct job *j, uint64_t t_ns)
     return outcome_seconds(u64_minus(t_ns, j->started_ns));
 }
 
-/* Sets M.FIELD and M.has_FIELD from a sample, which may lack that value. */
+/* Copies a value of a sample to M.FIELD and sets M.has_FIELD, if the sample has that value. */
 #define TAKE_SAMPLE(m, field, sample, index)                                                       \
     ((m).has_##field = sample_has(sample, index), (m).field = (sample)->v[index])
 
@@ -130,7 +130,7 @@ json_t *job_message_spark(const struct job *j)
     return doc;
 }
 
-/* Lists the largest processes, largest first, because a job may have thousands of processes. */
+/* Lists only the largest processes, largest first: a job may have thousands. */
 static size_t largest(struct proc_tree *tree, const struct proc_node *ret[LARGEST])
 {
     size_t count = 0;

@@ -30,11 +30,11 @@ enum {
 struct job_node {
     struct node_bus *bus; /* NULL: no shared folder */
     struct loop_source *bus_source, *timer;
-    /* request by this node; there is no request if its phase is NODE_NONE */
+    /* request by this node; its phase is NODE_NONE if there is none */
     struct node_request mine;
     struct node_request theirs; /* the request of another node that this node answers */
     struct node_answers answers;
-    /* the time limit caused the request: the job is requeued even if the checkpoint fails */
+    /* the request was made because of the time limit; the job is requeued even if it fails */
     bool is_time_limit;
     pid_t requeue_pid; /* scontrol, or 0 */
     bool has_requeued;
@@ -290,7 +290,7 @@ static void on_node_timer(void *user, uint64_t now_ns, uint64_t missed)
     } else if (n->theirs.phase == NODE_STOP) {
         job_begin_ending(j, KILLING);
     } else if (n->mine.phase == NODE_READY) {
-        go(j); /* sends the request now, because a node that has not confirmed may be dead */
+        go(j); /* does not wait any longer, because a node that has not confirmed may be dead */
     } else if (n->is_time_limit) {
         n->is_time_limit = false;
         job_notifyf(j, "guard: no checkpoint before the time limit");

@@ -17,21 +17,21 @@
 #include "trace/sink.h"
 
 enum {
-    PIPE_BYTES = 64 << 10, /* initial size of a pipe */
+    PIPE_BYTES = 64 << 10, /* initial size of a pipe in bytes */
     PIPE_LARGE = 1 << 20,  /* largest size of a pipe without privileges */
     TERMINAL_BYTES = 32 << 10,
-    /* number of unwritten bytes of the log at which further output is not logged */
+    /* size of unwritten log at which further output is not logged */
     LOG_BACKLOG = 4 << 20,
-    /* number of unwritten bytes of the log at which the job has to wait for the disk */
+    /* size of unwritten log at which the job has to wait for the disk */
     LOG_HIGH = 2 << 20,
-    LOG_LOW = 1 << 20, /* number of unwritten bytes of the log at which the job continues */
+    LOG_LOW = 1 << 20, /* size of unwritten log at which the job continues */
     /* maximum time for which the job waits for the disk, which may hang forever */
     LOG_WAIT_MS = 1000,
 };
 
-/* Waits for output, unless the client or the log is behind. Waits for space if there is input. The
- * wait is edge-triggered, because level-triggered epoll may report one stream before another stream
- * that was written to first. A caller that leaves output unread must call this again. */
+/* Sets what the loop waits for: output, unless the client or the log is behind, and space if there
+ * is input. Epoll is edge-triggered, so streams are reported in the order in which the job wrote to
+ * them. A caller that leaves output unread must call this again. */
 void job_stream_want(struct job_stream *st)
 {
     struct job *j = st->j;
@@ -224,11 +224,11 @@ static void enlarge(struct job_stream *st)
 
 static void on_pipe(void *user, int fd, uint32_t events)
 {
-    static char data[PIPE_LARGE]; /* pages of this array that are never touched take no memory */
+    static char data[PIPE_LARGE]; /* untouched pages of this array use no memory */
     struct job_stream *st = user;
     struct job *j = st->j;
     (void)events;
-    /* epoll reports a hang-up even while the stream is paused */
+    /* a paused stream can also report a hang-up */
     if (j->output.is_paused || st->is_full)
         return;
     size_t len = pass_on(st);
@@ -253,8 +253,8 @@ static void on_pipe(void *user, int fd, uint32_t events)
 
 /* ---- the terminal ---- */
 
-/* The job has closed its terminal, but may open it again as /dev/tty. Closing the master side would
- * hang up the terminal for good, so the master side stays open. */
+/* The job has closed its terminal but may open it again as /dev/tty. The master side stays open:
+ * closing it would hang up the terminal for good. */
 static void terminal_let_go(struct job_stream *st)
 {
     loop_remove(st->source);

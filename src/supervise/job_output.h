@@ -42,7 +42,7 @@ void job_stream_want(struct job_stream *st);
 void job_streams_pause(struct job *j);
 /* Call this when the client has disconnected: output then goes only to log.txt. */
 void job_streams_leave_client(struct job_output *o);
-/* Call this when the job has exited: the rest of its output no longer waits for a slow reader. */
+/* Call this when the job has exited: the rest of its output must not wait for a slow reader. */
 void job_streams_drain(struct job *j);
 void job_streams_close(struct job_output *o);
 /* Call this when a process of the job may have opened its terminal again. */

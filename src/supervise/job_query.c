@@ -10,8 +10,8 @@
 #include "judge/verdicts.h"
 #include "mark/receiver.h"
 
-/* Finds the socket for the reply. The socket must be in our own folder. Otherwise a process that
- * sends marks could make the supervisor write to any other socket. */
+/* Finds the socket for the reply. It must be in our own folder: any process can send marks, and
+ * must not make the supervisor write to other sockets. */
 static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
 {
     const char *folder = mark_receiver_folder(j->marks);

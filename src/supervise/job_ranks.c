@@ -33,7 +33,7 @@ struct rank_client {
     int32_t pid; /* pid of the `ebb run` */
     /* index of the client's rank in outcome.ranks; SIZE_MAX before the client's hello */
     size_t index;
-    bool is_live;    /* true until the client's rank has ended */
+    bool is_live;    /* true from the client's hello until its rank has ended */
     bool awaits_bye; /* the client's rank was the last to end, and run.json is not written yet */
     json_t *bye;     /* answer to the message "ended" */
 };
@@ -214,7 +214,7 @@ static void take_hello(struct rank_client *c, const json_t *hello)
     c->is_live = true;
     j->ranks->live++;
     loop_disarm_timer(j->ranks->late_timer);
-    /* another rank has joined, so the ranks that wait for the end were not the last */
+    /* a rank has joined, so the ranks that wait for the end of the node need not wait */
     release_waiting(j->ranks);
     rank_link_send(c->fd, environment_json(j));
 }
@@ -274,7 +274,7 @@ static void on_rank(void *user, int fd, uint32_t events)
     }
     if (r == 0)
         return;
-    loop_remove(c->source); /* the `ebb run` has exited, but its rank stays in the list */
+    loop_remove(c->source); /* the `ebb run` has exited, but its rank remains in run.json */
     c->source = NULL;
     close(c->fd);
     c->fd = -1;

@@ -70,8 +70,8 @@ static void reader_close(struct reader *r)
     r->source = NULL;
 }
 
-/* Sends an answer, which fits into the socket's buffer. If the client does not read, the rest is
- * not sent. */
+/* Sends an answer. It fits into the socket's buffer unless the client has not read an earlier one;
+ * the rest is then dropped. */
 static void reader_answer(struct reader *r, const char *status)
 {
     struct buf body = {0}, out = {0};
@@ -162,7 +162,7 @@ static void *write_file(void *user)
         s->error = r;
     }
     pthread_mutex_unlock(&s->lock);
-    /* the file is removed, because readers would mistake the last values for current ones */
+    /* readers would mistake the last values for current ones */
     unlinkat(folder, base, 0);
     return NULL;
 }

@@ -88,7 +88,7 @@ int job_segment_start(struct job *j, struct err *err)
     if (!argv)
         return err_set(err, -ENOMEM, "out of memory");
     set_environment(j);
-    /* the guard is set up before the job can exceed the limit and be killed */
+    /* the guard must exist before the job can exceed its limit */
     job_guard_segment(j);
     job_guard_ooms(j);
     loop_original_mask(j->loop, &mask);
@@ -256,8 +256,8 @@ static void keep_segment(struct job *j)
 
 /* ---- restarting ---- */
 
-/* A job that saved and exited on request counts as stopped by the guard, unless it had finished all
- * its steps anyway. */
+/* A job that saves and exits on request was stopped by the guard, unless it had finished all its
+ * steps. */
 static void clear_cause_if_finished(struct job_segment *n)
 {
     bool has_finished = n->progress.max_steps > 0 && n->progress.has_step &&
@@ -344,8 +344,7 @@ void job_segment_over(struct job *j)
     }
     unsigned number = j->now.number + 1;
     report_restart(j, number);
-    /* the client stopped together with the last segment; that segment has ended and cannot wake the
-     * client */
+    /* the client stopped together with a segment that has ended and can no longer wake it */
     job_client_wake(j);
     job_streams_close(&j->output);
     engine_segment(j->engine, number);

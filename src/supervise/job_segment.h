@@ -23,7 +23,7 @@ struct segment_progress {
     int64_t first_step, last_step, max_steps; /* max_steps 0: unknown */
     bool has_epoch;
     double epoch;
-    bool counts_anew; /* step numbers restart at 0 in every segment */
+    bool counts_anew; /* each segment counts its steps from 0 again */
     bool has_checkpoint, checkpoint_has_step;
     int64_t checkpoint_step; /* the step at which the checkpoint was acknowledged */
 };
@@ -43,9 +43,9 @@ struct job_segment {
     enum job_ending ending;
     uint64_t deadline_ns; /* time at which the current phase of ending is over */
     unsigned left_behind;
-    /* why the segment ended: set by job_set_cause, and at the end by death_cause */
+    /* why the segment ended; job_set_cause or, at the end, death_cause sets this */
     enum cause cause;
-    /* reason why the guard stopped the segment, or "cancelled: REASON"; "" if neither */
+    /* why the guard stopped the segment, or "cancelled: REASON"; otherwise "" */
     char why[LADDER_WHY_MAX];
     int operator_signal; /* the last terminating signal that the user sent, or 0 */
     bool is_last;        /* the user stopped the job, so it is not restarted */
@@ -58,8 +58,8 @@ struct job_segment {
 };
 
 int job_segment_start(struct job *j, struct err *err);
-/* Sets the reason why ebb ends the segment. The first reason of the guard is kept; a cancel
- * replaces the reason. */
+/* Sets why ebb ends the segment. A cancel replaces an earlier cause; a later cause from the guard
+ * does not. */
 void job_set_cause(struct job_segment *n, enum cause cause, const char *why);
 bool job_is_guard_stop(const struct job_segment *n);
 /* Returns the cause of the end of a process with wait status STATUS, and describes it in TEXT. */

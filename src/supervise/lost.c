@@ -100,7 +100,7 @@ static struct guard_cgroup lost_cgroup(const struct proc_root *root, const struc
     return g;
 }
 
-/* Removes the sockets' folder. PATH is the path of the control socket in it. */
+/* Removes the folder of the sockets, given the PATH of the control socket in it. */
 static void remove_sockets(const char *path)
 {
     char folder[128];

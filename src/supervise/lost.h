@@ -10,8 +10,8 @@
 
 struct err;
 
-/* Checks --lock-fd of COMMAND (negative if not given). Sets close-on-exec on the fd, because
- * otherwise the job would inherit it and hold the lock forever. Returns 0 or -EBADF. */
+/* Checks the value of --lock-fd for COMMAND (negative if not given). Makes the fd close-on-exec, so
+ * that the job does not inherit the lock. Returns 0 or -EBADF. */
 int lost_take_lock(const char *command, int64_t lock_fd, struct err *err);
 /* Writes our pid and start time into the lock file. The start time distinguishes the holder from a
  * later process with the same pid. */

@@ -21,10 +21,10 @@
 
 enum {
     BEAT_S = 5,
-    STILL_S = 30, /* a node whose heartbeat has not changed for this long counts as stopped */
+    STILL_S = 30, /* a node counts as stopped if its heartbeat has not changed for this long */
     POLL_MS = 1000,
     BUSY_POLL_MS = 100, /* polling interval while a request is in progress */
-    /* heartbeats are padded to this size, so that they overwrite a longer one completely */
+    /* all heartbeats have this size, so that a new one overwrites all of the last */
     LINE_SIZE = 512,
     REQUEST_SIZE = 2048,
     STACK_BYTES = 256 << 10,

@@ -13,9 +13,9 @@ struct node_bus;
 
 enum { NODE_ID_MAX = 32, NODE_WHY_MAX = 200 };
 
-/* The phases of a request. The node that makes the request sets READY, GO, STOP or CANCEL in the
- * file `request`; every node answers with READY (received), ASKED (sent to its ranks), DONE or
- * FAILED. */
+/* The phases of a request. The node that makes the request writes READY, GO, STOP or CANCEL to the
+ * file `request`. Every other node answers with READY (received), ASKED (sent to its ranks), DONE
+ * or FAILED. */
 enum node_phase {
     NODE_NONE,
     NODE_READY,
@@ -46,8 +46,8 @@ struct node_beat {
     const char *verdict; /* word of the verdict, such as "leaking", or NULL */
 };
 
-/* The answers of the other nodes to one request. A node without a folder, or whose heartbeat has
- * ended or stopped, is not counted. */
+/* The answers of the other nodes to one request. Nodes that have ended, have stopped or have no
+ * folder are not counted. */
 struct node_answers {
     char id[NODE_ID_MAX];
     uint32_t others, ready, done, failed; /* ready: number of nodes that have sent any answer */
@@ -60,8 +60,8 @@ struct node_bus_options {
 };
 
 int node_bus_new(const struct node_bus_options *options, struct node_bus **ret);
-/* Writes a last heartbeat and waits at most WAIT_NS for the disk; a thread that hangs is abandoned.
- * BUS may be NULL. */
+/* Writes a last heartbeat, and waits at most WAIT_NS for the disk. If the disk hangs, the thread is
+ * left behind. BUS may be NULL. */
 void node_bus_free(struct node_bus *bus, uint64_t wait_ns);
 /* Returns an fd that is readable when there is a new request or a new answer. */
 int node_bus_event_fd(const struct node_bus *bus);
@@ -69,7 +69,7 @@ int node_bus_event_fd(const struct node_bus *bus);
 void node_bus_beat(struct node_bus *bus, const struct node_beat *beat);
 void node_bus_answer(struct node_bus *bus, const char *id, enum node_phase phase);
 void node_bus_request(struct node_bus *bus, const struct node_request *request);
-/* From now on reads the other nodes' answers to the request ID, or none if ID is "". */
+/* Reads the other nodes' answers to the request ID from now on. If ID is "", reads none. */
 void node_bus_follow(struct node_bus *bus, const char *id);
 /* Gets the newest request of another node and the newest answers. */
 void node_bus_read(struct node_bus *bus, struct node_request *ret_request,

@@ -14,8 +14,8 @@
 
 #include "supervise/rank_place.h"
 
-/* Binds the address of P and listens. The caller that succeeds starts the supervisor of this node.
- * Returns a non-blocking fd, -EADDRINUSE if there is a supervisor already, or -errno. */
+/* Binds the address of P and listens. A caller that succeeds must start the supervisor of this
+ * node. Returns a non-blocking fd, -EADDRINUSE if there is a supervisor already, or -errno. */
 int rank_link_lead(const struct rank_place *p);
 /* Connects to the supervisor of this node, which must belong to the same user. Returns an fd,
  * -ECONNREFUSED if there is none, or -errno. */

@@ -81,8 +81,8 @@ static bool read_torchrun(rank_place_get_fn *get, struct rank_place *p)
     return true;
 }
 
-/* A checksum of variables that are the same for all ranks of a step, and differ between
- * launchers. */
+/* A checksum of variables that are the same for all ranks of a step, but differ between launchers.
+ */
 static uint32_t launch_of(rank_place_get_fn *get)
 {
     static const char *const names[] = {"SLURM_WORKING_CLUSTER", "SLURM_SRUN_COMM_PORT",
@@ -107,7 +107,7 @@ bool rank_place_read(rank_place_get_fn *get, struct rank_place *ret)
     else if (!p.is_slurm)
         return false;
     if (p.local_ranks == 0)
-        /* the number is unknown, so the supervisor waits a little for other ranks */
+        /* the number of ranks is unknown, so the supervisor waits a little for more of them */
         p.local_ranks = 1;
     if (p.rank >= p.ranks || p.nodes < 1 || p.node >= p.nodes)
         return false;

@@ -14,8 +14,7 @@
 
 #include "base/cleanup.h"
 
-/* larger than the number of files that the supervisor has open when it starts the placeholder
- * process */
+/* above the number of files that the supervisor has open when it starts the placeholder process */
 enum { HOLDER_FILES = 8192 };
 
 /* Both ends of the job's terminal and pipes, created before the fork. */
@@ -50,8 +49,8 @@ static int open_terminal(const struct supervisor_tty *tty, int pair[2])
         return -errno;
     for (int i = 0; i < 2; i++)
         fcntl(pair[i], F_SETFD, FD_CLOEXEC);
-    /* TIOCSCTTY makes the pseudo terminal the session's terminal. The session leader is the
-     * supervisor, which never reads from the terminal. */
+    /* TIOCSCTTY makes the pseudo terminal the terminal of the session, whose leader is the
+     * supervisor. The supervisor itself never reads from it. */
     return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
 }
 
@@ -108,7 +107,7 @@ static void connect_streams(const struct supervisor_options *o, const struct end
             close(fd);
 }
 
-/* Executes the program. A text file without "#!" is run by the shell, as shells do. Any other file
+/* Executes the program. A shell runs text files without "#!"; ebb does the same. Any other file
  * that the kernel refuses is not a program for this machine. */
 void spawn_exec(const char *path, char *const *argv, char *const *shell_argv)
 {

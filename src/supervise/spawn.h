@@ -25,7 +25,7 @@ struct spawn_request {
     /* cgroup in which to start the job; may be guard_cgroup_none */
     const struct guard_cgroup *cgroup;
     bool is_restart;   /* processes of an earlier segment may have been killed in CGROUP */
-    int oom_score_adj; /* value that makes the OOM killer pick the job first */
+    int oom_score_adj; /* oom_score_adj of the job, which makes the OOM killer choose it first */
 };
 
 /* Starts the job, which inherits the caller's environment. Returns 0 or -errno. If exec itself

@@ -16,7 +16,7 @@ static void add_own_mark(struct step_sources *s, const struct mark *mark)
 {
     struct step_source *source = source_of(s, mark->pid);
     if (!source) {
-        /* the oldest entry is replaced, because its process has most likely exited */
+        /* replaces the oldest entry, whose process has most likely exited */
         if (s->n == STEP_SOURCES_MAX)
             memmove(s->known, s->known + 1, --s->n * sizeof *s->known);
         source = &s->known[s->n++];

@@ -20,8 +20,8 @@ struct step_sources {
     uint64_t left_out;
 };
 
-/* True if MARK should be skipped. This is so if three conditions hold: a hook sent MARK (BY=hook),
- * its process sends steps itself, and MARK adds nothing, because the process itself has sent this
- * kind of event and the epoch length, counted in the same steps. After an end mark the hooks may
- * report the next training. */
+/* True if MARK should be skipped, because a hook sent it (BY=hook) about a process that sends steps
+ * itself, and it adds nothing: the process has already sent this kind of mark and the epoch length,
+ * counted in the same steps. After an end mark, marks of hooks are accepted again, because a new
+ * training may follow. */
 bool step_sources_skip(struct step_sources *s, const struct mark *mark);

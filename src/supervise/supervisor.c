@@ -163,9 +163,8 @@ static void send_end(struct job *j, const json_t *doc)
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
     buf_fini(&text);
-    /* The supervisor waits until the client has received the end, even if the client's reader is
-     * slow (a pager): run.json is already written. If the client is stopped at this point, the
-     * supervisor wakes it. */
+    /* Waits until the client has received the end, however slow its reader is (a pager): run.json
+     * is already written. A client that is stopped at this point is woken. */
     job_client_flush(j);
     job_client_wake(j);
     while ((!j->client.is_gone && j->client.channel.out.len) || job_client_sleeps(&j->client))
@@ -201,7 +200,7 @@ static void finish_job(struct job *j)
         engine_stop(j->engine, footer);
     }
     json_decref(footer);
-    if (j->output.log) /* the log must be complete before run.json reports the end */
+    if (j->output.log) /* log.txt must be complete before run.json reports the end */
         sink_wait(logs_sink(j->output.log), LOG_WAIT_S * NS_PER_S);
     json_t *doc = job_ended_json(j);
     int r = write_end(j, doc);
@@ -229,7 +228,7 @@ static int start(struct job *j)
     if (r == 0 && j->options->node)
         job_node_start(j);
     if (r == 0 && j->no_marks.text[0])
-        /* reports why there is no marks socket; the job runs anyway */
+        /* the job runs without a marks socket; this reports why */
         job_notify(j, j->no_marks.text);
     return r;
 }
@@ -280,7 +279,7 @@ static int supervise(const struct supervisor_options *options, const struct clie
     job_about_start(&j);
     enlarge_file_table(client->fd);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* reaching the limit of the file size must not kill the supervisor */
+    signal(SIGXFSZ, SIG_IGN); /* without this, reaching RLIMIT_FSIZE would kill the supervisor */
     int r = set_up_job(&j, &j.failure);
     if (r == 0)
         r = start(&j);
@@ -291,7 +290,7 @@ static int supervise(const struct supervisor_options *options, const struct clie
     if (j.loop)
         finish_job(&j);
     tear_down(&j);
-    /* if true, the supervisor's exit status makes the sentinel end the job */
+    /* if true, the supervisor exits with a status that makes the sentinel end the job */
     return r < 0 && j.now.pid > 0;
 }
 
@@ -324,8 +323,8 @@ static void close_client_ends(const struct client_ends *client)
         close(client->pidfd);
 }
 
-/* Closes the streams of the process that started a detached job, because that process waits until
- * they are closed. Only the lock stays open. */
+/* Closes all streams except the lock. The process that started a detached job waits until its
+ * streams are closed. */
 static void detach(const struct supervisor_options *options)
 {
     if (options->lock_fd >= 0)
@@ -338,8 +337,8 @@ static void detach(const struct supervisor_options *options)
 }
 
 /* Becomes the sentinel. Closes all fds of the client and the user, because other programs may wait
- * until these are closed. A detached job ends with its supervisor even with --keep-on-exit, because
- * its memory would no longer be watched and it could not be cancelled. */
+ * until they are closed. Ends a detached job together with its supervisor, even with
+ * --keep-on-exit: nobody could cancel the job or watch its memory any more. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options,
                                   const struct client_ends *client)
 {
@@ -365,7 +364,7 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     for (int fd = 0; fd < 3; fd++)
         close(fd);
     if (options->node)
-        /* if the supervisor dies, new ranks must not be able to connect to its socket */
+        /* new ranks must not be able to connect after the supervisor's death */
         close(options->node->listen_fd);
     close_client_ends(client);
     if (pid > 0) {
@@ -377,9 +376,9 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     _exit(end.is_lost);
 }
 
-/* Opens a pipe between supervisor and client. Output does not go directly into the user's pipe. A
- * reader that splices from the user's pipe to a hanging disk keeps that pipe locked, and the
- * supervisor would hang as well. */
+/* Opens a pipe between supervisor and client. The supervisor must not write to the user's own pipe:
+ * a reader that splices from it to a hanging disk keeps it locked, and the supervisor would hang.
+ */
 static int open_stream(int *ret_ours, int *ret_theirs)
 {
     int pair[2];

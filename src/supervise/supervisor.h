@@ -68,7 +68,7 @@ struct supervisor_options {
         const char *library;     /* library to preload; NULL if the heap is not profiled */
         uint64_t interval_bytes; /* mean number of allocated bytes between samples */
         bool no_python;          /* do not profile small Python objects */
-        const char *trouble; /* why the heap is not profiled, if that is unexpected; else NULL */
+        const char *trouble; /* why the heap is not profiled, if the user should know; else NULL */
     } heap;
     uint64_t grace_ns; /* time between SIGTERM and SIGKILL for remaining processes (default 5 s) */
     struct supervisor_tty tty;

@@ -67,7 +67,7 @@ int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, str
     return 0;
 }
 
-int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct work **ret)
+int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct task **ret)
 {
     (void)jobs, (void)id;
     *ret = NULL;
@@ -77,9 +77,9 @@ int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct work
     return 0;
 }
 
-void work_cancel(struct work *work)
+void task_cancel(struct task *task)
 {
-    (void)work; /* there is none */
+    (void)task; /* there is none */
 }
 
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user)

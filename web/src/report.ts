@@ -41,7 +41,7 @@ function addTools(): void {
   document.getElementById("whole")?.addEventListener("click", () => group?.zoom(null, null));
 }
 
-// On paper nothing can be opened, so explanations and the stacks of leaking call sites are shown.
+// Opens explanations, and the stacks of leaking call sites, before printing: on paper nobody can open them.
 function openForPaper(): void {
   const folded = "#diagnosis details, #heap tr:has(td.bad) details, #gpu tr:has(td.bad) details";
   if (isOnPaper()) document.querySelectorAll<HTMLDetailsElement>(folded).forEach((d) => (d.open = true));

@@ -1,4 +1,4 @@
-// The data of the page as packed by the program: differences between values, which are summed up here.
+// Unpacks the data of the page. The program packs each series as differences between values; here they are summed up.
 
 export interface Packed {
   of: "job" | "process" | "machine" | "gpu" | "figure";

@@ -38,7 +38,7 @@ function describe(box: Box, whole: number): string {
   return `${nameOf(box.frame)}${box.frame.w ? `, ${box.frame.w}` : ""}: ${format.size(box.frame.b)}, ${share} %`;
 }
 
-// Returns the shade for a name, which is always the same, so that a function can be recognised.
+// Returns the shade for a name. A function has the same shade everywhere, so that it can be recognised.
 function shade(name: string): number {
   let h = 0;
   for (let i = 0; i < name.length; i++) h = (h * 31 + name.charCodeAt(i)) >>> 0;

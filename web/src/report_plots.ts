@@ -10,7 +10,7 @@ function find(run: Run, of: string, field: string, pid?: number | null): Series 
   return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
 }
 
-// Returns one line over time, or if CLOCKS is not null, one line over the steps of each clock.
+// Returns one line over time; or, if CLOCKS is not null, one line over the steps of each segment.
 function linesOf(s: { t: number[]; v: number[] }, label: string, colour: number, clocks: Clock[] | null, more: Partial<Line> = {}): Line[] {
   if (!clocks) return [{ label, x: s.t, y: s.v, colour, ...more }];
   return clocks.map((clock, i) => {
@@ -31,7 +31,7 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
   };
 }
 
-// Returns the x range, which is the same for every plot of a page, so that they can be compared vertically.
+// Returns the x range. All plots of a page have the same one, so that they can be compared vertically.
 export function extentOf(list: Run[], isByStep: boolean): [number, number] {
   if (!isByStep) return [0, Math.max(...list.map((run) => run.span))];
   const steps = list.flatMap((run) => run.clocks.flatMap((c) => [c.step[0], c.step[c.step.length - 1]]));
@@ -87,7 +87,7 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const heapLive = run.series.find((s) => s.of === "figure" && s.name === `heap_live_bytes@${run.pid}`);
   const file = at("file");
   const shmem = at("shmem");
-  // RSS is sampled more often than its parts; the difference counts as anonymous memory.
+  // The parts of RSS are sampled less often than RSS itself. The difference counts as anonymous memory.
   const anons = hold(rss, times).map((v, i) => Math.max((v ?? 0) - (file[i] ?? 0) - (shmem[i] ?? 0), 0));
   const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i])));
   const rest = anons.map((v, i) => v - (live[i] ?? 0));
@@ -123,7 +123,7 @@ const gpuLabels: Record<string, string> = {
   used: "used", job: "used by the job", allocated: "allocated by PyTorch", reserved: "reserved by PyTorch", outside: "outside PyTorch",
 };
 
-// Plots the judged series of each GPU, and the other series if there is room in the legend.
+// Plots the judged series of each GPU, and its other series if the legend has room for them.
 function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   const gpus = run.series.filter((s) => s.of === "gpu");
   const ids = [...new Set(gpus.map((s) => s.id))];

@@ -19,7 +19,7 @@ const link = document.getElementById("link") as HTMLElement;
 const trouble = document.getElementById("trouble") as HTMLElement;
 const logout = document.getElementById("logout") as HTMLButtonElement;
 
-const mostAnnouncements = 5; // maximum number of announcements for screen readers at the same time
+const mostAnnouncements = 5; // maximum number of texts in the queue for screen readers
 const healthEvery_ms = 60000;
 const modes: Record<Mode, [string, string]> = {
   live: ["live", "good"],
@@ -91,7 +91,7 @@ function askForToken(): void {
   main.querySelector("input")?.focus();
 }
 
-// Checks whether the session is still valid, as it may have ended with a restart of the server.
+// Checks whether the session is still valid. A restart of the server may have ended it.
 async function checkSession(): Promise<void> {
   try {
     canWrite = (await get<{ write?: boolean }>("/session")).write === true;

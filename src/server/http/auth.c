@@ -23,7 +23,7 @@
 static const char sessions_file[] = "sessions";
 
 enum { TOKEN_MIN = 32, TOKEN_MAX = 256, WRONG_MAX = 10, SESSION_DAYS = 30 };
-/* after ten wrong tokens, one more wrong token is allowed per interval of this length */
+/* After WRONG_MAX wrong tokens, one more may be tried each time that this interval has passed. */
 static const uint64_t wrong_every_ns = 6 * NS_PER_S;
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 
@@ -127,7 +127,8 @@ struct auth {
     char token[TOKEN_MAX + 1], token_read[TOKEN_MAX + 1];
     const char *const *hosts;
     struct session sessions[AUTH_SESSIONS_MAX];
-    unsigned wrong;    /* number of wrong tokens, reduced by one every wrong_every_ns */
+    /* number of recent wrong tokens; each wrong_every_ns without one reduces it by one */
+    unsigned wrong;
     uint64_t wrong_ns; /* time at which WRONG was last reduced */
 };
 
@@ -160,8 +161,8 @@ static struct session *find_session(struct auth *a, const char *name, uint64_t n
     return found;
 }
 
-/* Returns an unused entry, or the least recently used one. Half of the entries are reserved for
- * readers, so that readers cannot log out the owner. */
+/* Returns an unused entry, or else the least recently used one. Owners and readers have half of the
+ * entries each, so a reader's login never removes a session of the owner. */
 static struct session *session_slot(struct auth *a, enum http_rank rank)
 {
     struct session *first = a->sessions + (rank == HTTP_OWNER ? 0 : AUTH_SESSIONS_MAX / 2);
@@ -334,9 +335,9 @@ enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t 
     return rank;
 }
 
-/* Limits wrong tokens with a token bucket: ten at once, then one every six seconds. The right token
- * is accepted at any time. It is too long to be guessed, and otherwise a stranger could lock the
- * owner out by sending wrong tokens. */
+/* True if a client must wait before it may try another wrong token: after ten wrong tokens, one
+ * more is allowed every six seconds. The right token is never refused. If it were, a stranger could
+ * lock the owner out by sending wrong ones. */
 static bool is_locked(struct auth *a, uint64_t now_ns)
 {
     uint64_t past = now_ns > a->wrong_ns ? (now_ns - a->wrong_ns) / wrong_every_ns : 0;
@@ -400,7 +401,7 @@ static bool split_host(const char *host, char ret[256])
     return true;
 }
 
-/* True if NAME is a literal address, which DNS cannot redirect. */
+/* True if NAME is an IP address. DNS cannot redirect it. */
 static bool is_literal(char *name)
 {
     struct in6_addr address;

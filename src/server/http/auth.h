@@ -40,17 +40,17 @@ bool auth_origin_ok(const struct auth *a, const struct http_request *r, const ch
  * cookie together with X-Ebb-Key, the WebSocket protocol "ebb-key.KEY" or the parameter "view".
  * Compares in constant time. */
 enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t now_ns);
-/* Opens a session for a token and fills in *RET. Returns HTTP_STRANGER if the token is wrong. After
- * ten wrong tokens in a row, each further wrong token sets *ret_again for some seconds. The right
- * token is accepted at any time. NOW_NS is wall-clock time. */
+/* Opens a session for a token and fills in *RET. Returns HTTP_STRANGER if the token is wrong.
+ * *ret_again is true if the client sent too many wrong tokens and must wait some seconds before it
+ * tries another one. The right token is always accepted. NOW_NS is wall-clock time. */
 enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
                           struct auth_grant *ret, bool *ret_again);
 /* Ends the session of R's cookie and key. ret_cookie is a header that removes the cookie from the
  * browser. */
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE]);
 
-/* Used by tests, which have no request. auth_secret_equal takes the same time for every GIVEN of
- * the same length. */
+/* For tests, which cannot create a request. auth_secret_equal takes the same time for every GIVEN
+ * of the same length. */
 bool auth_secret_equal(const char *given, const char *secret);
 bool auth_host_ok(const char *const *hosts, const char *host);
 bool auth_origin_is_host(const char *origin, const char *host);

@@ -45,7 +45,7 @@ struct child {
     uint64_t stamp;
     char *args[ARGS_MAX + 2];
     LIST_HEAD(, child_waiter) waiters;
-    bool is_guest; /* true if no waiter is the owner */
+    bool is_guest; /* true if only guests (clients other than the owner) wait for the answer */
     pid_t pid;     /* pid of the child; 0 while it is queued and not started */
     int pidfd;
     struct loop_source *pid_source, *limit;
@@ -329,8 +329,8 @@ static int child_start(struct child *c)
     return r;
 }
 
-/* Starts queued children. Starts again from the head of the list each time, because answering
- * waiters may change the list. */
+/* Starts queued children. Each round begins at the head of the list, because a failed start calls
+ * waiters, and these may change the list. */
 static void start_queued(struct children *all)
 {
     while (all->running < all->options.at_once && all->queued > 0) {
@@ -380,7 +380,7 @@ static bool queue_has_room(const struct children *all, bool is_guest)
             (!is_guest || guests < (all->options.queue_max + 1) / 2));
 }
 
-/* Appends a child to the queue, but before children that are queued for guests. */
+/* Queues a child. Children for guests come after all others. */
 static void enqueue(struct child *c, bool is_guest)
 {
     struct child_list *list = &c->all->pending;

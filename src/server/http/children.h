@@ -13,7 +13,7 @@ struct children;
 struct loop;
 
 struct children_options {
-    const char *program; /* path of the program, which must outlive the children */
+    const char *program; /* path of ebb; the string must outlive the children */
     unsigned at_once, queue_max;
     uint64_t limit_ns;
     size_t output_max, cache_bytes;

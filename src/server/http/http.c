@@ -147,9 +147,9 @@ static enum http_method method_of(const char *s)
     return HTTP_OTHER;
 }
 
-/* Checks the headers. A request that is refused here is answered before its body is read, and its
- * connection is closed. Requests without a body are not refused here but later, so that their
- * connection stays open. */
+/* Checks the headers. If the request has a body, a refusal is sent now, before the body is read,
+ * and the connection is closed. If it has none, the handler sends the refusal, and the connection
+ * stays open. */
 static void read_headers(struct http_request *r, const char *method, const char *version)
 {
     struct http *h = r->http;

@@ -52,7 +52,7 @@ struct http_options {
      * can have a quarter of the connections, readers half. */
     unsigned connections_max, connections_per_ip_max;
     unsigned idle_s; /* maximum time to send all headers, to send the body, and between requests */
-    http_admit_fn *admit; /* function that admits requests; NULL if every request is accepted */
+    http_admit_fn *admit; /* decides whether to accept a request; NULL: every request is accepted */
     http_handle_fn *handle;
     void *user;
 };
@@ -89,8 +89,8 @@ const char *http_header(const struct http_request *r, const char *key); /* NULL:
 const char *http_cookie(const struct http_request *r, const char *key);
 const char *http_body(const struct http_request *r, size_t *ret_len);
 bool http_is_unix(const struct http_request *r);
-/* Sets the rank of a request, once. Before this call the rank is HTTP_STRANGER. Returns false if
- * there are too many connections of that rank and the request was answered. */
+/* Sets the rank of a request, which is HTTP_STRANGER at first. Call this once. If there are too
+ * many connections of that rank, answers the request and returns false. */
 bool http_set_rank(struct http_request *r, enum http_rank rank);
 enum http_rank http_rank(const struct http_request *r);
 bool http_is_answered(const struct http_request *r);

@@ -184,7 +184,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
     struct stream *s = cls;
     ssize_t n = s->request->state == REQUEST_GONE ? -1 : s->read(s->user, pos, buf, max);
     if (n == -EAGAIN) {
-        s->request->gone = NULL; /* READ is called again instead */
+        s->request->gone = NULL; /* READ has no data yet and will be called again */
         http_request_wait(s->request);
         return 0;
     }
@@ -222,7 +222,7 @@ void http_answer_stream(struct http_request *r, unsigned status, const char *typ
     answer(r, status, response);
 }
 
-/* True if the client accepts gzip, and not with q=0. */
+/* True if the client accepts gzip. "q=0" in its header means that it does not. */
 static bool takes_gzip(const struct http_request *r)
 {
     const char *accept = http_header(r, MHD_HTTP_HEADER_ACCEPT_ENCODING);

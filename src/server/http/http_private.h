@@ -38,7 +38,7 @@ struct http_daemon {
 
 enum http_connection_state {
     CONNECTION_READING, /* the connection waits for a request or the rest of one */
-    CONNECTION_BUSY,    /* a request is being handled, is waiting, or is being answered */
+    CONNECTION_BUSY,    /* the server is handling a request, or is sending the answer */
     /* we have shut the socket down; MHD closes it when it reads the end of the stream */
     CONNECTION_CUT,
 };
@@ -75,7 +75,7 @@ struct http_pair {
     const char *key, *value;
 };
 
-/* The states of a request, in the order in which a request goes through them. */
+/* The states of a request, in the order in which it passes through them. */
 enum http_request_state {
     REQUEST_ADDRESS,  /* only the address of the request was read so far */
     REQUEST_BODY,     /* the head is valid; the body is being read before the handler is called */
@@ -95,7 +95,7 @@ struct http_request {
      * must be returned with the same rank. */
     enum http_rank rank;
     bool is_ranked;
-    bool has_body;           /* the request has a body, which may not be completely read */
+    bool has_body;           /* the request has a body, of which a part may still be unread */
     const char *refusal;     /* why the address is invalid, or NULL */
     const char *raw_address; /* address in MHD's buffer, which MHD modifies */
     size_t raw_len;
@@ -128,7 +128,7 @@ void http_request_free(struct http_request *r);
 
 /* http_head.c */
 /* Checks the head of a request. Returns 0, or the status with which to refuse it and the reason.
- * METHOD and VERSION are those that MHD passes after all headers have been read. */
+ * METHOD and VERSION must be the values that MHD passes after it has read all headers. */
 unsigned http_head_check(struct http_request *r, const char *method, const char *version,
                          const char **ret_why);
 /* True if this libmicrohttpd is older than 1.0 and accepts heads that are not strict HTTP. */
@@ -137,7 +137,7 @@ bool http_head_is_lenient(void);
 void http_head_error(void *cls, const char *fmt, va_list ap);
 
 /* http_rank.c */
-/* C must be the newest connection in the list */
+/* C must be the connection that was added to the list last */
 void http_connection_enter(struct http_connection *c);
 void http_connection_leave(struct http_connection *c);
 void http_connection_cut(struct http_connection *c);

@@ -64,9 +64,8 @@ void http_connection_enter(struct http_connection *c)
     http_connection_cut(oldest);
 }
 
-/* Removes a connection. MHD stops listening when it reaches its connection limit, and only MHD_run
- * checks whether it may listen again. So a timer calls MHD_run at once. Otherwise MHD would listen
- * again only after an event of another connection. */
+/* Removes a connection, and lets a timer call MHD_run at once. MHD stops listening at its
+ * connection limit, and only MHD_run makes it listen again. */
 void http_connection_leave(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;

@@ -131,7 +131,7 @@ int listen_unix_check(const char *path, struct err *err)
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_set(err, -errno, "cannot create a socket: %s", strerror(errno));
-    /* EAGAIN means that a server listens there, and its backlog is full */
+    /* EAGAIN: a server listens there, and its backlog is full */
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN)
         return err_set(err, -EADDRINUSE, "another server is running on %s", path);
     if (errno != ECONNREFUSED)

@@ -82,8 +82,8 @@ static bool is_subscribed(const struct live_viewer *v, enum live_kind kind, int6
     }
 }
 
-/* True if any viewer is subscribed to messages of KIND; for messages about a job, to those of job
- * ID. If there is no such viewer, the message is not built. */
+/* True if any viewer is subscribed to messages of KIND about job ID (0: about no job). Otherwise
+ * there is no need to build the message. */
 static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 {
     const struct live_viewer *v;
@@ -133,7 +133,7 @@ static void live_news(void *user, const struct jobs_news *news)
     struct live_message *m = NULL;
     enum live_kind kind = kinds[news->kind];
     json_t *doc = (json_t *)(uintptr_t)news->doc;
-    if (news->kind == JOBS_NEWS_ANSWER) /* this change concerns only a waiting request */
+    if (news->kind == JOBS_NEWS_ANSWER) /* only a request that waits for this answer needs it */
         return;
     /* a job may write output to its log right before its end */
     if (kind == LIVE_LOG || (kind == LIVE_JOB && news->is_change))

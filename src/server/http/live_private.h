@@ -15,7 +15,7 @@
 
 struct http_upgraded;
 struct loop_source;
-struct work;
+struct task;
 
 /* Durations. */
 struct live_times {
@@ -35,7 +35,7 @@ struct live_tail {
     bool has_offset; /* OFFSET, from which the log is read next, is known */
     uint64_t offset;
     unsigned watchers;
-    struct work *work; /* the reading that is under way; NULL: none */
+    struct task *task; /* the reading that is under way; NULL: none */
     bool is_due;       /* the log has grown since that reading was begun */
 };
 
@@ -61,7 +61,7 @@ struct live_viewer {
     struct live_queue queue; /* queued messages, which viewers share; live_viewer.c writes them */
     const uint8_t *early;    /* bytes that were received together with the HTTP request */
     size_t early_len;
-    size_t may_read; /* how many bytes may still be read in this round */
+    size_t may_read; /* number of bytes that may still be read before the next viewer is served */
     bool wants_jobs, wants_machine;
     int64_t job; /* id of the job that the viewer follows, or 0 */
     struct live_tail *tail;
@@ -89,7 +89,7 @@ struct live {
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
-    /* above 0 while the list of viewers is being iterated over; no viewer may be freed then */
+    /* above 0 during an iteration over the viewers, when none may be freed */
     unsigned busy;
 };
 

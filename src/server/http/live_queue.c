@@ -142,7 +142,8 @@ static int add_late(struct live_queue *q, int64_t id)
     return 0;
 }
 
-/* Queues a message that replaces an earlier one about the same subject and is never lost. */
+/* Queues a message of a kind that must reach the viewer. It replaces an earlier message about the
+ * same subject. */
 static int add_newest(struct live_queue *q, struct live_message *m)
 {
     int i = find(q, m->kind, m->id);
@@ -151,8 +152,7 @@ static int add_newest(struct live_queue *q, struct live_message *m)
     if (i >= 0)
         replace(q, (unsigned)i, m);
     else if (m->id == 0 || (has_room(q, m->len, 4) && !is_late(q, m->id)))
-        /* messages that do not belong to a job: at most one of each kind, in the four spare
-         * slots */
+        /* the four spare slots are for messages about no job, at most one of each kind */
         append(q, m);
     else
         return add_late(q, m->id);
@@ -180,8 +180,8 @@ int live_queue_add(struct live_queue *q, struct live_message *m)
             replace(q, (unsigned)i, m);
         break;
     default:
-        /* once a message was skipped, later ones are skipped as well until the skip was reported to
-         * the viewer */
+        /* After the first skipped message, skips all until the viewer has received a report of the
+         * skip. */
         if (!(q->skipped & 1u << m->kind) && has_room(q, m->len, 8)) {
             append(q, m);
             return 0;

@@ -38,7 +38,7 @@ void live_message_drop(struct live_message *m); /* accepts NULL */
 enum {
     LIVE_QUEUE_ITEMS = 64,
     LIVE_QUEUE_BYTES = 64 << 10,
-    LIVE_LATE_MAX = 8192, /* maximum number of entries in `late`, which take 64 KiB */
+    LIVE_LATE_MAX = 8192, /* maximum number of entries in `late`, which then takes 64 KiB */
 };
 
 struct live_queue {
@@ -46,12 +46,11 @@ struct live_queue {
     unsigned first, count;
     size_t bytes; /* size of all queued messages */
     size_t sent;  /* number of bytes of the first message that are already written */
-    /* ids of jobs whose latest state did not fit; their messages are built when there is space
-     * again */
+    /* Ids of jobs whose latest state did not fit. Their messages are built once there is space. */
     int64_t *late;
     size_t late_count, late_size;
-    /* kinds of messages (1 << LIVE_SAMPLE…) that were skipped since the last report of skipped
-     * messages */
+    /* kinds of messages (1 << LIVE_SAMPLE…) that were skipped since the viewer last received such a
+     * report */
     unsigned skipped;
 };
 

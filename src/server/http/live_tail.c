@@ -11,10 +11,10 @@
 #include "trace/logs.h"
 
 enum {
-    /* size of a piece of a log; JSON escapes may make the message six times as long */
+    /* maximum length of log text in one message; JSON escapes can make the message six times as
+     * long */
     PIECE_BYTES = 32 << 10,
-    /* maximum number of pieces per notification; if a job writes more, part of its log is not
-     * sent */
+    /* maximum number of messages per notification; the rest of longer output is skipped */
     PIECES_MAX = 4,
 };
 
@@ -30,8 +30,8 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
     if (tail) {
-        /* the log is read to its end, so that the new viewer and the other viewers continue at the
-         * same offset */
+        /* All viewers of a log share one offset. Reads up to the end of the log, so that this
+         * viewer begins at that offset. */
         live_tail_read(l, id);
         tail->watchers++;
         return tail;
@@ -53,7 +53,7 @@ void live_tail_leave(struct live *l, struct live_tail *tail)
     while (*at != tail)
         at = &(*at)->next;
     *at = tail->next;
-    work_cancel(tail->work);
+    task_cancel(tail->task);
     free(tail);
 }
 
@@ -84,7 +84,7 @@ static void publish_piece(struct live *l, int64_t id, uint64_t offset, const cha
 struct tail_reading {
     struct jobs_reading base;
     struct live_tail *tail;
-    bool is_first; /* only the end of the log is wanted */
+    bool is_first; /* only the offset of the log's end is wanted */
     uint64_t offset;
     bool
         is_skipped; /* most of the log was skipped, because the job writes faster than it is sent */
@@ -110,7 +110,7 @@ static void read_tail(struct jobs_reading *base, int folder)
         char *text = malloc(PIECE_BYTES);
         ssize_t n = text ? logs_read(folder, r->offset, text, PIECE_BYTES, &at) : 0;
         size_t whole = n > 0 ? whole_characters(text, (size_t)n) : 0;
-        if (whole == 0) { /* the rest of a character is read next time */
+        if (whole == 0) { /* a part of a character is left, which the next call reads again */
             free(text);
             return;
         }
@@ -132,7 +132,7 @@ static void publish_skip(struct live *l, const struct live_tail *tail)
         if (v->tail != tail)
             continue;
         v->queue.skipped |= 1u << LIVE_LOG;
-        /* the viewer must receive the report of the gap before the output after the gap */
+        /* sends the report of the gap, which must come before the output after the gap */
         live_viewer_flush(v);
     }
     l->busy--;
@@ -144,9 +144,9 @@ static void on_tail_read(struct jobs_reading *base, int result)
     struct live_tail *tail = r->tail;
     struct live *l = tail->live;
     const int64_t id = tail->id;
-    bool has_waited = tail->work;
-    tail->work = NULL;
-    if (result < 0) /* the log is read again with its next output */
+    bool has_waited = tail->task;
+    tail->task = NULL;
+    if (result < 0) /* the log is read again when the job next writes output */
         return;
     tail->has_offset = true;
     tail->offset = r->offset;
@@ -172,11 +172,11 @@ static void free_tail_reading(struct jobs_reading *base)
 void live_tail_read(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
-    struct work *work = NULL;
+    struct task *task = NULL;
     if (!tail)
         return;
-    tail->is_due = tail->work;
-    if (tail->work)
+    tail->is_due = tail->task;
+    if (tail->task)
         return;
     struct tail_reading *r = calloc(1, sizeof *r);
     if (!r)
@@ -186,6 +186,6 @@ void live_tail_read(struct live *l, int64_t id)
         .tail = tail,
         .is_first = !tail->has_offset,
         .offset = tail->offset};
-    if (jobs_read(l->jobs, id, &r->base, &work) == 0 && work)
-        tail->work = work;
+    if (jobs_read(l->jobs, id, &r->base, &task) == 0 && task)
+        tail->task = task;
 }

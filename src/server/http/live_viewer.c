@@ -206,7 +206,7 @@ void live_viewer_send(struct live_viewer *v, struct live_message *m)
         v->live->counts.skipped++;
     if (r < 0)
         live_viewer_close(v, CLOSE_TRY_AGAIN, "the client is too far behind");
-    /* with EPOLLOUT set, the loop flushes the queue once the socket is writable */
+    /* EPOLLOUT makes the loop flush the queue once the socket is writable */
     if (!(v->events & EPOLLOUT))
         live_viewer_flush(v);
 }
@@ -421,7 +421,7 @@ void live_viewer_new(void *user, struct http_upgraded *u, int fd, const void *ex
     v->early_len = extra_len;
     if (extra_len > 0)
         viewer_read(v);
-    v->early_len = 0; /* the early bytes belong to the caller, which frees them after this call */
+    v->early_len = 0; /* the caller frees the early bytes after this call */
     live_viewer_flush(v);
     l->busy--;
     live_sweep(l);

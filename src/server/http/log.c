@@ -20,7 +20,7 @@
 enum {
     MESSAGE_MAX = 1024,
     BURST = 20,  /* number of lines per event and job that may be written at once */
-    EVERY_S = 5, /* after the burst, one line is allowed in this many seconds */
+    EVERY_S = 5, /* interval at which one more line is allowed after the burst */
 };
 
 /* The token bucket that limits the lines of one event and job. */

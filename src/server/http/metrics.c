@@ -37,8 +37,8 @@ static double counter_value(const struct jobs_metrics *m, const char *key)
 }
 
 static const struct {
-    /* a key that ends in "." stands for all counters that begin with it: one series per counter
-     * PREFIX.VALUE */
+    /* A key that ends in "." stands for all counters that begin with it. Each counter PREFIX.VALUE
+     * becomes one series. */
     const char *key, *name;
     const char *label; /* name of the label that contains VALUE, if KEY ends in "." */
     const char *help;

@@ -87,8 +87,7 @@ static bool match_path(const char *pattern, const char *path, struct route_call 
 static const char *const method_words[] = {
     [HTTP_GET] = "GET, HEAD", [HTTP_POST] = "POST", [HTTP_DELETE] = "DELETE"};
 
-/* Finds the route of a request. Returns NULL if there is none and the request was answered with 404
- * or 405. */
+/* Finds the route of a request. If there is none, answers with 404 or 405 and returns NULL. */
 static const struct route *find_route(struct http_request *r, struct route_call *c)
 {
     char allow[64] = "";
@@ -131,7 +130,7 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
-/* Refuses unknown parameters, because a misspelt one would otherwise be ignored silently. */
+/* Refuses unknown parameters. A client would not notice a misspelt one that is ignored. */
 static void check_params(struct http_request *r, const struct route *route)
 {
     const char *key;
@@ -247,8 +246,8 @@ static void wake_waiters(void *user, const struct jobs_news *news)
     routes->generation += is_job;
     if (is_job)
         route_wake(routes, news->id, WAIT_STATE);
-    /* wakes these waiters also when the job ends, because an ended job sends no answer and writes
-     * no more log */
+    /* a job that has ended sends no answer and writes no more output, so these requests need not
+     * wait */
     if (news->kind == JOBS_NEWS_ANSWER || (is_job && is_change))
         route_wake(routes, news->id, WAIT_CHECKPOINT);
     if (news->kind == JOBS_NEWS_LOG || is_job)

@@ -11,7 +11,8 @@
 enum { CACHED_MAX = 64 << 10 };
 static const uint64_t fresh_ns = NS_PER_S;
 
-/* The cache entry for the request's address, found by FNV-1a over its path and query. */
+/* The cache entry for the address of a request. Its index is a hash (FNV-1a) of the path and the
+ * query. */
 static struct route_cached *cache_place(const struct route_call *c)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

@@ -13,8 +13,8 @@ enum { ANSWER_S = 5 }; /* maximum wait for the supervisor's answer to a checkpoi
 
 /* ---- the list ---- */
 
-/* Returns the states that WORD names, as bits: the name of a state, "active" or "ended". 0 if WORD
- * is unknown. */
+/* Converts WORD to a set of states, one bit each. WORD is the name of a state, "active" or "ended".
+ * Returns 0 if WORD is unknown. */
 static unsigned states_of(const char *word)
 {
     enum job_state state;
@@ -134,8 +134,8 @@ void route_job_rerun(const struct route_call *c)
     route_answer(c, 201, r, doc, &err);
 }
 
-/* Reads "reason" and "grace_s" of a cancel. Returns false if they are invalid and the request was
- * answered. */
+/* Reads "reason" and "grace_s" of a cancel. If one of them is invalid, answers the request and
+ * returns false. */
 static bool read_cancel(struct http_request *r, const json_t *body, const char **ret_reason,
                         uint64_t *ret_grace_ns)
 {

@@ -54,20 +54,22 @@ static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint
 struct log_reading {
     struct route_reading base;
     struct jobs *jobs;
-    /* The request: the last TAIL bytes; else the bytes from OFFSET on, if HAS_OFFSET; else
-     * RANGE, a header; else the whole log. */
+    /* Which bytes the client requested: the last TAIL ones if TAIL is above 0; those from OFFSET on
+     * if HAS_OFFSET is set; the RANGE of the header; or the whole log. */
     uint64_t tail, offset;
     bool has_offset;
     char range[80];
-    double wait_s;               /* if HAS_OFFSET: how long the request may wait for output */
-    struct route_waiter *waiter; /* the request that has waited; NULL: none */
-    bool is_last;                /* an empty answer is better than none */
-    bool has_ended;              /* the job had ended before the log was read, so it is complete */
+    double wait_s;               /* maximum time to wait for output, if HAS_OFFSET is set */
+    struct route_waiter *waiter; /* set if the request has already waited for output */
+    /* the request waits no longer, so it is answered even without output */
+    bool is_last;
+    /* the job had ended before this reading began, so the log is complete */
+    bool has_ended;
     /* The results: */
     bool has_folder;
     unsigned status;
-    uint64_t at, count, end; /* COUNT bytes from AT on, of a log that ends at END */
-    char *data;              /* the first LEN of these bytes */
+    uint64_t at, count, end; /* the answer: COUNT bytes from AT on; END is the length of the log */
+    char *data;              /* the first LEN bytes of the answer */
     size_t len;
 };
 
@@ -92,8 +94,8 @@ static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool i
     return count;
 }
 
-/* Finds at most LEN bytes from OFFSET on, all in one file of the log. The client then requests the
- * next bytes. COUNT stays 0 if the log ends before OFFSET. */
+/* Finds at most LEN bytes from OFFSET on that are all in one file of the log; the client requests
+ * the rest separately. COUNT stays 0 if the log ends before OFFSET. */
 static void find_log_piece(struct log_reading *r, int folder, uint64_t offset, uint64_t len)
 {
     struct logs_piece piece;
@@ -143,7 +145,8 @@ static void fini_log(struct route_reading *base)
 
 /* ---- answers that are too long for one piece ---- */
 
-/* Positions in the log and in the answer differ, because parts of the log may have been dropped. */
+/* A position in the answer is not one in the log, because parts of the log may have been dropped.
+ */
 struct log_stream {
     struct jobs *jobs;
     struct http_request *r;
@@ -151,7 +154,7 @@ struct log_stream {
     uint64_t pos, at; /* position of the next piece */
     char *data;       /* the current piece, of which USED bytes of LEN were sent */
     size_t len, used;
-    struct work *work; /* reads the next piece; NULL: nothing does */
+    struct task *task; /* reads the next piece; NULL while no piece is being read */
     bool has_failed;
 };
 
@@ -175,8 +178,8 @@ static void on_next(struct jobs_reading *base, int result)
 {
     struct log_next *next = (struct log_next *)base;
     struct log_stream *w = next->stream;
-    bool has_waited = w->work;
-    w->work = NULL;
+    bool has_waited = w->task;
+    w->task = NULL;
     w->has_failed = result < 0 || next->len <= 0;
     if (!w->has_failed) {
         free(w->data);
@@ -206,9 +209,9 @@ static ssize_t read_log_stream(void *user, uint64_t pos, char *buf, size_t max)
         *next = (struct log_next){.base = {.read = read_next, .done = on_next, .free = free_next},
                                   .stream = w,
                                   .at = w->at};
-        if (jobs_read(w->jobs, w->id, &next->base, &w->work) < 0)
+        if (jobs_read(w->jobs, w->id, &next->base, &w->task) < 0)
             return -1;
-        if (w->work)
+        if (w->task)
             return -EAGAIN;
     }
     if (w->has_failed || pos != w->pos)
@@ -223,7 +226,7 @@ static ssize_t read_log_stream(void *user, uint64_t pos, char *buf, size_t max)
 static void free_log_stream(void *user)
 {
     struct log_stream *w = user;
-    work_cancel(w->work);
+    task_cancel(w->task);
     free(w->data);
     free(w);
 }
@@ -283,9 +286,9 @@ static void answer_log(struct route_reading *base)
     else if (r->status == 416)
         answer_log_range_error(r);
     else if (r->has_offset && r->count == 0 && r->wait_s > 0 && !r->has_ended)
-        /* output that came during the reading is found by the next one */
+        /* the next reading also finds output that was written during this one */
         route_wait(
-            c, &(struct route_waiter){.what = WAIT_LOG, .offset = r->offset, .is_due = base->work},
+            c, &(struct route_waiter){.what = WAIT_LOG, .offset = r->offset, .is_due = base->task},
             r->wait_s);
     else
         answer_log_bytes(r);
@@ -309,8 +312,8 @@ static void on_waiter_read(struct jobs_reading *base, int result)
 {
     struct log_reading *r = (struct log_reading *)base;
     struct route_waiter *w = r->waiter;
-    bool has_waited = w->work;
-    w->work = NULL;
+    bool has_waited = w->task;
+    w->task = NULL;
     w->is_answered = result < 0 || r->count > 0 || r->is_last || r->has_ended;
     if (result < 0)
         route_answer_silence(w->call);
@@ -346,7 +349,7 @@ bool route_answer_log(struct route_waiter *w, bool is_last)
     r->waiter = w;
     r->is_last = is_last;
     w->is_answered = false;
-    int result = jobs_read(jobs, w->call->id, &r->base.base, &w->work);
+    int result = jobs_read(jobs, w->call->id, &r->base.base, &w->task);
     if (result < 0)
         http_answer_error(w->call->r, 503, "cannot read the log: %s", strerror(-result));
     return result < 0 || w->is_answered;

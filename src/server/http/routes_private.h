@@ -65,11 +65,11 @@ void route_fail(struct http_request *r, int error, const struct err *err); /* ER
 /* Answers with DOC, of which it takes ownership, or with an error if RESULT is -errno. */
 void route_answer(const struct route_call *c, unsigned status, int result, json_t *doc,
                   const struct err *err);
-/* Returns the body as a new object, which is empty if there is no body. Returns NULL if the body is
- * invalid and the request was answered. */
+/* Returns the body as a new object, which is empty if there is no body. If the body is invalid,
+ * answers the request and returns NULL. */
 json_t *route_body(struct http_request *r);
-/* Reads a query parameter as a number in [MIN, MAX]. Returns false if it is invalid and the request
- * was answered. */
+/* Reads a query parameter as a number in [MIN, MAX]. If it is invalid, answers the request and
+ * returns false. */
 bool route_number(struct http_request *r, const char *key, double min, double max, double fallback,
                   double *ret);
 
@@ -91,36 +91,37 @@ struct route_waiter {
     uint64_t offset; /* if WAIT_LOG */
     uint64_t until_ns;
     bool is_due;       /* the job has changed, so the condition must be checked again */
-    struct work *work; /* WAIT_LOG: the reading of the log that is under way, or NULL */
+    struct task *task; /* WAIT_LOG: the current read of the log, or NULL */
     bool is_answered;  /* if WAIT_LOG */
 };
-/* Answers the request of C now if possible; otherwise parks it for SECONDS. The caller has tried to
- * answer a request for a log. If there are too many
+/* Answers the request of C if its condition holds; otherwise parks it for SECONDS. With WAIT_LOG
+ * the condition is not checked first: the caller has just read the log. If there are too many
  * waiters, the answer is 429. A checkpoint request is an exception, because it was already sent to
  * the job: its answer is the job's current state. */
 void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
-/* Ends the wait, because the request was answered. */
+/* Ends the wait. The caller has answered the request. */
 void route_wait_end(struct route_waiter *w);
-void route_wait_more(struct route_waiter *w); /* call this when w->work has become NULL */
+void route_wait_more(struct route_waiter *w); /* call this after w->task was set to NULL */
 /* Answers W's request if its condition holds or if IS_LAST is set. Returns true if it did. */
 typedef bool route_wait_fn(struct route_waiter *w, bool is_last);
 route_wait_fn route_answer_state, route_answer_log, route_answer_checkpoint;
 
 /* ---- routes_read.c: requests that wait for the run folder of their job ---- */
-/* The struct of the handler begins with this one. */
+/* Handlers embed this struct as the first member of their own. */
 struct route_reading {
     struct jobs_reading base; /* `done` and `free` are set by route_read */
     const struct route_call *call;
-    struct work *work;
+    struct task *task;
     void (*answer)(struct route_reading *r); /* answers the request */
-    void (*fini)(struct route_reading *r);   /* frees the results; NULL: nothing to free */
+    void (*fini)(struct route_reading *r);   /* frees the results; may be NULL */
 };
-/* Reads the folder of the job of C, and then answers. Takes ownership of R, which may be NULL if
- * out of memory. If the folder does not answer, the request is refused. */
+/* Reads the folder of the job of C, and then calls r->answer. Takes ownership of R; if R is NULL,
+ * the answer is "out of memory". If the folder does not answer, the request is refused. */
 void route_read(const struct route_call *c, struct route_reading *r);
-void route_answer_silence(const struct route_call *c); /* refuses the request for that reason */
+/* answers that the run folder does not answer */
+void route_answer_silence(const struct route_call *c);
 
 /* ---- request handlers ---- */
 route_fn route_health, route_machine, route_openapi, route_metrics, route_live;

@@ -10,7 +10,7 @@
 static void on_reader_gone(void *user)
 {
     struct route_reading *r = user;
-    work_cancel(r->work);
+    task_cancel(r->task);
 }
 
 void route_answer_silence(const struct route_call *c)
@@ -42,14 +42,14 @@ void route_read(const struct route_call *c, struct route_reading *r)
         http_answer_error(c->r, 503, "out of memory");
         return;
     }
-    struct work *work;
+    struct task *task;
     r->call = c;
     r->base.done = on_reading_done;
     r->base.free = reading_free;
     http_park(c->r, on_reader_gone, r);
-    int result = jobs_read(c->routes->options.jobs, c->id, &r->base, &work);
+    int result = jobs_read(c->routes->options.jobs, c->id, &r->base, &task);
     if (result < 0)
         http_answer_error(c->r, 503, "cannot read the run folder: %s", strerror(-result));
-    else if (work)
-        r->work = work;
+    else if (task)
+        r->task = task;
 }

@@ -19,8 +19,8 @@
 #include "server/jobs/jobs.h"
 
 enum { RUN_JSON_MAX = 2 << 20, RUN_JSON_VALUES = 200000 };
-/* The recording of a running job changes with every sample, so it is read again at most this
- * often. */
+/* Minimum time between two reads of the recording of a running job, which changes with every
+ * sample. */
 static const uint64_t live_every_ns = 5 * NS_PER_S;
 
 /* The report has inline styles and scripts. In a sandbox they run without the rights of our
@@ -118,7 +118,7 @@ static void read_stamp(struct jobs_reading *base, int folder)
                << 1;
 }
 
-/* Requests the answer from a child process. */
+/* Lets a child process make the answer. */
 static void ask_child(struct route_reading *base)
 {
     struct recording_reading *r = (struct recording_reading *)base;
@@ -267,7 +267,7 @@ void route_job_run(const struct route_call *c)
 
 /* ---- events ---- */
 
-/* Appends the objects of LIST to EVENTS, and adds KIND to each. */
+/* Appends each object of LIST to EVENTS, with KIND as its member "kind". */
 static void add_events(json_t *events, const json_t *list, const char *kind)
 {
     size_t i;

@@ -12,7 +12,7 @@ static void set_wait_timer(struct routes *routes)
     struct route_waiter *w;
     LIST_FOREACH(w, &routes->waiters, link)
     {
-        uint64_t at_ns = w->work ? UINT64_MAX : w->is_due ? 0 : w->until_ns;
+        uint64_t at_ns = w->task ? UINT64_MAX : w->is_due ? 0 : w->until_ns;
         next_ns = at_ns < next_ns ? at_ns : next_ns;
     }
     if (next_ns == UINT64_MAX)
@@ -24,7 +24,7 @@ static void set_wait_timer(struct routes *routes)
 static void waiter_free(struct route_waiter *w)
 {
     const struct route_call *c = w->call;
-    work_cancel(w->work);
+    task_cancel(w->task);
     LIST_REMOVE(w, link);
     http_share_return(&c->routes->waiting[http_is_unix(c->r)], http_rank(c->r), 1);
     free(w);
@@ -52,7 +52,7 @@ static void on_wait_timer(void *user, uint64_t now_ns, uint64_t missed)
     struct routes *routes = user;
     for (struct route_waiter *w = LIST_FIRST(&routes->waiters), *next; w; w = next) {
         next = LIST_NEXT(w, link);
-        if (w->work || (!w->is_due && w->until_ns > now_ns))
+        if (w->task || (!w->is_due && w->until_ns > now_ns))
             continue;
         w->is_due = false;
         if (try_answer(w, w->until_ns <= now_ns))

@@ -90,8 +90,8 @@ static int check_address(const struct serve_options *o, struct listen_address *r
     return 0;
 }
 
-/* Checks the state folder. If it is missing it will be created later, so its nearest existing
- * parent must be writable. */
+/* Checks that the state folder can be used. If it does not exist, its nearest existing parent must
+ * be writable, because the server will create it. */
 static int check_state_dir(const char *path, struct err *err)
 {
     char parent[PATH_MAX];

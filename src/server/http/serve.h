@@ -11,8 +11,7 @@ struct err;
 struct serve_options {
     struct jobs_options jobs;
     bool gpus_auto; /* use as many GPUs as the driver reports */
-    /* true if jobs.memory_bytes is to be computed as a share (memory_permyriad) of the effective
-     * limit */
+    /* jobs.memory_bytes is to be computed as a share (memory_permyriad) of the effective limit */
     bool memory_auto;
     uint32_t memory_permyriad;
     const char *listen; /* "127.0.0.1:7433", "[::1]:0", "none" */

@@ -34,7 +34,7 @@ static int open_trash(struct cleaner *c)
     return 0;
 }
 
-/* Changes the mode of a folder of ours that denies us access. */
+/* Makes a folder accessible that this user owns and whose mode denies access. */
 static void cleaner_open_up(int dir, const char *name)
 {
     char path[40];
@@ -61,7 +61,7 @@ static int move_to_trash(struct cleaner *c, int dir, const char *name)
     return -errno;
 }
 
-/* Moves c->put into the trash. Returns 0, also if it is not a folder of the job, or -errno. */
+/* Moves c->put into the trash if it is a folder of the job. Returns 0 or -errno. */
 static int put_folder(struct cleaner *c)
 {
     const struct executor_folder folder = {.name = c->put.name, .id = c->put.folder_id};
@@ -77,7 +77,7 @@ static int put_folder(struct cleaner *c)
     close(fd);
     if (!is_run)
         return 0;
-    /* if a user has removed the trash folder, folders moved into it would be lost */
+    /* If a user has removed the trash folder, it is created again. */
     int r = fstat(c->trash_fd, &st) == 0 && st.st_nlink > 0 ? 0 : open_trash(c);
     if (r == 0)
         r = move_to_trash(c, c->runs_fd, folder.name);
@@ -182,11 +182,11 @@ static void cleaner_done(void *user, int r)
 {
     struct cleaner *c = user;
     (void)r; /* there is no time limit */
-    c->work = NULL;
+    c->task = NULL;
     c->done(c->user);
 }
 
-/* Called at the end of each work. The cleaner is freed after the last one. */
+/* Called at the end of each task. Frees the cleaner after the last one. */
 static void cleaner_free(void *user)
 {
     struct cleaner *c = user;
@@ -197,20 +197,20 @@ static void cleaner_free(void *user)
     free(c);
 }
 
-static const struct work_kind cleaner_kind = {cleaner_run, cleaner_done, cleaner_free};
+static const struct task_kind cleaner_kind = {cleaner_run, cleaner_done, cleaner_free};
 
 int cleaner_put(struct cleaner *c, const char *name, const char *folder_id)
 {
     c->is_put = true;
     text_copy(c->put.name, sizeof c->put.name, name);
     text_copy(c->put.folder_id, sizeof c->put.folder_id, folder_id);
-    return workers_start(c->workers, &cleaner_kind, 0, 0, c, &c->work);
+    return workers_start(c->workers, &cleaner_kind, 0, 0, c, &c->task);
 }
 
 int cleaner_clean(struct cleaner *c)
 {
     c->is_put = false;
-    return workers_start(c->workers, &cleaner_kind, 0, 0, c, &c->work);
+    return workers_start(c->workers, &cleaner_kind, 0, 0, c, &c->task);
 }
 
 int cleaner_new(struct workers *workers, int runs_fd, void (*done)(void *user), void *user,
@@ -235,8 +235,8 @@ void cleaner_close(struct cleaner *c)
         return;
     atomic_store(&c->is_stopped, true);
     c->is_closed = true;
-    if (c->work)
-        work_cancel(c->work);
+    if (c->task)
+        task_cancel(c->task);
     else
         cleaner_free(c);
 }

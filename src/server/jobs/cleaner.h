@@ -9,7 +9,7 @@
 
 #include "server/jobs/spec.h"
 
-struct work;
+struct task;
 struct workers;
 
 struct cleaner_folder {
@@ -20,15 +20,15 @@ struct cleaner_folder {
 
 struct cleaner {
     struct workers *workers;
-    struct work *work; /* what cleaner_put or cleaner_clean has started; NULL: nothing */
+    struct task *task; /* the task that cleaner_put or cleaner_clean started; NULL: none */
     bool is_closed;
     atomic_bool is_stopped;
-    void (*done)(void *user); /* called from the event loop at the end of the work */
+    void (*done)(void *user); /* called from the event loop at the end of each task */
     void *user;
     /* Used by the thread while it runs: */
     int runs_fd, trash_fd; /* fds of RUNS and RUNS/.trash */
     unsigned moved; /* number of folders moved so far, which is used in their names in the trash */
-    bool is_put;    /* the work is that of cleaner_put */
+    bool is_put;    /* the task was started by cleaner_put */
     struct cleaner_folder put;
     int put_result; /* 0, or why the folder could not be moved */
     bool has_left;  /* something in the trash could not be removed */
@@ -39,10 +39,10 @@ struct cleaner {
 /* Creates RUNS/.trash. Returns 0 or -errno. */
 int cleaner_new(struct workers *workers, int runs_fd, void (*done)(void *user), void *user,
                 struct cleaner **ret);
-void cleaner_close(struct cleaner *c); /* stops the work and frees C, which may be NULL */
+void cleaner_close(struct cleaner *c); /* stops the task and frees C, which may be NULL */
 /* Starts to move the folder NAME into the trash, if it belongs to the job with FOLDER_ID. A folder
- * that was never signed does not count as the job's, even if its name matches. Returns 0 or -errno;
- * the result is c->put_result. Nothing else may be under way. */
+ * without a signature does not count as the job's, even if its name matches. Returns 0 or -errno;
+ * the result is c->put_result. No other task may be running. */
 int cleaner_put(struct cleaner *c, const char *name, const char *folder_id);
 /* Starts to empty the trash and to measure c->folders. Returns 0 or -errno. */
 int cleaner_clean(struct cleaner *c);

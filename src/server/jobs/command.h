@@ -25,11 +25,11 @@ struct command_setup {
  * its standard error, without the program's name; it may be "". */
 typedef void command_done_fn(void *user, int status, const char *output, size_t len,
                              const char *error);
-/* Starts a command. Returns 0 or -errno; FN is called only after 0. */
+/* Starts a command. Returns 0 or -errno. FN is called only if the start succeeds. */
 int command_start(struct loop *loop, const struct command_setup *setup, command_done_fn *fn,
                   void *user, struct command **ret);
-/* Stops following a command, without calling FN. If IS_KILLED, also kills the command. C may be
- * NULL. */
+/* Forgets a command: FN is not called. If IS_KILLED is set, the command is killed; otherwise it
+ * continues. C may be NULL. */
 void command_release(struct command *c, bool is_killed);
 /* Finds NAME in the folders of $PATH. Returns 0; -ENOENT; or -ENAMETOOLONG. */
 int command_find(const char *name, char *ret, size_t size);

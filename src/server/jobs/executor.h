@@ -38,7 +38,7 @@ enum { EXECUTOR_NAME_MAX = 256, EXECUTOR_SENTENCE_MAX = 512 };
 /* The run folder of a job. It belongs to the job only if it is signed with ID. */
 struct executor_folder {
     const char *name; /* name within runs/ */
-    /* signature of the folder; "" if it must not be signed, because an old ebb created it */
+    /* signature of the folder; "" for a folder without one, from an old version of ebb */
     const char *id;
 };
 
@@ -48,13 +48,14 @@ struct executor_end {
     const json_t *run_json; /* run.json, if it contains the end; not owned by the callee */
     const char *lost;       /* why the end of the job is unknown, or NULL */
     bool has_folder;        /* jobs that fail before they create their run folder have none */
-    bool is_disk_full;      /* set only if the job has no folder */
+    bool is_disk_full;      /* only set if HAS_FOLDER is false */
 };
 
 /* Callbacks from the event loop, in this order: started (unless the job could not be started),
  * news…, over. The run is freed before `over` or `unstarted` is called. */
 struct executor_callbacks {
-    /* Called while the job waits outside of the server for the reason WHY; "": for none. */
+    /* Called when the reason WHY for which a submitted job waits has changed. "" means that the job
+     * no longer waits. */
     void (*waits)(void *user, int64_t id, const char *why);
     void (*started)(void *user, int64_t id);
     /* Called with a message from the supervisor (docs/reference/api.md), which is not owned by the
@@ -62,8 +63,8 @@ struct executor_callbacks {
     void (*news)(void *user, int64_t id, json_t *message);
     /* Called when no process of the job is left. */
     void (*over)(void *user, int64_t id, const struct executor_end *end);
-    /* Called instead of the others if nothing was started for the job. The job may be started again
-     * with the same folder. */
+    /* Called instead of the other callbacks if nothing was started for the job. The job may be
+     * started again with the same folder. */
     void (*unstarted)(void *user, int64_t id);
     /* Reports a problem that concerns all jobs; NULL means that the problem is over. */
     void (*trouble)(void *user, const char *sentence);
@@ -78,7 +79,7 @@ struct executor_cancel {
     char reason[EXECUTOR_SENTENCE_MAX];
     uint64_t grace_ns;
     uint64_t asked_ns; /* time of the request */
-    uint64_t retry_ns; /* time of the next attempt to end a job that does not react */
+    uint64_t retry_ns; /* time of the next attempt, if the job does not react */
 };
 
 /* A job that was started and has not ended. Each kind of executor has its own struct, which begins
@@ -142,10 +143,10 @@ int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
 int executor_find(struct executor *x, int64_t id, const struct executor_folder *folder,
                   enum executor_found *found, struct executor_run **ret, json_t **ret_json,
                   struct err *err);
-/* Sends a request to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached. A
- * cancel request is then repeated until the supervisor can be reached. */
+/* Sends a cancel to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached; the
+ * executor then tries again until it can. */
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns);
-/* Repeats, after two seconds, a cancel that the supervisor has refused. */
+/* Call this if the supervisor refused the cancel. The executor sends it again after two seconds. */
 void executor_cancel_again(struct executor_run *run);
 int executor_checkpoint(struct executor_run *run);
 /* Frees RUN. The job continues to run. */
@@ -155,7 +156,8 @@ void executor_release(struct executor_run *run);
 
 /* Opens the job's run folder. Returns an fd; -ENOENT if there is none; or another -errno. */
 int executor_open_folder(int runs_fd, const struct executor_folder *folder);
-/* True if the disk is full. Then no run folder can be created, which is not the job's fault. */
+/* True if the disk is full. A job without a run folder has then failed through no fault of its own.
+ */
 bool executor_is_disk_full(int runs_fd);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);
@@ -176,7 +178,7 @@ bool executor_is_ended(const struct outcome *o);
 /* Sets the members of RUN. Returns 0, or -ENAMETOOLONG. */
 int executor_run_init(struct executor_run *run, struct executor *x, int64_t id,
                       const struct executor_folder *folder);
-/* The request for the supervisor. */
+/* Converts a cancel to a request for the supervisor. */
 struct job_request executor_cancel_request(const struct executor_cancel *c);
 /* True if the job has outlived the grace period of its cancel by FORCE_NS. */
 bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, uint64_t force_ns);

@@ -15,6 +15,6 @@ struct outcome;
  * are the job's GPUs as bits. IS_ALONE means that no other job ran at the same time. */
 void job_facts_end(struct job_facts *f, const json_t *run, const struct outcome *o, uint64_t gpus,
                    bool is_alone);
-/* Copies member M and sets has_M, if FROM has it. */
+/* If FROM has the member m, copies it and sets has_m. */
 #define FACTS_TAKE(to, from, m)                                                                    \
     ((from)->has_##m ? (void)((to)->m = (from)->m, (to)->has_##m = true) : (void)0)

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "server/jobs/state.h"
 
-/* Converts a state to one of the five words for a job's status that other front ends know. */
+/* Converts a state to the status in the job file, for which front ends know only five words. */
 static const char *status_of(const char *word)
 {
     enum job_state state;

@@ -27,14 +27,14 @@
 enum {
     REASON_MAX = 300,
     TRIM_AFTER = 64, /* malloc_trim is called after this many jobs have ended */
-    READ_S = 10,     /* a request waits so long for a run folder that hangs */
+    READ_S = 10,     /* maximum time that a request waits for a run folder */
     UNSURE_S = 10,   /* time between searches for jobs that may or may not be running */
 };
 
 /* ---- opening ---- */
 
-/* True if the folder is empty, or if a server used the folder before. Then it contains no files of
- * other programs. */
+/* True if the folder contains no files of other programs: it is empty, or a server has used it
+ * before. */
 static bool is_for_us(int fd)
 {
     bool is_empty = true, is_ours = false;
@@ -232,7 +232,7 @@ void jobs_close(struct jobs *j)
         return;
     if (j->store)
         jobs_sync_all(j);
-    work_cancel(j->name_work);
+    task_cancel(j->name_task);
     jobs_keeper_free(j->keeper);
     jobs_file_free(j->file);
     for (size_t i = 0; i < j->active_count; i++)
@@ -316,7 +316,7 @@ static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed)
     jobs_file_check(j, now_ns);
     jobs_check_silence(j, now_ns);
     trim(j, is_any);
-    if (is_any || is_left || j->is_unsettled || j->is_file_due || j->name_work)
+    if (is_any || is_left || j->is_unsettled || j->is_file_due || j->name_task)
         return;
     j->is_ticking = false;
     loop_disarm_timer(j->tick_timer);
@@ -405,9 +405,9 @@ static void free_reading(void *user)
     r->free(r);
 }
 
-int jobs_read(struct jobs *j, int64_t id, struct jobs_reading *r, struct work **ret)
+int jobs_read(struct jobs *j, int64_t id, struct jobs_reading *r, struct task **ret)
 {
-    static const struct work_kind kind = {run_reading, on_read, free_reading};
+    static const struct task_kind kind = {run_reading, on_read, free_reading};
     struct store_job row;
     const struct job *job = jobs_find(j, id);
     r->runs_fd = j->runs_fd;

@@ -17,7 +17,7 @@
 struct err;
 struct jobs;
 struct loop;
-struct work;
+struct task;
 
 /* --keep: ended jobs that exceed any of these limits are removed, oldest first. 0 means no
  * limit. */
@@ -52,7 +52,7 @@ enum jobs_news_kind {
     JOBS_NEWS_JOB,
     JOBS_NEWS_REMOVED, /* no DOC */
     JOBS_NEWS_ANSWER,  /* the supervisor answered a checkpoint request; no DOC */
-    /* the kinds from here on are messages from a supervisor, with the job's id added */
+    /* all later kinds are messages from a supervisor, with the job's id added */
     JOBS_NEWS_SAMPLE,
     JOBS_NEWS_MARK,
     JOBS_NEWS_VERDICT,
@@ -81,18 +81,18 @@ void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
  * is invalid; -ENOSPC or another -errno if the job was not accepted. */
 int jobs_submit(struct jobs *jobs, const json_t *request, json_t **ret, struct err *err);
 int jobs_rerun(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
-/* Cancels a job. A queued job is cancelled at once. If the cancellation cannot be stored, the job
- * stays queued, and -ENOSPC or another -errno is returned. A second cancel can shorten the grace
- * period; GRACE_NS UINT64_MAX means the default. Returns 0, -ENOENT, or -EALREADY if the job has
- * ended. */
+/* Cancels a job. A queued job is cancelled at once. If the change cannot be stored, the job stays
+ * queued, and the result is -ENOSPC or another -errno. A second cancel can only shorten the grace
+ * period. If GRACE_NS is UINT64_MAX, the default period is used. Returns 0, -ENOENT, or -EALREADY
+ * if the job has ended. */
 int jobs_cancel(struct jobs *jobs, int64_t id, const char *reason, uint64_t grace_ns,
                 struct err *err);
 /* Requests a checkpoint. Returns 0, -ENOENT, -EALREADY if the job is not running, or -ENOTCONN if
  * its supervisor cannot be reached. */
 int jobs_checkpoint(struct jobs *jobs, int64_t id, struct err *err);
-/* Gets the supervisor's answer. Returns 0 if the supervisor has requested the checkpoint from the
- * job; -EINPROGRESS if there is no answer yet; -EALREADY if the supervisor refused, with the reason
- * in ERR. */
+/* Gets the answer to the last checkpoint request. Returns 0 if the supervisor has passed the
+ * request on to the job; -EINPROGRESS if there is no answer yet; -EALREADY if the supervisor
+ * refused, with the reason in ERR. */
 int jobs_checkpoint_answer(struct jobs *jobs, int64_t id, struct err *err);
 
 int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, struct err *err);
@@ -108,23 +108,24 @@ struct jobs_query {
 int jobs_list(struct jobs *jobs, const struct jobs_query *query, json_t **ret, struct err *err);
 /* returns JOB_STATES if there is no such job */
 enum job_state jobs_state(struct jobs *jobs, int64_t id);
-/* A reading of the run folder of a job. The struct of the caller begins with this one and belongs
- * to the reading from jobs_read to `free`. */
+/* One read of the run folder of a job. Callers embed this struct as the first member of their own.
+ * It must stay valid from jobs_read until `free` is called. */
 struct jobs_reading {
     /* Called in a thread if the folder may hang. FOLDER is an fd, or -errno: -ENOENT if the job has
      * no folder. */
     void (*read)(struct jobs_reading *r, int folder);
-    /* Called from the event loop, with 0 after `read`, or with -ETIMEDOUT if the folder does not
-     * answer; the thread may still use R then. */
+    /* Called from the event loop: with 0 after `read`, or with -ETIMEDOUT if the folder does not
+     * answer. After -ETIMEDOUT a thread may still be using R. */
     void (*done)(struct jobs_reading *r, int result);
     void (*free)(struct jobs_reading *r); /* called from the event loop */
     /* Set by jobs_read: */
     int runs_fd;
     char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
 };
-/* Starts a reading: at once if jobs run on this machine, else in a thread, because shared folders
- * may hang. *RET is NULL if `done` was already called. Returns 0, or -errno after `free`. */
-int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct work **ret);
+/* Starts a read. If jobs run on this machine, the folder is read at once, and *RET is NULL.
+ * Otherwise a thread reads it, because shared folders may hang. Returns 0 or -errno; on failure
+ * `free` has been called. */
+int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct task **ret);
 const char *jobs_runs_path(const struct jobs *jobs); /* the folder that contains all run folders */
 
 /* Slots, memory and GPUs: how many there are, and how many of them are in use. */

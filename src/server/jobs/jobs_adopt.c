@@ -75,7 +75,7 @@ static int adopt_row(void *user, const struct store_job *row)
 {
     struct reading *reading = user;
     struct job_spec spec;
-    /* the job was submitted to this server, so it is already known */
+    /* the job was submitted to this server, which therefore knows it already */
     if (jobs_find(reading->j, row->id))
         return 0;
     json_t *request = json_parse(row->request, strlen(row->request), NULL);
@@ -123,8 +123,8 @@ static void adopt_one(struct jobs *j, struct job *job)
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
     int r = executor_find(&j->executor, job->id, &folder, &found, &job->live->run, &run_json, &err);
-    /* If it is unknown what happened to the job, the job is neither started again nor counted as
-     * lost. The server looks for it again later. */
+    /* It is unknown what happened to the job, so it is neither started again nor counted as lost.
+     * The server searches for it again later. */
     if (r < 0) {
         jobs_trouble_set(j, TROUBLE_START, "cannot find out whether job %lld is running: %s",
                          (long long)job->id, err.text);
@@ -173,7 +173,7 @@ void jobs_sweep_locks(struct jobs *j)
         if (number_parse_i64(e->d_name, strlen(e->d_name), &id) < 0 || jobs_find(j, id))
             continue;
         int held = executor_is_held(&j->executor, id);
-        /* the lock is free, or the file is not a lock */
+        /* nobody holds the lock, or the file is not a lock */
         if (held == 0 || held == -ELOOP || held == -EBADMSG) {
             unlinkat(j->locks_fd, e->d_name, 0);
         } else if (held > 0) {
@@ -188,7 +188,7 @@ void jobs_sweep_locks(struct jobs *j)
 static void adopt_all(struct jobs *j)
 {
     j->is_unsure = false;
-    /* an ended job is removed from the table, and then index I belongs to the next job */
+    /* adopt_one may remove the job from the table, and then index I belongs to the next job */
     for (size_t i = 0; i < j->active_count;) {
         struct job *job = j->active[i];
         int64_t id = job->id;

@@ -52,7 +52,7 @@ static void count(struct job_ending *e, const char *key, double by)
     e->counts[e->count_count++].by = by;
 }
 
-/* Finds the counter for WORD. Words that a job may have invented do not become counters. */
+/* Finds the counter for WORD, or OTHER. A job may invent words, which must not become counters. */
 static const char *known_key(const char *const (*table)[2], size_t n, const char *word,
                              const char *other)
 {
@@ -107,7 +107,7 @@ static void count_end(struct job_ending *e, const struct job_live *live, const s
         count(e, "starts", 1);
         count(e, "start_seconds", (double)live->start_took_ns / 1e9);
     }
-    /* ebb's own CPU time, and the run time with which it is compared */
+    /* ebb's own CPU time, and the run time of the same jobs */
     if (cpu_s > 0 && cpu_s <= job_s) {
         count(e, "overhead.cpu_seconds", cpu_s);
         count(e, "overhead.job_seconds", job_s);

@@ -21,7 +21,7 @@ static void on_waits(void *user, int64_t id, const char *why)
 {
     struct jobs *j = user;
     struct job *job = jobs_find(j, id);
-    /* the reason of a cancelled job is that of its cancel */
+    /* the job was cancelled, and the reason of the cancel must stay */
     if (job && job->live && !job->live->is_cancelled && job->state >= JOB_STARTING &&
         job->state <= JOB_CHECKPOINTING && strcmp(job->live->reason, why) != 0)
         jobs_change_soft(j, job, job->state, why);

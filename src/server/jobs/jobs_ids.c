@@ -78,8 +78,7 @@ int jobs_ids_open(struct jobs *j, int state_fd, struct err *err)
     return jobs_ids_note(j, store_next_id(j->store) - 1, err);
 }
 
-/* Writes last-id. The file is not synced: it is needed only if the machine crashes and the store is
- * lost as well. */
+/* Writes last-id. The file is not synced. Its content is needed only if the store is lost. */
 int jobs_ids_note(struct jobs *j, int64_t id, struct err *err)
 {
     char text[32];

@@ -25,7 +25,7 @@ enum {
 };
 
 struct choice {
-    uint64_t aged_ns; /* minimum age; 0 means any */
+    uint64_t aged_ns; /* remove only jobs that ended at least this long ago; 0 means any job */
     int64_t id;       /* id of the job to remove; 0 if there is none */
     char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
     const struct jobs *j;
@@ -40,7 +40,7 @@ struct jobs_keeper {
     uint64_t bytes; /* size of all run folders when last measured, minus those removed since */
     uint64_t measured_ns, due_ns, cleaned_ns;
     bool has_trash;
-    /* is_changed means that a job has ended since the last measurement */
+    /* is_changed: a job has ended since the last measurement */
     bool is_measured, is_changed;
     size_t folder_cap;
 };
@@ -165,9 +165,9 @@ static void choose_next(struct jobs_keeper *k, struct choice *ret)
 
 /* ---- removing ---- */
 
-/* Removes a job whose folder is in the trash. The folder comes first: if the server stops in
- * between, a row without a folder is removed after the next start. A folder without a row would
- * never be removed. */
+/* Removes the row of a job whose folder is already in the trash. A row without a folder is removed
+ * after the next start; a folder without a row would never be removed. So the folder comes first.
+ */
 static int remove_job(struct jobs_keeper *k, struct err *err)
 {
     const int64_t id = k->removal.id;
@@ -200,7 +200,7 @@ static int start_removal(struct jobs_keeper *k, const struct choice *choice, str
 static int keep_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
 {
     struct choice choice;
-    if (k->cleaner->work)
+    if (k->cleaner->task)
         return 1;
     take_measurement(k);
     int r = k->removal.id ? remove_job(k, err) : 0;

@@ -18,7 +18,7 @@
 
 struct err;
 struct loop_source;
-struct work;
+struct task;
 struct workers;
 
 enum {
@@ -43,14 +43,14 @@ struct job_live {
     bool is_alone;     /* true if no other job ran at the same time */
     bool is_cancelled; /* the job was cancelled by request */
     unsigned changes;  /* number of state changes that the supervisor has reported */
-    /* Values that the supervisor reported: */
+    /* The supervisor has reported: */
     struct job_facts facts;
     enum job_checkpoint checkpoint; /* answer to the newest checkpoint request */
     char checkpoint_error[FACTS_TEXT];
     struct series spark;       /* series of the job's memory */
     uint64_t published_ns;     /* time at which the job was last published */
     bool has_news;             /* the facts have changed since published_ns */
-    struct job_ending *ending; /* the end of the job, while it is not stored yet */
+    struct job_ending *ending; /* how the job ended; NULL if it has not ended */
 };
 
 /* A job that has not ended, or whose end is not stored yet. */
@@ -68,12 +68,11 @@ struct job {
     size_t after_count;
     struct plan_verdict verdict;
     enum plan_why published_why;
-    uint64_t changed_ns; /* time of the latest change, by the wall clock */
-    /* Both clocks when this server first saw the job. Later times of the job are computed from
-     * them. Otherwise, if the wall clock is set in the meantime, a job would seem to run for years,
-     * or to end before it started. */
+    uint64_t changed_ns; /* wall-clock time of the latest change */
+    /* Both clocks when this server first saw the job. All later times of the job are computed from
+     * them, so that they stay in order if the wall clock is set. */
     uint64_t wall_ns, boot_ns;
-    /* whether another file has the name of the job's run folder; checked before the start */
+    /* Is there already a file with the name of the job's run folder? Checked before the start. */
     bool is_name_checked, is_name_taken;
     bool is_dirty;         /* the latest change is not on disk yet */
     bool has_room;         /* the job's slot, memory and GPUs are marked as used */
@@ -118,8 +117,8 @@ struct jobs {
     struct loop_source *kick_timer; /* timer for the next check of the queue */
     struct loop_source *tick_timer; /* timer that fires every second while there is work */
     bool is_ticking;
-    /* check of the next job's folder name, and its start; NULL: none is under way */
-    struct work *name_work;
+    /* task that checks the name of the next job's run folder (NULL: none), and its start time */
+    struct task *name_task;
     uint64_t name_ns;
     /* no job is started before hold_ns, a time of the monotonic clock */
     uint64_t hold_ns, hold_wait_ns;
@@ -131,7 +130,7 @@ struct jobs {
     struct jobs_file *file; /* NULL: no --job-file */
     bool is_file_due;       /* a job has changed since the last write of the job file began */
     bool is_unsettled;      /* a job has ended, and queued jobs may have waited for it */
-    bool is_unsure;         /* true if it is unknown whether some jobs still run */
+    bool is_unsure;         /* it is unknown whether some jobs still run */
     uint64_t unsure_ns;
     unsigned ended; /* number of jobs that ended since the last malloc_trim */
 };
@@ -149,7 +148,7 @@ struct job *job_new(const struct store_job *row, const struct job_spec *spec);
 struct job_live *job_live_new(json_t *request); /* takes ownership of REQUEST */
 /* Chooses the name and the signature of the run folder of a job that is about to start. */
 int jobs_choose_folder(const struct job *job, struct job_live *live);
-void job_unlive(struct job *job); /* undoes job_live_new, because the job was not started */
+void job_unlive(struct job *job); /* undoes job_live_new if the job could not be started */
 void job_free(struct job *job);
 /* Occupies or frees the job's slot, memory and GPUs. */
 void jobs_occupy(struct jobs *j, struct job *job);

@@ -19,7 +19,9 @@
 
 enum {
     BURST = 8, /* maximum number of jobs started in one round of the loop */
-    NEXT = 20, /* number of jobs at the head of the queue whose reason for waiting is published */
+    /* number of jobs at the head of the queue whose reason for waiting is published when it changes
+     */
+    NEXT = 20,
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
     SILENT_S = 10, /* time after which a folder that does not answer is reported */
@@ -48,7 +50,7 @@ static struct plan_job plan_job_of(const struct jobs *j, const struct job *job)
     uint64_t all = j->room.memory_bytes;
     bool is_guess = job->memory_from && strcmp(job->memory_from, "learned") == 0;
     return (struct plan_job){
-        /* a learned size is a guess, and must not prevent the job from ever starting */
+        /* A learned size is only an estimate. It must not prevent a job from ever starting. */
         .memory_bytes = is_guess && all && job->memory_bytes > all ? all : job->memory_bytes,
         .gpus = j->executor.kind->owns_machine ? job->gpus_wanted : 0,
         .waits = job->after_count > 0};
@@ -86,7 +88,7 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
     const struct plan_job plan_job = plan_job_of(j, job);
     jobs_plan(j);
     enum trouble kind = j->trouble[TROUBLE_STORE][0] ? TROUBLE_STORE : TROUBLE_START;
-    if ((j->hold_ns > clock_mono_ns() || j->name_work) && j->trouble[kind][0])
+    if ((j->hold_ns > clock_mono_ns() || j->name_task) && j->trouble[kind][0])
         snprintf(ret, size, "%s", j->trouble[kind]);
     else if (job->after_count > 0)
         snprintf(ret, size, "waits for job %lld to succeed", (long long)job->after[0]);
@@ -173,7 +175,7 @@ void jobs_launch_again(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
-/* The check of a name in the folder of all run folders. */
+/* Checks whether a name exists in the folder that contains all run folders. */
 struct name_check {
     struct jobs *j;
     int64_t id; /* id of the job */
@@ -194,7 +196,7 @@ static void on_name_checked(void *user, int r)
     const struct name_check *c = user;
     struct job *job = jobs_find(c->j, c->id);
     (void)r; /* there is no time limit */
-    c->j->name_work = NULL;
+    c->j->name_task = NULL;
     if (job) {
         job->is_name_checked = true;
         job->is_name_taken = c->is_taken;
@@ -207,7 +209,7 @@ static void on_name_checked(void *user, int r)
  * check is under way. */
 static bool check_name(struct jobs *j, struct job *job)
 {
-    static const struct work_kind kind = {run_name_check, on_name_checked, free};
+    static const struct task_kind kind = {run_name_check, on_name_checked, free};
     struct name_check check = {.j = j, .id = job->id, .runs_fd = j->runs_fd}, *copy;
     job_spec_folder(job->id, job->name, check.name);
     if (j->executor.kind->owns_machine) {
@@ -215,12 +217,12 @@ static bool check_name(struct jobs *j, struct job *job)
         job->is_name_taken = check.is_taken;
         return true;
     }
-    if (job->is_name_checked || j->name_work)
+    if (job->is_name_checked || j->name_task)
         return job->is_name_checked;
     copy = malloc(sizeof *copy);
     if (copy)
         *copy = check;
-    if (!copy || workers_start(j->workers, &kind, 0, 0, copy, &j->name_work) < 0)
+    if (!copy || workers_start(j->workers, &kind, 0, 0, copy, &j->name_task) < 0)
         hold(j);
     j->name_ns = clock_mono_ns();
     jobs_tick_on(j);
@@ -229,16 +231,16 @@ static bool check_name(struct jobs *j, struct job *job)
 
 void jobs_check_silence(struct jobs *j, uint64_t now_ns)
 {
-    if (j->name_work && now_ns - j->name_ns >= SILENT_S * NS_PER_S)
+    if (j->name_task && now_ns - j->name_ns >= SILENT_S * NS_PER_S)
         jobs_trouble_set(j, TROUBLE_START, "cannot start jobs: the folder %s does not answer",
                          j->runs_path);
 }
 
-/* Moves JOB from the queue to `starting`, on disk. Returns false if it stays queued. */
+/* Changes JOB from queued to starting, and stores this. Returns false if the job stays queued. */
 static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     job->live = job_live_new(json_incref(spec->doc));
-    job->is_name_checked = false; /* the answer is used once */
+    job->is_name_checked = false; /* each start needs a new check */
     if (!job->live || jobs_choose_folder(job, job->live) < 0) {
         job_unlive(job);
         hold(j);
@@ -334,8 +336,8 @@ void jobs_relearn(struct jobs *j, const char *name)
  * A job that waits for other jobs starts once all of them have succeeded. It is cancelled if one of
  * them has ended without success. */
 
-/* Maximum number of jobs cancelled at a time, because each cancel is a commit and a chain may have
- * thousands of jobs. */
+/* Maximum number of jobs cancelled in one round of the loop. Each cancel is a commit, and thousands
+ * of jobs may wait for one another. */
 enum { CANCELS = 16 };
 
 static int cancel_after(struct jobs *j, struct job *job, int64_t id, enum job_state state)

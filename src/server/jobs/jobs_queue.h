@@ -13,14 +13,14 @@ int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 /* ---- jobs_queue.c ---- */
 
 void jobs_kick(struct jobs *j); /* checks the queue in the next round of the loop */
-/* Reports a trouble if the name of a run folder cannot be checked for a long time. */
+/* Reports a problem if the check of a folder's name takes too long. */
 void jobs_check_silence(struct jobs *j, uint64_t now_ns);
 void jobs_plan(struct jobs *j);         /* updates what each queued job waits for */
 void jobs_start_queued(struct jobs *j); /* starts queued jobs, a few at a time */
 /* Returns JOB to the queue, because a temporary problem prevented its start. */
 void jobs_requeue(struct jobs *j, struct job *job, const char *why);
 void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed);
-/* Sets the memory to reserve from earlier runs, unless the request declares it. */
+/* Sets the memory to reserve to what earlier runs used, unless the request contains it. */
 void jobs_learn_memory(struct jobs *j, struct job *job);
 /* calls jobs_learn_memory for queued jobs called NAME */
 void jobs_relearn(struct jobs *j, const char *name);
@@ -30,7 +30,7 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
  * start; its state is then `starting`. Once that state is on disk, jobs_launch starts the job. */
 bool jobs_take_new(struct jobs *j, struct job *job, const struct job_spec *spec);
 void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec);
-/* Starts a job again with the same folder, because nothing was started for it before. */
+/* Starts a job again with the same folder. An earlier start left nothing behind. */
 void jobs_launch_again(struct jobs *j, struct job *job);
 /* Checks the jobs for which JOB waits. Returns 0, 1 if JOB was cancelled and freed, or -errno. */
 int jobs_settle(struct jobs *j, struct job *job);
@@ -44,6 +44,6 @@ void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t 
 /* ---- jobs_adopt.c ---- */
 
 int jobs_adopt(struct jobs *j, struct err *err);
-/* searches again for jobs of which it is unknown whether they still run */
+/* searches again for jobs whose state is unknown */
 void jobs_adopt_again(struct jobs *j);
 void jobs_sweep_locks(struct jobs *j); /* removes locks of ended jobs */

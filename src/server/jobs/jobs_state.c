@@ -19,7 +19,9 @@ enum {
     SOFT_EACH = 100,
     /* after SOFT_EACH changes, at most one per second is stored; after this number, none */
     SOFT_MAX = 1000,
-    PUBLISH_MS = 100, /* minimum time between two verdicts that are published at once */
+    /* minimum time since the last message about a job; an earlier verdict is published with the
+     * next message */
+    PUBLISH_MS = 100,
 };
 
 /* ---- problems to report ---- */
@@ -112,8 +114,8 @@ uint64_t job_now_ns(const struct job *job)
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 
-/* Stored with a cancelled job. After a restart, the end of the job would otherwise look like a
- * failure. */
+/* Stored with a job that is to be cancelled. Without it, a restarted server would count the job as
+ * failed. */
 static const char asked_mark[] = "{\"asked\":true}";
 
 static int write_change(struct jobs *j, struct job *job, struct err *err)
@@ -155,7 +157,7 @@ static bool write_down(struct jobs *j, struct job *job)
 
 static void set_state(struct jobs *j, struct job *job, enum job_state state, const char *reason)
 {
-    /* stores the previous change first, so that each change gets its own entry in the list of
+    /* stores the previous change first, because each change has its own entry in the list of
      * changes */
     if (job->live && job->state > JOB_STARTING && job->live->changes <= SOFT_EACH)
         write_down(j, job);
@@ -236,7 +238,7 @@ static int learn_peak(struct jobs *j, const struct job *job, const struct job_en
 {
     if (!e->peak_bytes)
         return 0;
-    /* the peak of a job that ended early is only a lower bound */
+    /* a job that failed may not have reached its peak */
     if (e->state != JOB_SUCCEEDED && e->peak_bytes <= store_learned(j->store, job->name))
         return 0;
     return store_learn(j->store, job->name, e->peak_bytes, job->changed_ns, err);
@@ -305,8 +307,8 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
     jobs_vacate(j, job);
     j->is_file_due = true;
     jobs_tick_on(j);
-    /* The end is published once it is on disk. JOB may have been freed by then, so its texts are
-     * copied. */
+    /* The end is published once it is on disk. JOB may be freed by then, so this copies its texts.
+     */
     char reason[JOBS_SENTENCE_MAX];
     json_t *doc = has_listener(j) ? jobs_job_json(j, job) : NULL;
     struct jobs_news news = {.kind = JOBS_NEWS_JOB,

@@ -12,7 +12,7 @@
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 
-/* The index at which JOB is, or would be inserted, in the sorted list V. */
+/* Index of JOB in the sorted list V, or the index at which to insert it. */
 static size_t job_place(struct job *const *v, size_t count, const struct job *job,
                         bool (*comes_before)(const struct job *a, const struct job *b))
 {
@@ -210,7 +210,8 @@ void jobs_occupy(struct jobs *j, struct job *job)
     j->is_planned = false;
     if (room->slots_used == 1 && j->executor.kind->owns_machine)
         return;
-    for (size_t i = 0; i < j->active_count; i++) /* from now on, none of these jobs runs alone */
+    /* none of the jobs that now run is alone any more */
+    for (size_t i = 0; i < j->active_count; i++)
         if (j->active[i]->has_room)
             j->active[i]->live->is_alone = false;
     job->live->is_alone = false;

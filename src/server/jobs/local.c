@@ -24,7 +24,7 @@
 
 /* ---- exit of the child ---- */
 
-/* Reads the last line of the child's standard error, without "ebb: ". */
+/* Returns the last line that the child wrote to its standard error, without "ebb: ". */
 static void read_error_line(struct local_run *run)
 {
     char text[4096];
@@ -46,7 +46,7 @@ static void child_exited(struct local_run *run, const siginfo_t *info)
         run->is_started = true;
     else if (info->si_code == CLD_EXITED)
         read_error_line(run);
-    else /* the job may still run, which the lock will show */
+    else /* the job may still run; local_check tests the lock */
         run->child_signal = info->si_status ? info->si_status : SIGKILL;
     if (info->si_code == CLD_EXITED && info->si_status != 0 && !run->no_start[0])
         snprintf(run->no_start, sizeof run->no_start, "ebb run exited with status %d",
@@ -206,8 +206,8 @@ static enum executor_found found_free(const struct executor *x,
     json_t *doc = NULL;
     struct outcome o = {0};
     AUTO_CLOSE int dir = executor_open_folder(x->runs_fd, folder);
-    /* The lock is signed after the folder is created. If the lock is signed and the folder is
-     * missing, a user has removed the folder. */
+    /* The holder signs the lock once it has created the folder. So if the lock is signed and the
+     * folder is missing, a user has removed the folder. */
     if (dir == -ENOENT)
         return was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
     executor_read_run(x, folder, EXECUTOR_JSON_MAX, &doc, &o);

@@ -17,7 +17,7 @@
 enum {
     WAIT_FIRST_MS = 20,
     WAIT_MAX_MS = 2000,
-    ANSWER_MS = 1000,  /* time from a cancel to the first SIGCONT */
+    ANSWER_MS = 1000,  /* time between a cancel and the first SIGCONT */
     FRAMES_MAX = 1000, /* maximum number of frames per second; further frames wait in the socket */
     BYTES_MAX = 2 << 20,   /* maximum number of bytes per second */
     FACTS_MAX = 512 << 10, /* maximum size of run.json while the job runs */
@@ -178,7 +178,7 @@ static void on_channel(void *user, int fd, uint32_t events)
 
 /* ---- connecting ---- */
 
-/* Reads the path of the socket from run.json, and whether the job was started. */
+/* Reads run.json: the path of the control socket, and whether the job was started. */
 static void read_facts(struct local_run *run)
 {
     const struct executor_folder folder = executor_folder_of(&run->base);
@@ -195,8 +195,8 @@ static void read_facts(struct local_run *run)
     json_decref(doc);
 }
 
-/* True if the peer belongs to the server's own user, because no other process may report on a
- * job. */
+/* True if the peer belongs to the server's own user. Processes of other users must not report on
+ * jobs. */
 static bool is_ours(struct local_run *run, int fd)
 {
     struct ucred peer;

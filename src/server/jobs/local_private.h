@@ -18,7 +18,7 @@ enum {
     EXECUTOR_FRAME_MAX = 64 << 10, /* maximum size of a message from a supervisor */
 };
 
-/* The process that holds the lock. It is the sentinel, which writes its pid and start time into the
+/* The process that holds the lock: the sentinel. It writes its pid and start time into the lock
  * file. */
 struct local_holder {
     pid_t pid;
@@ -33,7 +33,7 @@ struct local_run {
     int child_fd;  /* pidfd of CHILD; negative if it has exited, or the pidfd could not be opened */
     int stderr_fd; /* standard error of CHILD */
     struct loop_source *child_source;
-    bool has_no_pidfd; /* CHILD is our child, but its pidfd could not be opened */
+    bool has_no_pidfd; /* CHILD is our child, but has no pidfd */
     int child_signal;  /* signal that killed CHILD, or 0 */
     bool is_swept;     /* CHILD is or was `ebb sweep` */
 
@@ -41,7 +41,7 @@ struct local_run {
     char no_start[EXECUTOR_SENTENCE_MAX]; /* why the job could not be started, or "" */
 
     /* The lock, which is free once no process of the job is left: */
-    int lock_fd;   /* an open file description of our own, to test the lock */
+    int lock_fd;   /* our own open file description, with which the lock is tested */
     int holder_fd; /* pidfd of the sentinel; -1 if it is unknown or has exited */
     pid_t holder;  /* pid of the sentinel; 0 if it is not known yet */
     struct loop_source *holder_source;
@@ -75,8 +75,8 @@ int local_lock_read(int lock_fd, struct local_holder *ret);
 struct local_run *local_run_new(struct executor *x, int64_t id,
                                 const struct executor_folder *folder);
 void local_run_free(struct local_run *run);
-/* Checks which process holds the lock, whether the job has ended, and the control socket. May call
- * `over`, which frees RUN. */
+/* Checks which process holds the lock, whether the job has ended, and whether to connect to the
+ * control socket. May call `over`, which frees RUN. */
 void local_check(struct local_run *run);
 /* Schedules the next check at AT_NS, unless one is scheduled earlier. */
 void local_check_at(struct local_run *run, uint64_t at_ns);

@@ -76,8 +76,8 @@ enum {
     WAKE_S = 2, /* time between two SIGCONT signals */
 };
 
-/* True if a process is the supervisor. A process of the job can imitate the supervisor's name, but
- * cannot be a child of a living sentinel. */
+/* True if a process is the supervisor: it has the right name and is a child of the sentinel. A
+ * process of the job can imitate only the name. */
 static bool is_child_of_sentinel(const struct local_run *run, const struct proc_stat *stat)
 {
     struct local_holder holder;
@@ -99,7 +99,8 @@ void local_note_supervisor(struct local_run *run, pid_t pid)
     run->supervisor = (struct process_id){.pid = (int32_t)pid, .start_ticks = stat.start_ticks};
 }
 
-/* Finds the supervisor, a child of the sentinel, if the server was never connected to it. */
+/* Searches for the supervisor among the children of the sentinel, if the server was never connected
+ * to it. */
 static void find_supervisor(struct local_run *run, const struct local_holder *holder)
 {
     char path[64], text[256];
@@ -111,7 +112,7 @@ static void find_supervisor(struct local_run *run, const struct local_holder *ho
         local_note_supervisor(run, pids[i]);
 }
 
-/* Signals the supervisor, and wakes the sentinel, which ends the job once the supervisor is
+/* Signals the supervisor, and continues the sentinel, which ends the job once the supervisor is
  * dead. */
 static void force(struct local_run *run, const struct proc_root *root, bool is_over)
 {
@@ -203,7 +204,7 @@ static void set_no_start(struct local_run *run, const struct outcome *o)
 {
     const struct executor_folder folder = executor_folder_of(&run->base);
     const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
-    /* `ebb sweep` is used only if the lock is signed, so the job had been started. */
+    /* `ebb sweep` is used only if the lock is signed, which means that the job was started */
     const bool is_started = run->is_started || run->is_swept || has_run;
     if (is_started && o) /* `ebb run` also reports an error if its supervisor is killed */
         run->no_start[0] = '\0';

@@ -8,8 +8,7 @@
 
 #include "base/text.h"
 
-/* Resources that are left: those that are free now, or those of them that no earlier job has
- * reserved. */
+/* Free resources: all of them, or only those that no earlier job has reserved. */
 struct left {
     unsigned slots, gpus;
     uint64_t memory;
@@ -90,9 +89,8 @@ void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t
             take_room(&kept, job, true);
             continue;
         }
-        /* Reserves what the job needs of each resource, or all that is left if that is not enough.
-         * The first waiting job reserves no slot: it can start only after a running job has ended,
-         * and then uses the slot of that job. */
+        /* Reserves what the job needs of each resource, or all that is left. The first waiting job
+         * reserves no slot: it starts after a running job has ended, in the slot of that job. */
         take_room(&kept, job, is_one_waiting);
         is_one_waiting = true;
     }

@@ -42,10 +42,11 @@ void slurm_run_free(struct slurm_run *run)
     TAILQ_REMOVE(&s->runs, run, link);
     s->count--;
     s->submitting -= run->submit ? 1 : 0;
-    command_release(run->submit, false); /* sbatch writes its answer into the lock file */
+    /* sbatch continues and writes its answer into the lock file */
+    command_release(run->submit, false);
     command_release(run->kill, false);
     command_release(run->account, true);
-    work_cancel(run->look);
+    task_cancel(run->probe);
     job_launch_fini(&run->launch);
     free(run);
 }
@@ -188,8 +189,7 @@ static int slurm_start(struct executor *x, int64_t id, const struct job_spec *sp
     return 0;
 }
 
-/* The folder is not read here, because it may hang. The job is followed until a look has answered.
- */
+/* Follows the job as if it were running. The folder may hang, so a probe reads it later. */
 static int slurm_find(struct executor *x, int64_t id, const struct executor_folder *folder,
                       enum executor_found *found, struct executor_run **ret, json_t **ret_json,
                       struct err *err)

@@ -13,6 +13,6 @@ struct slurm_options {
     const char *allowed[SLURM_ALLOWED_MAX + 1];
 };
 
-/* True if NAME can be an option of sbatch that a request sets: lower case letters, digits and "-".
- * Options that ebb sets itself are refused, because following the job depends on them. */
+/* True if a request may set the sbatch option NAME, which consists of lower case letters, digits
+ * and "-". Options that ebb sets itself are refused. */
 bool slurm_is_option(const char *name);

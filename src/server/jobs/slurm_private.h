@@ -18,7 +18,7 @@
 
 struct command;
 struct loop_source;
-struct work;
+struct task;
 
 /* ---- slurm_parse.c ---- */
 
@@ -53,7 +53,7 @@ bool slurm_is_temporary(const char *error);
 enum { SLURM_SETTLE_S = 10 };
 
 enum slurm_stage {
-    SLURM_WAITS,      /* certainly not submitted; waits for its turn to run sbatch */
+    SLURM_WAITS,      /* certainly not submitted; the next free sbatch submits it */
     SLURM_SUBMITTING, /* sbatch runs */
     SLURM_UNSURE,     /* sbatch may or may not have submitted the job */
     SLURM_SUBMITTED
@@ -68,7 +68,7 @@ struct slurm_run {
     struct command *submit, *kill, *account; /* sbatch, scancel and sacct while they run */
     uint64_t known_ns;                       /* time since which the stage is SLURM_SUBMITTED */
     uint64_t unsure_ns;                      /* time since which the stage is SLURM_UNSURE */
-    /* after unsure_ns, the job is submitted again if it is missing from the queue for this long */
+    /* the job is submitted again if squeue does not list it for this long after unsure_ns */
     uint64_t settle_ns;
     int64_t number; /* Slurm's number of the job; 0 if unknown */
     enum slurm_phase phase;
@@ -76,12 +76,13 @@ struct slurm_run {
     char state[SLURM_STATE_MAX], detail[SLURM_DETAIL_MAX];
     char waits[EXECUTOR_SENTENCE_MAX]; /* last reported reason why the job waits */
     bool has_folder, is_start_reported, is_accounted;
-    bool has_no_lock;   /* an earlier server did not create the lock, so sbatch never ran */
+    bool has_no_lock;   /* no server created the lock, so sbatch never ran */
     uint64_t gone_ns;   /* time since which Slurm no longer runs the job; 0: it may run */
-    struct work *look;  /* look into the run folder, which may hang; NULL: none */
-    uint64_t check_ns;  /* time of the next look */
-    uint64_t silent_ns; /* start of the first look without an answer; 0: the last one answered */
-    bool is_silent;     /* this was reported */
+    struct task *probe; /* probe of the run folder, which may hang; NULL: none */
+    uint64_t check_ns;  /* time of the next probe */
+    /* start of the first probe without an answer; 0: the last probe was answered */
+    uint64_t silent_ns;
+    bool is_silent; /* it was reported that the folder does not answer */
     bool wants_checkpoint;
     uint64_t state_stamp; /* version of state.json that was read last */
 };
@@ -127,7 +128,7 @@ void slurm_account(struct slurm_run *run);         /* runs sacct once for a job 
 
 /* ---- slurm_run.c ---- */
 
-/* Decides what to do next for a job, and starts a look into its folder if it is due. May free RUN.
+/* Decides what to do next for a job, and starts a probe of its folder if it is due. May free RUN.
  */
 void slurm_check(struct slurm_run *run, uint64_t now_ns);
 /* Members of executor_kind: */

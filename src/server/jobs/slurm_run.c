@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "server/jobs/command.h"
-#include "server/jobs/slurm_look.h"
+#include "server/jobs/slurm_probe.h"
 
 enum {
     SUBMITS = 4, /* maximum number of sbatch processes at the same time */
@@ -18,7 +18,9 @@ enum {
      * an old listing of a folder for up to a minute. */
     GONE_S = 3,
     GONE_SHARED_S = 60,
-    LOOK_MS = 10,   /* time between looks into folders: all jobs together cause 100 looks/s */
+    /* time between probes of a folder; the probes of all jobs together are at most 100 per second
+     */
+    PROBE_MS = 10,
     SILENT_S = 10,  /* time after which a folder that does not answer is reported */
     FORCE_S = 5,    /* time between the end of a cancel's grace period and scancel */
     CANCEL_S = 5,   /* time between two calls of scancel */
@@ -84,14 +86,14 @@ static void check_cancel(struct slurm_run *run, uint64_t now_ns)
         run_scancel(run, now_ns);
 }
 
-/* ---- looks into the run folder ---- */
+/* ---- probes of the run folder ---- */
 
-/* Starts a look unless one is under way: a folder that hangs occupies one thread. */
-static void start_look(struct slurm_run *run, struct slurm_look *wanted, uint64_t now_ns)
+/* Starts a probe unless one is running. So a folder that hangs occupies only one thread. */
+static void start_probe(struct slurm_run *run, struct slurm_probe *wanted, uint64_t now_ns)
 {
     const struct executor_cancel *c = &run->base.cancel;
     struct job_request request = {.action = "checkpoint"};
-    if (run->look)
+    if (run->probe)
         return;
     if (!run->silent_ns)
         run->silent_ns = now_ns;
@@ -101,7 +103,7 @@ static void start_look(struct slurm_run *run, struct slurm_look *wanted, uint64_
         request = executor_cancel_request(c);
         wanted->asked_ns = c->asked_ns;
     }
-    slurm_look_start(run, wanted, wanted->is_cancel || run->wants_checkpoint ? &request : NULL);
+    slurm_probe_start(run, wanted, wanted->is_cancel || run->wants_checkpoint ? &request : NULL);
 }
 
 /* Reports a folder that does not answer. */
@@ -122,7 +124,7 @@ static void end_silence(struct slurm_run *run)
     if (!run->is_silent)
         return;
     run->is_silent = false;
-    run->state_stamp = 0; /* state.json is read again, with the supervisor's reason */
+    run->state_stamp = 0; /* reads state.json again, which contains the supervisor's reason */
     if (run->is_start_reported || run->number <= 0)
         slurm_waits(run, "%s", "");
     else
@@ -130,14 +132,14 @@ static void end_silence(struct slurm_run *run)
 }
 
 /* Marks the request that is now in the folder as sent, unless there is a newer one. */
-static void take_written(struct slurm_run *run, const struct slurm_look *look)
+static void take_written(struct slurm_run *run, const struct slurm_probe *probe)
 {
     struct executor_cancel *c = &run->base.cancel;
-    if (!look->request.len || look->found < 0 || look->written < 0)
+    if (!probe->request.len || probe->found < 0 || probe->written < 0)
         return;
-    if (!look->is_cancel)
+    if (!probe->is_cancel)
         run->wants_checkpoint = false;
-    else if (look->asked_ns == c->asked_ns)
+    else if (probe->asked_ns == c->asked_ns)
         c->is_sent = true;
 }
 
@@ -151,25 +153,25 @@ static void report_start(struct slurm_run *run)
 }
 
 /* Passes on the messages of the supervisor that are in state.json. */
-static void take_state(struct slurm_run *run, const struct slurm_look *look)
+static void take_state(struct slurm_run *run, const struct slurm_probe *probe)
 {
     const struct executor_callbacks *callbacks = &run->base.x->callbacks;
     json_t *message;
     size_t i;
-    if (look->state)
-        run->state_stamp = look->state_stamp;
-    json_array_foreach(json_object_get(look->state, "messages"), i, message)
+    if (probe->state)
+        run->state_stamp = probe->state_stamp;
+    json_array_foreach(json_object_get(probe->state, "messages"), i, message)
     {
         if (json_is_object(message))
             callbacks->news(callbacks->user, run->base.id, message);
     }
 }
 
-static void end_recorded(struct slurm_run *run, const struct slurm_look *look)
+static void end_recorded(struct slurm_run *run, const struct slurm_probe *probe)
 {
-    struct executor_end end = {.run_json = look->run_json, .has_folder = true};
-    const struct outcome_end *o = &look->outcome.end;
-    /* a job whose command could not be executed was not started */
+    struct executor_end end = {.run_json = probe->run_json, .has_folder = true};
+    const struct outcome_end *o = &probe->outcome.end;
+    /* the command could not be executed, so the job was not started */
     if (o->kind != OUTCOME_NOT_STARTED && o->kind != OUTCOME_UNKNOWN)
         report_start(run);
     if (!run->is_start_reported)
@@ -179,11 +181,11 @@ static void end_recorded(struct slurm_run *run, const struct slurm_look *look)
 
 /* ---- the end without a record ---- */
 
-static void end_unrecorded(struct slurm_run *run, const struct slurm_look *look)
+static void end_unrecorded(struct slurm_run *run, const struct slurm_probe *probe)
 {
     char text[EXECUTOR_SENTENCE_MAX], number[32] = "a job";
     struct executor_end end = {
-        .lost = text, .has_folder = look->found != -ENOENT, .is_disk_full = look->is_disk_full};
+        .lost = text, .has_folder = probe->found != -ENOENT, .is_disk_full = probe->is_disk_full};
     if (run->number > 0)
         snprintf(number, sizeof number, "job %" PRId64, run->number);
     if (run->has_folder && run->state[0]) {
@@ -196,7 +198,7 @@ static void end_unrecorded(struct slurm_run *run, const struct slurm_look *look)
                  number);
     } else if (run->state[0]) {
         snprintf(text, sizeof text, "Slurm ended %s with state %s before the command started%s",
-                 number, run->state, look->error);
+                 number, run->state, probe->error);
         end.no_start = text;
     } else {
         snprintf(text, sizeof text,
@@ -207,8 +209,8 @@ static void end_unrecorded(struct slurm_run *run, const struct slurm_look *look)
     slurm_end(run, &end);
 }
 
-/* Called while Slurm does not run the job. Waits for run.json, and for the answer of sacct. Then
- * the next look decides. */
+/* True if the record of the end can no longer be expected, so that the next probe decides. Called
+ * while Slurm does not run the job: waits for run.json and for the answer of sacct. */
 static bool is_gone_for_good(struct slurm_run *run, uint64_t now_ns)
 {
     const uint64_t wait_ns = (run->slurm->is_shared ? GONE_SHARED_S : GONE_S) * NS_PER_S;
@@ -238,7 +240,7 @@ static void check_submitted(struct slurm_run *run, uint64_t now_ns)
     const bool is_fresh = s->listed_ns > run->known_ns;
     const bool is_gone = is_fresh && (run->phase == SLURM_ENDED || run->phase == SLURM_ABSENT);
     const bool is_pending = is_fresh && run->phase == SLURM_PENDING;
-    struct slurm_look wanted = {0};
+    struct slurm_probe wanted = {0};
     if (is_pending && !run->is_start_reported && !run->is_silent)
         slurm_waits(run, "Slurm job %" PRId64 " is pending%s%s", run->number,
                     run->detail[0] ? ": " : "", run->detail);
@@ -247,30 +249,31 @@ static void check_submitted(struct slurm_run *run, uint64_t now_ns)
     else
         run->gone_ns = 0;
     if (wanted.is_last || ((!is_pending || run->has_folder) && now_ns >= run->check_ns)) {
-        run->check_ns = now_ns + s->count * LOOK_MS * NS_PER_MS;
-        start_look(run, &wanted, now_ns);
+        run->check_ns = now_ns + s->count * PROBE_MS * NS_PER_MS;
+        start_probe(run, &wanted, now_ns);
     }
     check_cancel(run, now_ns);
 }
 
-static void looked_submitted(struct slurm_run *run, const struct slurm_look *look)
+static void probed_submitted(struct slurm_run *run, const struct slurm_probe *probe)
 {
-    if (look->is_ended) {
-        end_recorded(run, look);
-    } else if (look->is_last && run->gone_ns && slurm_look_is_answer(look)) {
-        end_unrecorded(run, look);
-    } else if (look->read == 0 && look->found == 0) {
+    if (probe->is_ended) {
+        end_recorded(run, probe);
+    } else if (probe->is_last && run->gone_ns && slurm_probe_is_answer(probe)) {
+        end_unrecorded(run, probe);
+    } else if (probe->read == 0 && probe->found == 0) {
         report_start(run);
-        take_state(run, look);
+        take_state(run, probe);
     }
 }
 
-/* A job in stage SLURM_UNSURE: a look is the last evidence of whether it was submitted. */
+/* Checks a job that may or may not have been submitted. If Slurm does not list it, a probe of its
+ * folder decides. */
 static void check_unsure(struct slurm_run *run, uint64_t now_ns)
 {
     int held = executor_is_held(run->base.x, run->base.id);
     const struct slurm *s = run->slurm;
-    struct slurm_look wanted = {0};
+    struct slurm_probe wanted = {0};
     if (held != 0) { /* the sbatch that an earlier server started still runs */
         run->unsure_ns = now_ns;
         return;
@@ -278,17 +281,17 @@ static void check_unsure(struct slurm_run *run, uint64_t now_ns)
     slurm_read_number(run);
     wanted.is_absent = run->has_no_lock || (s->listed_ns > run->unsure_ns && !run->listed &&
                                             s->listed_ns - run->unsure_ns >= run->settle_ns);
-    start_look(run, &wanted, now_ns);
+    start_probe(run, &wanted, now_ns);
 }
 
-static void looked_unsure(struct slurm_run *run, const struct slurm_look *look)
+static void probed_unsure(struct slurm_run *run, const struct slurm_probe *probe)
 {
     const struct executor_callbacks callbacks = run->base.x->callbacks;
     const int64_t id = run->base.id;
     const bool is_fresh = run->slurm->listed_ns > run->unsure_ns;
-    if (run->number > 0 || (is_fresh && run->listed) || look->found == 0)
+    if (run->number > 0 || (is_fresh && run->listed) || probe->found == 0)
         become_submitted(run, is_fresh ? run->unsure_ns : clock_mono_ns());
-    else if (!look->is_absent || !slurm_look_is_answer(look))
+    else if (!probe->is_absent || !slurm_probe_is_answer(probe))
         return;
     else if (run->base.cancel.is_wanted)
         slurm_end(run, &(struct executor_end){.no_start = "cancelled before it was submitted"});
@@ -300,16 +303,16 @@ static void looked_unsure(struct slurm_run *run, const struct slurm_look *look)
     }
 }
 
-void slurm_looked(struct slurm_run *run, struct slurm_look *look)
+void slurm_probed(struct slurm_run *run, struct slurm_probe *probe)
 {
-    if (slurm_look_is_answer(look))
+    if (slurm_probe_is_answer(probe))
         end_silence(run);
-    run->has_folder = run->has_folder || look->found == 0;
-    take_written(run, look);
+    run->has_folder = run->has_folder || probe->found == 0;
+    take_written(run, probe);
     if (run->stage == SLURM_UNSURE)
-        looked_unsure(run, look);
+        probed_unsure(run, probe);
     else
-        looked_submitted(run, look);
+        probed_submitted(run, probe);
 }
 
 void slurm_check(struct slurm_run *run, uint64_t now_ns)

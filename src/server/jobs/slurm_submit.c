@@ -21,7 +21,7 @@
 
 enum {
     SUBMIT_S = 60,      /* time limit of sbatch, which retries for a while if Slurm is busy */
-    RETRY_S = 1,        /* time until a submission that certainly failed is repeated */
+    RETRY_S = 1,        /* time until a submission is repeated that certainly failed */
     SETTLE_MAX_S = 160, /* longest pause between two attempts to submit a job */
 };
 
@@ -167,7 +167,7 @@ void slurm_read_number(struct slurm_run *run)
         (void)slurm_parse_number(text, (size_t)len, &run->number);
 }
 
-/* The job may have been submitted, so the server searches for it by name before it submits
+/* Slurm may have accepted the job. The server searches for the job by name before it submits it
  * again. */
 static void become_unsure(struct slurm_run *run, const char *why, uint64_t settle_s)
 {

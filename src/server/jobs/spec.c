@@ -289,8 +289,8 @@ static int spec_read_slurm(struct spec_input *in, const char *key, const json_t 
     return r;
 }
 
-/* The keys in the order in which they are read. The order matters: the default name comes from the
- * command, and `limit` is the memory to reserve only if there is no `memory`. */
+/* The keys are read in this order. The name comes after the command, which is its default. "limit"
+ * comes after "memory", because it is the memory to reserve only if "memory" is missing. */
 static const struct {
     const char *key;
     int (*read)(struct spec_input *in, const char *key, const json_t *v);

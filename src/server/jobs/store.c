@@ -16,7 +16,7 @@
 #include "server/jobs/store_private.h"
 
 enum { NCP_MAGIC = 0x564c, CIFS_MAGIC_OLD = (int)0xFF534D42, SMB2_MAGIC = (int)0xFE534D42 };
-/* how long to wait for the lock, because a server that was just killed may not have exited yet */
+/* time to wait for the lock; a server that was just killed may not have exited yet */
 enum { BUSY_MS = 500 };
 
 /* ---- errors ---- */

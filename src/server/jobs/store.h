@@ -94,7 +94,7 @@ int store_learn(struct store *store, const char *name, uint64_t peak_bytes, uint
                 struct err *err);
 uint64_t store_learned(struct store *store, const char *name); /* 0: unknown */
 
-/* Counters that survive a restart (metrics). KEY is one of our own words, never user input. */
+/* Counters that survive a restart (metrics). KEY is always a constant of ebb, never user input. */
 int store_count_up(struct store *store, const char *key, double by, struct err *err);
 struct store_counter {
     char key[48];

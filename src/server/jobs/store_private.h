@@ -45,7 +45,7 @@ struct store {
     sqlite3_stmt *statements[SQL_STATEMENTS];
     sqlite3_stmt *lists[STORE_LISTS];
     int errnum;            /* errno of the last step, if it failed */
-    sqlite3_stmt *pending; /* the statement that owns the pointers which the last call returned */
+    sqlite3_stmt *pending; /* the statement that owns the texts which the last call returned */
     uint64_t counts[JOB_STATES];
     int64_t last_id; /* the largest id in use */
     unsigned depth;  /* number of nested transactions */

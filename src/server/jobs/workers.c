@@ -16,37 +16,37 @@
 #include "base/thread.h"
 
 enum {
-    WORKERS_MAX = 8, /* so many folders can hang before others have to wait */
+    WORKERS_MAX = 8, /* this many folders can hang before requests for other folders have to wait */
     WORKER_STACK_BYTES = 1 << 20,
-    WORKERS_JOIN_S = 2, /* longest wait for a thread at the end */
+    WORKERS_JOIN_S = 2, /* how long workers_free waits for the threads */
 };
 
-struct work {
-    TAILQ_ENTRY(work) link; /* in the queue, or in the list of finished work */
-    LIST_ENTRY(work) timed_link;
+struct task {
+    TAILQ_ENTRY(task) link; /* in the queue, or in the list of finished tasks */
+    LIST_ENTRY(task) timed_link;
     struct workers *workers;
-    const struct work_kind *kind;
+    const struct task_kind *kind;
     void *user;
     int64_t key; /* 0: none */
     bool is_cancelled;
     uint64_t until_ns; /* UINT64_MAX: no time limit */
 };
 
-TAILQ_HEAD(work_list, work);
+TAILQ_HEAD(task_list, task);
 
 struct workers {
     struct loop *loop;
-    int event_fd; /* eventfd that is readable when work has been finished */
+    int event_fd; /* eventfd that is readable when a task has finished */
     struct loop_source *source, *timer;
-    LIST_HEAD(, work) timed; /* work with a time limit that has not passed */
+    LIST_HEAD(, task) timed; /* tasks with a time limit that has not passed */
     pthread_t threads[WORKERS_MAX];
     size_t thread_count;
     pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
-    struct work_list queue, finished;
-    int64_t busy[WORKERS_MAX]; /* keys of the work that runs, by thread; 0: none */
-    size_t started;            /* number of threads that have taken their place in busy */
-    size_t queued, idle;       /* length of the queue, and number of threads that wait for work */
+    struct task_list queue, finished;
+    int64_t busy[WORKERS_MAX]; /* keys of the running tasks, by thread; 0: none */
+    size_t started;            /* number of threads that have an entry in `busy` */
+    size_t queued, idle;       /* length of the queue, and number of threads that wait for tasks */
     bool is_stopped;
 };
 
@@ -60,39 +60,39 @@ static bool is_key_busy(const struct workers *w, int64_t key)
     return is_busy;
 }
 
-static struct work *next_work(const struct workers *w)
+static struct task *next_task(const struct workers *w)
 {
-    struct work *work;
-    TAILQ_FOREACH(work, &w->queue, link)
+    struct task *task;
+    TAILQ_FOREACH(task, &w->queue, link)
     {
-        if (!is_key_busy(w, work->key))
+        if (!is_key_busy(w, task->key))
             break;
     }
-    return work;
+    return task;
 }
 
 static void *be_worker(void *user)
 {
     const uint64_t one = 1;
     struct workers *w = user;
-    struct work *work;
+    struct task *task;
     pthread_mutex_lock(&w->lock);
     int64_t *key = &w->busy[w->started++];
     for (;;) {
         w->idle++;
-        while (!(work = next_work(w)) && !w->is_stopped)
+        while (!(task = next_task(w)) && !w->is_stopped)
             pthread_cond_wait(&w->changed, &w->lock);
         w->idle--;
-        if (!work)
+        if (!task)
             break;
-        TAILQ_REMOVE(&w->queue, work, link);
+        TAILQ_REMOVE(&w->queue, task, link);
         w->queued--;
-        *key = work->key;
+        *key = task->key;
         pthread_mutex_unlock(&w->lock);
-        work->kind->run(work->user);
+        task->kind->run(task->user);
         pthread_mutex_lock(&w->lock);
         *key = 0;
-        TAILQ_INSERT_TAIL(&w->finished, work, link);
+        TAILQ_INSERT_TAIL(&w->finished, task, link);
         (void)!write(w->event_fd, &one, sizeof one);
     }
     pthread_mutex_unlock(&w->lock);
@@ -104,10 +104,10 @@ static void *be_worker(void *user)
 static void set_limit_timer(struct workers *w)
 {
     uint64_t next_ns = UINT64_MAX;
-    const struct work *work;
-    LIST_FOREACH(work, &w->timed, timed_link)
+    const struct task *task;
+    LIST_FOREACH(task, &w->timed, timed_link)
     {
-        next_ns = work->until_ns < next_ns ? work->until_ns : next_ns;
+        next_ns = task->until_ns < next_ns ? task->until_ns : next_ns;
     }
     if (next_ns == UINT64_MAX)
         loop_disarm_timer(w->timer);
@@ -115,93 +115,94 @@ static void set_limit_timer(struct workers *w)
         loop_set_timer(w->timer, next_ns, 0);
 }
 
-static void forget_limit(struct work *work)
+static void forget_limit(struct task *task)
 {
-    if (work->until_ns != UINT64_MAX)
-        LIST_REMOVE(work, timed_link);
-    work->until_ns = UINT64_MAX;
+    if (task->until_ns != UINT64_MAX)
+        LIST_REMOVE(task, timed_link);
+    task->until_ns = UINT64_MAX;
 }
 
-static void work_free(struct work *work)
+static void task_free(struct task *task)
 {
-    forget_limit(work);
-    work->kind->free(work->user);
-    free(work);
+    forget_limit(task);
+    task->kind->free(task->user);
+    free(task);
 }
 
 static void on_finished(void *user, int fd, uint32_t events)
 {
     struct workers *w = user;
-    struct work *work;
+    struct task *task;
     uint64_t count;
     (void)events;
     (void)!read(fd, &count, sizeof count);
-    for (;;) { /* `done` may start and cancel work */
+    for (;;) { /* `done` may start and cancel tasks */
         pthread_mutex_lock(&w->lock);
-        if ((work = TAILQ_FIRST(&w->finished)))
-            TAILQ_REMOVE(&w->finished, work, link);
+        if ((task = TAILQ_FIRST(&w->finished)))
+            TAILQ_REMOVE(&w->finished, task, link);
         pthread_mutex_unlock(&w->lock);
-        if (!work)
+        if (!task)
             return;
-        if (!work->is_cancelled && work->kind->done)
-            work->kind->done(work->user, 0);
-        work_free(work);
+        if (!task->is_cancelled && task->kind->done)
+            task->kind->done(task->user, 0);
+        task_free(task);
     }
 }
 
-/* Removes work that no thread has begun. */
-static bool work_unqueue(struct work *work)
+/* Removes a task that no thread has begun. */
+static bool task_unqueue(struct task *task)
 {
-    struct workers *w = work->workers;
-    struct work *queued;
+    struct workers *w = task->workers;
+    struct task *queued;
     pthread_mutex_lock(&w->lock);
     TAILQ_FOREACH(queued, &w->queue, link)
     {
-        if (queued == work)
+        if (queued == task)
             break;
     }
     if (queued) {
-        TAILQ_REMOVE(&w->queue, work, link);
+        TAILQ_REMOVE(&w->queue, task, link);
         w->queued--;
     }
     pthread_mutex_unlock(&w->lock);
     return queued;
 }
 
-void work_cancel(struct work *work)
+void task_cancel(struct task *task)
 {
-    if (!work || work->is_cancelled)
+    if (!task || task->is_cancelled)
         return;
-    work->is_cancelled = true;
-    forget_limit(work);
-    if (work_unqueue(work))
-        work_free(work);
+    task->is_cancelled = true;
+    forget_limit(task);
+    if (task_unqueue(task))
+        task_free(task);
 }
 
-static void on_work_limit(void *user, uint64_t now_ns, uint64_t missed)
+static void on_task_limit(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct workers *w = user;
-    struct work *work;
+    struct task *task;
     (void)missed;
-    for (;;) { /* `done` may start and cancel work */
-        LIST_FOREACH(work, &w->timed, timed_link)
+    for (;;) { /* `done` may start and cancel tasks */
+        LIST_FOREACH(task, &w->timed, timed_link)
         {
-            if (work->until_ns <= now_ns)
+            if (task->until_ns <= now_ns)
                 break;
         }
-        if (!work)
+        if (!task)
             break;
-        work->is_cancelled = true;
-        forget_limit(work);
-        if (work->kind->done)
-            work->kind->done(work->user, -ETIMEDOUT);
-        if (work_unqueue(work))
-            work_free(work);
+        task->is_cancelled = true;
+        forget_limit(task);
+        if (task->kind->done)
+            task->kind->done(task->user, -ETIMEDOUT);
+        if (task_unqueue(task))
+            task_free(task);
     }
     set_limit_timer(w);
 }
 
-/* Creates another thread if there are too few. Returns -errno if there is none at all. */
+/* Creates another thread if tasks are waiting for one. Returns -errno if there is no thread at all.
+ */
 static int add_thread(struct workers *w)
 {
     if (w->queued <= w->idle || w->thread_count == WORKERS_MAX)
@@ -212,33 +213,33 @@ static int add_thread(struct workers *w)
     return w->thread_count ? 0 : r;
 }
 
-int workers_start(struct workers *w, const struct work_kind *kind, int64_t key, uint64_t limit_ns,
-                  void *user, struct work **ret)
+int workers_start(struct workers *w, const struct task_kind *kind, int64_t key, uint64_t limit_ns,
+                  void *user, struct task **ret)
 {
-    struct work *work = calloc(1, sizeof *work);
-    if (!work) {
+    struct task *task = calloc(1, sizeof *task);
+    if (!task) {
         kind->free(user);
         return -ENOMEM;
     }
-    *work =
-        (struct work){.workers = w, .kind = kind, .user = user, .key = key, .until_ns = UINT64_MAX};
+    *task =
+        (struct task){.workers = w, .kind = kind, .user = user, .key = key, .until_ns = UINT64_MAX};
     pthread_mutex_lock(&w->lock);
-    TAILQ_INSERT_TAIL(&w->queue, work, link);
+    TAILQ_INSERT_TAIL(&w->queue, task, link);
     w->queued++;
     int r = add_thread(w);
     pthread_cond_signal(&w->changed);
     pthread_mutex_unlock(&w->lock);
     if (r < 0) {
-        work_cancel(work);
+        task_cancel(task);
         return r;
     }
     if (limit_ns) {
-        work->until_ns = clock_mono_ns() + limit_ns;
-        LIST_INSERT_HEAD(&w->timed, work, timed_link);
+        task->until_ns = clock_mono_ns() + limit_ns;
+        LIST_INSERT_HEAD(&w->timed, task, timed_link);
         set_limit_timer(w);
     }
     if (ret)
-        *ret = work;
+        *ret = task;
     return 0;
 }
 
@@ -259,7 +260,7 @@ int workers_new(struct loop *loop, struct workers **ret)
     if (r == 0)
         r = loop_add_fd(loop, w->event_fd, EPOLLIN, on_finished, w, &w->source);
     if (r == 0)
-        r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_work_limit, w, &w->timer);
+        r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_task_limit, w, &w->timer);
     if (r < 0)
         workers_free(w);
     else
@@ -278,18 +279,18 @@ static bool join_threads(struct workers *w)
     return is_joined;
 }
 
-static void free_list(struct work_list *list)
+static void free_list(struct task_list *list)
 {
-    struct work *work;
-    while ((work = TAILQ_FIRST(list))) {
-        TAILQ_REMOVE(list, work, link);
-        work_free(work);
+    struct task *task;
+    while ((task = TAILQ_FIRST(list))) {
+        TAILQ_REMOVE(list, task, link);
+        task_free(task);
     }
 }
 
 bool workers_free(struct workers *w)
 {
-    struct work_list queue = TAILQ_HEAD_INITIALIZER(queue);
+    struct task_list queue = TAILQ_HEAD_INITIALIZER(queue);
     if (!w)
         return true;
     loop_remove(w->source);

@@ -213,9 +213,9 @@ int kit_open_folder(int64_t id)
 {
     struct kit_reading r = {
         .base = {.read = kit_read, .done = kit_read_done, .free = kit_read_free}};
-    struct work *work;
-    assert_int_equal(jobs_read(kit.jobs, id, &r.base, &work), 0);
-    assert_null(work); /* the server of the tests runs jobs on this machine */
+    struct task *task;
+    assert_int_equal(jobs_read(kit.jobs, id, &r.base, &task), 0);
+    assert_null(task); /* the server of the tests runs jobs on this machine */
     return r.fd;
 }
 

@@ -1,4 +1,4 @@
-/* Tests the threads for work that may block. */
+/* Tests the threads for tasks that may block. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,43 +18,43 @@ static struct workers *workers;
 /* Workers that could not be freed. Without volatile the compiler drops this pointer, and the leak
  * sanitizer reports them. */
 static struct workers *volatile left;
-static int blocked[2]; /* a pipe; work that reads it blocks */
+static int blocked[2]; /* a pipe; a task that reads it blocks */
 static unsigned done, late, freed;
 
-struct task {
+struct chore {
     bool is_blocked;
 };
 
-static void task_run(void *user)
+static void chore_run(void *user)
 {
     char byte;
-    struct task *task = user;
-    if (task->is_blocked)
+    struct chore *chore = user;
+    if (chore->is_blocked)
         assert_int_equal(read(blocked[0], &byte, 1), 1);
 }
 
-static void task_done(void *user, int r)
+static void chore_done(void *user, int r)
 {
     (void)user;
     done += r == 0;
     late += r == -ETIMEDOUT;
 }
 
-static void task_free(void *user)
+static void chore_free(void *user)
 {
     freed++;
     free(user);
 }
 
-static struct work *start(bool is_blocked, int64_t key, uint64_t limit_ns)
+static struct task *start(bool is_blocked, int64_t key, uint64_t limit_ns)
 {
-    static const struct work_kind kind = {task_run, task_done, task_free};
-    struct task *task = malloc(sizeof *task);
-    struct work *work = NULL;
-    assert_non_null(task);
-    task->is_blocked = is_blocked;
-    assert_int_equal(workers_start(workers, &kind, key, limit_ns, task, &work), 0);
-    return work;
+    static const struct task_kind kind = {chore_run, chore_done, chore_free};
+    struct chore *chore = malloc(sizeof *chore);
+    struct task *task = NULL;
+    assert_non_null(chore);
+    chore->is_blocked = is_blocked;
+    assert_int_equal(workers_start(workers, &kind, key, limit_ns, chore, &task), 0);
+    return task;
 }
 
 static void unblock(unsigned count)
@@ -95,7 +95,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void seven_blocked_works_do_not_delay_others(void **state)
+static void seven_blocked_tasks_do_not_delay_others(void **state)
 {
     (void)state;
     for (int i = 0; i < 7; i++)
@@ -107,7 +107,7 @@ static void seven_blocked_works_do_not_delay_others(void **state)
     run_until(&freed, 107);
 }
 
-static void work_waits_for_work_with_the_same_key(void **state)
+static void task_waits_for_another_with_the_same_key(void **state)
 {
     (void)state;
     start(true, 1, 0);
@@ -121,7 +121,7 @@ static void work_waits_for_work_with_the_same_key(void **state)
     run_until(&freed, 22);
 }
 
-static void work_beyond_its_time_limit_is_reported_once(void **state)
+static void task_past_its_time_limit_is_reported_once(void **state)
 {
     (void)state;
     start(true, 1, 10 * NS_PER_MS);
@@ -133,14 +133,14 @@ static void work_beyond_its_time_limit_is_reported_once(void **state)
     assert_int_equal(done, 0);
 }
 
-static void cancelled_work_is_freed_without_a_report(void **state)
+static void cancelled_task_is_freed_without_a_report(void **state)
 {
     (void)state;
-    struct work *runs = start(true, 1, 0), *waits = start(true, 1, 0);
+    struct task *runs = start(true, 1, 0), *waits = start(true, 1, 0);
     run_for_a_while();
-    work_cancel(waits);
+    task_cancel(waits);
     assert_int_equal(freed, 1);
-    work_cancel(runs);
+    task_cancel(runs);
     unblock(1);
     run_until(&freed, 2);
     assert_int_equal(done, 0);
@@ -166,10 +166,10 @@ static void end_does_not_wait_for_a_blocked_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(seven_blocked_works_do_not_delay_others),
-        TEST(work_waits_for_work_with_the_same_key),
-        TEST(work_beyond_its_time_limit_is_reported_once),
-        TEST(cancelled_work_is_freed_without_a_report),
+        TEST(seven_blocked_tasks_do_not_delay_others),
+        TEST(task_waits_for_another_with_the_same_key),
+        TEST(task_past_its_time_limit_is_reported_once),
+        TEST(cancelled_task_is_freed_without_a_report),
         TEST(end_does_not_wait_for_a_blocked_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ export interface Sample {
   gpus?: { index: number; job_bytes?: number | null; used_bytes?: number | null }[];
   processes?: { pid: number; name?: string; role?: string; rss_bytes?: number | null }[];
 }
-// An action of the guard, or a restart of the job; state changes are part of the job.
+// An action of the guard, or a restart of the job. State changes are listed in the job itself.
 export interface Happening {
   kind?: string;
   t_s?: number | null;
@@ -119,7 +119,7 @@ export class ApiError extends Error {
 export const isEnded = (state: State) => ["succeeded", "failed", "cancelled", "lost"].includes(state);
 
 const usualPatience_s = 30;
-export const readingPatience_s = 150; // seconds to wait for answers that require the whole recording
+export const readingPatience_s = 150; // time limit in seconds for answers that require the whole recording
 let onLoggedOut = () => {};
 
 // Sets the function to call for every answer with status 401.

@@ -13,6 +13,6 @@ export interface App {
   go(path: string): void;
   // Announces TEXT to screen readers.
   announce(text: string): void;
-  // Called when the title of a view, or the data it needs, has changed.
+  // Views call this when their title, or the data for it, has changed.
   changed(): void;
 }

@@ -1,5 +1,5 @@
-// Shows the diagnosis of `ebb diagnose`: in brief the place and the fix; in full every hypothesis with its evidence,
-// and all advice.
+// Shows the result of `ebb diagnose`: first the place and the fix; then every hypothesis with its evidence, and all
+// advice.
 
 import { ApiError, get, readingPatience_s } from "./api";
 import { h, oneLine, setText } from "./dom";
@@ -73,8 +73,8 @@ export class DiagnosisView {
     return this.first?.code ?? null;
   }
 
-  // Requests the diagnosis. The server reads the whole recording for this, so the page requests it only at first, when
-  // the verdict changes, when the job ends, and when the user asks.
+  // Requests the diagnosis, for which the server reads the whole recording. So this happens only when the page opens,
+  // when the verdict changes, when the job ends, and when the user asks.
   async read(): Promise<void> {
     const asked = ++this.asked;
     this.again.disabled = true;

@@ -1,4 +1,4 @@
-// Creates elements without markup, so that everything from the server becomes text.
+// Creates elements from text alone. Nothing from the server is interpreted as markup.
 
 type Child = Node | string | null | false | undefined;
 type Props = Record<string, string | number | boolean | EventListener | undefined>;
@@ -25,7 +25,7 @@ export function setClass(element: Element, name: string): void {
 
 const controls = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 
-// Returns text of other programs on one line, with control and direction characters made visible.
+// Puts text of other programs on one line, with control and direction characters made visible.
 export function oneLine(text: string): string {
   return text.replace(controls, (c) => (c === "\n" ? "\\n" : c === "\t" ? " " : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`));
 }
@@ -33,7 +33,7 @@ export function oneLine(text: string): string {
 let waiting = 0;
 const jobs = new Set<() => void>();
 
-// Calls each DRAW once before the next frame, however often it was requested.
+// Schedules DRAW for the next frame. It runs once, however often it was requested.
 export function soon(draw: () => void): void {
   jobs.add(draw);
   waiting ||= requestAnimationFrame(() => {

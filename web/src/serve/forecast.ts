@@ -4,8 +4,8 @@ import { isEnded, Job } from "./api";
 import type { Forecast } from "../shared/markers";
 import { rateOf } from "./words";
 
-// Returns the area between the lowest and the highest rate of the verdict, from the current memory on, or undefined if
-// memory does not grow.
+// Returns the area between the lowest and the highest growth rate of the verdict, starting at the current memory.
+// Returns undefined if memory does not grow.
 export function forecastOf(job: Job, x: number, y: number | null, limit: number | null): Forecast | undefined {
   const v = job.verdict;
   if (!v || y === null || v.leak === false || isEnded(job.state)) return undefined;

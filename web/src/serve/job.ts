@@ -104,7 +104,7 @@ export class JobView implements View {
     this.changes = job.changes ?? this.changes;
     this.setJob(this.isUpdated && this.job ? this.job : job);
     if (!isWhole && !this.data.job.length) isWhole = true;
-    // The recording is written with some delay, so the newest samples arrive with the next reading.
+    // The newest samples are not in the recording yet, because it is written with some delay. The next reading has them.
     clearTimeout(this.later);
     if (isWhole && !isEnded(job.state)) this.later = window.setTimeout(() => this.missed("sample"), readAgain_ms);
     await Promise.all([this.readSamples(isWhole, asked), job.state === "queued" ? null : this.log.refresh(), isWhole ? this.readEvents(asked) : null]);
@@ -145,7 +145,7 @@ export class JobView implements View {
     setText(this.problem, oneLine(why));
   }
 
-  // Reads the samples. If there is no live stream, the job's current memory serves as a sample between two readings.
+  // Reads the samples. Without a live stream, the current memory of the job is added as one more sample.
   private async readSamples(isWhole: boolean, asked: number): Promise<void> {
     if (this.job?.started_s == null) return;
     const now = Date.now();
@@ -202,7 +202,7 @@ export class JobView implements View {
       if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: serverNow_s(), state: job.state, reason: job.reason });
     }
     this.app.changed();
-    // The diagnosis is most accurate when the recording is complete.
+    // Only now is the recording complete, and the diagnosis as accurate as possible.
     if (job.run_dir && (before === null || isEnded(job.state))) void this.diagnosis.read();
   }
 
@@ -283,7 +283,8 @@ export class JobView implements View {
   };
 
   private drawRequest(job: Job): void {
-    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // drawn again only if the run folder or the memory has changed
+    // redraws this part only if the run folder or the memory has changed
+    const asked = JSON.stringify([job.run_dir, job.memory_bytes]);
     if (asked === this.drawnRequest) return;
     this.drawnRequest = asked;
     this.request.replaceChildren();
@@ -327,7 +328,8 @@ export class JobView implements View {
     }
   }
 
-  // Opens the form to run the job again. Values of environment variables are sent only to users who may run jobs.
+  // Opens the form to run the job again. The server sends the values of environment variables only to users who may run
+  // jobs.
   private async change(): Promise<void> {
     setText(this.problem, "");
     try {

@@ -1,5 +1,5 @@
-// The series, marks and events of a job, which are read once and then extended by live messages. Their number is
-// bounded, however long the job runs.
+// The series, marks and events of a job. They are read once, then extended by live messages. Their number is bounded,
+// however long the job runs.
 
 import { Happening, Mark, Sample, Samples } from "./api";
 import { Series } from "./series";
@@ -45,7 +45,7 @@ export class JobData {
   until_s = 0; // time of the newest data in seconds
   private recent: Sample[] = [];
 
-  // Replaces everything except events and live data that is newer than the recording, which is written with some delay.
+  // Replaces everything except events, and except live data that the recording does not contain yet.
   read(s: Samples): void {
     const { t_s = [], job_low_bytes = [], job_high_bytes = [], unique_bytes = [] } = s.series ?? {};
     this.job.clear();
@@ -107,7 +107,7 @@ export class JobData {
     one.rss.add(t, [rss]);
   }
 
-  // Drops the smallest of the processes that have no new samples.
+  // Drops the smallest processes among those without new samples.
   private forget(now_s: number): boolean {
     const gone = [...this.processes.values()].filter((p) => p.rss.last_s < now_s - 10);
     if (!gone.length) return false;

@@ -1,4 +1,4 @@
-// The plots of a job, which are created once and updated, and created again only if their lines change.
+// The plots of a job. They are created once, then updated, and created again only if their lines change.
 
 import { Job, Sample, Samples } from "./api";
 import { h, oneLine, soon } from "./dom";
@@ -11,7 +11,7 @@ import { onThemeChange } from "../shared/theme";
 const drawEvery_ms = 500;
 const closerAfter_ms = 300;
 const margin = 0.1; // fraction of the zoomed range that is read beyond each side
-const mostLines = 7; // maximum number of lines of processes, as more could not be distinguished
+const mostLines = 7; // maximum number of processes in a plot; more lines could not be told apart
 const kinds: Record<string, Kind> = { epoch: "epoch", eval: "evaluation", evaluation: "evaluation", save: "checkpoint", checkpoint: "checkpoint" };
 
 export class JobPlots {
@@ -33,7 +33,7 @@ export class JobPlots {
   private readonly unlisten: () => void;
   private readonly resized = () => soon(this.fit);
 
-  // READ returns the samples between two times, as detailed as a plot can show them.
+  // READ must return the samples between two times, in as much detail as a plot can show.
   constructor(private readonly all: JobData, private readonly read: (from_s: number, to_s: number) => Promise<Samples | null>) {
     addEventListener("resize", this.resized);
     this.unlisten = onThemeChange(() => {

@@ -1,4 +1,4 @@
-// The list of jobs, newest first, with one row per job, which is updated live.
+// The list of jobs, newest first. Each job is a row, which live messages update.
 
 import { ApiError, get, isEnded, Job, State } from "./api";
 import { App, View } from "./app";
@@ -104,7 +104,8 @@ export class ListView implements View {
   private readonly state = h("select", { id: "filter-state", onchange: () => this.filter() });
   private readonly name = h("input", { id: "filter-name", type: "search", autocomplete: "off", spellcheck: "false", list: "filter-names", placeholder: "exact name", oninput: () => this.typed() });
   private readonly names = h("datalist", { id: "filter-names" });
-  private readonly fresh = new Set<number>(); // ids of jobs that were updated live while the list was being read
+  // ids of jobs that received live updates during the current read of the list
+  private readonly fresh = new Set<number>();
   private before: number | null = null;
   private hasMore = false;
   private oldest: number | null = null; // id of the oldest job of the page
@@ -198,7 +199,7 @@ export class ListView implements View {
     return query;
   }
 
-  // Returns the jobs of the page in order; jobs beyond its end are dropped.
+  // Returns the jobs of the page in order, without those that no longer fit on it.
   private arrange(): Job[] {
     const all = [...this.jobs.values()].sort((a, b) => b.id - a.id);
     const first = this.isPinned ? all.filter(isAtWork).slice(0, pageSize) : [];

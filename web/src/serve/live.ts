@@ -1,4 +1,4 @@
-// The live stream of the page, which is closed while the page is hidden and reopened automatically. If there is no
+// The live stream of the page. It is closed while the page is hidden, and reopened automatically. While there is no
 // stream, the page polls the server.
 
 import { ApiError, Happening, Job, Mark, Sample } from "./api";
@@ -22,7 +22,8 @@ export type Message =
   | { type: "machine" };
 export type Mode = "live" | "asking" | "away" | "waiting";
 
-// A view that receives messages. REFRESH reads its data from the server: everything (WHOLE) after a gap, else only new data.
+// A view that receives messages. REFRESH reads its data from the server: all of it (WHOLE) after a gap in the messages,
+// else only what is new.
 export interface Viewer {
   wants: Wants;
   take(message: Message): void;
@@ -147,7 +148,7 @@ export class Live {
     this.welcome(message.boot ?? null);
   }
 
-  // Handles the first message: from here on messages arrive live, and earlier data is read once.
+  // Handles the first message. Live messages follow from here on; earlier data is read from the server once.
   private welcome(boot: string | number | null): void {
     const isOther = this.boot !== null && this.boot !== boot;
     this.boot = boot;
@@ -168,7 +169,7 @@ export class Live {
     if (slept || (this.socket && Math.abs(now - this.heard_ms) > silence_ms)) this.wake();
   }
 
-  // Reopens the stream when the server answers a poll again.
+  // When the server answers a poll again, reopens the stream.
   private answered(): void {
     this.onMode("asking");
     if (!this.isAway) return;

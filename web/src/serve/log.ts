@@ -1,5 +1,5 @@
-// Shows the end of a job's log, which is read once, then followed live, and bounded. Missed parts are read by their
-// offset.
+// Shows the end of a job's log. It is read once, then followed live. The number of lines is bounded. Missed parts are
+// read by their offset.
 
 import { ApiError, ask, bodyOf } from "./api";
 import { LogText } from "./ansi";
@@ -37,8 +37,8 @@ export class LogView {
     this.isClosed = true;
   }
 
-  // Adds a live piece of the log. If invalid UTF-8 was replaced in it, its length in bytes is unknown, and it is read
-  // again.
+  // Adds a live piece of the log. A piece in which invalid UTF-8 was replaced is read again, because its original length
+  // in bytes is unknown.
   take(offset: number, text: string): void {
     if (this.isReading) {
       this.isStale = true;
@@ -60,7 +60,7 @@ export class LogView {
     });
   }
 
-  // Reads new output; at first, and after a long gap, only the end of the log.
+  // Reads new output. On the first call, and after a long gap, reads only the end of the log.
   async refresh(): Promise<void> {
     if (this.isReading) {
       this.isStale = true;

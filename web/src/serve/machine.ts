@@ -93,7 +93,8 @@ export class MachineView implements View {
   private readonly running = new JobTable("Running", "Reason", "No running jobs.");
   private readonly queue = new JobTable("Queue", "Waits for", "The queue is empty.");
   private readonly jobs = new Map<number, Job>();
-  private readonly fresh = new Set<number>(); // ids of jobs that were updated live while the list was being read
+  // ids of jobs that received live updates during the current read of the list
+  private readonly fresh = new Set<number>();
   private machine: Machine = {};
   private asked = 0;
   private reading = 0;

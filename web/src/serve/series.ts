@@ -1,4 +1,4 @@
-// A bounded series, in which neighbouring points are merged and extremes are kept.
+// A series of bounded length: old points are merged with their neighbours, and extremes are kept.
 
 export type Merge = "low" | "high" | "last";
 export type Value = number | null;

@@ -8,7 +8,7 @@ export interface Secrets {
 }
 
 const place = "ebb-session";
-let unstored: Secrets = {}; // the secrets, if the browser has no storage
+let unstored: Secrets = {}; // the secrets, in a browser without storage
 
 export function secrets(): Secrets {
   try {
@@ -24,6 +24,6 @@ export function keepSecrets({ key, view }: Secrets): void {
     if (key) localStorage.setItem(place, JSON.stringify(unstored));
     else localStorage.removeItem(place);
   } catch {
-    // Without storage, the secrets last only as long as the page is open.
+    // In a browser without storage, the secrets last only as long as the page is open.
   }
 }

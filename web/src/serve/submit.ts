@@ -35,7 +35,7 @@ class Refused extends Error {
   }
 }
 
-// Parses words split as in a shell, each KEY=VALUE or, unless NEEDSVALUE, KEY.
+// Splits TEXT as a shell does. Each word must be KEY=VALUE or, unless NEEDSVALUE, KEY.
 function pairs(key: string, text: string, needsValue: boolean): Record<string, string | true> {
   const result: Record<string, string | true> = {};
   const { words, error } = shell.split(text);

@@ -4,7 +4,7 @@ import { Job, Progress, Rate, State, Verdict } from "./api";
 import { oneLine } from "./dom";
 import * as format from "../shared/format";
 
-// Colours are never the only sign, because the word is always shown.
+// The word is always shown beside the colour, for readers who cannot tell colours apart.
 export const stateClass: Record<State, string> = {
   queued: "quiet",
   starting: "busy",
@@ -33,7 +33,8 @@ export function duration(s: number): string {
   return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
 }
 
-// Returns text such as "in about 22 min", or null if memory is not running out, or the growth may be a warm-up or a cache.
+// Returns text such as "in about 22 min". Returns null if memory is not running out, or if the growth may be a warm-up
+// or a cache.
 export function outOfMemory(v: Verdict | null | undefined): string | null {
   if (!v?.leak) return null;
   const eta = v.oom_eta_s;

@@ -30,7 +30,7 @@ export interface Plot {
 const height = 260;
 const paperWidth = 880; // width in px, which the style sheet scales to the paper's width
 
-// Distances of ticks are powers of two for sizes, and units of the clock for times.
+// Ticks are powers of two apart for sizes, and units of the clock apart for times.
 const sizes = Array.from({ length: 62 }, (_, i) => 2 ** i);
 const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
 const hour = 3600;
@@ -167,7 +167,7 @@ export class PlotGroup {
     this.isZooming = false;
   }
 
-  // Draws all plots again with their present data, and keeps the zoom.
+  // Draws all plots again with their current data. The zoom stays.
   update(extent: [number, number]): void {
     this.extent = extent;
     const [min, max] = this.part ?? extent;
@@ -188,7 +188,7 @@ export class PlotGroup {
     return this.part;
   }
 
-  // Adapts the plots to the present width.
+  // Adapts the plots to the current width.
   fit(): void {
     for (const u of this.plots.keys()) {
       const box = u.root.parentElement;
@@ -216,7 +216,7 @@ export class PlotGroup {
       legend: { live: true },
       cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
       scales: {
-        // The x range covers the whole run, even if a plot's own data ends earlier.
+        // every plot's x range covers the whole run, even if its own data ends earlier
         x: { time: false, range: (u, min, max) => (min === u.data[0][0] && max === u.data[0][u.data[0].length - 1] ? this.extent : [min, max]) },
         y: { range: (_u, _min, max) => [0, top(max ?? 1)] },
       },

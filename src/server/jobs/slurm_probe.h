@@ -1,4 +1,4 @@
-/* One look into the run folder of a job of Slurm. */
+/* A probe: one read of the run folder of a Slurm job, which can also write a request. */
 #pragma once
 
 #include <jansson.h>
@@ -11,13 +11,13 @@
 #include "server/jobs/slurm_private.h"
 #include "server/jobs/workers.h"
 
-struct slurm_look {
-    /* Set by the caller of slurm_look_start: */
-    bool is_last;      /* Slurm does not run the job any more, so this look decides how it ended */
-    bool is_absent;    /* Slurm certainly did not know the job when the look was begun */
+struct slurm_probe {
+    /* Set by the caller of slurm_probe_start: */
+    bool is_last;      /* Slurm does not run the job any more, so this probe decides how it ended */
+    bool is_absent;    /* when the probe began, Slurm certainly did not know the job */
     bool is_cancel;    /* the request is a cancel */
-    uint64_t asked_ns; /* asked_ns of that cancel */
-    /* Set by slurm_look_start: */
+    uint64_t asked_ns; /* time of that cancel */
+    /* Set by slurm_probe_start: */
     struct slurm_run *run;
     int runs_fd;
     char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX], error_path[PATH_MAX];
@@ -35,13 +35,13 @@ struct slurm_look {
     char error[400]; /* ": " and the last line of the batch script's standard error; or "" */
 };
 
-/* Starts a look as WANTED, and writes REQUEST into the folder unless it is NULL. Sets run->look
- * until slurm_looked is called with the results. */
-void slurm_look_start(struct slurm_run *run, const struct slurm_look *wanted,
-                      const struct job_request *request);
-/* False if the errors are those of a file server that does not answer a soft mount. */
-bool slurm_look_is_answer(const struct slurm_look *look);
+/* Starts a copy of the probe WANTED. Writes REQUEST into the folder unless it is NULL. Sets
+ * run->probe until slurm_probed is called with the results. */
+void slurm_probe_start(struct slurm_run *run, const struct slurm_probe *wanted,
+                       const struct job_request *request);
+/* False if the results have errors that mean that a network file system does not answer. */
+bool slurm_probe_is_answer(const struct slurm_probe *probe);
 
 /* ---- slurm_run.c ---- */
 
-void slurm_looked(struct slurm_run *run, struct slurm_look *look); /* may free RUN */
+void slurm_probed(struct slurm_run *run, struct slurm_probe *probe); /* may free RUN */
