@@ -131,9 +131,9 @@ const struct cli_command cmd_doctor = {
     .operands = "",
     .summary = "which features of ebb work on this machine, and what to change",
     .description =
-        "Tests every feature of the system that ebb uses, with your permissions, and prints "
-        "whether it works; if it does not, also the consequence and the command that changes "
-        "it. Nothing is changed: a cgroup that is made for a test is removed at once.\n"
+        "Tests each feature of the system that ebb uses, with your permissions. For a feature that "
+        "does not work, prints the consequence and the command that changes it. Nothing is "
+        "changed: a cgroup that is created for a test is removed at once.\n"
         "\n"
         "note: ebb works, but with less information or more slowly.\n"
         "problem: a part of ebb does not work.\n"

@@ -70,6 +70,10 @@ static bool has_systemd(void)
     return access("/run/systemd/system", F_OK) == 0;
 }
 
+static const char scope_advice[] =
+    "ebb measures a job's memory by its processes and sets no hard limit: start ebb with "
+    "`systemd-run --user --scope -p Delegate=yes ebb run …`.";
+
 static const char *advice_for(int error)
 {
     if (error == EROFS)
@@ -77,17 +81,14 @@ static const char *advice_for(int error)
                "that it finds or that you give, but cannot set one in the kernel; `docker run "
                "--cgroupns=private --privileged` allows that.";
     if (has_systemd())
-        return "ebb measures a job's memory by its processes and sets no hard limit: start "
-               "it with `systemd-run --user --scope -p Delegate=yes ebb run …`.";
-    return "ebb measures a job's memory by its processes and sets no hard limit: run it as "
+        return scope_advice;
+    return "ebb measures a job's memory by its processes and sets no hard limit: run ebb as "
            "root, or let root create a cgroup, chown it to you and move your shell into it.";
 }
 
 static const char *no_memory_advice(void)
 {
-    return has_systemd() ? "ebb measures a job's memory by its processes and sets no hard "
-                           "limit: start it with `systemd-run --user --scope -p Delegate=yes "
-                           "ebb run …`."
+    return has_systemd() ? scope_advice
                          : "ebb measures a job's memory by its processes and sets no hard "
                            "limit: as root, run `echo +memory >cgroup.subtree_control` in the "
                            "cgroup of your shell.";

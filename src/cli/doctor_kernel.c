@@ -179,8 +179,8 @@ void doctor_look_ptrace(struct doctor *d)
 void doctor_look_pidfd(struct doctor *d)
 {
     static const char advice[] =
-        "ebb identifies processes by pidfds, so that it never signals the wrong one: use Linux "
-        "5.3 or newer, or a sandbox that allows these calls.";
+        "Without pidfds, ebb could signal the wrong process: use Linux 5.3 or newer, or a sandbox "
+        "that allows these calls.";
     AUTO_CLOSE int fd = io_pidfd_open(getpid());
     if (fd < 0)
         doctor_add(d, DOCTOR_PROBLEM, "pidfd", NULL, advice, "pidfd_open fails: %s", strerror(-fd));

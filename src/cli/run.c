@@ -357,10 +357,10 @@ static int run_one_rank(const struct cli_call *call, const struct rank_place *pl
     char path[PATH_MAX];
     struct run_node node = {.call = call, .place = place};
     if (o->guard.restart)
-        return cli_failf(
-            125,
-            "run: --restart requires one ebb run for the whole job; this one starts 1 of %u ranks",
-            place->ranks);
+        return cli_failf(125,
+                         "run: --restart requires one ebb run for the whole job, but this one "
+                         "starts only 1 of %u ranks",
+                         place->ranks);
     int status = check_command(call->argv[0], path);
     if (status)
         return status;

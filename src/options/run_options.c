@@ -348,9 +348,9 @@ static int run_check_below_limit(const struct run_options *o, const struct optio
     const struct option_given *most = options_find(given, "limit");
     if (!value || !most || o->guard.limit.is_percent || value < o->guard.limit.bytes)
         return 0;
-    return err_set(err, -EINVAL, "%s is %s, which is not below the %s of %s",
+    return err_set(err, -EINVAL, "%s: %s is too much; it must be below %s, which is %s",
                    run_spell(o, options_find(given, name), a), text_size(size, value),
-                   text_size(limit, o->guard.limit.bytes), run_spell(o, most, b));
+                   run_spell(o, most, b), text_size(limit, o->guard.limit.bytes));
 }
 
 static int run_check_sizes(const struct run_options *o, const struct options_given *given,

@@ -109,13 +109,13 @@ def test_guard_option_without_value_is_refused(ebb, tmp_path, option):
 
 @pytest.mark.parametrize("arguments, sentence", [
     (["--limit", "2G", "--reserve", "2G"],
-     "--reserve is 2.00 GiB, which is not below the 2.00 GiB of --limit"),
+     "--reserve: 2.00 GiB is too much; it must be below --limit, which is 2.00 GiB"),
     (["--limit", "512M", "--reserve", "4G"],
-     "--reserve is 4.00 GiB, which is not below the 512 MiB of --limit"),
+     "--reserve: 4.00 GiB is too much; it must be below --limit, which is 512 MiB"),
     (["--limit", "24"], '--limit: "24" has no unit; did you mean 24G?'),
     (["--reserve", "100%"], "--reserve: 100% leaves the job no memory; give less"),
     (["--limit", "2G", "--restart-every", "20G"],
-     "--restart-every is 20.0 GiB, which is not below the 2.00 GiB of --limit"),
+     "--restart-every: 20.0 GiB is too much; it must be below --limit, which is 2.00 GiB"),
     (["--max-restarts", "3"], f"--max-restarts {NO_RESTART}"),
     (["--resume-args", "-r"], f"--resume-args {NO_RESTART}"),
     (["--no-guard", "--limit", "2G"], f"--limit {NO_GUARD}"),
@@ -207,10 +207,10 @@ def test_unreadable_config_file_is_refused(job, ebb_as_nobody, open_folder):
 @pytest.mark.parametrize("text, arguments, sentence", [
     ("max-restarts = 3\n", [], f"max-restarts (../guard.conf:1) {NO_RESTART}"),
     ("limit = 2G\n\nreserve = 3G\n", [],
-     "reserve (../guard.conf:3) is 3.00 GiB, which is not below the 2.00 GiB of limit "
-     "(../guard.conf:1)"),
+     "reserve (../guard.conf:3): 3.00 GiB is too much; it must be below limit (../guard.conf:1), "
+     "which is 2.00 GiB"),
     ("reserve = 3G\n", ["--limit", "2G"],
-     "reserve (../guard.conf:1) is 3.00 GiB, which is not below the 2.00 GiB of --limit"),
+     "reserve (../guard.conf:1): 3.00 GiB is too much; it must be below --limit, which is 2.00 GiB"),
     ("no-guard\n", ["--restart"],
      "--restart configures the guard, but no-guard (../guard.conf:1) disables it"),
     ("no-guard = yes\nlimit = 2G", [],

@@ -51,7 +51,7 @@ def test_hanging_run_folder_does_not_stall_server_or_other_jobs(slurm, hanging, 
         for job in (one, two):
             assert server.wait(job, "running")["state"] == "running"
         hanging.begin(tmp_path / "runs" / f"{one}-one", server.process.pid)
-        silent = wait_for(lambda: "does not answer since" in str(server.job(one)["reason"]) and server.job(one),
+        silent = wait_for(lambda: "has not answered since" in str(server.job(one)["reason"]) and server.job(one),
                           "the report of the folder")
         assert silent["state"] == "running"
         (tmp_path / "one").touch()  # ends while the server cannot see it

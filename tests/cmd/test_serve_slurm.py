@@ -228,9 +228,9 @@ def test_slurm_job_names_command_missing_on_the_node(slurm, tmp_path):
 
 @pytest.mark.parametrize("more, message", [
     ({"slurm": {"qos": "x"}}, 'slurm: the server does not allow the sbatch option "qos"'),
-    ({"slurm": {"output": "/etc/x"}}, 'slurm: "output" is not an sbatch option for requests'),
+    ({"slurm": {"output": "/etc/x"}}, 'slurm: a request cannot set the sbatch option "output"'),
     ({"slurm": {"partition": ["a"]}}, "slurm: "),
-    ({"slurm": {"--partition": "a"}}, 'slurm: "--partition" is not an sbatch option'),
+    ({"slurm": {"--partition": "a"}}, 'slurm: a request cannot set the sbatch option "--partition"'),
     ({"env": {"SBATCH_QOS": "x"}}, 'env: "SBATCH_QOS" would set an option of sbatch'),
 ])
 def test_sbatch_options_that_are_not_allowed_are_refused(slurm, more, message):

@@ -104,7 +104,7 @@ static const char *check_headers(const struct head_check *c)
             return "a header that may appear only once is repeated";
     }
     if (c->count[LENGTH] && c->count[ENCODING])
-        return "Content-Length and Transfer-Encoding exclude each other";
+        return "Content-Length and Transfer-Encoding cannot be combined";
     if (c->count[ENCODING] && strcasecmp(c->value[ENCODING], "chunked") != 0)
         return "Transfer-Encoding must be chunked";
     return NULL;

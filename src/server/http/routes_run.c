@@ -55,7 +55,7 @@ static void answer_child_error(struct http_request *r, int status, const char *o
         http_answer_error(r, 503, "reading the recording took more than a minute");
     else if (status == -EFBIG)
         http_answer_error(r, 503,
-                          "the answer is too large; ask for a shorter range or fewer points");
+                          "the answer is too large; request a shorter range or fewer points");
     else if (status < 0 || status > 3)
         http_answer_error(r, 503, "cannot read the recording: %s",
                           status < 0 ? strerror(-status)

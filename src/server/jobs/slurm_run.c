@@ -115,7 +115,7 @@ static void check_silence(struct slurm_run *run, uint64_t now_ns)
     const time_t since = time(NULL) - (time_t)((now_ns - run->silent_ns) / NS_PER_S);
     localtime_r(&since, &tm);
     run->is_silent = true;
-    slurm_waits(run, "the run folder does not answer since %02d:%02d", tm.tm_hour, tm.tm_min);
+    slurm_waits(run, "the run folder has not answered since %02d:%02d", tm.tm_hour, tm.tm_min);
 }
 
 static void end_silence(struct slurm_run *run)

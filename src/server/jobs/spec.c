@@ -276,8 +276,8 @@ static int spec_read_slurm(struct spec_input *in, const char *key, const json_t 
             text = number;
         }
         if (!slurm_is_option(name))
-            return err_set(in->err, -EINVAL, "%s: \"%.100s\" is not an sbatch option for requests",
-                           key, name);
+            return err_set(in->err, -EINVAL,
+                           "%s: a request cannot set the sbatch option \"%.100s\"", key, name);
         if (!json_is_true(value) && (!text || !text[0] || strlen(text) > VALUE_MAX ||
                                      (json_is_string(value) && !is_plain_text(value))))
             return json_refuse(

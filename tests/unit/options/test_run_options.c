@@ -250,9 +250,10 @@ static void invalid_option_values_are_refused(void **state)
 {
     (void)state;
     is_refused("--reserve|2G|--limit|2G",
-               "--reserve is 2.00 GiB, which is not below the 2.00 GiB of --limit");
-    is_refused("--restart-every|3G|--limit|2G",
-               "--restart-every is 3.00 GiB, which is not below the 2.00 GiB of --limit");
+               "--reserve: 2.00 GiB is too much; it must be below --limit, which is 2.00 GiB");
+    is_refused(
+        "--restart-every|3G|--limit|2G",
+        "--restart-every: 3.00 GiB is too much; it must be below --limit, which is 2.00 GiB");
     is_refused("--reserve|100%", "--reserve: 100% leaves the job no memory; give less");
     is_refused("--limit|24", "--limit: \"24\" has no unit; did you mean 24G?");
     is_refused("--limit|2K", "--limit: \"2K\" is less than a page of memory; write it like 24G");
