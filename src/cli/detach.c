@@ -4,11 +4,9 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/loop.h"
-#include "base/place.h"
 #include "base/quantity.h"
 #include "cli/attach_processes.h"
 #include "mark/receiver.h"

@@ -2,7 +2,6 @@
  * own parts. */
 #include "cli/doctor.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>

@@ -19,7 +19,6 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "base/number.h"
 #include "base/text.h"
 #include "guard/reflex.h"
 #include "proc/machine.h"

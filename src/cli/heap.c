@@ -1,15 +1,11 @@
 /* `ebb heap`: lists live allocations by call site, and which of them grow. */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/number.h"

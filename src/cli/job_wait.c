@@ -107,8 +107,8 @@ static int get_job(const char *command, const char *socket, int64_t id, unsigned
 int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret)
 {
     struct patience patience = {0};
-    for (unsigned wait_s = 0;
-         ;) { /* the first request does not wait: it checks whether the job exists */
+    unsigned wait_s = 0; /* the first request does not wait: it checks whether the job exists */
+    for (;;) {
         json_t *job;
         int status = get_job(command, socket, id, wait_s, until_ns, &patience, &job);
         if (status)

@@ -15,7 +15,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/io.h"
 #include "base/place.h"
 #include "cli/run_client.h"
 #include "cli/run_end.h"

@@ -389,9 +389,8 @@ static void take_signal(struct client *c)
         int fd = c->tty->in ? STDIN_FILENO : STDOUT_FILENO;
         if ((c->tty->in || c->tty->out) && ioctl(fd, TIOCGWINSZ, &size) == 0)
             channel_queue(&c->channel, CHANNEL_SIZE, &size, sizeof size);
-        /* the job has ended, and a second signal means not to wait for the slow reader of its
-         * output */
     } else if (c->ended) {
+        /* the job has ended, and the signal means not to wait for the slow reader of its output */
         outlet_drop(&c->out);
         outlet_drop(&c->err);
         outlet_drop(&c->terminal);

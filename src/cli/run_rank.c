@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -17,7 +16,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/run_rank_end.h"
 #include "cli/run_rank_lost.h"

@@ -1,12 +1,10 @@
 /* `ebb submit`: sends a job to the server. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "base/number.h"
 #include "cli/cli.h"
 #include "cli/client.h"

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/loop.h"
 #include "mark/receiver.h"
 #include "profile/collect.h"

@@ -18,7 +18,6 @@
 #include "base/number.h"
 #include "judge/judge.h"
 #include "mark/receiver.h"
-#include "proc/node.h"
 #include "profile/collect.h"
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "judge/verdicts.h"
 #include "mark/receiver.h"

@@ -1,7 +1,6 @@
 /* Fills in the messages about a running job (supervise/message.h). */
 #include "supervise/job.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

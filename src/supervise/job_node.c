@@ -2,7 +2,6 @@
 #include "supervise/job.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <spawn.h>

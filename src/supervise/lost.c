@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "guard/cgroup.h"
 #include "guard/sweep.h"

@@ -1,10 +1,8 @@
 /* Reads the logs that viewers follow. New output is read once for all viewers. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "base/text.h"
 #include "server/http/live_private.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/workers.h"

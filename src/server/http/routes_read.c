@@ -1,6 +1,5 @@
 /* Requests for files in a run folder. The folder may be on a file system that hangs, so it is read
  * in a thread, and the request is parked. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/json.h"

@@ -1,9 +1,7 @@
 /* Stores how a job ended, according to its run.json, which the job itself may have written. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/text.h"
 #include "run/outcome.h"
 #include "server/jobs/jobs_kept.h"

@@ -1,13 +1,9 @@
 /* Handles messages from supervisors: checks them, stores them in the job's facts, and publishes
  * them. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/loop.h"
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"

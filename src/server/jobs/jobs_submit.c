@@ -4,7 +4,6 @@
 #include "server/jobs/jobs_state.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -1,6 +1,5 @@
 /* The table of jobs that have not ended, by id and in the order of the queue. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

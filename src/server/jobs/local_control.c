@@ -1,7 +1,6 @@
 /* The server's side of the supervisor's control socket: reconnects while the job runs, and limits
  * and checks everything that it receives. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>

@@ -1,22 +1,18 @@
 /* Follows a job by the holder of its lock and, once the lock is free, by its run.json. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "base/loop.h"
 #include "base/number.h"
 #include "guard/sweep.h"

@@ -2,7 +2,6 @@
  * for. */
 #include "server/jobs/plan.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/loop.h"
 #include "server/jobs/command.h"
 #include "server/jobs/slurm_private.h"
 
