@@ -2,34 +2,15 @@
 #include "server/http/children.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/queue.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/clock.h"
-#include "base/io.h"
-#include "base/loop.h"
+#include "server/jobs/command.h"
 
-enum { ARGS_MAX = 16, STDERR_MAX = 4 << 10, PRIORITY = 10, REAP_MS = 1000 };
-
-/* The standard output or standard error of a child. */
-struct child_stream {
-    struct child *child;
-    int fd; /* -1: closed */
-    struct loop_source *source;
-    struct buf text;
-    size_t max;
-};
+enum { ARGS_MAX = 16, PRIORITY = 10 };
 
 struct child_waiter {
     LIST_ENTRY(child_waiter) link;
@@ -46,13 +27,10 @@ struct child {
     char *args[ARGS_MAX + 2];
     LIST_HEAD(, child_waiter) waiters;
     bool is_guest; /* true if only guests (clients other than the owner) wait for the answer */
-    pid_t pid;     /* pid of the child; 0 while it is queued and not started */
-    int pidfd;
-    struct loop_source *pid_source, *limit;
-    struct child_stream streams[2];
-    /* -ETIMEDOUT or -EFBIG while the child is being killed; at the end, the status for its
-     * waiters */
+    struct command *command; /* NULL while the child is queued, and after its end */
     int status;
+    char *answer; /* ended with NUL */
+    size_t len;
 };
 
 struct children {
@@ -64,37 +42,12 @@ struct children {
     size_t ended_bytes;
 };
 
-static void stream_close(struct child_stream *s)
-{
-    loop_remove(s->source);
-    s->source = NULL;
-    if (s->fd >= 0)
-        close(s->fd);
-    s->fd = -1;
-}
-
-/* Frees everything except the child's answer. */
-static void child_close(struct child *c)
-{
-    for (int i = 0; i < 2; i++)
-        stream_close(&c->streams[i]);
-    loop_remove(c->pid_source);
-    loop_remove(c->limit);
-    c->pid_source = c->limit = NULL;
-    if (c->pidfd >= 0)
-        close(c->pidfd);
-    c->pidfd = -1;
-    for (int i = 1; c->args[i]; i++) {
-        free(c->args[i]);
-        c->args[i] = NULL;
-    }
-}
-
 static void child_free(struct child *c)
 {
-    child_close(c);
-    for (int i = 0; i < 2; i++)
-        buf_fini(&c->streams[i].text);
+    command_release(c->command, true);
+    for (int i = 1; c->args[i]; i++)
+        free(c->args[i]);
+    free(c->answer);
     free(c->key);
     free(c);
 }
@@ -123,14 +76,9 @@ static struct child *find_pending(const struct children *all, const char *key, u
 
 /* ---- the cache ---- */
 
-static struct buf *child_answer(struct child *c)
+static size_t cached_bytes(const struct child *c)
 {
-    return &c->streams[c->streams[0].text.len ? 0 : 1].text;
-}
-
-static size_t cached_bytes(struct child *c)
-{
-    return sizeof *c + child_answer(c)->len;
+    return sizeof *c + c->len;
 }
 
 static void cache_drop(struct children *all, struct child *c)
@@ -143,14 +91,8 @@ static void cache_drop(struct children *all, struct child *c)
 static void cache_add(struct children *all, struct child *c)
 {
     struct child *old = child_find(&all->ended, c->key);
-    struct buf *text = child_answer(c);
     if (old)
         cache_drop(all, old);
-    child_close(c);
-    buf_str(text); /* appends a NUL */
-    char *exact = text->data ? realloc(text->data, text->len + 1) : NULL;
-    if (exact)
-        *text = (struct buf){.data = exact, .len = text->len, .cap = text->len + 1};
     TAILQ_INSERT_HEAD(&all->ended, c, link);
     all->ended_bytes += cached_bytes(c);
     while (all->ended_bytes > all->options.cache_bytes)
@@ -162,7 +104,7 @@ static void cache_add(struct children *all, struct child *c)
 static void remove_pending(struct child *c)
 {
     TAILQ_REMOVE(&c->all->pending, c, link);
-    if (c->pid > 0)
+    if (c->command)
         c->all->running--;
     else
         c->all->queued--;
@@ -175,153 +117,53 @@ static void start_queued(struct children *all);
 static void child_end(struct child *c, int status)
 {
     struct children *all = c->all;
-    struct buf *text = child_answer(c);
     remove_pending(c);
-    c->status = status;
+    c->command = NULL;
+    c->status = c->answer || status < 0 ? status : -ENOMEM;
     while (!LIST_EMPTY(&c->waiters)) {
         struct child_waiter *w = LIST_FIRST(&c->waiters);
         LIST_REMOVE(w, link);
-        w->fn(w->user, status, buf_str(text), text->len);
+        w->fn(w->user, c->status, c->answer ? c->answer : "", c->len);
         free(w);
     }
-    if (status >= 0)
+    if (c->status >= 0)
         cache_add(all, c);
     else
         child_free(c);
     start_queued(all);
 }
 
-static void child_kill(struct child *c, int why)
+static void on_command_done(void *user, int status, const char *output, size_t len,
+                            const char *error)
 {
-    if (c->status == 0)
-        c->status = why;
-    /* kills the child's own process group, which exists until the child is reaped */
-    kill(-c->pid, SIGKILL);
-}
-
-/* Reads output of the child. Returns true if there may be more to read. */
-static bool stream_read(struct child_stream *s)
-{
-    char piece[16 << 10];
-    ssize_t n = read(s->fd, piece, sizeof piece);
-    if (n < 0)
-        return errno == EINTR;
-    if (n == 0) {
-        stream_close(s);
-        return false;
-    }
-    size_t room = s->max > s->text.len ? s->max - s->text.len : 0;
-    buf_add(&s->text, piece, (size_t)n < room ? (size_t)n : room);
-    if ((size_t)n > room && s == &s->child->streams[0])
-        child_kill(s->child, -EFBIG);
-    return true;
-}
-
-static void on_stream(void *user, int fd, uint32_t events)
-{
-    (void)fd, (void)events;
-    stream_read(user);
-}
-
-static void on_child_exit(void *user, int fd, uint32_t events)
-{
-    (void)fd, (void)events;
     struct child *c = user;
-    int status = 0;
-    if (waitpid(c->pid, &status, WNOHANG) == 0)
-        return;
-    for (int i = 0; i < 2; i++) {
-        /* the child has exited, so at most one pipe buffer of output is left */
-        for (int n = 0; n < 64 && c->streams[i].fd >= 0 && stream_read(&c->streams[i]); n++)
-            ;
+    if (len == 0) {
+        output = error;
+        len = strlen(error);
     }
-    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (c->streams[0].text.failed || c->streams[1].text.failed)
-        c->status = -ENOMEM;
-    child_end(c, c->status ? c->status : code);
-}
-
-static void on_limit(void *user, uint64_t now_ns, uint64_t missed)
-{
-    (void)now_ns, (void)missed;
-    child_kill(user, -ETIMEDOUT);
+    c->answer = malloc(len + 1);
+    if (c->answer) {
+        memcpy(c->answer, output, len);
+        c->answer[len] = '\0';
+        c->len = len;
+    }
+    child_end(c, status);
 }
 
 /* ---- the start ---- */
 
-static int child_spawn(struct child *c, int out, int err)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t mask, defaults;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
-    loop_original_mask(c->all->loop, &mask);
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawnattr_setsigmask(&attr, &mask);
-    posix_spawnattr_setsigdefault(&attr, &defaults);
-    posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                        POSIX_SPAWN_SETSIGDEF);
-    pid_t pid;
-    int r = -posix_spawn(&pid, c->all->options.program, &actions, &attr, c->args, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attr);
-    if (r < 0)
-        return r;
-    setpriority(PRIO_PROCESS, (id_t)pid, PRIORITY);
-    c->pid = pid;
-    return 0;
-}
-
-static int stream_open(struct child_stream *s, int *ret_other)
-{
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
-    s->fd = fds[0];
-    *ret_other = fds[1];
-    fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    return loop_add_fd(s->child->all->loop, s->fd, EPOLLIN, on_stream, s, &s->source);
-}
-
-/* Watches for the child's exit and its time limit. A child that cannot be watched is killed. */
-static int child_follow(struct child *c)
-{
-    struct loop *loop = c->all->loop;
-    c->pidfd = io_pidfd_open(c->pid);
-    int r = c->pidfd < 0 ? c->pidfd : 0;
-    if (r == 0)
-        r = loop_add_fd(loop, c->pidfd, EPOLLIN, on_child_exit, c, &c->pid_source);
-    if (r == 0)
-        r = loop_add_timer(loop, clock_mono_ns() + c->all->options.limit_ns, 0, on_limit, c,
-                           &c->limit);
-    if (r < 0) {
-        kill(-c->pid, SIGKILL);
-        waitpid(c->pid, NULL, 0);
-        c->pid = 0;
-    }
-    return r;
-}
-
 static int child_start(struct child *c)
 {
-    int ends[2] = {-1, -1};
-    int r = stream_open(&c->streams[0], &ends[0]);
-    if (r == 0)
-        r = stream_open(&c->streams[1], &ends[1]);
-    if (r == 0)
-        r = child_spawn(c, ends[0], ends[1]);
-    for (int i = 0; i < 2; i++) {
-        if (ends[i] >= 0)
-            close(ends[i]);
-    }
-    if (r == 0)
-        r = child_follow(c);
+    const struct children_options *o = &c->all->options;
+    const struct command_setup setup = {.program = o->program,
+                                        .argv = c->args,
+                                        .env = environ,
+                                        .limit_ns = o->limit_ns,
+                                        .output_max = o->output_max,
+                                        .out_fd = -1,
+                                        .lock_fd = -1,
+                                        .nice = PRIORITY};
+    int r = command_start(c->all->loop, &setup, on_command_done, c, &c->command);
     if (r == 0) {
         c->all->running++;
         c->all->queued--;
@@ -335,7 +177,7 @@ static void start_queued(struct children *all)
 {
     while (all->running < all->options.at_once && all->queued > 0) {
         struct child *c = TAILQ_FIRST(&all->pending);
-        while (c->pid > 0)
+        while (c->command)
             c = TAILQ_NEXT(c, link);
         int r = child_start(c);
         if (r < 0)
@@ -351,12 +193,7 @@ static struct child *child_new(struct children *all, const char *const *argv, co
     struct child *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    *c = (struct child){.all = all,
-                        .stamp = stamp,
-                        .key = strdup(key),
-                        .pidfd = -1,
-                        .streams = {{.child = c, .fd = -1, .max = all->options.output_max},
-                                    {.child = c, .fd = -1, .max = STDERR_MAX}}};
+    *c = (struct child){.all = all, .stamp = stamp, .key = strdup(key)};
     c->args[0] = (char *)(uintptr_t)all->options.program;
     bool is_whole = c->key;
     for (int i = 0; i < ARGS_MAX && argv[i] && is_whole; i++)
@@ -373,7 +210,7 @@ static bool queue_has_room(const struct children *all, bool is_guest)
     struct child *c;
     TAILQ_FOREACH(c, &all->pending, link)
     {
-        guests += c->pid == 0 && c->is_guest;
+        guests += !c->command && c->is_guest;
     }
     return all->running < all->options.at_once ||
            (all->queued < all->options.queue_max &&
@@ -386,7 +223,7 @@ static void enqueue(struct child *c, bool is_guest)
     struct child_list *list = &c->all->pending;
     struct child *at = TAILQ_FIRST(list);
     c->is_guest = is_guest;
-    while (at && (is_guest || at->pid > 0 || !at->is_guest))
+    while (at && (is_guest || at->command || !at->is_guest))
         at = TAILQ_NEXT(at, link);
     if (at)
         TAILQ_INSERT_BEFORE(at, c, link);
@@ -406,7 +243,7 @@ static int find_or_enqueue(struct children *all, const char *const *argv, const 
         if (!c)
             return -ENOMEM;
         enqueue(c, is_guest);
-    } else if (c->pid == 0 && c->is_guest && !is_guest) {
+    } else if (!c->command && c->is_guest && !is_guest) {
         remove_pending(c);
         enqueue(c, false);
     }
@@ -422,7 +259,7 @@ int children_ask(struct children *all, const char *const *argv, const char *key,
     if (c && c->stamp == stamp) {
         TAILQ_REMOVE(&all->ended, c, link);
         TAILQ_INSERT_HEAD(&all->ended, c, link);
-        fn(user, c->status, buf_str(child_answer(c)), child_answer(c)->len);
+        fn(user, c->status, c->answer, c->len);
         return 0;
     }
     struct child_waiter *w = malloc(sizeof *w);
@@ -446,7 +283,7 @@ void child_waiter_cancel(struct child_waiter *w)
     struct child *c = w->child;
     LIST_REMOVE(w, link);
     free(w);
-    if (LIST_EMPTY(&c->waiters) && c->pid == 0) {
+    if (LIST_EMPTY(&c->waiters) && !c->command) {
         remove_pending(c);
         child_free(c);
     }
@@ -471,12 +308,6 @@ void children_free(struct children *all)
         return;
     while (!TAILQ_EMPTY(&all->pending)) {
         struct child *c = TAILQ_FIRST(&all->pending);
-        if (c->pid > 0) {
-            struct pollfd p = {.fd = c->pidfd, .events = POLLIN};
-            kill(-c->pid, SIGKILL);
-            poll(&p, 1, REAP_MS); /* a child that waits for a hanging disk may not end */
-            waitpid(c->pid, NULL, WNOHANG);
-        }
         while (!LIST_EMPTY(&c->waiters)) {
             struct child_waiter *w = LIST_FIRST(&c->waiters);
             LIST_REMOVE(w, link);

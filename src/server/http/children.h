@@ -23,7 +23,8 @@ void children_free(struct children *all); /* kills the children without calling 
 
 /* Receives the answer of a child. STATUS is the exit status, 128 + N for signal N, -ETIMEDOUT,
  * -EFBIG, or the -errno of a failed start. OUTPUT is the child's standard output or, if that is
- * empty, its standard error. Called from the event loop, possibly before children_ask returns. */
+ * empty, the last line of its standard error without the names in front. Called from the event
+ * loop, possibly before children_ask returns. */
 typedef void child_done_fn(void *user, int status, const char *output, size_t len);
 /* Runs `ebb ARGV` and calls FN with its answer. KEY identifies the answer (job, kind, range). STAMP
  * is the version of the recording (size and time). If both equal those of a cached answer or a

@@ -42,14 +42,8 @@ static void on_gone(void *user)
     free(a);
 }
 
-/* Answers with the child's error line "ebb: verdict: REASON", without "ebb: ". */
-static void answer_child_error(struct http_request *r, int status, const char *output, size_t len)
+static void answer_child_error(struct http_request *r, int status, const char *error)
 {
-    static const char prefix[] = "ebb: ";
-    size_t begin = len >= sizeof prefix - 1 && memcmp(output, prefix, sizeof prefix - 1) == 0
-                       ? sizeof prefix - 1
-                       : 0;
-    size_t line = strcspn(output + begin, "\n");
     if (status == -ETIMEDOUT)
         http_answer_error(r, 503, "reading the recording took more than a minute");
     else if (status == -EFBIG)
@@ -60,7 +54,7 @@ static void answer_child_error(struct http_request *r, int status, const char *o
                           status < 0 ? strerror(-status)
                                      : "the process that reads the recording crashed");
     else
-        http_answer_error(r, 404, "%.*s", (int)(line < 500 ? line : 500), output + begin);
+        http_answer_error(r, 404, "%.500s", error);
 }
 
 /* Answers with the output of a child. `ebb verdict` exits with 0, 1 or 3 if there is a verdict; 2
@@ -71,7 +65,7 @@ static void on_child_done(void *user, int status, const char *output, size_t len
     struct http_request *r = a->call->r;
     bool is_well = status == 0 || status == 1 || status == 3;
     if (!is_well || len == 0) {
-        answer_child_error(r, status, output, len);
+        answer_child_error(r, status, output);
     } else if (a->call->route->fn == route_job_report) {
         http_add_header(r, "Content-Security-Policy", report_policy);
         http_answer_text(r, 200, "text/html; charset=utf-8", output, len);

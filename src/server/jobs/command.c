@@ -2,12 +2,14 @@
 #include "server/jobs/command.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +20,7 @@
 #include "base/text.h"
 #include "server/jobs/child_process.h"
 
-enum { ERROR_MAX = 8 << 10 };
+enum { ERROR_MAX = 8 << 10, PIPE_READS = 16, REAP_MS = 1000 };
 
 struct command_pipe {
     struct command *command;
@@ -65,28 +67,30 @@ static void command_stop(struct command *c, int status)
 {
     if (c->status == 0)
         c->status = status;
-    kill(c->pid, SIGKILL); /* the child is not reaped yet, so its pid cannot have been reused */
+    kill(-c->pid, SIGKILL); /* the command's process group, which exists until it is reaped */
 }
 
-/* Reads the data that is in the pipe. A command that writes too much to standard output is killed.
- * Standard error is truncated if it is too long. */
+/* Reads at most as much as the pipe can hold, so that a command that keeps writing does not occupy
+ * the loop. A command that writes too much to standard output is killed. Standard error is
+ * truncated if it is too long. */
 static void pipe_read(struct command_pipe *p)
 {
     char space[4096];
-    ssize_t n;
-    while (p->fd >= 0 && (n = read(p->fd, space, sizeof space)) != 0) {
+    for (int i = 0; i < PIPE_READS && p->fd >= 0; i++) {
+        ssize_t n = read(p->fd, space, sizeof space);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
-        if (n < 0)
-            break;
-        if (p->text.len + (size_t)n <= p->max)
-            buf_add(&p->text, space, (size_t)n);
-        else if (p == &p->command->pipes[0])
+        if (n <= 0) {
+            pipe_close(p);
+            return;
+        }
+        size_t room = p->max - p->text.len;
+        buf_add(&p->text, space, (size_t)n < room ? (size_t)n : room);
+        if ((size_t)n > room && p == &p->command->pipes[0])
             command_stop(p->command, -EFBIG);
     }
-    pipe_close(p);
 }
 
 static void on_command_pipe(void *user, int fd, uint32_t events)
@@ -135,6 +139,8 @@ static void on_command_exit(void *user, int fd, uint32_t events)
         pipe_read(&c->pipes[i]);
     last_error_line(&c->pipes[1].text, error, sizeof error);
     const struct buf *out = &c->pipes[0].text;
+    if (out->failed && !c->status)
+        c->status = -ENOMEM;
     c->done(c->user, c->status ? c->status : status, out->data ? out->data : "", out->len, error);
     command_free(c);
 }
@@ -164,6 +170,8 @@ static int start_child(struct command *c, const struct command_setup *setup)
                                           .lock_fd = setup->lock_fd};
         r = child_process_start(c->loop, &child, &c->pid);
     }
+    if (r == 0 && setup->nice)
+        setpriority(PRIO_PROCESS, (id_t)c->pid, setup->nice);
     if (out_fd >= 0)
         close(out_fd);
     if (err_fd >= 0)
@@ -181,7 +189,7 @@ static int watch_child(struct command *c, uint64_t limit_ns)
     if (r == 0)
         r = loop_add_timer(c->loop, clock_mono_ns() + limit_ns, 0, on_command_limit, c, &c->limit);
     if (r < 0) {
-        kill(c->pid, SIGKILL);
+        kill(-c->pid, SIGKILL);
         waitpid(c->pid, NULL, 0);
     }
     return r;
@@ -212,8 +220,10 @@ void command_release(struct command *c, bool is_killed)
     if (!c)
         return;
     if (is_killed) {
-        kill(c->pid, SIGKILL);
-        waitpid(c->pid, NULL, 0);
+        struct pollfd p = {.fd = c->pidfd, .events = POLLIN};
+        kill(-c->pid, SIGKILL);
+        poll(&p, 1, REAP_MS); /* a command that waits for a hanging disk may not end */
+        waitpid(c->pid, NULL, WNOHANG);
     }
     command_free(c);
 }

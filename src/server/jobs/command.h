@@ -1,5 +1,5 @@
-/* Runs a short command, such as squeue, with a time limit and without blocking the event loop, and
- * collects its output in memory. */
+/* Runs a short command, such as squeue or `ebb verdict`, with a time limit and without blocking the
+ * event loop, and collects its output in memory. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,6 +18,7 @@ struct command_setup {
     size_t output_max;   /* maximum size of standard output; longer output is an error */
     int out_fd;          /* fd for standard output, or -1 to collect the output */
     int lock_fd;         /* see child_process.h; -1: none */
+    int nice;            /* nice value of the command; 0: the server's */
 };
 
 /* Called from the event loop once the command has ended. The command is freed afterwards. STATUS is
