@@ -437,6 +437,5 @@ const struct cli_command cmd_attach = {
                 "ebb attach --for 5m --all 4711\n",
     .options = attach_table,
     .options_size = sizeof(struct attach_options),
-    .usage_status = 2,
     .exec = attach_exec,
 };

@@ -275,6 +275,5 @@ const struct cli_command cmd_census = {
                 "ebb census 4711 --top 20\n",
     .options = options_table,
     .options_size = sizeof(struct census_options),
-    .usage_status = 2,
     .exec = census_exec,
 };

@@ -123,13 +123,6 @@ static struct asked *census_find_asked(struct asking *a, int64_t pid)
     return NULL;
 }
 
-static bool census_mark_is(const struct mark *m, const char *key, const char *value)
-{
-    size_t len;
-    const char *v = mark_get(m, key, &len);
-    return v && len == strlen(value) && memcmp(v, value, len) == 0;
-}
-
 static void census_receive(struct asking *a, int fd)
 {
     char text[MARK_TEXT_MAX], id[24];
@@ -139,16 +132,15 @@ static void census_receive(struct asking *a, int fd)
         struct mark m;
         size_t len;
         int64_t pid;
-        if (mark_parse(text, (size_t)n, &m) < 0 || m.kind != MARK_ACK ||
-            !census_mark_is(&m, "ID", id))
+        if (mark_parse(text, (size_t)n, &m) < 0 || m.kind != MARK_ACK || !mark_is(&m, "ID", id))
             continue;
         const char *value = mark_get(&m, "PID", &len);
         struct asked *one =
             value && number_parse_i64(value, len, &pid) == 0 ? census_find_asked(a, pid) : NULL;
         const char *path = mark_get(&m, "PATH", &len);
-        if (one && census_mark_is(&m, "STATUS", "done") && path)
+        if (one && mark_is(&m, "STATUS", "done") && path)
             census_take_answer(a, one, path, len, NULL);
-        else if (one && census_mark_is(&m, "STATUS", "failed"))
+        else if (one && mark_is(&m, "STATUS", "failed"))
             census_take_answer(a, one, NULL, 0, "the census failed, or could not be written");
     }
 }

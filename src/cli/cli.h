@@ -31,7 +31,7 @@ struct cli_command {
     /* a second table or NULL; only its rows with scope ANYWHERE are used */
     const struct option_desc *more_options;
     size_t options_size; /* size of the command's own options struct */
-    int usage_status;    /* exit status of a usage error: 2, or 125 for run */
+    int usage_status;    /* exit status of a usage error; 0 means 2 */
     /* options must precede the first operand, as in `ebb run -- CMD -x` */
     bool stop_at_operand;
     int (*exec)(const struct cli_call *call); /* runs the command and returns its exit status */

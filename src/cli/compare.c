@@ -179,6 +179,5 @@ const struct cli_command cmd_compare = {
                 "ebb compare --peak 500M --markdown main.ebb branch.ebb\n",
     .options = options_table,
     .options_size = sizeof(struct compare_options),
-    .usage_status = 2,
     .exec = compare_exec,
 };

@@ -96,6 +96,5 @@ const struct cli_command cmd_detach = {
                    "summary. If `ebb attach` was killed, removes the hooks that it left in the "
                    "process. The job continues.",
     .examples = "ebb detach 4711\n",
-    .usage_status = 2,
     .exec = detach_exec,
 };

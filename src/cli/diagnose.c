@@ -104,6 +104,5 @@ const struct cli_command cmd_diagnose = {
                 "ebb diagnose ebb-runs/latest --all\n",
     .options = options_table,
     .options_size = sizeof(struct diagnose_options),
-    .usage_status = 2,
     .exec = diagnose_exec,
 };

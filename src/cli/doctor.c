@@ -142,6 +142,5 @@ const struct cli_command cmd_doctor = {
                 "ebb doctor --json | jq '.checks[] | select(.level != \"ok\")'\n",
     .options = options_table,
     .options_size = sizeof(struct doctor_options),
-    .usage_status = 2,
     .exec = doctor_exec,
 };

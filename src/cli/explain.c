@@ -168,6 +168,5 @@ const struct cli_command cmd_explain = {
                 "ebb explain graph-kept --json | jq -r .fix\n",
     .options = options_table,
     .options_size = sizeof(struct explain_options),
-    .usage_status = 2,
     .exec = explain_exec,
 };

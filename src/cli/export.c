@@ -243,6 +243,5 @@ const struct cli_command cmd_export = {
                 "ebb export ebb-runs/latest --collapsed | flamegraph.pl >heap.svg\n",
     .options = options_table,
     .options_size = sizeof(struct export_options),
-    .usage_status = 2,
     .exec = export_exec,
 };

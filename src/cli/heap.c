@@ -338,6 +338,5 @@ const struct cli_command cmd_heap = {
                 "ebb heap ebb-runs/latest --diff 100..200 --by function\n",
     .options = options_table,
     .options_size = sizeof(struct heap_options),
-    .usage_status = 2,
     .exec = heap_exec,
 };

@@ -236,6 +236,5 @@ const struct cli_command cmd_help = {
                 "source <(ebb help --completions bash)\n",
     .options = options_table,
     .options_size = sizeof(struct help_options),
-    .usage_status = 2,
     .exec = help_exec,
 };

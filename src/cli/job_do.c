@@ -79,7 +79,6 @@ const struct cli_command cmd_cancel = {
                 "ebb cancel --grace 1m --reason 'wrong data' 17 18\n",
     .options = cancel_table,
     .options_size = sizeof(struct cancel_options),
-    .usage_status = 2,
     .exec = cancel_exec,
 };
 
@@ -108,7 +107,6 @@ const struct cli_command cmd_checkpoint = {
                    "show` shows whether the checkpoint was written.",
     .options = checkpoint_table,
     .options_size = sizeof(struct client_options),
-    .usage_status = 2,
     .exec = checkpoint_exec,
 };
 
@@ -142,7 +140,6 @@ const struct cli_command cmd_rerun = {
                    "id.",
     .options = rerun_table,
     .options_size = sizeof(struct client_options),
-    .usage_status = 2,
     .exec = rerun_exec,
 };
 
@@ -227,6 +224,5 @@ const struct cli_command cmd_wait = {
                 "ebb wait --timeout 2h 17 18 19\n",
     .options = wait_table,
     .options_size = sizeof(struct wait_options),
-    .usage_status = 2,
     .exec = wait_exec,
 };

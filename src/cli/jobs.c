@@ -157,7 +157,6 @@ const struct cli_command cmd_jobs = {
                 "ebb jobs --state failed,lost --json | jq .cause\n",
     .options = jobs_table,
     .options_size = sizeof(struct jobs_options),
-    .usage_status = 2,
     .exec = jobs_exec,
 };
 
@@ -211,6 +210,5 @@ const struct cli_command cmd_show = {
                 "ebb show --json 17 | jq .memory.peak_bytes\n",
     .options = show_table,
     .options_size = sizeof(struct client_options),
-    .usage_status = 2,
     .exec = show_exec,
 };

@@ -113,6 +113,5 @@ const struct cli_command cmd_logs = {
                 "ebb logs -f --tail 20 17\n",
     .options = logs_table,
     .options_size = sizeof(struct logs_options),
-    .usage_status = 2,
     .exec = logs_exec,
 };

@@ -72,7 +72,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     struct err err = {""};
     int r = cli_parse(command, argc, argv, &call, &err);
     if (r < 0)
-        return cli_fail(command->usage_status, &err);
+        return cli_fail(command->usage_status ? command->usage_status : 2, &err);
     int status = r > 0 ? print_help(command) : command->exec(&call);
     cli_call_fini(&call);
     return status;

@@ -120,6 +120,5 @@ const struct cli_command cmd_mark = {
                 "ebb mark -q KIND=phase NAME=eval STATE=begin\n",
     .options = options_table,
     .options_size = sizeof(struct mark_options),
-    .usage_status = 2,
     .exec = mark_exec,
 };

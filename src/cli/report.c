@@ -260,6 +260,5 @@ const struct cli_command cmd_report = {
                 "ebb report rss.csv --marks marks.jsonl\n",
     .options = options_table,
     .options_size = sizeof(struct report_options),
-    .usage_status = 2,
     .exec = report_exec,
 };

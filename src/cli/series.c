@@ -93,6 +93,5 @@ const struct cli_command cmd_series = {
         "Used by the job server. The output is the document \"Samples\" of docs/reference/api.md.",
     .options = series_table,
     .options_size = sizeof(struct series_options),
-    .usage_status = 2,
     .exec = series_exec,
 };

@@ -385,6 +385,5 @@ const struct cli_command cmd_serve = {
                 "ebb serve --config /etc/ebb/serve.conf --check\n",
     .options = serve_table,
     .options_size = sizeof(struct options),
-    .usage_status = 2,
     .exec = serve_exec,
 };

@@ -107,6 +107,5 @@ const struct cli_command cmd_stack = {
     .examples = "ebb stack 4711\n",
     .options = stack_table,
     .options_size = sizeof(struct stack_options),
-    .usage_status = 2,
     .exec = stack_exec,
 };

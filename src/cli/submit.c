@@ -263,7 +263,6 @@ const struct cli_command cmd_submit = {
     .options = submit_table,
     .more_options = run_options_table,
     .options_size = sizeof(struct submit_options),
-    .usage_status = 2,
     .stop_at_operand = true,
     .exec = submit_exec,
 };

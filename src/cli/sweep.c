@@ -56,6 +56,5 @@ const struct cli_command cmd_sweep = {
         "Used by the job server after the job's supervisor and sentinel were both killed.",
     .options = sweep_table,
     .options_size = sizeof(struct sweep_options),
-    .usage_status = 2,
     .exec = sweep_exec,
 };

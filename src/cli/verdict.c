@@ -243,6 +243,5 @@ const struct cli_command cmd_verdict = {
                 "ebb verdict gpu.csv --column used --unit MiB --group gpu\n",
     .options = options_table,
     .options_size = sizeof(struct verdict_call),
-    .usage_status = 2,
     .exec = exec,
 };

@@ -116,6 +116,5 @@ const struct cli_command cmd_version = {
                    "of this build: a bug report should contain them.",
     .options = options_table,
     .options_size = sizeof(struct version_options),
-    .usage_status = 2,
     .exec = version_exec,
 };

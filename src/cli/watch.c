@@ -480,6 +480,5 @@ const struct cli_command cmd_watch = {
                 "ebb watch --pid 4711 --for 5m --json > job.jsonl\n",
     .options = watch_table,
     .options_size = sizeof(struct watch_options),
-    .usage_status = 2,
     .exec = watch_exec,
 };

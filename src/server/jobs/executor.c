@@ -1,5 +1,4 @@
-/* Dispatches to the kind of executor, and implements the parts that all kinds share: locks and
- * run.json. */
+/* The parts that all kinds of executors share: cancelling, locks and run.json. */
 #include "server/jobs/executor.h"
 
 #include <errno.h>
@@ -19,37 +18,7 @@
 #include "run/outcome.h"
 #include "trace/rundir.h"
 
-/* ---- the interface ---- */
-
-int executor_open(struct executor *x, struct err *err)
-{
-    return x->kind->open ? x->kind->open(x, err) : 0;
-}
-
-void executor_close(struct executor *x)
-{
-    if (x->kind && x->kind->close)
-        x->kind->close(x);
-}
-
-int executor_check(const struct executor *x, const struct job_spec *spec, struct err *err)
-{
-    return x->kind->check(x, spec, err);
-}
-
-int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
-                   const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
-                   struct err *err)
-{
-    return x->kind->start(x, id, spec, folder, gpus, ret, err);
-}
-
-int executor_find(struct executor *x, int64_t id, const struct executor_folder *folder,
-                  enum executor_found *found, struct executor_run **ret, json_t **ret_json,
-                  struct err *err)
-{
-    return x->kind->find(x, id, folder, found, ret, ret_json, err);
-}
+/* ---- cancelling ---- */
 
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns)
 {
@@ -86,16 +55,6 @@ bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, u
 {
     const uint64_t waited_ns = now_ns > c->asked_ns ? now_ns - c->asked_ns : 0;
     return waited_ns > c->grace_ns && waited_ns - c->grace_ns >= force_ns;
-}
-
-int executor_checkpoint(struct executor_run *run)
-{
-    return run->x->kind->checkpoint(run);
-}
-
-void executor_release(struct executor_run *run)
-{
-    run->x->kind->release(run);
 }
 
 int executor_run_init(struct executor_run *run, struct executor *x, int64_t id,

@@ -91,24 +91,31 @@ struct executor_run {
     struct executor_cancel cancel;
 };
 
-/* One kind of executor. The members are documented with the functions below that call them. */
+/* One kind of executor. */
 struct executor_kind {
     const char *name;
     /* True if jobs run on the server's machine. The server then chooses their GPUs, and knows
      * whether a job ran alone. */
     bool owns_machine;
-    int (*open)(struct executor *x, struct err *err);
-    int (*check)(const struct executor *x, const struct job_spec *spec, struct err *err);
+    int (*open)(struct executor *x, struct err *err); /* may be NULL */
+    /* may be NULL; the caller must release all runs first */
     void (*close)(struct executor *x);
+    /* Checks whether this kind of executor can carry out a request. Returns 0 or -EINVAL. */
+    int (*check)(const struct executor *x, const struct job_spec *spec, struct err *err);
+    /* Starts a job. Errors after this call are reported by the callback `over`. */
     int (*start)(struct executor *x, int64_t id, const struct job_spec *spec,
                  const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
                  struct err *err);
+    /* Finds out what happened to a job that an earlier server started. For EXECUTOR_ALIVE, *RET is
+     * the run. For EXECUTOR_ENDED, *ret_json is run.json, which the caller owns. */
     int (*find)(struct executor *x, int64_t id, const struct executor_folder *folder,
                 enum executor_found *found, struct executor_run **ret, json_t **ret_json,
                 struct err *err);
+    /* Send a request to the supervisor. Return -ENOTCONN if it cannot be reached. */
     int (*cancel)(struct executor_run *run);
-    void (*cancel_again)(struct executor_run *run);
     int (*checkpoint)(struct executor_run *run);
+    void (*cancel_again)(struct executor_run *run); /* may be NULL */
+    /* Frees RUN. The job continues to run. */
     void (*release)(struct executor_run *run);
 };
 extern const struct executor_kind executor_local, executor_slurm;
@@ -130,27 +137,11 @@ struct executor {
     struct executor_callbacks callbacks;
 };
 
-int executor_open(struct executor *x, struct err *err);
-void executor_close(struct executor *x); /* the caller must release all runs first */
-/* Checks whether this kind of executor can carry out a request. Returns 0 or -EINVAL. */
-int executor_check(const struct executor *x, const struct job_spec *spec, struct err *err);
-/* Starts a job. Errors after this call are reported by the callback `over`. */
-int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
-                   const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
-                   struct err *err);
-/* Finds out what happened to a job that an earlier server started. For EXECUTOR_ALIVE, *RET is the
- * run. For EXECUTOR_ENDED, *ret_json is run.json, which the caller owns. */
-int executor_find(struct executor *x, int64_t id, const struct executor_folder *folder,
-                  enum executor_found *found, struct executor_run **ret, json_t **ret_json,
-                  struct err *err);
 /* Sends a cancel to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached; the
  * executor then tries again until it can. */
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns);
 /* Call this if the supervisor refused the cancel. The executor sends it again after two seconds. */
 void executor_cancel_again(struct executor_run *run);
-int executor_checkpoint(struct executor_run *run);
-/* Frees RUN. The job continues to run. */
-void executor_release(struct executor_run *run);
 
 /* ---- shared by all kinds ---- */
 

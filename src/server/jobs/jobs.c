@@ -204,7 +204,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
                           .force_ns = options->force_ns ? options->force_ns : 30 * NS_PER_S,
                           .callbacks = jobs_callbacks};
     j->executor.callbacks.user = j;
-    r = executor_open(&j->executor, err);
+    r = j->executor.kind->open ? j->executor.kind->open(&j->executor, err) : 0;
     if (r < 0) {
         jobs_close(j);
         return r;
@@ -237,7 +237,8 @@ void jobs_close(struct jobs *j)
     jobs_file_free(j->file);
     for (size_t i = 0; i < j->active_count; i++)
         job_free(j->active[i]);
-    executor_close(&j->executor);
+    if (j->executor.kind && j->executor.kind->close)
+        j->executor.kind->close(&j->executor);
     free(j->active);
     free(j->queue);
     loop_remove(j->kick_timer);
@@ -361,7 +362,7 @@ int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
         return err_set(err, -EALREADY, "job %lld is %s, not running", (long long)id,
                        job_state_word(job->state));
     job->live->checkpoint = CHECKPOINT_UNANSWERED;
-    r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;
+    r = job->live->run ? j->executor.kind->checkpoint(job->live->run) : -ENOTCONN;
     if (r < 0)
         return err_set(err, -ENOTCONN, "cannot reach the supervisor of job %lld; try again",
                        (long long)id);

@@ -120,7 +120,8 @@ static void adopt_one(struct jobs *j, struct job *job)
     json_t *run_json = NULL;
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
-    int r = executor_find(&j->executor, job->id, &folder, &found, &job->live->run, &run_json, &err);
+    int r = j->executor.kind->find(&j->executor, job->id, &folder, &found, &job->live->run,
+                                   &run_json, &err);
     /* It is unknown what happened to the job, so it is neither started again nor counted as lost.
      * The server searches for it again later. */
     if (r < 0) {

@@ -102,8 +102,8 @@ static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, 
 {
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     job->live->spawned_ns = clock_mono_ns();
-    return executor_start(&j->executor, job->id, spec, &folder, job->live->gpus, &job->live->run,
-                          err);
+    return j->executor.kind->start(&j->executor, job->id, spec, &folder, job->live->gpus,
+                                   &job->live->run, err);
 }
 
 /* True if a retry would not help, so that the job must not delay other jobs. The last two errors

@@ -73,7 +73,7 @@ static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t reru
     bool is_taken = false;
     int r = check_after(j, spec, err);
     if (r == 0)
-        r = executor_check(&j->executor, spec, err);
+        r = j->executor.kind->check(&j->executor, spec, err);
     if (r == 0)
         r = check_room(j, spec, err);
     if (r < 0)

@@ -178,7 +178,7 @@ void job_unlive(struct job *job)
     if (!live)
         return;
     if (live->run)
-        executor_release(live->run);
+        live->run->x->kind->release(live->run);
     json_decref(live->request);
     job_ending_free(live->ending);
     series_fini(&live->spark);

@@ -12,6 +12,7 @@
 #include "base/loop.h"
 #include "server/jobs/local_private.h"
 #include "supervise/message.h"
+#include "supervise/rank_link.h"
 
 enum {
     WAIT_FIRST_MS = 20,
@@ -198,11 +199,10 @@ static void read_facts(struct local_run *run)
  * jobs. */
 static bool is_ours(struct local_run *run, int fd)
 {
-    struct ucred peer;
-    socklen_t len = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid())
+    int32_t pid;
+    if (!rank_link_is_ours(fd, &pid))
         return false;
-    local_note_supervisor(run, peer.pid);
+    local_note_supervisor(run, pid);
     return true;
 }
 

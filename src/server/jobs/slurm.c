@@ -14,7 +14,6 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/loop.h"
-#include "server/jobs/command.h"
 #include "server/jobs/slurm_private.h"
 #include "server/jobs/store_private.h"
 #include "server/jobs/workers.h"
@@ -49,6 +48,19 @@ void slurm_run_free(struct slurm_run *run)
     task_cancel(run->probe);
     job_launch_fini(&run->launch);
     free(run);
+}
+
+int slurm_command(const struct slurm *s, char *const *argv, unsigned limit_s, command_done_fn *fn,
+                  void *user, struct command **ret)
+{
+    const struct command_setup setup = {.program = argv[0],
+                                        .argv = argv,
+                                        .env = environ,
+                                        .limit_ns = limit_s * NS_PER_S,
+                                        .output_max = 16 << 20,
+                                        .out_fd = -1,
+                                        .lock_fd = -1};
+    return command_start(s->x->loop, &setup, fn, user, ret);
 }
 
 void slurm_end(struct slurm_run *run, const struct executor_end *end)

@@ -8,12 +8,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/jobs/command.h"
 #include "server/jobs/slurm_private.h"
 
 enum {
     LIST_S = 30, /* time limit of squeue and sacct */
-    LIST_MAX = 16 << 20,
     /* Time between two calls of squeue: at least one second, and at least 20 times as long as the
      * last call took, so that a busy controller is asked less often. */
     PAUSE_MIN_S = 1,
@@ -109,15 +107,8 @@ void slurm_list(struct slurm *s, uint64_t now_ns)
     snprintf(user, sizeof user, "--user=%lu", (unsigned long)geteuid());
     char *argv[] = {s->squeue, (char[]){"--noheader"},           (char[]){"--states=all"},
                     user,      (char[]){"--format=%A|%T|%r|%j"}, NULL};
-    const struct command_setup setup = {.program = s->squeue,
-                                        .argv = argv,
-                                        .env = environ,
-                                        .limit_ns = LIST_S * NS_PER_S,
-                                        .output_max = LIST_MAX,
-                                        .out_fd = -1,
-                                        .lock_fd = -1};
     s->list_ns = now_ns;
-    int r = command_start(s->x->loop, &setup, on_listed, s, &s->list);
+    int r = slurm_command(s, argv, LIST_S, on_listed, s, &s->list);
     if (r < 0) {
         report_failure(s, r, strerror(-r));
         s->next_ns = now_ns + PAUSE_MAX_S * NS_PER_S;
@@ -159,12 +150,5 @@ void slurm_account(struct slurm_run *run)
                     number,
                     (char[]){"--format=JobIDRaw,State,ExitCode,JobName"},
                     NULL};
-    const struct command_setup setup = {.program = s->sacct,
-                                        .argv = argv,
-                                        .env = environ,
-                                        .limit_ns = LIST_S * NS_PER_S,
-                                        .output_max = LIST_MAX,
-                                        .out_fd = -1,
-                                        .lock_fd = -1};
-    run->is_accounted = command_start(s->x->loop, &setup, on_accounted, run, &run->account) < 0;
+    run->is_accounted = slurm_command(s, argv, LIST_S, on_accounted, run, &run->account) < 0;
 }

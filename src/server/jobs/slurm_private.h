@@ -13,10 +13,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "server/jobs/command.h"
 #include "server/jobs/executor.h"
 #include "server/jobs/slurm.h"
 
-struct command;
 struct loop_source;
 struct task;
 
@@ -104,6 +104,9 @@ struct slurm {
 };
 
 void slurm_tick_on(struct slurm *s);
+/* Starts one of Slurm's commands with the server's environment, and collects its output. */
+int slurm_command(const struct slurm *s, char *const *argv, unsigned limit_s, command_done_fn *fn,
+                  void *user, struct command **ret);
 /* Frees RUN and calls `over`. */
 void slurm_end(struct slurm_run *run, const struct executor_end *end);
 void slurm_run_free(struct slurm_run *run);

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/jobs/command.h"
 #include "server/jobs/slurm_probe.h"
 
 enum {
@@ -65,14 +64,7 @@ static void run_scancel(struct slurm_run *run, uint64_t now_ns)
     run->base.cancel.retry_ns = now_ns + CANCEL_S * NS_PER_S;
     snprintf(number, sizeof number, "%" PRId64, run->number);
     char *argv[] = {s->scancel, number, NULL};
-    const struct command_setup setup = {.program = s->scancel,
-                                        .argv = argv,
-                                        .env = environ,
-                                        .limit_ns = COMMAND_S * NS_PER_S,
-                                        .output_max = 4096,
-                                        .out_fd = -1,
-                                        .lock_fd = -1};
-    (void)command_start(s->x->loop, &setup, on_cancelled, run, &run->kill);
+    (void)slurm_command(s, argv, COMMAND_S, on_cancelled, run, &run->kill);
 }
 
 /* A running job receives the request through its folder, so that it can shut down in time. scancel

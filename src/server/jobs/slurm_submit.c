@@ -15,7 +15,6 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "server/jobs/child_process.h"
-#include "server/jobs/command.h"
 #include "server/jobs/slurm_private.h"
 #include "trace/rundir.h"
 
