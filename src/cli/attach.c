@@ -298,7 +298,7 @@ static void attach_detach(struct attach *a)
     char pause[TEXT_TIME_MAX];
     a->processes.pause_ns = 0;
     if (!a->has_left && attach_processes_stop(&a->processes, &a->script)) {
-        a->is_over = false; /* from now on Ctrl-C means to give up the detach */
+        a->is_over = false; /* the next Ctrl-C gives up the detach */
         attach_wait(a);
         a->is_over = true;
         if (a->processes.pause_ns)

@@ -61,8 +61,8 @@ int cli_fail(int status, const struct err *err);
 int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints "ebb: MESSAGE" on stderr, for a message that is not a failure. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Opens /dev/null in place of standard streams that are closed. Otherwise a file opened later would
- * get the number of a standard stream. */
+/* Opens /dev/null in place of standard streams that are closed, so that files opened later do not
+ * get their numbers. */
 void cli_open_streams(void);
 /* Returns true if the standard stream FD was closed when the program started. By now it is
  * /dev/null. */

@@ -50,9 +50,8 @@ struct client_answer {
 };
 
 /* Sends a request. Returns 0 if the status of the answer is 2xx, and -ECANCELED if FN cancelled the
- * request. Otherwise returns -ENOENT if there is no server, -EREMOTEIO if the server refused the
- * request (ret->status is set), or another code such as -ETIMEDOUT or -EBADMSG, each with an
- * error. */
+ * request. Other results have an error: -ENOENT if there is no server, -EREMOTEIO if the server
+ * refused the request (ret->status is set), or another -errno such as -ETIMEDOUT or -EBADMSG. */
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err);
 /* Reads only the answer, from a connected socket; FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,

@@ -137,7 +137,7 @@ static int show_once(const struct shown *s, const struct run_target *run)
     int r = run_target_refresh(run, pid, &err);
     if (r < 0 && !has_ended(run))
         cli_say("heap: %s; showing the last reading", err.text);
-    /* a recording that cannot be read yields no marks, and each row is judged without them */
+    /* rows are judged without marks if the recording cannot be read */
     (void)recorded_read(run->folder, &(struct run_settings){.dead = RUN_DEAD_READ}, NULL, &recorded,
                         &err);
     r = folder_heaps_pick(recorded_heaps(&recorded), pid, s->o->gpu ? FOLDER_GPU : FOLDER_HOST,

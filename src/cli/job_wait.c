@@ -64,8 +64,8 @@ static bool try_again(struct patience *p, int r, unsigned status)
     return true;
 }
 
-/* If the server refused the request because too many requests are waiting, pauses, at most until
- * UNTIL_NS, and returns true. The caller then repeats the request. */
+/* If the server was too busy for the request, pauses, at most until UNTIL_NS, and returns true. The
+ * caller then repeats the request. */
 static bool was_busy(int r, const struct client_answer *answer, uint64_t until_ns)
 {
     if (r != -EREMOTEIO || answer->status != 429)

@@ -72,8 +72,8 @@ static bool is_ignored(int signo)
     return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
 }
 
-/* Opens the files that are written at the end. A file that cannot be written should fail now, not
- * after hours. Returns the exit status. */
+/* Opens a file that is written at the end, so that a path that cannot be written is reported now
+ * and not after hours. Returns the exit status. */
 static int run_open_output(const char *option, const char *path, int *ret_fd)
 {
     *ret_fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
@@ -269,7 +269,8 @@ static int run_job(const struct cli_call *call)
     s.folder_control = o->folder_control;
     run_client_hold_signals(&s.mask);
     if (!o->guard.no_cgroup)
-        (void)guard_place_vacate(&space.root); /* on failure, the job has no cgroup of its own */
+        /* makes room for a cgroup of the job's own; may fail */
+        (void)guard_place_vacate(&space.root);
     if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);

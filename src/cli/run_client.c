@@ -39,8 +39,8 @@ struct outlet {
     int from; /* pipe with the job's output; -1 if there is none, or after its end */
     const char *name;
     /* Used if FD is a pipe: the kernel moves the bytes from FROM through this pipe to FD. A splice
-     * from FROM straight to FD would keep FROM locked while it waits for the lock of FD, and the
-     * supervisor needs the lock of FROM. -1 if read and write are used. */
+     * straight from FROM to FD can wait for FD while it has FROM locked, and the supervisor needs
+     * FROM. -1 if read and write are used. */
     int through[2];
     size_t held; /* bytes in THROUGH */
     bool is_large;
@@ -144,8 +144,7 @@ static void terminal_raw(struct client *c, bool raw)
         if (!c->tty->out)
             t.c_oflag = output;
     }
-    /* A background process that changes the terminal gets SIGTTOU, which would stop it. SIGTTOU is
-     * blocked here. */
+    /* SIGTTOU is blocked: it would stop a background process that changes the terminal */
     if (is_raw(&c->before) || tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
         c->raw = raw;
 }
@@ -204,9 +203,9 @@ static bool outlet_waits(const struct outlet *o)
     return o->wait.len || o->held || o->rest.len || left > 0;
 }
 
-/* Handles a write error. If the reader has closed its end, ebb closes the job's output as well, so
- * that the job's writes fail as they would without ebb. After any other error the output is lost,
- * and the error is reported once. */
+/* Handles a write error. If the reader has closed its end, closes the job's output as well: the
+ * job's writes then fail, as they do without ebb. After any other error the output is lost, and the
+ * error is reported once. */
 static void outlet_failed(struct outlet *o, int error)
 {
     buf_clear(&o->wait);

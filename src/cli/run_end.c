@@ -58,8 +58,8 @@ static void run_end_write(int fd, const char *option, const struct buf *text)
         cli_failf(0, "run: %s: cannot write the file: %s", option, strerror(-r));
 }
 
-/* Writes the summary into the termination log. Errors are ignored, because nobody would see
- * them. */
+/* Writes the summary into the termination log. Errors are ignored: there is nowhere to report them.
+ */
 static void run_end_write_termination(const struct summary *s, int fd)
 {
     enum { WIDTH = 100 };

@@ -230,11 +230,11 @@ static _Noreturn void be_command(const struct rank_run *run, char *const *shell_
 {
     const struct run_rank *q = run->q;
     setrlimit(RLIMIT_NOFILE, &run->nofile);
-    /* if this process gets SIGKILL, the command must be killed, too */
+    /* the command must not outlive a killed `ebb run` */
     if (!q->options->guard.keep_on_exit)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (q->options->guard.requeue)
-        /* Slurm may send SIGUSR1 to every process before the time limit */
+        /* Slurm may send SIGUSR1 to every process, and the command may not handle it */
         signal(SIGUSR1, SIG_IGN);
     sigprocmask(SIG_SETMASK, &run->before, NULL);
     spawn_exec(q->path, q->argv, shell_argv);

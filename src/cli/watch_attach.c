@@ -63,8 +63,8 @@ static void on_attach_output(void *user, int fd, uint32_t events)
         report_first_line(a, before);
 }
 
-/* Executes ebb attach in a process group of its own. In ours it would receive Ctrl-C twice: from
- * the terminal and from ebb watch. */
+/* Executes ebb attach in a process group of its own, so that Ctrl-C on the terminal reaches only
+ * ebb watch, which then interrupts ebb attach. */
 static _Noreturn void exec_attach(const struct loop *loop, int output, int32_t pid, pid_t parent)
 {
     char number[16];

@@ -323,8 +323,8 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     note_gap(e, now_ns);
     tick(e, now_ns, false);
     grow_up(e, now_ns);
-    /* The PSI trigger is not opened at once: closing it takes the kernel 10 ms, which would delay
-     * the end of a short job. */
+    /* Opens the PSI trigger only after a while. Closing it takes the kernel 10 ms, which would
+     * delay the end of a short job. */
     if (!e->sources.psi_tried && now_ns - e->started_ns > PSI_AFTER_S * NS_PER_S)
         watch_pressure(e);
     if (e->callbacks.tick)
@@ -507,8 +507,8 @@ void engine_sample_now(struct engine *e)
         tick(e, clock_mono_ns(), true);
 }
 
-/* Records a mark. Returns false if the recording's budget for marks is used up. The judge must not
- * see such a mark either, because a replay would not have it. */
+/* Records a mark. Returns false if the recording's budget for marks is used up. The judge must then
+ * skip the mark as well, because a replay does not have it. */
 static bool record_mark(struct engine *e, const struct mark *mark)
 {
     if (!e->writer || trace_writer_mark(e->writer, mark))
@@ -522,8 +522,8 @@ static bool record_mark(struct engine *e, const struct mark *mark)
     return false;
 }
 
-/* A hook sends the name of its source first. Any process could send anything here, so only a
- * lower-case word is accepted. */
+/* Stores the source of the steps, whose name a hook sends first. Any process could send anything
+ * here, so only a lower-case word is accepted. */
 static void note_source(struct engine *e, const struct mark *mark)
 {
     size_t len;

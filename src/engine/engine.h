@@ -95,8 +95,7 @@ const struct gpu_snapshot *engine_gpus(const struct engine *e);
 bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns);
 
 /* The latest verdicts. They are computed at the first tick, then every 10 s (every 2 s while the
- * job is young), and at the end. They are computed less often if that would take more than 0.5 % of
- * a CPU. */
+ * job is young), and at the end; less often if that takes more than 0.5 % of a CPU. */
 const struct judge *engine_verdict(const struct engine *e);
 uint64_t engine_verdict_count(const struct engine *e); /* how often verdicts were computed so far */
 /* Computes the verdicts now, if there are new readings or marks. */

@@ -31,9 +31,9 @@ struct engine_charge {
 #define ENGINE_NO_CHARGE ((struct engine_charge){.fds = {-1, -1, -1}, .peak_fd = -1})
 void engine_charge(struct engine *e, const struct engine_charge *charge);
 
-/* Gets the memory of the job. With a cgroup, this is its unreclaimable charge. Without a cgroup, it
- * is the memory of the job's processes without file pages, with shared pages counted once. Returns
- * false if the memory is not known yet. */
+/* Gets the memory of the job: the unreclaimable charge of its cgroup or, without a cgroup, the
+ * memory of its processes without file pages and with shared pages counted once. Returns false if
+ * it is not known yet. */
 bool engine_memory(const struct engine *e, uint64_t *ret_bytes);
 /* Like engine_memory, but reads the value now, for measurements shorter than a tick. Without a
  * cgroup this samples everything. */

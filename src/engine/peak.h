@@ -30,8 +30,8 @@ struct peak {
  * all usage above this reading counts as unreclaimable. The error is at most the change of the file
  * cache between two readings. */
 void peak_charge(struct peak *p, uint64_t usage_bytes, uint64_t used_bytes, uint64_t most_bytes);
-/* Adds a tick of the process tree. MAPPED_BYTES is the sum of memory mapped from files. If
- * IS_MEASURED is not set, unique memory is never read and only the upper bound is known. */
+/* Adds a tick of the process tree. MAPPED_BYTES is the sum of memory mapped from files. IS_MEASURED
+ * is false if unique memory is never read; then only the upper bound is known. */
 void peak_tree(struct peak *p, uint64_t low_bytes, uint64_t high_bytes, uint64_t mapped_bytes,
                bool is_measured);
 /* Adds the peak of one process (VmHWM, ru_maxrss). */

@@ -28,7 +28,7 @@ enum option_scope {
     /* allowed on the command line, in config files and in requests to the server */
     OPTION_ANYWHERE,
     OPTION_COMMAND_LINE, /* allowed on the command line only */
-    /* allowed on the command line only and not shown in help, because ebb passes it to itself */
+    /* allowed on the command line only, for ebb's own use; not shown in help */
     OPTION_HIDDEN,
 };
 
@@ -47,8 +47,8 @@ struct option_desc {
     const char *arg;      /* "TIME", "SIZE", "FILE"; NULL for flags */
     const char *help;     /* help text: one sentence without a full stop */
     const char *fallback; /* default value as a user would write it, or NULL */
-    /* bounds of a number, in ms for a duration; max 0 means no upper bound, min and max 0 mean no
-     * bounds */
+    /* bounds of a number, in ms for a duration; if max is 0, there is no upper bound; if both are
+     * 0, there are none */
     int64_t min, max;
     size_t offset;       /* offset of the value in the struct of values */
     const char *heading; /* title of the group of options that starts here, or NULL */

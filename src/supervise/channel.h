@@ -10,9 +10,9 @@
 enum channel_type {
     /* frames that the supervisor sends: */
     CHANNEL_TERMINAL = 't', /* output on the job's terminal, including echoed input */
-    /* the last part of the job's standard output, if it does not fit into the pipe */
+    /* standard output of an exited job that does not fit into the pipe */
     CHANNEL_OUT = 'o',
-    /* the last part of the job's standard error, if it does not fit into the pipe */
+    /* the same for standard error */
     CHANNEL_ERR = 'e',
     CHANNEL_NOTICE = 'm',  /* a message for the user */
     CHANNEL_STOPPED = 'z', /* the job was stopped, as by Ctrl-Z */

@@ -72,9 +72,9 @@ static void signal_group(const struct job *j, int signo)
         guard_signal_group(j->now.pidfd, signo);
 }
 
-/* True if all processes must be stopped before they are signalled. Hundreds of processes that keep
- * forking use so much CPU time that signalling them one by one would take minutes. A few processes
- * are signalled without a stop, because they could notice it. */
+/* True if all processes must be stopped before they are signalled. Signalling takes minutes if
+ * hundreds of processes keep forking. A few processes are signalled without a stop, because they
+ * could notice it. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };
@@ -246,7 +246,7 @@ void job_term(struct job *j)
     if (count == 0 && !j->now.exited)
         kill(j->now.pid, SIGTERM);
     guard_signal_below(root, (int32_t)getpid(), 0,
-                       /* continues stopped processes, which could not handle SIGTERM otherwise */
+                       /* stopped processes must run in order to handle SIGTERM */
                        SIGCONT);
     if (is_stopped)
         signal_group(j, SIGCONT);

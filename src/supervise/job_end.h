@@ -25,15 +25,15 @@ int job_signals_start(struct job *j);
 /* Ignores terminating signals. The signal mask is restored when the loop ends, and a signal that is
  * pending then must not end the supervisor. */
 void job_signals_ignore(void);
-/* Forwards a signal that the user sent to the job: to its whole process group if a terminal would
- * do so. */
+/* Forwards a signal of the user to the job. Signals that a terminal sends to the whole process
+ * group go to the whole group. */
 void job_signal(struct job *j, int signo);
-/* Interprets keys that the user typed. While the job is being stopped, or after it has exited, its
- * terminal does not turn Ctrl-C into a signal that the supervisor would notice. */
+/* Interprets keys that the user typed while the job is being stopped, or after it has exited. Its
+ * terminal then does not turn Ctrl-C into a signal that the supervisor notices. */
 void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
-/* Sends SIGTERM to launchers and training processes, but not to workers: a training process that is
- * about to save would mistake a worker's exit for a crash. */
+/* Sends SIGTERM to launchers and training processes. Workers get none: a training process that is
+ * about to save takes the exit of a worker for a crash. */
 void job_term(struct job *j);
 /* Cancels the job: sends SIGTERM as job_term does, and after GRACE_NS sends SIGKILL to all
  * remaining processes. The job is not restarted. A second request can only shorten the wait. REASON

@@ -354,8 +354,8 @@ static void note_step(struct job_segment *n, const struct mark *mark)
     n->progress.counts_anew = mark_is(mark, "COUNTED", "1");
 }
 
-/* Stores the step of a checkpoint that the job wrote without a request. The next segment would
- * resume from it. */
+/* Stores the step of a checkpoint that the job wrote without a request, because the next segment
+ * resumes from it. */
 static void note_save(struct job *j, const struct mark *mark)
 {
     struct job_segment *n = &j->now;
@@ -446,8 +446,8 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     tick_memory_returned(j);
     if (g->reflex)
         job_guard_follow_members(j);
-    /* This must come before any code that walks the process tree. A process that such a walk finds
-     * is not part of the measured overlap, so memory that it shares with its parent would count
+    /* Must come before any code that walks the process tree. Such a walk finds new processes, which
+     * are not part of the measured overlap: memory that they share with their parents would count
      * twice. */
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);

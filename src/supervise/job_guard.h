@@ -62,8 +62,7 @@ void job_guard_tick(struct job *j, uint64_t now_ns);
 /* Requests a checkpoint for a client of the control socket. Returns 0; -EALREADY if the job is
  * ending; -ESRCH if no process could be reached, with the reason in WHY. */
 int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX]);
-/* Sends the request to the ranks of this node. If no rank could be reached, no checkpoint is
- * pending afterwards. */
+/* Sends the request to the ranks of this node. After a failure, no checkpoint is pending. */
 void job_guard_request_checkpoint(struct job *j, uint64_t now_ns);
 /* Decides on the next action now, instead of at the next tick. */
 void job_guard_decide(struct job *j, uint64_t now_ns);

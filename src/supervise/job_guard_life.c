@@ -76,7 +76,7 @@ void job_guard_begin(struct job *j)
     checkpoint_init(&g->checkpoint, &set->checkpoint);
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
-    /* for an attached job, it is unknown which files existed before its start */
+    /* files that existed before the start of an attached job are unknown */
     if (!j->is_attached)
         g->leftovers = leftovers_new("/dev/shm");
     loop_add_timer(j->loop, UINT64_MAX / 2, 0, job_guard_on_alert, j, &g->alert_timer);

@@ -88,8 +88,8 @@ void job_guard_set_own_gauge(struct job_guard *g)
     job_guard_set_lines(g, 0);
 }
 
-/* Sets the gauge of the effective limit. An rlimit has no gauge, because it makes allocations fail
- * and kills nothing. */
+/* Sets the gauge of the effective limit. An rlimit gets no gauge: it makes allocations fail, but
+ * kills no process. */
 void job_guard_set_effective_gauge(struct job *j)
 {
     struct job_guard *g = &j->guard;

@@ -78,7 +78,7 @@ static bool is_same_file(const char *path, size_t len, const char *other)
 static void env_put_first(const struct env_list *list, const char *path, const char *own)
 {
     AUTO_FREE char *text = NULL;
-    bool has_own = own && own[0]; /* an empty entry of PYTHONPATH would be the working directory */
+    bool has_own = own && own[0]; /* an empty entry of PYTHONPATH means the working directory */
     if (asprintf(&text, "%s%s%s", path, has_own ? ":" : "", has_own ? own : "") >= 0)
         setenv(list->variable, text, 1);
     else

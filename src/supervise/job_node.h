@@ -28,8 +28,8 @@ void job_node_acked(struct job *j);
 /* Stops the ranks of all nodes, including this one. With --requeue, returns the job to the queue,
  * which also stops the ranks. */
 void job_node_stop(struct job *j, const char *why);
-/* Call this when the ranks of this node were killed. Stops the ranks of other nodes, which would
- * wait for them. */
+/* Call this when the ranks of this node were killed. Stops the ranks of other nodes, which
+ * otherwise wait for them. */
 void job_node_killed(struct job *j, const char *why);
 /* Call this when the time limit is near: requests a checkpoint and then requeues the job. */
 void job_node_time_limit(struct job *j);

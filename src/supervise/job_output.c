@@ -171,15 +171,16 @@ static void stream_close(struct job_stream *st)
     st->is_large = false;
 }
 
-/* After the job has exited, sends the rest of its output over the channel, so that only the client
- * has to wait for a slow reader. */
+/* Sends the rest of the output over the channel, after the job has exited. If the reader is slow,
+ * only the client waits for it. */
 static void send_rest_by_channel(struct job_stream *st)
 {
     st->is_by_channel = true;
     client_pipe_close(st);
 }
 
-/* The reader has closed its end, so the job's next write fails, as it would without ebb. */
+/* The reader has closed its end: closes the stream, so that the job's next write fails, as it does
+ * without ebb. */
 static void reader_left(struct job_stream *st)
 {
     client_pipe_close(st);
@@ -198,7 +199,7 @@ static size_t pass_on(struct job_stream *st)
     ssize_t n = tee(st->fd, st->client_fd, PIPE_LARGE, SPLICE_F_NONBLOCK);
     if (n > 0)
         return (size_t)n;
-    if (n < 0 && errno == EAGAIN) { /* there is nothing to read, or no space in the client's pipe */
+    if (n < 0 && errno == EAGAIN) { /* nothing to read, or the client's pipe is full */
         if (ioctl(st->fd, FIONREAD, &left) < 0 || left == 0)
             return 0;
         if (st->j->now.ending != DRAINING) {
@@ -253,8 +254,8 @@ static void on_pipe(void *user, int fd, uint32_t events)
 
 /* ---- the terminal ---- */
 
-/* The job has closed its terminal but may open it again as /dev/tty. The master side stays open:
- * closing it would hang up the terminal for good. */
+/* The job has closed its terminal but may open it again as /dev/tty. The master side stays open,
+ * because closing it hangs up the terminal for good. */
 static void terminal_let_go(struct job_stream *st)
 {
     loop_remove(st->source);
@@ -281,7 +282,7 @@ static void on_terminal(void *user, int fd, uint32_t events)
             terminal_let_go(st);
         return;
     }
-    /* if neither output stream is on the terminal, the terminal's output is only echoed input */
+    /* without output streams, the terminal's output is only echoed input */
     if (tty->out || tty->err)
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);

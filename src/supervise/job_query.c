@@ -39,7 +39,7 @@ static void answer_verdict(struct job *j, const char *path)
 {
     engine_judge(j->engine);
     json_t *doc = judge_tree_json(engine_verdict(j->engine));
-    /* if the reply is too long, the evidence is left out, because it takes most of the space */
+    /* a reply that is too long is sent without the evidence, its longest part */
     if (doc && query_reply(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
         query_reply(path, doc);
     json_decref(doc);

@@ -76,7 +76,7 @@ static void node_over(struct job *j)
     loop_remove(r->listen_source);
     r->listen_source = NULL;
     close(j->options->node->listen_fd);
-    /* our own child is not reaped yet, so its pid cannot have been reused */
+    /* our own child is not reaped yet, so its pid was not reused */
     kill(j->now.pid, SIGKILL);
 }
 

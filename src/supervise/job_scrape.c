@@ -70,8 +70,8 @@ static void reader_close(struct reader *r)
     r->source = NULL;
 }
 
-/* Sends an answer. It fits into the socket's buffer unless the client has not read an earlier one;
- * the rest is then dropped. */
+/* Sends an answer, as far as the socket's buffer has room. A client that reads its answers leaves
+ * enough room. */
 static void reader_answer(struct reader *r, const char *status)
 {
     struct buf body = {0}, out = {0};

@@ -21,7 +21,7 @@ enum {
     /* increase of oom_score_adj: the OOM killer treats the job as if it used half of all memory in
      * addition */
     OOM_RAISE = 500,
-    /* a segment without steps and checkpoints is restarted only if it ran longer than this */
+    /* minimum duration of a segment without steps and checkpoints that may be restarted */
     SHORT_LIFE_S = 5,
 };
 

@@ -24,7 +24,7 @@ void lost_write(int rundir_fd, const struct outcome_end *end);
 
 /* Call this after both supervisor and sentinel were killed. Ends the job's processes, removes its
  * cgroup and its sockets, and records in run.json how the job ended. RUN_DIR is the absolute path,
- * as in the job's environment. A folder that is not signed with FOLDER_ID (rundir_open_signed) is
- * neither read nor written. Returns 0 or -errno. */
+ * as in the job's environment. Leaves a folder alone that is not signed with FOLDER_ID
+ * (rundir_open_signed). Returns 0 or -errno. */
 int lost_end_job(const struct proc_root *root, const char *run_dir, const char *folder_id,
                  uint64_t grace_ns);

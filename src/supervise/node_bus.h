@@ -1,7 +1,7 @@
 /* The shared folder as the connection between the nodes of a job. A thread writes this node's
- * heartbeat and reads the request of any node, so that a slow or hanging file system delays neither
- * sampling nor the guard. Files are rewritten in place, and opened again for every reading, because
- * on NFS only a newly opened file is certain to have the newest content. */
+ * heartbeat and reads the requests of other nodes, because a slow or hanging file system must delay
+ * neither sampling nor the guard. Files are rewritten in place, and opened again for every reading:
+ * on NFS, a file that was just opened has the newest content. */
 #pragma once
 
 #include <stdbool.h>

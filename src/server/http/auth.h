@@ -30,7 +30,7 @@ struct auth_grant {
  * may contain in addition to localhost and literal addresses; it ends with NULL and may be NULL. */
 int auth_open(const char *state_dir, const char *const *hosts, struct auth **ret, struct err *err);
 void auth_free(struct auth *a); /* accepts NULL */
-/* Checks whether auth_open would succeed, without creating anything. */
+/* Checks whether auth_open can succeed. Creates nothing. */
 int auth_check(const char *state_dir, struct err *err);
 
 /* Checks Host (against DNS rebinding) and Origin. Returns false, with the reason in *RET_WHY, if

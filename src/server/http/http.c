@@ -43,9 +43,9 @@ static void on_soon(void *user, uint64_t now_ns, uint64_t missed)
         run_daemon(&h->daemons[i]);
 }
 
-/* True if the client has closed the connection. MHD misses an end of stream that arrives together
- * with the client's last bytes, because its epoll is edge-triggered. Such a connection would stay
- * open until its deadline. */
+/* True if the client has closed the connection. MHD misses an end of stream that arrives with the
+ * client's last bytes, because its epoll is edge-triggered. Without this check, the connection
+ * stays open until its deadline. */
 static bool connection_has_ended(const struct http_connection *c)
 {
     char byte;

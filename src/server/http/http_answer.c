@@ -51,8 +51,8 @@ static void put_headers(struct http_request *r, struct MHD_Response *response)
     }
 }
 
-/* Answers a request. Takes ownership of RESPONSE, which is NULL if memory ran out; the connection
- * is then closed. */
+/* Answers a request. Takes ownership of RESPONSE. If it is NULL (out of memory), the connection is
+ * closed. */
 static void answer(struct http_request *r, unsigned status, struct MHD_Response *response)
 {
     assert(r->state < REQUEST_DRAINING);

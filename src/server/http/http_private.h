@@ -51,7 +51,7 @@ struct http_connection {
     enum http_connection_state state;
     uint64_t deadline_ns; /* 0: no deadline */
     enum http_rank rank;  /* the highest rank among the connection's requests so far */
-    /* time at which the connection was opened, or its last request was finished */
+    /* time at which the connection was opened, or at which its last request ended */
     uint64_t since_ns;
     struct http_request *request; /* the current request; NULL between two requests */
 };

@@ -24,6 +24,6 @@ int listen_tcp(const struct listen_address *a, char ret_name[LISTEN_NAME_MAX], i
                struct err *err);
 /* Creates a unix socket with mode 0600. Replaces an existing socket if no server answers on it. */
 int listen_unix(const char *path, int *ret_fd, struct err *err);
-/* Checks whether listen_unix would succeed. Returns 0; -EADDRINUSE if a server answers;
- * -ENAMETOOLONG or -EEXIST. */
+/* Checks whether listen_unix can succeed. Returns 0; -EADDRINUSE if a server answers; -ENAMETOOLONG
+ * or -EEXIST. */
 int listen_unix_check(const char *path, struct err *err);

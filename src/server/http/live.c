@@ -82,8 +82,8 @@ static bool is_subscribed(const struct live_viewer *v, enum live_kind kind, int6
     }
 }
 
-/* True if any viewer is subscribed to messages of KIND about job ID (0: about no job). Otherwise
- * there is no need to build the message. */
+/* True if any viewer is subscribed to messages of KIND about job ID. ID is 0 for messages about no
+ * job. A message without subscribers need not be built. */
 static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 {
     const struct live_viewer *v;
@@ -133,7 +133,8 @@ static void live_news(void *user, const struct jobs_news *news)
     struct live_message *m = NULL;
     enum live_kind kind = kinds[news->kind];
     json_t *doc = (json_t *)(uintptr_t)news->doc;
-    if (news->kind == JOBS_NEWS_ANSWER) /* only a request that waits for this answer needs it */
+    /* viewers do not get this message; a request waits for it */
+    if (news->kind == JOBS_NEWS_ANSWER)
         return;
     /* a job may write output to its log right before its end */
     if (kind == LIVE_LOG || (kind == LIVE_JOB && news->is_change))

@@ -43,7 +43,8 @@ enum viewer_state {
     VIEWER_OPEN,
     VIEWER_CLOSING, /* our close frame is queued or sent */
     VIEWER_LEFT,    /* the viewer's close frame was received */
-    /* the viewer violated the protocol, so it is closed without wslay and no longer read */
+    /* the viewer violated the protocol; wslay no longer reads its input, and the connection will be
+     * closed */
     VIEWER_REFUSED,
     VIEWER_SHUT, /* all output to the viewer was sent; its input is discarded */
     VIEWER_DEAD, /* freed by live_sweep */

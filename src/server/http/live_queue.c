@@ -180,8 +180,8 @@ int live_queue_add(struct live_queue *q, struct live_message *m)
             replace(q, (unsigned)i, m);
         break;
     default:
-        /* After the first skipped message, skips all until the viewer has received a report of the
-         * skip. */
+        /* Skips all messages after the first skipped one, until the viewer has received a report of
+         * the skip. */
         if (!(q->skipped & 1u << m->kind) && has_room(q, m->len, 8)) {
             append(q, m);
             return 0;

@@ -160,8 +160,8 @@ static int write_refusal(struct live_viewer *v)
     return n == (ssize_t)sizeof close_1002 ? 1 : -1;
 }
 
-/* Ends the output. If a socket with unread input were closed, the kernel would send a reset, and
- * the client could lose the last messages. */
+/* Ends the output, and keeps the socket open. Closing a socket with unread input makes the kernel
+ * send a reset, and the client could lose the last messages. */
 static void viewer_shut(struct live_viewer *v)
 {
     if (v->state == VIEWER_LEFT || shutdown(v->fd, SHUT_WR) < 0) {

@@ -27,7 +27,7 @@ enum {
 struct log_bucket {
     int64_t job;
     const char *event;
-    uint64_t full_ns; /* when the bucket will be full again, by the monotonic clock */
+    uint64_t full_ns; /* time of the monotonic clock at which the bucket will be full again */
     unsigned long suppressed;
 };
 

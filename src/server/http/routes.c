@@ -129,7 +129,7 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
-/* Refuses unknown parameters. A client would not notice a misspelt one that is ignored. */
+/* Refuses unknown parameters, so that a misspelt one does not go unnoticed. */
 static void check_params(struct http_request *r, const struct route *route)
 {
     const char *key;

@@ -61,7 +61,7 @@ struct log_reading {
     char range[80];
     double wait_s;               /* maximum time to wait for output, if HAS_OFFSET is set */
     struct route_waiter *waiter; /* set if the request has already waited for output */
-    /* the request waits no longer, so it is answered even without output */
+    /* the request must be answered now, even without output */
     bool is_last;
     /* the job had ended before this reading began, so the log is complete */
     bool has_ended;

@@ -95,9 +95,9 @@ struct route_waiter {
     bool is_answered;  /* if WAIT_LOG */
 };
 /* Answers the request of C if its condition holds; otherwise parks it for SECONDS. With WAIT_LOG
- * the condition is not checked first: the caller has just read the log. If there are too many
- * waiters, the answer is 429. A checkpoint request is an exception, because it was already sent to
- * the job: its answer is the job's current state. */
+ * the condition is not checked here, because the caller has just read the log. If there are too
+ * many waiters, the answer is 429. The exception is a checkpoint request, which was already sent to
+ * the job: the answer is then the job's current state. */
 void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);

@@ -146,7 +146,7 @@ static void ask_child(struct route_reading *base)
                 result == -EAGAIN ? "too many recordings are being read; try again later" : "%s",
                 strerror(-result));
         route_fail(c->r, result, &err);
-    } else if (waiter) { /* if there is no waiter, on_child_done was called and freed A */
+    } else if (waiter) { /* a missing waiter means that on_child_done was called and freed A */
         a->waiter = waiter;
     }
 }

@@ -1,4 +1,4 @@
-/* Fork and exec. posix_spawn is not used, because it can create a session only since glibc 2.26 and
+/* Starts a process with fork and exec. posix_spawn can create a session only since glibc 2.26, and
  * change the working folder only since 2.29. */
 #include "server/jobs/child_process.h"
 

@@ -21,9 +21,8 @@ struct child_setup {
 /* Starts the child. The fds of SETUP must be above CHILD_LOCK_FD, see child_fd_move_up. Returns 0,
  * or -errno if it could not be started; no process is left then. */
 int child_process_start(const struct loop *loop, const struct child_setup *setup, pid_t *ret);
-/* Moves FD to a number above those that the child assigns with dup2, because dup2 would close FD.
- * Returns the new fd or -errno, and closes FD. An FD that is negative or already high enough is
- * returned unchanged. */
+/* Moves FD to a number above those that the child assigns with dup2, which would close FD. Returns
+ * the new fd or -errno, and closes FD. Returns FD itself if it is negative or high enough. */
 int child_fd_move_up(int fd);
 /* Opens a pipe. The read end is non-blocking, the write end is for a child. Returns 0 or -errno. */
 int child_pipe(int *ret_read, int *ret_write);

@@ -77,7 +77,7 @@ static int put_folder(struct cleaner *c)
     close(fd);
     if (!is_run)
         return 0;
-    /* If a user has removed the trash folder, it is created again. */
+    /* creates the trash folder again if a user has removed it */
     int r = fstat(c->trash_fd, &st) == 0 && st.st_nlink > 0 ? 0 : open_trash(c);
     if (r == 0)
         r = move_to_trash(c, c->runs_fd, folder.name);

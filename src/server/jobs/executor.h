@@ -51,8 +51,9 @@ struct executor_end {
     bool is_disk_full;      /* only set if HAS_FOLDER is false */
 };
 
-/* Callbacks from the event loop, in this order: started (unless the job could not be started),
- * news…, over. The run is freed before `over` or `unstarted` is called. */
+/* Callbacks from the event loop, in this order: `started`, which is left out if the job could not
+ * be started; any number of `news`; `over`. The run is freed before `over` or `unstarted` is
+ * called. */
 struct executor_callbacks {
     /* Called when the reason WHY for which a submitted job waits has changed. "" means that the job
      * no longer waits. */
@@ -147,8 +148,7 @@ void executor_cancel_again(struct executor_run *run);
 
 /* Opens the job's run folder. Returns an fd; -ENOENT if there is none; or another -errno. */
 int executor_open_folder(int runs_fd, const struct executor_folder *folder);
-/* True if the disk is full. A job without a run folder has then failed through no fault of its own.
- */
+/* True if the disk is full. That may be why a job has no run folder. */
 bool executor_is_disk_full(int runs_fd);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);

@@ -90,8 +90,8 @@ static int open_private(const char *path, int *ret_fd, struct err *err)
     return 0;
 }
 
-/* Records the kind of executor. It must not change while jobs run, because an executor of another
- * kind would not find them. A missing file means local. */
+/* Records the kind of executor, in a file; a missing file means local. The kind must not change
+ * while jobs run, because another kind of executor could not find them. */
 static int keep_kind(const struct jobs *j, int state_fd, struct err *err)
 {
     static const char name[] = "executor";

@@ -17,8 +17,8 @@
 
 /* ---- reading ---- */
 
-/* Reads a stored request. It is not validated again, because it is needed even if the working
- * folder no longer exists. */
+/* Reads a stored request without validating it again: the server needs it even if the working
+ * folder was removed. */
 static void read_request(const json_t *request, struct job_spec *ret)
 {
     const json_t *after = json_object_get(request, "after");
@@ -102,7 +102,8 @@ static void end_found(struct jobs *j, struct job *job, const struct executor_end
         jobs_end(j, job, ending);
 }
 
-/* Returns a job that was never started to the queue, unless it was cancelled. */
+/* Returns a job that was never started to the queue. If its state is already later than `starting`,
+ * ends it instead. */
 static void never_started(struct jobs *j, struct job *job)
 {
     if (job->state != JOB_STARTING) {
@@ -122,8 +123,8 @@ static void adopt_one(struct jobs *j, struct job *job)
     struct err err;
     int r = j->executor.kind->find(&j->executor, job->id, &folder, &found, &job->live->run,
                                    &run_json, &err);
-    /* It is unknown what happened to the job, so it is neither started again nor counted as lost.
-     * The server searches for it again later. */
+    /* It is unknown what happened to the job. The server searches for it again later, and does not
+     * start it in the meantime. */
     if (r < 0) {
         jobs_trouble_set(j, TROUBLE_START, "cannot find out whether job %lld is running: %s",
                          (long long)job->id, err.text);
@@ -172,7 +173,7 @@ void jobs_sweep_locks(struct jobs *j)
         if (number_parse_i64(e->d_name, strlen(e->d_name), &id) < 0 || jobs_find(j, id))
             continue;
         int held = executor_is_held(&j->executor, id);
-        /* nobody holds the lock, or the file is not a lock */
+        /* the lock is free, or the file cannot be a lock */
         if (held == 0 || held == -ELOOP || held == -EBADMSG) {
             unlinkat(j->locks_fd, e->d_name, 0);
         } else if (held > 0) {

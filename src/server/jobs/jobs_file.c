@@ -163,7 +163,7 @@ void jobs_file_check(struct jobs *j, uint64_t now_ns)
         j->is_file_due = false;
     if (!j->is_file_due || f->fd >= 0 || now_ns < f->next_ns)
         return;
-    j->is_file_due = false; /* changes from now on will be written to the next file */
+    j->is_file_due = false; /* later changes go into the next version of the file */
     int r = file_begin(f);
     if (r < 0)
         file_fail(f, r);

@@ -1,5 +1,5 @@
-/* Ensures that ids are never reused, not even if jobs.db was moved away or replaced by an older
- * copy: STATE/last-id contains the largest id so far. */
+/* Ensures that ids are never reused, even after jobs.db was moved away or replaced by an older
+ * copy. STATE/last-id contains the largest id so far. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +29,8 @@ static void raise_to(int64_t *max, const char *digits, size_t len)
         *max = id;
 }
 
-/* True if NAME is a run folder, which contains run.json; other folders with such a name belong to
- * the user. */
+/* True if NAME contains run.json. If it does not, it is a folder of the user with a similar name.
+ */
 static bool is_run_folder(int runs_fd, const char *name)
 {
     char path[NAME_MAX + 16];

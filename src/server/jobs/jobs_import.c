@@ -29,8 +29,8 @@ static int import_row(struct jobs *j, struct store_job *row, const json_t *reque
     return r;
 }
 
-/* Stores a job of the other server. A job that had not ended is stored as lost, because this server
- * has not run it. */
+/* Stores a job of the other server as history. The end of a job that was still running or queued is
+ * unknown here, so it is stored as lost. */
 static int take_history(struct jobs *j, const struct jobfile_entry *e, struct err *err)
 {
     struct store_job row = {.state = job_state_is_final(e->state) ? e->state : JOB_LOST,

@@ -165,9 +165,8 @@ static void choose_next(struct jobs_keeper *k, struct choice *ret)
 
 /* ---- removing ---- */
 
-/* Removes the row of a job whose folder is already in the trash. A row without a folder is removed
- * after the next start; a folder without a row would never be removed. So the folder comes first.
- */
+/* Removes the row of a job whose folder is already in the trash. This order is safe: if the server
+ * stops in between, the next one removes the row. A folder without a row would stay for ever. */
 static int remove_job(struct jobs_keeper *k, struct err *err)
 {
     const int64_t id = k->removal.id;

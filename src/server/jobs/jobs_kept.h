@@ -31,7 +31,7 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err);
 void jobs_keeper_free(struct jobs_keeper *k);
 void jobs_keeper_wake(struct jobs_keeper *k); /* call this when a job has ended */
 /* How long servers have run with this store in total. The age of ended jobs is measured by this
- * time. By the wall clock, all ended jobs would be removed if the clock were set a year ahead. */
+ * time, because the wall clock can jump. A jump by a year would remove all ended jobs. */
 uint64_t jobs_age_ns(const struct jobs *j);
 
 /* ---- jobs_file.c: the job file ---- */

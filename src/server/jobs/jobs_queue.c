@@ -106,8 +106,8 @@ static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, 
                                    &job->live->run, err);
 }
 
-/* True if a retry would not help, so that the job must not delay other jobs. The last two errors
- * mean that another file exists at the path of the job's lock. */
+/* True if the start of a job has failed for good, so that the job must not hold up the queue. The
+ * last two errors mean that another file exists at the path of the job's lock. */
 static bool is_hopeless(int r)
 {
     return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR || r == -EISDIR ||
@@ -278,8 +278,8 @@ static void start_one(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
-/* Publishes what the first jobs of the queue wait for. Publishing this for all jobs would mean
- * thousands of messages whenever a job ends. */
+/* Publishes what the first jobs of the queue wait for. A long queue is not published completely:
+ * each end of a job would cause thousands of messages. */
 static void publish_waits(struct jobs *j)
 {
     jobs_plan(j);

@@ -30,7 +30,7 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
  * start; its state is then `starting`. Once that state is on disk, jobs_launch starts the job. */
 bool jobs_take_new(struct jobs *j, struct job *job, const struct job_spec *spec);
 void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec);
-/* Starts a job again with the same folder. An earlier start left nothing behind. */
+/* Starts a job again with the same folder, after a start that had no effect. */
 void jobs_launch_again(struct jobs *j, struct job *job);
 /* Checks the jobs for which JOB waits. Returns 0, 1 if JOB was cancelled and freed, or -errno. */
 int jobs_settle(struct jobs *j, struct job *job);

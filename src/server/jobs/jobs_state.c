@@ -113,8 +113,8 @@ uint64_t job_now_ns(const struct job *job)
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 
-/* Stored with a job that is to be cancelled. Without it, a restarted server would count the job as
- * failed. */
+/* Marks a job as cancelled in the store. A restarted server would otherwise take its end for a
+ * failure. */
 static const char asked_mark[] = "{\"asked\":true}";
 
 static int write_change(struct jobs *j, struct job *job, struct err *err)
@@ -332,7 +332,7 @@ bool jobs_sync_all(struct jobs *j)
         struct job *job = j->active[i - 1];
         if (job->is_dirty && !write_down(j, job)) {
             is_left = true;
-            break; /* writing the next change would fail as well */
+            break; /* the store cannot be written, so the other changes have to wait as well */
         }
     }
     return is_left;

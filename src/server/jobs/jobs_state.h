@@ -6,13 +6,13 @@
 void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void jobs_trouble_clear(struct jobs *j, enum trouble kind);
-/* The current wall-clock time for JOB. It does not jump if the clock is set, and is never earlier
- * than the job's last change. */
+/* The current wall-clock time for JOB. It is unaffected when the clock is set, and is never before
+ * the job's last change. */
 uint64_t job_now_ns(const struct job *job);
 /* Changes the state in memory, and on disk now or as soon as possible. REASON may be NULL. */
 void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason);
-/* Changes the state and stores it, without publishing it. If it cannot be stored, returns false,
- * and nothing has changed. */
+/* Changes the state and stores the change, without publishing it. Returns false, with the state
+ * unchanged, if the change cannot be stored. */
 bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state);
 /* Changes to a state that a supervisor reports. The change is on disk within about a second. */
 void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, const char *reason);

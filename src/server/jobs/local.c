@@ -170,7 +170,7 @@ static int local_start(struct executor *x, int64_t id, const struct job_spec *sp
     bool is_running = run->child > 0;
     if (r == 0)
         r = loop_add_fd(x->loop, run->child_fd, EPOLLIN, on_child, run, &run->child_source);
-    if (r < 0 && is_running) { /* the child runs, but has no pidfd, so only the lock is watched */
+    if (r < 0 && is_running) { /* the child runs without a pidfd, so its lock is watched instead */
         run->has_no_pidfd = true;
         local_check_at(run, clock_mono_ns());
         r = 0;

@@ -47,9 +47,8 @@ int local_lock_read(int lock_fd, struct local_holder *ret)
     return 0;
 }
 
-/* Opens a pidfd of the process HOLDER. Returns -ESRCH if its pid was reused, or -errno. The start
- * time is compared after the pidfd is opened. Otherwise the process could exit in between, and the
- * pidfd would refer to a later process with the same pid. */
+/* Opens a pidfd of the process HOLDER. Returns -ESRCH if its pid was reused, or -errno. Compares
+ * the start time after opening the pidfd, so that the pidfd is certain to refer to HOLDER. */
 static int local_holder_open(const struct local_holder *holder)
 {
     char path[40], text[1024];
@@ -243,7 +242,7 @@ static void finish(struct local_run *run)
                                      .is_disk_full = dir == -ENOENT &&
                                                      executor_is_disk_full(run->base.x->runs_fd)};
     bool is_new = !run->is_start_reported && !no_start[0];
-    if (run->holder > 0) /* if the server is pid 1 or a subreaper, it must reap the sentinel */
+    if (run->holder > 0) /* a server that is pid 1 or a subreaper must reap the sentinel */
         waitpid(run->holder, NULL, WNOHANG);
     if (run->has_no_pidfd)
         waitpid(run->child, NULL, WNOHANG);

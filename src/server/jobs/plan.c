@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-/* Free resources: all of them, or only those that no earlier job has reserved. */
+/* Resources that are free, or that are free and not reserved by an earlier job. */
 struct left {
     unsigned slots, gpus;
     uint64_t memory;

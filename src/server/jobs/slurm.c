@@ -143,7 +143,7 @@ static int find_commands(struct slurm *s, struct err *err)
                            "run the server on a node from which jobs can be submitted",
                            commands[i].name);
     if (command_find("sacct", s->sacct, PATH_MAX) < 0)
-        s->sacct[0] = '\0'; /* sacct is needed only for jobs that squeue no longer lists */
+        s->sacct[0] = '\0'; /* sacct is optional: it is used for jobs that squeue no longer lists */
     return 0;
 }
 

@@ -162,7 +162,7 @@ static void end_recorded(struct slurm_run *run, const struct slurm_probe *probe)
 {
     struct executor_end end = {.run_json = probe->run_json, .has_folder = true};
     const struct outcome_end *o = &probe->outcome.end;
-    /* the command could not be executed, so the job was not started */
+    /* the job has not run if its command could not be executed */
     if (o->kind != OUTCOME_NOT_STARTED && o->kind != OUTCOME_UNKNOWN)
         report_start(run);
     if (!run->is_start_reported)

@@ -121,7 +121,7 @@ static void add_sbatch(struct launch_args *t, const struct slurm_run *run,
     launch_args_add(t, run->slurm->sbatch);
     launch_args_add(t, "--parsable");
     launch_args_addf(t, "--job-name=%s.%s", name, run->base.folder_id);
-    /* The job is lost if its node fails: a restarted job would fail, because its folder exists. */
+    /* A job must not be restarted on another node: it would fail, because its folder exists. */
     launch_args_add(t, "--no-requeue");
     launch_args_add(t, "--export=ALL");
     launch_args_add(t, "--output=/dev/null"); /* ebb run writes the output into log.txt */

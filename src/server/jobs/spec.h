@@ -21,7 +21,7 @@ enum {
 };
 
 struct job_spec {
-    json_t *doc; /* the normalised request with all keys, which can be read again; owned */
+    json_t *doc; /* the normalised request with all keys, in the form that job_spec_read accepts */
     /* pointers into DOC */
     const char *name;
     const char *cwd;

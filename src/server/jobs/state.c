@@ -19,7 +19,7 @@ static const struct {
     [JOB_STARTING] = {"starting", 1 << JOB_QUEUED | 1 << JOB_STARTING | LIVE | JOB_FINAL},
     [JOB_RUNNING] = {"running", LIVE | JOB_FINAL},
     [JOB_CHECKPOINTING] = {"checkpointing", LIVE | JOB_FINAL},
-    /* After the guard has stopped a job in order to restart it, the job runs again. */
+    /* The guard stops a job before it restarts it. */
     [JOB_STOPPING] = {"stopping", LIVE | JOB_FINAL},
     [JOB_SUCCEEDED] = {"succeeded", 0},
     [JOB_FAILED] = {"failed", 0},

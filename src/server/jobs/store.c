@@ -362,8 +362,8 @@ int store_open(const char *path, struct store **ret, struct err *err)
         free(s);
         return err_set(err, -ENOMEM, "out of memory");
     }
-    /* Creates the file with mode 0600. An existing file is not opened here, because closing it
-     * would drop SQLite's locks. */
+    /* Creates the file with mode 0600 if it does not exist. Does not open an existing one, because
+     * closing it drops SQLite's locks. */
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
         close(fd);

@@ -37,7 +37,7 @@ struct store_job {
 /* Creates or opens PATH, and migrates it according to user_version. Returns 0; -EBUSY if another
  * server uses it; -ENOTSUP for a newer version; -EBADMSG if it is damaged or not a job store;
  * -EREMOTE on a network file system, whose locks are not reliable. No other code in this process
- * may open and close the file, because that would drop the lock. */
+ * may open the file, because closing it drops the lock. */
 int store_open(const char *path, struct store **ret, struct err *err);
 void store_close(struct store *store); /* accepts NULL */
 

@@ -35,8 +35,7 @@ enum { STORE_LISTS = 16 };                                  /* prepared lists (s
 enum { STORE_VERSION = 2, STORE_APPLICATION = 0x65626273 }; /* "ebbs" */
 /* The SQL that migrates each version to the next. Version 0 is an empty file. */
 extern const char *const store_schema[STORE_VERSION];
-/* Maximum length of a text. ebb never stores a longer one, but a damaged file may claim
- * otherwise. */
+/* Maximum length of a text that ebb stores. A damaged file may contain a larger length. */
 enum { STORE_TEXT_MAX = 8 << 20 };
 
 struct store {

@@ -29,5 +29,5 @@ bool workers_free(struct workers *w);
  * LIMIT_NS is the time limit; 0: none. Returns 0, or -errno after freeing USER. */
 int workers_start(struct workers *w, const struct task_kind *kind, int64_t key, uint64_t limit_ns,
                   void *user, struct task **ret);
-/* Cancels a task: only `free` is called from now on, not `done`. WORK may be NULL. */
+/* Cancels a task: `done` is not called any more, but `free` is. WORK may be NULL. */
 void task_cancel(struct task *task);

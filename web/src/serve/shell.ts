@@ -31,7 +31,7 @@ export function split(line: string): Split {
     } else if (c === "\\") {
       if (i + 1 >= line.length) return { words, error: "trailing \\" };
       i++;
-      if (line[i] !== "\n") word = (word ?? "") + line[i]; // otherwise the backslash continues the line
+      if (line[i] !== "\n") word = (word ?? "") + line[i]; // a backslash before a line break continues the line
     } else {
       if (special.test(c) || (c === "#" && word === null)) refused ??= c;
       word = (word ?? "") + c;
