@@ -24,6 +24,7 @@
 #include "server/http/listen.h"
 #include "supervise/lost.h"
 #include "supervise/node_folder.h"
+#include "supervise/spawn.h"
 #include "supervise/supervisor.h"
 #include "guard/cgroup_place.h"
 
@@ -335,22 +336,6 @@ static int run_start_node(void *user, int listen_fd)
     return run_client_until_started(client.fd, &end) ? 0 : 125;
 }
 
-/* Returns the command, followed by the arguments of --resume-args in MORE, if any. */
-static char **run_resumed_argv(char **argv, char **more)
-{
-    size_t own = 0, added = 0;
-    while (argv[own])
-        own++;
-    while (more && more[added])
-        added++;
-    char **v = calloc(own + added + 1, sizeof *v);
-    if (v)
-        memcpy(v, argv, own * sizeof *v);
-    if (v && added)
-        memcpy(v + own, more, added * sizeof *v);
-    return v;
-}
-
 static int run_one_rank(const struct cli_call *call, const struct rank_place *place)
 {
     const struct run_options *o = call->options;
@@ -364,8 +349,7 @@ static int run_one_rank(const struct cli_call *call, const struct rank_place *pl
     int status = check_command(call->argv[0], path);
     if (status)
         return status;
-    AUTO_FREE char **argv =
-        run_resumed_argv(call->argv, place->segment ? o->guard.resume_args : NULL);
+    AUTO_FREE char **argv = spawn_argv(call->argv, place->segment ? o->guard.resume_args : NULL);
     if (!argv)
         return cli_failf(125, "out of memory");
     const struct run_rank rank = {.options = o,

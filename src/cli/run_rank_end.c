@@ -27,6 +27,7 @@
 #include "cli/cluster_read.h"
 #include "options/run_options.h"
 #include "run/outcome.h"
+#include "supervise/node_folder.h"
 #include "supervise/rank_place.h"
 
 enum {
@@ -115,22 +116,6 @@ static bool node_has_ended(int job_fd, const char *name)
     return has_end(fd) || has_last_beat(fd);
 }
 
-/* Finds the newest folder of a node. Returns false if there is none. */
-static bool find_node(int job_fd, uint32_t number, char ret[32])
-{
-    bool is_found = false;
-    for (unsigned k = 0;; k++) {
-        char name[32];
-        int n = snprintf(name, sizeof name, "node-%02u", number);
-        if (k)
-            snprintf(name + n, sizeof name - (size_t)n, ".%u", k);
-        if (faccessat(job_fd, name, F_OK, 0) < 0)
-            return is_found;
-        memcpy(ret, name, sizeof name);
-        is_found = true;
-    }
-}
-
 struct nodes_now {
     uint32_t missing, running;
 };
@@ -138,9 +123,9 @@ struct nodes_now {
 static struct nodes_now count_nodes(int job_fd, const struct rank_place *place, int progress_fd)
 {
     struct nodes_now now = {0};
-    char name[32];
+    char name[NODE_FOLDER_MAX];
     for (uint32_t i = 0; i < place->nodes; i++) {
-        if (!find_node(job_fd, i, name))
+        if (!node_folder_newest(job_fd, i, name))
             now.missing++;
         else if (!node_has_ended(job_fd, name))
             now.running++;

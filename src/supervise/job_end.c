@@ -245,9 +245,8 @@ void job_term(struct job *j)
         return;
     if (count == 0 && !j->now.exited)
         kill(j->now.pid, SIGTERM);
-    guard_signal_below(root, (int32_t)getpid(), 0,
-                       /* stopped processes must run in order to handle SIGTERM */
-                       SIGCONT);
+    /* stopped processes must run in order to handle SIGTERM */
+    guard_signal_below(root, (int32_t)getpid(), 0, SIGCONT);
     if (is_stopped)
         signal_group(j, SIGCONT);
 }

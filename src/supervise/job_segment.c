@@ -63,28 +63,12 @@ static void set_environment(const struct job *j)
     job_heap_environment(j);
 }
 
-/* The command of the job, followed by --resume-args from the second segment on. */
-static char **arguments(const struct job *j)
-{
-    char **resume = j->now.number ? j->options->guard.resume_args : NULL;
-    size_t own = 0, more = 0;
-    while (j->options->argv[own])
-        own++;
-    while (resume && resume[more])
-        more++;
-    char **v = calloc(own + more + 1, sizeof *v);
-    for (size_t i = 0; v && i < own; i++)
-        v[i] = j->options->argv[i];
-    for (size_t i = 0; v && i < more; i++)
-        v[own + i] = resume[i];
-    return v;
-}
-
 int job_segment_start(struct job *j, struct err *err)
 {
     sigset_t mask;
     struct spawned child;
-    AUTO_FREE char **argv = arguments(j);
+    AUTO_FREE char **argv =
+        spawn_argv(j->options->argv, j->now.number ? j->options->guard.resume_args : NULL);
     if (!argv)
         return err_set(err, -ENOMEM, "out of memory");
     set_environment(j);

@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "supervise/node_folder.h"
 
 enum {
     BEAT_S = 5,
@@ -28,7 +29,6 @@ enum {
     LINE_SIZE = 512,
     REQUEST_SIZE = 2048,
     STACK_BYTES = 256 << 10,
-    SUPERVISORS_MAX = 1000,
 };
 
 static const char *const phase_names[NODE_PHASES] = {
@@ -51,7 +51,7 @@ static enum node_phase phase_of(const char *name)
 /* The last known state of another node. Only the thread uses this. */
 struct bus_peer {
     /* name of the node's folder, node-NN or node-NN.K; "" if it was not found yet */
-    char folder[32];
+    char folder[NODE_FOLDER_MAX];
     uint64_t seq, changed_ns;
     bool has_ended;
 };
@@ -181,20 +181,6 @@ static void read_request(struct node_bus *bus)
         wake_loop(bus);
 }
 
-/* Finds the newest folder of node NUMBER. Each supervisor of a node has its own folder. */
-static void find_peer(struct node_bus *bus, uint32_t number, struct bus_peer *peer)
-{
-    char name[32];
-    for (unsigned k = 0; k < SUPERVISORS_MAX; k++) {
-        int n = snprintf(name, sizeof name, "node-%02u", number);
-        if (k)
-            snprintf(name + n, sizeof name - (size_t)n, ".%u", k);
-        if (faccessat(bus->job_fd, name, F_OK, 0) < 0)
-            break;
-        memcpy(peer->folder, name, sizeof name);
-    }
-}
-
 /* Reads the heartbeat of one node. Returns NULL if the node has ended or its heartbeat has
  * stopped. */
 static json_t *read_peer(struct node_bus *bus, uint32_t number, uint64_t now_ns)
@@ -202,7 +188,7 @@ static json_t *read_peer(struct node_bus *bus, uint32_t number, uint64_t now_ns)
     struct bus_peer *peer = &bus->peers[number];
     char path[64];
     if (!peer->folder[0] || now_ns - peer->changed_ns > BEAT_S * NS_PER_S)
-        find_peer(bus, number, peer);
+        node_folder_newest(bus->job_fd, number, peer->folder);
     snprintf(path, sizeof path, "%s/heartbeat", peer->folder);
     json_t *doc = peer->folder[0] ? read_line(bus->job_fd, path) : NULL;
     uint64_t seq = (uint64_t)json_integer_value(json_object_get(doc, "seq"));

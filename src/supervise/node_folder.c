@@ -98,18 +98,37 @@ static int create_job_files(const struct node_folder_options *o, int fd)
     return r;
 }
 
+static void node_name(uint32_t number, unsigned k, char ret[NODE_FOLDER_MAX])
+{
+    int n = snprintf(ret, NODE_FOLDER_MAX, "node-%02u", number);
+    if (k)
+        snprintf(ret + n, NODE_FOLDER_MAX - (size_t)n, ".%u", k);
+}
+
 static int create_node(const char *job_dir, const struct rank_place *p, struct rundir *ret,
                        struct err *err)
 {
-    char path[PATH_MAX + 32];
+    char path[PATH_MAX + NODE_FOLDER_MAX], name[NODE_FOLDER_MAX];
     int r = -EEXIST;
-    for (unsigned i = 0; r == -EEXIST && i < SUPERVISORS_MAX; i++) {
-        int n = snprintf(path, sizeof path, "%s/node-%02u", job_dir, p->node);
-        if (i > 0)
-            snprintf(path + n, sizeof path - (size_t)n, ".%u", i);
+    for (unsigned k = 0; r == -EEXIST && k < SUPERVISORS_MAX; k++) {
+        node_name(p->node, k, name);
+        snprintf(path, sizeof path, "%s/%s", job_dir, name);
         r = rundir_create(path, NULL, 0, ret, err);
     }
     return r;
+}
+
+bool node_folder_newest(int job_fd, uint32_t number, char ret[NODE_FOLDER_MAX])
+{
+    char name[NODE_FOLDER_MAX];
+    unsigned k = 0;
+    for (; k < SUPERVISORS_MAX; k++) {
+        node_name(number, k, name);
+        if (faccessat(job_fd, name, F_OK, 0) < 0)
+            break;
+        memcpy(ret, name, sizeof name);
+    }
+    return k > 0;
 }
 
 int node_folder_create(const struct node_folder_options *o, struct rundir *ret, struct err *err)

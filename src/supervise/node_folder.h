@@ -18,6 +18,11 @@ struct node_folder_options {
     uint64_t wall_ns;
 };
 
+enum { NODE_FOLDER_MAX = 32 };
+
 /* Creates job.json and the empty file `request` unless another node has done so, then the folder of
  * this node: node-NN, or node-NN.1 and so on if earlier supervisors of the node exist. */
 int node_folder_create(const struct node_folder_options *o, struct rundir *ret, struct err *err);
+/* Finds the newest folder of node NUMBER in the job folder; each supervisor of a node has its own.
+ * Returns false, with RET unchanged, if there is none. */
+bool node_folder_newest(int job_fd, uint32_t number, char ret[NODE_FOLDER_MAX]);

@@ -183,6 +183,21 @@ static void keep_ours(struct ends *e, struct spawn_streams *ret)
             fcntl(fds[i], F_SETFL, fcntl(fds[i], F_GETFL) | O_NONBLOCK);
 }
 
+char **spawn_argv(char *const *argv, char *const *more)
+{
+    size_t own = 0, added = 0;
+    while (argv[own])
+        own++;
+    while (more && more[added])
+        added++;
+    char **v = calloc(own + added + 1, sizeof *v);
+    if (v)
+        memcpy(v, argv, own * sizeof *v);
+    if (v && added)
+        memcpy(v + own, more, added * sizeof *v);
+    return v;
+}
+
 char **spawn_shell_argv(const char *path, char *const *argv)
 {
     static char shell[] = "/bin/sh";

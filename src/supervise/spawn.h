@@ -35,6 +35,9 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
  * job's ranks are not children of the supervisor. */
 int spawn_holder(struct spawned *ret);
 
+/* Returns ARGV followed by MORE, which may be NULL. Returns NULL if memory ran out. The caller
+ * frees the array. */
+char **spawn_argv(char *const *argv, char *const *more);
 /* Returns the arguments "/bin/sh PATH ARG…", with which a shell runs PATH if PATH is a script
  * without "#!". Returns NULL if memory ran out. The caller frees the array. */
 char **spawn_shell_argv(const char *path, char *const *argv);
