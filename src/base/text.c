@@ -183,6 +183,12 @@ void text_copy(char *to, size_t size, const char *from)
     to[len] = '\0';
 }
 
+const char *text_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 void text_command(struct buf *out, const char *args, size_t len)
 {
     for (size_t i = 0; i < len;) {

@@ -23,6 +23,8 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
 
 /* Copies FROM (NULL counts as "") into SIZE bytes, truncated between UTF-8 characters. */
 void text_copy(char *to, size_t size, const char *from);
+/* Returns the part of PATH after the last "/"; all of PATH if nothing follows that "/". */
+const char *text_base_name(const char *path);
 
 /* Appends the content of /proc/PID/cmdline (arguments separated by NUL) as one line. Each argument
  * is escaped, and quoted if it contains spaces or is empty. */

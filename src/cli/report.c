@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,22 +43,12 @@ static void shown_fini(struct shown *s)
     report_fini(&s->after);
 }
 
-static int nonce_of(char out[2 * NONCE_BYTES + 1], struct err *err)
-{
-    unsigned char bytes[NONCE_BYTES];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return err_set(err, -EIO, "cannot read random bytes: %s", strerror(errno));
-    for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-    return 0;
-}
-
 static int make_page(const struct shown *s, const struct doc *d, struct buf *out, struct err *err)
 {
     char nonce[2 * NONCE_BYTES + 1];
-    int r = nonce_of(nonce, err);
+    int r = io_random_hex(NONCE_BYTES, nonce);
     if (r < 0)
-        return r;
+        return err_set(err, r, "cannot read random bytes: %s", strerror(-r));
     r = report_page(out, s->o->compare ? "two runs" : report_title(&s->run), d, &s->run,
                     s->o->compare ? &s->after : NULL, nonce);
     return r < 0 ? err_set(err, r, "cannot create the page: %s", strerror(-r)) : 0;

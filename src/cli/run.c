@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/place.h"
+#include "base/text.h"
 #include "cli/run_client.h"
 #include "cli/run_end.h"
 #include "cli/run_program.h"
@@ -39,12 +40,6 @@ static int check_command(const char *name, char ret_path[PATH_MAX])
     if (r < 0)
         return cli_failf(126, "\"%s\" cannot be executed: %s", name, strerror(-r));
     return 0;
-}
-
-static const char *run_base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
 }
 
 /* Creates the run folder. If --run-dir cannot be created, ebb run fails; if the default folder
@@ -116,7 +111,7 @@ static int run_open_metrics(const struct run_options *o, struct supervisor_metri
     if (!o->metrics_file)
         return 0;
     const char *slash = strrchr(o->metrics_file, '/');
-    ret->file = run_base_name(o->metrics_file);
+    ret->file = text_base_name(o->metrics_file);
     snprintf(text, sizeof text, "%.*s", slash ? (int)(slash - o->metrics_file) + 1 : 1,
              slash ? o->metrics_file : ".");
     ret->folder_fd = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -189,7 +184,7 @@ static void choose_heap(const struct run_options *o, const char *program,
     s->heap.no_python = o->no_heap_python;
     s->heap.trouble = run_program_obstacle(program);
     if (s->heap.trouble)
-        cli_say("the heap of \"%s\" is not profiled: %s", run_base_name(program), s->heap.trouble);
+        cli_say("the heap of \"%s\" is not profiled: %s", text_base_name(program), s->heap.trouble);
     else if (place_find_heap(space))
         s->heap.library = space;
     else
@@ -215,7 +210,7 @@ static int run_prepare(const struct cli_call *call, struct run_space *space,
                                      .termination_fd = -1,
                                      .guard = o->guard,
                                      .metrics = &space->metrics,
-                                     .name = o->name ? o->name : run_base_name(call->argv[0]),
+                                     .name = o->name ? o->name : text_base_name(call->argv[0]),
                                      .path = space->path,
                                      .argv = call->argv,
                                      .log_max_bytes = o->log_max_bytes,

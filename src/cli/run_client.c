@@ -412,7 +412,7 @@ static void take_keys(struct client *c)
 
 /* ---- the loop ---- */
 
-/* What to wait for: space in FD if output is waiting, else new output. */
+/* The events to wait for: space in FD if output is waiting, else new output. */
 static struct pollfd outlet_poll(struct outlet *o)
 {
     outlet_begin_rest(o);

@@ -84,12 +84,6 @@ static void add_name(struct buf *out, const char *s)
             out->data[i] = ':';
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 static void add_frame(struct buf *out, const struct name *name)
 {
     const char *place = name->kind == NAME_PYTHON ? name->file : name->lib;
@@ -99,7 +93,7 @@ static void add_frame(struct buf *out, const struct name *name)
     if (!place)
         return;
     buf_add_str(out, " (");
-    add_name(out, base_name(place));
+    add_name(out, text_base_name(place));
     if (name->kind == NAME_PYTHON && name->line)
         buf_printf(out, ":%" PRIu32, name->line);
     buf_add_byte(out, ')');

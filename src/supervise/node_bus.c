@@ -322,7 +322,7 @@ int node_bus_event_fd(const struct node_bus *bus)
     return bus->event_fd;
 }
 
-/* Wakes the thread to write new data. */
+/* Unlocks the bus and wakes the thread, which then writes the new data. */
 static void bus_unlock(struct node_bus *bus)
 {
     pthread_cond_broadcast(&bus->changed);

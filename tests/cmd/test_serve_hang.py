@@ -74,7 +74,7 @@ def test_job_that_slurm_no_longer_knows_is_not_lost_while_folder_hangs(slurm, ha
         (tmp_path / "go").touch()
         wait_for(lambda: slurm.jobs()[0]["state"] == "COMPLETED", "the end of the job")
         slurm.purge()
-        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
         assert server.job(job)["state"] == "running"
         hanging.end()
         assert server.wait(job)["state"] == "succeeded"
@@ -100,7 +100,7 @@ def test_server_is_stopped_and_started_while_run_folder_hangs(slurm, hanging, tm
         server.wait(job, "running")
         folder = tmp_path / "runs" / f"{job}-x"
         hanging.begin(folder, server.process.pid)
-        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
         begun = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - begun < 10

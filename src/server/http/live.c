@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "server/http/live_private.h"
@@ -243,14 +243,6 @@ void live_viewer_subscribe(struct live_viewer *v, const char *text, size_t len)
 
 /* ---- the hub ---- */
 
-static void make_boot(char ret[17])
-{
-    uint64_t n = 0;
-    if (getrandom(&n, sizeof n, GRND_NONBLOCK) != (ssize_t)sizeof n)
-        n = clock_wall_ns();
-    snprintf(ret, 17, "%016llx", (unsigned long long)n);
-}
-
 int live_new(struct loop *loop, struct jobs *jobs, live_machine_fn *machine, void *user,
              unsigned viewers_max, struct live **ret, struct err *err)
 {
@@ -263,8 +255,11 @@ int live_new(struct loop *loop, struct jobs *jobs, live_machine_fn *machine, voi
                        .machine_user = user,
                        .times = live_times,
                        .viewers_max = viewers_max};
-    make_boot(l->boot);
-    int r = wslay_load(&l->wslay, err);
+    int r = io_random_hex((sizeof l->boot - 1) / 2, l->boot);
+    if (r < 0)
+        err_set(err, r, "cannot read random bytes: %s", strerror(-r));
+    else
+        r = wslay_load(&l->wslay, err);
     if (r == 0) {
         r = loop_add_timer(loop, clock_mono_ns() + l->times.check_ns, l->times.check_ns, on_check,
                            l, &l->timer);

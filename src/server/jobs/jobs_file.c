@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "server/jobs/jobfile.h"
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
@@ -46,16 +47,10 @@ struct jobs_file {
     uint64_t next_ns; /* earliest start of the next write */
 };
 
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static int open_file_folder(const char *path)
 {
     char folder[PATH_MAX];
-    size_t len = (size_t)(base_of(path) - path);
+    size_t len = (size_t)(text_base_name(path) - path);
     if (len >= sizeof folder - 1)
         return -ENAMETOOLONG;
     memcpy(folder, path, len);
@@ -73,7 +68,7 @@ static int file_begin(struct jobs_file *f)
     f->folder = open_file_folder(path);
     if (f->folder < 0)
         return f->folder;
-    f->fd = io_create_temporary(f->folder, base_of(path), f->temporary, sizeof f->temporary);
+    f->fd = io_create_temporary(f->folder, text_base_name(path), f->temporary, sizeof f->temporary);
     return f->fd < 0 ? f->fd : io_write_all(f->fd, "{", 1);
 }
 
@@ -130,7 +125,8 @@ static int file_put_slice(struct jobs_file *f)
 static int file_replace(struct jobs_file *f)
 {
     int r = io_write_all(f->fd, "\n}\n", 3);
-    if (r == 0 && renameat(f->folder, f->temporary, f->folder, base_of(f->j->options.job_file)) < 0)
+    if (r == 0 &&
+        renameat(f->folder, f->temporary, f->folder, text_base_name(f->j->options.job_file)) < 0)
         r = -errno;
     if (r < 0)
         return r;
@@ -179,7 +175,7 @@ int jobs_file_new(struct jobs *j, struct jobs_file **ret)
     *f = (struct jobs_file){.j = j, .fd = -1, .folder = -1};
     AUTO_CLOSE int folder = open_file_folder(j->options.job_file);
     if (folder >= 0)
-        io_remove_temporaries(folder, base_of(j->options.job_file));
+        io_remove_temporaries(folder, text_base_name(j->options.job_file));
     int r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_file_timer, f, &f->timer);
     if (r < 0)
         free(f);

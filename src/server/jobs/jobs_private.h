@@ -72,7 +72,7 @@ struct job {
     /* Both clocks when this server first saw the job. All later times of the job are computed from
      * them, so that they stay in order if the wall clock is set. */
     uint64_t wall_ns, boot_ns;
-    /* Is there already a file with the name of the job's run folder? Checked before the start. */
+    /* true if another file has the name of the job's run folder; checked before the start */
     bool is_name_checked, is_name_taken;
     bool is_dirty;         /* the latest change is not on disk yet */
     bool has_room;         /* the job's slot, memory and GPUs are marked as used */

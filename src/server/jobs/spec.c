@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/quantity.h"
+#include "base/text.h"
 #include "options/run_options.h"
 #include "server/jobs/plan.h"
 #include "server/jobs/slurm.h"
@@ -65,17 +66,10 @@ static int spec_read_command(struct spec_input *in, const char *key, const json_
     return spec_set(in, key, json_deep_copy(v));
 }
 
-static const char *program_name(const json_t *command)
-{
-    const char *path = json_string_value(json_array_get(command, 0));
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 /* The program's name, truncated between UTF-8 characters. */
 static json_t *default_name(const json_t *command)
 {
-    const char *name = program_name(command);
+    const char *name = text_base_name(json_string_value(json_array_get(command, 0)));
     size_t n = strnlen(name, JOB_NAME_MAX + 1);
     if (n > JOB_NAME_MAX) {
         n = JOB_NAME_MAX;
