@@ -90,7 +90,7 @@ struct supervisor_options {
     const struct supervisor_node *node; /* NULL if the supervisor starts the job itself */
 };
 
-/* The client's ends of the connections, which the client closes. */
+/* The client's ends of its connections to the supervisor. The client must close them. */
 struct supervisor_client {
     int fd; /* the client's end of the channel */
     /* [1] and [2] are pipes with the job's output, or -1. The client must not lock them for long:

@@ -106,7 +106,7 @@ def test_server_is_stopped_and_started_while_run_folder_hangs(slurm, hanging, tm
         assert time.monotonic() - begun < 10
         hanging.begin(folder)
         server.start()
-        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
         assert server.job(job)["state"] == "running"
         hanging.end()
         (tmp_path / "go").touch()
@@ -119,7 +119,7 @@ def test_job_in_hanging_folder_can_be_cancelled(slurm, hanging, tmp_path):
         job = server.submit("sleep", "600", name="x")
         server.wait(job, "running")
         hanging.begin(tmp_path / "runs" / f"{job}-x", server.process.pid)
-        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
         server.post(f"/jobs/{job}/cancel", {"reason": "enough", "grace_s": 1})
         wait_for(lambda: slurm.jobs()[0]["state"] not in ("PENDING", "RUNNING"), "scancel")
         hanging.end()

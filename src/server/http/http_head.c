@@ -74,12 +74,12 @@ static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const ch
 }
 
 /* True if the head is strict HTTP. libmicrohttpd 0.9 writes a NUL after every part of the head, in
- * place. If the client itself sends a NUL, it ends a part, and the rest of that part is lost.
+ * place. A NUL that the client sends also ends a part, and the rest of that part is lost.
  * libmicrohttpd also accepts lines that end in LF alone, and folded lines, whose text it appends to
  * the header's name. All of these shift the parts. In a strict request each part begins right after
- * the previous part, and the last part ends where the head ends. This check does not detect "\0\n"
- * instead of CR LF, nor "\0\n" or ":\n" instead of the empty line. They do no harm: they end the
- * line or the head and hide nothing in it. */
+ * the previous part, and the last part ends where the head ends. Two kinds of invalid line ends are
+ * not detected: "\0\n" instead of CR LF, and "\0\n" or ":\n" instead of the empty line. They end
+ * the line or the head, and hide nothing in it. */
 static bool is_strict(const struct http_request *r, const struct head_check *c, const char *method,
                       const char *version)
 {

@@ -111,7 +111,7 @@ static void read_stamp(struct jobs_reading *base, int folder)
                << 1;
 }
 
-/* Lets a child process make the answer. */
+/* Requests the answer from a child process. */
 static void ask_child(struct route_reading *base)
 {
     struct recording_reading *r = (struct recording_reading *)base;

@@ -27,8 +27,9 @@ struct cleaner {
     void *user;
     /* Used by the thread while it runs: */
     int runs_fd, trash_fd; /* fds of RUNS and RUNS/.trash */
-    unsigned moved; /* number of folders moved so far, which is used in their names in the trash */
-    bool is_put;    /* the task was started by cleaner_put */
+    /* number of folders moved so far, which makes their names in the trash unique */
+    unsigned moved;
+    bool is_put; /* the task was started by cleaner_put */
     struct cleaner_folder put;
     int put_result; /* 0, or why the folder could not be moved */
     bool has_left;  /* something in the trash could not be removed */

@@ -26,7 +26,7 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending);
 bool jobs_sync_all(struct jobs *j);
 void jobs_publish_job(struct jobs *j, struct job *job, bool is_change);
 void jobs_publish_removed(struct jobs *j, int64_t id);
-/* Publishes a message from a supervisor. MESSAGE stays the caller's. */
+/* Publishes a message from a supervisor. The caller keeps MESSAGE. */
 void jobs_publish(struct jobs *j, enum jobs_news_kind kind, int64_t id, const json_t *message);
 /* Publishes JOB now or, if it was published just before, within a second. */
 void jobs_publish_verdict(struct jobs *j, struct job *job);

@@ -16,8 +16,7 @@ enum {
      * an old listing of a folder for up to a minute. */
     GONE_S = 3,
     GONE_SHARED_S = 60,
-    /* time between probes of a folder; the probes of all jobs together are at most 100 per second
-     */
+    /* time between probes of a folder: all jobs together cause 100 probes/s */
     PROBE_MS = 10,
     SILENT_S = 10,  /* time after which a folder that does not answer is reported */
     FORCE_S = 5,    /* time between the end of a cancel's grace period and scancel */
