@@ -18,13 +18,32 @@ enum { WHERE_LEAST = 36, TREE_INDENT_MOST = 24, REPORT_ROWS = 10, REPORT_FRAMES 
 
 /* ---- frames ---- */
 
-/* Removes the beginning of the path, up to the last "/../". */
-static const char *path_clean(const char *path)
+/* Appends PATH with "." and ".." resolved: "/a/b/../c.py" becomes "/a/c.py". A ".." at the start of
+ * a relative path is kept. */
+static void add_path(struct buf *out, const char *path)
 {
-    const char *clean = path;
-    for (const char *at = path; (at = strstr(at, "/../")); at += 3)
-        clean = at + 4;
-    return clean;
+    const bool is_relative = *path != '/';
+    size_t depth = 0; /* components after "/" or after the leading ".." */
+    if (!is_relative)
+        buf_add_byte(out, '/');
+    const size_t root = out->len;
+    for (const char *end; *path; path = *end ? end + 1 : end) {
+        end = path + strcspn(path, "/");
+        size_t len = (size_t)(end - path);
+        bool is_up = len == 2 && memcmp(path, "..", 2) == 0;
+        if (len == 0 || (len == 1 && *path == '.'))
+            continue;
+        if (is_up && depth > 0) {
+            while (out->len > root && out->data[--out->len] != '/')
+                ;
+            depth--;
+        } else if (!is_up || is_relative) {
+            if (out->len > root)
+                buf_add_byte(out, '/');
+            buf_add(out, path, len);
+            depth += !is_up;
+        }
+    }
 }
 
 /* If PATH is inside the folder CWD, returns the length of CWD with the slash after it; else 0. CWD
@@ -65,21 +84,32 @@ static bool is_offset(const struct profile_frame *f)
     return len && f->function && strncmp(f->function, f->lib, len) == 0;
 }
 
-/* Appends "train.py:41 collate" or "c10::alloc_cpu (libc10.so)". If IS_SHORT, the path is
- * shortened. */
-static void add_frame(struct buf *out, const struct profile_frame *f, bool is_short)
+/* Appends "train.py:41 collate" or "c10::alloc_cpu (libc10.so)". PATH is the file, as it should be
+ * shown, or NULL. */
+static void add_frame_at(struct buf *out, const struct profile_frame *f, const char *path)
 {
-    if (f->file)
-        buf_add_str(out, is_short ? path_base(f->file) : path_clean(f->file));
-    if (f->file && f->has_line)
+    if (path)
+        buf_add_str(out, path);
+    if (path && f->has_line)
         buf_printf(out, ":%" PRIu32, f->line);
-    buf_add_str(out, f->file ? " " : "");
+    buf_add_str(out, path ? " " : "");
     add_function(out, f);
-    if (f->lib && !f->file && !is_offset(f))
+    if (f->lib && !path && !is_offset(f))
         buf_printf(out, " (%s)", f->lib);
 }
 
-/* Returns true if ROW merges many lines, none of them large, that were called by one function. */
+static void add_frame(struct buf *out, const struct profile_frame *f, bool is_short)
+{
+    struct buf path = {0};
+    if (f->file && is_short)
+        buf_add_str(&path, path_base(f->file));
+    else if (f->file)
+        add_path(&path, f->file);
+    add_frame_at(out, f, f->file ? buf_str(&path) : NULL);
+    buf_fini(&path);
+}
+
+/* Returns true if ROW merges many lines with little memory each, which one function called. */
 static bool is_merged(const struct profile_row *row)
 {
     return row->has_in_program && row->place_count > 1;
@@ -133,8 +163,8 @@ static void heap_put_places(struct doc *d, const struct profile_row *row, struct
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Adds the stack, or the callers and the C function below a Python line. A report has both: a page
- * contains the stack, and the other formats contain the callers and the C function. */
+/* Adds the stack, or else the callers and the C function below a Python line. In a report, a page
+ * gets the stack, and the other formats get the callers and the C function. */
 static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};
@@ -205,8 +235,9 @@ static void heap_put_row(struct doc *d, const struct profile_view *v, const stru
     const unsigned hidden = d->hidden;
     const struct verdict_interval *step = &row->verdict.rate_bytes_per_step;
     const struct verdict_interval *minute = &row->verdict.rate_bytes_per_min;
+    const struct profile_frame *head = head_of(row);
     char cell[CELL_MAX];
-    struct buf where = {0};
+    struct buf where = {0}, path = {0};
     doc_row(d);
     doc_cell(d, TONE_STRONG, cell_rate(cell, true, row->growth_bytes));
     doc_cell(d, TONE_PLAIN, cell_rate(cell, v->has_steps && step->known, step->value));
@@ -226,12 +257,13 @@ static void heap_put_row(struct doc *d, const struct profile_view *v, const stru
     }
     if (row->has_gpu && v->n_gpus > 1)
         buf_printf(&where, "gpu %" PRIu64 ": ", row->gpu);
-    struct profile_frame head = *head_of(row);
-    size_t above = head.file ? path_above(head.file, v->cwd) : 0;
-    head.file = head.file ? head.file + above : NULL;
-    add_frame(&where, &head, false);
+    if (head->file)
+        add_path(&path, head->file);
+    add_frame_at(&where, head,
+                 head->file ? buf_str(&path) + path_above(buf_str(&path), v->cwd) : NULL);
     doc_text(d, TONE_PLAIN, buf_str(&where));
     doc_hide(d, hidden);
+    buf_fini(&path);
     buf_fini(&where);
     heap_put_details(d, row, in_report);
 }
