@@ -13,7 +13,8 @@ static const double jump_begun = 0.1, jump_done = 0.8;
 /* A jump explains the growth if it makes up this fraction of the growth. */
 static const double jump_share = 0.7;
 enum { JUMP_STEPS = 2 };
-/* First writes explain the growth if they make up this fraction of the growth. */
+/* Memory that was first written to after the start explains the growth if it is at least this
+ * fraction of it. */
 static const double touched_least = 0.5;
 
 /* ---- nothing grows ---- */
@@ -192,7 +193,7 @@ void test_data_load(const struct question *q, struct hypothesis *h)
     if (q->is_growing) {
         evidence_add(h, EVIDENCE_AGAINST, is_leak(q->word) ? DECIDES : STRONG,
                      "memory kept growing after %s: %s",
-                     q->f->n_marks ? "training began" : "its start", change_of(&s, 0, q->growth));
+                     q->f->n_marks ? "training began" : "start-up", change_of(&s, 0, q->growth));
         return;
     }
     if (q->has_grown) {
@@ -230,7 +231,7 @@ static double first_epoch_end(const struct facts *f)
 }
 
 /* Returns when half of the steps from START_S to END_S were completed. Steps are used instead of
- * time because a machine that slows down must not look like growth that slows down. */
+ * time, because growth per second also slows down if the machine does. */
 static double half_of_steps(const struct facts *f, double start_s, double end_s)
 {
     int64_t first = -1, last = -1;
@@ -288,28 +289,49 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
     }
 }
 
+/* Returns the step at which the first epoch ended or will end, or -1 if it is unknown. */
+static int64_t first_epoch_end_step(const struct facts *f, double end_s)
+{
+    int64_t last = -1;
+    if (f->steps_per_epoch)
+        return (int64_t)f->steps_per_epoch;
+    for (size_t i = 0; i < f->n_marks && f->marks[i].t_s <= end_s; i++)
+        if (f->marks[i].kind == VERDICT_MARK_STEP)
+            last = f->marks[i].step;
+    return last;
+}
+
+/* Tests whether growth ended with the first epoch, which ended at END_S, or at an unknown time if
+ * END_S is NAN. */
 static void test_filled(const struct question *q, struct hypothesis *h, double end_s)
 {
     const struct facts_verdict *v = &q->f->main->verdict;
+    const int64_t epoch_end = first_epoch_end_step(q->f, end_s);
     struct sizes s;
-    double until = leakable_at(q, end_s) - q->base;
-    char step[24];
-    snprintf(step, sizeof step, "%" PRId64, v->ended_step);
-    bool at_end = v->ended_at == VERDICT_AT_FIRST_EPOCH;
-    int64_t pass = (int64_t)q->f->steps_per_epoch, off = v->ended_step - pass;
-    if (at_end || (pass > 0 && v->ended_step >= 0 && llabs(off) <= pass / 10 + 1)) {
+    double until_s = isnan(end_s) ? q->f->now_s : end_s;
+    double until = leakable_at(q, until_s) - q->base;
+    char at_step[32] = "";
+    bool has_steps = v->ended_step >= 0 && epoch_end > 0;
+    bool is_near = has_steps && llabs(v->ended_step - epoch_end) <= epoch_end / 10 + 1;
+    if (v->ended_step >= 0)
+        snprintf(at_step, sizeof at_step, " at step %" PRId64, v->ended_step);
+    if (v->ended_at == VERDICT_AT_FIRST_EPOCH || is_near) {
         h->share = share_of(q, until);
         evidence_add(h, EVIDENCE_FOR, h->share > 0.6 ? STRONG : FAIR,
                      "memory grew by %s, and growth stopped with the first epoch%s%s",
-                     size_of(&s, 0, fmax(0, until)), v->ended_step >= 0 ? ", at step " : "",
-                     v->ended_step >= 0 ? step : "");
-        test_even_pace(q, h, end_s);
+                     size_of(&s, 0, fmax(0, until)), *at_step ? "," : "", at_step);
+        test_even_pace(q, h, until_s);
         name_filled_site(q, h);
         test_is_live(q, h);
+    } else if (epoch_end <= 0) {
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "growth ended%s, not with the first epoch",
+                     at_step);
     } else {
         evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "growth ended%s%s, but the first epoch has %" PRId64 " steps",
-                     v->ended_step >= 0 ? " at step " : "", v->ended_step >= 0 ? step : "", pass);
+                     q->f->steps_per_epoch
+                         ? "growth ended%s, but the first epoch has %" PRId64 " steps"
+                         : "growth ended%s, but the first epoch ended at step %" PRId64,
+                     at_step, epoch_end);
     }
 }
 
@@ -384,10 +406,10 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
             evidence_add(h, EVIDENCE_FOR, WEAK, "memory grew by %s and stopped",
                          size_of(&s, 0, q->growth));
         decide_by(
-            h, "send marks, as the hooks of `ebb run` do, or use ebb verdict --steps-per-epoch N");
+            h, "send marks, as the hooks of `ebb run` do, or run ebb verdict --steps-per-epoch N");
         h->share = q->word == VERDICT_PLATEAUED ? 1 : 0;
     } else if (q->word == VERDICT_PLATEAUED) {
-        test_filled(q, h, isnan(end_s) ? f->now_s : end_s);
+        test_filled(q, h, end_s);
     } else if (q->word == VERDICT_FILLING && !isnan(end_s)) {
         h->share = 1;
         evidence_add(h, EVIDENCE_FOR, FAIR,

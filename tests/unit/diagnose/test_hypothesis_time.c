@@ -148,6 +148,34 @@ static void growth_that_ends_after_the_first_epoch_is_not_a_cache(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
 }
 
+static void epoch_mark_alone_defines_the_end_of_the_first_epoch(void **state)
+{
+    (void)state;
+    growth_stops_after(120);
+    for (size_t i = 0; i < s.f.n_marks; i++)
+        s.marks[i].step = (int64_t)i + 1;
+    s.f.steps_per_epoch = 0;
+    synthetic_mark(&s, VERDICT_MARK_EPOCH, 60);
+    const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
+    assert_true(has_evidence(h, EVIDENCE_AGAINST,
+                             "growth ended at step 120, but the first epoch ended at step 50"));
+    s.processes[0].verdict.ended_step = 52;
+    h = synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
+    assert_true(has_evidence(h, EVIDENCE_FOR, "stopped with the first epoch, at step 52"));
+}
+
+static void epoch_mark_without_step_numbers_gives_no_epoch_length(void **state)
+{
+    (void)state;
+    growth_stops_after(120);
+    for (size_t i = 0; i < s.f.n_marks; i++)
+        s.marks[i].step = -1;
+    s.f.steps_per_epoch = 0;
+    synthetic_mark(&s, VERDICT_MARK_EPOCH, 60);
+    const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
+    assert_true(has_evidence(h, EVIDENCE_AGAINST, "growth ended at step 120, not with the first"));
+}
+
 static void cache_is_a_likely_cause_during_the_first_epoch(void **state)
 {
     (void)state;
@@ -365,6 +393,8 @@ int main(void)
         T(growth_that_is_mostly_free_memory_is_not_a_cache),
         T(growth_beyond_the_first_epoch_rules_out_a_cache),
         T(growth_that_ends_after_the_first_epoch_is_not_a_cache),
+        T(epoch_mark_alone_defines_the_end_of_the_first_epoch),
+        T(epoch_mark_without_step_numbers_gives_no_epoch_length),
         T(cache_is_a_likely_cause_during_the_first_epoch),
         T(cache_hypothesis_is_undecided_without_an_epoch_length),
         T(growth_at_step_ends_rules_out_gradient_accumulation),
