@@ -82,8 +82,8 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     return r;
 }
 
-/* Creates the folder. First removes a group of the same name that this process could not remove in
- * time. */
+/* Creates the folder DIR. If this process left an older group of the same name, removes it
+ * first. */
 static int make_anew(const struct proc_root *root, const char *dir)
 {
     struct guard_cgroup old = guard_cgroup_none;
@@ -108,7 +108,7 @@ static int make_group(const struct proc_root *root, const struct guard_place *p,
     int r = make_anew(root, dir);
     if (r < 0)
         return r;
-    /* regardless of the umask, the job of another user must be able to read its own limit */
+    /* a job that runs as another user must be able to read its own limit, whatever the umask */
     (void)!fchmodat(root->cgroup_fd, dir, 0755, 0);
     /* a threaded group cannot contain processes of another domain */
     char type[64];
@@ -138,8 +138,8 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
         (void)guard_cgroup_remove(root, &g, 0);
         return r;
     }
-    /* A trainer that lost one worker hangs in its next collective, so an OOM kill should kill the
-     * whole job. The file memory.oom.group requests that. It exists only in v2, since kernel
+    /* With memory.oom.group, an OOM kill kills the whole group. Otherwise a trainer that lost one
+     * worker would hang in its next collective operation. The file exists only in v2, since kernel
      * 4.19. */
     if (p->is_v2)
         (void)cgroup_write(root, g.memory_dir, "memory.oom.group", "1");
@@ -147,8 +147,8 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
     return 0;
 }
 
-/* Explains why no group can be created at P. A reason that ERR already has refers to our own group
- * and is kept. */
+/* Explains why no group can be created at P. The first reason, which is about our own group, is
+ * kept. */
 static void explain_place(const struct guard_place *p, int error, struct err *why)
 {
     if (why->text[0] != '\0')
@@ -173,16 +173,16 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
             return 0;
         explain_place(&p, made, why);
         first = first == 0 ? made : first;
-        /* Ancestors of our group are tried only if permission or the controller is missing. If our
-         * own group is busy or full, the job still belongs below it. */
+        /* The next ancestor is tried only if permission or the controller is missing. If our own
+         * group is busy or full, the job still belongs below it. */
         if (made != -EACCES && made != -EPERM && made != -EOPNOTSUPP)
             break;
     }
     return first == 0 ? -ENOENT : first;
 }
 
-/* Creates the folder for cgroup.kill. It is created only below our own group. Elsewhere in v2, the
- * job would have to leave its systemd unit, just to be killed faster. */
+/* Creates the folder for cgroup.kill, but only directly below our own group. Elsewhere the job
+ * would leave its systemd unit, which is too high a price for a faster kill. */
 static int make_kill(const struct proc_root *root, const char *name, struct guard_cgroup *g)
 {
     struct guard_place p;
@@ -246,14 +246,14 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
     return 0;
 }
 
-/* limit_v1 and limit_v2 return the result of setting the memory limit. *RET_SWAP is the result of
- * setting the swap limit, or 0 if swap is not counted. */
+/* limit_v1 and limit_v2 set both limits and return the result for memory. *RET_SWAP is the result
+ * for swap, or 0 if swap is not counted. */
 static int limit_v1(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* The limit of memory plus swap is raised first, because the memory limit may never exceed
-     * it. */
+    /* The memory limit may never exceed the limit of memory plus swap. So if the first write failed
+     * and the other limit could be raised, the memory limit is written again. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;
@@ -349,8 +349,8 @@ static size_t members_parse(const char *text, int32_t *ret)
     return n;
 }
 
-/* True if the process is in a group below G, or has exited. The name of G's folder is unique, so it
- * is enough to find that name in the part of the path that is visible. */
+/* Returns true if the process is in G or a group below it, or has exited. In a cgroup namespace
+ * only the end of the path is visible, so the unique name of G's folder is searched in it. */
 static bool is_below(const struct proc_root *root, const struct guard_cgroup *g, int32_t pid)
 {
     char text[4096], path[LIMIT_PATH_MAX];

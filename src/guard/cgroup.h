@@ -1,5 +1,5 @@
-/* The job's own cgroup, if ebb may create one. The kernel then counts the job's memory once, can
- * enforce a limit, and can kill all processes at once. Works with cgroup v2, v1 and hybrid,
+/* The job's own cgroup, if ebb may create one. The kernel then counts each page of the job once,
+ * can enforce a limit, and can kill all processes at once. Works with cgroup v2, v1 and hybrid,
  * delegated or as root. Every part may fail: a job also runs without a cgroup. */
 #pragma once
 
@@ -23,7 +23,8 @@ struct guard_cgroup {
     char kill_dir[GUARD_CGROUP_PATH];
     bool memory_is_v2;
     bool is_limited; /* the kernel's hard limit is set */
-    /* fds of cgroup.procs of each folder; -1 if there is no such folder, or both are the same */
+    /* fds of cgroup.procs in memory_dir and kill_dir; -1 for a folder that does not exist, and [1]
+     * is -1 if both are the same */
     int join_fd[2];
     struct limit_fds fds; /* files with the memory charged to the group */
     int peak_fd;          /* fd of memory.peak (v2) or memory.max_usage_in_bytes (v1), or -1 */
@@ -48,9 +49,8 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
  * limit below the current usage (-EBUSY); v2 accepts it, and the kernel kills until the usage
  * fits. */
 int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes);
-/* Opens the files of G by their paths. Does not close the old fds: the sentinel received G from the
- * supervisor, so the fd numbers in G are valid only in the supervisor. Returns 0, or -errno of the
- * first file that cannot be opened; the remaining files are still opened. */
+/* Opens the files of G by their paths, without closing the fds that G had. Returns 0, or -errno of
+ * the first file that cannot be opened; the remaining files are still opened. */
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
 /* Moves the calling process into both folders of G. Called in the child before exec.
  * Async-signal-safe. Returns 0, or -errno of the first folder that failed; if the first folder
@@ -64,16 +64,16 @@ int guard_cgroup_join(const struct guard_cgroup *g);
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
                         bool *ret_is_in);
 int guard_cgroup_join_rest(const struct guard_cgroup *g); /* joins the v1 folder */
-/* Makes later moves faster. In v1, moving a process makes the kernel wait for 10 ms or more, but a
- * second move within some milliseconds does not wait again. The sentinel is idle while the job is
- * prepared, so it moves itself into its own group at that time. */
+/* Makes the next move of a process faster. In v1, moving a process makes the kernel wait for 10 ms
+ * or more, but a second move within some milliseconds does not wait again. The sentinel calls this
+ * while the supervisor prepares the job: it moves itself into the group in which it already is. */
 void guard_cgroup_warm(const struct proc_root *root);
-/* Resident memory of the processes of TREE that are outside G, and one of these processes. The
- * result is 0 if all known processes are inside G. The tree must have been walked before. */
+/* Returns the resident memory of the processes of TREE that are outside G, and stores the pid of
+ * one of them. Returns 0 if all known processes are inside G. TREE must have been walked before. */
 struct proc_tree;
 uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgroup *g,
                            struct proc_tree *tree, int32_t *ret_pid);
-/* The kind of limit that G has. */
+/* Returns whether G counts memory by cgroup v1 or v2. */
 enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g);
 /* Kills every process in G with one write. Returns -EOPNOTSUPP if the kernel has no cgroup.kill. */
 int guard_cgroup_kill(const struct guard_cgroup *g);
@@ -92,7 +92,7 @@ void guard_cgroup_remove_named(const struct proc_root *root, const char *name, u
 /* Writes the name "ebb-PID-TICKS", which is unique because it consists of the caller's pid and
  * start time. */
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);
-/* Gets the process that created a folder from the folder's name. Returns 0, or -EINVAL for other
+/* Reads the process that created a folder from the folder's name. Returns 0, or -EINVAL for other
  * names. */
 int guard_cgroup_name_parse(const char *name, struct process_id *ret);
 /* True if the process that created the folder DIR is alive, or if that is unknown. */

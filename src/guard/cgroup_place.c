@@ -27,8 +27,8 @@ static bool group_lists(const struct proc_root *root, const struct guard_place *
     return false;
 }
 
-/* True for the kernel's real root, the only group without the file cgroup.events. The root of a
- * cgroup namespace has this file, and follows the same rules as any other group. */
+/* Returns true for the kernel's real root, the only group without the file cgroup.events. The root
+ * of a cgroup namespace has this file, and the rules of any other group apply to it. */
 static bool is_real_root(const struct proc_root *root, const struct guard_place *p)
 {
     AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.events", O_PATH);
@@ -77,7 +77,7 @@ int guard_place_divide(const struct proc_root *root, const struct guard_place *p
 {
     if (!p->is_v2)
         return 0;
-    /* Moving a process requires write access to cgroup.procs of the common ancestor of both
+    /* A process can be moved only with write access to cgroup.procs of the common ancestor of both
      * groups. */
     AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.procs", O_WRONLY);
     if (fd < 0)

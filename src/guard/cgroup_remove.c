@@ -26,8 +26,8 @@ void guard_cgroup_name(const struct proc_root *root, char ret[64])
     char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
-    /* getpid() is not used, because guard_cgroup_tidy searches for the pid in this /proc, which may
-     * belong to another pid namespace. */
+    /* The pid comes from this /proc and not from getpid(), because guard_cgroup_tidy looks the pid
+     * up in this /proc, which may belong to another pid namespace. */
     ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof text);
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();
@@ -82,11 +82,11 @@ static bool remove_tree(int parent, const char *name, void *user)
     if (fd >= 0)
         (void)each_folder(fd, remove_tree, &left);
     (void)unlinkat(parent, name, AT_REMOVEDIR);
-    return true; /* a busy group does not stop the removal of others */
+    return true; /* goes on with other groups even if this one is busy */
 }
 
-/* True if neither NAME nor any group in it has a process; false if the groups are nested too
- * deep. */
+/* Returns true if NAME and all groups in it have no process. Returns false if the groups are nested
+ * too deep. */
 static bool is_empty_tree(int parent, const char *name, void *user)
 {
     char first[8];
@@ -96,8 +96,8 @@ static bool is_empty_tree(int parent, const char *name, void *user)
            each_folder(fd, is_empty_tree, &left);
 }
 
-/* The last component of DIR, if guard_cgroup_name produced it; NULL if the folder is not ours to
- * remove. */
+/* Returns the last component of DIR if guard_cgroup_name made it, or NULL: other folders must not
+ * be removed. */
 static const char *own_name(const char *dir)
 {
     struct process_id id;

@@ -66,9 +66,9 @@ static bool may_answer(const struct checkpoint_peer *p)
     return !p->is_dead && p->ack != LADDER_ACK_DONE && p->ack != LADDER_ACK_FAILED;
 }
 
-/* Decides whether the request is done or has failed. Called after an answer or after the exit of a
- * process. The file is checked even then: a process may exit, or the command may fail, after the
- * checkpoint was written. */
+/* Decides whether the request is done or has failed. Called after an answer, or after the exit of a
+ * process or of the command. Before a failure, the file is checked, because the process or command
+ * may have written the checkpoint all the same. */
 static bool settle_request(struct checkpoint *c, uint64_t now_ns)
 {
     size_t waiting = 0, done = 0, failed = 0;
@@ -79,7 +79,7 @@ static bool settle_request(struct checkpoint *c, uint64_t now_ns)
     }
     if (waiting == 0 && done > 0 && failed == 0)
         return set_done(c, "mark", now_ns);
-    /* A signal is not answered. Only the file, or a save mark if no rank is connected, shows that a
+    /* Nobody answers a signal. Only the file, or a save mark if no rank is connected, shows that a
      * signalled process has written a checkpoint. */
     bool awaits_signalled = c->signalled_count > 0 && (c->peers == 0 || c->options.done);
     if (waiting > 0 || c->command_pid != 0 || awaits_signalled)
@@ -101,8 +101,8 @@ static void add_why(char why[CHECKPOINT_TEXT_MAX], const char *clause)
 
 /* ---- over the socket ---- */
 
-/* Sends the request over the marks socket. A rank whose queue is full is counted as well, because
- * the checkpoint would be incomplete without the part of that rank. */
+/* Sends the request over the marks socket. Also waits for a rank whose full queue refused the
+ * request, because a checkpoint is incomplete without the part of that rank. */
 static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 {
     const struct mark_peer *peers;
@@ -144,8 +144,8 @@ static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
 static bool is_of_command(const struct checkpoint *c, struct proc_tree *tree,
                           const struct proc_node *n)
 {
-    /* maximum number of parents to follow; parents are read at different times and may form a
-     * cycle */
+    /* Maximum number of parents to follow. There may be a cycle, because the parents were read at
+     * different times. */
     enum { DEPTH_MAX = 64 };
 
     for (int i = 0; c->command_pid != 0 && n && i < DEPTH_MAX; i++) {
@@ -387,8 +387,8 @@ static enum ladder_ack ack_status(const struct mark *m)
     return mark_value_is(m, "STATUS", "failed") ? LADDER_ACK_FAILED : LADDER_NO_ACK;
 }
 
-/* Finds the rank that sent an answer. If there is only one rank, it may answer through a child
- * process, such as `ebb mark`. */
+/* Finds the rank that sent an answer. A single rank may also answer through a child process, such
+ * as `ebb mark`. */
 static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
 {
     bool is_known = false;
@@ -401,8 +401,8 @@ static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
 }
 
 /* Handles an ack while no rank is connected. Such an ack can only come from the command of
- * --checkpoint-cmd, which has the request's id in its environment. Only a positive ack is used,
- * because the command reports a failure by its exit status. */
+ * --checkpoint-cmd, which has the request's id in its environment. An ack of a failure is ignored,
+ * because the command's exit status reports the failure. */
 static bool apply_command_ack(struct checkpoint *c, const struct mark *m, enum ladder_ack status)
 {
     if (status == LADDER_ACK_STARTED)

@@ -48,7 +48,7 @@ struct checkpoint {
      * written yet */
     char by[16];
     /* private */
-    /* the last id that was used, also by STOP messages, so that no two answers are confused */
+    /* id of the last request or STOP message; both take their ids from one sequence */
     uint64_t last_id;
     int32_t signalled[CHECKPOINT_PEERS]; /* living processes to which the signal was sent */
     size_t signalled_count;
@@ -62,7 +62,7 @@ void checkpoint_init(struct checkpoint *c, const struct checkpoint_options *opti
 /* True if a checkpoint can be requested now; if not, WHY is the reason. MARKS may be NULL. */
 bool checkpoint_is_possible(const struct checkpoint *c, const struct mark_receiver *marks,
                             char why[CHECKPOINT_TEXT_MAX]);
-/* Sends a request in every configured way, which replaces an open request. The signal goes to
+/* Sends a request in every configured way. The new request replaces an open one. The signal goes to
  * connected ranks. If there are none, it goes to processes whose role is main, or else to the first
  * processes of the job. It never goes to launchers or workers, nor to processes without a handler,
  * because the default action would end them. A command that is still running is not started again;
@@ -72,12 +72,12 @@ bool checkpoint_is_possible(const struct checkpoint *c, const struct mark_receiv
 int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiver *marks,
                        struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX]);
 
-/* Each of the next four functions returns true if ACK has changed. ACK becomes LADDER_ACK_DONE at
- * the first sign of a written checkpoint. ACK becomes LADDER_ACK_FAILED once no process is left
- * that could write a checkpoint: all ranks have answered (not all with done) or exited, all
- * signalled processes have exited, and the command has exited. */
+/* Each of the next four functions returns true if it changed c->ack, which becomes LADDER_ACK_DONE
+ * at the first sign of a written checkpoint. It becomes LADDER_ACK_FAILED when no process is left
+ * that could write one: each rank has answered or exited, all signalled processes have exited, and
+ * the command has exited. */
 
-/* Call this with each mark. An ack counts; a save counts if no rank received the request over the
+/* Call this with each mark. A save mark counts only if no rank received the request over the
  * socket. */
 bool checkpoint_mark(struct checkpoint *c, const struct mark *mark);
 /* Call this at least at every tick while a request is open. */
@@ -86,6 +86,6 @@ bool checkpoint_check_file(struct checkpoint *c, uint64_t now_ns);
  * written. */
 bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status, uint64_t now_ns);
 bool checkpoint_process_died(struct checkpoint *c, int32_t pid, uint64_t now_ns);
-/* Asks all connected ranks to exit by themselves (STOP) after a checkpoint. Returns the number of
- * ranks. */
+/* Requests all connected ranks to exit by themselves (STOP) after a checkpoint. Returns the number
+ * of ranks. */
 int checkpoint_send_stop(struct checkpoint *c, struct mark_receiver *marks);

@@ -33,8 +33,9 @@ struct kills {
     uint64_t group, above, host;
 };
 
-/* The job's own counter includes every OOM kill of its processes, whichever limit caused it. If it
- * is known and did not change, the other counters counted processes of other jobs. */
+/* The counter of the job's own cgroup includes every OOM kill of the job's processes, whichever
+ * limit caused the kill. If this counter is known and unchanged, the kills that the other counters
+ * show were in other jobs. */
 static struct kills kills_of(const struct death_facts *f)
 {
     struct kills k = {0};
@@ -101,8 +102,7 @@ static bool is_operators(const struct death_facts *f, const struct death_reading
             (f->sent_signal == SIGINT && r->interrupted));
 }
 
-/* The cause according to the output or, if the output shows no cause, according to the exit
- * status. */
+/* Returns the cause that the output shows or, if it shows none, the cause by the exit status. */
 static enum cause cause_by_output(const struct death_facts *f, const struct death_reading *r,
                                   char text[DEATH_TEXT])
 {
@@ -156,7 +156,7 @@ static void oom_reason(const struct death_facts *f, const struct kills *k, char 
     snprintf(out, REASON, "cgroup %s ran out of memory%s", where, limit);
 }
 
-/* Adds to TEXT that the kernel killed a process of the job other than the first. */
+/* Appends to TEXT that the kernel killed a process of the job, although not its first process. */
 static void add_other_kill(const struct kills *k, const char *reason, char text[DEATH_TEXT])
 {
     size_t n = strlen(text);
@@ -190,7 +190,8 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
     add_other_kill(k, reason, text);
     if (r->child_killed)
         return oom;
-    /* the output shows another reason, or the killed process may belong to another job */
+    /* a reason in the output comes first; a kill that only the ancestor's counter shows may be in
+     * another job */
     bool has_own = kind != CAUSE_STATUS && kind != CAUSE_SIGNAL;
     return has_own || !k->group ? kind : oom;
 }

@@ -23,7 +23,8 @@ enum death_sign {
     DEATH_PYTHON,   /* an uncaught exception */
     DEATH_CUDA_OOM, /* a GPU is out of memory */
     DEATH_MEMORY,   /* MemoryError, std::bad_alloc, "Cannot allocate memory" */
-    /* /dev/shm is full: the output has a bus error in a worker, or "No space left" on torch_… */
+    /* /dev/shm is full: the output shows a bus error in a worker, or "No space left" for a file
+     * torch_… */
     DEATH_SHM,
     DEATH_WORKER, /* the output contains "DataLoader worker (pid N) is killed by signal: …" */
 };
@@ -80,8 +81,8 @@ enum cause {
     CAUSES
 };
 const char *cause_kind_name(enum cause cause); /* "finished", "exit status", "exception", … */
-/* The text for end.by in run.json, such as "the guard" or "the death of ebb run". NULL if the cause
- * has no such text, or if the request supplies the text (CAUSE_CANCELLED). */
+/* Returns the text for end.by in run.json, such as "the guard" or "the death of ebb run", or NULL
+ * if CAUSE has no such text. For CAUSE_CANCELLED, the request to cancel contains the text. */
 const char *cause_by_text(enum cause cause);
 
 struct death_facts {
@@ -97,8 +98,9 @@ struct death_facts {
     uint64_t limit_bytes; /* limit of the cgroup that ran out of memory; 0 if unknown */
 };
 
-/* Describes the cause in one line without a full stop: "killed by the kernel: its cgroup ran out of
- * memory (limit 2.00 GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the
- * guard: …". A stop by ebb takes precedence, even if the job then exited with status 0. Next, exit
- * status 0 takes precedence over anything in the output. */
+/* Returns the cause, and describes it in one line without a full stop: "killed by the kernel: the
+ * job's cgroup ran out of memory (limit 2.00 GiB)", "RuntimeError: shape mismatch", "crashed:
+ * SIGSEGV", "stopped by the guard: …". A job that ebb stopped counts as stopped, even if it then
+ * exited with status 0. Any other job with exit status 0 counts as finished, whatever its output
+ * shows. */
 enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT]);

@@ -13,7 +13,7 @@
 
 void death_tail_add(struct death_tail *t, const char *data, size_t len)
 {
-    /* earlier bytes are skipped, because the last bytes would overwrite them */
+    /* only the last DEATH_TAIL bytes fit into the ring buffer */
     if (len > DEATH_TAIL) {
         t->written += len - DEATH_TAIL;
         data += len - DEATH_TAIL;
@@ -211,7 +211,7 @@ static bool death_line_reports_kill(struct span s)
 /* --- tracebacks and last lines --- */
 
 enum {
-    /* if this much other output follows a traceback, the job survived the exception */
+    /* a traceback followed by more than this much other output did not end the job */
     FAR_BYTES = 4096,
     LABEL_MAX = 64,
     NO_RANK = -1,
@@ -237,8 +237,8 @@ struct found_cause {
 
 struct open_traceback {
     bool is_open;
-    /* true if the first line of the traceback was seen; it may be cut off, and a SyntaxError has no
-     * such line */
+    /* the line "Traceback (most recent call last)" was seen; a SyntaxError has no such line, and
+     * the ring buffer may have dropped it */
     bool has_head;
     bool is_noisy; /* other output appeared between the lines of the traceback */
     enum weight weight;
@@ -255,7 +255,7 @@ struct table {
 };
 
 struct scan {
-    int only_rank; /* only tracebacks of this rank count; NO_RANK means that all count */
+    int only_rank; /* the rank whose tracebacks count, or NO_RANK if those of all ranks count */
     struct found_cause cause;
     struct open_traceback open;
     struct table table;
@@ -276,7 +276,7 @@ static void offer_cause(struct scan *s, enum weight weight, struct span text, in
     bool is_near = c->weight != WEIGHT_NONE && c->after_bytes <= FAR_BYTES;
     if (is_near && weight < c->weight)
         return;
-    /* if several ranks failed, the first failure counts, because it makes the other ranks fail */
+    /* of several failed ranks the first one counts, because its failure makes the others fail */
     if (is_near && weight == c->weight && rank != NO_RANK && c->rank != NO_RANK && rank != c->rank)
         return;
     text = span_trimmed(text);
@@ -327,8 +327,9 @@ static void set_label(struct open_traceback *o, struct span prefix)
     o->label_sure = sure != 0 && sure == prefix.len;
 }
 
-/* Begins a traceback. Ranks may print tracebacks at the same time. One traceback is read to its
- * end, and the tracebacks of other ranks are skipped. */
+/* Returns true if the traceback whose first line begins with PREFIX must be skipped, because it
+ * comes from another rank. Several ranks may print tracebacks at the same time; only one of them is
+ * read. */
 static bool is_of_another_rank(const struct scan *s, struct span prefix)
 {
     int rank;
@@ -352,8 +353,8 @@ static void begin_traceback(struct scan *s, struct span line, const char *head)
     s->in_message = false;
 }
 
-/* Begins a traceback without its first line. The line is missing because the ring buffer dropped
- * it, or because the error is a SyntaxError. */
+/* Begins a traceback at a line "File …", if its first line is missing: the ring buffer dropped it,
+ * or the error is a SyntaxError. Returns false if LINE is not such a line. */
 static bool begin_headless(struct scan *s, struct span line)
 {
     int rank = NO_RANK;
@@ -397,7 +398,8 @@ static bool take_label(struct open_traceback *o, struct span *line)
     }
     if (o->label_sure)
         return false;
-    o->label_len = 0; /* the label turned out to be other text, such as a progress bar */
+    /* what precedes the first line turned out to be other output, such as a progress bar */
+    o->label_len = 0;
     return true;
 }
 

@@ -22,7 +22,7 @@ static bool read_own(const struct run_entity *gpu, const struct quantity_size *l
     return true;
 }
 
-/* A GPU that other jobs fill matters only if this job uses it too. */
+/* Returns false if this job does not use the GPU, however full other jobs make it. */
 static bool read_card(const struct run_entity *gpu, struct ladder_gauge *ret)
 {
     uint64_t total, used, job = 0, peak = 0;

@@ -6,9 +6,9 @@ struct quantity_size;
 struct run_entity;
 struct verdict_result;
 
-/* Sets *RET to the gauge of one GPU. Its limit is LIMIT, the user's limit for the job's memory
- * (zeroed if not given), or the size of the GPU, which other jobs may use too: the one with less
- * headroom. VERDICT is the verdict on this GPU, or NULL. Leaves *RET untouched if neither limit can
- * be measured. */
+/* Sets *RET to the gauge of one GPU. There are two possible limits: LIMIT, which the user set for
+ * the job's memory (zeroed if not given), and the size of the GPU, which other jobs may use too.
+ * The gauge has the one with less headroom. VERDICT is the verdict on this GPU, or NULL. Leaves
+ * *RET untouched if neither limit can be measured. */
 void gpu_gauge_read(const struct run_entity *gpu, const struct verdict_result *verdict,
                     const struct quantity_size *limit, struct ladder_gauge *ret);

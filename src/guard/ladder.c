@@ -16,8 +16,7 @@
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
 enum {
-    /* how long memory pressure is high before the job is stopped, including the first 5 s, in which
-     * high pressure does not count yet */
+    /* how long pressure must be high before the job is stopped */
     PRESSURE_MORE_S = 35,
     UNNEEDED_MOST = 2,
     UNNEEDED_PACE = 6
@@ -158,9 +157,9 @@ static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char 
     return true;
 }
 
-/* How long a trigger is ignored after its checkpoint turned out not to be needed. The forecast is
- * ignored only briefly, because it follows the baseline, which does not fluctuate. For recurring
- * peaks each pause is longer than the last. */
+/* Returns how long TRIGGER is ignored after its checkpoint turned out not to be needed. The
+ * forecast is ignored only briefly, because it follows the baseline, which does not fluctuate. The
+ * other triggers react to peaks, so each of their pauses is longer than the last. */
 static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
 {
     bool is_steady = false;
@@ -168,8 +167,8 @@ static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
         is_steady |= trigger == LADDER_BY_LEVEL && l->is_steady[i];
     if (l->requested_ns == 0 || is_steady || trigger == LADDER_BY_PLAN)
         return LADDER_CALM_S * NS_PER_S;
-    /* the checkpoint was written in time, perhaps faster than assumed, so the next request may come
-     * closer to the limit */
+    /* After a checkpoint that was written in time, a short pause suffices: the next request may
+     * come closer to the limit. */
     if (l->done_ns && trigger == LADDER_BY_PACE)
         return LADDER_CALM_S * NS_PER_S
                << (l->unneeded < UNNEEDED_PACE ? l->unneeded : UNNEEDED_PACE);
@@ -195,8 +194,9 @@ static void stand_down(struct turn *t, const char *end)
     l->holding = l->episode = 0;
 }
 
-/* Handles a tick at which no trigger is active. Time in which the job writes a checkpoint does not
- * count, because the job does not train and cannot grow during that time. */
+/* Handles a tick at which no trigger is active: after LADDER_CALM_S of such ticks, the ladder is
+ * calm. Time in which the job writes a checkpoint does not count, because the job does not train
+ * and cannot grow during that time. */
 static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
@@ -256,8 +256,8 @@ static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
     return trigger_holds(t, LADDER_BY_PRESSURE) && t->status.pressed_s >= least_s;
 }
 
-/* Handles a job that cannot write a checkpoint: only a planned restart stops it here. Low headroom
- * is handled by the SIGTERM line. */
+/* Stops a job that cannot write a checkpoint if a planned restart is due. Low headroom does not
+ * stop such a job here, but at the SIGTERM line (stop_at_line). */
 static void without_checkpoint(struct turn *t, const char *end)
 {
     if (trigger_holds(t, LADDER_BY_PLAN))
@@ -303,8 +303,8 @@ static void before_request(struct turn *t)
         without_checkpoint(t, "; a checkpoint cannot be requested");
 }
 
-/* Returns true if memory within the reserve has grown since the checkpoint was requested or
- * written. */
+/* Returns true if the level trigger is active and memory has grown since the checkpoint was
+ * requested or written. */
 static bool is_rising_at_level(struct turn *t)
 {
     for (unsigned i = 0; i < LADDER_GAUGES; i++) {
@@ -320,8 +320,8 @@ static bool is_rising_at_level(struct turn *t)
     return false;
 }
 
-/* Lets a job continue if its memory is steady within the reserve, because such a job is expected to
- * survive. The next request comes only when memory gets closer to the limit. */
+/* Lets a job continue whose memory is steady within the reserve, because such a job is expected to
+ * survive. A checkpoint is requested again only when memory gets closer to the limit. */
 static void leave_alone(struct turn *t, const char *end)
 {
     struct ladder *l = t->l;
@@ -333,8 +333,8 @@ static void leave_alone(struct turn *t, const char *end)
     stand_down(t, end);
 }
 
-/* True if the job continued after its checkpoint, and should and can write a newer checkpoint in
- * time. */
+/* Returns true if the job should write a newer checkpoint: it continued and grew after the last
+ * one, and there is time for another. */
 static bool wants_newer(const struct turn *t)
 {
     double save_s = t->timing->saves > 0 ? t->timing->save_s : t->l->rules.checkpoint_s;
@@ -396,7 +396,7 @@ static void after_wait(struct turn *t)
 static void while_requested(struct turn *t)
 {
     struct ladder *l = t->l;
-    /* at the tick of a request, an answer belongs to an earlier request */
+    /* an answer that arrives at the same tick as the request belongs to an earlier request */
     enum ladder_ack ack = t->in->now_ns == l->requested_ns ? LADDER_NO_ACK : t->in->ack;
     bool is_late = ladder_seconds(l->requested_ns, t->in->now_ns) >= l->rules.wait_s;
     if (ack == LADDER_ACK_DONE && l->done_ns == 0) {

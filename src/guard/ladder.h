@@ -24,7 +24,7 @@
 enum {
     LADDER_CALM_S = 10,
     LADDER_AGAIN_S = 60, /* minimum time between two requests by the same trigger */
-    LADDER_PACE_S = 6,   /* without a verdict, growth counts if it lasts this long */
+    LADDER_PACE_S = 6,   /* growth counts for LADDER_BY_PACE if it lasts this long */
     LADDER_WHY_MAX = 240,
     LADDER_HOST_GAUGES = 2,
     LADDER_GPUS = 16,
@@ -36,7 +36,8 @@ enum ladder_rung { LADDER_CALM, LADDER_WARNED, LADDER_REQUESTED, LADDER_STOPPING
 enum ladder_trigger {
     LADDER_BY_NOTHING,
     LADDER_BY_FORECAST, /* the verdict's forecast of the time until the limit is reached */
-    /* like BY_FORECAST, but estimated from the growth of the last seconds near the limit */
+    /* like LADDER_BY_FORECAST, but estimated from the growth of the last seconds, and only near the
+     * limit */
     LADDER_BY_PACE,
     LADDER_BY_LEVEL,
     LADDER_BY_PRESSURE, /* memory pressure (PSI) */
@@ -118,9 +119,10 @@ struct ladder {
     uint64_t requested_ns; /* time at which the checkpoint was requested in this episode, or 0 */
     /* time that was left until SIGTERM when the checkpoint was requested */
     double requested_left_s;
-    uint64_t done_ns;  /* time at which the checkpoint was written, or 0 */
-    unsigned holding;  /* one bit for each active trigger */
-    unsigned episode;  /* one bit for each trigger that was active since the ladder was last calm */
+    uint64_t done_ns; /* time at which the checkpoint was written, or 0 */
+    unsigned holding; /* one bit for each active trigger */
+    /* one bit for each trigger that has been active since the ladder was last calm */
+    unsigned episode;
     unsigned unneeded; /* number of checkpoints that turned out not to be needed */
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
     /* per gauge: memory in use at the last request or checkpoint */
@@ -150,7 +152,8 @@ int ladder_init(struct ladder *l, const struct ladder_rules *rules); /* Returns 
  * checkpoints. */
 void ladder_step(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                  struct ladder_decision *ret);
-/* The time for a step, a checkpoint and the margin, using measured durations if possible. */
+/* Returns the time for a step, a checkpoint and the margin. Uses measured durations if there are
+ * any. */
 double ladder_need_s(const struct ladder *l, const struct timing *timing);
 /* Resets the ladder to calm, because a new segment begins. */
 void ladder_segment(struct ladder *l);

@@ -1,4 +1,4 @@
-/* Shared by the ladder's files: the assessment of one input by the rules, and the reason as
+/* Functions shared by the ladder's files: the assessment of one input, and the reason for an act as
  * text. */
 #pragma once
 
@@ -30,8 +30,8 @@ void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct
                    struct ladder_status *ret);
 /* The seconds between two times; 0 if TO_NS is earlier. */
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
-/* Returns true if the headroom of one of the first GAUGES is at most 1/PART of its base reserve,
- * and sets k->level_gauge to that gauge. GPUs without a limit are skipped. */
+/* Returns true if one of the first GAUGES gauges has a headroom of at most 1/PART of its base
+ * reserve, and sets k->level_gauge to it. GPUs without a limit set by the user are skipped. */
 bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part,
                      unsigned gauges);
 

@@ -6,7 +6,7 @@
 #include "guard/ladder_private.h"
 
 /* Hysteresis: an active trigger ends only beyond this multiple of the threshold at which it
- * began. */
+ * starts. */
 static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25;
 
 enum {
@@ -48,8 +48,8 @@ bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, uns
     return false;
 }
 
-/* The newest reading of gauge I that is at least AGE_S old. Returns NULL if there is no such
- * reading, or if the reading is so old that the machine must have been suspended since. */
+/* Returns the newest reading of gauge I that is at least AGE_S old. Returns NULL if there is no
+ * such reading, or if it is more than 2 AGE_S old, as after a suspension of the machine. */
 static const struct ladder_past *past_find(const struct ladder *l, unsigned i, uint64_t now_ns,
                                            double age_s, uint32_t *ret_n)
 {
@@ -94,9 +94,9 @@ static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_
     return sum;
 }
 
-/* The growth rate over the window. Growth counts only if it occurred in both halves of the window
- * and was not mostly released in between. Otherwise a sawtooth that is sampled once per second
- * could look like growth, because it can end higher by chance. */
+/* Returns the growth rate over the last LADDER_PACE_S, or 0. Growth counts only if memory grew in
+ * both halves of this time and released less than half of the growth in between. A sawtooth, which
+ * may end higher by chance, is thus not growth. */
 static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const struct ladder_past now = {now_ns, used_bytes};
@@ -122,7 +122,7 @@ static bool is_soon(const struct ladder *l, enum ladder_trigger t, double left_s
     return left_s < (was_holding(l, t) ? OVER_NEED : 1) * need_s;
 }
 
-/* The forecast is for the limit, so it is scaled to the SIGTERM line at the same growth rate. */
+/* Returns the time until the SIGTERM line, given the time LIMIT_S until the limit. */
 static double until_term_s(const struct ladder_input *in, const struct ladder_status *k, unsigned i,
                            double limit_s)
 {
@@ -170,8 +170,8 @@ static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct l
     return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
 }
 
-/* True if headroom is within the reserve. If memory was already steady within the reserve, the
- * trigger starts again only once headroom has shrunk by a part of the reserve. */
+/* Returns true if headroom is within the reserve. If memory was already found steady within the
+ * reserve, headroom must also have shrunk since. */
 static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
                               const struct ladder_lines *line)
 {

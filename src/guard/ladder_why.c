@@ -109,7 +109,7 @@ void ladder_why(const struct ladder *l, const struct ladder_input *in, const str
 {
     char reason[LADDER_WHY_MAX];
     reason_text(l, in, timing, k, trigger, reason);
-    /* if the text is too long, the reason is shortened and END is kept */
+    /* a text that is too long is cut within the reason, not within END */
     int room = LADDER_WHY_MAX - 1 - (int)snprintf(NULL, 0, "%s", end);
     snprintf(ret, LADDER_WHY_MAX, "%.*s%s", room > 0 ? room : 0, reason, end);
 }

@@ -18,7 +18,8 @@
 #include "proc/helper.h"
 #include "proc/read.h"
 
-/* The times of files come from the last tick of the kernel's clock, so they lag a little. */
+/* The kernel takes the times of files from its last clock tick, so they lag behind by some
+ * milliseconds. */
 #define WALL_SLACK_NS (100 * NS_PER_MS)
 #define SAMPLE_NS (5 * NS_PER_MS)
 #define GAP_MIN_NS (20 * NS_PER_MS)
@@ -60,9 +61,9 @@ struct leftovers {
     uint32_t next_slot; /* slot of the process to examine next */
     /* start of the next round over all processes, and the pause between two rounds */
     uint64_t round_ns, gap_ns;
-    uint64_t rest_ns;           /* time before which nothing is sampled */
-    struct proc_helper *helper; /* true while the helper thread works on MAPPED */
-    bool is_away;
+    uint64_t rest_ns; /* time before which nothing is sampled */
+    struct proc_helper *helper;
+    bool is_away; /* the helper thread works on MAPPED */
     struct mapped mapped;
 };
 
@@ -90,7 +91,7 @@ static bool has_pid_of_job(const struct leftovers *l, const struct proc_root *ro
         return false;
     if (tree && proc_tree_find(tree, pid))
         return true;
-    /* if the pid is in use again, the file may belong to the new process */
+    /* if the pid was reused, the file may belong to the new process */
     for (size_t i = 0; i < l->pid_at && i < PIDS_MAX; i++)
         if (l->pids[i] == pid)
             return proc_read_stat(root, pid, &stat) < 0 || proc_stat_is_dead(&stat);
@@ -102,8 +103,8 @@ static int is_plain(const struct dirent *e)
     return e->d_type == DT_REG;
 }
 
-/* Scans the folder if it has changed since the last scan. If ROOT is NULL, all files count as older
- * than the job. Returns false, with nothing changed, if the scan failed. */
+/* Scans the folder if it has changed since the last scan. If ROOT is NULL, the files found are
+ * older than the job. If the scan fails, returns false and leaves the list unchanged. */
 static bool scan_folder(struct leftovers *l, const struct proc_root *root, struct proc_tree *tree)
 {
     struct stat st;
@@ -190,8 +191,8 @@ static bool is_open_for_writing(int fds, const char *name)
     return fstatat(fds, name, &link, AT_SYMLINK_NOFOLLOW) == 0 && link.st_mode & S_IWUSR;
 }
 
-/* Marks the files of the folder that a process has open. Links to other folders are not followed,
- * because stat of a file on a dead file server hangs. */
+/* Marks the files of the folder that a process has open. Files elsewhere are recognized by the text
+ * of the link and never examined, because stat of a file on a dead file server hangs. */
 static void mark_open(struct leftovers *l, int dirfd, const char *path, bool is_at_end)
 {
     const size_t len = strlen(l->folder);
@@ -298,7 +299,8 @@ void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_
 
 /* ---- at the end ---- */
 
-/* Marks the files that any process has open or mapped, as far as we may examine processes. */
+/* Marks the files that processes of this machine have open or mapped. Processes of other users are
+ * skipped if permission is missing. */
 static void mark_all_used(struct leftovers *l, const struct proc_root *root)
 {
     struct mapped mapped = {.dev = l->dev};

@@ -1,6 +1,6 @@
 /* Finds files that a job leaves in /dev/shm. A file belongs to the job if it appeared while the job
- * ran and a process of the job had it open for writing or mapped it writable. A file also belongs
- * to the job if torch formed its name from the pid of a process of the job. */
+ * ran, and a process of the job had it open for writing or mapped it writable. It also belongs to
+ * the job if its name has the form that torch uses and contains the pid of a process of the job. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,8 +17,8 @@ struct leftovers *leftovers_new(const char *folder);
 void leftovers_free(struct leftovers *l); /* NULL is fine */
 /* Call this for each new process of the job. */
 void leftovers_process(struct leftovers *l, int32_t pid);
-/* Searches the processes of TREE for new files, for at most a few milliseconds; the next call
- * continues from there. Cheap while the folder has no new file. */
+/* Searches the processes of TREE for new files, for at most a few milliseconds. The next call
+ * continues where this one stopped. Cheap while the folder has no new file. */
 void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_ns);
 /* Appends to RET the job's files that still exist. Called after the last process of the job has
  * exited. If CLEAN is set, removes the files that belong to this user and that no process has open

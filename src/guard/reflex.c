@@ -95,10 +95,10 @@ static int stack_make(struct reflex *r)
     return 0;
 }
 
-/* Keeps the reflex's memory from being shared with forked children. Without this, the reflex's
- * first write to each page after a fork would need a new page. The child gets zeroed pages instead.
- * The page at the end of the stack is an exception: glibc keeps the thread descriptor there, and
- * since glibc 2.41 the child follows pointers in it. */
+/* Gives forked children zeroed pages in place of the thread's stack. A shared page would be
+ * copy-on-write, so the thread's first write after a fork would have to allocate a page. The page
+ * at the end of the stack stays shared: glibc keeps the thread descriptor there, and since glibc
+ * 2.41 the child follows pointers in it. */
 static void keep_from_children(struct reflex *r)
 {
 #ifdef __GLIBC__
@@ -153,11 +153,11 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
         return r_event;
     }
     block_fill(r, options, event_fd);
-    /* with MADV_DONTFORK these pages cannot become copy-on-write */
+    /* pages that a forked child does not have cannot become copy-on-write */
     madvise(r, page_up(sizeof *r), MADV_DONTFORK);
     r->is_locked = lock_pages(r, sizeof *r);
-    /* The section stays locked after reflex_free, because mlock does not count locks, and another
-     * reflex may need it. */
+    /* reflex_free does not unlock the section. Locks are not counted, so unlocking would also
+     * unlock the section for another reflex. */
     if (!lock_pages(__start_ebb_reflex, (size_t)(__stop_ebb_reflex - __start_ebb_reflex)))
         r->is_locked = false;
     int e = stack_make(r);
@@ -306,8 +306,8 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd)
     struct reflex_process *p = find_free(r);
     if (p)
         process_put(r, p, slot, pidfd, statm_fd);
-    /* This check comes after the entry was inserted. Either a kill in progress has found the
-     * process in the table, or the process is killed here. */
+    /* This check follows the insertion, so that no process escapes a kill in progress: either the
+     * kill finds the process in the table, or the process is killed here. */
     if (__atomic_load_n(&r->arm, __ATOMIC_SEQ_CST) & 1)
         reflex_signal(pidfd);
     if (p)
@@ -373,7 +373,8 @@ uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which)
 void reflex_rearm(struct reflex *r)
 {
     uint32_t next = (r->arm & ~1u) + 2;
-    /* a kill that happened in the meantime must not be forgotten */
+    /* Bit 0 prevents a new kill until killed_ns is reset, because the reset would erase the time of
+     * that kill. */
     __atomic_store_n(&r->arm, next | 1, __ATOMIC_SEQ_CST);
     wait_for_sample(r);
     __atomic_store_n(&r->killed_ns, 0, __ATOMIC_SEQ_CST);

@@ -43,8 +43,8 @@ struct reflex_gauge {
     uint64_t alarm_bytes, kill_bytes;
 };
 
-/* kill_bytes is raised to the memory that the job allocates in KILL_MS at its current growth
- * rate. */
+/* The job is killed at the latest when headroom falls to the memory that it allocates in
+ * REFLEX_KILL_MS at its current growth rate. */
 enum { REFLEX_KILL_MS = 25 };
 
 struct reflex_options {
@@ -77,12 +77,12 @@ int reflex_event_fd(const struct reflex *r);
 /* Sets gauge WHICH (0 or 1), or removes it if its source is REFLEX_NONE. The old fds are no longer
  * in use on return. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
-/* For REFLEX_TREE: sets BYTES, the part of the sum of RSS that must not count because processes
- * share it. BYTES comes from a full sample taken just now, in which SHARED_BYTES were pages of
- * files or shared memory. Until the next call, the reflex does not know which new pages are shared,
- * and prefers to count too little: new shared or file pages do not count. A process newer than the
- * sample counts only by the growth of its anonymous memory, because after a fork it shares all
- * pages with its parent. */
+/* For REFLEX_TREE: sets BYTES, the part of the sum of RSS that is counted more than once because
+ * processes share it. BYTES comes from a full sample taken just now, in which SHARED_BYTES were
+ * pages of files or shared memory. Until the next call, the reflex does not know which new pages
+ * are shared. It therefore ignores new pages of files and shared memory. Of processes that are
+ * newer than the sample it counts only the growth of anonymous memory, because a forked process at
+ * first shares all pages with its parent. */
 void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes);
 /* Adds a process of the job and takes ownership of the fds. If STATM_FD is -1, the process is
  * killed but not counted. An existing SLOT is replaced. Returns -ENOSPC, with both fds closed, if
@@ -92,10 +92,9 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd);
 void reflex_remove(struct reflex *r, uint32_t slot);
 
 void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
-/* Kills the job from the loop. May be repeated, and also works if the reflex itself is not allowed
- * to kill. The reflex's thread then calls process_mrelease, so that memory is freed before the
- * processes have exited. Returns the number of signalled processes, or at least 1 if cgroup.kill
- * accepted the write. */
+/* Kills the job from the loop, even if may_kill is false. May be called again. The reflex's thread
+ * then calls process_mrelease, so that memory is freed before the processes have exited. Returns
+ * the number of signalled processes, or at least 1 if cgroup.kill accepted the write. */
 int reflex_kill(struct reflex *r);
 /* Returns the time at which the reflex itself killed the job, and the gauge that was the reason; 0
  * if the reflex did not kill the job. */

@@ -22,7 +22,7 @@
     REFLEX_NO_CANARY
 
 enum {
-    /* maximum age of a reading of memory.stat while there is much headroom */
+    /* maximum age of a reading of memory.stat while headroom is above the alarm line */
     REFLEX_STAT_MS = 1000,
     REFLEX_PACE_MS = 500,
     REFLEX_PAST = 32,       /* number of past readings that are kept for the growth rate */
@@ -38,8 +38,8 @@ struct reflex_key {
 };
 
 struct reflex_process {
-    /* atomic; -1 if the entry is free; -2 - fd if the fd was removed and must be closed after the
-     * sample */
+    /* atomic; -1 if the entry is free; -2 - FD if the process was removed, and FD is closed after
+     * the sample */
     int pidfd;
     int statm_fd; /* like pidfd */
     uint32_t slot;
@@ -64,11 +64,11 @@ struct reflex_shown {
     uint64_t known, t_ns, used_bytes, room_bytes, least_headroom_bytes, pace;
 };
 
-/* Memory of the thread and the loop. Every member has only one writer, so there is no lock. The
- * loop could hold a lock while it is not scheduled, and the thread would have to wait. The loop
- * writes processes, gauges and the members below "written by the loop"; the thread writes the
- * others. A sample in progress may still use fds that the loop has removed. PHASE is odd during a
- * sample, and the loop closes such fds only after the sample. */
+/* Memory of the thread and the loop. There is no lock, because the thread would have to wait if the
+ * loop lost its CPU while holding the lock. Instead, each member has one writer: the loop writes
+ * processes, gauges and the members below "written by the loop", and the thread writes the others.
+ * A sample in progress may still use fds that the loop has removed. PHASE is odd during a sample,
+ * and the loop closes removed fds only after the sample. */
 struct reflex {
     /* members written by the loop: */
     uint32_t wake; /* a futex, which changes when the thread should sample at once */

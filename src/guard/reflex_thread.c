@@ -130,14 +130,14 @@ REFLEX_INLINE uint64_t reflex_minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* A reading of one gauge. If it is not IS_FRESH, the reading is an upper bound, which is good
- * enough to schedule the next sample but never a reason to act. */
+/* A reading of one gauge. If IS_FRESH is false, USED_BYTES is only an upper bound. It serves to
+ * schedule the next sample, but the reflex does not act on it. */
 struct found {
     uint64_t used_bytes;
     bool is_fresh;
 };
 
-/* Reads the reclaimable memory of a cgroup, as limit_used_read() does, but without libc. */
+/* Reads the reclaimable memory of a cgroup like limit_used_read(), but without calls into libc. */
 REFLEX_CODE static bool reclaimable_read(struct reflex *r, const struct reflex_gauge *g,
                                          uint64_t *ret)
 {
@@ -264,7 +264,7 @@ REFLEX_CODE static void reflex_pace_update(struct reflex_memory *m, uint64_t now
     m->past[m->n_past % REFLEX_PAST].t_ns = now_ns;
     m->past[m->n_past % REFLEX_PAST].used_bytes = used_bytes;
     m->n_past++;
-    /* subtracting REFLEX_PAST keeps the position in the ring buffer */
+    /* prevents an overflow; n_past % REFLEX_PAST stays the same */
     if (m->n_past == 2 * REFLEX_PAST)
         m->n_past = REFLEX_PAST;
 }
@@ -343,8 +343,8 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_SEQ_CST))
         return;
-    /* The time and the gauge are stored before the kill, because a reader that sees the processes
-     * exit must find the reason. */
+    /* The time and the gauge are stored before the kill, so that a reader that sees the processes
+     * exit also finds the reason. */
     __atomic_store_n(&r->killed_which, which, __ATOMIC_RELAXED);
     __atomic_store_n(&r->killed_ns, now_ns, __ATOMIC_RELEASE);
     reflex_signal_all(r);
@@ -352,8 +352,8 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     release_all(r);
 }
 
-/* Half of the time in which the headroom above the kill line would be used up at the fastest growth
- * expected. */
+/* Returns half of the time in which ROOM bytes are used up at BYTES_PER_S, but at least
+ * REFLEX_SHORTEST_MS and at most REFLEX_LONGEST_MS. */
 REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
 {
     uint64_t us = room / (bytes_per_s / 1000000 + 1) / 2;
@@ -362,10 +362,9 @@ REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
     return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
 }
 
-/* The time until the next sample. Above the alarm line the next sample must also be in time for the
- * alarm: with a large limit the kill line is far away and would allow a long wait. Expensive
- * samples (thousands of processes, a slow memory.stat) are taken less often, so that they use at
- * most a fiftieth of a CPU, unless the current growth rate requires more. */
+/* Returns the time until the next sample. The next sample must come before the kill line and, above
+ * the alarm line, also before the alarm line. Expensive samples (thousands of processes, a slow
+ * memory.stat) use at most a fiftieth of a CPU, unless the current growth rate requires more. */
 REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t above_kill,
                                       uint64_t above_alarm, uint64_t cost_us)
 {
@@ -480,7 +479,7 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
     }
     if (__atomic_exchange_n(&r->release, 0, __ATOMIC_SEQ_CST))
         release_all(r);
-    /* if the reflex may not kill, samples are not urgent */
+    /* samples are less urgent while the reflex does not kill */
     if (wait_us > 0 && wait_us < 20000 && (!r->may_kill || (arm & 1)))
         wait_us = 20000;
     return wait_us;
@@ -489,7 +488,7 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
 REFLEX_CODE void *reflex_thread(void *user)
 {
     struct reflex *r = user;
-    /* raises the priority of this thread, which fails without permission */
+    /* Raises the priority of this thread. A failure for lack of permission is ignored. */
     raw(SYS_setpriority, PRIO_PROCESS, 0, -20, 0);
     for (;;) {
         uint32_t wake = __atomic_load_n(&r->wake, __ATOMIC_SEQ_CST);

@@ -1,5 +1,5 @@
-/* The sentinel is the parent of the supervisor. It takes over if the supervisor is killed: it ends
- * the processes of the job. With --keep-on-exit it lets them continue and reads their output. */
+/* The sentinel is the parent of the supervisor. If the supervisor is killed, the sentinel ends the
+ * processes of the job. With --keep-on-exit it lets them continue and reads their output. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,7 +33,7 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
 
 struct sentinel_end {
     bool is_lost;      /* the supervisor did not exit with status 0 */
-    int ended;         /* number of the job's processes that the sentinel ended */
+    int ended;         /* number of processes to which the sentinel sent SIGTERM */
     bool was_kept;     /* --keep-on-exit: the job continued, and has exited since */
     bool status_known; /* whether `status` is known */
     int status;        /* wait status of the job's first process */

@@ -16,7 +16,8 @@ struct restart_every {
 };
 
 struct guard_settings {
-    bool is_off; /* --no-guard; the cgroup, the cause of the end and leftovers are still handled */
+    /* --no-guard; ebb still makes the cgroup, finds the cause of the end, and reports leftovers */
+    bool is_off;
     bool dry_run;
     /* --limit, zeroed if not given; a percentage is a share of the effective limit */
     struct quantity_size limit;

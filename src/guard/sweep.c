@@ -20,9 +20,8 @@
 #include "proc/read.h"
 
 enum {
-    /* Maximum number of scans in a row that only stop processes. In a chain of processes that each
-     * fork and exit, every scan finds a new process. Without this maximum, such a chain would delay
-     * killing the other processes forever. */
+    /* Maximum number of scans in a row that only stop processes. A chain of processes that fork and
+     * exit has a new process at every scan, and would otherwise delay the kill forever. */
     STOPS_MAX = 16,
     WAIT_SHARE = 8, /* the wait is 1/8 of the time since the last change */
     WAIT_MAX_MS = 1000,
@@ -67,8 +66,9 @@ static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t
     return syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0) < 0 ? -errno : 0;
 }
 
-/* Lists all processes. The caller frees S->v, also after a failure. Unlike the children files, a
- * full scan also finds processes that get another parent during the scan. */
+/* Lists all processes of the machine. The caller frees S->v, also after a failure. The files
+ * /proc/PID/task/TID/children are not used, because a process whose parent changes during the scan
+ * would be missed. */
 static int scan_machine(const struct proc_root *root, struct scan *s)
 {
     struct pid_dir pids;
@@ -102,7 +102,7 @@ static int compare_found_pids(const void *a, const void *b)
 }
 
 /* Marks the descendants of PARENT and of marked processes, and sorts the list by pid. Each round
- * marks at least one more generation. */
+ * marks at least one generation. */
 static void mark_below(struct scan *s, int32_t parent)
 {
     if (s->count == 0)
@@ -168,8 +168,9 @@ static uint64_t wait_after(const struct guard_kill *k, uint64_t now_ns, uint64_t
     return wait_ns > took_ns * REST_PER_WORK ? wait_ns : took_ns * REST_PER_WORK;
 }
 
-/* Scans the machine once and sends the signals. K->wait_ns is 0 while new processes appear; later
- * it grows up to a second. Returns the number of living processes found, or -errno. */
+/* Scans the machine once and sends the signals. Sets K->wait_ns to 0 if there are new processes,
+ * else to a time that grows up to a second. Returns the number of living processes found, or
+ * -errno. */
 static int kill_scan(struct guard_kill *k, const struct proc_root *root, mark_fn *mark,
                      const void *user)
 {
@@ -201,7 +202,7 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
 {
     if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
         return false;
-    /* if no process is alive, only a dead leader with living threads is left */
+    /* if all are zombies, the first one is a thread group leader with living threads */
     const struct found *f = k->seen;
     for (size_t i = 0; i < k->count && f->zombie; i++)
         if (!k->seen[i].zombie)
@@ -260,8 +261,8 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
     return signal_scan(root, mark_below_parent, &parent, pgrp, signo);
 }
 
-/* Reaps children. Returns false once no child is left. No descendant is left then either, because
- * every descendant of a subreaper is below one of its children. */
+/* Reaps children. Returns false once no child is left, and then no other descendant is left either:
+ * a subreaper becomes the parent of orphans. */
 static bool reap_all(void *user)
 {
     (void)user;
@@ -272,9 +273,9 @@ static bool reap_all(void *user)
     }
 }
 
-/* Sends SIGKILL to our own children that the last scan did not find. In a chain of processes that
- * each fork and exit, the newest process is always one of our children. The start time need not be
- * checked, because a pid cannot be reused before we reap it. Returns the number of signalled
+/* Sends SIGKILL to our own children that the last scan did not find. They include the newest
+ * process of a chain of processes that fork and exit. No check of the start time is necessary,
+ * because the pid of a child is not reused before it is reaped. Returns the number of signalled
  * children. */
 static int kill_new_children(const struct guard_kill *k, int children_fd)
 {
@@ -282,8 +283,8 @@ static int kill_new_children(const struct guard_kill *k, int children_fd)
     int32_t pids[2048];
     int count = 0;
     ssize_t len = io_pread_small(children_fd, text, sizeof text);
-    /* If pages are 64 KiB, the kernel may truncate the text within a number. The digits before the
-     * cut would be the pid of another process. */
+    /* With pages of 64 KiB, the text may end within a number, whose first digits would be the pid
+     * of another process. */
     while (len > 0 && text[len - 1] != ' ')
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;
@@ -350,8 +351,8 @@ enum {
     SIGN_MAX = 4200,
 };
 
-/* True if TEXT contains ENTRY, preceded by the character BEFORE and followed by a character of
- * AFTER. */
+/* Returns true if TEXT contains ENTRY, preceded by the character BEFORE or the start, and followed
+ * by a character of AFTER, by NUL or the end. */
 static bool has_entry(const struct buf *text, const char *entry, char before, const char *after)
 {
     const char *at = text->data, *end = text->data + text->len;

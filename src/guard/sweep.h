@@ -1,6 +1,6 @@
-/* Ends processes of the job and no others. Signals are sent by pidfd, and only to our own
- * descendants or to a process identified by pid and start time. No other code signals processes
- * that it did not start. */
+/* Ends processes of the job and no others. Sends signals by pidfd, and only to our own descendants
+ * or to a process identified by pid and start time. Other code sends signals only to processes that
+ * it started. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@
 #include "proc/procfs.h"
 #include "proc/sample.h"
 
-/* If /proc belongs to another pid namespace (proc_root_is_foreign), its pids refer to other
- * processes: then these functions signal nothing and return -EXDEV. The caller can still kill() its
+/* If /proc belongs to another pid namespace (proc_root_is_foreign), its pids are those of other
+ * processes. These functions then send no signal and return -EXDEV. The caller can still kill() its
  * own child. */
 
 /* Signals the process ID. Returns 0, or -ESRCH if it has exited, even if its pid is in use
@@ -37,11 +37,11 @@ struct guard_kill {
     uint64_t wait_ns;    /* how long to wait before the next call */
 };
 
-/* Kills all descendants of the calling process, which must be a subreaper. Returns when REAP
- * returns false, at UNTIL_NS, or when nothing is left to do but to wait for K->wait_ns. Processes
- * that fork faster than they can be killed are stopped first. A process that survives SIGKILL costs
- * one scan per second. REAP reaps children, may keep their exit statuses, and returns whether any
- * child is left. Returns 0, or -EXDEV after one call of REAP. */
+/* Kills all descendants of the calling process, which must be a subreaper. Stops processes first if
+ * they fork faster than they can be killed. Returns when REAP returns false, at UNTIL_NS, or if the
+ * caller should wait for K->wait_ns before the next call. A process that survives SIGKILL costs one
+ * scan per second. REAP reaps children, may keep their exit statuses, and returns whether any child
+ * is left. Returns 0, or -EXDEV after one call of REAP. */
 typedef bool guard_reap_fn(void *user);
 int guard_kill_below(struct guard_kill *k, const struct proc_root *root, uint64_t until_ns,
                      guard_reap_fn *reap, void *user);
