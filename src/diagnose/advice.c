@@ -50,8 +50,9 @@ static const char *site_text(char out[PLACE_MAX], const struct hypothesis *h)
     return h->site ? place_text(out, h->site) : "";
 }
 
-/* The growth rate of a call site counts only live memory. The allocator also retains the holes
- * between the live blocks, so a fix may save up to the growth rate of the process. */
+/* Adds the effect of a fix. The growth rate of a call site counts only live memory. The allocator
+ * also retains the holes between live blocks, so the fix may save up to the growth rate of the
+ * process. */
 static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
 {
     struct sizes s;
@@ -64,8 +65,8 @@ static void saves_per_step(const struct question *q, const struct hypothesis *h,
         effect(a, "saves %s/step", about_of(&s, all > 0 ? fmin(rate, all) : rate));
 }
 
-/* Returns the beginning of advice about growth that ends by itself. It is empty while the verdict
- * is undecided, because a leak is not excluded yet. */
+/* Returns how advice on growth that ends by itself begins: "not a leak; ", or "" while the verdict
+ * does not exclude a leak. */
 static const char *no_leak_text(const struct question *q)
 {
     return verdict_word_leak(q->word) == VERDICT_LEAK_NO ? "not a leak; " : "";
@@ -113,10 +114,10 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
                 kept->name);
         return;
     }
-    struct advice *a =
-        add(l, h->id, "%sto use less memory, load each example on demand and do not keep it%s%s%s",
-            no_leak_text(q), h->site ? ": " : "", site_text(place, h),
-            is_image(h) ? "; for images: ebb.data.LazyImages(paths, budget=…)" : "");
+    struct advice *a = add(
+        l, h->id, "%sto use less memory, load each example on demand instead of keeping all%s%s%s",
+        no_leak_text(q), h->site ? "; they are allocated at " : "", site_text(place, h),
+        is_image(h) ? "; for images: ebb.data.LazyImages(paths, budget=…)" : "");
     if (h->word != POSSIBLE)
         effect(a, "saves %s", about_of(&s, h->share * q->total));
 }
@@ -196,7 +197,7 @@ static void advise_eval(const struct question *q, const struct hypothesis *h, st
         effect(add(l, h->id,
                    "after each evaluation or checkpoint, release its predictions, figures and "
                    "copies of the state"),
-               "saves %s so far", about_of(&s, h->share * q->total));
+               "would have saved %s", about_of(&s, h->share * q->total));
     else
         add(l, h->id,
             "%sto lower the spike, do not collect all outputs of an evaluation (Hugging Face: "
@@ -364,8 +365,8 @@ static void advise_cleanup(const struct question *q, enum hypothesis_id because,
         c->count, about_of(&s, fmax(0, c->freed_bytes)), c->cost_s / span * 100);
 }
 
-/* Returns true if the advice for H's cause is already given. One piece of advice per cause is
- * enough: the first one that names the line. */
+/* Returns true if the list already has advice that fits H, because an earlier hypothesis has the
+ * same cause. */
 static bool is_covered(const struct question *q, const struct hypothesis *first,
                        const struct list *l, const struct hypothesis *h)
 {
@@ -388,8 +389,8 @@ static bool is_covered_by_fill(const struct question *q, const struct hypothesis
            first->site == h->site && (q->f->main->verdict.is_limited || !program_container(q->f));
 }
 
-/* Returns true if retained memory between live blocks is only a symptom, because the memory that
- * stays alive is known. */
+/* Returns true if H is retention and the memory that stays alive is known. Free memory between live
+ * blocks is then only a symptom. */
 static bool is_symptom(const struct question *q, const struct hypothesis ranked[HYPOTHESIS_COUNT],
                        const struct hypothesis *h)
 {

@@ -15,7 +15,7 @@
 
 enum { DIAGNOSIS_FORMAT = 1, ABSENT_MAX = 64 };
 
-/* ---- values, which are omitted if out of memory; *FAILED is then set ---- */
+/* ---- values; if out of memory, a value is omitted and *FAILED is set ---- */
 
 static char *copied(const char *s, bool *failed)
 {
@@ -218,7 +218,7 @@ static void set_absent(const struct facts *f, struct diagnosis *ret, bool *faile
         const char *text;
     } parts[] = {
         {f->is_damaged, "part of the recording is damaged or missing: the diagnosis uses the rest"},
-        {!f->has_run_json, "no run.json: how the job ended and its settings are unknown"},
+        {!f->has_run_json, "no run.json: the job's settings and how it ended are unknown"},
         {f->n_marks == 0, "no marks: steps, epochs and evaluations are unknown"},
         {!f->heap.profile, "no heap profile: the allocating line is unknown"},
     };
@@ -234,8 +234,7 @@ static void set_absent(const struct facts *f, struct diagnosis *ret, bool *faile
                 add_absent(ret, ret->hypotheses[i].absent[k], failed);
 }
 
-/* Returns true if allocated GPU memory did not grow, but the memory that the allocator reserves
- * for it did. */
+/* Returns true if the first hypothesis is fragmentation of GPU memory, and it is likely. */
 static bool names_fragments(const struct diagnosis *d)
 {
     const struct diagnosis_hypothesis *h = d->n_hypotheses ? d->hypotheses : NULL;

@@ -14,8 +14,8 @@ enum { EXIT_S = 3 };
 
 /* Fraction of a process's life that counts as start-up if there are no marks. */
 static const double warm_share = 0.1;
-/* Growth also counts as start-up if it reached the first fraction of its final value within the
- * second fraction of the process's life. */
+/* Growth also counts as start-up if memory reached settled_share of its final value within
+ * early_share of the process's life. */
 static const double settled_share = 0.97, early_share = 0.4;
 static const double library_bytes = 1 << 20;
 /* A process whose memory fell below this fraction of its recent maximum is exiting. */
@@ -90,7 +90,8 @@ static double last_of(const struct facts *f, enum verdict_mark_kind kind)
     return (double)NAN;
 }
 
-/* Returns the last time before END_S at which S had not yet fallen because of the exit. */
+/* Returns the time of the last reading up to END_S at which memory had not yet fallen because of
+ * the exit of the process. */
 static double before_exit(const struct facts_series *s, double end_s)
 {
     double most = facts_max(s, end_s - EXIT_S, end_s), found = end_s;
@@ -120,9 +121,8 @@ static double resident_without_files(const struct facts_process *p, double t_s)
     return facts_at(&p->field[SAMPLE_RSS], t_s) - (isnan(file) ? 0 : file);
 }
 
-/* Returns the time at which the program had loaded its libraries, at most UNTIL_S. Loading a
- * library and mapping data can be told apart: a library adds both anonymous memory and file pages,
- * data only file pages. */
+/* Returns the time at which the program had loaded its libraries, at most UNTIL_S. A library adds
+ * both anonymous memory and file pages, unlike mapped data, which adds only file pages. */
 static double loaded_s(const struct facts_process *p, double from_s, double until_s)
 {
     const struct facts_series *file = &p->field[SAMPLE_FILE];
@@ -139,8 +139,8 @@ static double loaded_s(const struct facts_process *p, double from_s, double unti
     return found;
 }
 
-/* Returns the end of start-up for a program without marks, whose start-up looks like growth:
- * when its libraries are loaded or, if growth ended early, when growth ended. */
+/* Returns the end of the start-up of a program without marks: the time at which growth ended, if it
+ * ended early, or else the time at which the libraries were loaded. */
 static double settled_s(const struct facts_process *p, double from_s, double to_s)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
@@ -204,8 +204,8 @@ double facts_field_s(const struct facts_process *p, enum sample_process_field fi
     return isnan(before_s) ? after_s : isnan(after_s) ? before_s : t_s;
 }
 
-/* Returns the fraction, 0 to 1, of the change of resident memory from FROM_S to TO_S that had
- * happened by T_S. If memory did not change, returns 0 if T_S is nearer to FROM_S, else 1. */
+/* Resident memory changed from FROM_S to TO_S. Returns the fraction of this change, 0 to 1, that
+ * had happened by T_S. If memory did not change, returns 0 if T_S is nearer to FROM_S, else 1. */
 static double fraction_of_change(const struct facts_series *rss, double from_s, double to_s,
                                  double t_s)
 {

@@ -1,6 +1,6 @@
 /* All measurements of a run, gathered from its folder: recording, run.json, heap histories and
  * censuses. A value that was not measured is absent, never zero. A hypothesis that needs an absent
- * value reports that it is missing. Facts contain no judgement. */
+ * value reports that the value is missing. */
 #pragma once
 
 #include <jansson.h>
@@ -99,18 +99,17 @@ struct facts_heap {
     struct growth growth; /* live memory and growth by call site at the second moment */
     double *start_bytes;  /* live bytes of each call site at the first moment */
     double *floor_bytes;  /* lowest live bytes of each call site in the second half of the time */
-    /* Fractions, 0 to 1, of each call site's live bytes that were mapped by mmap, and that are in
-     * mappings of shared memory. */
+    /* For each call site, the fraction of its live bytes that are in memory maps, and the fraction
+     * in shared memory maps. */
     double *mapped_share, *shared_share;
     double start, now;               /* all live bytes at the two moments */
     double start_malloc, now_malloc; /* live bytes allocated by malloc at the two moments */
-    double start_rounding,
-        now_rounding; /* bytes that Python adds to small objects by rounding their sizes up */
+    /* bytes that Python adds to small objects by rounding their sizes up */
+    double start_rounding, now_rounding;
     /* Empty memory in Python's arenas in bytes, or NAN if not counted. */
     double start_spare, now_spare;
-    double start_inside,
-        /* Sampled live bytes inside malloc's heaps, or NAN if not counted. */
-        now_inside;
+    /* Sampled live bytes inside malloc's heaps, or NAN if not counted. */
+    double start_inside, now_inside;
     /* Sampled change of malloc's live bytes between the allocator's count and the compared
      * moment. */
     double start_drift, now_drift;

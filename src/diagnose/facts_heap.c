@@ -13,13 +13,12 @@
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
-/* To get a heap reading, the time between the two moments may be shortened: by the first fraction
- * to get any heap reading, by the second to get a better one. */
+/* Each of the two moments is moved to a heap reading. It may move by settled_share of the time
+ * between them or, if there is no reading within that time, by aligned_share. */
 static const double aligned_share = 0.25;
 static const double settled_share = 0.1;
-/* The fraction for short runs, up to SHORT_S seconds. It is larger because the heap is read only
- * every two seconds. With the usual fraction, memory at the end of a short run would be compared
- * with a much older heap reading. */
+/* If there is no reading within that time either, a moment may move by SHORT_S seconds, but at most
+ * by short_share. Short runs need this, because the heap is read only every two seconds. */
 static const double short_share = 0.55;
 static const double short_s = 4;
 static const double much_less = 0.9;
@@ -30,8 +29,8 @@ static uint64_t moment_ns(const struct facts *f, double t_s)
     return f->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
-/* Of the readings by which growth is judged, returns the last reading at or before T_NS, or else
- * the first. */
+/* Returns the last reading at or before T_NS, or else the first, of the readings that are used to
+ * judge growth. */
 static const struct profile_reading *reading_at(const struct profile *p, uint64_t t_ns)
 {
     size_t n = profile_working(p), at = 0;
@@ -65,10 +64,9 @@ static double held_at(const struct facts *f, const struct profile_reading *r)
     return profile_live_at(r) + rss_at(f, r);
 }
 
-/* Returns the reading nearest to NEAR_S, which is either FROM_S or TO_S, among the readings from
- * FROM_S to TO_S. If live or resident memory is much lower at another reading, returns that other
- * reading, because the memory of a batch or an evaluation in progress is not growth. Returns NULL
- * if there are no readings. */
+/* Returns the reading from FROM_S to TO_S that is nearest to NEAR_S. If live or resident memory is
+ * much lower at another of these readings, returns that one, because the memory of a batch or an
+ * evaluation in progress is not growth. Returns NULL if there are no readings. */
 static const struct profile_reading *settled_reading(const struct facts *f, const struct profile *p,
                                                      double from_s, double to_s, double near_s)
 {
@@ -88,8 +86,8 @@ static const struct profile_reading *settled_reading(const struct facts *f, cons
     return is_much_less ? least : nearest;
 }
 
-/* Moves the two moments to heap readings, unless that shortens the time between them by much. The
- * heap is read less often than RSS, but always at the end of the first step, just before RSS. */
+/* Moves the two moments to heap readings, if there are readings nearby. The heap is read less often
+ * than RSS, but always at the end of the first step, just before RSS. */
 static void align_moments(struct facts *f, const struct profile *p)
 {
     const struct profile_reading *start = NULL, *now = NULL;
@@ -169,8 +167,8 @@ static int judge_sites(const struct facts *f, struct facts_heap *h, struct err *
 }
 
 /* Bytes of one call site: all bytes; bytes allocated by malloc; bytes in small Python objects; and
- * bytes that Python added to small objects by rounding sizes up to 16 bytes. A call stack always
- * allocates in the same way, so all samples ever kept are used. */
+ * bytes that Python added to small objects by rounding sizes up to 16 bytes. A call site always
+ * allocates in the same way, so samples of the whole run are used. */
 struct kinds {
     double all, of_malloc, of_python, rounding;
 };
@@ -250,9 +248,9 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* Returns the sampled growth of malloc's live bytes from the nearest count of the allocator to T_S.
- * A slow allocator reports its count rarely, so the count nearest to T_S may be old. OF_MALLOC is
- * the sampled live bytes at T_S. */
+/* Returns by how much malloc's live bytes, as sampled, changed from the allocator's count nearest
+ * to T_S until T_S. A slow allocator is rarely asked for its count, so that count may be old.
+ * OF_MALLOC is the sampled live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)
 {

@@ -9,8 +9,8 @@
 static const double apart_bytes = 1 << 20;
 
 /* One page count: the number of all unshared pages of the process, and of unshared pages in
- * malloc's heaps. While memory grows, a count belongs to no exact moment, because counting takes
- * time. Both numbers still cover the same pages. */
+ * malloc's heaps. While memory grows, the numbers belong to no exact moment, because counting takes
+ * seconds, but both cover the same pages. */
 struct count {
     bool is_known;
     double unique, heap;
@@ -30,9 +30,9 @@ static double anonymous_at(const struct facts_process *p, double t_s)
            (isnan(shmem) ? 0 : shmem);
 }
 
-/* Returns the bytes of file pages that the process has written to. Such pages are unshared, but the
- * kernel does not count them as anonymous. Their number hardly changes. While memory grows, a count
- * lags behind and shows too few of them, so the largest difference is used. */
+/* Returns the bytes of file pages that the process has written to, which are unshared pages that
+ * the kernel does not count as anonymous. Their number hardly changes. While memory grows, a page
+ * count lags behind and shows too few of them, so the largest difference is used. */
 static double written_files(const struct facts *f)
 {
     const struct facts_process *p = f->main;

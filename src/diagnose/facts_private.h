@@ -4,8 +4,8 @@
 #include "diagnose/facts.h"
 #include "judge/verdicts.h"
 
-/* Reads processes, figures and the job's series, all of one segment. *ret_is_earlier is true if
- * that is not the last segment of a restarted job. Returns 0 or -ENOMEM. */
+/* Reads processes, figures and the job's series, all of one segment. Sets *ret_is_earlier if this
+ * segment is not the last one of a restarted job. Returns 0 or -ENOMEM. */
 int facts_take_run(struct facts *f, const struct recorded *recorded, bool *ret_is_earlier);
 /* Reads the verdicts on processes, job and GPUs, and chooses the main process. IS_EARLIER comes
  * from facts_take_run. */

@@ -36,7 +36,7 @@ struct points {
     size_t count;
 };
 
-/* A part of the run, which ends before UNTIL_NS. */
+/* A part of the run, from FROM_NS to just before UNTIL_NS. */
 struct period {
     uint64_t from_ns, until_ns;
 };
@@ -151,9 +151,9 @@ static uint64_t length_of(const struct run *run, uint32_t segment)
     return until_ns > p.from_ns ? until_ns - p.from_ns : 0;
 }
 
-/* Returns the segment to diagnose: in general the last. If the job has ended, an earlier segment
- * that leaked and lasted longer is preferred, because the last segment is often too short to show
- * which memory grows. */
+/* Returns the segment to diagnose. This is the last one, except that of a job that has ended an
+ * earlier segment is chosen if it leaked and lasted longer: the last segment is often too short to
+ * show which memory grows. */
 static uint32_t segment_to_diagnose(const struct recorded *r)
 {
     const struct verdicts *v = &r->verdicts;

@@ -51,8 +51,9 @@ static double late_growth(const struct facts_process *p)
     return facts_max(rss, middle_s, last_s) - facts_at(rss, middle_s);
 }
 
-/* Returns the data-loader worker that clearly grows most, if the training process is flat.
- * Workers are often too young to be judged. */
+/* Returns the main process or, if it is flat, the data-loader worker that clearly grows most.
+ * Verdicts on workers are not enough for this choice, because many workers exit before there is
+ * one. */
 static const struct facts_process *growing_worker(const struct facts *f)
 {
     const struct facts_process *best = NULL;

@@ -26,19 +26,18 @@ static const double filled_bytes = 8 << 20;
 /* Growth seems to have ended if at most this fraction of it occurred in the second half of the
  * time. */
 static const double tail_share = 0.25;
-/* A baseline that grows by less than this fraction of another baseline's growth does not follow
- * that baseline. */
+/* One baseline follows another only if it grows by at least this fraction of the other's growth. */
 static const double going_share = 0.3;
 /* Log-odds of a hypothesis before any evidence: about one in four. */
 static const double prior = -1;
 
-/* Whether the growth that a hypothesis explains ends by itself. The verdict "leaking" rules out
- * hypotheses whose growth ends. Verdicts of no leak rule out hypotheses whose growth continues. */
+/* Whether the growth that a hypothesis explains ends by itself. A verdict that memory leaks rules
+ * out hypotheses whose growth ends, and a verdict of no leak those whose growth continues. */
 enum course { EITHER, ENDS, GOES_ON };
 
 /* WORTH is how specific the cause is. Of two hypotheses that explain the same growth, the more
- * specific one comes first. "Python objects" is true of most leaks and helps with few of them, and
- * a line that keeps shared memory says more than "shared memory". */
+ * specific one comes first: "Python objects" fits most leaks but helps to fix few of them, and the
+ * line that keeps shared memory is more useful than "shared memory". */
 static const struct {
     hypothesis_test *test;
     double worth;
@@ -128,8 +127,8 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Returns true if the growth of row I is not only momentary. If memory certainly keeps growing, the
- * row must keep growing as well. */
+/* Returns true if row I keeps its growth: its verdict does not exclude a leak or, in a process that
+ * does not leak, most of the growth is still live. */
 static bool row_keeps_growth(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;
@@ -216,7 +215,7 @@ struct floors baselines_of(const struct question *q)
         return r;
     r.live = floor_growth(f, &live->series);
     r.held = spare ? held_growth(f, &live->series, &spare->series) : (double)NAN;
-    /* Anonymous memory includes all memory of malloc. */
+    /* anonymous memory has all memory of malloc and no file pages */
     r.memory = floor_growth(f, &f->main->field[SAMPLE_ANON]);
     if (isnan(r.memory))
         r.memory = floor_growth(f, &f->main->field[SAMPLE_RSS]);
@@ -425,8 +424,8 @@ static void weigh(struct hypothesis *h)
         h->decide[0] = '\0';
 }
 
-/* Returns the sort key. A hypothesis that cannot be tested may be true, so it comes before those
- * with evidence against them. */
+/* Returns the sort key. A hypothesis that cannot be tested may be true, so it comes before
+ * hypotheses that are ruled out. */
 static double score(const struct hypothesis *h)
 {
     double odds = 1 / (1 + exp(-h->log_odds));

@@ -82,7 +82,8 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
     double share = fmin(1, fmax(0, grown / whole));
     double first = number(q->f->census_first, "step"), last = number(q->f->census_last, "step");
     bool is_for = share > 0.3;
-    if (is_for) /* the censuses do not cover growth that ended before them */
+    /* growth that has ended may be older than the censuses, which then explain only part of it */
+    if (is_for)
         h->share = q->is_growing ? share : share_of(q, share * whole);
     evidence_add(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
                  "%s: %s (count %+.0f) from step %.0f to %.0f, while memory grew by %s", what,
@@ -183,8 +184,8 @@ static double node_count(const json_t *census)
     return count;
 }
 
-/* Returns true for a library with torch's kernels; libtorch_python only wraps tensors as Python
- * objects. */
+/* Returns true for a library with torch's kernels, but not for libtorch_python, which wraps tensors
+ * as Python objects. */
 static bool is_torch(const char *lib)
 {
     return lib && !strstr(lib, "libtorch_python") &&
@@ -249,7 +250,7 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
     }
     if (made_by_compiler(&q->f->heap, row)) {
         evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "the growing heap was allocated for the compiler, at %s",
+                     "torch's compiler allocated the growing memory, at %s",
                      place_text(place, row));
         return;
     }
@@ -258,12 +259,11 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
     size_t lines;
     h->site = row;
     h->share = fmax(h->share, share_of(q, grown + keeping_sites_beside(q, row, &lines)));
-    evidence_add(
-        h, EVIDENCE_FOR, is_unseen ? FAIR + WEAK : WEAK,
-        is_unseen
-            ? "torch allocated %s at %s, and tensors referenced by Python did not grow with it"
-            : "torch allocated %s at %s",
-        size_of(&s, 0, grown), place_text(place, row));
+    evidence_add(h, EVIDENCE_FOR, is_unseen ? FAIR + WEAK : WEAK,
+                 is_unseen ? "torch allocated %s at %s, but the tensors that Python references did "
+                             "not grow as much"
+                           : "torch allocated %s at %s",
+                 size_of(&s, 0, grown), place_text(place, row));
 }
 
 /* Adds evidence if the job has a variable or container whose autograd graph grows. */
@@ -297,8 +297,8 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 
 /* ---- call sites ---- */
 
-/* Returns true if most of the growth is in other processes, and adds that as evidence. This heap
- * profile does not cover other processes. */
+/* Returns true if most of the growth is in other processes, which this heap profile does not cover,
+ * and adds this as evidence. */
 static bool is_in_other_processes(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -319,8 +319,8 @@ static void add_containers(const struct question *q, struct hypothesis *h)
             evidence_add(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
 }
 
-/* Names the line that gained most live memory among those that may leak, because sampling may hide
- * the line of a leak. Returns false if the job does not leak, or if there is no such line. */
+/* If the job leaks although no call site certainly keeps memory, names the line that gained most
+ * live memory among those that may leak. Returns false if there is none. */
 static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
 {
     const struct growth *g = &q->f->heap.growth;
@@ -362,7 +362,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
                      change_of(&s, 0, heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
-        /* A data-loader worker is one of several similar processes. */
+        /* The growth of one worker is its share: there are several similar workers, and the profile
+         * covers one. */
         bool is_worker = q->f->main->role == ROLE_DATA_WORKER;
         size_t lines;
         double beside = keeping_sites_beside(q, row, &lines), all = grown + beside;
@@ -396,13 +397,13 @@ static double retention_weight(const struct question *q, double beside)
     double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
     bool is_measured = q->f->heap.profile || q->l->knows_retained;
     if (!is_measured || sure <= 0.3 * q->growth)
-        /* Evidence is weak, because the allocator's own count excludes Python's arenas. */
+        /* The allocator's own count excludes Python's arenas. */
         return WEAK;
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
 
-/* Returns the growth of retained memory. It is at most the growth of free memory by the allocator's
- * own count; any excess was already free at the start but not resident. */
+/* Returns the growth of retained memory, which is at most the growth of the allocator's own count
+ * of free memory. Any more was already free at the start, but not resident. */
 static double retained_growth(const struct question *q)
 {
     const struct facts_figure *spare = facts_figure(q->f, "heap_free_bytes");
@@ -445,7 +446,7 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
 }
 
 /* Tests retention by comparing baselines. Returns false if the baselines do not show retention, or
- * if measured retained memory did not grow. */
+ * if measurements of retained memory contradict it. */
 static bool weigh_floors(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);

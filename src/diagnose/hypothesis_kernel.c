@@ -6,7 +6,7 @@
 #include "diagnose/hypothesis_private.h"
 
 static const double part_least_bytes = 8 << 20;
-/* If no process maps this fraction of the growth, files in a tmpfs explain the growth. */
+/* The growth is files in a tmpfs if no process maps this fraction of it. */
 static const double UNMAPPED_SHARE = 0.5;
 
 /* Compares the growth of one kind of memory with all growth: the larger its share, the stronger the
@@ -112,9 +112,9 @@ void test_swap(const struct question *q, struct hypothesis *h)
 
 /* ---- GPUs ---- */
 
-/* Returns true if growth on the GPU has stopped and needs no diagnosis. Memory pools and compiled
- * code are allocated in the first steps. As on the host, growth that has stopped is diagnosed only
- * if the verdict is plateaued and the growth exceeds a tenth of the memory at the start. */
+/* Returns true if growth on the GPU has ended and needs no diagnosis, such as the memory pools and
+ * compiled code of the first steps. As on the host, growth that has ended is diagnosed only if the
+ * verdict is plateaued and the growth exceeds a tenth of the memory at the start. */
 static bool gpu_has_stopped(const struct facts *f, double grown)
 {
     double had = facts_at(&f->gpu_heap.job, f->start_s);
@@ -146,7 +146,7 @@ static void add_gpu_site(const struct question *q, struct hypothesis *h)
     struct sizes s;
     h->site = gpu_keeper(q->f);
     if (h->site)
-        evidence_add(h, EVIDENCE_FOR, FAIR, "blocks that %s allocated on gpu %d grew by %s",
+        evidence_add(h, EVIDENCE_FOR, FAIR, "memory that %s allocated on gpu %d grew by %s",
                      place_text(place, h->site), h->site->gpu,
                      size_of(&s, 0, h->site->growth_bytes));
 }
@@ -183,8 +183,8 @@ void test_gpu(const struct question *q, struct hypothesis *h)
 /* Growth of reserved memory below this size is common in the first steps of any program. */
 static const double reserved_least_bytes = 64 << 20;
 
-/* Returns true if the peak of allocated memory explains the reserved memory, with blocks rounded
- * up. */
+/* Returns true if the peak of allocated memory explains the reserved memory, of which a part is
+ * lost because blocks are rounded up. */
 static bool is_reserved_needed(const struct facts_gpu *g)
 {
     return !isnan(g->reserved_bytes) && g->reserved_bytes < 1.2 * g->most_allocated_bytes;
@@ -215,7 +215,7 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
     }
     if (is_reserved_needed(g)) {
         evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                     "at its peak, %s was allocated out of %s of reserved GPU memory",
+                     "at the peak, %s of %s of reserved GPU memory was allocated",
                      size_of(&s, 0, g->most_allocated_bytes), size_of(&s, 1, g->reserved_bytes));
         return;
     }
@@ -241,7 +241,7 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
     bool is_much = grown > fmax(part_least_bytes, 0.3 * q->total);
     if (is_much)
         h->share = share_of(q, grown);
-    /* if all memory is in huge pages, so is memory that the allocator retains */
+    /* with the setting "always", huge pages also contain memory that the allocator retains */
     evidence_add(h, is_much ? EVIDENCE_FOR : EVIDENCE_AGAINST,
                  !is_much                           ? STRONG
                  : strcmp(q->f->thp, "always") == 0 ? FAIR

@@ -117,7 +117,8 @@ static struct workers workers_of(const struct facts *f)
 static void weigh_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
 {
     struct sizes s;
-    /* if nothing grows, users see the sum of RSS, whether shared or not */
+    /* if nothing grows, the question is why the sum of RSS is large, in which shared pages count
+     * once per process */
     double all = fmax(q->base + q->growth, 0) + w->rss;
     h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {
@@ -182,7 +183,7 @@ static double most_growth(const struct facts_series *s)
     return most - first;
 }
 
-/* Returns true if P was forked: then it has its parent's memory from the beginning, all of it
+/* Returns true if P was forked. A forked process begins with its parent's memory, all of it
  * shared. */
 static bool is_forked(const struct facts *f, const struct facts_process *p)
 {

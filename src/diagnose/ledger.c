@@ -61,7 +61,9 @@ static double figure_at(const struct facts *f, const char *name, double t_s)
 {
     const struct facts_figure *figure = facts_figure(f, name);
     return figure ? facts_near(&figure->series, t_s)
-                  : (double)NAN; /* the job reports pinned memory at the end of a step */
+                  /* the nearest report, because jobs report these figures only at the end of a
+                   * step */
+                  : (double)NAN;
 }
 
 static double census_bytes(const json_t *census, const char *key)
@@ -273,9 +275,9 @@ static void name_touched(const struct facts *f, const struct ledger *l, struct l
     }
 }
 
-/* Assigns memory in huge pages. The first write to a huge page makes the whole page resident,
- * although most of it may never be allocated. Unattributed memory may be in huge pages, up to their
- * total size. Its growth is at most the growth of the huge pages. */
+/* Assigns unattributed memory to huge pages, up to their total size and total growth. The first
+ * write to a huge page makes the whole page resident, although most of it may never be
+ * allocated. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
     double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);
@@ -317,8 +319,8 @@ static void add_rest(const struct facts *f, const struct moment *start, const st
                is_worker ? 0 : now->left, now->left);
 }
 
-/* Returns the lower bound of an entry, which is 0 if the entry was not measured directly. Retained
- * memory that exceeds RSS is not resident. */
+/* Returns the lower bound of an entry with BYTES. It is 0 for kinds of which only an upper bound is
+ * known. Of retained memory, the part that exceeds RSS is not resident. */
 static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
 {
     if (kind == LEDGER_RETAINED)
@@ -339,7 +341,7 @@ static int by_growth(const void *a, const void *b)
     return (x->now_bytes < y->now_bytes) - (x->now_bytes > y->now_bytes);
 }
 
-/* Returns the attributed fraction of the growth, which is all growth except that of the entry
+/* Returns the attributed fraction of the growth, which is the growth of all entries except
  * UNEXPLAINED. */
 static double named_share(const struct ledger *l)
 {

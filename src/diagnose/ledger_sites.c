@@ -39,9 +39,9 @@ static double row_now(const struct facts *f, const struct ledger_scale *s, size_
     return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
 }
 
-/* Scales the rows. The sampling error at the start persists until the end. Growth is therefore
- * scaled to fit the heap, at most by a factor of two, and a remaining excess is subtracted from all
- * rows. */
+/* Returns the factors that make the rows add up to the heap. START scales memory of the start, also
+ * where it is still live, because its sampling error is still the same. GROWTH scales growth, by at
+ * most 2. If the rows then still exceed the heap, NOW scales all of them down. */
 static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
                                       double has)
 {

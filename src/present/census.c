@@ -27,7 +27,9 @@ struct census {
     bool has_rank, has_step, has_torch, is_sampled, has_tensor_bytes, has_object_bytes;
     int64_t rank, step, tensor_count, object_count;
     uint64_t tensor_bytes, object_bytes;
-    char at[16]; /* position in the program at which the census was taken */
+    /* "step": taken at the end of a step; "thread": while the program ran; "call": when the program
+     * requested it */
+    char at[16];
     double cost_s;
     struct census_memory memory;
     struct census_row *tensors, *objects, *largest;
@@ -109,7 +111,7 @@ char *census_tensor_name(const json_t *row)
     return text;
 }
 
-/* Reads a document. The result is empty if memory runs out. */
+/* Reads the census of one process. The result is empty if memory runs out. */
 static struct census_process census_read(const json_t *doc)
 {
     struct census_process p = {0};
@@ -129,7 +131,7 @@ static const char *size_or_dash(char out[TEXT_SIZE_MAX], int64_t bytes)
     return bytes < 0 ? "–" : text_size(out, (uint64_t)bytes);
 }
 
-/* Adds the heading of a list and its first TOP rows. */
+/* Adds a table of the first COUNT rows. */
 static void census_put_rows(struct doc *d, const char *label, const char *name, bool is_growth,
                             const struct census_row *rows, size_t count)
 {
@@ -186,11 +188,11 @@ static void census_put_tensors_and_objects(struct doc *d, const struct census *c
     doc_fact(d, "objects");
     doc_textf(d, TONE_STRONG, "%" PRId64 ", %s%s", c->object_count,
               c->has_object_bytes ? text_size(size, c->object_bytes) : "–",
-              c->is_sampled ? " (estimated from a sample of them)" : "");
+              c->is_sampled ? " (estimated from a sample)" : "");
     census_put_rows(d, "", "objects", false, c->objects, least(c->n_objects, top));
     for (size_t i = 0; i < c->n_largest; i++) {
         const struct census_row *r = &c->largest[i];
-        doc_fact(d, i ? "" : "held by");
+        doc_fact(d, i ? "" : "kept by");
         if (r->count > 1)
             doc_textf(d, TONE_PLAIN, "%" PRId64 " × ", r->count);
         doc_textf(d, TONE_PLAIN, "%s, %s: %s", r->what ? r->what : "?",
@@ -238,7 +240,7 @@ static void census_put_process(struct doc *d, const struct census_process *p, si
     census_put_memory(d, &c->memory);
     census_put_tensors_and_objects(d, c, top);
     census_put_growth(d, p, top);
-    doc_fact(d, "kept");
+    doc_fact(d, "saved in");
     doc_text(d, TONE_PLAIN, p->path);
 }
 

@@ -236,7 +236,7 @@ void doc_plot(struct doc *d, const struct doc_plot *plot)
     size_t points = plot->count * sizeof *plot->points;
     size_t events = plot->event_count * sizeof *plot->events;
     struct doc_plot *copy;
-    /* the plot, its points and its events are one allocation */
+    /* one allocation contains the plot, its points and its events */
     struct doc_node *node =
         doc_add_data(d, NODE_PLOT, plot->title, NULL, 0, sizeof *copy + points + events);
     if (!node)

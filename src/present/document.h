@@ -22,8 +22,7 @@ struct doc {
 };
 void doc_fini(struct doc *d);
 
-/* Makes the back ends in HIDDEN omit everything that is added from now on. With 0, no back end
- * omits it. */
+/* Makes the back ends in HIDDEN omit everything that is added from now on. 0 ends this. */
 enum { DOC_TERMINAL = 1, DOC_HTML = 2, DOC_MARKDOWN = 4 };
 void doc_hide(struct doc *d, unsigned hidden);
 
@@ -105,8 +104,8 @@ __attribute__((format(printf, 3, 4))) void doc_cellf(struct doc *d, enum doc_ton
  * lines. */
 void doc_below(struct doc *d, enum doc_tone tone, const char *raw);
 
-/* Begins a fold: a summary, whose text follows, and the blocks up to doc_fold_end. Back ends
- * that cannot fold show everything, except that a group shows only its summary. */
+/* Begins a fold, which consists of a summary (the text that follows) and of the blocks up to
+ * doc_fold_end. Back ends that cannot fold show everything, but of a group only the summary. */
 enum doc_fold {
     FOLD_OPEN,
     FOLD_CLOSED,

@@ -260,7 +260,7 @@ static void keep_cursor_in_sight(struct screen *s, size_t page)
 }
 
 /* Draws, from the top: title, job, machine, GPUs, table head and rows, notice, keys. If the
- * terminal has too few lines, parts are omitted, the rows last. */
+ * terminal has too few lines, parts are omitted, but the rows last of all. */
 void draw_all(struct screen *s)
 {
     struct cell_column columns[COL_COUNT];

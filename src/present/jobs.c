@@ -60,7 +60,7 @@ static const struct codec job_codec[] = {
     CODEC_MANY(struct job_view, changes, change_count, "changes", change_codec, CODEC_REQUIRED),
     {0}};
 
-/* Reads a document. The result is empty if memory runs out. */
+/* Reads the server's document of one job. The result is empty if memory runs out. */
 static struct job_view job_read(const json_t *doc)
 {
     static const char *const ended[] = {"succeeded", "failed", "cancelled", "lost"};
@@ -73,7 +73,7 @@ static struct job_view job_read(const json_t *doc)
 
 /* ---- values ---- */
 
-/* Writes how long the job has been running, ran, or has been waiting; "" if unknown. */
+/* Writes the time that the job has run or, if it has not started, has waited; "" if unknown. */
 static char *life_text(char out[TEXT_TIME_MAX], const struct job_view *j, double now_s)
 {
     out[0] = '\0';
@@ -211,7 +211,7 @@ static void job_put_times(struct doc *d, const struct job_view *j, double now_s)
         doc_itemf(d, TONE_PLAIN, "%s%s", strcmp(j->state, "queued") == 0 ? "waits for " : "", text);
 }
 
-/* Describes the source of the reserved memory. An unknown word, of a newer server, is returned
+/* Describes the source of the reserved memory. A word that only a newer server knows is returned
  * unchanged. */
 static const char *reserved_from(const char *word)
 {

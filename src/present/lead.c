@@ -86,9 +86,9 @@ static const struct diagnosis_hypothesis *lead_hypothesis(const struct summary *
     return is_held ? h : NULL;
 }
 
-/* True if the lead explains the growth. A healthy job has no explanation. A job with too few
- * samples for a growth rate has none either, because all its growth may belong to start-up; growth
- * on a GPU and failed jobs are explained even so. */
+/* Returns true if the lead explains the growth. It explains neither a healthy job, nor a job with
+ * too few samples for a growth rate, whose growth may all belong to start-up. Growth on a GPU, and
+ * failed jobs, are explained even with few samples. */
 static bool has_explanation(const struct summary *s)
 {
     const struct judged *worst = lead_worst(s);
@@ -171,9 +171,8 @@ static bool is_source_name(const char *file)
     return false;
 }
 
-/* Reads the source line at P without its indentation. Returns false if the file does not exist.
- * Also returns false if the file was changed after the job started, because the line may then be a
- * different line. */
+/* Reads the source line at P without its indentation. Returns false if the file does not exist, or
+ * if it was changed after the job started, because the line may then be a different one. */
 static bool source_line(const struct lead_place *p, const struct outcome *o, struct buf *ret)
 {
     struct buf text = {0};
@@ -220,8 +219,8 @@ static bool find_place(const struct summary *s, struct lead_place *ret,
     return ret->file || ret->function;
 }
 
-/* Returns true if the rate of ROW adds a fact: it differs from the headline's, and the advice does
- * not already print it as the effect of the fix. */
+/* Returns true if the rate of ROW is worth printing: it differs from the rate in the headline, and
+ * the advice does not print it as the effect of the fix. */
 static bool has_own_rate(const struct summary *s, const struct profile_row *row)
 {
     const struct verdict_interval *own = &row->verdict.rate_bytes_per_step;
@@ -234,7 +233,8 @@ static bool has_own_rate(const struct summary *s, const struct profile_row *row)
     return !all || !all->known || own->value < 0.8 * all->value;
 }
 
-/* Allocations before ebb attached to a job are unknown. */
+/* Returns "so far" or, if ebb was attached to a running job, text such as "since 12:00", because
+ * earlier allocations are unknown. */
 static const char *since_when(const struct outcome *o, char ret[16])
 {
     const char *at =

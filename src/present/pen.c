@@ -97,7 +97,8 @@ void pen_put(struct pen *p, enum paint paint, const char *text)
         uint32_t c = 0;
         size_t n = text_utf8(text + i, len - i, &c);
         if (n == 0)
-            /* ebb's own texts are valid UTF-8, so this character was truncated to fit an array */
+            /* a character cut off at the end of an array, because ebb's own texts are valid
+             * UTF-8 */
             break;
         int w = p->screen->is_ascii ? 1 : columns_of(c);
         if (p->x + columns + w > p->right || used + n >= sizeof out)

@@ -55,7 +55,7 @@ static const char *report_header(const struct report *r, const char *key)
                            : NULL;
 }
 
-/* Returns the value in run.json, or else in the recording's header. */
+/* Returns FROM_JSON, the value in run.json, or else the value of KEY in the recording's header. */
 static const char *report_about(const struct report *r, const char *from_json, const char *key)
 {
     return from_json ? from_json : report_header(r, key);
@@ -112,7 +112,7 @@ void report_add_damage(struct buf *out, const struct trace_reader_damage *damage
     if (damage->unknown_blocks)
         buf_printf(out, ", %" PRIu64 " block%s of an unknown kind", damage->unknown_blocks,
                    damage->unknown_blocks == 1 ? "" : "s");
-    if (out->len > from) { /* every item was preceded by a comma, of which the first is removed */
+    if (out->len > from) { /* each item begins with a comma; the first comma is removed */
         memmove(out->data + from, out->data + from + 2, out->len - from - 2);
         out->len -= 2;
     }
@@ -202,7 +202,7 @@ static void add_head(struct doc *d, const struct report *r)
     doc_text(d, TONE_PLAIN, o->end.cause);
 }
 
-/* Counts the rows that certainly grew and whose growth has not ended according to their verdict. */
+/* Counts the first rows that certainly grew and whose verdict does not exclude a leak. */
 static size_t growing_count(const struct profile_view *v)
 {
     const double least = 1 << 20;
@@ -436,7 +436,7 @@ static void add_processes(struct doc *d, const struct report *r)
     add_process_table(d, list, 0, shown);
     if (count > shown) {
         doc_fold(d, FOLD_GROUP);
-        doc_textf(d, TONE_PLAIN, "%zu smaller ones", count - shown);
+        doc_textf(d, TONE_PLAIN, "%zu smaller processes", count - shown);
         add_process_table(d, list, shown, count);
         doc_fold_end(d);
     }

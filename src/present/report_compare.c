@@ -24,7 +24,7 @@ static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse
 
 /* ---- the test ---- */
 
-/* One of the two runs, with its verdict and the rate that both have in common. */
+/* One of the two runs, with its verdict and its rate, which has the same unit in both runs. */
 struct side {
     const struct report *report;
     const struct verdict_result *v; /* NULL: none */
@@ -190,9 +190,9 @@ static bool is_same_function(const struct profile_frame *a, const struct profile
     return is_same_text(a->function, b->function) && is_same_text(a->file, b->file);
 }
 
-/* Returns the row of AFTER for the same call site as ROW. Rows are matched by the allocating line.
- * If the line is ambiguous, they are matched by the user's own function, because a fix may have
- * moved the line. */
+/* Returns the row of AFTER for the same call site as ROW. Compares functions and not lines, because
+ * a fix may move lines: the allocating function and the user's own one, or only the latter if
+ * IS_MERGED. */
 static const struct profile_row *same_place(const struct profile_view *after,
                                             const struct profile_row *row, bool is_merged)
 {

@@ -52,7 +52,8 @@ static json_t *data_text(bool is_packed, const char *raw)
 
 /* ---- series ---- */
 
-/* Values of a damaged recording may be too large for an integer. Differences of capped ones fit. */
+/* Values of a damaged recording may be too large for an integer. They are capped, so that their
+ * differences fit too. */
 static json_int_t data_rounded(double value)
 {
     return llround(fmin(value, 0x1p62));

@@ -27,6 +27,7 @@ json_t *report_harmless(const char *raw);
 /* Returns the series, steps, events, phases and segments, for programs or packed for the page's
  * script; NULL if out of memory. */
 json_t *report_data(const struct run *run, bool is_packed);
-/* Stores the marks of KIND that the first rank sent, each once, thinned to REPORT_EVENTS.
- * Returns their number. RET must have room for all marks of the kind. */
+/* Stores the marks of KIND that the first rank sent, without repetitions. If there are more than
+ * REPORT_EVENTS, stores only every Nth one. Returns their number. RET must have room for all marks
+ * of the kind. */
 size_t report_events(const struct run *run, enum mark_kind kind, const struct run_mark **ret);

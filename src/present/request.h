@@ -8,8 +8,8 @@
 struct doc;
 
 enum request_words { REQUEST_SLURM, REQUEST_KUBERNETES };
-/* Returns the syntax for the scheduler of this process: that of Kubernetes in a pod, otherwise that
- * of Slurm, which users of other schedulers recognize. */
+/* Returns the syntax of Kubernetes if this process runs in a pod, otherwise that of Slurm, which
+ * users of other schedulers understand too. */
 enum request_words request_words_here(void);
 
 /* Sizes are per node, with a margin. A size of 0 is unknown. */

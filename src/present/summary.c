@@ -50,7 +50,7 @@ void summary_add_end(struct buf *out, const struct outcome *o)
     const char *how = !is_watch           ? "finished in"
                       : o->about.attached ? "attached for"
                                           : "watched for";
-    /* The lead of a failed run already contains the time. */
+    /* the lead of a failed run already contains the time and the step */
     bool has_failed = summary_has_failed(o);
     if (o->measured.has_duration_s && !has_failed)
         buf_printf(out, "%s%s %s", state, how, text_about_time(time, o->measured.duration_s));
@@ -103,7 +103,7 @@ static void summary_put_memory(struct doc *d, const struct outcome_tree *t)
     summary_item(d, TONE_PLAIN, "mean ", s->has_mean_bytes, s->mean_bytes, "");
     summary_item(d, TONE_STRONG, "peak ", s->has_peak_bytes, s->peak_bytes, "");
     summary_item(d, TONE_PLAIN, "end ", s->has_end_bytes, s->end_bytes, "");
-    /* too few readings for a rate are too few for a baseline as well */
+    /* a baseline needs as many readings as a rate */
     doc_fact(d, "baseline");
     if (s->has_rate_bytes_per_min && s->floor_bytes.has_first && s->floor_bytes.has_last)
         doc_itemf(d, TONE_PLAIN, "%s → %s", text_size(first, s->floor_bytes.first),
@@ -235,7 +235,8 @@ static double leaked_bytes(const struct summary *s)
     return s->outcome->measured.marks.has_last_step || !(sites > 0) ? growth : fmin(growth, sites);
 }
 
-/* The margin of the suggestion applies to every part of the peak alike. */
+/* The suggestion for the whole peak includes a margin. Parts of the peak get the same relative
+ * margin. */
 struct request summary_request(const struct summary *s)
 {
     const struct outcome_measured *m = &s->outcome->measured;
@@ -438,8 +439,8 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     if (run_dir) {
         summary_add_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
-        /* if the line is long, the second command is omitted, because the report contains its
-         * content */
+        /* after a path there is little room, so only the report is named, which contains the
+         * rest */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",
                       !s->n_growing           ? "show"
@@ -464,7 +465,7 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
         buf_printf(&text, "%sebb show", text.len ? " · " : "");
         size_t before = text.len;
         summary_add_operand(&text, run_dir);
-        /* the path is omitted if there are GPUs, because the text would need a third line */
+        /* with GPUs, the path would need a third line */
         if (text.len == before && !has_gpus)
             buf_printf(&text, " · %s", summary_path(run_dir));
     }

@@ -75,7 +75,7 @@ static void put_failure(struct doc *d, const struct summary *s)
     put_place(d, &f->where);
     if (f->n_lines) {
         doc_point(d, POINT_NOTE);
-        doc_textf(d, TONE_PLAIN, "the largest line at that time, %s: ",
+        doc_textf(d, TONE_PLAIN, "the line with the most memory at that time, %s: ",
                   text_about_size(size, (double)f->lines[0].live_bytes));
         put_place(d, &f->lines[0].where);
     }
@@ -84,8 +84,8 @@ static void put_failure(struct doc *d, const struct summary *s)
 
 /* ---- fragmentation ---- */
 
-/* Returns the first hypothesis if it is fragmentation. The lead names this hypothesis only if there
- * is a leak. */
+/* Returns the first hypothesis if it is fragmentation with evidence. The lead does not name it
+ * unless there is a leak. */
 static const struct diagnosis_hypothesis *find_fragments(const struct summary *s)
 {
     const struct diagnosis_hypothesis *h =

@@ -82,7 +82,7 @@ static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
         doc_itemf(d, TONE_PLAIN, "%zu checkpoint%s requested", asked, asked == 1 ? "" : "s");
         doc_itemf(d, TONE_PLAIN, "%zu written", count_acts(g, "checkpoint"));
     }
-    guard_put_times(d, "stopped it", count_acts(g, "term"));
+    guard_put_times(d, "stopped the job", count_acts(g, "term"));
     guard_put_times(d, "killed it", count_acts(g, "kill"));
     if (g->event_count > EVENTS_SHOWN)
         doc_itemf(d, TONE_PLAIN, "the last actions (all in run.json)");
@@ -105,7 +105,7 @@ static void guard_put_segment(struct doc *d, const struct outcome_segment *s, bo
 {
     char text[TEXT_TIME_MAX], cell[CELL_MAX];
     const char *by = s->end.by ? s->end.by : s->end.cause_kind ? s->end.cause_kind : "";
-    /* remove the article of "a planned restart" or "the guard", as the column is narrow */
+    /* the column is narrow, so "a planned restart" and "the guard" lose their article */
     by += strncmp(by, "the ", 4) == 0 ? 4 : strncmp(by, "a ", 2) == 0 ? 2 : 0;
     doc_row(d);
     doc_cellf(d, TONE_PLAIN, "%u", s->segment);

@@ -299,7 +299,7 @@ static void summary_counts_guard_actions_and_lists_the_last(void **state)
         "           1  12 min 05 s  88    173  171    413M  undecided  guard\n"
         "           2  12 min 05 s  172   300  –      413M  undecided  finished\n"
         "guard      limit 512 MiB (enforced by the kernel), 2 checkpoints requested,\n"
-        "           1 written, stopped it 2 times, killed it once,\n"
+        "           1 written, stopped the job 2 times, killed it once,\n"
         "           the last actions (all in run.json)\n"
         "           · 3.0 s: requested a checkpoint (pace)\n"
         "           · 4.0 s: checkpoint written\n"
