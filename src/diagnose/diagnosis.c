@@ -84,24 +84,14 @@ static void set_process(const struct facts_process *p, struct diagnosis *ret, bo
 
 /* ---- the ledger ---- */
 
-static void set_frame(const struct name *n, struct diagnosis_frame *ret, bool *failed)
-{
-    ret->function = copied(n->function, failed);
-    ret->file = copied(n->file, failed);
-    ret->lib = copied(n->lib, failed);
-    ret->has_line = n->line != 0;
-    ret->line = (int32_t)n->line;
-}
-
 static bool set_site(const struct growth_row *row, struct diagnosis_site *ret, bool *failed)
 {
     if (!row)
         return false;
-    set_frame(row->name, &ret->frame, failed);
+    *failed |= profile_frame_copy(row->name, &ret->where) < 0;
     ret->has_in_program = row->n_program > 0;
     if (ret->has_in_program)
-        set_frame(row->program[0], &ret->in_program, failed);
-    ret->is_own = row->name->is_own;
+        *failed |= profile_frame_copy(row->program[0], &ret->in_program) < 0;
     ret->has_place_count = row->n_places > 1;
     ret->place_count = row->n_places;
     return true;

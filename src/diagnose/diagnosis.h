@@ -9,20 +9,15 @@
 #include <stdint.h>
 
 #include "diagnose/hypothesis.h"
+#include "profile/view.h"
 
 struct err;
 
-struct diagnosis_frame {
-    char *function, *file, *lib; /* NULL: unknown */
-    bool has_line;
-    int32_t line;
-};
-
 /* The allocating line, and the innermost line of the program itself on the call path. */
 struct diagnosis_site {
-    struct diagnosis_frame frame;
-    bool has_in_program, is_own;
-    struct diagnosis_frame in_program;
+    struct profile_frame where;
+    bool has_in_program;
+    struct profile_frame in_program;
     bool has_place_count;
     uint64_t place_count; /* number of allocating lines, if more than one */
 };

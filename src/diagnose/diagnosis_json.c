@@ -4,21 +4,17 @@
 #include "base/codec.h"
 
 static const struct codec frame_fields[] = {
-    CODEC_OWNED(struct diagnosis_frame, function, "function", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_frame, file, "file", CODEC_OR_NULL),
-    CODEC_NULL(struct diagnosis_frame, line, "line", CODEC_INT),
-    CODEC_OWNED(struct diagnosis_frame, lib, "lib", CODEC_OR_NULL),
+    CODEC_OWNED(struct profile_frame, function, "function", CODEC_OR_NULL),
+    CODEC_OWNED(struct profile_frame, file, "file", CODEC_OR_NULL),
+    CODEC_NULL(struct profile_frame, line, "line", CODEC_UINT),
+    CODEC_OWNED(struct profile_frame, lib, "lib", CODEC_OR_NULL),
     {0},
 };
 
 static const struct codec site_fields[] = {
-    CODEC_OWNED(struct diagnosis_site, frame.function, "function", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_site, frame.file, "file", CODEC_OR_NULL),
-    {CODEC_AT(struct diagnosis_site, frame.line, "line", CODEC_INT), .absent = CODEC_OR_NULL,
-     .has = offsetof(struct diagnosis_site, frame.has_line)},
-    CODEC_OWNED(struct diagnosis_site, frame.lib, "lib", CODEC_OR_NULL),
+    CODEC_FLAT(struct diagnosis_site, where, frame_fields),
     CODEC_PART_HAS(struct diagnosis_site, in_program, "in_program", frame_fields, CODEC_OR_NULL),
-    CODEC_FIELD(struct diagnosis_site, is_own, "own", CODEC_BOOL),
+    CODEC_FIELD(struct diagnosis_site, where.is_own, "own", CODEC_BOOL),
     CODEC_OPTION(struct diagnosis_site, place_count, "place_count", CODEC_UINT),
     {0},
 };

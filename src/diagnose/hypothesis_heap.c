@@ -184,17 +184,8 @@ static double node_count(const json_t *census)
     return count;
 }
 
-/* Returns true for a library with torch's kernels, but not for libtorch_python, which wraps tensors
- * as Python objects. */
-static bool is_torch(const char *lib)
-{
-    return lib && !strstr(lib, "libtorch_python") &&
-           (strstr(lib, "libtorch") || strstr(lib, "libc10"));
-}
-
-/* Returns true if a frame of torch's libraries is on the call path of ROW's largest site, which
- * means that an operation of torch allocated the memory. */
-bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
+bool has_frame(const struct facts_heap *heap, const struct growth_row *row,
+               bool (*is_wanted)(const struct name *frame))
 {
     const struct profile *p = heap->profile;
     uint32_t node = p && row->site < p->n_sites ? p->site_node[row->site] : 0;
@@ -202,10 +193,23 @@ bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
         const struct name *frames;
         size_t n = names_of_node(heap->names, node, &frames);
         for (size_t i = 0; i < n; i++)
-            if (is_torch(frames[i].lib))
+            if (is_wanted(&frames[i]))
                 return true;
     }
     return false;
+}
+
+/* Returns true for a library with torch's kernels, but not for libtorch_python, which wraps tensors
+ * as Python objects. */
+static bool is_torch_frame(const struct name *n)
+{
+    return n->lib && !strstr(n->lib, "libtorch_python") &&
+           (strstr(n->lib, "libtorch") || strstr(n->lib, "libc10"));
+}
+
+bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
+{
+    return has_frame(heap, row, is_torch_frame);
 }
 
 static void weigh_graph_census(const struct question *q, struct hypothesis *h, double whole)

@@ -61,6 +61,9 @@ double keeping_sites_beside(const struct question *q, const struct growth_row *r
 /* Returns true if most of the growth came within a step or two. */
 bool came_at_once(const struct question *q);
 
+/* Returns true if a frame on the call path of ROW's largest site fulfils IS_WANTED. */
+bool has_frame(const struct facts_heap *heap, const struct growth_row *row,
+               bool (*is_wanted)(const struct name *frame));
 /* Returns true if an operation of torch allocated ROW's memory. */
 bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row);
 /* Returns true if torch's compiler, or a function that it called, allocated ROW's memory. */

@@ -248,26 +248,16 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
 
 /* Returns true for files of the compiler, except eval_frame.py, which is also on the stack when
  * compiled code runs. */
-static bool is_compiler(const char *file)
+static bool is_compiler_frame(const struct name *n)
 {
+    const char *file = n->file;
     return file && !strstr(file, "/_dynamo/eval_frame.py") &&
            (strstr(file, "/_dynamo/") || strstr(file, "/_inductor/") || strstr(file, "/triton/"));
 }
 
 bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row)
 {
-    const struct profile *p = heap->profile;
-    uint32_t node = p && row->site < p->n_sites ? p->site_node[row->site] : 0;
-    if (is_compiler(row->name->file))
-        return true;
-    for (; node; node = p->nodes[node].parent) {
-        const struct name *frames;
-        size_t n = names_of_node(heap->names, node, &frames);
-        for (size_t i = 0; i < n; i++)
-            if (is_compiler(frames[i].file))
-                return true;
-    }
-    return false;
+    return is_compiler_frame(row->name) || has_frame(heap, row, is_compiler_frame);
 }
 
 void test_compile(const struct question *q, struct hypothesis *h)

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "diagnose/diagnosis.h"
 #include "present/document.h"
+#include "present/heap.h"
 
 enum { PARTS_SHOWN = 10 };
 
@@ -31,29 +32,17 @@ static void diagnose_put_bytes(struct doc *d, enum doc_tone tone, bool has, int6
                          : text_size(size, bytes > 0 ? (uint64_t)bytes : 0));
 }
 
-static void diagnose_put_frame(struct doc *d, const struct diagnosis_frame *f)
-{
-    const char *slash = f->file ? strrchr(f->file, '/') : NULL;
-    if (f->file)
-        doc_text(d, TONE_PLAIN, slash ? slash + 1 : f->file);
-    if (f->file && f->has_line)
-        doc_textf(d, TONE_PLAIN, ":%d", (int)f->line);
-    doc_textf(d, TONE_PLAIN, "%s%s", f->file ? " " : "", text_or_empty(f->function));
-}
-
 /* Adds a call site, and the user's own function if a library allocates for it. */
 static void diagnose_put_site(struct doc *d, const struct diagnosis_site *s)
 {
+    bool is_merged = s->has_in_program && s->place_count > 1;
     doc_text(d, TONE_PLAIN, " of ");
-    if (s->has_in_program && s->place_count > 1) {
-        diagnose_put_frame(d, &s->in_program);
+    heap_frame_doc(d, is_merged ? &s->in_program : &s->where);
+    if (is_merged) {
         doc_textf(d, TONE_PLAIN, ", through %" PRIu64 " lines", s->place_count);
-        return;
-    }
-    diagnose_put_frame(d, &s->frame);
-    if (s->has_in_program && !s->is_own) {
+    } else if (s->has_in_program && !s->where.is_own) {
         doc_text(d, TONE_PLAIN, " ← ");
-        diagnose_put_frame(d, &s->in_program);
+        heap_frame_doc(d, &s->in_program);
     }
 }
 

@@ -109,6 +109,14 @@ static void add_frame(struct buf *out, const struct profile_frame *f, bool is_sh
     buf_fini(&path);
 }
 
+void heap_frame_doc(struct doc *d, const struct profile_frame *f)
+{
+    struct buf text = {0};
+    add_frame(&text, f, true);
+    doc_text(d, TONE_PLAIN, buf_str(&text));
+    buf_fini(&text);
+}
+
 /* Returns true if ROW merges many lines with little memory each, which one function called. */
 static bool is_merged(const struct profile_row *row)
 {

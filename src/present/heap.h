@@ -21,6 +21,8 @@ void heap_report_doc(struct doc *d, const struct profile_view *v);
 /* Adds the call site of ROW and its callers as code, such as "figure.py:71 draw ← train.py:41
  * plot ← main". */
 void heap_site_doc(struct doc *d, const struct profile_row *row);
+/* Adds "train.py:41 plot" or "c10::alloc_cpu (libc10.so)". */
+void heap_frame_doc(struct doc *d, const struct profile_frame *f);
 /* Renders the output of `ebb heap --tree`. */
 void heap_tree_doc(struct doc *d, const struct profile_branch *root);
 /* Adds the fact "grows" to a summary: the growing call sites. */

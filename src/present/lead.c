@@ -1,5 +1,6 @@
 /* The lead, with which every text about a run begins: the answer, the place, the advice. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -126,25 +127,12 @@ static void lead_put_answer(struct doc *d, const struct summary *s, const char *
 
 /* ---- the place ---- */
 
-struct lead_place {
-    const char *function, *file;
-    bool has_line;
-    long line;
-};
-
-static struct lead_place place_of_row(const struct profile_row *row)
+static const struct profile_frame *frame_of_row(const struct profile_row *row)
 {
-    const struct profile_frame *f = row->has_in_program ? &row->in_program : &row->where;
-    return (struct lead_place){f->function, f->file, f->has_line, (long)f->line};
+    return row->has_in_program ? &row->in_program : &row->where;
 }
 
-static struct lead_place place_of_site(const struct diagnosis_site *site)
-{
-    const struct diagnosis_frame *f = site->has_in_program ? &site->in_program : &site->frame;
-    return (struct lead_place){f->function, f->file, f->has_line, f->line};
-}
-
-static bool is_same_place(const struct lead_place *a, const struct lead_place *b)
+static bool is_same_place(const struct profile_frame *a, const struct profile_frame *b)
 {
     return a->file && b->file && strcmp(a->file, b->file) == 0 && a->line == b->line;
 }
@@ -173,7 +161,7 @@ static bool is_source_name(const char *file)
 
 /* Reads the source line at P without its indentation. Returns false if the file does not exist, or
  * if it was changed after the job started, because the line may then be a different one. */
-static bool source_line(const struct lead_place *p, const struct outcome *o, struct buf *ret)
+static bool source_line(const struct profile_frame *p, const struct outcome *o, struct buf *ret)
 {
     struct buf text = {0};
     struct stat st;
@@ -183,7 +171,7 @@ static bool source_line(const struct lead_place *p, const struct outcome *o, str
                   (!o || !o->about.has_started_s || (double)st.st_mtime <= o->about.started_s);
     if (is_old && io_read_plain(AT_FDCWD, p->file, SOURCE_MAX, &text) == 0) {
         const char *at = buf_str(&text);
-        for (long line = 1; at && line < p->line; line++) {
+        for (uint32_t line = 1; at && line < p->line; line++) {
             at = strchr(at, '\n');
             at = at ? at + 1 : NULL;
         }
@@ -196,27 +184,22 @@ static bool source_line(const struct lead_place *p, const struct outcome *o, str
     return ret->len > 0;
 }
 
-/* Finds the call site that the diagnosis names, or the one that grows most. Returns false if
- * there is none. */
-static bool find_place(const struct summary *s, struct lead_place *ret,
-                       const struct profile_row **ret_row)
+/* Returns the call site that the diagnosis names, or the one that grows most, or NULL. RET_ROW
+ * receives its row, if it has one. */
+static const struct profile_frame *find_place(const struct summary *s,
+                                              const struct profile_row **ret_row)
 {
     const struct diagnosis_hypothesis *h = lead_hypothesis(s);
-    *ret_row = NULL;
+    const struct profile_frame *p = s->n_growing ? frame_of_row(s->growing) : NULL;
+    *ret_row = s->n_growing ? s->growing : NULL;
     if (h && h->has_site) {
-        *ret = place_of_site(&h->site);
-        for (size_t i = 0; !*ret_row && i < s->n_growing; i++) {
-            struct lead_place other = place_of_row(&s->growing[i]);
-            if (is_same_place(ret, &other))
+        p = h->site.has_in_program ? &h->site.in_program : &h->site.where;
+        *ret_row = NULL;
+        for (size_t i = 0; !*ret_row && i < s->n_growing; i++)
+            if (is_same_place(p, frame_of_row(&s->growing[i])))
                 *ret_row = &s->growing[i];
-        }
-        return ret->file || ret->function;
     }
-    if (!s->n_growing)
-        return false;
-    *ret_row = s->growing;
-    *ret = place_of_row(s->growing);
-    return ret->file || ret->function;
+    return p && (p->file || p->function) ? p : NULL;
 }
 
 /* Returns true if the rate of ROW is worth printing: it differs from the rate in the headline, and
@@ -245,31 +228,37 @@ static const char *since_when(const struct outcome *o, char ret[16])
     return ret;
 }
 
+void summary_put_place(struct doc *d, const struct profile_frame *p, const struct outcome *o)
+{
+    bool is_whole = p->function && (p->function[0] == '<' || strchr(p->function, '('));
+    if (p->file)
+        doc_text(d, TONE_STRONG, lead_path(p->file, o));
+    if (p->file && p->has_line)
+        doc_textf(d, TONE_STRONG, ":%" PRIu32, p->line);
+    if (p->function)
+        doc_textf(d, TONE_PLAIN, "%s%s%s", p->file ? " in " : "", p->function,
+                  is_whole ? "" : "()");
+    if (!p->file && !p->function)
+        doc_text(d, TONE_PLAIN, "an unknown line");
+}
+
 static void lead_put_place(struct doc *d, const struct summary *s)
 {
-    char size[TEXT_SIZE_MAX];
-    char since[16];
-    struct lead_place p;
+    char size[TEXT_SIZE_MAX], since[16];
     const struct profile_row *row;
+    const struct profile_frame *p = find_place(s, &row);
     struct buf source = {0};
-    if (!find_place(s, &p, &row))
+    if (!p)
         return;
     doc_point(d, POINT_PLACE);
-    if (p.file)
-        doc_text(d, TONE_STRONG, lead_path(p.file, s->outcome));
-    if (p.file && p.has_line)
-        doc_textf(d, TONE_STRONG, ":%ld", p.line);
-    if (p.function)
-        doc_textf(d, TONE_PLAIN,
-                  p.function[0] == '<' || strchr(p.function, '(') ? "%s%s" : "%s%s()",
-                  p.file ? " in " : "", p.function);
+    summary_put_place(d, p, s->outcome);
     if (row && has_own_rate(s, row))
         doc_textf(d, TONE_PLAIN, ", +%s/step",
                   text_about_size(size, row->verdict.rate_bytes_per_step.value));
     if (row && row->growth_bytes > 0)
         doc_textf(d, TONE_PLAIN, ", %s %s", text_about_size(size, row->growth_bytes),
                   since_when(s->outcome, since));
-    if (source_line(&p, s->outcome, &source)) {
+    if (source_line(p, s->outcome, &source)) {
         doc_point(d, POINT_SOURCE);
         doc_code(d, buf_str(&source));
     }

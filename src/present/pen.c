@@ -9,6 +9,7 @@
 #include <wchar.h>
 
 #include "base/text.h"
+#include "present/cells.h"
 
 static attr_t attributes(const struct pen *p, enum paint paint)
 {
@@ -139,11 +140,7 @@ void pen_raw(struct pen *p, enum paint paint, size_t width, const char *s, size_
 
 void pen_item(struct pen *p, enum paint paint, const char *text)
 {
-    int columns = 0;
-    size_t len = strlen(text);
-    uint32_t c = 0;
-    for (size_t i = 0, n; i < len && (n = text_utf8(text + i, len - i, &c)) > 0; i += n)
-        columns += columns_of(c);
+    int columns = (int)cell_columns(text);
     if (columns == 0 || p->x + 3 + columns > p->right)
         return;
     p->x += 3;

@@ -14,6 +14,7 @@ struct earlier;
 struct outcome;
 struct outcome_measured;
 struct profile_failure;
+struct profile_frame;
 struct profile_row;
 struct request;
 struct series;
@@ -56,6 +57,9 @@ const char *summary_path(const char *path);
 /* Appends the operand that makes a command read this run, or nothing if this run is the default. */
 void summary_add_operand(struct buf *out, const char *run_dir);
 
+/* Adds a line of the program, such as "train.py:25 in main()". The path is as one would type it in
+ * the folder where the job was started. O may be NULL. */
+void summary_put_place(struct doc *d, const struct profile_frame *p, const struct outcome *o);
 /* Adds failed GPU requests with line and remedy, and fragmentation of GPU memory unless the lead
  * already names it (summary_gpu.c). */
 void summary_gpu(struct doc *d, const struct summary *s);

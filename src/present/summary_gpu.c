@@ -14,19 +14,6 @@ static const char fragments_code[] = "gpu-fragmentation";
 static const char fragments_help[] =
     "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use fewer distinct tensor shapes";
 
-static void put_place(struct doc *d, const struct profile_frame *f)
-{
-    const char *slash = f->file ? strrchr(f->file, '/') : NULL;
-    if (f->file)
-        doc_text(d, TONE_STRONG, slash && slash[1] ? slash + 1 : f->file);
-    if (f->file && f->has_line)
-        doc_textf(d, TONE_STRONG, ":%" PRIu32, f->line);
-    if (f->function)
-        doc_textf(d, TONE_PLAIN, "%s%s", f->file ? " in " : "", f->function);
-    if (!f->file && !f->function)
-        doc_text(d, TONE_PLAIN, "an unknown line");
-}
-
 /* ---- failed requests ---- */
 
 static bool is_leaking_on(const struct verdicts *v, uint64_t gpu)
@@ -72,12 +59,12 @@ static void put_failure(struct doc *d, const struct summary *s)
     doc_textf(d, TONE_PLAIN, ", %s allocated", text_about_size(size, (double)f->allocated_bytes));
     doc_textf(d, TONE_PLAIN, " of %s reserved", text_about_size(size, (double)f->reserved_bytes));
     doc_point(d, POINT_PLACE);
-    put_place(d, &f->where);
+    summary_put_place(d, &f->where, s->outcome);
     if (f->n_lines) {
         doc_point(d, POINT_NOTE);
         doc_textf(d, TONE_PLAIN, "the line with the most memory at that time, %s: ",
                   text_about_size(size, (double)f->lines[0].live_bytes));
-        put_place(d, &f->lines[0].where);
+        summary_put_place(d, &f->lines[0].where, s->outcome);
     }
     put_remedy(d, s, f);
 }

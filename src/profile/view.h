@@ -18,6 +18,8 @@ struct profile_frame {
     uint32_t line;
     bool is_inlined, is_own; /* is_own is true for a frame in the user's own files */
 };
+/* Returns 0, or -ENOMEM; RET must be freed even then. */
+int profile_frame_copy(const struct name *n, struct profile_frame *ret);
 
 /* An estimate with its 95 % bounds. */
 struct profile_bytes {
