@@ -13,14 +13,11 @@
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
-/* Each of the two moments is moved to a heap reading. It may move by settled_share of the time
- * between them or, if there is no reading within that time, by aligned_share. */
-static const double aligned_share = 0.25;
-static const double settled_share = 0.1;
-/* If there is no reading within that time either, a moment may move by SHORT_S seconds, but at most
- * by short_share. Short runs need this, because the heap is read only every two seconds. */
-static const double short_share = 0.55;
-static const double short_s = 4;
+/* Each of the two moments is moved to a heap reading: by at most settled_share of the time between
+ * them or, if there is no reading that near, by at most aligned_share. In a short run, the heap is
+ * read only a few times, so a moment may move by short_s, but at most by short_share. */
+static const double settled_share = 0.1, aligned_share = 0.25;
+static const double short_share = 0.55, short_s = 4;
 static const double much_less = 0.9;
 static const double moved_bytes = 1 << 20;
 

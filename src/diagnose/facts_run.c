@@ -151,8 +151,8 @@ static uint64_t length_of(const struct run *run, uint32_t segment)
     return until_ns > p.from_ns ? until_ns - p.from_ns : 0;
 }
 
-/* Returns the segment to diagnose. This is the last one, except that of a job that has ended an
- * earlier segment is chosen if it leaked and lasted longer: the last segment is often too short to
+/* Returns the segment to diagnose, in general the last one. If the job has ended, an earlier
+ * segment that leaked and lasted longer is chosen, because the last segment is often too short to
  * show which memory grows. */
 static uint32_t segment_to_diagnose(const struct recorded *r)
 {

@@ -30,7 +30,8 @@ static struct facts_process *facts_find(const struct facts *f, const struct judg
     return NULL;
 }
 
-/* Prefers the training process, then the process with the higher peak. */
+/* Returns true if P is preferred to BEST: the training process comes first, then the process with
+ * the higher peak. */
 static bool is_better(const struct facts_process *p, const struct facts_process *best)
 {
     bool trains = p->role == ROLE_MAIN, best_trains = best && best->role == ROLE_MAIN;

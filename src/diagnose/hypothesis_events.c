@@ -18,8 +18,8 @@ static int64_t steps_between(const struct question *q)
 
 /* ---- accumulation ---- */
 
-/* Returns the median over all steps of how far memory rises within a step and falls by its end,
- * or NAN if there are too few readings. */
+/* Returns the median, over all steps, of the memory that a step uses at its peak but not at its
+ * end; or NAN if there are too few readings. */
 static double rise_in_step(const struct question *q)
 {
     enum { STEPS = 256 };

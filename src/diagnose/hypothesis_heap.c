@@ -9,7 +9,7 @@
 
 static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
-/* A container is named if it gained at least this fraction of the gain of the first container. */
+/* A container is named if it gained at least this fraction of what the first container gained. */
 static const double kept_share = 0.3;
 
 /* ---- the census ---- */
@@ -243,8 +243,8 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
         return;
     }
     if (!row || !made_by_torch(&q->f->heap, row)) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "the growing heap was not allocated by torch%s%s",
-                     row ? ", but at " : "", row ? place_text(place, row) : "");
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "torch did not allocate the growing memory%s%s",
+                     row ? ", which comes from " : "", row ? place_text(place, row) : "");
         return;
     }
     if (row == ledger_site(q->l, LEDGER_PINNED) || row == ledger_site(q->l, LEDGER_SHARED)) {
@@ -366,8 +366,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
                      change_of(&s, 0, heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
-        /* The growth of one worker is its share: there are several similar workers, and the profile
-         * covers one. */
+        /* A worker is compared with its own growth, because the profile covers only one of several
+         * similar workers. */
         bool is_worker = q->f->main->role == ROLE_DATA_WORKER;
         size_t lines;
         double beside = keeping_sites_beside(q, row, &lines), all = grown + beside;

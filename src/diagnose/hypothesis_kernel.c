@@ -225,8 +225,8 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
                  size_of(&s, 0, reserved), change_of(&s, 1, allocated));
     if (!isnan(g->reserved_bytes))
         evidence_add(h, EVIDENCE_FOR, FAIR,
-                     "of %s of reserved GPU memory, at most %s was allocated at the same time",
-                     size_of(&s, 0, g->reserved_bytes), size_of(&s, 1, g->most_allocated_bytes));
+                     "at most %s of %s of reserved GPU memory was allocated at the same time",
+                     size_of(&s, 0, g->most_allocated_bytes), size_of(&s, 1, g->reserved_bytes));
     decide_by(h, "run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 

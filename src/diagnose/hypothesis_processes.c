@@ -286,7 +286,7 @@ void test_compile(const struct question *q, struct hypothesis *h)
     } else {
         evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", heap->why_not);
     }
-    if (workers == 0) /* no evidence, because not every backend uses compile workers */
+    if (workers == 0) /* weak evidence, because not every backend uses compile workers */
         evidence_add(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
                      "there is no compile worker among %zu process%s", q->f->n_processes,
                      q->f->n_processes == 1 ? "" : "es");

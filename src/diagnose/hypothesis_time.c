@@ -13,8 +13,8 @@ static const double jump_begun = 0.1, jump_done = 0.8;
 /* A jump explains the growth if it makes up this fraction of the growth. */
 static const double jump_share = 0.7;
 enum { JUMP_STEPS = 2 };
-/* Memory that was first written to after the start explains the growth if it is at least this
- * fraction of it. */
+/* Memory that was first written to after the start explains the growth if it makes up this fraction
+ * of the growth. */
 static const double touched_least = 0.5;
 
 /* ---- nothing grows ---- */

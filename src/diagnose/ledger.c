@@ -13,7 +13,8 @@ static const double z95 = 1.96;
  * not resident at the start. */
 static const double large_bytes = 1 << 20;
 static const double touched_share = 0.3;
-/* Largest ratio of live memory to the resident part of the heaps that contain it. */
+/* If the ratio of live memory to the resident part of malloc's heaps exceeds this, some live memory
+ * is elsewhere. */
 static const double elsewhere_share = 1.1;
 
 const char *ledger_word(enum ledger_kind kind)

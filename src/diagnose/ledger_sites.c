@@ -39,9 +39,9 @@ static double row_now(const struct facts *f, const struct ledger_scale *s, size_
     return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
 }
 
-/* Returns the factors that make the rows add up to the heap. START scales memory of the start, also
- * where it is still live, because its sampling error is still the same. GROWTH scales growth, by at
- * most 2. If the rows then still exceed the heap, NOW scales all of them down. */
+/* Returns the factors that make the rows add up to the heap. START scales the memory of the start,
+ * whether or not it is still live. GROWTH scales growth, by at most 2. If the rows then still
+ * exceed the heap, NOW scales all of them down. */
 static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
                                       double has)
 {

@@ -218,8 +218,8 @@ static void explain_not_signalled(const struct checkpoint *c, const struct proc_
     words_signal_name(signal, c->options.signo);
     if (code == -ENOTSUP)
         snprintf(clause, sizeof clause,
-                 "process %d (%s) has no handler for %s, which could kill it", n->info.id.pid, name,
-                 signal);
+                 "process %d (%s) has no handler for %s, so the signal could kill it",
+                 n->info.id.pid, name, signal);
     else
         snprintf(clause, sizeof clause, "cannot send %s to process %d (%s): %s", signal,
                  n->info.id.pid, name, strerror(-code));

@@ -102,7 +102,8 @@ static bool is_operators(const struct death_facts *f, const struct death_reading
             (f->sent_signal == SIGINT && r->interrupted));
 }
 
-/* Returns the cause that the output shows or, if it shows none, the cause by the exit status. */
+/* Returns the cause that the output shows or, if the output shows none, the cause according to the
+ * exit status. */
 static enum cause cause_by_output(const struct death_facts *f, const struct death_reading *r,
                                   char text[DEATH_TEXT])
 {

@@ -548,7 +548,7 @@ static void table_cause(const struct table *t, struct found_cause *c)
 {
     struct span end = span_begins(t->traceback, "Signal ")
                           ? t->traceback
-                          : span_of("the error of that rank is not in the kept output");
+                          : span_of("the last part of the output does not contain its error");
     int n = snprintf(c->text, sizeof c->text, "torchrun: rank %d failed first, exitcode %.*s: %.*s",
                      table_rank(t), (int)t->exitcode.len, t->exitcode.p, (int)end.len, end.p);
     c->len = n < 0 ? 0 : (size_t)n < sizeof c->text ? (size_t)n : sizeof c->text - 1;

@@ -43,7 +43,7 @@ struct reflex_gauge {
     uint64_t alarm_bytes, kill_bytes;
 };
 
-/* The job is killed at the latest when headroom falls to the memory that it allocates in
+/* The job is killed even above KILL if headroom is at most the memory that the job allocates in
  * REFLEX_KILL_MS at its current growth rate. */
 enum { REFLEX_KILL_MS = 25 };
 

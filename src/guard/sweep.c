@@ -202,7 +202,8 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
 {
     if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
         return false;
-    /* if all are zombies, the first one is a thread group leader with living threads */
+    /* if all are zombies, a zombie that remains is a thread group leader whose other threads
+     * live */
     const struct found *f = k->seen;
     for (size_t i = 0; i < k->count && f->zombie; i++)
         if (!k->seen[i].zombie)

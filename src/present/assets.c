@@ -20,7 +20,7 @@ BUILT_IN(asset_serve_css, "serve.css.gz");
 BUILT_IN(asset_serve_js, "serve.js.gz");
 BUILT_IN(asset_icon_svg, "icon.svg.gz");
 
-/* hidden, because the program itself defines these symbols */
+/* hidden symbols need no relocation */
 #pragma GCC visibility push(hidden)
 extern const unsigned char asset_report_css[], asset_report_css_end[];
 extern const unsigned char asset_report_js[], asset_report_js_end[];

@@ -26,8 +26,9 @@ size_t cell_columns(const char *s);
 
 struct cell_column {
     const char *title;
-    int width;    /* width of the column, including the space after it */
-    int priority; /* the column with priority 1 is hidden last; 0 for an empty column */
+    int width; /* width of the column, including the space after it */
+    /* the column with priority 1 is hidden last; 0 if the column is empty and never shown */
+    int priority;
     bool is_shown;
 };
 /* Shows the columns that fit into WIDTH, so that at least REST columns of the screen are left for

@@ -14,7 +14,7 @@
 
 enum { PARTS_SHOWN = 10 };
 
-/* Returns S, or "" if S is NULL, which is possible in a document that another program wrote. */
+/* Returns S, or "" if S is NULL. */
 static const char *text_or_empty(const char *s)
 {
     return s ? s : "";

@@ -157,7 +157,7 @@ static void heap_put_below(struct doc *d, enum doc_tone tone, struct buf *text)
     buf_clear(text);
 }
 
-/* Adds the lines of a merged row that grew most. */
+/* Adds those lines of a merged row that grew most. */
 static void heap_put_places(struct doc *d, const struct profile_row *row, struct buf *text)
 {
     char cell[CELL_MAX];

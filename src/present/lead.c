@@ -185,7 +185,7 @@ static bool source_line(const struct profile_frame *p, const struct outcome *o, 
 }
 
 /* Returns the call site that the diagnosis names, or the one that grows most, or NULL. RET_ROW
- * receives its row, if it has one. */
+ * receives its row, or NULL. */
 static const struct profile_frame *find_place(const struct summary *s,
                                               const struct profile_row **ret_row)
 {

@@ -98,8 +98,7 @@ void pen_put(struct pen *p, enum paint paint, const char *text)
         uint32_t c = 0;
         size_t n = text_utf8(text + i, len - i, &c);
         if (n == 0)
-            /* a character cut off at the end of an array, because ebb's own texts are valid
-             * UTF-8 */
+            /* ebb's own texts are valid UTF-8, except where a character was cut to fit an array */
             break;
         int w = p->screen->is_ascii ? 1 : columns_of(c);
         if (p->x + columns + w > p->right || used + n >= sizeof out)

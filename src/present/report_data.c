@@ -190,7 +190,7 @@ size_t report_events(const struct run *run, enum mark_kind kind, const struct ru
     const struct run_marks *l = &run->marks[kind];
     size_t n = 0, count = 0;
     uint32_t segment = 0;
-    /* the job and the package may both mark the same epoch, with an evaluation in between */
+    /* step of the last stored mark; the job and the package may both mark the same epoch */
     int64_t last = -1;
     for (size_t i = 0; i < l->count; i++) {
         const struct run_mark *m = &l->at[i];

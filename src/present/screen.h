@@ -27,7 +27,7 @@ enum screen_action { SCREEN_NONE, SCREEN_QUIT, SCREEN_ATTACH };
 enum screen_action screen_keys(struct screen *s);
 /* Gets the pid of the selected process. Returns false if the view is empty. */
 bool screen_selected(const struct screen *s, int32_t *ret_pid);
-/* Shows the notice of the next frames again after keys have hidden it. */
+/* Makes the notice visible again after a key has hidden it. */
 void screen_show_notice(struct screen *s);
 /* Adapts to the new terminal size; call it after SIGWINCH. */
 void screen_resize(struct screen *s);

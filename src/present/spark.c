@@ -29,7 +29,7 @@ char *spark_text(char out[SPARK_TEXT_MAX], const uint64_t *values, size_t count,
     static const char *const bars[SPARK_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char ascii[] = "_.-:=+*#";
     uint8_t levels[64];
-    assert(width <= sizeof levels); /* the size of LEVELS */
+    assert(width <= sizeof levels);
     size_t shown = spark_levels(values, count, width, levels);
     size_t at = width - shown;
     memset(out, ' ', at);

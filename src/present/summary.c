@@ -281,7 +281,7 @@ static void summary_put_ask(struct doc *d, const struct summary *s)
     else
         doc_fact(d, "limit");
     if (l->has_limit_bytes) {
-        /* a limit set by the user is shown without a location */
+        /* for a limit set by the user, the option is shown instead of the location */
         doc_itemf(d, TONE_PLAIN, has_ask ? "limit %s (" : "%s (", text_size(size, l->limit_bytes));
         doc_name(d, TONE_PLAIN, is_own ? "--limit" : where, is_own ? 7 : strlen(where),
                  NAME_COLUMNS);

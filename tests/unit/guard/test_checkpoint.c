@@ -441,7 +441,7 @@ static void process_without_signal_handler_is_reported_not_signalled(void **stat
     assert_true(checkpoint_is_possible(&f->checkpoint, f->marks, f->why));
     assert_int_equal(now(f), 0);
     snprintf(expected, sizeof expected,
-             "process %d (a\\nb\\e[2J) has no handler for SIGUSR1, which could kill it", (int)pid);
+             "process %d (a\\nb\\e[2J) has no handler for SIGUSR1, so the signal could kill it", (int)pid);
     assert_string_equal(f->why, expected);
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
     end_process(pid);
