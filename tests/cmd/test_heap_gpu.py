@@ -275,7 +275,7 @@ def test_summary_has_failed_gpu_allocations_of_a_job_that_continues(tmp_path):
     folder, summary = record(tmp_path, CAUGHT)
     assert "out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 20" in summary
     assert "train.py:16 in ask" in summary
-    assert "the largest line at that time, 64 MiB: train.py:13 in keep" in summary
+    assert "the line with the most memory at that time, 64 MiB: train.py:13 in keep()" in summary
     assert "lower the batch size" in summary
     process, = [p for p in json.loads((folder / "run.json").read_text())["heap"]["processes"] if "gpus" in p]
     assert (process["gpus"], process["gpu_out_of_memory"]) == (1, 2)

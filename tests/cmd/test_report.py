@@ -144,7 +144,7 @@ def test_report_of_a_full_day_stays_small(tmp_path):
     peak = next(p["peak_bytes"] for p in data["processes"] if p["pid"] == 4001)
     assert 0 <= peak - max(main["v"]) <= 5 * MIB
     assert "180 earlier actions" in page and "288 actions in all; the table lists the newest" in page
-    assert "52 smaller ones" in page
+    assert "52 smaller processes" in page
 
 
 def test_report_of_a_day_with_many_processes_stays_small(tmp_path):
