@@ -122,7 +122,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"memory did not grow$", did_not_grow),
     (f"memory grew by only {SIZE} and then stopped", grew_a_little),
     (f"{SIZE} of the growth came after the first epoch", came_after_the_pass),
-    (r"growth ended.*, (but|not with) the first epoch", ended_elsewhere),
+    (r"growth ended.*, (but|which is not the end of) the first epoch", ended_elsewhere),
     (f"evaluations and checkpoints account for {SIZE}", events_have_little),
     (r"no significant growth at \d+ evaluations", no_rise_at_events),
     (f"allocations are freed: .* changed by {SIZE}, and the baseline of resident memory by {SIZE}", is_let_go),

@@ -64,7 +64,7 @@ void test_accumulation(const struct question *q, struct hypothesis *h)
     } else if (q->f->substeps > 0 && rise > spike_least_share * level) {
         h->share = fmin(1, rise / level);
         evidence_add(h, EVIDENCE_FOR, FAIR,
-                     "memory grows by %s within a step and is freed by its end",
+                     "memory grows by %s within a step and is freed by the end of the step",
                      size_of(&s, 0, rise));
     } else {
         evidence_add(h, EVIDENCE_AGAINST, FAIR, "memory rises and falls by only %s within a step",

@@ -117,8 +117,8 @@ static struct workers workers_of(const struct facts *f)
 static void weigh_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
 {
     struct sizes s;
-    /* if nothing grows, the question is why the sum of RSS is large, in which shared pages count
-     * once per process */
+    /* if nothing grows, the sum of RSS is explained, in which shared pages count once per
+     * process */
     double all = fmax(q->base + q->growth, 0) + w->rss;
     h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {

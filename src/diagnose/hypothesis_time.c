@@ -324,8 +324,8 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
         name_filled_site(q, h);
         test_is_live(q, h);
     } else if (epoch_end <= 0) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "growth ended%s, not with the first epoch",
-                     at_step);
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "growth ended%s, which is not the end of the first epoch", at_step);
     } else {
         evidence_add(h, EVIDENCE_AGAINST, STRONG,
                      q->f->steps_per_epoch

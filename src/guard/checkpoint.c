@@ -235,7 +235,7 @@ static bool request_by_signal(struct checkpoint *c, const struct mark_receiver *
         return false;
     target = choose_target(c, marks, tree);
     if (target == TARGET_NONE)
-        add_why(why, "no process of the job is known to train, so no signal was sent");
+        add_why(why, "no training process was found in the job, so no signal was sent");
     for (size_t i = 0; i < proc_tree_count(tree) && target != TARGET_NONE; i++) {
         struct proc_node *n = proc_tree_at(tree, i);
         int r = is_target(c, marks, tree, n, target) ? signal_rank(c, tree, n) : 0;

@@ -191,8 +191,8 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
     add_other_kill(k, reason, text);
     if (r->child_killed)
         return oom;
-    /* a reason in the output comes first; a kill that only the ancestor's counter shows may be in
-     * another job */
+    /* A cause that the output shows is preferred. A kill that only the ancestor's counter shows may
+     * have been in another job. */
     bool has_own = kind != CAUSE_STATUS && kind != CAUSE_SIGNAL;
     return has_own || !k->group ? kind : oom;
 }

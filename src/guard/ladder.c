@@ -23,8 +23,8 @@ enum {
 };
 /* A checkpoint request is pointless if SIGTERM is due sooner than this. */
 static const double MOMENT_S = 0.25;
-/* A newer checkpoint is requested if the age of the last checkpoint is at least this many times the
- * duration of a checkpoint. */
+/* A newer checkpoint is requested only if the last one is older than NEWER times the duration of a
+ * checkpoint. */
 static const double NEWER = 1.5;
 
 static const enum ladder_trigger STRONGEST_FIRST[] = {

@@ -184,8 +184,8 @@ static bool source_line(const struct profile_frame *p, const struct outcome *o, 
     return ret->len > 0;
 }
 
-/* Returns the call site that the diagnosis names, or the one that grows most, or NULL. RET_ROW
- * receives its row, or NULL. */
+/* Returns the call site that the diagnosis names or, if it names none, the one that grows most;
+ * NULL if there is neither. *RET_ROW is the row of this call site, or NULL. */
 static const struct profile_frame *find_place(const struct summary *s,
                                               const struct profile_row **ret_row)
 {

@@ -173,7 +173,8 @@ static void epoch_mark_without_step_numbers_gives_no_epoch_length(void **state)
     s.f.steps_per_epoch = 0;
     synthetic_mark(&s, VERDICT_MARK_EPOCH, 60);
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
-    assert_true(has_evidence(h, EVIDENCE_AGAINST, "growth ended at step 120, not with the first"));
+    assert_true(
+        has_evidence(h, EVIDENCE_AGAINST, "growth ended at step 120, which is not the end"));
 }
 
 static void cache_is_a_likely_cause_during_the_first_epoch(void **state)

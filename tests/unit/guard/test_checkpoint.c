@@ -441,7 +441,8 @@ static void process_without_signal_handler_is_reported_not_signalled(void **stat
     assert_true(checkpoint_is_possible(&f->checkpoint, f->marks, f->why));
     assert_int_equal(now(f), 0);
     snprintf(expected, sizeof expected,
-             "process %d (a\\nb\\e[2J) has no handler for SIGUSR1, so the signal could kill it", (int)pid);
+             "process %d (a\\nb\\e[2J) has no handler for SIGUSR1, so the signal could kill it",
+             (int)pid);
     assert_string_equal(f->why, expected);
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
     end_process(pid);
@@ -507,7 +508,7 @@ static void launchers_and_workers_get_no_checkpoint_signal(void **state)
 
     set_role(f, child, ROLE_DATA_WORKER);
     assert_int_equal(now(f), 0);
-    assert_string_equal(f->why, "no process of the job is known to train, so no signal was sent");
+    assert_string_equal(f->why, "no training process was found in the job, so no signal was sent");
     end_process(main_pid);
     end_process(child);
     for (size_t i = 0; i < N; i++)
