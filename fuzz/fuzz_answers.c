@@ -1,11 +1,9 @@
 /* Fuzzes the views of documents from outside: a server's answers about jobs, a job's census,
- * verdicts, diagnoses and heaps in files of a run. The first byte selects the view. */
+ * verdicts and heaps in files of a run. The first byte selects the view. */
 #include "base/buf.h"
-#include "diagnose/diagnosis.h"
 #include "judge/verdicts.h"
 #include "target.h"
 #include "present/census.h"
-#include "present/diagnose.h"
 #include "present/heap.h"
 #include "present/jobs.h"
 #include "present/summary.h"
@@ -17,7 +15,6 @@ enum { VIEWS = 7, WIDTH = 72 };
 static void show(unsigned view, struct buf *out, const json_t *doc)
 {
     struct verdicts verdicts = {0};
-    struct diagnosis diagnosis = {0};
     struct profile_view heap = {0};
     struct doc d = {0};
     switch (view) {
@@ -38,10 +35,6 @@ static void show(unsigned view, struct buf *out, const json_t *doc)
             summary_lead(&d, &(struct summary){.verdicts = &verdicts}, NULL),
                 verdict_details(&d, &verdicts, false);
         break;
-    case 5:
-        if (diagnosis_read(doc, &diagnosis, NULL) == 0)
-            diagnose_doc(&d, &diagnosis, true, 0);
-        break;
     default:
         if (profile_rows_read(doc, &heap) == 0)
             heap_doc(&d, &heap, "live memory", NULL);
@@ -50,7 +43,6 @@ static void show(unsigned view, struct buf *out, const json_t *doc)
     doc_terminal(out, &d, true, WIDTH);
     doc_fini(&d);
     verdicts_fini(&verdicts);
-    diagnosis_fini(&diagnosis);
     profile_view_fini(&heap);
 }
 

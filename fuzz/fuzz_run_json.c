@@ -43,18 +43,15 @@ static void check_summary(const json_t *run)
 {
     struct outcome outcome = {0};
     struct verdicts verdicts = {0};
-    struct diagnosis diagnosis = {0};
     struct profile_view growing = {0};
     struct buf out = {0};
     if (outcome_read(run, &outcome) == 0 &&
         verdicts_read(json_object_get(run, "verdict"), &verdicts) != -ENOMEM &&
-        diagnosis_read(json_object_get(run, "diagnosis"), &diagnosis, NULL) == 0 &&
         profile_rows_read(json_object_get(run, "growing"), &growing) == 0) {
         const struct summary s = {.outcome = &outcome,
                                   .verdicts = &verdicts,
                                   .growing = growing.rows,
-                                  .n_growing = growing.n_rows,
-                                  .diagnosis = &diagnosis};
+                                  .n_growing = growing.n_rows};
         struct doc d = {0};
         summary_brief(&d, &s);
         summary_full(&d, &s);
@@ -63,7 +60,6 @@ static void check_summary(const json_t *run)
     }
     buf_fini(&out);
     profile_view_fini(&growing);
-    diagnosis_fini(&diagnosis);
     verdicts_fini(&verdicts);
     outcome_fini(&outcome);
 }

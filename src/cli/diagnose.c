@@ -19,18 +19,12 @@ struct diagnose_options {
 };
 
 static int diagnose(const char *folder, const struct csv_options *csv, struct recorded *ret,
-                    struct diagnosis *ret_diagnosis, struct err *err)
+                    struct diagnosis **ret_diagnosis, struct err *err)
 {
     struct run_settings settings = run_settings_read;
-    struct facts *facts = NULL;
     settings.csv = *csv;
     int r = recorded_read(folder, &settings, NULL, ret, err);
-    if (r == 0)
-        r = facts_new(ret, &facts, err);
-    if (r == 0)
-        r = diagnosis_make(facts, ret_diagnosis, err);
-    facts_free(facts);
-    return r;
+    return r < 0 ? r : diagnosis_new(ret, ret_diagnosis, err);
 }
 
 static void print_diagnosis(struct doc *d, const struct recorded *recorded,
@@ -47,7 +41,7 @@ static int diagnose_exec(const struct cli_call *call)
     const struct diagnose_options *o = call->options;
     struct run_target run;
     struct err err = {""};
-    struct diagnosis found = {0};
+    struct diagnosis *found = NULL;
     struct recorded recorded = {0};
     struct doc doc = {0};
     struct stat st;
@@ -63,12 +57,12 @@ static int diagnose_exec(const struct cli_call *call)
     if (diagnose(run.folder, &o->csv, &recorded, &found, &err) < 0) {
         status = cli_failf(2, "diagnose: %s", err.text);
     } else if (o->json) {
-        status = cli_print_json(diagnosis_json(&found));
+        status = cli_print_json(diagnosis_json(found));
     } else {
-        print_diagnosis(&doc, &recorded, &found, o->all);
+        print_diagnosis(&doc, &recorded, found, o->all);
         status = cli_print_doc(&doc);
     }
-    diagnosis_fini(&found);
+    diagnosis_free(found);
     recorded_fini(&recorded);
     return status;
 }

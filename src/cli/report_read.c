@@ -162,15 +162,9 @@ static void read_heap(struct report *r, bool is_brief)
 
 static void read_diagnosis(struct report *r)
 {
-    struct facts *facts = NULL;
     struct err err = {""};
-    int e = facts_new(&r->recorded, &facts, &err);
-    if (e == 0)
-        e = diagnosis_make(facts, &r->diagnosis, &err);
-    r->has_diagnosis = e == 0;
-    if (e < 0)
+    if (diagnosis_new(&r->recorded, &r->diagnosis, &err) < 0)
         report_add_trouble(r, err.text);
-    facts_free(facts);
 }
 
 int report_read(const char *path, const struct csv_options *csv, bool is_brief, struct report *ret,

@@ -169,16 +169,13 @@ static int status_of(const struct verdict_result *one)
 /* The place and the advice come from the diagnosis, which needs a run with its recording. */
 static void print_verdict(struct doc *doc, const struct recorded *recorded)
 {
-    struct facts *facts = NULL;
-    struct diagnosis diagnosis = {0};
+    struct diagnosis *diagnosis = NULL;
     struct summary s = {.outcome = &recorded->outcome, .verdicts = &recorded->verdicts};
-    if (facts_new(recorded, &facts, NULL) == 0 && diagnosis_make(facts, &diagnosis, NULL) == 0 &&
-        diagnosis.has_grown)
-        s.diagnosis = &diagnosis;
+    if (diagnosis_new(recorded, &diagnosis, NULL) == 0 && diagnosis->has_grown)
+        s.diagnosis = diagnosis;
     summary_lead(doc, &s, NULL);
     verdict_details(doc, &recorded->verdicts, false);
-    facts_free(facts);
-    diagnosis_fini(&diagnosis);
+    diagnosis_free(diagnosis);
 }
 
 static int exec(const struct cli_call *call)

@@ -1,131 +1,126 @@
-/* Converts the diagnosis to JSON and back, using tables of fields. */
+/* Converts the diagnosis to JSON. */
+#include <math.h>
+
+#include "base/json.h"
+#include "base/number.h"
 #include "diagnose/diagnosis.h"
 
-#include "base/codec.h"
+static json_t *json_whole(double v)
+{
+    return isfinite(v) && fabs(v) < 9e18 ? json_integer(llround(v)) : json_null();
+}
 
-static const struct codec frame_fields[] = {
-    CODEC_OWNED(struct profile_frame, function, "function", CODEC_OR_NULL),
-    CODEC_OWNED(struct profile_frame, file, "file", CODEC_OR_NULL),
-    CODEC_NULL(struct profile_frame, line, "line", CODEC_UINT),
-    CODEC_OWNED(struct profile_frame, lib, "lib", CODEC_OR_NULL),
-    {0},
-};
+static json_t *json_thousandths(double v)
+{
+    return isfinite(v) ? json_real(round(v * 1000) / 1000) : json_null();
+}
 
-static const struct codec site_fields[] = {
-    CODEC_FLAT(struct diagnosis_site, where, frame_fields),
-    CODEC_PART_HAS(struct diagnosis_site, in_program, "in_program", frame_fields, CODEC_OR_NULL),
-    CODEC_FIELD(struct diagnosis_site, where.is_own, "own", CODEC_BOOL),
-    CODEC_OPTION(struct diagnosis_site, place_count, "place_count", CODEC_UINT),
-    {0},
-};
+static json_t *frame_json(const struct name *n)
+{
+    return json_pack("{s:o,s:o,s:o,s:o}", "function", json_text0(n->function), "file",
+                     json_text0(n->file), "line", n->line ? json_integer(n->line) : json_null(),
+                     "lib", json_text0(n->lib));
+}
 
-static const struct codec part_fields[] = {
-    CODEC_OWNED(struct diagnosis_part, kind, "kind", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_part, what, "what", CODEC_OR_NULL),
-    CODEC_PART_HAS(struct diagnosis_part, site, "site", site_fields, CODEC_OR_NULL),
-    CODEC_NULL(struct diagnosis_part, start_bytes, "start_bytes", CODEC_INT),
-    CODEC_NULL(struct diagnosis_part, now_bytes, "now_bytes", CODEC_INT),
-    CODEC_NULL(struct diagnosis_part, low_bytes, "low_bytes", CODEC_INT),
-    CODEC_NULL(struct diagnosis_part, high_bytes, "high_bytes", CODEC_INT),
-    CODEC_NULL(struct diagnosis_part, growth_bytes, "growth_bytes", CODEC_INT),
-    {0},
-};
+static json_t *site_json(const struct growth_row *row)
+{
+    if (!row)
+        return json_null();
+    json_t *o = frame_json(row->name);
+    json_object_set_new(o, "in_program",
+                        row->n_program ? frame_json(row->program[0]) : json_null());
+    json_object_set_new(o, "own", json_boolean(row->name->is_own));
+    if (row->n_places > 1)
+        json_object_set_new(o, "place_count", json_u64(row->n_places));
+    return o;
+}
 
-static const struct codec ledger_fields[] = {
-    CODEC_NULL(struct diagnosis_ledger, start_s, "start_s", CODEC_REAL),
-    CODEC_NULL(struct diagnosis_ledger, now_s, "now_s", CODEC_REAL),
-    CODEC_NULL(struct diagnosis_ledger, rss_start_bytes, "rss_start_bytes", CODEC_INT),
-    CODEC_NULL(struct diagnosis_ledger, rss_now_bytes, "rss_now_bytes", CODEC_INT),
-    CODEC_MANY(struct diagnosis_ledger, parts, n_parts, "entries", part_fields, CODEC_REQUIRED),
-    CODEC_NULL(struct diagnosis_ledger, named_growth_share, "named_growth_share", CODEC_REAL),
-    {0},
-};
+static json_t *ledger_json(const struct ledger *l)
+{
+    if (!l->is_known)
+        return json_null();
+    json_t *list = json_array();
+    for (size_t i = 0; i < l->count; i++) {
+        const struct ledger_entry *e = &l->entries[i];
+        json_array_append_new(
+            list,
+            json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "kind", ledger_word(e->kind), "what",
+                      ledger_text(e->kind), "site", site_json(e->site), "start_bytes",
+                      json_whole(e->start_bytes), "now_bytes", json_whole(e->now_bytes),
+                      "low_bytes", json_whole(e->low_bytes), "high_bytes",
+                      json_whole(e->high_bytes), "growth_bytes", json_whole(e->growth_bytes)));
+    }
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "start_s", json_thousandths(l->start_s), "now_s",
+                     json_thousandths(l->now_s), "rss_start_bytes", json_whole(l->rss_start_bytes),
+                     "rss_now_bytes", json_whole(l->rss_now_bytes), "entries", list,
+                     "named_growth_share", json_thousandths(l->named_growth_share));
+}
 
-static const struct codec hypothesis_fields[] = {
-    CODEC_OWNED(struct diagnosis_hypothesis, key, "key", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_hypothesis, code, "code", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_hypothesis, title, "title", CODEC_OR_NULL),
-    CODEC_NAMED(struct diagnosis_hypothesis, word, "word", hypothesis_words),
-    CODEC_NULL(struct diagnosis_hypothesis, log_odds, "log_odds", CODEC_REAL),
-    CODEC_NULL(struct diagnosis_hypothesis, share, "share", CODEC_REAL),
-    CODEC_WORDS(struct diagnosis_hypothesis, pro, n_pro, "for", CODEC_REQUIRED),
-    CODEC_WORDS(struct diagnosis_hypothesis, contra, n_contra, "against", CODEC_REQUIRED),
-    CODEC_WORDS(struct diagnosis_hypothesis, absent, n_absent, "absent", CODEC_REQUIRED),
-    CODEC_OWNED(struct diagnosis_hypothesis, decide, "decide", CODEC_OR_NULL),
-    CODEC_PART_HAS(struct diagnosis_hypothesis, site, "site", site_fields, CODEC_OR_NULL),
-    {0},
-};
+static json_t *side_json(const struct hypothesis *h, enum evidence_side side)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < h->n_evidence; i++)
+        if (h->evidence[i].side == side)
+            json_array_append_new(list, json_text0(h->evidence[i].text));
+    return list;
+}
 
-static const struct codec advice_fields[] = {
-    CODEC_OWNED(struct diagnosis_advice, because, "because", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_advice, what, "what", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_advice, effect, "effect", CODEC_OR_NULL),
-    {0},
-};
+static json_t *hypotheses_json(const struct hypothesis *all, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const struct hypothesis *h = &all[i];
+        json_array_append_new(
+            list,
+            json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "key", hypothesis_key(h->id),
+                      "code", hypothesis_code(h->id), "title", hypothesis_title(h->id), "word",
+                      hypothesis_words[h->word], "log_odds", json_thousandths(h->log_odds), "share",
+                      h->word == CANNOT_TEST ? json_null() : json_thousandths(h->share), "for",
+                      side_json(h, EVIDENCE_FOR), "against", side_json(h, EVIDENCE_AGAINST),
+                      "absent", side_json(h, EVIDENCE_ABSENT), "decide",
+                      json_text0(h->decide[0] ? h->decide : NULL), "site", site_json(h->site)));
+    }
+    return list;
+}
 
-static const struct codec container_fields[] = {
-    CODEC_OWNED(struct diagnosis_container, name, "name", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_container, type, "type", CODEC_OR_NULL),
-    CODEC_FIELD(struct diagnosis_container, added, "added", CODEC_UINT),
-    CODEC_FIELD(struct diagnosis_container, bytes, "bytes", CODEC_UINT),
-    CODEC_NULL(struct diagnosis_container, since_step, "since_step", CODEC_INT),
-    CODEC_NULL(struct diagnosis_container, step, "step", CODEC_INT),
-    CODEC_OWNED(struct diagnosis_container, text, "text", CODEC_OR_NULL),
-    {0},
-};
+static json_t *advice_json(const struct diagnosis *d)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < d->n_advice; i++) {
+        const struct advice *a = &d->advice[i];
+        json_array_append_new(list,
+                              json_pack("{s:s,s:o,s:o}", "because", hypothesis_key(a->because),
+                                        "what", json_text0(a->what), "effect",
+                                        json_text0(a->effect[0] ? a->effect : NULL)));
+    }
+    return list;
+}
 
-static const struct codec process_fields[] = {
-    CODEC_FIELD(struct diagnosis_process, pid, "pid", CODEC_INT),
-    CODEC_OWNED(struct diagnosis_process, name, "name", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_process, role, "role", CODEC_OR_NULL),
-    CODEC_OWNED(struct diagnosis_process, verdict, "verdict", CODEC_OR_NULL),
-    CODEC_NULL(struct diagnosis_process, peak_bytes, "peak_bytes", CODEC_INT),
-    {0},
-};
-
-static const struct codec diagnosis_fields[] = {
-    CODEC_FIELD(struct diagnosis, format, "format", CODEC_UINT),
-    CODEC_OWNED(struct diagnosis, verdict, "verdict", CODEC_OR_NULL),
-    CODEC_PART_HAS(struct diagnosis, process, "process", process_fields, CODEC_OR_NULL),
-    CODEC_FIELD(struct diagnosis, is_running, "running", CODEC_BOOL),
-    CODEC_FIELD(struct diagnosis, has_grown, "grew", CODEC_BOOL),
-    CODEC_NULL(struct diagnosis, growth_bytes, "growth_bytes", CODEC_INT),
-    CODEC_PART_HAS(struct diagnosis, ledger, "ledger", ledger_fields, CODEC_OR_NULL),
-    CODEC_MANY(struct diagnosis, hypotheses, n_hypotheses, "hypotheses", hypothesis_fields,
-               CODEC_REQUIRED),
-    CODEC_MANY(struct diagnosis, advice, n_advice, "advice", advice_fields, CODEC_REQUIRED),
-    CODEC_MANY(struct diagnosis, kept_by, n_kept_by, "kept_by", container_fields, CODEC_REQUIRED),
-    CODEC_WORDS(struct diagnosis, absent, n_absent, "absent", CODEC_REQUIRED),
-    {0},
-};
-
-static const struct codec brief_fields[] = {
-    CODEC_OWNED(struct diagnosis, verdict, "verdict", CODEC_OR_NULL),
-    CODEC_MANY(struct diagnosis, hypotheses, n_hypotheses, "hypotheses", hypothesis_fields,
-               CODEC_REQUIRED),
-    CODEC_MANY(struct diagnosis, advice, n_advice, "advice", advice_fields, CODEC_REQUIRED),
-    {0},
-};
+static json_t *main_process_json(const struct facts_process *p)
+{
+    enum verdict_word word = p && p->verdict.is_known ? p->verdict.word : VERDICT_UNDECIDED;
+    return p ? json_pack("{s:i,s:o,s:s,s:s,s:o}", "pid", (int)p->id.pid, "name",
+                         json_text0(p->name), "role", process_role_name(p->role), "verdict",
+                         verdict_word_name(word), "peak_bytes", json_whole(p->peak_bytes))
+             : json_null();
+}
 
 json_t *diagnosis_json(const struct diagnosis *d)
 {
-    return codec_json(diagnosis_fields, d);
+    json_t *absent = json_array();
+    for (size_t i = 0; i < d->n_absent; i++)
+        json_array_append_new(absent, json_text0(d->absent[i]));
+    return json_pack("{s:i,s:o,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o}", "format", 1, "verdict",
+                     json_text0(d->verdict), "process", main_process_json(d->facts->main),
+                     "running", d->facts->is_running, "grew", d->has_grown, "growth_bytes",
+                     json_whole(d->growth), "ledger", ledger_json(&d->ledger), "hypotheses",
+                     hypotheses_json(d->hypotheses, d->n_hypotheses), "advice", advice_json(d),
+                     "kept_by", kept_json(d->kept_by), "absent", absent);
 }
 
 json_t *diagnosis_brief_json(const struct diagnosis *d)
 {
-    struct diagnosis first = *d;
-    first.n_hypotheses = first.n_hypotheses ? 1 : 0;
-    return codec_json(brief_fields, &first);
-}
-
-int diagnosis_read(const json_t *doc, struct diagnosis *ret, struct err *err)
-{
-    *ret = (struct diagnosis){0};
-    return codec_read(diagnosis_fields, doc, ret, err);
-}
-
-void diagnosis_fini(struct diagnosis *d)
-{
-    codec_fini(diagnosis_fields, d);
+    return json_pack("{s:o,s:o,s:o}", "verdict", json_text0(d->verdict), "hypotheses",
+                     hypotheses_json(d->hypotheses, d->n_hypotheses ? 1 : 0), "advice",
+                     advice_json(d));
 }

@@ -401,6 +401,14 @@ void evidence_add_baselines(struct hypothesis *h, enum evidence_side side, doubl
                  change_of(&s, 0, floors->live), change_of(&s, 1, floors->memory));
 }
 
+const char *hypothesis_evidence(const struct hypothesis *h, enum evidence_side side)
+{
+    for (size_t i = 0; i < h->n_evidence; i++)
+        if (h->evidence[i].side == side)
+            return h->evidence[i].text;
+    return NULL;
+}
+
 /* ---- weighing ---- */
 
 static void weigh(struct hypothesis *h)
@@ -443,14 +451,6 @@ static int by_score(const void *a, const void *b)
     return (int)x->id - (int)y->id;
 }
 
-static bool has_support(const struct hypothesis *h)
-{
-    for (size_t i = 0; i < h->n_evidence; i++)
-        if (h->evidence[i].side == EVIDENCE_FOR)
-            return true;
-    return false;
-}
-
 /* Adjusts H to the verdict: the diagnosis explains the verdict and never contradicts it. */
 static void follow_verdict(const struct question *q, struct hypothesis *h)
 {
@@ -459,7 +459,7 @@ static void follow_verdict(const struct question *q, struct hypothesis *h)
     enum course course = tests[h->id].course;
     h->is_opposed = (leak == VERDICT_LEAK_YES && course == ENDS) ||
                     (leak == VERDICT_LEAK_NO && course == GOES_ON);
-    if (!h->is_opposed || !has_support(h))
+    if (!h->is_opposed || !hypothesis_evidence(h, EVIDENCE_FOR))
         return;
     if (leak == VERDICT_LEAK_YES)
         evidence_add(h, EVIDENCE_AGAINST, DECIDES, "the verdict is %s: memory keeps growing",

@@ -70,6 +70,9 @@ struct hypothesis {
     const struct growth_row *site; /* call site that the hypothesis names, or NULL */
 };
 
+/* Returns the first sentence of evidence on SIDE, or NULL. */
+const char *hypothesis_evidence(const struct hypothesis *h, enum evidence_side side);
+
 /* The growth that is to be explained. */
 struct question {
     const struct facts *f;

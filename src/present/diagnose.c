@@ -2,11 +2,10 @@
  * advice. */
 #include "present/diagnose.h"
 
-#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "diagnose/diagnosis.h"
 #include "present/document.h"
@@ -14,86 +13,78 @@
 
 enum { PARTS_SHOWN = 10 };
 
-/* Returns S, or "" if S is NULL. */
-static const char *text_or_empty(const char *s)
-{
-    return s ? s : "";
-}
-
 /* ---- the ledger ---- */
 
-static void diagnose_put_bytes(struct doc *d, enum doc_tone tone, bool has, int64_t bytes,
-                               bool is_change)
+static void diagnose_put_bytes(struct doc *d, enum doc_tone tone, double bytes, bool is_change)
 {
     char size[TEXT_SIZE_MAX];
+    bool has = isfinite(bytes) && fabs(bytes) < 9e18;
     doc_cell(d, has ? tone : TONE_DIM,
              !has        ? "–"
-             : is_change ? text_size_signed(size, bytes)
-                         : text_size(size, bytes > 0 ? (uint64_t)bytes : 0));
+             : is_change ? text_size_signed(size, number_to_i64(bytes))
+                         : text_size(size, number_to_u64(round(bytes))));
 }
 
 /* Adds a call site, and the user's own function if a library allocates for it. */
-static void diagnose_put_site(struct doc *d, const struct diagnosis_site *s)
+static void diagnose_put_site(struct doc *d, const struct growth_row *row)
 {
-    bool is_merged = s->has_in_program && s->place_count > 1;
+    bool is_merged = row->n_program && row->n_places > 1;
     doc_text(d, TONE_PLAIN, " of ");
-    heap_frame_doc(d, is_merged ? &s->in_program : &s->where);
+    heap_frame_doc(d, is_merged ? row->program[0] : row->name);
     if (is_merged) {
-        doc_textf(d, TONE_PLAIN, ", through %" PRIu64 " lines", s->place_count);
-    } else if (s->has_in_program && !s->where.is_own) {
+        doc_textf(d, TONE_PLAIN, ", through %zu lines", row->n_places);
+    } else if (row->n_program && !row->name->is_own) {
         doc_text(d, TONE_PLAIN, " ← ");
-        heap_frame_doc(d, &s->in_program);
+        heap_frame_doc(d, row->program[0]);
     }
 }
 
 /* Returns the colour of part AT. Call sites are shades of one colour; every other kind has its
  * own. */
-static void colour_of(const struct diagnosis_ledger *l, size_t at, char ret[4])
+static void colour_of(const struct ledger *l, size_t at, char ret[4])
 {
     enum { KIND_COLOURS = 10, SITE_COLOURS = 6 };
     unsigned sites = 0;
     for (size_t i = 0; i < at; i++)
-        sites += l->parts[i].has_site;
-    if (l->parts[at].has_site)
+        sites += l->entries[i].site ? 1 : 0;
+    if (l->entries[at].site)
         snprintf(ret, 4, "s%u", sites % SITE_COLOURS);
     else
         snprintf(ret, 4, "l%u", (unsigned)(at - sites) % KIND_COLOURS);
 }
 
-static void diagnose_put_bar(struct doc *d, const struct diagnosis_ledger *l, bool is_now)
+static void diagnose_put_bar(struct doc *d, const struct ledger *l, bool is_now)
 {
-    struct doc_part *parts = calloc(l->n_parts + 1, sizeof *parts);
-    int64_t whole = l->rss_now_bytes > l->rss_start_bytes ? l->rss_now_bytes : l->rss_start_bytes;
-    for (size_t i = 0; parts && i < l->n_parts; i++) {
-        int64_t bytes = is_now ? l->parts[i].now_bytes : l->parts[i].start_bytes;
-        parts[i].share = bytes > 0 && whole > 0 ? (double)bytes / (double)whole : 0;
+    struct doc_part parts[LEDGER_MAX];
+    double whole = fmax(l->rss_now_bytes, l->rss_start_bytes);
+    for (size_t i = 0; i < l->count; i++) {
+        double bytes = is_now ? l->entries[i].now_bytes : l->entries[i].start_bytes;
+        parts[i].share = bytes > 0 && whole > 0 ? bytes / whole : 0;
         colour_of(l, i, parts[i].colour);
     }
-    if (parts)
-        doc_bar(d, is_now ? "now" : "start", parts, l->n_parts);
-    free(parts);
+    doc_bar(d, is_now ? "now" : "start", parts, l->count);
 }
 
-static void diagnose_put_part(struct doc *d, const struct diagnosis_ledger *l, size_t i)
+static void diagnose_put_entry(struct doc *d, const struct ledger *l, size_t i)
 {
-    const struct diagnosis_part *p = &l->parts[i];
+    const struct ledger_entry *e = &l->entries[i];
     char low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX], colour[4];
     doc_row(d);
-    diagnose_put_bytes(d, TONE_STRONG, p->has_growth_bytes, p->growth_bytes, true);
-    diagnose_put_bytes(d, TONE_PLAIN, p->has_now_bytes, p->now_bytes, false);
-    diagnose_put_bytes(d, TONE_PLAIN, p->has_start_bytes, p->start_bytes, false);
+    diagnose_put_bytes(d, TONE_STRONG, e->growth_bytes, true);
+    diagnose_put_bytes(d, TONE_PLAIN, e->now_bytes, false);
+    diagnose_put_bytes(d, TONE_PLAIN, e->start_bytes, false);
     doc_cell(d, TONE_PLAIN, NULL);
     colour_of(l, i, colour);
     doc_swatch(d, colour);
-    doc_text(d, TONE_PLAIN, p->kind);
-    if (p->has_site)
-        diagnose_put_site(d, &p->site);
-    if (p->low_bytes >= 0 && p->high_bytes >= p->low_bytes + (1 << 20))
-        doc_textf(d, TONE_PLAIN, " (%s – %s)", text_size(low, (uint64_t)p->low_bytes),
-                  text_size(high, (uint64_t)p->high_bytes));
+    doc_text(d, TONE_PLAIN, ledger_word(e->kind));
+    if (e->site)
+        diagnose_put_site(d, e->site);
+    if (e->low_bytes >= 0 && e->high_bytes >= e->low_bytes + (1 << 20))
+        doc_textf(d, TONE_PLAIN, " (%s – %s)", text_size(low, number_to_u64(round(e->low_bytes))),
+                  text_size(high, number_to_u64(round(e->high_bytes))));
 }
 
-static void diagnose_put_ledger(struct doc *d, const struct diagnosis_ledger *l, bool all)
+static void diagnose_put_ledger(struct doc *d, const struct ledger *l, bool all)
 {
     static const struct doc_column columns[] = {
         {.title = "growth", .is_number = true},
@@ -103,72 +94,73 @@ static void diagnose_put_ledger(struct doc *d, const struct diagnosis_ledger *l,
     };
     char from[TEXT_TIME_MAX], to[TEXT_TIME_MAX];
     size_t shown = 0;
-    int64_t rest = 0;
+    double rest = 0;
     doc_fact(d, "ledger");
     doc_textf(d, TONE_PLAIN, "resident memory at %s and at %s", text_seconds(from, l->start_s),
               text_seconds(to, l->now_s));
-    if (l->has_named_growth_share)
+    if (!isnan(l->named_growth_share))
         doc_textf(d, TONE_PLAIN, "; %.0f %% of its growth is explained",
                   l->named_growth_share * 100);
     diagnose_put_bar(d, l, false);
     diagnose_put_bar(d, l, true);
     doc_table(d, NULL, "table of the ledger", columns, sizeof columns / sizeof *columns);
-    for (size_t i = 0; i < l->n_parts; i++) {
-        const struct diagnosis_part *p = &l->parts[i];
-        bool is_small = llabs(p->growth_bytes) < 1 << 20 &&
-                        (double)p->now_bytes < 0.02 * (double)l->rss_now_bytes;
+    for (size_t i = 0; i < l->count; i++) {
+        const struct ledger_entry *e = &l->entries[i];
+        bool is_small = fabs(e->growth_bytes) < 1 << 20 && e->now_bytes < 0.02 * l->rss_now_bytes;
         bool is_shown = all || (!is_small && shown < PARTS_SHOWN);
         doc_hide(d, is_shown ? 0 : DOC_TERMINAL | DOC_MARKDOWN);
-        diagnose_put_part(d, l, i);
+        diagnose_put_entry(d, l, i);
         shown += is_shown;
-        if (!is_shown && p->now_bytes > 0 && p->now_bytes < INT64_MAX / 4096)
-            rest += p->now_bytes;
+        rest += is_shown ? 0 : fmax(0, e->now_bytes);
     }
     doc_hide(d, DOC_HTML);
-    if (rest) {
+    if (rest > 0) {
         doc_row(d);
-        diagnose_put_bytes(d, TONE_DIM, false, 0, false);
-        diagnose_put_bytes(d, TONE_PLAIN, true, rest, false);
-        diagnose_put_bytes(d, TONE_DIM, false, 0, false);
+        diagnose_put_bytes(d, TONE_DIM, (double)NAN, false);
+        diagnose_put_bytes(d, TONE_PLAIN, rest, false);
+        diagnose_put_bytes(d, TONE_DIM, (double)NAN, false);
         doc_cell(d, TONE_DIM, "smaller parts (--all)");
     }
     doc_hide(d, 0);
     doc_row(d);
-    diagnose_put_bytes(d, TONE_STRONG, l->has_rss_start_bytes && l->has_rss_now_bytes,
-                       (int64_t)((uint64_t)l->rss_now_bytes - (uint64_t)l->rss_start_bytes), true);
-    diagnose_put_bytes(d, TONE_STRONG, l->has_rss_now_bytes, l->rss_now_bytes, false);
-    diagnose_put_bytes(d, TONE_STRONG, l->has_rss_start_bytes, l->rss_start_bytes, false);
+    diagnose_put_bytes(d, TONE_STRONG, l->rss_now_bytes - l->rss_start_bytes, true);
+    diagnose_put_bytes(d, TONE_STRONG, l->rss_now_bytes, false);
+    diagnose_put_bytes(d, TONE_STRONG, l->rss_start_bytes, false);
     doc_cell(d, TONE_STRONG, "RSS");
     doc_space(d);
 }
 
 /* ---- hypotheses ---- */
 
-static void diagnose_put_side(struct doc *d, enum doc_point kind, char *const *sentences,
-                              size_t count)
+static void diagnose_put_side(struct doc *d, enum doc_point kind, const struct hypothesis *h,
+                              enum evidence_side side)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < h->n_evidence; i++) {
+        if (h->evidence[i].side != side)
+            continue;
         doc_point(d, kind);
-        doc_text(d, TONE_PLAIN, sentences[i]);
+        doc_text(d, TONE_PLAIN, h->evidence[i].text);
     }
 }
 
 static void diagnose_put_hypothesis(struct doc *d, const struct diagnosis *v, size_t i)
 {
-    const struct diagnosis_hypothesis *h = &v->hypotheses[i];
+    const struct hypothesis *h = &v->hypotheses[i];
     bool is_strong = h->word == NEARLY_CERTAIN || h->word == LIKELY;
     doc_fold(d, i == 0 ? FOLD_OPEN : FOLD_CLOSED);
     doc_textf(d, TONE_DIM, "%zu. ", i + 1);
-    doc_text(d, is_strong ? TONE_STRONG : TONE_PLAIN, h->title);
-    if (h->code)
-        doc_textf(d, TONE_DIM, " [%s]", h->code);
+    doc_text(d, is_strong ? TONE_STRONG : TONE_PLAIN, hypothesis_title(h->id));
+    doc_textf(d, TONE_DIM, " [%s]", hypothesis_code(h->id));
     doc_textf(d, TONE_PLAIN, ": %s", hypothesis_words[h->word]);
     if (h->share > 0 && is_strong)
         doc_textf(d, TONE_PLAIN, ", %.0f %% of it", h->share * 100);
-    diagnose_put_side(d, POINT_FOR, h->pro, h->n_pro);
-    diagnose_put_side(d, POINT_AGAINST, h->contra, h->n_contra);
-    diagnose_put_side(d, POINT_ABSENT, h->absent, h->n_absent);
-    diagnose_put_side(d, POINT_DECIDE, &h->decide, h->decide ? 1 : 0);
+    diagnose_put_side(d, POINT_FOR, h, EVIDENCE_FOR);
+    diagnose_put_side(d, POINT_AGAINST, h, EVIDENCE_AGAINST);
+    diagnose_put_side(d, POINT_ABSENT, h, EVIDENCE_ABSENT);
+    if (h->decide[0]) {
+        doc_point(d, POINT_DECIDE);
+        doc_text(d, TONE_PLAIN, h->decide);
+    }
     doc_fold_end(d);
 }
 
@@ -186,7 +178,7 @@ static void diagnose_put_group(struct doc *d, const struct diagnosis *v, enum hy
             doc_textf(d, TONE_PLAIN, "%s: ", hypothesis_words[word]);
         }
         doc_textf(d, TONE_DIM, "%s%s", count > 1 ? "; " : "",
-                  text_or_empty(v->hypotheses[i].title));
+                  hypothesis_title(v->hypotheses[i].id));
     }
     for (size_t i = 0; count && i < v->n_hypotheses; i++)
         if (v->hypotheses[i].word == word)
@@ -195,11 +187,12 @@ static void diagnose_put_group(struct doc *d, const struct diagnosis *v, enum hy
         doc_fold_end(d);
     doc_hide(d, DOC_TERMINAL | DOC_HTML);
     for (size_t i = 0; i < v->n_hypotheses; i++) {
-        const struct diagnosis_hypothesis *h = &v->hypotheses[i];
-        if (h->word != word || !h->n_contra)
+        const struct hypothesis *h = &v->hypotheses[i];
+        const char *against = hypothesis_evidence(h, EVIDENCE_AGAINST);
+        if (h->word != word || !against)
             continue;
         doc_point(d, POINT_PLAIN);
-        doc_textf(d, TONE_PLAIN, "%s: %s", text_or_empty(h->title), h->contra[0]);
+        doc_textf(d, TONE_PLAIN, "%s: %s", hypothesis_title(h->id), against);
     }
     doc_hide(d, 0);
 }
@@ -221,23 +214,23 @@ static void diagnose_put_hypotheses(struct doc *d, const struct diagnosis *v, bo
 
 /* ---- advice ---- */
 
-static void diagnose_put_advice(struct doc *d, const struct diagnosis *v, size_t from, size_t most)
+static void diagnose_put_advice(struct doc *d, const struct diagnosis *v, size_t from)
 {
-    for (size_t i = from; i < v->n_advice && i < most; i++) {
+    for (size_t i = from; i < v->n_advice; i++) {
         doc_fact(d, i > from ? "" : from ? "also" : "help");
         doc_text(d, TONE_PLAIN, v->advice[i].what);
-        if (v->advice[i].effect)
+        if (v->advice[i].effect[0])
             doc_textf(d, TONE_PLAIN, " (%s)", v->advice[i].effect);
     }
 }
 
 void diagnose_doc(struct doc *d, const struct diagnosis *v, bool all, size_t given_advice)
 {
-    diagnose_put_advice(d, v, given_advice, v->n_advice);
+    diagnose_put_advice(d, v, given_advice);
     doc_fact(d, "diagnosed");
     doc_text(d, TONE_PLAIN, v->verdict);
     doc_space(d);
-    if (v->has_ledger)
+    if (v->ledger.is_known)
         diagnose_put_ledger(d, &v->ledger, all);
     diagnose_put_hypotheses(d, v, all);
     for (size_t i = 0; i < v->n_absent; i++) {
@@ -248,14 +241,15 @@ void diagnose_doc(struct doc *d, const struct diagnosis *v, bool all, size_t giv
 
 void diagnose_summary(struct doc *d, const struct diagnosis *v, size_t given_advice)
 {
-    const struct diagnosis_hypothesis *first = v->hypotheses;
+    const struct hypothesis *first = v->hypotheses;
     if (!v->n_hypotheses)
         return;
+    const char *evidence = hypothesis_evidence(first, EVIDENCE_FOR);
     doc_fact(d, "diagnosis");
-    doc_textf(d, TONE_STRONG, "%s", text_or_empty(first->title));
-    doc_textf(d, TONE_PLAIN, " [%s]: %s", text_or_empty(first->code),
+    doc_text(d, TONE_STRONG, hypothesis_title(first->id));
+    doc_textf(d, TONE_PLAIN, " [%s]: %s", hypothesis_code(first->id),
               hypothesis_words[first->word]);
-    if (first->n_pro)
-        doc_textf(d, TONE_PLAIN, " (%s)", first->pro[0]);
-    diagnose_put_advice(d, v, given_advice, v->n_advice);
+    if (evidence)
+        doc_textf(d, TONE_PLAIN, " (%s)", evidence);
+    diagnose_put_advice(d, v, given_advice);
 }

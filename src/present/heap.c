@@ -109,10 +109,11 @@ static void add_frame(struct buf *out, const struct profile_frame *f, bool is_sh
     buf_fini(&path);
 }
 
-void heap_frame_doc(struct doc *d, const struct profile_frame *f)
+void heap_frame_doc(struct doc *d, const struct name *frame)
 {
+    const struct profile_frame f = profile_frame_of(frame);
     struct buf text = {0};
-    add_frame(&text, f, true);
+    add_frame(&text, &f, true);
     doc_text(d, TONE_PLAIN, buf_str(&text));
     buf_fini(&text);
 }

@@ -5,8 +5,8 @@
 
 struct doc;
 struct kept_list;
+struct name;
 struct profile_branch;
-struct profile_frame;
 struct profile_row;
 struct profile_view;
 
@@ -22,7 +22,7 @@ void heap_report_doc(struct doc *d, const struct profile_view *v);
  * plot ← main". */
 void heap_site_doc(struct doc *d, const struct profile_row *row);
 /* Adds "train.py:41 plot" or "c10::alloc_cpu (libc10.so)". */
-void heap_frame_doc(struct doc *d, const struct profile_frame *f);
+void heap_frame_doc(struct doc *d, const struct name *frame);
 /* Renders the output of `ebb heap --tree`. */
 void heap_tree_doc(struct doc *d, const struct profile_branch *root);
 /* Adds the fact "grows" to a summary: the growing call sites. */

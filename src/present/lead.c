@@ -77,13 +77,12 @@ static const struct judged *lead_worst(const struct summary *s)
 }
 
 /* Returns the first hypothesis, if it is likely enough to be named. */
-static const struct diagnosis_hypothesis *lead_hypothesis(const struct summary *s)
+static const struct hypothesis *lead_hypothesis(const struct summary *s)
 {
-    const struct diagnosis_hypothesis *h =
+    const struct hypothesis *h =
         s->diagnosis && s->diagnosis->n_hypotheses ? s->diagnosis->hypotheses : NULL;
-    bool is_held =
-        h && h->title &&
-        (h->word == NEARLY_CERTAIN || h->word == LIKELY || (h->word == POSSIBLE && h->share > 0));
+    bool is_held = h && (h->word == NEARLY_CERTAIN || h->word == LIKELY ||
+                         (h->word == POSSIBLE && h->share > 0));
     return is_held ? h : NULL;
 }
 
@@ -93,8 +92,8 @@ static const struct diagnosis_hypothesis *lead_hypothesis(const struct summary *
 static bool has_explanation(const struct summary *s)
 {
     const struct judged *worst = lead_worst(s);
-    const struct diagnosis_hypothesis *h = lead_hypothesis(s);
-    bool is_on_gpu = h && h->code && strncmp(h->code, "gpu-", 4) == 0;
+    const struct hypothesis *h = lead_hypothesis(s);
+    bool is_on_gpu = h && (h->id == HYPOTHESIS_GPU || h->id == HYPOTHESIS_GPU_FRAGMENTS);
     if (!worst || worst->result.leak == VERDICT_LEAK_NO)
         return false;
     return worst->result.word != VERDICT_UNDECIDED || worst->result.rate_bytes_per_step.known ||
@@ -104,8 +103,8 @@ static bool has_explanation(const struct summary *s)
 
 const char *summary_code(const struct summary *s)
 {
-    const struct diagnosis_hypothesis *h = has_explanation(s) ? lead_hypothesis(s) : NULL;
-    return h ? h->code : NULL;
+    const struct hypothesis *h = has_explanation(s) ? lead_hypothesis(s) : NULL;
+    return h ? hypothesis_code(h->id) : NULL;
 }
 
 static void lead_put_answer(struct doc *d, const struct summary *s, const char *label)
@@ -184,22 +183,23 @@ static bool source_line(const struct profile_frame *p, const struct outcome *o, 
     return ret->len > 0;
 }
 
-/* Returns the call site that the diagnosis names or, if it names none, the one that grows most;
- * NULL if there is neither. *RET_ROW is the row of this call site, or NULL. */
-static const struct profile_frame *find_place(const struct summary *s,
-                                              const struct profile_row **ret_row)
+/* Finds the call site that the diagnosis names or, if it names none, the one that grows most.
+ * Returns false if there is neither. *RET_ROW is the row of this call site, or NULL. */
+static bool find_place(const struct summary *s, struct profile_frame *ret,
+                       const struct profile_row **ret_row)
 {
-    const struct diagnosis_hypothesis *h = lead_hypothesis(s);
-    const struct profile_frame *p = s->n_growing ? frame_of_row(s->growing) : NULL;
+    const struct hypothesis *h = lead_hypothesis(s);
+    const struct growth_row *site = h ? h->site : NULL;
+    *ret = s->n_growing ? *frame_of_row(s->growing) : (struct profile_frame){0};
     *ret_row = s->n_growing ? s->growing : NULL;
-    if (h && h->has_site) {
-        p = h->site.has_in_program ? &h->site.in_program : &h->site.where;
+    if (site) {
+        *ret = profile_frame_of(site->n_program ? site->program[0] : site->name);
         *ret_row = NULL;
-        for (size_t i = 0; !*ret_row && i < s->n_growing; i++)
-            if (is_same_place(p, frame_of_row(&s->growing[i])))
-                *ret_row = &s->growing[i];
     }
-    return p && (p->file || p->function) ? p : NULL;
+    for (size_t i = 0; site && !*ret_row && i < s->n_growing; i++)
+        if (is_same_place(ret, frame_of_row(&s->growing[i])))
+            *ret_row = &s->growing[i];
+    return ret->file || ret->function;
 }
 
 /* Returns true if the rate of ROW is worth printing: it differs from the rate in the headline, and
@@ -210,8 +210,8 @@ static bool has_own_rate(const struct summary *s, const struct profile_row *row)
     const struct judged *worst = lead_worst(s);
     const struct verdict_interval *all = worst ? &worst->result.rate_bytes_per_step : NULL;
     const char *effect =
-        s->diagnosis && s->diagnosis->n_advice ? s->diagnosis->advice[0].effect : NULL;
-    if (!own->known || !(own->value > 0) || (effect && strstr(effect, "/step")))
+        s->diagnosis && s->diagnosis->n_advice ? s->diagnosis->advice[0].effect : "";
+    if (!own->known || !(own->value > 0) || strstr(effect, "/step"))
         return false;
     return !all || !all->known || own->value < 0.8 * all->value;
 }
@@ -246,19 +246,19 @@ static void lead_put_place(struct doc *d, const struct summary *s)
 {
     char size[TEXT_SIZE_MAX], since[16];
     const struct profile_row *row;
-    const struct profile_frame *p = find_place(s, &row);
+    struct profile_frame p;
     struct buf source = {0};
-    if (!p)
+    if (!find_place(s, &p, &row))
         return;
     doc_point(d, POINT_PLACE);
-    summary_put_place(d, p, s->outcome);
+    summary_put_place(d, &p, s->outcome);
     if (row && has_own_rate(s, row))
         doc_textf(d, TONE_PLAIN, ", +%s/step",
                   text_about_size(size, row->verdict.rate_bytes_per_step.value));
     if (row && row->growth_bytes > 0)
         doc_textf(d, TONE_PLAIN, ", %s %s", text_about_size(size, row->growth_bytes),
                   since_when(s->outcome, since));
-    if (source_line(p, s->outcome, &source)) {
+    if (source_line(&p, s->outcome, &source)) {
         doc_point(d, POINT_SOURCE);
         doc_code(d, buf_str(&source));
     }
@@ -269,24 +269,24 @@ static void lead_put_place(struct doc *d, const struct summary *s)
 
 static void lead_put_note(struct doc *d, const struct summary *s)
 {
-    const struct diagnosis_hypothesis *h = lead_hypothesis(s);
-    const struct diagnosis_container *kept = s->diagnosis->n_kept_by ? s->diagnosis->kept_by : NULL;
+    const struct hypothesis *h = lead_hypothesis(s);
+    const struct kept_list *list = s->diagnosis->kept_by;
     if (!h)
         return;
     doc_point(d, POINT_NOTE);
-    doc_textf(d, TONE_PLAIN, "%s", h->title);
+    doc_textf(d, TONE_PLAIN, "%s", hypothesis_title(h->id));
     if (h->word != NEARLY_CERTAIN)
         doc_textf(d, TONE_PLAIN, " (%s)", hypothesis_words[h->word]);
-    if (h->code)
-        doc_textf(d, TONE_DIM, " [%s]", h->code);
-    if (!kept || !kept->name)
+    doc_textf(d, TONE_DIM, " [%s]", hypothesis_code(h->id));
+    if (!list || !list->count)
         return;
+    const struct kept *kept = &list->at[0];
     /* the line above names the function, so " (a variable of main() in train.py:20)" is cut off */
     const char *place = strstr(kept->name, " (a variable of ");
     doc_text(d, TONE_PLAIN, "; kept alive by ");
     doc_name(d, TONE_STRONG, kept->name, place ? (size_t)(place - kept->name) : strlen(kept->name),
              NAME_COLUMNS);
-    if (kept->type && kept->type[0])
+    if (kept->type[0])
         doc_textf(d, TONE_PLAIN, " (%s)", kept->type);
 }
 
@@ -299,11 +299,11 @@ size_t summary_lead(struct doc *d, const struct summary *s, const char *label)
     if (!s->diagnosis)
         return 0;
     lead_put_note(d, s);
-    if (!s->diagnosis->n_advice || !s->diagnosis->advice[0].what)
+    if (!s->diagnosis->n_advice)
         return 0;
     doc_point(d, POINT_HELP);
     doc_text(d, TONE_PLAIN, s->diagnosis->advice[0].what);
-    if (s->diagnosis->advice[0].effect)
+    if (s->diagnosis->advice[0].effect[0])
         doc_textf(d, TONE_PLAIN, " (%s)", s->diagnosis->advice[0].effect);
     return 1;
 }

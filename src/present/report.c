@@ -34,7 +34,7 @@ void report_fini(struct report *r)
     profile_view_fini(&r->heap);
     profile_view_fini(&r->gpu);
     profile_view_fini(&r->gpu_failed);
-    diagnosis_fini(&r->diagnosis);
+    diagnosis_free(r->diagnosis);
     *r = (struct report){0};
 }
 
@@ -231,7 +231,7 @@ struct summary report_summary(const struct report *r)
         .gpu_trouble = r->gpu_trouble,
         .growing = heap->rows,
         .n_growing = growing_count(heap),
-        .diagnosis = r->has_diagnosis && r->diagnosis.has_grown ? &r->diagnosis : NULL,
+        .diagnosis = r->diagnosis && r->diagnosis->has_grown ? r->diagnosis : NULL,
         .spark = r->recorded.run ? r->recorded.run->job.signal[JOB_TREE] : NULL};
 }
 
@@ -596,9 +596,9 @@ void report_document(struct doc *d, const struct report *r)
     add_ranks(d, r);
     add_figures(d, r);
     add_plots(d, r->recorded.run);
-    if (r->has_diagnosis) {
+    if (r->diagnosis) {
         doc_section(d, "diagnosis", TONE_PLAIN, "Diagnosis");
-        diagnose_doc(d, &r->diagnosis, false, 0);
+        diagnose_doc(d, r->diagnosis, false, 0);
     }
     add_heap(d, r);
     add_gpu_heap(d, r);

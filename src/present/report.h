@@ -46,8 +46,7 @@ struct report {
     uint64_t gpu_failures; /* number of failed GPU requests in all processes */
     /* Why the lines that allocated GPU memory are unknown; NULL if no GPU was used. */
     const char *gpu_trouble;
-    bool has_diagnosis;
-    struct diagnosis diagnosis;
+    struct diagnosis *diagnosis; /* NULL if it could not be made */
     char **trouble;
     size_t trouble_count;
 };

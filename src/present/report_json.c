@@ -110,8 +110,8 @@ json_t *report_json(const struct report *r)
         json_object_set_new(o, "gpu_heap", profile_json(&r->gpu));
     if (o && r->heap_trouble)
         json_object_set_new(o, "heap_trouble", json_text0(r->heap_trouble));
-    if (o && r->has_diagnosis)
-        json_object_set_new(o, "diagnosis", diagnosis_json(&r->diagnosis));
+    if (o && r->diagnosis)
+        json_object_set_new(o, "diagnosis", diagnosis_json(r->diagnosis));
     if (o && r->cluster)
         json_object_set_new(o, "job", cluster_json(r->cluster));
     return o;

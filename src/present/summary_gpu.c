@@ -71,26 +71,26 @@ static void put_failure(struct doc *d, const struct summary *s)
 
 /* ---- fragmentation ---- */
 
-/* Returns the first hypothesis if it is fragmentation with evidence. The lead does not name it
- * unless there is a leak. */
-static const struct diagnosis_hypothesis *find_fragments(const struct summary *s)
+/* Returns the evidence of the first hypothesis if this is fragmentation, else NULL. The lead does
+ * not name it unless there is a leak. */
+static const char *fragments_evidence(const struct summary *s)
 {
-    const struct diagnosis_hypothesis *h =
+    const struct hypothesis *h =
         s->diagnosis && s->diagnosis->n_hypotheses ? s->diagnosis->hypotheses : NULL;
-    return h && h->code && strcmp(h->code, fragments_code) == 0 && h->n_pro ? h : NULL;
+    return h && h->id == HYPOTHESIS_GPU_FRAGMENTS ? hypothesis_evidence(h, EVIDENCE_FOR) : NULL;
 }
 
 void summary_gpu(struct doc *d, const struct summary *s)
 {
-    const struct diagnosis_hypothesis *h = find_fragments(s);
+    const char *evidence = fragments_evidence(s);
     const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
     bool has_lead = worst && worst->result.leak != VERDICT_LEAK_NO;
     if (s->gpu_failure)
         put_failure(d, s);
-    if (!h || has_lead || (s->gpu_failure && is_in_pieces(s->gpu_failure)))
+    if (!evidence || has_lead || (s->gpu_failure && is_in_pieces(s->gpu_failure)))
         return;
     doc_headline(d, "");
-    doc_textf(d, TONE_OPEN, "%s", h->pro[0]);
+    doc_text(d, TONE_OPEN, evidence);
     doc_textf(d, TONE_DIM, " [%s]", fragments_code);
     doc_point(d, POINT_HELP);
     doc_text(d, TONE_PLAIN, fragments_help);

@@ -16,19 +16,28 @@ static uint64_t round_bytes(double bytes)
     return (uint64_t)number_to_i64(fmax(bytes, 0));
 }
 
-static int copy_text(const char *s, char **ret)
+static int copy_text(const char *s, const char **ret)
 {
     *ret = s ? strdup(s) : NULL;
     return s && !*ret ? -ENOMEM : 0;
 }
 
-int profile_frame_copy(const struct name *n, struct profile_frame *ret)
+struct profile_frame profile_frame_of(const struct name *n)
 {
-    *ret = (struct profile_frame){.kind = n->kind,
+    return (struct profile_frame){.kind = n->kind,
+                                  .function = n->function,
+                                  .file = n->file,
+                                  .lib = n->lib,
                                   .has_line = n->line != 0,
                                   .line = n->line,
                                   .is_inlined = n->is_inlined,
                                   .is_own = n->is_own};
+}
+
+static int copy_frame(const struct name *n, struct profile_frame *ret)
+{
+    *ret = profile_frame_of(n);
+    ret->function = ret->file = ret->lib = NULL;
     int r = copy_text(n->function, &ret->function);
     if (r == 0)
         r = copy_text(n->file, &ret->file);
@@ -50,7 +59,7 @@ static int copy_stack(const struct profile *p, struct names *names, uint32_t sit
     for (uint32_t node = first; node; node = p->nodes[node].parent) {
         size_t n = names_of_node(names, node, &frames);
         for (size_t i = 0; i < n; i++)
-            if (profile_frame_copy(&frames[i], &row->stack[row->n_stack++]) < 0)
+            if (copy_frame(&frames[i], &row->stack[row->n_stack++]) < 0)
                 return -ENOMEM;
     }
     return 0;
@@ -61,10 +70,10 @@ static int copy_callers(const struct growth_row *r, struct profile_row *row)
     size_t count = r->n_program > 1 ? r->n_program - 1 : 0;
     row->has_in_program = r->n_program > 0;
     row->callers = calloc(count + 1, sizeof *row->callers);
-    if (!row->callers || (r->n_program && profile_frame_copy(r->program[0], &row->in_program) < 0))
+    if (!row->callers || (r->n_program && copy_frame(r->program[0], &row->in_program) < 0))
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
-        if (profile_frame_copy(r->program[i + 1], &row->callers[row->n_callers++]) < 0)
+        if (copy_frame(r->program[i + 1], &row->callers[row->n_callers++]) < 0)
             return -ENOMEM;
     return 0;
 }
@@ -81,7 +90,7 @@ static int copy_places(const struct growth_row *r, struct profile_row *row)
         struct profile_place *place = &row->places[row->n_places++];
         place->growth_bytes = r->places[i].growth_bytes;
         place->live_bytes = round_bytes(r->places[i].live_bytes);
-        if (profile_frame_copy(r->places[i].name, &place->where) < 0)
+        if (copy_frame(r->places[i].name, &place->where) < 0)
             return -ENOMEM;
     }
     return 0;
@@ -103,8 +112,8 @@ static int copy_row(const struct growth_row *r, struct profile_row *row)
         .verdict = r->verdict,
         .stacks = r->sites,
     };
-    if (profile_frame_copy(r->name, &row->where) < 0 ||
-        (r->native && profile_frame_copy(r->native, &row->native) < 0) || copy_callers(r, row) < 0)
+    if (copy_frame(r->name, &row->where) < 0 ||
+        (r->native && copy_frame(r->native, &row->native) < 0) || copy_callers(r, row) < 0)
         return -ENOMEM;
     return copy_places(r, row);
 }
@@ -134,12 +143,12 @@ static int copy_failure(const struct profile *p, struct names *names, const stru
         .lines = calloc(o->n_top + 1, sizeof *ret->lines),
     };
     ret->has_step = step_at(p, o->t_ns, &ret->step);
-    if (!ret->lines || profile_frame_copy(names_of_site(names, o->site), &ret->where) < 0)
+    if (!ret->lines || copy_frame(names_of_site(names, o->site), &ret->where) < 0)
         return -ENOMEM;
     for (size_t i = 0; i < o->n_top; i++) {
         struct profile_failure_line *line = &ret->lines[ret->n_lines++];
         line->live_bytes = o->top[i].bytes;
-        if (profile_frame_copy(names_of_site(names, o->top[i].site), &line->where) < 0)
+        if (copy_frame(names_of_site(names, o->top[i].site), &line->where) < 0)
             return -ENOMEM;
     }
     return 0;
@@ -253,7 +262,7 @@ static int copy_branch(const struct tree *t, uint32_t node, struct profile_branc
     const struct name *frames = NULL;
     size_t count = 0;
     double left_out = 0;
-    if (node && names_of_node(t->names, node, &frames) && profile_frame_copy(&frames[0], &ret->frame) < 0)
+    if (node && names_of_node(t->names, node, &frames) && copy_frame(&frames[0], &ret->frame) < 0)
         return -ENOMEM;
     for (uint32_t c = t->first_child[node]; c; c = t->sibling[c])
         count += t->all[c] >= t->least;

@@ -13,13 +13,13 @@ struct marks;
 
 struct profile_frame {
     enum name_kind kind;
-    char *function, *file, *lib; /* NULL: unknown */
+    const char *function, *file, *lib; /* NULL: unknown */
     bool has_line;
     uint32_t line;
     bool is_inlined, is_own; /* is_own is true for a frame in the user's own files */
 };
-/* Returns 0, or -ENOMEM; RET must be freed even then. */
-int profile_frame_copy(const struct name *n, struct profile_frame *ret);
+/* Returns N as a frame that borrows its texts. */
+struct profile_frame profile_frame_of(const struct name *n);
 
 /* An estimate with its 95 % bounds. */
 struct profile_bytes {
