@@ -146,7 +146,8 @@ static void variable_with_growing_graph_shows_a_kept_graph(void **state)
     s.f.kept.count = 1;
     s.f.kept.at[0] =
         (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 1};
-    s.f.kept.at[0].at[0] = (struct kept){"total", "Tensor", 90, MIB(300), false, true};
+    s.f.kept.at[0].at[0] = (struct kept){
+        .name = "total", .type = "Tensor", .added = 90, .bytes = MIB(300), .is_graph = true};
     expect(HYPOTHESIS_AUTOGRAD, NEARLY_CERTAIN);
     expect_first(HYPOTHESIS_AUTOGRAD);
 }
@@ -199,11 +200,11 @@ static void evidence_of_a_call_site_names_the_growing_container(void **state)
     s.f.kept.count = 1;
     s.f.kept.at[0] =
         (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 2};
-    s.f.kept.at[0].at[0] = (struct kept){"seen of a Collator", "list", 20, MIB(100), false, false};
-    s.f.kept.at[0].at[1] = (struct kept){"names", "dict", 20, MIB(2),
-                                         /* This container gained too little compared with the first
-                                          * one. */
-                                         false, false};
+    s.f.kept.at[0].at[0] =
+        (struct kept){.name = "seen of a Collator", .type = "list", .added = 20, .bytes = MIB(100)};
+    /* This container gained too little compared with the first one. */
+    s.f.kept.at[0].at[1] =
+        (struct kept){.name = "names", .type = "dict", .added = 20, .bytes = MIB(2)};
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     const char *last = h->evidence[h->n_evidence - 1].text;
     assert_string_equal(last, "kept by seen of a Collator (list): 20 entries added from step 20 to "
