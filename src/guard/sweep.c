@@ -284,8 +284,8 @@ static int kill_new_children(const struct guard_kill *k, int children_fd)
     int32_t pids[2048];
     int count = 0;
     ssize_t len = io_pread_small(children_fd, text, sizeof text);
-    /* With pages of 64 KiB, the text may end within a number, whose first digits would be the pid
-     * of another process. */
+    /* If pages are 64 KiB, the text may be cut within a number. The digits before the cut could be
+     * the pid of another process, so they are dropped. */
     while (len > 0 && text[len - 1] != ' ')
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;

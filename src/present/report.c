@@ -55,7 +55,7 @@ static const char *report_header(const struct report *r, const char *key)
                            : NULL;
 }
 
-/* Returns FROM_JSON, the value in run.json, or else the value of KEY in the recording's header. */
+/* Returns FROM_JSON if it is not NULL, else the value of KEY in the recording's header. */
 static const char *report_about(const struct report *r, const char *from_json, const char *key)
 {
     return from_json ? from_json : report_header(r, key);
@@ -450,7 +450,8 @@ static void add_processes(struct doc *d, const struct report *r)
 
 /* ---- the guard ---- */
 
-/* Adds action I of the guard, from the recording, which has all actions, or else from run.json. */
+/* Adds action I of the guard. Actions come from the recording, which has all of them, if there is
+ * one, else from run.json. */
 static void add_act(struct doc *d, const struct report *r, size_t i)
 {
     char time[TEXT_TIME_MAX];

@@ -190,9 +190,8 @@ static bool is_same_function(const struct profile_frame *a, const struct profile
     return is_same_text(a->function, b->function) && is_same_text(a->file, b->file);
 }
 
-/* Returns the row of AFTER for the same call site as ROW. Compares functions and not lines, because
- * a fix may move lines: the allocating function and the user's own one, or only the latter if
- * IS_MERGED. */
+/* Returns the row of AFTER for the same call site as ROW, or NULL. A fix may move lines, so
+ * functions are compared: the user's function and, unless IS_MERGED, the allocating function. */
 static const struct profile_row *same_place(const struct profile_view *after,
                                             const struct profile_row *row, bool is_merged)
 {
