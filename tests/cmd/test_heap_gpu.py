@@ -273,7 +273,8 @@ def test_summary_has_the_failed_gpu_allocation_and_its_fix(recorded):
 
 def test_summary_has_failed_gpu_allocations_of_a_job_that_continues(tmp_path):
     folder, summary = record(tmp_path, CAUGHT)
-    assert "out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 20" in summary
+    # The request comes between the marks of steps 20 and 21, which a busy machine may date a little early.
+    assert re.search("out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 2[01],", summary)
     assert "train.py:16 in ask" in summary
     assert "the line with the most memory at that time, 64 MiB: train.py:13 in keep()" in summary
     assert "lower the batch size" in summary
