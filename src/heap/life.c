@@ -29,7 +29,7 @@
 #define SOCKET_SUFFIX ".heap"
 
 /* Number of attempts to create the table. An attempt may fail for a moment, because the socket's
- * queue is full or descriptors are short, so the next samples try again. */
+ * queue is full or no descriptor is free, so the next samples try again. */
 enum { TRIES = 8 };
 enum { SECTION_SHARDS = 16, SECTION_SHIFT = 60 };
 /* How often and how long life_detach waits for threads inside a section: one second in all. A

@@ -153,8 +153,8 @@ static void trend_of_many(const double *x, const double *y, size_t n, struct tre
     trend_of_points(low_x, low_y, m, 0, ret);
 }
 
-/* Fits trends, by time and by bytes allocated, to the memory of call sites that keep their
- * memory. */
+/* Fits trends, by time and by bytes allocated, to the live memory of call sites that free
+ * little. */
 static bool measure_kept(const struct profile *p, size_t n, struct model_sites *ret)
 {
     const struct profile_reading *end = &p->readings[n - 1];
