@@ -34,7 +34,7 @@ struct hooks_real {
     int (*prctl)(int, ...);
     long (*syscall)(long, ...);
 };
-extern struct hooks_real hooks_real;
+extern struct hooks_real hooks_real HEAP_HIDDEN;
 
 /* Looks up the wrapped functions, once. Returns false if a look-up is in progress, further up this
  * thread's stack or in another thread. This thread does not wait for it, because waiting could
