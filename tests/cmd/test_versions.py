@@ -33,6 +33,15 @@ def test_newest_stored_run_has_every_kind_of_file_that_a_run_writes(ebb, tmp_pat
     assert written and written <= stored
 
 
+def test_newest_stored_run_has_formats_that_a_run_writes(ebb, tmp_path):
+    """Reads the head of each recording and heap history: eight bytes that name the format, then its major version."""
+    result = ebb("run", "--run-dir", str(tmp_path / "run"), "--", "python3", "-c", "b = bytearray(9_000_000)")
+    assert result.returncode == 0
+    written, stored = ({path.read_bytes()[:10] for path in folder.iterdir() if path.suffix in (".ebb", ".ebbheap")}
+                       for folder in (tmp_path / "run", VERSIONS[-1] / "run"))
+    assert len(written) == 2 and written == stored
+
+
 @every_version
 def test_recording_of_each_released_version_is_exported(ebb, run_folder):
     result = ebb("export", str(run_folder), "--jsonl")
