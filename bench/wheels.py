@@ -3,14 +3,19 @@
 
     bench/wheels.py [--json] [--only PART[,PART]] [--rounds N] [--build DIR]
 
-Parts: tick, churn, start, size. Each round measures both builds, in alternating order. The ratio is the median over the rounds, so that a
-busy machine affects both builds alike. Times are CPU time.
+Parts: tick, churn, start, size, hooks. Each round measures both builds, in alternating order. The ratio is the median
+over the rounds, so that a busy machine affects both builds alike. Times are CPU time.
+
+churn is the time of a pair of malloc and free with the library, divided by that of glibc's own in the same process. What
+the library adds is shown beside it in nanoseconds: it can be close to zero, because the processor runs the hooks while
+it waits for the allocator, and a ratio of such numbers is noise. hooks counts the instructions of the hooks instead.
 """
 
 import argparse
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import statistics
@@ -20,9 +25,10 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from run import measure, parsed, say  # noqa: E402
 
-PARTS = ("tick", "churn", "start", "size")
+PARTS = ("tick", "churn", "start", "size", "hooks")
 RATIO_MAX = 1.1
 SIDES = ("gcc", "wheel")
+CHURN, ADDED = "churn: slowdown of a ", "added to a "
 
 
 def clean_env():
@@ -44,7 +50,7 @@ def measure_tick(_options, tree):
 
 
 def measure_churn(options, tree):
-    """Measures what the hooks of each library add to a pair of malloc and free in the same program."""
+    """Measures pairs of malloc and free, with the hooks of the library and without them in the same process."""
     run = f"{options.scratch}/churn"
     shutil.rmtree(run, ignore_errors=True)
     text = subprocess.run([f"{tree}/ebb", "run", "-q", "-d", run, "--", f"{options.bench}/heap/filter", "200"],
@@ -54,9 +60,11 @@ def measure_churn(options, tree):
     for line in text.splitlines():
         words = line.split()
         if words and words[0] in ("pair", "mix"):
-            work, threads, samples, *_, added = words
+            work, threads, samples, plain, *_, added = words
             if threads == "1":
-                found[f"churn: added to a {work}, {int(samples):,} live samples, ns"] = float(added)
+                what = f"{work}, {int(samples):,} live samples"
+                found[f"{CHURN}{what}"] = 1 + float(added) / float(plain)
+                found[f"{ADDED}{what}, ns"] = float(added)
     return found
 
 
@@ -74,6 +82,17 @@ def stripped_bytes(options, path):
     return os.path.getsize(copy)
 
 
+def instructions_to_allocator(library, name):
+    """Counts the instructions of a hook from its start to the jump to the allocator. The branches before that jump are
+    for samples, and are not taken otherwise."""
+    symbols = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True)
+    start = int(re.search(rf"^([0-9a-f]+) T {name}$", symbols, re.M).group(1), 16)
+    text = subprocess.check_output(["objdump", "-d", "--no-show-raw-insn", f"--start-address={start}",
+                                    f"--stop-address={start + 400}", library], text=True)
+    words = re.findall(r"^ +[0-9a-f]+:\t(\S+)", text, re.M)
+    return next(n for n, word in enumerate(words, 1) if word in ("jmp", "br"))
+
+
 def run_parts(table, options):
     rounds = []
     for n in range(options.rounds):
@@ -88,6 +107,11 @@ def run_parts(table, options):
     table.title(f"The wheel's program divided by gcc's: medians of {options.rounds} rounds")
     for what in rounds[0]["gcc"]:
         values = {side: statistics.median(r[side][what] for r in rounds) for side in SIDES}
+        if what.startswith(ADDED):
+            differences = sorted(r["wheel"][what] - r["gcc"][what] for r in rounds)
+            table.row(what, f"{statistics.median(differences):+.2f}", f"{values['wheel']:.2f} of {values['gcc']:.2f}; "
+                      f"rounds {differences[0]:+.2f} to {differences[-1]:+.2f}")
+            continue
         ratios = sorted(r["wheel"][what] / r["gcc"][what] for r in rounds)
         table.bar(what, statistics.median(ratios), RATIO_MAX, "", digits=3,
                   note=f"{values['wheel']:.2f} of {values['gcc']:.2f}; rounds {ratios[0]:.2f} to {ratios[-1]:.2f}")
@@ -95,6 +119,10 @@ def run_parts(table, options):
         sizes = {side: stripped_bytes(options, f"{options.trees[side]}/{name}") for side in SIDES}
         table.bar(f"{name}, stripped, MB", sizes["wheel"] / sizes["gcc"], RATIO_MAX, "", digits=3,
                   note=f"{sizes['wheel'] / 1e6:.2f} of {sizes['gcc'] / 1e6:.2f}")
+    for name in ("malloc", "free") if "hooks" in options.only else ():
+        counts = {side: instructions_to_allocator(f"{options.trees[side]}/libebb-heap.so", name) for side in SIDES}
+        table.bar(f"hook of {name}, instructions", counts["wheel"] / counts["gcc"], RATIO_MAX, "", digits=3,
+                  note=f"{counts['wheel']} of {counts['gcc']}")
     return rounds
 
 
