@@ -12,7 +12,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 .NOTPARALLEL:
 .PHONY: zoo zoo-quick zoo-unseen test-heap-foreign test-frameworks test-slurm test-slurm-long bench-peers bench-diagnose bench-report bench-cluster bench-serve bench-attach bench-heap bench-guard bench-verdict \
 	bench-python bench-wheels soak all build demo test fuzz lint format bench \
-	bench-long install wheels test-wheels test-bare test-targets release clean help
+	bench-long install wheels packages test-wheels test-bare test-targets release clean help
 
 all: build
 
@@ -187,8 +187,12 @@ wheels:
 	@scripts/setup.sh wheels
 	@scripts/wheels.py --build $(BUILD) --jobs $(JOBS) $(WHEELS_FLAGS)
 
-# The wheel in bare Debian 11 to 13 and testing, as root: before a release.
-test-wheels: wheels
+# The wheels, and tarballs, a .deb and SHA256SUMS of all of them.
+packages: wheels
+	@scripts/package.py --build $(BUILD)
+
+# All of them in bare Debian 11 to 13 and testing, as root: before a release.
+test-wheels: packages
 	@scripts/test_wheels.py --build $(BUILD)
 
 # make demo and make test in bare Debian 12 and Ubuntu 24.04, as root: before a release. BARE_FLAGS='--only demo'.
@@ -210,15 +214,16 @@ test-targets:
 	@scripts/setup.sh wheels
 	@scripts/test_targets.py --build $(BUILD) --jobs $(JOBS) $(TARGETS_FLAGS)
 
-# Everything that must hold before a release, then the artifacts with SHA256SUMS in $(BUILD)/release. Uploads
-# nothing.
+# Everything that must hold before a release; the artifacts and SHA256SUMS are then in $(BUILD)/release. Uploads
+# nothing. The artifacts name the commit, so nothing may have changed since.
 release:
+	@test -z "$$(git status --porcelain)" || { echo "release: commit the changes first" >&2; git status --short >&2; exit 1; }
 	@$(MAKE) CI=true test
 	@$(MAKE) CI=true TIDY_NODES=225000 lint
 	@$(MAKE) test-wheels
 	@$(MAKE) test-targets
 	@$(MAKE) test-bare
-	@scripts/package.py --build $(BUILD)
+	@cd $(BUILD)/release && sha256sum -c SHA256SUMS
 
 install: build
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
@@ -255,10 +260,11 @@ help:
 	@echo "make zoo-quick        eight of them, two minutes"
 	@echo "make zoo-unseen       programs that the rules were not made for, six hours (ZOO_FLAGS='--jobs 6')"
 	@echo "make wheels           wheels for x86_64 and aarch64 into $(BUILD)/release (WHEELS_FLAGS='--target x86_64 --once')"
-	@echo "make test-wheels      the wheel in bare Debian 11 to 13 and testing, as root"
+	@echo "make packages         the wheels, tarballs, a .deb and SHA256SUMS into $(BUILD)/release"
+	@echo "make test-wheels      all of them in bare Debian 11 to 13 and testing, as root"
 	@echo "make test-bare        make demo and make test in bare Debian 12 and Ubuntu 24.04, as root (BARE_FLAGS='--only demo')"
 	@echo "make test-targets     the unit tests for aarch64 under qemu, and for musl (TARGETS_FLAGS='--target musl')"
-	@echo "make release          all checks, then wheels, tarballs, a .deb and SHA256SUMS into $(BUILD)/release"
+	@echo "make release          all checks of the last commit, and make packages"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"
 	@echo "JOBS=N sets how many things run at once; CI=true turns warnings into errors."

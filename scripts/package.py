@@ -13,6 +13,7 @@ import argparse
 import gzip
 import hashlib
 import io
+import json
 import os
 import pathlib
 import shutil
@@ -68,6 +69,19 @@ def write_tarball(path: pathlib.Path, top: str, files: dict[str, tuple[bytes, in
             tar.addfile(entry, io.BytesIO(data))
     path.write_bytes(gzip.compress(raw.getvalue(), 9, mtime=0))
     say(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
+
+
+def check_versions(ebb: pathlib.Path) -> None:
+    """All places must agree on the version, and the program must be that of this commit."""
+    found = json.loads(wheels.output([ebb, "version", "--json"]))
+    for what, value, expected in (("version", found["version"], wheels.version()),
+                                  ("commit", found["commit"], wheels.commit())):
+        if value != expected:
+            raise wheels.Failure(f"the program's {what} is {value}, that of the checkout is {expected}; "
+                                 "run make wheels again")
+    if f"\n## [{wheels.version()}]" not in (ROOT / "CHANGELOG.md").read_text():
+        raise wheels.Failure(f"CHANGELOG.md has no section [{wheels.version()}]")
+    say(f"version {found['version']}, commit {found['commit']}")
 
 
 # ---- the .deb ----
@@ -168,6 +182,7 @@ def main() -> int:
     try:
         if not made:
             raise wheels.Failure("no wheel in build/release; run make wheels first")
+        check_versions(release / f"{native}-linux-gnu.2.17/tree/ebb")
         archive = wheels.Archive(release / "sources", [])
         licenses = licenses_text(archive)
         printed = release / f"{native}-linux-gnu.2.17/tree/share"

@@ -7,7 +7,8 @@ The systems are Debian 11, 12, 13 and testing, made by debootstrap in FOLDER/chr
 each, `ebb run` must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with
 torch if pip finds a torch for the Python of that system. If the system has further Pythons, the leak in plain
 Python runs with each. In a version that ebb does not know it must report the verdict, and why there is no line.
-First, uvx, uv run and pipx run must find the command in the wheel, on this machine.
+First, uvx, uv run and pipx run must find the command in the wheel, on this machine. Then the tarball and the .deb are
+installed in a Debian 11 without Python, where `ebb run` must report the leak of a Perl program.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ for n in range(400):
     time.sleep(0.04)
     ebb.step(n)
 '''
+
+
+PERL_LEAK = "for (1..400) { push @kept, 'x' x 400_000; select undef, undef, undef, 0.04 }"
 
 
 # Mounts what every running system has, with the control groups of this machine, and runs a command there.
@@ -131,6 +135,41 @@ def check_runners(folder: pathlib.Path, wheel: pathlib.Path) -> str:
         if result.returncode or str(folder) not in result.stdout:
             raise wheels.Failure(f"{name}: status {result.returncode}: {(result.stdout + result.stderr)[-800:]}")
     return ", ".join(runners) + ": work"
+
+
+def check_no_python(chroot: Chroot, ebb: str) -> str:
+    """Runs a leak that needs no Python under EBB, the path of the program in the chroot."""
+    folder = "/srv/perl"
+    shutil.rmtree(chroot.folder / folder.lstrip("/"), ignore_errors=True)
+    chroot.worked(ebb, "run", "-q", "--run-dir", folder, "--", "perl", "-e", PERL_LEAK)
+    result = chroot.run(ebb, "verdict", folder)
+    if result.returncode != 1 or "leaking" not in result.stdout:
+        raise wheels.Failure(f"{chroot.suite}: {ebb}: no verdict of a leak: {result.stdout}{result.stderr}")
+    if "perl" not in chroot.worked(ebb, "heap", folder):
+        raise wheels.Failure(f"{chroot.suite}: {ebb} heap does not name perl, so the hooks were not loaded")
+    return " ".join(chroot.worked(ebb, "version").split()[:2]) + ", leaking, allocated by perl"
+
+
+def check_packages(folder: pathlib.Path, release: pathlib.Path) -> None:
+    """Installs the tarball and the .deb in a system without Python."""
+    chroot = Chroot(folder, "bullseye", "ca-certificates")
+    if chroot.run("sh", "-c", "command -v python3").returncode == 0:
+        raise wheels.Failure(f"{folder} has Python")
+    tarball = release / f"ebb-{wheels.version()}-linux-x86_64.tar.gz"
+    deb = release / f"ebbtide_{wheels.version()}-1_amd64.deb"
+    for path in (tarball, deb):
+        shutil.copy(path, chroot.folder / "srv")
+    chroot.worked("tar", "xf", f"/srv/{tarball.name}", "-C", "/opt")
+    say(f"{tarball.name}: {check_no_python(chroot, f'/opt/ebb-{wheels.version()}/bin/ebb')}")
+    # apt would download the recommended packages, one of which is Python
+    chroot.worked("dpkg", "--install", f"/srv/{deb.name}")
+    say(f"{deb.name}: {check_no_python(chroot, '/usr/bin/ebb')}")
+    chroot.worked("ebb", "serve", "--check", "--config", "/etc/ebb/serve.conf")
+    chroot.worked("dpkg", "--purge", "ebbtide")
+    left = [path for place in ("etc/ebb", "usr/lib/ebb", "usr/share/ebb", "usr/bin/ebb")
+            if (path := chroot.folder / place).exists()]
+    if left:
+        raise wheels.Failure(f"{deb.name} left {left[0]} behind")
 
 
 def install(chroot: Chroot, wheel: pathlib.Path) -> str:
@@ -246,11 +285,13 @@ def main() -> int:
         say("no wheel in build/release; run make wheels first")
         return 1
     status = 0
-    try:
-        say(check_runners(build / "release/runners", found[0]))
-    except wheels.Failure as failure:
-        say(str(failure))
-        status = 1
+    for check in (lambda: say(check_runners(build / "release/runners", found[0])),
+                  lambda: check_packages(build / "chroots/no-python", build / "release")):
+        try:
+            check()
+        except wheels.Failure as failure:
+            say(str(failure))
+            status = 1
     for suite in options.suites or SUITES:
         try:
             chroot = Chroot(build / "chroots" / suite, suite)
