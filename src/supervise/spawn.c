@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pty.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +40,19 @@ static void close_ends(struct ends *e)
     close_pair(e->failure);
 }
 
+/* Does what openpty does, which old versions of glibc have in a library of its own. */
 static int open_terminal(const struct supervisor_tty *tty, int pair[2])
 {
-    struct termios termios = tty->termios;
-    struct winsize size = tty->size;
-    if (openpty(&pair[0], &pair[1], NULL, &termios, &size) < 0)
+    char path[64];
+    pair[0] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (pair[0] < 0 || grantpt(pair[0]) < 0 || unlockpt(pair[0]) < 0)
+        return -errno;
+    int r = ptsname_r(pair[0], path, sizeof path);
+    if (r != 0)
+        return -r;
+    pair[1] = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (pair[1] < 0 || tcsetattr(pair[1], TCSANOW, &tty->termios) < 0 ||
+        ioctl(pair[1], TIOCSWINSZ, &tty->size) < 0)
         return -errno;
     for (int i = 0; i < 2; i++)
         fcntl(pair[i], F_SETFD, FD_CLOEXEC);
