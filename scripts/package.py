@@ -151,7 +151,11 @@ def write_deb(release: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> pat
     (debian / "postinst").write_text(
         "#!/bin/sh\nset -e\nif [ \"$1\" = configure ] && command -v systemd-sysusers >/dev/null; then\n"
         "    systemd-sysusers ebb.conf\nfi\n")
-    (debian / "postinst").chmod(0o755)
+    # Python writes compiled files next to the package when root runs a job.
+    (debian / "prerm").write_text(
+        "#!/bin/sh\nset -e\nfind /usr/share/ebb -name __pycache__ -prune -exec rm -rf {} +\n")
+    for script in ("postinst", "prerm"):
+        (debian / script).chmod(0o755)
     for path in [stage, *stage.rglob("*")]:
         if path.is_dir():
             path.chmod(0o755)

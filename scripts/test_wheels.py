@@ -165,6 +165,9 @@ def check_packages(folder: pathlib.Path, release: pathlib.Path) -> None:
     chroot.worked("dpkg", "--install", f"/srv/{deb.name}")
     say(f"{deb.name}: {check_no_python(chroot, '/usr/bin/ebb')}")
     chroot.worked("ebb", "serve", "--check", "--config", "/etc/ebb/serve.conf")
+    compiled = chroot.folder / "usr/share/ebb/python/ebb/__pycache__"
+    compiled.mkdir()  # Python does this
+    (compiled / "data.cpython-39.pyc").touch()
     chroot.worked("dpkg", "--purge", "ebbtide")
     left = [path for place in ("etc/ebb", "usr/lib/ebb", "usr/share/ebb", "usr/bin/ebb")
             if (path := chroot.folder / place).exists()]
