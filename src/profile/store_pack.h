@@ -7,8 +7,9 @@
 struct buf;
 
 #define STORE_MAGIC "EBB-HEAP"
-/* No release wrote version 1. */
-enum { STORE_MAJOR = 2, STORE_MINOR = 0 };
+/* Since version 2, call sites may be of GPU memory; an older reader would take them for call sites
+ * of host memory. */
+enum { STORE_MAJOR = 2, STORE_MINOR = 0, STORE_MAJOR_OLDEST = 1 };
 
 enum store_block {
     STORE_HEAD = 1,     /* the process */

@@ -562,11 +562,11 @@ static int check_file_head(int fd, struct err *err)
         return err_set(err, -EBADMSG, "is not a heap history");
     struct cur c = cur_of(head + 8, 2);
     unsigned major = cur_u16le(&c);
-    if (major != STORE_MAJOR)
+    if (major < STORE_MAJOR_OLDEST || major > STORE_MAJOR)
         return err_set(err, -ENOTSUP,
-                       "is of format version %u and this ebb reads version %d: use the ebb that "
-                       "wrote it",
-                       major, STORE_MAJOR);
+                       "is of format version %u and this ebb reads versions %d to %d: use a newer "
+                       "ebb",
+                       major, STORE_MAJOR_OLDEST, STORE_MAJOR);
     return 0;
 }
 
