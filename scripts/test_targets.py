@@ -36,18 +36,18 @@ SUBREAPER = "qemu refuses PR_SET_CHILD_SUBREAPER"
 DESCRIPTORS = "qemu doubles the buffer for descriptors and leaves descriptors open that did not fit"
 # Tests that cannot pass under the emulator, and why.
 EMULATED = {
-    "process_without_signal_handler_is_reported_not_signalled": HANDLERS,
-    "save_mark_of_a_signalled_process_completes_the_request": HANDLERS,
+    "process_without_signal_handler_is_named_and_not_signalled": HANDLERS,
+    "save_mark_after_the_signal_completes_the_request": HANDLERS,
     "running_checkpoint_command_is_not_started_again": "the previous test failed and left its process behind",
     "reflex_thread_is_named_and_blocks_signals": "qemu never blocks SIGSEGV",
     "daemon_ignoring_sigterm_is_killed": SUBREAPER,
     "process_group_is_signalled_after_its_leader_was_reaped": SUBREAPER,
     "sentinel_ends_processes_of_a_killed_supervisor": SUBREAPER,
-    "orphan_stays_in_the_tree_and_is_reparented": SUBREAPER,
-    "daemon_not_seen_before_is_found_below_the_subreaper": SUBREAPER,
-    "descriptors_attached_to_a_mark_are_dropped": DESCRIPTORS,
+    "orphan_stays_in_the_process_tree_with_a_new_parent": SUBREAPER,
+    "daemon_unseen_before_is_found_below_the_subreaper": SUBREAPER,
+    "descriptors_attached_to_a_mark_are_closed": DESCRIPTORS,
     "invalid_hello_of_a_profiler_leaks_no_descriptor": DESCRIPTORS,
-    "surplus_descriptors_from_a_profiler_are_closed": DESCRIPTORS,
+    "extra_descriptors_sent_by_a_profiler_are_closed": DESCRIPTORS,
 }
 
 

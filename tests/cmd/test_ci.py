@@ -155,7 +155,7 @@ def test_compare_is_undecided_for_short_runs(compare):
     assert (result.returncode, result.stdout.split(":")[0]) == (3, "undecided")
 
 
-def test_compare_json_has_the_reasons_for_worse(compare):
+def test_compare_json_has_the_reasons_for_a_worse_result(compare):
     gate = json.loads(compare((0,), (0.2, 1200), "--json").stdout)["gate"]
     assert gate["result"] == "worse" and gate["growth_is_worse"] and gate["peak_is_worse"]
 
@@ -187,7 +187,7 @@ def shell(script, tmp_path, **variables):
 
 
 @pytest.mark.parametrize("command, status", [("exit 0", 3), ("exit 9", 9)])
-def test_github_action_keeps_the_exit_status_and_shows_the_summary(tmp_path, command, status):
+def test_github_action_returns_the_exit_status_and_shows_the_summary(tmp_path, command, status):
     yaml = pytest.importorskip("yaml")
     action = yaml.safe_load((ROOT / "contrib/github-action/action.yml").read_text())
     step, = action["runs"]["steps"]

@@ -77,7 +77,7 @@ def test_client_looks_for_socket_in_documented_folders(env, path):
     assert refused_with(run_ebb("jobs", env=env), f"no server at {path};")
 
 
-def test_stale_socket_of_dead_server_is_reported_as_no_server():
+def test_socket_left_by_a_dead_server_is_reported_as_no_server():
     listener = socket.socket(socket.AF_UNIX)
     path = tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp") + "/sock"
     listener.bind(path)
@@ -245,7 +245,7 @@ def test_jobs_table_has_state_step_memory_and_verdict(server, client):
 
 
 @pytest.mark.parametrize("word", ["undecided", "filling"])
-def test_jobs_table_has_no_oom_time_for_uncertain_leak(server, client, word):
+def test_jobs_table_shows_no_out_of_memory_time_for_unsure_leaks(server, client, word):
     list_of(server, [{**JOB, "verdict": {**JOB["verdict"], "verdict": word, "leak": None}}])
     assert client("jobs").stdout.splitlines()[1].endswith("7 min 20 s left")
 
@@ -389,7 +389,7 @@ def test_logs_tail_option_handles_a_missing_last_newline(server, client):
     assert said(client("logs", "-n", 2, 17), "two\nthree")
 
 
-def test_logs_command_reports_the_dropped_part_of_a_log(server, client):
+def test_logs_command_reports_how_much_of_a_long_log_was_dropped(server, client):
     Log(server, TEXT, dropped=(3000, 40000))
     result = client("logs", 17)
     assert (result.returncode, result.stdout) == (0, (TEXT[:3000] + TEXT[40000:]).decode())
@@ -433,7 +433,7 @@ def test_cancel_of_several_jobs_continues_past_a_finished_job(server, client):
     assert len(server.asked) == 2
 
 
-def test_checkpoint_and_rerun_commands_send_requests_to_the_server(server, client):
+def test_checkpoint_and_rerun_commands_send_the_right_requests(server, client):
     server.say("POST /api/v1/jobs/17/checkpoint", reply({}, 202))
     server.say("POST /api/v1/jobs/16/rerun", reply({**JOB, "id": 19}, 201))
     assert said(client("checkpoint", 17))
@@ -477,19 +477,19 @@ def busy():
     return reply({"error": {"status": 429, "message": "too many wait"}}, 429, {"Retry-After": "1"})
 
 
-def test_wait_command_polls_when_the_server_has_too_many_waiters(server, client):
+def test_wait_command_polls_if_the_server_refuses_more_waiters(server, client):
     answers = [reply(JOB), busy(), busy(), reply({**DONE, "id": 17})]
     server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
     result = client("wait", 17)
     assert (result.returncode, result.stderr, answers) == (3, "", [])
 
 
-def test_wait_command_that_polls_still_respects_its_timeout(server, client):
+def test_polling_wait_command_returns_at_its_timeout(server, client):
     server.say("GET /api/v1/jobs/17", lambda query, body: busy() if "until" in query else reply(JOB))
     assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
 
 
-def test_logs_follow_polls_when_server_has_too_many_waiters(server, client):
+def test_logs_follow_polls_if_the_server_refuses_more_waiters(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
     refusals = [True, True]
 
@@ -506,7 +506,7 @@ def test_wait_command_fails_at_once_if_the_server_refuses_to_wait(server, client
     assert len(server.asked) == 1
 
 
-def test_logs_command_resumes_where_the_connection_was_cut(server, client):
+def test_logs_command_resumes_after_a_lost_connection(server, client):
     log = Log(server, TEXT)
     cut = [True, False, False, True, False]
 

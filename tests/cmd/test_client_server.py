@@ -148,7 +148,7 @@ def test_guard_options_of_submit_reach_the_job(client):
 @pytest.mark.parametrize("options, words", [
     (["--no-guard", "--checkpoint-cmd", "true"], "no-guard"), (["--after", "99999"], "99999"),
     (["--gpu", "3"], "GPU")])
-def test_client_prints_a_refusal_by_the_server_as_one_line(client, options, words):
+def test_client_prints_an_error_of_the_server_as_one_line(client, options, words):
     assert refused_with(client("submit", *options, "--", "true"), words)
 
 
@@ -207,7 +207,7 @@ def waits_on(stack, server, number):
     return s
 
 
-def test_clients_poll_while_the_server_has_too_many_waiters(client, tmp_path):
+def test_clients_poll_while_the_server_refuses_more_waiters(client, tmp_path):
     script = f"echo one; while [ ! -e {tmp_path}/gate ]; do sleep 0.1; done; echo two; exit 3"
     number = client.submit("--", "sh", "-c", script)
     client.wait_until(number, "running")
@@ -227,7 +227,7 @@ def test_clients_poll_while_the_server_has_too_many_waiters(client, tmp_path):
     assert submitted.returncode == 125  # The job that this one waits for has failed.
 
 
-def test_server_and_clients_use_the_same_state_folder():
+def test_server_and_clients_find_the_same_state_folder_by_default():
     with serving() as server:
         env = {"EBB_STATE_DIR": str(server.state)}
         assert run_ebb("jobs", env=env).returncode == 0

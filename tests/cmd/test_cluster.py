@@ -49,7 +49,7 @@ def test_leaking_rank_is_named_and_differs_from_its_peers(job):
     assert [node["state"] for node in doc["nodes"]] == ["ended", "ended"]
 
 
-def test_leaking_rank_with_flat_peers_is_found_in_the_first_epoch(job):
+def test_leaking_rank_among_flat_ranks_is_found_in_the_first_epoch(job):
     folder = job(2, 4, 200, "leak=5")
     alone, _ = verdict_json(folder / "node-01", "--until-step", "48")
     together, status = verdict_json(folder, "--until-step", "48")
@@ -58,13 +58,13 @@ def test_leaking_rank_with_flat_peers_is_found_in_the_first_epoch(job):
     assert "the median of all 8 ranks" in together["tree"]["evidence"][0]
 
 
-def test_equal_growth_of_all_ranks_is_filling_in_first_epoch(job):
+def test_equal_growth_of_all_ranks_in_the_first_epoch_is_filling(job):
     doc, status = verdict_json(job(2, 4, 200, "leak=all"), "--until-step", "48")
     assert doc["tree"]["verdict"] == "filling" and status == 3
     assert not any(row["differs"] for row in doc["ranks"])
 
 
-def test_no_rank_differs_if_all_ranks_leak(job):
+def test_no_rank_is_named_as_different_if_all_ranks_leak(job):
     folder = job(2, 4, 200, "leak=all")
     doc, status = verdict_json(folder)
     assert doc["tree"]["verdict"] == "leaking" and status == 1
@@ -78,7 +78,7 @@ def test_verdict_of_a_healthy_job_on_several_nodes_exits_with_0(job):
     assert doc["tree"]["leak"] is False and status == 0
 
 
-def test_rank_0_is_not_judged_by_its_peers_while_the_job_runs(job):
+def test_early_growth_of_rank_0_alone_is_filling_while_the_job_runs(job):
     folder = job(2, 4, 200, "leak=0")
     doc, status = verdict_json(folder, "--until-step", "48")
     assert doc["tree"]["verdict"] == "filling" and status == 3
@@ -142,7 +142,7 @@ def test_heap_of_several_nodes_reads_the_folder_of_the_rank(job):
     assert "--rank applies only" in run_ebb("heap", folder / "node-00", "--rank", "0").stderr
 
 
-def test_memory_request_of_a_healthy_job_uses_its_last_runs(job, tmp_path):
+def test_suggested_memory_request_of_a_healthy_job_uses_earlier_runs(job, tmp_path):
     job(2, 4, 120)
     job(2, 8, 120, name="124.0")
     job(2, 8, 120, "leak=3", name="125.0")
@@ -202,7 +202,7 @@ def test_summary_names_the_rank_that_failed_first(job, tmp_path):
 # ---- bad input ----
 
 
-def test_damaged_recording_of_a_node_is_marked_in_its_row(job):
+def test_row_of_a_node_says_that_its_recording_is_damaged(job):
     folder = job(2, 2, 120, "leak=3")
     path = folder / "node-00" / "trace.ebb"
     path.write_bytes(b"nothing of value" * 100)
@@ -211,7 +211,7 @@ def test_damaged_recording_of_a_node_is_marked_in_its_row(job):
     assert "is not a recording" in run_ebb("show", folder).stdout
 
 
-def test_node_folder_without_files_counts_as_running(job):
+def test_node_with_an_empty_folder_is_shown_as_running(job):
     folder = job(2, 2, 60)
     (folder / "node-02").mkdir()
     doc, status = verdict_json(folder)
@@ -219,7 +219,7 @@ def test_node_folder_without_files_counts_as_running(job):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"nodes": -1, "ranks": "x"}', '{"nodes": 1e300}'])
-def test_damaged_job_json_does_not_hide_the_nodes(job, damage):
+def test_nodes_are_shown_although_job_json_is_damaged(job, damage):
     folder = job(2, 2, 60)
     (folder / "job.json").write_text(damage)
     doc, status = verdict_json(folder)
@@ -254,7 +254,7 @@ def test_newest_of_several_folders_of_a_node_is_used(job):
     assert doc["nodes"][1]["restarts"] == 1
 
 
-def test_nodes_that_are_late_or_lack_steps_are_judged(job):
+def test_late_nodes_and_nodes_without_steps_are_judged(job):
     doc, status = verdict_json(job(4, 2, 160, "leak=3", "late=1", "nosteps=2", "skew=3"))
     assert status == 1 and doc["ranks"][0]["rank"] == 3
     assert {node["state"] for node in doc["nodes"]} == {"ended"}
@@ -280,7 +280,7 @@ def test_job_without_nodes_is_undecided(tmp_path):
     "ranks",
     ["[]", "null", "7", '[{"rank": -1, "pid": 0}]', '[{"rank": 1e9, "pid": "x"}]', "[[[]]]", '[{"rank": 0, "pid": 99}]'],
 )
-def test_invalid_ranks_in_run_json_do_not_crash_the_reader(job, ranks):
+def test_invalid_ranks_in_run_json_are_ignored(job, ranks):
     folder = job(1, 2, 60)
     path = folder / "node-00" / "run.json"
     doc = json.loads(path.read_text())

@@ -136,7 +136,7 @@ def test_detached_job_without_viewers_writes_all_its_output(guarded):
     assert start + newest.stat().st_size == doc["log"]["bytes"]
 
 
-def test_killing_supervisor_ends_its_job_and_marks_the_run_lost(guarded):
+def test_killed_supervisor_ends_its_job_and_its_run_is_marked_lost(guarded):
     lock = Lock(guarded.folder / "lock")
     assert detach(guarded, "--keep-on-exit", *sleeper(guarded.folder), lock=lock).returncode == 0
     lock.let_go()
@@ -216,7 +216,7 @@ def test_control_connection_beyond_the_maximum_replaces_the_oldest(guarded):
     guarded.wait_for_facts()
 
 
-def test_stuck_control_reader_costs_little_memory_and_no_delay(guarded):
+def test_stuck_reader_of_the_control_socket_does_not_delay_others(guarded):
     detach(guarded, "--interval", "50ms", *trainer("steps=100000", leak=CALM))
     path = guarded.facts()["control"]
     lazy = Control(path)
@@ -302,7 +302,7 @@ def test_cancelled_job_gets_sigterm_and_is_not_restarted(guarded):
     assert len(doc["segments"]) == 1
 
 
-def test_job_that_ignores_cancel_is_killed_with_its_children(guarded):
+def test_job_that_ignores_cancel_is_killed_together_with_children(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         trap '' TERM
         (trap '' TERM; setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 1; done' &)
@@ -316,7 +316,7 @@ def test_job_that_ignores_cancel_is_killed_with_its_children(guarded):
     assert (end["kind"], end["signal"], end["by"]) == ("signalled", "KILL", "cancelled")
 
 
-def test_job_that_ended_before_a_cancel_keeps_its_own_end_cause(guarded):
+def test_cancel_that_comes_too_late_does_not_change_the_end_cause(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         (setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 0.1; done' &)
         while [ ! -e ready ]; do sleep 0.05; done

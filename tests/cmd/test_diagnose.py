@@ -113,7 +113,7 @@ def test_diagnosis_names_leaking_line_first(leaking):
     assert doc["grew"] and doc["growth_bytes"] > 100 * MIB
 
 
-def test_hypotheses_that_do_not_apply_are_never_rated_likely(leaking):
+def test_hypotheses_that_contradict_the_data_are_never_rated_likely(leaking):
     found = by_key(diagnosis(leaking[0]))
     for key in ("first_touch", "no_growth", "accumulation", "retention", "mapped_files",
                 "launcher"):
@@ -181,7 +181,7 @@ def test_restarted_job_is_diagnosed_by_its_longer_leaking_segment(tmp_path):
     assert doc["hypotheses"][0]["site"]["function"] == "make"
 
 
-def test_diagnosis_of_job_without_growth_names_no_cause(tmp_path):
+def test_diagnosis_of_a_job_that_does_not_grow_names_no_cause(tmp_path):
     result = run_ebb("run", "--interval", "100ms", "--run-dir", tmp_path / "run", "--", PYTHON,
                      write_job(tmp_path), "120", "drop")
     assert result.returncode == 0
@@ -190,7 +190,7 @@ def test_diagnosis_of_job_without_growth_names_no_cause(tmp_path):
     assert "a call site keeps" not in result.stderr
 
 
-def test_single_heap_reading_does_not_prove_allocator_retention(tmp_path):
+def test_one_heap_reading_is_too_little_to_diagnose_retention(tmp_path):
     # With an interval of 128K no block is missed, so the result does not depend on the speed of the
     # machine.
     result = run_ebb("run", "--interval", "100ms", "--heap-interval", "128K", "--run-dir",
@@ -200,7 +200,7 @@ def test_single_heap_reading_does_not_prove_allocator_retention(tmp_path):
     assert found["retention"]["word"] not in ("likely", "nearly certain"), found["retention"]
 
 
-def test_final_memory_of_a_short_run_ignores_an_older_heap_reading(tmp_path):
+def test_final_memory_of_a_short_run_is_not_from_an_old_heap_reading(tmp_path):
     folder = tmp_path / "run"
     job = subprocess.Popen([binary(), "run", "-q", "--interval", "100ms", "--heap-interval", "128K",
                             "--run-dir", folder, "--", PYTHON, write_job(tmp_path, SHORT),
@@ -263,7 +263,7 @@ def test_diagnosis_without_a_heap_profile_says_the_line_is_unknown(tmp_path, nam
     assert any("ebb run" in a["what"] for a in doc["advice"])
 
 
-def test_step_hypotheses_cannot_be_tested_without_marks(tmp_path):
+def test_hypotheses_about_steps_cannot_be_tested_without_marks(tmp_path):
     doc = diagnosis(plain_table(tmp_path))
     found = by_key(doc)
     assert "no marks: steps, epochs and evaluations are unknown" in doc["absent"]
@@ -272,7 +272,7 @@ def test_step_hypotheses_cannot_be_tested_without_marks(tmp_path):
         assert found[key]["absent"]
 
 
-def test_early_growth_is_not_diagnosed_in_a_table_without_marks(tmp_path):
+def test_growth_during_start_up_of_a_table_without_marks_is_ignored(tmp_path):
     doc = diagnosis(plain_table(tmp_path, until=300))
     assert doc["hypotheses"][0]["key"] == "no_growth"
     assert doc["growth_bytes"] < 20 * MIB

@@ -85,7 +85,7 @@ def test_doctor_json_has_every_check_and_data_of_this_machine(ebb):
     assert found["overcommit"]["data"]["mode"] == int(open("/proc/sys/vm/overcommit_memory").read())
 
 
-def test_doctor_works_without_privileges_and_leaves_nothing_behind(ebb_as_nobody):
+def test_doctor_needs_no_privileges_and_leaves_no_cgroup_behind(ebb_as_nobody):
     found, left = doctor_and_its_groups(ebb_as_nobody)
     assert ALWAYS <= set(found) and left == []
     if os.geteuid() == 0:  # The user nobody must not be able to write to root's cgroup.
@@ -186,7 +186,7 @@ def test_doctor_reports_whether_gpu_memory_can_be_traced_to_lines(ebb, tmp_path,
     assert not words or words in found["torch"]["advice"]
 
 
-def test_doctor_works_where_python_is_missing(ebb, tmp_path):
+def test_doctor_succeeds_if_python_is_missing(ebb, tmp_path):
     found = findings(ebb("doctor", "--json", env={"PATH": str(tmp_path)}))
     assert found["Python"]["fact"] == "none on PATH" and "torch" not in found
 

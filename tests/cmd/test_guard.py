@@ -58,7 +58,7 @@ def test_guard_actions_are_in_run_json_and_recording(guarded):
     assert len(doc["end"]["last_samples"]) > 1
 
 
-def test_memory_returned_after_the_job_ends_is_measured(guarded):
+def test_memory_returned_to_the_host_by_an_ended_job_is_recorded(guarded):
     guarded.run(*LINES, *trainer("steps=10", "base_mib=90"))
     given = guarded.facts()["given_back"]
     assert given["gpus"] is not None
@@ -104,7 +104,7 @@ def test_job_whose_checkpoint_failed_is_stopped_at_the_limit(guarded):
     assert "checkpoint failed: the job reported a failure" in result.stderr
 
 
-def test_limit_below_initial_memory_stops_job_at_once(guarded):
+def test_limit_below_the_initial_memory_stops_the_job_at_once(guarded):
     result = guarded.run("--limit", "50M", "--no-cgroup", "--interval", "100ms", "--restart",
                          *trainer("steps=3000", "base_mib=150"))
     doc = guarded.facts()
@@ -137,7 +137,7 @@ def test_guard_takes_the_same_actions_without_a_cgroup(guarded):
     assert doc["guard"]["cgroup_trouble"] == "--no-cgroup"
 
 
-def test_guard_takes_the_same_actions_if_cgroup_creation_fails(guarded, open_folder, ebb_as_nobody):
+def test_guard_takes_the_same_actions_if_no_cgroup_can_be_created(guarded, open_folder, ebb_as_nobody):
     program = shutil.copy(TRAINER, open_folder / "trainer")
     result = ebb_as_nobody("run", *LINES, "--", program, *LEAK, "steps=3000",
                            env=guarded.changes())
@@ -149,7 +149,7 @@ def test_guard_takes_the_same_actions_if_cgroup_creation_fails(guarded, open_fol
 
 
 @pytest.mark.parametrize("where", [[], ["--no-cgroup"]], ids=["cgroup", "no cgroup"])
-def test_short_lived_processes_do_not_hide_growth_from_the_guard(guarded, where):
+def test_guard_sees_growth_spread_over_short_lived_processes(guarded, where):
     job = script(guarded.folder, """
         import os, sys, time
         kept, begun = [bytearray(b"x") * (60 << 20)], time.monotonic()
@@ -253,7 +253,7 @@ def looks_at_level(folder):
     return sum(o.get("rss_bytes", 0) > 120 << 20 for o in recorded(folder))
 
 
-def test_low_headroom_is_ignored_if_all_guard_triggers_are_off(guarded):
+def test_job_is_left_alone_at_low_headroom_if_all_triggers_are_off(guarded):
     client = guarded.start(*LINES, "--no-level", "--no-forecast", *trainer(*FINISHES))
     run, = wait_for(guarded.run_dirs, "run.json")
     wait_for(lambda: looks_at_level(run.parent) > 3, "looks at a high level")
@@ -382,7 +382,7 @@ def test_job_is_restarted_at_most_max_restarts_times(guarded):
     assert "ebb: not restarted: restarted 1 time" in result.stderr
 
 
-def test_job_that_made_no_progress_since_its_restart_is_not_restarted(guarded):
+def test_job_that_makes_no_progress_after_a_restart_is_not_restarted(guarded):
     result = guarded.run(*LINES, "--restart", "--", "sh", "-c",
                          f"'{binary()}' mark KIND=step STEP=5; "
                          f"exec '{TRAINER}' base_mib=160 marks=0 steps=3000")
@@ -404,7 +404,7 @@ def test_job_stopped_without_checkpoint_is_not_restarted(guarded):
     ("1s", ("base_mib=10",)),
     ("60M", ("base_mib=20", "leak_kib=1024")),
 ])
-def test_job_with_planned_restarts_runs_to_its_end(guarded, every, leak):
+def test_job_with_planned_restarts_completes_all_its_steps(guarded, every, leak):
     result = guarded.run("--restart-every", every, "--max-restarts", "100", "--interval", "100ms",
                          *in_segments(3, *leak, "save_ms=20"))
     doc = guarded.facts()

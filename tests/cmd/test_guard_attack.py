@@ -74,7 +74,7 @@ def start(tmp_path):
         process.wait()
 
 
-def test_planned_restart_beyond_max_restarts_is_not_made(tmp_path):
+def test_planned_restart_is_skipped_once_max_restarts_is_reached(tmp_path):
     result, facts = run_job(tmp_path, "--restart-every", "2steps", "--max-restarts", "1", job="""
 for n in (1, 2, 3, 4, 5, 6):
     step(10 * segment + n)
@@ -102,7 +102,7 @@ if segment < 2:
     assert [e["act"] for e in facts["guard"]["events"]].count("kill") == 2
 
 
-def test_step_counter_going_back_causes_no_planned_restart(tmp_path):
+def test_step_number_that_goes_back_causes_no_planned_restart(tmp_path):
     result, facts = run_job(tmp_path, "--restart-every", "500steps", job="""
 for n in (100, 101, 50, 51, -5, 0):
     step(n)

@@ -107,7 +107,7 @@ def kill_at_some_moment(folder, victim, wait_s):
         jobs.clean()
 
 
-def test_ebb_killed_fifty_times_leaves_nothing_behind(tmp_path, neighbours, enough_memory):
+def test_ebb_killed_fifty_times_leaves_no_processes_or_files_behind(tmp_path, neighbours, enough_memory):
     moment = random.Random(4)
     plans = [(tmp_path / str(i), moment.choice(["client", "supervisor", "sentinel"]),
               moment.choice([None, moment.uniform(0.001, 0.4)])) for i in range(50)]
@@ -157,7 +157,7 @@ def kept(guarded):
     return client
 
 
-def test_keep_on_exit_lets_job_finish_if_ebb_run_is_killed(guarded):
+def test_keep_on_exit_option_lets_job_finish_if_ebb_run_is_killed(guarded):
     client = kept(guarded)
     client.kill()
     client.wait()
@@ -169,7 +169,7 @@ def test_keep_on_exit_lets_job_finish_if_ebb_run_is_killed(guarded):
     assert doc["end"]["cause_kind"] == "exit status" and doc["processes_seen"] >= 1
 
 
-def test_keep_on_exit_lets_job_finish_if_its_supervisor_is_killed(guarded):
+def test_keep_on_exit_option_lets_job_outlive_a_killed_supervisor(guarded):
     client = kept(guarded)
     os.kill(guarded.facts()["supervisor_pid"], signal.SIGKILL)
     wait_for(lambda: "the job continues" in (guarded.folder / "said").read_text(), "a word about it")
@@ -184,7 +184,7 @@ def test_keep_on_exit_lets_job_finish_if_its_supervisor_is_killed(guarded):
 
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_keep_on_exit_leaves_no_grandchildren_after_the_job(guarded, victim):
+def test_keep_on_exit_option_still_ends_grandchildren_after_the_job(guarded, victim):
     client = guarded.start("--keep-on-exit", *family(guarded.folder), stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     guarded.wait_for_file("ready")
@@ -253,7 +253,7 @@ def cause(guarded, *arguments):
     return result.returncode, end["cause_kind"], end["cause"]
 
 
-def test_reported_cause_of_a_failed_job_is_its_exception_line(guarded):
+def test_failed_job_is_reported_with_the_line_of_its_exception(guarded):
     code = "import json; print('fine'); json.loads('{') if 1 else 0"
     status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
     assert (status, kind) == (1, "exception")
@@ -266,21 +266,21 @@ def test_memory_error_is_reported_as_failed_allocation(guarded):
     assert (status, kind) == (1, "allocation failed") and "Unable to allocate 3 TiB" in text
 
 
-def test_reported_cause_of_a_crashed_job_is_the_signal(guarded):
+def test_crashed_job_is_reported_with_its_signal(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -SEGV $$") == (
         128 + signal.SIGSEGV, "signal", "crashed: SIGSEGV")
 
 
-def test_reported_cause_of_a_sigkill_says_its_sender_is_unknown(guarded):
+def test_killed_job_is_reported_as_killed_by_an_unknown_sender(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -KILL $$") == (
         128 + signal.SIGKILL, "signal", "killed by SIGKILL (sender unknown)")
 
 
-def test_reported_cause_is_the_exit_status_if_no_other_is_known(guarded):
+def test_failed_job_without_output_is_reported_with_its_exit_status(guarded):
     assert cause(guarded, "--", "sh", "-c", "exit 9") == (9, "exit status", "exit status 9")
 
 
-def test_oom_kill_in_the_cgroup_of_the_job_is_reported_as_cause(guarded):
+def test_oom_kill_in_the_cgroup_of_the_job_is_reported_as_the_cause(guarded):
     """The guard is disabled, so that the kernel's limit acts."""
     result = guarded.run("--limit", "100M", "--no-level", "--no-forecast", "--no-term", "--no-kill",
                          "--pressure", "off", *trainer("base_mib=300", "steps=20"))

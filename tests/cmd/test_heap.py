@@ -428,7 +428,7 @@ def test_heap_of_a_running_job_shows_current_memory(living):
     assert 210 <= living.held(living.run) <= 270
 
 
-def test_heap_every_option_refreshes_until_the_job_ends(living):
+def test_heap_every_option_repeats_the_table_until_the_job_ends(living):
     living.leak(10)
     command = [binary(), "heap", str(living.run), "--every",
                "500ms"]
@@ -447,7 +447,7 @@ def test_heap_every_option_refreshes_until_the_job_ends(living):
     assert "\033" not in rest
 
 
-def test_heap_of_a_job_with_stuck_supervisor_shows_last_written_state(living, tmp_path):
+def test_heap_shows_the_last_written_state_if_the_supervisor_hangs(living, tmp_path):
     living.leak(10)
     # A history gets at most one reading per second.
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")
@@ -463,7 +463,7 @@ def test_heap_of_a_job_with_stuck_supervisor_shows_last_written_state(living, tm
 
 
 @not_sanitized
-def test_nested_run_is_profiled_once(tmp_path):
+def test_job_under_two_ebb_runs_is_profiled_only_once(tmp_path):
     path = write(tmp_path, QUIET)
     result = run_job(tmp_path, binary(), "run",
                      "-q", "--run-dir", tmp_path / "inner", "--no-shim", "--", PYTHON, path)

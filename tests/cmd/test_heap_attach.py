@@ -46,12 +46,12 @@ def test_1000_attach_cycles_with_busy_threads_leave_nothing_behind(short):
 
 
 @not_sanitized
-def test_children_forked_during_attach_cycles_finish(short):
+def test_children_forked_while_ebb_attaches_and_detaches_exit(short):
     assert is_clean(attaches(short, "forks", 200))
 
 
 @not_sanitized
-def test_blocks_may_be_freed_after_attach_or_detach(short):
+def test_blocks_allocated_before_attach_or_detach_can_be_freed_later(short):
     assert is_clean(attaches(short, "across", 100))
 
 

@@ -92,12 +92,12 @@ def test_forked_child_has_its_own_table_of_gpu_blocks(receiver):
     assert children and all(len(gpu_samples(t)) == 100 for t in children)
 
 
-def test_gpu_allocator_reports_at_process_exit_are_harmless(receiver):
+def test_gpu_allocator_reports_at_process_exit_cause_no_crash(receiver):
     lines, _ = run(receiver, "exit")
     assert lines[0].split()[1] == "1"
 
 
-def test_torch_library_loaded_again_is_hooked_again(receiver):
+def test_torch_library_that_is_unloaded_and_loaded_again_is_hooked(receiver):
     _, (table,) = run(receiver, "unload")
     assert len(gpu_samples(table)) > 0
 
@@ -114,7 +114,7 @@ def test_torch_with_unknown_symbols_is_not_hooked(receiver):
     assert all(not gpu_samples(t) for t in tables)
 
 
-def test_gpu_allocation_does_not_wait_for_a_library_being_loaded(receiver):
+def test_gpu_allocation_does_not_block_while_a_library_is_loaded(receiver):
     """The library's constructor holds the dynamic linker's lock until the GPU block is
     allocated."""
     lines, (table,) = run(receiver, "loading", str(PROGRAMS / "torch" / "waits.so"))
@@ -282,7 +282,7 @@ def test_summary_has_failed_gpu_allocations_of_a_job_that_continues(tmp_path):
     assert (process["gpus"], process["gpu_out_of_memory"]) == (1, 2)
 
 
-def test_growth_of_reserved_gpu_memory_alone_is_fragmentation(tmp_path):
+def test_growth_of_only_reserved_gpu_memory_is_called_fragmentation(tmp_path):
     folder, summary = record(tmp_path, PIECES)
     assert "leaking" not in summary  # On a busy machine the host's memory may be undecided.
     assert summary.count("[gpu-fragmentation]") == 1 and "expandable_segments:True" in summary

@@ -89,7 +89,7 @@ def test_hooked_allocation_functions_behave_as_in_glibc(job, interval):
         assert job.table().header()["samples"] > 50
 
 
-def test_heap_table_has_the_pid_of_its_process_and_is_sealed(job):
+def test_heap_table_has_the_pid_of_its_process_and_a_fixed_size(job):
     job.run("execs", "0", settings="interval=100000,python=0", check=True)
     (pid, table), = job.tables()
     header = table.header()
@@ -102,7 +102,7 @@ def test_heap_table_has_the_pid_of_its_process_and_is_sealed(job):
     assert any(table.module_path(i).endswith("/execs") for i in range(header["modules"]))
 
 
-def test_no_live_samples_remain_after_64_threads_free_everything(job):
+def test_no_live_samples_remain_after_64_threads_free_all_blocks(job):
     result = job.run("churn", settings="interval=4096", check=True)
     table = job.table()
     header = table.header()
@@ -167,7 +167,7 @@ def test_signal_handlers_on_small_stacks_may_allocate(job):
     assert live_bytes(table, MAP) == 0
 
 
-def test_profiled_malloc_is_not_a_thread_cancellation_point(job):
+def test_thread_is_never_cancelled_inside_profiled_malloc(job):
     result = job.run("cancelled", settings="interval=1048576", check=True)
     assert result.stdout == "20 1\n"
     assert job.table().header()["samples"] > 0
@@ -220,7 +220,7 @@ def test_full_profiler_socket_does_not_block_the_job(job, tmp_path):
         one.close()
 
 
-def test_allocator_with_its_own_operator_new_is_counted_once(job):
+def test_allocation_by_a_custom_operator_new_is_counted_once(job):
     env = job.environment("interval=262144", behind=PROGRAMS / "module_allocator.so")
     with subprocess.Popen([PROGRAMS / "news"], env=env, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as process:

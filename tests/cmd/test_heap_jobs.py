@@ -319,7 +319,7 @@ def test_job_killed_by_guard_leaves_complete_heap_file(tmp_path):
     assert 30 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 250 * MIB
 
 
-def test_killed_supervisor_leaves_heap_history_intact(tmp_path):
+def test_heap_history_is_readable_after_the_supervisor_was_killed(tmp_path):
     path = write(tmp_path, "keep = bytes(20 << 20)\nprint('ready', flush=True)\ninput()\n")
     job = start_job(tmp_path, PYTHON, path)
     try:
@@ -337,7 +337,7 @@ def test_killed_supervisor_leaves_heap_history_intact(tmp_path):
 
 # ---- several processes ----
 
-def test_many_short_lived_processes_leave_few_heap_files(tmp_path):
+def test_150_short_lived_processes_leave_at_most_64_heap_files(tmp_path):
     result = run_job(tmp_path, "sh", "-c",
                      "i=0; while [ $i -lt 150 ]; do /bin/true & i=$((i+1)); done; wait; exit 9")
     assert result.returncode == 9, result.stderr
@@ -439,7 +439,7 @@ assert all(kept)
 """
 
 
-def test_allocations_of_threads_without_the_gil_have_their_lines(tmp_path):
+def test_allocations_in_threads_that_released_the_gil_have_lines(tmp_path):
     result, path = run_python(tmp_path, THREADS)
     assert result.returncode == 0, result.stderr
     doc = heap(result.run)

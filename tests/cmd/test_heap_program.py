@@ -65,7 +65,7 @@ def drawn(tmp_path_factory):
     return result
 
 
-def test_library_lines_called_by_one_function_share_one_heap_row(drawn):
+def test_library_lines_called_by_one_user_function_share_a_heap_row(drawn):
     doc = heap(drawn.run)
     first = doc["rows"][0]
     own, places = first["in_program"], first["places"]

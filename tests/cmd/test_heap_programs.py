@@ -105,6 +105,6 @@ def test_program_with_a_seccomp_filter_that_kills_is_not_profiled(run):
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
-def test_thread_that_a_constructor_waits_for_may_call_operator_new(run):
+def test_operator_new_in_a_thread_during_library_load_does_not_hang(run):
     result = run(PROGRAMS / "late", PROGRAMS / "module_starter.so")
     assert (result.returncode, result.stdout, result.stderr) == (0, "10\n", "")

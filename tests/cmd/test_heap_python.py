@@ -113,7 +113,7 @@ sys.stdin.read()
 """
 
 
-def test_c_frames_stay_in_place_between_python_frames(receiver, python):
+def test_c_frames_keep_their_place_between_python_frames(receiver, python):
     with Profiled(receiver, python, "-c", CALLED_BACK) as job:
         sites = {sample.site for sample in job.table.live() if sample.size > 64 << 20}
         assert len(sites) == 1
@@ -177,7 +177,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("kept", ["all", "some", "none"])
-def test_python_arena_is_counted_while_one_object_in_it_is_live(receiver, python, kept):
+def test_python_arena_counts_as_live_while_it_holds_one_live_object(receiver, python, kept):
     with Profiled(receiver, python, "-c", ARENAS, kept, EBB_HEAP="interval=4096,python=1") as job:
         made = int(job.line)
         counted = job.table.header()["python_arena_bytes"]
@@ -196,7 +196,7 @@ def test_small_python_objects_are_not_counted_if_disabled(receiver, python):
 
 
 @pytest.mark.parametrize("allocator", ["malloc", "debug", "pymalloc_debug"])
-def test_profiler_wraps_pymalloc_and_no_other_python_allocator(receiver, python, allocator):
+def test_profiler_wraps_pymalloc_but_no_other_python_allocator(receiver, python, allocator):
     with Profiled(receiver, python, "-c", LEAK, PYTHONMALLOC=allocator) as job:
         assert not job.table.header()["python_small"]
         assert job.table.header()["python_state"] == "ok"
@@ -219,7 +219,7 @@ sys.stdin.read()
 """
 
 
-def test_memory_of_an_unknown_python_allocator_is_counted_by_arena(receiver, python):
+def test_unknown_python_allocator_is_counted_by_its_arenas(receiver, python):
     # No allocation in this test is large enough to be certainly sampled.
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
@@ -230,7 +230,7 @@ def test_memory_of_an_unknown_python_allocator_is_counted_by_arena(receiver, pyt
         assert job.end() == 0
 
 
-def test_python_arena_and_its_objects_are_not_both_counted(receiver, python):
+def test_small_python_objects_are_not_counted_again_as_arenas(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536") as job:
         assert job.table.header()["python_small"]
         arenas = [s for s in job.table.live() if s.kind == 2 and s.size in (1 << 20, 256 << 10)]
@@ -342,7 +342,7 @@ print(flush=True)
 """
 
 
-def test_threads_allocating_at_interpreter_exit_are_harmless(receiver, python):
+def test_threads_that_allocate_at_interpreter_exit_cause_no_crash(receiver, python):
     for _ in range(10):
         with Profiled(receiver, python, "-c", DAEMONS, EBB_HEAP="interval=4096") as job:
             assert job.end() == 0

@@ -144,7 +144,7 @@ def test_viewer_receives_the_log_from_its_subscription_on(server):
             assert one.message() == {"type": "log", "id": 1, "offset": 13, "text": "both\n"}
 
 
-def test_long_log_message_is_split_at_character_boundaries(server):
+def test_long_log_message_is_split_between_characters(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
@@ -260,7 +260,7 @@ def test_frame_length_with_highest_bit_is_refused(server):
     wait_for(lambda: server.counts()["viewers"] == 0, "it to be gone")
 
 
-def test_random_bytes_do_not_harm_live_server(server):
+def test_live_server_still_answers_after_random_bytes(server):
     noise = random.Random(1)
     with Viewer(server) as neighbour:
         neighbour.want(jobs=True)

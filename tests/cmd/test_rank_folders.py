@@ -93,7 +93,7 @@ def test_ranks_finish_if_their_run_folder_is_full_from_the_start(mounted, local)
     assert "cannot write run.json: No space left on device" in err
 
 
-def test_nodes_end_normally_if_their_run_folder_fills_up(mounted, local):
+def test_nodes_finish_the_job_if_their_run_folder_fills_up(mounted, local):
     shared = mounted("size=1m")
     job = Job(shared, local, status=3)
     wait_for(lambda: len([b for b in shared.glob("ebb-runs/t*/node-*/heartbeat") if b.read_text()]) == 2, "heartbeats")
@@ -146,7 +146,7 @@ def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
 
 
 @pytest.mark.parametrize("who", [["ebb", "ebb-summary"], []])
-def test_ranks_end_with_their_status_while_the_shared_folder_hangs(tmp_path, local, who):
+def test_ranks_keep_their_exit_status_while_the_shared_folder_hangs(tmp_path, local, who):
     """The folder hangs for the ranks alone, which print the summary, or also for their supervisors."""
     shared, hanging = tmp_path / "shared", Hanging(tmp_path / "hangs")
     shared.mkdir()

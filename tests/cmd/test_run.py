@@ -51,7 +51,7 @@ def test_run_of_killed_job_exits_with_128_plus_signal(tmp_path, ebb):
     assert "SEGV" in result.stderr
 
 
-def test_new_job_is_sampled_more_often_unless_interval_is_given(tmp_path, ebb):
+def test_first_samples_of_a_job_are_more_frequent_by_default(tmp_path, ebb):
     def closest_five_s():
         looks = [o["t"] for o in recorded(tmp_path / "ebb-runs/latest") if o["type"] == "machine"]
         return min((last - first for first, last in zip(looks, looks[4:])), default=99)
@@ -73,7 +73,7 @@ def test_stdout_and_stderr_stay_separate_and_both_are_logged(tmp_path, ebb):
     assert sorted(log.split()) == ["err", "out"]
 
 
-def test_ten_megabytes_of_binary_output_are_passed_on_unchanged(tmp_path):
+def test_ten_megabytes_of_binary_output_are_forwarded_unchanged(tmp_path):
     data = os.urandom(1 << 20) * 10
     (tmp_path / "data").write_bytes(data)
     result = subprocess.run([binary(), "run", "-q", "--", "cat", "data"], cwd=tmp_path,
@@ -191,7 +191,7 @@ def test_spawned_processes_that_send_steps_count_as_ranks(tmp_path):
     assert [p["role"] for p in spawned if p["pid"] not in pids] == ["data worker"]
 
 
-def test_recorded_memory_agrees_with_proc(tmp_path):
+def test_recorded_memory_equals_what_proc_shows(tmp_path):
     """Uses a real pool of processes; each prints its own statm while its memory is constant."""
     job = script(tmp_path, """
         import multiprocessing as mp, os, time
@@ -247,7 +247,7 @@ def test_marks_sent_by_the_job_are_recorded(tmp_path, ebb):
     assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "doubled": 0, "steps": 3, "last_step": 3}
 
 
-def test_recording_of_a_flood_of_marks_stays_within_its_budget(tmp_path, ebb):
+def test_recording_of_a_flood_of_marks_stays_within_its_size_limit(tmp_path, ebb):
     job = script(tmp_path, """
         import os, socket
         s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -346,7 +346,7 @@ def test_peak_of_short_lived_children_comes_from_the_cgroup(tmp_path, ebb):
 
 
 @pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
-def test_peak_without_cgroup_is_at_least_the_sum_of_all_processes(tmp_path, options):
+def test_peak_without_a_cgroup_includes_all_processes_of_the_job(tmp_path, options):
     def all_sampled():
         """Returns whether each child was sampled at its final size, within a page."""
         seen = {}
@@ -367,7 +367,7 @@ def test_peak_without_cgroup_is_at_least_the_sum_of_all_processes(tmp_path, opti
     assert doc["ask_bytes"] >= doc["tree"]["peak_bytes"]
 
 
-def test_suggested_memory_excludes_file_cache_of_a_dataset(tmp_path, ebb):
+def test_suggested_memory_request_excludes_the_cached_dataset_file(tmp_path, ebb):
     with open(tmp_path / "dataset", "wb") as f:
         f.truncate(512 << 20)
     job = script(tmp_path, """
@@ -393,7 +393,7 @@ def test_run_json_has_state_running_until_the_job_ends(tmp_path):
     assert (tmp_path / "ebb-runs/latest").resolve() == path.parent.resolve()
 
 
-def test_recording_shows_launchers_and_programs_started_by_exec(tmp_path):
+def test_recording_names_launchers_and_programs_started_by_exec(tmp_path):
     job = script(tmp_path, """
         import os, time
         x = bytearray(50 << 20)
@@ -496,7 +496,7 @@ def test_ctrl_c_reaches_the_process_group_and_ebb_waits_for_the_job(tmp_path):
     assert out == "cleaning\ncleaned\n"
 
 
-def test_signal_during_job_start_is_forwarded(tmp_path):
+def test_signal_that_arrives_during_job_start_reaches_the_job(tmp_path):
     job = "trap 'exit 7' INT; kill -INT $(cat client); while :; do sleep 0.05; done"
     command = f"echo $$ > client; exec '{binary()}' run -q --no-record -- sh -c \"$JOB\""
     for _ in range(20):

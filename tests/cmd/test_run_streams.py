@@ -78,7 +78,7 @@ def run(*arguments, **options):
 
 # ---- terminals ----
 
-def test_final_output_of_terminal_job_is_logged_unchanged(tmp_path):
+def test_last_output_of_a_job_on_a_terminal_is_logged_unchanged(tmp_path):
     """When a terminal closes, the kernel sends SIGHUP to the session leader; the job continues."""
     jobs = [(["true"], 0), (["sh", "-c", "echo hi; exit 3"], 3),
             ([PYTHON, "-c", "print(1)"], 0)]
@@ -106,7 +106,7 @@ def test_job_may_close_and_reopen_its_terminal(tmp_path):
     assert b"here again" in job.shown
 
 
-def test_long_paste_reaches_a_job_that_reads_late(tmp_path):
+def test_text_pasted_before_the_job_reads_reaches_it_completely(tmp_path):
     program = ("import sys, termios, time, tty\n"
                "before = termios.tcgetattr(0)\n"
                "tty.setraw(0)\n"
@@ -302,7 +302,7 @@ def test_lines_of_separate_streams_stay_whole_in_the_log(tmp_path):
         lines_of(b"a") + lines_of(b"b"))
 
 
-def test_two_streams_to_one_file_overwrite_each_other_as_without_ebb(tmp_path):
+def test_streams_opened_on_one_file_overwrite_each_other(tmp_path):
     """As without ebb, the second stream overwrites the first."""
     job = "sh -c 'printf aaaaaa; printf bbb >&2'"
     for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -q --no-record -- "):
@@ -313,7 +313,7 @@ def test_two_streams_to_one_file_overwrite_each_other_as_without_ebb(tmp_path):
 
 # ---- readers ----
 
-def test_output_left_in_pipes_when_the_job_ends_is_read(tmp_path):
+def test_output_still_in_pipes_when_the_job_ends_is_delivered(tmp_path):
     """The output is more than the user's pipe holds, but not so much that the job cannot exit."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "sh", "-c",
                                 "head -c 110000 /dev/zero; echo; echo last; exit 3"],
@@ -365,7 +365,7 @@ def test_signal_is_forwarded_while_the_output_reader_is_stuck(tmp_path):
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_job_whose_stdout_or_stderr_is_closed_ends_like_a_plain_command(tmp_path, stream):
+def test_job_with_stdout_or_stderr_closed_exits_as_without_ebb(tmp_path, stream):
     loop = f"while :; do echo x >&{stream} || exit 9; sleep 0.05; done"
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "sh", "-c", loop],
                                cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
@@ -377,7 +377,7 @@ def test_job_whose_stdout_or_stderr_is_closed_ends_like_a_plain_command(tmp_path
 
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
-def test_supervisor_is_not_blocked_by_a_reader_holding_the_pipe_lock(tmp_path):
+def test_supervisor_runs_while_a_reader_holds_the_pipe_lock(tmp_path):
     """Like pv with a hanging disk, this reader splices to a terminal that was stopped by Ctrl-S."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
@@ -402,7 +402,7 @@ def test_supervisor_is_not_blocked_by_a_reader_holding_the_pipe_lock(tmp_path):
     assert process.wait(timeout=PATIENCE_S) == 0
 
 
-def test_full_disk_behind_stdout_loses_only_the_output(tmp_path):
+def test_full_disk_at_stdout_does_not_stop_the_job_or_its_log(tmp_path):
     with open("/dev/full", "w") as full:
         result = run("-q", "--", PYTHON, "-c", "print('lost'); open('fine', 'w')", cwd=tmp_path,
                      stdout=full, stderr=subprocess.PIPE, text=True)
@@ -457,7 +457,7 @@ def test_socket_folder_of_a_killed_ebb_is_removed_by_the_next_run(tmp_path):
 # ---- closed streams and small limits ----
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_stream_closed_by_the_caller_stays_closed_for_the_job(tmp_path, closed):
+def test_stream_that_the_caller_closed_is_closed_in_the_job(tmp_path, closed):
     look = tmp_path / "look.c"
     look.write_text("#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
                     "int main(void) { int open = 0; char *volatile p;\n"
@@ -554,7 +554,7 @@ def test_job_with_a_command_line_of_megabytes_keeps_its_exit_status(tmp_path):
 
 @plain
 @pytest.mark.skipif(IS_SANITIZED, reason="a sanitized program maps terabytes and cannot start under such a limit")
-def test_reported_address_space_usage_excludes_ebb_itself(tmp_path):
+def test_reported_address_space_of_the_job_excludes_ebb_itself(tmp_path):
     program = ("import os, time\n"
                "b = bytearray(b'x') * (600 << 20)\n"
                "while not os.path.exists('go'): time.sleep(0.05)\n")

@@ -232,7 +232,7 @@ def test_setup_keeps_complete_venv(tmp_path):
     ("match 1:\n    case 1:\n        pass\n", "not Python 3.9: "),
     ("def\n", "not Python 3.9: "),
 ])
-def test_python_check_finds_each_kind_of_problem(tmp_path, text, found):
+def test_python_check_reports_each_kind_of_problem(tmp_path, text, found):
     file = tmp_path / "a.py"
     file.write_text(text)
     result = subprocess.run(["/usr/bin/python3", SCRIPTS / "check_python.py", file],
@@ -394,7 +394,7 @@ def whole_run(tmp_path, monkeypatch):
     return run
 
 
-def test_test_script_builds_sanitizer_and_clang_at_low_priority(whole_run, tmp_path):
+def test_test_script_builds_sanitizer_and_clang_trees_at_low_priority(whole_run, tmp_path):
     def priorities(what):
         return [int(n) for n in (tmp_path / f"priorities.{what}").read_text().split()]
     assert whole_run() == (0, ["3 passed, 0 failed"])

@@ -127,7 +127,7 @@ def test_every_api_path_answers_as_openapi_describes(server, done, document):
     assert asked == described
 
 
-def test_error_answers_match_openapi(server, document):
+def test_every_api_error_answer_matches_openapi(server, document):
     for path, item in document["paths"].items():
         for method in item:
             answer = server.ask(method.upper(), path.format(id=999999), body=b"{}", token="wrong")
@@ -182,7 +182,7 @@ def test_invalid_list_query_is_refused(server, query):
     assert server.get(f"/jobs?{query}").status == 400
 
 
-def test_job_list_is_up_to_date_after_each_change(server):
+def test_job_list_shows_each_change_of_a_job_at_once(server):
     for _ in range(3):
         number = server.submit("sleep", "600", name="fresh")
         assert number in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
@@ -402,7 +402,7 @@ def asked_with(server, headers, done):
     return asked
 
 
-def test_session_cookie_without_its_key_grants_no_access(server, done):
+def test_session_cookie_without_the_session_key_grants_no_access(server, done):
     """A browser sends the cookie to every port of the host, including another user's server."""
     answer, session = login(server, server.token)
     _, other = login(server, server.token)
@@ -420,7 +420,7 @@ def test_session_cookie_without_its_key_grants_no_access(server, done):
     assert server.get("/jobs", token=None, headers=session).status == 200
 
 
-def test_view_secret_with_cookie_allows_only_reading(server, done):
+def test_view_parameter_and_cookie_together_allow_only_reading(server, done):
     answer, session = login(server, server.token)
     cookie, view = {"Cookie": session["Cookie"]}, answer.json()["view"]
     report = server.get(f"/jobs/{done}/report?view={view}", token=None, headers=cookie)
@@ -479,7 +479,7 @@ def test_server_keeps_permissions_of_a_folder_it_did_not_create():
             assert (s.state / "runs").stat().st_mode & 0o777 == 0o700
 
 
-def test_state_folder_writable_by_others_is_refused_unchanged(tmp_path):
+def test_state_folder_writable_by_others_is_refused_and_not_changed(tmp_path):
     (tmp_path / "theirs").touch()
     tmp_path.chmod(0o1777)
     result = said_by("--state-dir", tmp_path, "--listen", "none", "--gpus", "0")
@@ -878,7 +878,7 @@ def asked_on(stack, server, path, token, more=b""):
     return s
 
 
-def test_waiting_read_only_clients_leave_slots_for_the_owner(server):
+def test_waiting_read_only_clients_do_not_use_the_slots_of_the_owner(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     wait = f"/jobs/{number}?until=ended&timeout_s=60"
@@ -916,7 +916,7 @@ def test_checkpoint_request_is_answered_despite_too_many_waiters(server):
     server.wait(number)
 
 
-def test_owner_can_connect_despite_many_other_clients():
+def test_owner_can_connect_while_other_clients_hold_all_connections():
     upgrade = (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
     with serving("--max-connections", "32", "--max-viewers", "8") as s:
@@ -949,7 +949,7 @@ def kept_by(server):
 
 
 @plain
-def test_requests_leave_no_descriptors_children_or_memory_behind(server, done):
+def test_many_requests_do_not_grow_memory_descriptors_or_children(server, done):
     paths = ["/jobs", f"/jobs/{done}", "/machine", f"/jobs/{done}/log", f"/jobs/{done}/events",
              f"/jobs/{done}/run", f"/jobs/{done}/samples?points=100", f"/jobs/{done}/verdict",
              "/jobs/999999", "/openapi.json", f"/jobs/{done}/log?tail=5", "/jobs?limit=x"]
@@ -1088,7 +1088,7 @@ def test_listen_none_option_leaves_only_the_unix_socket():
         s.process = None
 
 
-def test_server_without_auth_needs_no_token_but_checks_host():
+def test_server_without_auth_requires_no_token_but_checks_the_host():
     with serving("--no-auth") as s:
         assert s.get("/jobs", token=None).status == 200
         assert s.post("/jobs", {"command": ["true"]}, token=None).status == 201

@@ -29,7 +29,7 @@ file.mkdir()
 """
 
 
-def test_job_that_creates_a_folder_named_run_json_is_not_lost(server):
+def test_job_that_creates_a_folder_named_run_json_still_succeeds(server):
     job = server.wait(server.submit(PYTHON, "-c", TAKES_NAMES))
     assert job["state"] == "succeeded", job
 

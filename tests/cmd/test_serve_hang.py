@@ -66,7 +66,7 @@ def test_hanging_run_folder_does_not_stall_server_or_other_jobs(slurm, hanging, 
         assert (tmp_path / "one.ran").read_text() == "x\n" and len(slurm.jobs()) == 3
 
 
-def test_job_that_slurm_no_longer_knows_is_not_lost_while_folder_hangs(slurm, hanging, tmp_path):
+def test_job_unknown_to_slurm_is_not_lost_while_its_folder_hangs(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         job = server.submit(*waiting(tmp_path, "go"), name="x")
         server.wait(job, "running")

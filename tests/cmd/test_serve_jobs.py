@@ -417,7 +417,7 @@ sleep 600
 """
 
 
-def test_daemon_that_cleared_its_environment_is_found_by_cgroup(server):
+def test_daemon_without_its_environment_is_found_by_its_cgroup(server):
     number = server.submit("sh", "-c", DAEMON, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.endswith(b"\n"), "the daemon")
     pid = int(server.get(f"/jobs/{number}/log").body)
@@ -430,7 +430,7 @@ def test_daemon_that_cleared_its_environment_is_found_by_cgroup(server):
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
 
 
-def test_lost_job_that_names_a_foreign_cgroup_does_no_harm_there(server):
+def test_lost_job_that_names_a_foreign_cgroup_kills_nothing_there(server):
     neighbour, number = hold(server), hold(server)
     path = run_dir(server, number, "hold") / "run.json"
     own = json.loads(path.read_text())
@@ -454,7 +454,7 @@ def test_restarted_server_kills_processes_left_by_a_job(server):
     assert all(map(is_gone, pids)), pids
 
 
-def test_restarted_server_finds_its_running_jobs(server):
+def test_restarted_server_continues_to_follow_its_running_jobs(server):
     number, ends = hold(server), server.submit("sleep", "0.5")
     waits = server.submit("true", after=[ends])
     server.stop(signal.SIGKILL)
@@ -536,7 +536,7 @@ while not os.path.exists(sys.argv[2]):
 """
 
 
-def test_flood_of_state_messages_does_not_flood_the_server_log(server, tmp_path):
+def test_flood_of_state_messages_writes_few_server_log_lines(server, tmp_path):
     number = server.submit(PYTHON, "-c", SPEAKS_FOR_ITS_SUPERVISOR, tmp_path / "listens", tmp_path / "end",
                            tmp_path / "begin")
     wait_for(lambda: server.job(number)["pid"], "the server to be connected to the supervisor")

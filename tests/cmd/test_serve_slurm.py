@@ -102,7 +102,7 @@ def test_running_slurm_job_is_followed_through_its_folder(slurm, tmp_path):
     assert slurm.jobs()[0]["state"] != "RUNNING"
 
 
-def test_checkpoint_request_reaches_job_through_folder(slurm, tmp_path):
+def test_checkpoint_request_reaches_a_slurm_job_through_its_folder(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("sleep", "600", options={"checkpoint-cmd": f"echo x >>{tmp_path}/saved"})
         server.wait(job, "running")
@@ -134,7 +134,7 @@ def test_refused_submission_reports_reason_from_slurm(slurm, tmp_path):
         assert ended["reason"] == "Slurm refused the job: Batch job submission failed: Invalid partition name specified"
 
 
-def test_submission_waits_while_slurm_is_down(slurm, tmp_path):
+def test_submitted_job_stays_queued_while_slurm_is_down(slurm, tmp_path):
     slurm.set("down")
     with serving_slurm(slurm) as server:
         job = server.submit(*marking(tmp_path))
@@ -158,7 +158,7 @@ def test_job_ends_normally_while_slurm_is_down(slurm, tmp_path):
         slurm.clear("down")
 
 
-def test_slurm_job_whose_job_id_was_lost_is_found_by_name(slurm, tmp_path):
+def test_slurm_job_with_an_unknown_job_id_is_found_by_its_name(slurm, tmp_path):
     slurm.set("mute")
     with serving_slurm(slurm) as server:
         job = server.submit(*marking(tmp_path))
@@ -180,7 +180,7 @@ def test_restarted_server_waits_for_running_sbatch(slurm, tmp_path):
     assert marks(tmp_path) == 1 and len(slurm.jobs()) == 1
 
 
-def test_job_ended_by_slurm_without_record_is_lost(slurm, tmp_path):
+def test_job_that_slurm_ended_without_a_record_is_reported_lost(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit("sleep", "600")
         server.wait(job, "running")

@@ -171,7 +171,7 @@ def test_epoch_and_phase_columns_of_a_table_become_marks(tmp_path):
     assert (doc["verdict"], doc["event"]) == ("stepping", "eval")
 
 
-def test_epoch_length_column_of_a_table_is_used(tmp_path):
+def test_epoch_length_is_read_from_its_table_column(tmp_path):
     rows = [(run, n, 8, 0, s, 500 + 20 * min(s, n // 8)) for run, n in (("a", 240), ("b", 800))
             for s in range(1, 90)]
     doc = verdict(table(tmp_path / "a.csv", rows, "run,examples,eff_batch,steps_per_epoch,step,rss_mb"),
@@ -266,7 +266,7 @@ def test_table_with_invalid_times_is_refused(tmp_path, ebb):
     assert refused_with(ebb("verdict", table(tmp_path / "b.csv", [(0, 5), (1e300, 5)])), "line 3")
 
 
-def test_table_rows_of_one_pid_are_one_series_unless_option_splits_them(tmp_path):
+def test_table_rows_of_one_pid_make_one_series_by_default(tmp_path):
     rows = [(t, 7, start, 400 * MIB + (MIB * t if start == 1 else 0))
             for t in range(1500) for start in (1, 2)]
     path = table(tmp_path / "a.csv", rows, "t,pid,start_ticks,rss")
@@ -275,7 +275,7 @@ def test_table_rows_of_one_pid_are_one_series_unless_option_splits_them(tmp_path
     assert {p["name"]: p["verdict"] for p in apart["processes"]} == {"1": "leaking", "2": "stable"}
 
 
-def test_memory_drop_at_process_exit_does_not_affect_verdict(tmp_path):
+def test_memory_drop_at_process_exit_does_not_change_the_verdict(tmp_path):
     rows = [(t / 5, 500 * MIB + t * MIB // 5) for t in range(6000)]
     exits = [(1200 + t / 5, 1000 * MIB - 100 * t * MIB) for t in range(6)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
@@ -286,7 +286,7 @@ def test_memory_drop_at_process_exit_does_not_affect_verdict(tmp_path):
     assert cut["samples"] == 6006
 
 
-def test_process_exit_that_takes_six_seconds_does_not_hide_a_leak(tmp_path):
+def test_leak_is_found_although_the_process_needs_6_s_to_exit(tmp_path):
     """On a busy machine most memory is freed at exit, and the rest stays until the table ends."""
     rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
     exits = [(48 + t / 5, 450 * MIB) for t in range(30)]
@@ -298,7 +298,7 @@ def test_process_exit_that_takes_six_seconds_does_not_hide_a_leak(tmp_path):
     assert doc["leak"] is False and doc["samples"] == 510, "it lived on at that level"
 
 
-def test_memory_drop_at_exit_is_ignored_even_in_a_row_with_a_step(tmp_path):
+def test_memory_drop_at_exit_is_ignored_in_a_table_row_with_a_step(tmp_path):
     rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
     exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")
     lived = table(tmp_path / "lived.csv", rows, "t,rss,step")
@@ -334,7 +334,7 @@ RECORDINGS = sorted(path for path in (ROOT / "zoo" / "recordings").glob("*.csv")
 
 @pytest.mark.parametrize("how", ["steps", "pass", "marks"])
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_verdicts_of_zoo_recordings_tell_leaks_from_benign_runs(path, how):
+def test_zoo_recordings_of_leaks_and_benign_runs_are_distinguished(path, how):
     options = {"steps": (), "pass": ("--steps-per-epoch", "75"),
                "marks": ("--marks", path.with_suffix(".marks.jsonl"))}[how]
     doc = verdict(path, *options)
@@ -345,7 +345,7 @@ def test_verdicts_of_zoo_recordings_tell_leaks_from_benign_runs(path, how):
 
 
 @plain
-def test_million_groups_of_one_sample_are_judged_at_low_cost(tmp_path):
+def test_table_with_a_million_groups_is_judged_in_little_memory(tmp_path):
     count = 100_000 if IS_SANITIZED else 1_000_000
     path = tmp_path / "a.csv"
     with open(path, "w") as out:
@@ -461,7 +461,7 @@ def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(tmp_path):
         assert any(s.startswith("memory grew evenly until the job ended; ") for s in run["verdict"]["tree"]["evidence"])
 
 
-def test_limit_option_takes_size_or_percentage_of_recorded_limit(tmp_path):
+def test_limit_option_accepts_a_size_or_a_percentage(tmp_path):
     (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
     run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "leak",
             cwd=tmp_path)
@@ -522,7 +522,7 @@ def test_collator_that_keeps_every_image_is_judged_leaking():
 @pytest.mark.parametrize("step", [60, 80])
 @pytest.mark.parametrize("name", ["lazy-pil", "leak-collator"])
 @pytest.mark.parametrize("is_epoch_given", [True, False])
-def test_leak_and_lazy_loading_get_verdict_filling_in_first_epoch(name, step, is_epoch_given):
+def test_leak_and_lazy_loading_are_both_filling_in_the_first_epoch(name, step, is_epoch_given):
     options = ["--steps-per-epoch", 83] if is_epoch_given else []
     doc = h200(name, "--until-step", step, *options)
     assert doc["verdict"] == "filling"
@@ -531,7 +531,7 @@ def test_leak_and_lazy_loading_get_verdict_filling_in_first_epoch(name, step, is
         assert doc["forecast"]["ceiling_bytes"] > doc["floor_bytes"]["last"]
 
 
-def test_compile_workers_count_as_overhead_and_not_as_a_leak():
+def test_memory_of_compile_workers_is_overhead_and_not_a_leak():
     doc = h200("compile")
     assert doc["tree"]["leak"] is False
     assert all(p["leak"] is not True for p in doc["processes"])

@@ -19,7 +19,7 @@ def test_version_text_has_six_lines(ebb):
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
-def test_all_version_options_print_the_same_text(ebb, option):
+def test_version_command_and_version_options_print_the_same_text(ebb, option):
     assert ebb(option).stdout == ebb("version").stdout
 
 

@@ -250,7 +250,7 @@ def test_watch_record_without_folder_creates_one_in_ebb_runs(ebb, tmp_path):
 
 # ---- launchers and training jobs ----
 
-def test_watch_follows_launcher_to_training_process(ebb):
+def test_watch_of_a_launcher_shows_its_training_process(ebb):
     code = "import time; print('ready', flush=True); time.sleep(600)"
     with job("bash", "-c", f'{sys.executable} -c "{code}" ; true') as shell:
         ready(shell)

@@ -74,7 +74,7 @@ def test_each_zoo_ground_truth_is_complete_and_names_existing_lines(name):
     assert True in leaks or name in ("loader_workers", "huge_pages", "compile_workers")
 
 
-def test_expected_table_has_every_zoo_run():
+def test_table_of_expected_results_has_every_zoo_run():
     kept = table.read()
     for name in PROGRAMS:
         for variant, _, truth in zoo.variants(name):
@@ -137,7 +137,7 @@ def test_worse_zoo_result_counts_only_if_a_second_run_confirms_it(monkeypatch, t
     assert bool(zoo.complaints(runs, outcomes, args)) == fails
 
 
-def test_zoo_costs_separate_startup_from_cost_per_step():
+def test_zoo_costs_are_given_for_startup_and_per_step():
     alone = overhead.Cost(all_s=6, before_s=2, steps_s=4, usual_s=3, own_s=0, wall_s=6, steps_wall_s=4)
     watched = overhead.Cost(all_s=7, before_s=2.25, steps_s=4.5, usual_s=3.03, own_s=0.25, wall_s=8,
                             steps_wall_s=4)
@@ -197,7 +197,7 @@ def frame(function, file="/x/zoo/p/main.py"):
     ([{"where": frame("keep"), "in_program": frame("keep"), "callers": [], "growth_bytes": 0}], (0, 1)),
     ([], (0, 0)),
 ])
-def test_zoo_finds_heap_rows_of_leaking_and_of_allocating_line(rows, found):
+def test_zoo_finds_heap_rows_of_the_leaking_and_the_allocating_line(rows, found):
     truth = {"culprit": {"file": "zoo/p/main.py", "function": "keep", "made_in": ["make"]}}
     doc = {"rows": [{"growth_bytes": 5e6, **row} for row in rows]}
     assert judged.culprit_rows("run", truth, lambda *_: doc) == found
@@ -217,7 +217,7 @@ def test_update_of_some_zoo_runs_keeps_the_other_rows(tmp_path):
     assert (kept["a"]["culprit_row"], kept["b"]["culprit_row"]) == (2, 3)
 
 
-def test_wilson_confidence_intervals_match_the_textbook():
+def test_wilson_confidence_intervals_equal_published_values():
     low, high = table.wilson(0, 10)
     assert low == 0 and high == pytest.approx(0.2775, abs=1e-3)
     low, high = table.wilson(81, 263)

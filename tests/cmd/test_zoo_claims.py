@@ -116,7 +116,7 @@ def entry(start, now):
     return {"start_bytes": start * MIB, "now_bytes": now * MIB}
 
 
-def test_memory_ledger_larger_than_rss_is_reported():
+def test_memory_ledger_that_exceeds_rss_is_reported():
     good = dict(LEDGER, entries=[entry(300, 400), entry(100, 100)])
     assert diagnosis.adds_up(good)
     assert not diagnosis.adds_up(dict(LEDGER, entries=[entry(300, 400), entry(100, 101)]))

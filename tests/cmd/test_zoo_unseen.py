@@ -53,7 +53,7 @@ def test_verdict_that_confuses_leak_and_benign_is_graded_wrong(word, leak, grade
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
-def test_verdict_counts_as_correct_from_its_last_change_on():
+def test_verdict_counts_as_correct_from_its_last_change():
     truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
     looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
     assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}
@@ -85,7 +85,7 @@ def test_unseen_result_worse_than_expected_is_reported(change, said):
     assert len(worse) == 1 and said in worse[0] and known == []
 
 
-def test_unseen_result_that_was_already_wrong_is_a_known_defect():
+def test_unseen_result_that_is_expected_to_be_wrong_is_a_known_defect():
     wrong = found(word="stable", grade="WRONG", culprit_row=0, hypothesis_right=False)
     assert runner.defects([wrong], {"x": runner.to_keep(wrong)}) == ([], ["x: stable is wrong"])
     assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])
@@ -96,7 +96,7 @@ def test_unseen_run_without_expected_result_fails_only_if_wrong():
     assert "not in the kept table" in runner.defects([found(word="stable", grade="WRONG")], {})[0][0]
 
 
-def test_expected_table_has_every_unseen_run():
+def test_table_of_expected_results_has_every_unseen_run():
     kept = runner.table.read(runner.KEPT)
     assert set(kept) == {f"{key}-{mode}" for key in TRUTHS for mode in runner.MODES}
     for name, before in kept.items():

@@ -137,7 +137,7 @@ def test_growing_class_attribute_is_named_by_its_class(sent, resident):
     assert {mark["name"] for mark in named(sent)} == {f"{__name__}.Store.shared"}
 
 
-def test_container_with_a_small_share_of_growth_is_not_reported(sent, resident):
+def test_container_with_a_small_part_of_the_growth_is_not_reported(sent, resident):
     grow(resident, lambda step: SEEN.extend(bytearray(MIB) for _ in range(2)))
     SEEN.clear()
     assert named(sent) == [] and len(sent) == 2
@@ -182,7 +182,7 @@ def figures_of(sent, name):
     return [f[f"container:{name}"] for f in sent.figures if f"container:{name}" in f]
 
 
-def test_growing_containers_are_sent_with_bytes(sent, resident):
+def test_growing_containers_are_reported_with_their_size_in_bytes(sent, resident):
     store, local, lists = Store(), {}, {i: [] for i in range(8)}
 
     def add(step):
@@ -204,7 +204,7 @@ def test_growing_containers_are_sent_with_bytes(sent, resident):
         Store.shared.clear()
         Clip.loudness.cache_clear()
     assert named(sent) == []  # Memory grows too little for marks about containers.
-    test = "test_growing_containers_are_sent_with_bytes"
+    test = "test_growing_containers_are_reported_with_their_size_in_bytes"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"{__name__}.Store.shared") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"cache of a {__name__}.Store")[-1] == 8
@@ -226,7 +226,7 @@ def test_emptied_container_is_reported_with_zero_entries(sent, resident):
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 0, 0]
 
 
-def test_thread_scans_containers_of_a_job_that_sends_no_steps(sent, resident):
+def test_containers_of_a_job_without_steps_are_scanned_by_a_thread(sent, resident):
     kept = []
     for i in range(6):
         kept.append(bytearray(MIB))
@@ -234,7 +234,7 @@ def test_thread_scans_containers_of_a_job_that_sends_no_steps(sent, resident):
         thread = threading.Thread(target=_containers.without_steps)
         thread.start()
         thread.join()
-    name = "kept of test_thread_scans_containers_of_a_job_that_sends_no_steps()"
+    name = "kept of test_containers_of_a_job_without_steps_are_scanned_by_a_thread()"
     assert figures_of(sent, name[:61] + "…")[-1] == 6
 
 
@@ -325,7 +325,7 @@ def test_container_scan_is_skipped_if_disabled_or_heap_is_huge(sent, resident, m
     assert sent == []
 
 
-def test_container_scan_keeps_nothing_alive_and_calls_no_job_code(sent, resident):
+def test_container_scan_calls_no_job_code_and_keeps_no_object_alive(sent, resident):
     class Meta(type):
         def __hash__(cls):
             raise AssertionError("hashed")
@@ -370,7 +370,7 @@ def test_variable_that_sums_losses_is_reported_with_its_graph(sent, resident, ke
     assert 7 * MIB <= last["bytes"] <= 9 * MIB
 
 
-def test_sum_of_losses_created_after_the_first_scan_is_named(sent, resident, monkeypatch):
+def test_variable_that_sums_losses_is_named_if_it_is_created_late(sent, resident, monkeypatch):
     _, loss_of = graph_job()
     total, now = None, 0
 
@@ -384,7 +384,7 @@ def test_sum_of_losses_created_after_the_first_scan_is_named(sent, resident, mon
     assert named(sent)[-1]["name"].startswith("total (a variable of ")
 
 
-def test_sum_of_losses_is_named_even_if_there_is_no_time_to_scan(sent, resident, monkeypatch):
+def test_sum_of_losses_is_named_even_without_time_for_a_scan(sent, resident, monkeypatch):
     _, loss_of = graph_job()
     total = 0
 
@@ -413,7 +413,7 @@ def test_list_of_losses_is_named_with_their_graphs(sent, resident):
     assert 28 * MIB <= last["bytes"] <= 36 * MIB
 
 
-def test_losses_after_backward_and_tensors_without_graph_keep_no_graph(sent, resident):
+def test_loss_whose_graph_was_freed_is_reported_without_a_graph(sent, resident):
     model, loss_of = graph_job()
     losses, outputs = [], []
 
@@ -543,7 +543,7 @@ def test_maximum_number_of_entries_is_sent_with_kept_marks(sent, resident):
     assert {mark["limit"] for mark in named(sent)} == {500}
 
 
-def test_memory_shared_by_entries_is_not_counted_per_entry():
+def test_memory_shared_by_container_entries_is_counted_once():
     shared = bytearray(64 * MIB)
     entries = [[shared, bytearray(MIB)] for _ in range(2)]
     assert MIB <= _weight.of_one(entries, entries, set())[0] < 2 * MIB

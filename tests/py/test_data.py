@@ -59,7 +59,7 @@ def open_files():
 # ---- LazyImages ----
 
 
-def test_image_list_behaves_as_a_list_of_images(paths):
+def test_image_list_supports_indexing_slicing_and_iteration(paths):
     images = LazyImages(paths)
     assert len(images) == 10 and colours(images) == ALL
     assert images[3].getpixel((0, 0)) == ALL[3]
@@ -186,7 +186,7 @@ def _in_child(images, pipe):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_loader_worker_starts_with_an_empty_image_cache(paths, method):
+def test_data_loader_worker_starts_with_an_empty_image_cache(paths, method):
     images = LazyImages(paths, budget=4 * EACH)
     colours(images)
     context = multiprocessing.get_context(method)
@@ -266,7 +266,7 @@ def opened(paths):
     return [Image.open(path) for path in paths]
 
 
-def test_collator_with_the_wrapper_leaves_dataset_images_undecoded(paths):
+def test_wrapped_collator_leaves_the_dataset_images_undecoded(paths):
     images = opened(paths)
     collate = keep_nothing(lambda examples: [e["image"].getpixel((0, 0)) for e in examples])
     assert collate([{"image": image} for image in images]) == ALL
@@ -275,7 +275,7 @@ def test_collator_with_the_wrapper_leaves_dataset_images_undecoded(paths):
     assert all(map(_is_decoded, images))
 
 
-def test_collator_without_the_wrapper_leaves_dataset_images_decoded(paths):
+def test_collator_that_is_not_wrapped_leaves_dataset_images_decoded(paths):
     """The wrapper exists because PIL keeps decoded pixels in the image. If PIL stops doing so, the
     wrapper is no longer needed."""
     images = opened(paths)
@@ -297,7 +297,7 @@ def test_image_whose_file_was_removed_is_read_by_its_descriptor(paths):
     assert not _is_decoded(image) and image.getpixel((0, 0)) == ALL[4]
 
 
-def test_image_copy_keeps_frame_and_draft_mode(tmp_path):
+def test_copied_image_has_the_same_frame_and_draft_mode(tmp_path):
     frames = [Image.new("L", (8, 8), n * 50) for n in range(3)]
     frames[0].save(tmp_path / "frames.tiff", save_all=True, append_images=frames[1:])
     Image.new("RGB", (256, 256), (9, 9, 9)).save(tmp_path / "large.jpg")
@@ -321,7 +321,7 @@ def test_images_in_a_batch_from_a_wrapped_collator_stay_readable(paths):
     assert colours(batch["nested"]["one"]) == ALL[2:3]
 
 
-def test_collator_arguments_kept_after_the_call_hold_no_pixels(paths):
+def test_images_kept_by_a_collator_after_its_call_are_closed(paths):
     kept = []
 
     def collate(examples):
@@ -340,7 +340,7 @@ def test_collator_arguments_kept_after_the_call_hold_no_pixels(paths):
         assert colours(images) == ALL
 
 
-def test_image_copies_leave_no_file_open(paths):
+def test_copying_images_leaves_no_file_open(paths):
     images = opened(paths)
     before = open_files()
     # The wrapper opens copies of the images, but does not read them.
@@ -388,7 +388,7 @@ def test_collator_wrapper_copies_images_in_any_nested_structure(paths):
     assert not any(map(_is_decoded, images)) and examples[2]["x"] == [images[2]]
 
 
-def test_collator_wrapper_behaves_as_the_wrapped_object():
+def test_collator_wrapper_has_the_attributes_of_the_wrapped_object():
     class Collator:
         pad_token_id = 7
 

@@ -398,7 +398,7 @@ def test_outer_tqdm_bar_updated_after_the_inner_does_not_count(bars):
     assert found == [50, 50, 50]
 
 
-def test_tqdm_bar_updated_by_hand_counts_steps(train):
+def test_tqdm_bar_updated_by_the_loop_body_counts_steps(train):
     needs("tqdm")
     run = train(TQDM + """
 with tqdm(total=40) as bar:
@@ -427,14 +427,14 @@ def test_tqdm_bars_of_bytes_and_disabled_bars_send_no_steps(train, text):
     assert train(TQDM + text).marks("begin", "step") == []
 
 
-def test_short_tqdm_bar_sends_no_steps(train):
+def test_tqdm_bar_with_few_updates_sends_no_steps(train):
     needs("tqdm")
     head = TQDM.replace("ebb._bars._WORTH_S = ", "")
     run = train(head + "for _ in tqdm(range(100), mininterval=0): pass")
     assert run.marks("begin", "step") == []
 
 
-def test_tqdm_bar_around_a_torch_loop_adds_no_steps(train):
+def test_tqdm_bar_around_a_torch_loop_sends_no_additional_steps(train):
     needs("tqdm", "torch")
     run = train(TQDM + """
 import torch

@@ -206,7 +206,7 @@ train()
 """
 
 
-def test_kept_batches_of_workers_are_shared_memory_and_not_heap(run_job, tmp_path):
+def test_kept_batches_of_workers_count_as_shared_memory_not_heap(run_job, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(KEPT_BATCHES)
     run = run_job(sys.executable, script)

@@ -57,7 +57,7 @@ def test_consecutive_fast_steps_are_sent_as_one_mark(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=16\nSTEPS=6"]
 
 
-def test_mark_for_several_fast_steps_has_their_duration(wire):
+def test_mark_for_several_fast_steps_has_their_total_duration(wire):
     wire.step(11)
     hurry(wire)
     wire.step(12)
@@ -75,7 +75,7 @@ def test_pending_steps_are_sent_before_any_other_mark(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=13", "KIND=step\nSTEP=14\nLOSS=0.5"]
 
 
-def test_figure_marks_do_not_flush_pending_steps(wire):
+def test_figure_marks_do_not_send_pending_steps_early(wire):
     wire.step(11)
     wire.send_figures("KIND=series\nHEAP_LIVE_BYTES=1")
     assert wire.take_texts() == ["KIND=series\nHEAP_LIVE_BYTES=1"]
@@ -159,7 +159,7 @@ def row(wire):
     return wire
 
 
-def test_fast_path_of_ebb_step_batches_consecutive_steps(row):
+def test_step_fast_path_batches_consecutive_steps(row):
     assert [row.hold(n, TAIL) for n in (13, 14)] == [True, True]
     assert row.take_texts() == [] and row.woken == 1
     row.mark("save", step=14)
@@ -167,39 +167,39 @@ def test_fast_path_of_ebb_step_batches_consecutive_steps(row):
 
 
 @pytest.mark.parametrize("n, tail", [(12, TAIL), (14, TAIL), (13, "\nBY=other"), (13, None)])
-def test_fast_path_accepts_only_the_next_step_with_the_same_epoch_data(row, n, tail):
+def test_step_fast_path_accepts_only_the_next_step_of_the_same_epoch(row, n, tail):
     assert not row.hold(n, tail)
     assert row._step[0] == 12
 
 
-def test_fast_path_ends_when_a_step_is_sent_immediately(row):
+def test_step_fast_path_is_left_when_a_step_is_sent_immediately(row):
     row.mark("save", step=12)
     assert not row.hold(13, TAIL)
 
 
-def test_fast_path_ends_when_pending_steps_must_be_sent(row):
+def test_step_fast_path_is_left_when_pending_steps_must_be_sent(row):
     hurry(row)
     assert not row.hold(13, TAIL)
 
 
-def test_fast_path_ends_at_the_maximum_number_of_pending_steps(row):
+def test_step_fast_path_is_left_at_the_maximum_of_pending_steps(row):
     assert [row.hold(n, TAIL) for n in range(13, 268)] == [True] * 254 + [False]
     assert row.step(267, tail=TAIL)
     assert row.take_texts() == ["KIND=step\nSTEP=267\nBY=hook\nSTEPS=256"]
 
 
-def test_fast_path_requires_a_helper_thread(row):
+def test_step_fast_path_is_not_used_without_a_helper_thread(row):
     row.help(None)
     assert not row.hold(13, TAIL)
 
 
-def test_fast_path_is_off_in_forked_process(row, monkeypatch):
+def test_step_fast_path_is_not_used_in_a_forked_process(row, monkeypatch):
     monkeypatch.setattr(_wire, "_pid", row._pid + 1)
     assert not row.hold(13, TAIL)
 
 
 @pytest.mark.parametrize("epoch", [None, 0.1, 1.0, 1.3])
-def test_fast_path_requires_an_unchanged_epoch(wire, epoch):
+def test_step_fast_path_is_not_used_after_the_epoch_changes(wire, epoch):
     assert wire.step(11, 0.1, TAIL) and not wire.step(12, 0.2, TAIL)
     assert not wire.hold(13, TAIL, epoch)
     assert wire.hold(13, TAIL, 0.2) and wire.hold(14, TAIL, 0.9)
@@ -207,11 +207,11 @@ def test_fast_path_requires_an_unchanged_epoch(wire, epoch):
     assert wire.take_texts()[1] == "KIND=step\nSTEP=14\nEPOCH=0.9\nBY=hook\nSTEPS=3"
 
 
-def test_fast_path_without_epoch_refuses_step_with_epoch(row):
+def test_step_fast_path_without_epoch_refuses_a_step_with_epoch(row):
     assert not row.hold(13, TAIL, 0.5)
 
 
-def test_fast_ebb_step_call_runs_a_single_ebb_function(wire, monkeypatch):
+def test_step_on_the_fast_path_runs_a_single_ebb_function(wire, monkeypatch):
     monkeypatch.setattr(_wire, "_wire", wire)
     monkeypatch.setattr(_marks, "_has_hello", True)
     ebb.step(11)
@@ -221,13 +221,13 @@ def test_fast_ebb_step_call_runs_a_single_ebb_function(wire, monkeypatch):
     assert wire.take_texts() == ["KIND=step\nSTEP=13\nSTEPS=3"]
 
 
-def test_fast_path_wakes_the_helper_thread(row):
+def test_step_fast_path_wakes_the_helper_thread(row):
     row._is_helped = False
     assert row.hold(13, TAIL)
     assert row.woken == 2
 
 
-def test_substeps_of_a_long_step_are_sent_periodically(wire):
+def test_micro_batches_of_a_long_step_are_sent_periodically(wire):
     for n in (11, 11, 12):
         wire.substep(n)
     wire._substep_due = 0.0

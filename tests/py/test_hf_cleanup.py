@@ -111,7 +111,7 @@ def test_cleanup_collects_garbage_and_counts_the_objects(wire, tmp_path):
         gc.enable()
 
 
-def test_cleanup_cuts_log_history_only_on_request(wire, tmp_path):
+def test_cleanup_shortens_the_log_history_only_on_request(wire, tmp_path):
     for wanted in (False, True):
         trainer = hf_trainer(
             tmp_path,
@@ -125,7 +125,7 @@ def test_cleanup_cuts_log_history_only_on_request(wire, tmp_path):
         assert steps == ([3, 4, 4] if wanted else [1, 2, 3, 4, 4])
 
 
-def test_cleanup_clears_tokenizer_lru_caches_but_not_its_dicts():
+def test_cleanup_clears_lru_caches_of_a_tokenizer_but_not_its_dicts():
     import functools
 
     class Tokenizer:

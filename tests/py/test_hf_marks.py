@@ -101,13 +101,13 @@ def test_checkpoint_request_after_short_step_is_handled_at_next_step(held, wire)
     assert held.control.should_save  # The request stays open because the trainer has not saved yet.
 
 
-def test_last_trainer_step_is_sent_even_if_short(held, wire):
+def test_last_trainer_step_is_sent_at_once_even_if_it_is_short(held, wire):
     held.state.max_steps = 3
     held.step()
     assert wire.of("step")[-1]["STEP"] == "3"
 
 
-def test_epoch_cut_by_max_steps_sends_no_epoch_mark(wire, tmp_path):
+def test_epoch_that_max_steps_ends_early_sends_no_epoch_mark(wire, tmp_path):
     hf_trainer(tmp_path, 10, [hf.EbbCallback()], max_steps=8).train()
     (begin,) = wire.of("begin")
     assert (begin["STEPS_PER_EPOCH"], begin["MAX_STEPS"]) == ("5", "8")
@@ -164,7 +164,7 @@ def test_second_training_sends_a_begin_mark_and_starts_at_step_one(wire, tmp_pat
     assert wire.steps("begin") == [0, 0]
 
 
-def test_failed_training_accepts_no_more_checkpoint_requests(wire, tmp_path):
+def test_training_that_failed_refuses_checkpoint_requests(wire, tmp_path):
     from transformers import TrainerCallback
 
     class Trouble(TrainerCallback):
@@ -290,13 +290,13 @@ def test_stop_request_saves_and_ends_training_in_the_same_step(wire, tmp_path):
     assert wire.steps("epoch") == []
 
 
-def test_save_total_limit_applies_to_requested_checkpoints(wire, tmp_path):
+def test_save_total_limit_also_removes_requested_checkpoints(wire, tmp_path):
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (2, 4, 6)}
     hf_trainer(tmp_path, 16, [hf.EbbCallback()], save_total_limit=2).train()
     assert sorted(os.listdir(tmp_path)) == ["checkpoint-4", "checkpoint-6"]
 
 
-def test_checkpoint_requests_work_with_save_strategy_best(wire, tmp_path):
+def test_checkpoint_request_saves_even_if_save_strategy_is_best(wire, tmp_path):
     """An evaluation in the same step resets the decision to save, so the request is handled in
     the next step."""
     wire.when = {("step", "4"): [("CHECKPOINT", "1")]}
@@ -333,7 +333,7 @@ def test_failed_requested_save_does_not_end_the_job(wire, tmp_path):
     assert wire.of("save") == []
 
 
-def test_failed_save_by_the_job_raises_as_without_ebb(wire, tmp_path):
+def test_failed_save_by_the_job_raises_the_same_error_as_without_ebb(wire, tmp_path):
     wire.when = {("step", "1"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(tmp_path, 12, [hf.EbbCallback()], save_strategy="steps", save_steps=1)
 
@@ -409,7 +409,7 @@ def test_exception_in_an_ebb_hook_does_not_disturb_the_training(wire, tmp_path, 
 
 
 @pytest.mark.parametrize("verbose", ["0", "1"])
-def test_trainer_without_the_hooked_methods_is_left_unchanged(
+def test_trainer_class_without_the_methods_to_hook_is_not_changed(
     wire, monkeypatch, capsys, verbose
 ):
     from transformers import trainer as module

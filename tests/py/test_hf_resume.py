@@ -178,13 +178,13 @@ def test_checkpoint_chosen_by_the_script_is_resumed(wire, folder, monkeypatch):
     assert wire.steps()[0] == 3
 
 
-def test_resume_set_to_true_uses_the_last_complete_checkpoint(wire, folder, monkeypatch):
+def test_resume_option_set_to_true_uses_the_last_complete_checkpoint(wire, folder, monkeypatch):
     (folder / "checkpoint-6" / "optimizer.pt").unlink()
     resume(wire, folder, monkeypatch, train={"resume_from_checkpoint": True})
     assert wire.steps()[0] == 5
 
 
-def test_only_the_first_training_of_a_script_resumes(wire, folder, monkeypatch):
+def test_only_the_first_training_in_a_script_resumes(wire, folder, monkeypatch):
     trainer = resume(wire, folder, monkeypatch)
     trainer.train()
     assert wire.steps() == [7, 8, 9, 10] + list(range(1, 11))

@@ -119,7 +119,7 @@ def test_incomplete_object_file_of_an_isolated_call_is_refused(tmp_path):
             assert not _pickled.is_whole(file)
 
 
-def test_object_written_to_an_object_file_replaces_the_previous_one(tmp_path):
+def test_object_file_is_replaced_by_the_next_object_written_to_it(tmp_path):
     with open(tmp_path / "object", "w+b") as file:
         _pickled.dump(file, "x" * 1000)
         _pickled.dump(file, "y")
@@ -222,7 +222,7 @@ def test_isolate_writes_its_recording_to_the_given_folder(tmp_path):
     assert call.facts["name"] == "three" and call.facts["marks"]["last_step"] == 3
 
 
-def test_functools_partial_passes_arguments_named_like_options():
+def test_partial_passes_arguments_with_the_names_of_isolate_options():
     assert ebb.isolate(functools.partial(functions.add, b=4), 3) == 7
 
 
@@ -263,7 +263,7 @@ def test_killed_isolated_process_raises_with_its_cause():
     assert not isinstance(caught.value, ebb.MemoryLimitExceeded)
 
 
-def test_isolated_process_that_exits_raises_with_its_exit_status():
+def test_exit_of_an_isolated_process_raises_with_the_exit_status():
     with pytest.raises(ebb.IsolatedError, match="leave ended without a result: .*3"):
         ebb.isolate(functions.leave, 3)
 
@@ -393,7 +393,7 @@ def test_isolated_call_that_ignores_cancel_is_killed(monkeypatch):
     assert not is_alive(pid)
 
 
-def test_children_left_by_an_isolated_function_are_ended():
+def test_children_that_an_isolated_function_leaves_are_killed():
     assert not is_alive(ebb.isolate(functions.leave_a_child))
 
 
@@ -461,7 +461,7 @@ def test_exit_of_forked_child_does_not_end_its_parents_isolated_calls(tmp_path):
 # ---- servers ----
 
 
-def test_isolated_calls_from_threads_are_independent():
+def test_isolated_calls_from_several_threads_keep_marks_apart():
     marks = {n: [] for n in range(4)}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         got = list(pool.map(
@@ -542,7 +542,7 @@ def test_hundred_isolated_calls_do_not_grow_the_callers_memory(tmp_path):
     assert after["children"].strip() == ""
 
 
-def test_memory_check_of_isolated_calls_detects_kept_results(tmp_path):
+def test_memory_check_of_isolated_calls_fails_if_results_are_kept(tmp_path):
     assert serve(tmp_path, 20, keep=True)["growth"] > FLAT_BYTES
 
 
@@ -573,7 +573,7 @@ def test_isolate_can_be_disabled(monkeypatch):
     assert call.result(PATIENCE_S) == 2 and not call.cancel()
 
 
-def test_disabled_isolate_leaves_no_socket(tmp_path, monkeypatch):
+def test_disabled_isolate_leaves_no_socket_behind(tmp_path, monkeypatch):
     folder = tmp_path / "here"
     folder.mkdir()
     code = "import ebb; ebb.isolate(ebb.step, 1, on_progress=lambda mark: print(mark['step']))"

@@ -155,14 +155,14 @@ def test_lightning_short_step_calls_only_one_ebb_function(callback, wire):
     assert wire.answers() == [("7", "failed")] and wire.steps()[-1] == 4
 
 
-def test_lightning_epoch_cut_by_max_steps_sends_no_epoch_mark(pl, callback, wire, tmp_path):
+def test_lightning_epoch_ended_early_by_max_steps_sends_no_epoch_mark(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=9, max_steps=8)
     assert wire.of("begin")[0]["MAX_STEPS"] == "8"
     assert wire.steps() == list(range(1, 9))
     assert wire.steps("epoch") == [5]
 
 
-def test_limit_train_batches_shortens_the_lightning_epoch(pl, callback, wire, tmp_path):
+def test_limit_train_batches_option_shortens_the_reported_epoch(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=2, limit_train_batches=3)
     assert wire.of("begin")[0]["STEPS_PER_EPOCH"] == "3"
     assert wire.steps("epoch") == [3, 6]
@@ -203,7 +203,7 @@ def test_lightning_checkpoint_request_saves_and_training_continues(pl, callback,
     assert wire.steps() == [1, 2, 3, 4, 5]
 
 
-def test_lightning_keeps_only_the_newest_requested_checkpoints(pl, callback, wire, tmp_path):
+def test_only_the_newest_requested_lightning_checkpoints_are_kept(pl, callback, wire, tmp_path):
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (1, 2, 3, 4)}
     fit(pl, tmp_path, [callback.EbbCallback()])
     assert sorted(os.listdir(tmp_path / "ebb-checkpoints")) == ["step-3.ckpt", "step-4.ckpt"]

@@ -119,7 +119,7 @@ def test_invalid_characters_in_value_names_are_replaced(marks):
     (10 ** 5000, ""),
     (float("nan"), "nan"),
 ], ids=["lines", "surrogate", "bytes", "long", "unspeakable", "large", "nan"])
-def test_any_mark_value_is_sent_as_one_line(marks, value, sent):
+def test_every_type_of_mark_value_is_sent_as_one_line(marks, value, sent):
     limit = getattr(sys, "get_int_max_str_digits", lambda: 0)()
     if isinstance(value, int) and not limit:
         sent = str(value)[:1024]
@@ -147,7 +147,7 @@ def test_step_number_may_be_text_or_a_float_and_may_decrease(marks):
     assert received(marks) == ["KIND=step\nSTEP=5", "KIND=step\nSTEP=3"]
 
 
-def test_thread_waiting_to_send_does_not_block_other_threads_marks(marks):
+def test_thread_that_waits_to_send_does_not_block_other_threads(marks):
     ebb.mark()
     w = _wire.wire()
     fill(w)
@@ -209,7 +209,7 @@ def test_step_does_not_wait_long_for_a_receiver_that_is_stuck(marks, monkeypatch
 
 @pytest.mark.parametrize("name, is_for_ever", [("ENOBUFS", False), ("ENOMEM", False),
                                                ("ECONNREFUSED", True)])
-def test_memory_error_in_one_send_does_not_stop_later_marks(marks, monkeypatch, name, is_for_ever):
+def test_marks_are_sent_again_after_a_memory_error_in_one_send(marks, monkeypatch, name, is_for_ever):
     import errno
 
     class Trouble:
@@ -249,7 +249,7 @@ def test_verdict_request_fails_without_free_descriptors(marks):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_verdict_request_works_with_high_descriptor_numbers(marks):
+def test_verdict_request_succeeds_with_descriptors_above_1024(marks):
     ebb.mark()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:
@@ -294,7 +294,7 @@ def test_verdict_is_requested_at_most_once_per_second(marks, monkeypatch):
     assert ebb.verdict() == {"verdict": "flat"} and len(asked) == 3
 
 
-def test_mark_larger_than_a_datagram_is_cut_between_values(marks):
+def test_mark_larger_than_a_datagram_is_sent_without_its_last_values(marks):
     ebb.mark("other", **{f"k{n:02}": "é" * 500 for n in range(20)})
     text = marks.recv(1 << 16).decode()
     assert len(text.encode()) <= 8192
@@ -341,7 +341,7 @@ def test_ebb_package_outside_a_run_does_nothing(path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
-def test_rarely_used_functions_are_imported_lazily():
+def test_modules_of_rarely_used_functions_are_imported_at_first_use():
     code = ("import sys, ebb\n"
             "assert 'ebb.torch' not in sys.modules and 'ebb.data' not in sys.modules\n"
             "print(ebb.torch.census(keep=False).object_count > 0, ebb.data.LazyImages.__name__,\n"
@@ -351,7 +351,7 @@ def test_rarely_used_functions_are_imported_lazily():
     assert result.stdout == "True LazyImages isolate False\n"
 
 
-def test_peak_in_memory_log_is_never_below_current_memory(monkeypatch):
+def test_logged_memory_peak_is_never_below_current_memory(monkeypatch):
     monkeypatch.setattr(_memory, "rss_bytes", lambda: 300 << 20)
     for peak_mib, sent in ((299, 300), (400, 400)):
         monkeypatch.setattr(_memory, "peak_bytes", lambda: peak_mib << 20)
@@ -368,7 +368,7 @@ ebb.step(10**30)
 """
 
 
-def test_decreasing_step_numbers_are_recorded_as_sent(run_job):
+def test_decreasing_step_numbers_are_recorded_unchanged(run_job):
     run = run_job(sys.executable, "-c", BACKWARDS)
     assert (run.status, run.stderr) == (0, "")
     assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 2, 1, 10 ** 6, 4]

@@ -67,7 +67,7 @@ def test_cell_with_a_second_magic_or_indentation_runs(shell, shown, capsys):
 
 
 @needs_library
-def test_notebook_shows_the_line_of_native_memory(shell, shown):
+def test_notebook_names_the_line_that_allocates_native_memory(shell, shown):
     pytest.importorskip("numpy", reason="numpy is not installed")
     shell.run_cell("import numpy")
     shell.run_cell("%%ebb\nkept = [numpy.ones(1 << 16) for _ in range(64)]")
@@ -76,7 +76,7 @@ def test_notebook_shows_the_line_of_native_memory(shell, shown):
 
 
 @needs_library
-def test_nothing_of_the_profiler_is_left_after_a_cell(shell, shown):
+def test_profiler_is_detached_after_a_cell(shell, shown):
     from attached import state, state_after
     shell.run_cell("%%ebb\n1")
     before = state()
@@ -84,7 +84,7 @@ def test_nothing_of_the_profiler_is_left_after_a_cell(shell, shown):
     assert state_after(before) == before and before["tables"] == 0 and before["threads"] == []
 
 
-def test_no_lines_option_hides_allocating_lines(shell, shown):
+def test_option_no_lines_hides_the_allocating_lines(shell, shown):
     shell.run_cell("%%ebb --no-lines\nkept = [bytes(1000) for _ in range(5000)]")
     assert shown[0].lines == []
 

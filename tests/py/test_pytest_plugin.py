@@ -141,7 +141,7 @@ def test_leaking_tests_fail_with_line_and_growth(tested):
     assert "the memory is native; to see the call site, run" in found["test_native"]
 
 
-def test_marked_tests_run_once_without_the_ebb_option(tested):
+def test_tests_marked_no_leak_run_once_without_the_ebb_option(tested):
     text = LEAKS + "\ndef test_count():\n    assert len(kept) == 3\n"
     status, output = tested(text)
     assert (status, outcomes(output)) == (0, {"passed": 6}), output
@@ -210,7 +210,7 @@ def test_junit_file_of_pytest_has_the_leak_verdict(tested, tmp_path):
 
 
 @pytest.mark.parametrize("text, expected", [(SOUND, {"passed": 9}), (LEAKS, {"failed": 5})])
-def test_leak_verdicts_of_tests_are_the_same_under_xdist(tested, text, expected):
+def test_tests_get_the_same_leak_verdicts_under_xdist(tested, text, expected):
     pytest.importorskip("xdist")
     _, output = tested(text, "--ebb", "-n", "2")
     assert outcomes(output) == expected, output

@@ -185,7 +185,7 @@ def test_sys_path_is_the_same_under_the_shim(run_job, tmp_path):
     assert run.stdout == plain.stdout
 
 
-def test_shim_loads_few_modules(run_job, tmp_path):
+def test_shim_imports_few_modules_at_interpreter_start(run_job, tmp_path):
     look = [sys.executable, "-c", "import sys; print('\\n'.join(sorted(sys.modules)))"]
     run = run_job(*look)
     plain = subprocess.run(look, env=environment(), text=True, stdout=subprocess.PIPE, cwd=tmp_path,
@@ -236,7 +236,7 @@ def other_pythons():
     return found
 
 
-def test_every_python_starts_and_old_versions_run_without_shim(run_job, project):
+def test_every_python_version_starts_and_old_ones_have_no_shim(run_job, project):
     pythons = other_pythons()
     if not pythons:
         pytest.skip("there is no other Python on this machine")
@@ -265,7 +265,7 @@ def test_user_module_named_ebb_is_imported_instead_of_the_package(run_job, proje
     assert short(run) == EXPECTED
 
 
-def test_foreign_ebb_module_that_is_already_imported_stays(run_job, project):
+def test_foreign_ebb_module_that_is_already_imported_is_not_replaced(run_job, project):
     (project / "train.py").write_text("import sys, types\nebb = types.ModuleType('ebb')\n"
                                       "sys.modules['ebb'] = ebb\n" + TRAIN +
                                       "    assert sys.modules['ebb'] is ebb\n")
@@ -274,7 +274,7 @@ def test_foreign_ebb_module_that_is_already_imported_stays(run_job, project):
     assert short(run) == EXPECTED
 
 
-def test_shim_does_not_repeat_steps_sent_by_the_job_itself(run_job, project):
+def test_shim_sends_no_steps_if_the_job_sends_steps_itself(run_job, project):
     (project / "train.py").write_text(TRAIN.replace(
         "            optimizer.step()\n",
         "            optimizer.step()\n            ebb.step(batch + 100)\n").replace(
@@ -314,7 +314,7 @@ def test_job_without_mark_socket_runs(project, path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_removed_mark_socket_does_not_harm_the_job(project, tmp_path):
+def test_job_finishes_after_its_mark_socket_is_removed(project, tmp_path):
     path = tmp_path / "marks"
     (project / "train.py").write_text(TRAIN.replace(
         "            optimizer.step()\n",
@@ -327,7 +327,7 @@ def test_removed_mark_socket_does_not_harm_the_job(project, tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_closed_mark_receiver_does_not_harm_the_job(project, tmp_path):
+def test_job_finishes_after_the_mark_receiver_is_closed(project, tmp_path):
     path = tmp_path / "marks"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(path))
@@ -335,7 +335,7 @@ def test_closed_mark_receiver_does_not_harm_the_job(project, tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_stuck_mark_receiver_does_not_stop_the_job(project, tmp_path):
+def test_job_finishes_while_the_mark_receiver_is_stuck(project, tmp_path):
     path = tmp_path / "marks"
     (project / "train.py").write_text(TRAIN.replace("[1, 2, 3]", "range(20000)"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
@@ -346,7 +346,7 @@ def test_stuck_mark_receiver_does_not_stop_the_job(project, tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["_watch.py", "_hooks.py", "_steps.py", "__init__.py"])
-def test_incomplete_installation_does_not_harm_the_job(project, tmp_path, missing):
+def test_job_finishes_although_the_installation_is_incomplete(project, tmp_path, missing):
     shutil.copytree(PACKAGE / "ebb", tmp_path / "ebb")
     (tmp_path / "ebb" / missing).unlink()
     env = environment({"PYTHONPATH": tmp_path / "ebb/_shim", "EBB_SOCKET": tmp_path / "marks"})
@@ -396,7 +396,7 @@ def test_verbose_option_reports_a_failed_hook_in_one_line(run_job, project, opti
     assert run.stdout == "trained\n"
 
 
-def test_shim_does_not_change_import_errors(run_job, project):
+def test_import_error_of_torch_is_not_hidden_by_the_shim(run_job, project):
     (project / "torch/optim/optimizer.py").write_text("raise ImportError('broken build')\n")
     run = run_job(sys.executable, project / "train.py")
     assert run.status == 1

@@ -133,7 +133,7 @@ def test_optimizer_that_steps_most_often_counts_the_steps(wire, tracker):
     assert sent(wire)[-2:] == ["step 10", "epoch 10"]
 
 
-def test_one_optimizer_per_parameter_makes_one_step_per_batch(wire, tracker):
+def test_many_optimizers_with_one_parameter_each_make_one_step(wire, tracker):
     many = [Optimizer() for _ in range(50)]
     for _ in range(2):
         for optimizer in many:
@@ -141,7 +141,7 @@ def test_one_optimizer_per_parameter_makes_one_step_per_batch(wire, tracker):
     assert sent(wire) == ["begin 0", "step 1", "step 2"]
 
 
-def test_two_optimizers_that_each_consume_a_batch_make_one_step(wire, tracker):
+def test_two_optimizers_that_alternate_batches_make_one_step(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     batches = iter(Loader(tracker, 8))
     for _ in range(4):
@@ -185,7 +185,7 @@ def test_optimizer_step_after_the_loop_belongs_to_the_last_epoch(wire, tracker):
                           "step 6", "epoch 6"]
 
 
-def test_gradients_accumulated_across_epochs_do_not_move_epoch_end(wire, tracker):
+def test_gradients_accumulated_across_epochs_do_not_shift_epoch_ends(wire, tracker):
     optimizer, count = Optimizer(), 0
     for _ in range(2):
         for _ in Loader(tracker, 5):
@@ -210,7 +210,7 @@ def ahead(loader):
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_prefetched_epoch_ends_with_the_step_of_its_last_batch(wire, tracker, length):
+def test_epoch_with_prefetching_ends_with_the_step_of_its_last_batch(wire, tracker, length):
     optimizer = Optimizer()
     for _ in range(2):
         for _ in ahead(Loader(tracker, length, looks_ahead=True)):
@@ -262,7 +262,7 @@ def test_job_that_only_evaluates_sends_no_marks(wire, tracker, no_gradients):
     assert sent(wire) == []
 
 
-def test_small_loader_used_beside_a_larger_one_sends_no_epochs(wire, tracker):
+def test_small_data_loader_beside_a_larger_one_sends_no_epochs(wire, tracker):
     optimizer = Optimizer()
     small, batches = Loader(tracker, 3), None
     for _ in Loader(tracker, 10):
@@ -273,7 +273,7 @@ def test_small_loader_used_beside_a_larger_one_sends_no_epochs(wire, tracker):
     assert [line for line in sent(wire) if line.startswith("epoch")] == ["epoch 10"]
 
 
-def test_loader_of_an_outer_loop_over_tasks_sends_no_epochs(wire, tracker):
+def test_data_loader_of_an_outer_loop_over_tasks_sends_no_epochs(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 2):
         for _ in Loader(tracker, 5):
@@ -319,7 +319,7 @@ def test_loaded_optimizer_continues_its_step_count(wire, tracker, monkeypatch):
     assert values(wire, "COUNTED") == []
 
 
-def test_steps_that_restart_from_zero_have_the_counted_flag(wire, tracker, monkeypatch):
+def test_steps_counted_from_zero_after_a_restart_are_flagged_so(wire, tracker, monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")
     optimizer = Optimizer({"parameter": {"momentum_buffer": None}})
     for _ in range(2):
@@ -350,7 +350,7 @@ def test_plain_loop_after_a_trainer_continues_the_step_count(wire, tracker):
     assert sent(wire) == ["begin 3", "step 4", "step 5", "epoch 5", "end 5"]
 
 
-def test_plain_loop_continues_steps_of_trainer_ended_mid_epoch(wire, tracker):
+def test_plain_loop_continues_step_count_of_a_trainer_ended_mid_epoch(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     wire.begin_training(training)
     for n, _ in enumerate(Loader(tracker, 9), 1):
@@ -369,7 +369,7 @@ def test_trainer_that_was_deleted_sends_no_more_marks(wire):
     assert not wire.has_source
 
 
-def test_step_sent_by_a_trainer_is_counted_but_not_sent_again(wire, monkeypatch):
+def test_step_that_a_trainer_sent_is_counted_but_not_sent_again(wire, monkeypatch):
     monkeypatch.setattr(_steps, "_CHECKS_APART_S", 1e6)
     seen = []
     tracker, optimizer, training = _steps.Tracker(seen.append), Optimizer(), Optimizer()

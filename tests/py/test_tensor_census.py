@@ -48,7 +48,7 @@ def row(census, **wanted):
 # ---- objects ----
 
 
-def test_census_counts_objects_that_gc_does_not_track(monkeypatch):
+def test_census_counts_objects_that_the_garbage_collector_ignores(monkeypatch):
     for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # Many modules may be loaded in the test process.
         monkeypatch.setattr(_census, limit, sys.maxsize)
     before = take()
@@ -125,7 +125,7 @@ def chain(o):
     return _referrers.chain(o, [], time.monotonic() + PATIENCE_S)
 
 
-def test_holder_chain_names_global_keys_and_attributes():
+def test_chain_of_holders_names_globals_keys_and_attributes():
     o = Thing()
     slotted = Slotted()
     slotted.content = o
@@ -137,7 +137,7 @@ def test_holder_chain_names_global_keys_and_attributes():
         held_by_the_module.clear()
 
 
-def test_holder_chain_names_local_of_running_function():
+def test_chain_of_holders_names_a_local_of_a_running_function():
     def keeper():
         box = [Thing()]
         return chain(box[0])
@@ -175,7 +175,7 @@ def test_objects_visited_by_the_census_can_be_freed_afterwards():
         gc.enable()
 
 
-def test_census_does_not_clear_frame_locals_that_are_in_use():
+def test_census_leaves_the_locals_of_running_functions_unchanged():
     def user(number):
         seen = locals()
         chain(Thing())
@@ -184,7 +184,7 @@ def test_census_does_not_clear_frame_locals_that_are_in_use():
     assert user(7) == 7
 
 
-def test_holder_chain_ends_when_the_time_limit_is_reached():
+def test_chain_of_holders_is_cut_off_at_the_time_limit():
     assert "out of time" in _referrers.chain(Thing(), [], time.monotonic() - 1)
 
 
@@ -196,7 +196,7 @@ def torch():
     return pytest.importorskip("torch", reason="torch is not installed")
 
 
-def test_storage_shared_by_tensors_counts_once(torch):
+def test_storage_shared_by_several_tensors_is_counted_once(torch):
     base = torch.zeros(1003, 17)
     views = [base[1:], base.t(), base.detach(), base.view(-1)]
     c = take()
@@ -207,7 +207,7 @@ def test_storage_shared_by_tensors_counts_once(torch):
     assert row(c, shape=[1002, 17]).bytes == 0
 
 
-def test_small_view_counts_all_bytes_of_its_storage(torch):
+def test_small_view_keeps_all_bytes_of_its_storage_counted(torch):
     part = torch.empty(0).set_(torch.zeros(1009, 1000).untyped_storage(), 0, (1, 1000))
     c = take()
     assert row(c, shape=[1, 1000]).bytes == 1009 * 1000 * 4
@@ -295,7 +295,7 @@ def test_growth_between_censuses_is_sorted_by_bytes(torch):
     assert grown[0].bytes == 4 * 1013 * 101 * 4
 
 
-def test_census_leaves_no_objects_behind(torch):
+def test_census_creates_no_objects_that_outlive_it(torch):
     kept = [torch.zeros(11, 11) for _ in range(200)]
     take()
     gc.collect()
@@ -511,7 +511,7 @@ def test_census_listener_ends_when_the_mark_socket_is_closed(run, every):
     wait_for(lambda: not threads(), "the end of the thread")
 
 
-def test_census_listener_does_not_keep_process_alive(run):
+def test_waiting_census_thread_does_not_keep_the_process_alive(run):
     code = "import ebb; ebb.step(1)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S,
                    env={**os.environ, "PYTHONPATH": str(ROOT / "python")})

@@ -54,7 +54,7 @@ def test_live_heap_figure_follows_allocations_and_frees():
 
 
 @needs_mallinfo2
-def test_freed_memory_under_a_live_block_counts_as_free_heap():
+def test_freed_memory_below_a_live_block_is_counted_as_free_heap():
     # The blocks are too small for malloc to use mmap.
     held = [bytearray(100 << 10) for _ in range(320)]
     lid = bytearray(100 << 10)
@@ -83,7 +83,7 @@ def test_allocator_figures_are_sent_at_most_once_per_sample(marks, monkeypatch):
     assert len(received(marks)) == 1
 
 
-def test_slow_allocator_figures_are_read_less_often(marks, monkeypatch):
+def test_allocator_figures_that_are_slow_to_read_are_read_less_often(marks, monkeypatch):
     now = 1000.0
 
     def slow():
@@ -124,7 +124,7 @@ def test_forked_child_sends_no_allocator_figures(marks):
     assert received(marks) == []
 
 
-def test_cuda_figures_are_read_only_after_cuda_is_initialized(monkeypatch):
+def test_cuda_figures_are_read_only_if_cuda_is_initialized(monkeypatch):
     asked = []
 
     def stats():
@@ -160,7 +160,7 @@ def stand_in_for_jax(monkeypatch, is_started, arrays, stats):
     return {name: value for name, value in _truth.read().items() if name.startswith("jax")}
 
 
-def test_jax_figures_never_start_a_backend(monkeypatch):
+def test_reading_jax_figures_never_starts_a_backend(monkeypatch):
     def fail():
         raise AssertionError("a backend was started")
 
@@ -180,7 +180,7 @@ def test_jax_figures_are_the_sums_of_arrays_and_devices(monkeypatch):
     assert stand_in_for_jax(monkeypatch, True, too_many, stats) == {"jax_device_bytes": 16}
 
 
-def test_figures_of_real_jax_are_sent_once_a_backend_is_used():
+def test_figures_of_jax_are_sent_as_soon_as_a_backend_is_in_use():
     """Runs in a separate process, because JAX cannot be unloaded."""
     pytest.importorskip("jax", reason="jax is not installed")
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "JAX_PLATFORMS": "cpu"}

@@ -86,7 +86,7 @@ def test_one_wheel_serves_all_python_versions(wheel):
     assert re.fullmatch(r"ebbtide-[0-9.]+-py3-none-(many)?linux\w*\.whl", wheel.name)
 
 
-def test_wheel_has_package_program_and_library_only(wheel):
+def test_wheel_contains_only_package_program_and_library(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     python = ROOT / "python"
     package = {str(path.relative_to(python)) for path in (python / "ebb").rglob("*")
@@ -100,7 +100,7 @@ def test_wheel_has_package_program_and_library_only(wheel):
                                                                               "scripts/ebb"]
 
 
-def test_command_installed_by_the_wheel_is_the_program_itself(installed):
+def test_command_in_a_wheel_is_the_ebb_program_and_not_a_script(installed):
     assert (installed / "ebb").read_bytes()[:4] == b"\x7fELF"
 
 

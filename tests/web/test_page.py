@@ -113,7 +113,7 @@ def test_report_page_has_no_errors_and_sends_no_requests(seen, compared, day):
         assert one["messages"] == [] and one["requests"] == []
 
 
-def test_report_page_never_executes_text_from_a_job(seen):
+def test_report_page_runs_no_script_that_a_job_put_into_its_text(seen):
     assert seen["page"]["h1"] == HOSTILE
     assert not seen["page"]["injected"]
     assert seen["page"]["scripts"] == 2  # The scripts are the data and the page's code.
@@ -163,7 +163,7 @@ def test_report_fits_a_phone_screen(seen, compared, day):
         assert narrow["canvas"] and max(narrow["canvas"]) <= 390
 
 
-def test_report_on_a_phone_screen_labels_every_number(seen, day):
+def test_report_on_a_phone_screen_has_a_label_for_every_number(seen, day):
     assert seen["narrow"]["facts"] == seen["page"]["facts"] != {}
     values = [mib(ends[1][1]) for ends in seen["narrow"]["ends"]]
     assert abs(values[0] - 100) <= 5 and abs(values[1] - (100 + STEPS)) <= 5
@@ -174,7 +174,7 @@ def test_report_on_a_phone_screen_labels_every_number(seen, day):
     assert sorted(pids[:2]) == ["4000", "4001"] and len(pids) == 12
 
 
-def test_printed_report_is_white_and_complete(seen, compared, day):
+def test_printed_report_has_a_white_background_and_all_sections(seen, compared, day):
     for one in (seen, compared, day):
         paper = one["paper"]
         assert (paper["wide"], paper["beyond"]) == (False, [])
@@ -186,7 +186,7 @@ def test_printed_report_is_white_and_complete(seen, compared, day):
     assert day["paper"]["explanations"] > 10 and day["paper"]["folded"] == 0
 
 
-def test_printing_redraws_plots_and_restores_them(seen, day):
+def test_printing_draws_plots_for_paper_and_then_for_the_screen(seen, day):
     for one in (seen, day):
         assert one["printed"]["pages"] >= 1 and one["printed"]["still"] == ""
         assert one["printed"]["axis"] == one["paper"]["axis"]

@@ -50,7 +50,7 @@ def test_server_page_contacts_only_its_own_server(seen):
     assert seen["foreign"] == []
 
 
-def test_browser_console_has_only_expected_errors(seen):
+def test_browser_console_shows_no_unexpected_errors(seen):
     assert seen["errors"] == []
     refused = re.compile(r"error: Failed to load resource: the server responded with a status of "
                          r"40[014] ")
@@ -61,7 +61,7 @@ def test_page_opens_the_live_websocket_stream(seen):
     assert seen["login"] == "live"
 
 
-def test_second_browser_tab_is_logged_in_and_updated_live(seen):
+def test_second_browser_tab_needs_no_login_and_is_updated_live(seen):
     assert seen["secondTab"] == "live"
 
 
@@ -70,7 +70,7 @@ def test_cookie_stolen_by_another_port_grants_no_access(seen):
     assert seen["thief"]["statuses"] == [401, 401, 401, 401]
 
 
-def test_server_errors_are_shown_at_the_form_field(seen):
+def test_server_error_about_a_form_field_is_shown_at_that_field(seen):
     assert "lots" in seen["submit"]["error"] and seen["submit"]["field"] == "field-limit"
 
 
@@ -94,7 +94,7 @@ def test_page_cancels_a_job_with_a_reason(seen):
     assert "cancelled" in seen["cancel"]["row"]
 
 
-def test_rerun_job_ends_and_has_a_report(seen):
+def test_job_started_again_on_the_page_ends_and_has_a_report(seen):
     assert seen["again"]["report"] == [200, True]
     assert not seen["again"]["wide"]
 

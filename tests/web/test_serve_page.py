@@ -51,7 +51,7 @@ def test_server_page_contacts_only_its_own_server(seen):
     assert seen["foreign"] == []
 
 
-def test_browser_console_has_only_expected_errors(seen):
+def test_browser_console_shows_no_unexpected_errors(seen):
     assert seen["errors"] == []
     refused = re.compile(r"error: Failed to load resource: the server responded with a status of "
                          r"40[01] ")
@@ -95,12 +95,12 @@ def test_job_can_be_submitted_by_keyboard(seen):
                                       "limit": "6G"}
 
 
-def test_server_errors_are_shown_at_the_form_field(seen):
+def test_server_error_about_a_form_field_is_shown_at_that_field(seen):
     assert "lots" in seen["submit"]["error"]
     assert seen["submit"]["invalid"] == ["field-limit", "true"]
 
 
-def test_open_page_shows_a_new_job_from_its_start(seen):
+def test_page_that_is_open_shows_a_new_job_from_its_start(seen):
     assert seen["begin"]["log"] == ["the first words", ""]
     assert seen["begin"]["plot"] == [{"time": "4 s", "job": "5.00 GiB"}]
 
@@ -156,23 +156,23 @@ def test_job_buttons_work_and_cancel_asks_for_confirmation(seen):
     assert any("asked to: enough" in row for row in act["changes"])
 
 
-def test_server_page_never_executes_text_from_a_job(seen):
+def test_server_page_runs_no_script_that_a_job_put_into_its_text(seen):
     assert "<script>window.injected=true</script>" in seen["useList"]["hostile"]
     assert "\u202e" not in seen["useList"]["hostile"] and "\x1b" not in seen["useList"]["hostile"]
     assert not seen["useJob"]["injected"] and not seen["looks"]["injected"]
 
 
-def test_server_page_is_complete_after_a_server_restart(seen):
+def test_page_shows_all_jobs_after_a_server_restart(seen):
     assert "does not answer" in seen["restart"]["away"]
     assert seen["restart"]["log"] == ["before", "after", ""]
 
 
-def test_hidden_page_closes_live_stream_and_is_updated_when_shown(seen):
+def test_hidden_page_closes_the_live_stream_and_reopens_it_when_shown(seen):
     assert seen["sleep"]["found"] == "failed"
     assert seen["sleep"]["asked"].count("GET live") == 1
 
 
-def test_page_notices_a_live_stream_that_died_silently(seen):
+def test_page_reconnects_if_the_live_stream_sends_nothing(seen):
     assert seen["silence"]["found"] == "lost"
 
 

@@ -40,7 +40,7 @@ test("a command line made from words splits into the same words", () => {
   assert.deepEqual(shell.split(shell.join(list)), { words: list, error: null });
 });
 
-test("escape codes are removed, and a progress bar shows its last text", () => {
+test("escape codes are removed and a progress bar shows its last text", () => {
   assert.equal(plain("\x1b[1;32mok\x1b[0m \x1b]0;title\x07x\x1b(By\x1bcz"), "ok xyz");
   assert.equal(plain("10%\r20%\r30%"), "30%");
   assert.equal(plain("30%\r"), "30%");
@@ -56,7 +56,7 @@ test("an escape code split in two pieces is removed", () => {
   assert.equal(text.open, "c");
 });
 
-test("an endless log line is truncated, and the next line is complete", () => {
+test("a log line that is too long is truncated and the next one complete", () => {
   const text = new LogText();
   for (let i = 0; i < 2000; i++) text.add("x".repeat(1000));
   assert.ok(text.open.length < 5000);
@@ -68,7 +68,7 @@ test("line breaks and bidi characters in foreign text are escaped", () => {
   assert.equal(oneLine("a\nb\x1b[31m\u202ec"), "a\\nb\\u001b[31m\\u202ec");
 });
 
-test("a week of samples is merged into few points with its extremes", () => {
+test("a week of samples is merged into few points that keep its extremes", () => {
   const week = 7 * 86400;
   const s = new Series(["low", "high", "last"]);
   for (let t = 0; t < week; t++) s.add(t, [t === 12345 ? -7 : 100, t === 543210 ? 999 : 100, t]);
@@ -82,7 +82,7 @@ test("a week of samples is merged into few points with its extremes", () => {
   assert.ok(longest < week / 400);
 });
 
-test("samples with an earlier time are ignored and missing values are not 0", () => {
+test("samples with earlier times are ignored and missing values are not 0", () => {
   const s = new Series(["high"]);
   s.add(1, [5]);
   s.add(1, [6]);
@@ -126,7 +126,7 @@ test("restarts and guard actions are listed as events at their time", () => {
   assert.deepEqual(list.map((e) => [e.t_s, e.act]), [[30, "restarted"], [50, "warn"]]);
 });
 
-test("a leak is forecast to reach the limit within its time interval", () => {
+test("the time at which a leak reaches the limit is shown as an interval", () => {
   const job = { state: "running", verdict: { verdict: "leaking", leak: true, oom_eta_s: { low: 100, high: 200 } } };
   const f = forecastOf(job, 50, 400, 1000);
   assert.deepEqual(f, { x: 50, y: 400, high: 6, low: 3 });
@@ -152,7 +152,7 @@ test("a server error is shown at the form field it concerns", () => {
   for (const [message, key] of Object.entries(cases)) assert.equal(fieldOf(message), key, message);
 });
 
-test("durations and intervals are formatted", () => {
+test("durations and intervals are written with their units", () => {
   assert.deepEqual([0.04, 9.96, 59, 119, 130, 7300, 200000].map(words.duration), ["0 s", "10 s", "59 s", "119 s", "2 min", "2 h 2 min", "2 d 7 h"]);
   assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200, high: 1500 } }), "in about 23 min");
   assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200 } }), "in 20 min at the earliest");

@@ -78,7 +78,7 @@ static void buffer_that_failed_to_grow_stays_in_error_until_cleared(void **state
     buf_fini(&b);
 }
 
-static void buffer_reserve_that_overflows_is_refused(void **state)
+static void buffer_reserve_refuses_a_size_that_overflows(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -147,7 +147,7 @@ static void fixed_integers_are_little_endian(void **state)
     buf_fini(&b);
 }
 
-static void varint_without_a_final_byte_is_refused(void **state)
+static void varint_without_its_final_byte_is_refused(void **state)
 {
     (void)state;
     uint8_t bytes[64];
@@ -187,7 +187,7 @@ static void cursor_returns_zeros_after_a_failed_read(void **state)
     assert_int_equal(len, 0);
 }
 
-static void cursor_never_reads_past_the_end(void **state)
+static void cursor_reads_no_byte_past_the_end(void **state)
 {
     (void)state;
     for (size_t len = 0; len < 9; len++) {
@@ -284,15 +284,15 @@ int main(void)
         cmocka_unit_test(buffer_keeps_appended_bytes_in_order),
         cmocka_unit_test(buf_printf_grows_for_long_text),
         cmocka_unit_test(buffer_that_failed_to_grow_stays_in_error_until_cleared),
-        cmocka_unit_test(buffer_reserve_that_overflows_is_refused),
+        cmocka_unit_test(buffer_reserve_refuses_a_size_that_overflows),
         cmocka_unit_test(integers_survive_encoding_and_decoding),
         cmocka_unit_test(varints_have_the_shortest_leb128_form),
         cmocka_unit_test(fixed_integers_are_little_endian),
-        cmocka_unit_test(varint_without_a_final_byte_is_refused),
+        cmocka_unit_test(varint_without_its_final_byte_is_refused),
         cmocka_unit_test(varint_beyond_64_bits_is_refused),
         cmocka_unit_test(truncated_varint_is_refused),
         cmocka_unit_test(cursor_returns_zeros_after_a_failed_read),
-        cmocka_unit_test(cursor_never_reads_past_the_end),
+        cmocka_unit_test(cursor_reads_no_byte_past_the_end),
         cmocka_unit_test(blob_is_read_back_byte_for_byte),
         cmocka_unit_test(blob_longer_than_the_remaining_input_is_refused),
         cmocka_unit_test(crc32c_matches_published_vectors),

@@ -49,7 +49,7 @@ static void memfd_create_returns_a_file_closed_on_exec(void **state)
     close(fd);
 }
 
-static void statx_agrees_with_stat(void **state)
+static void statx_returns_the_same_values_as_stat(void **state)
 {
     struct statx x;
     struct stat st;
@@ -63,7 +63,7 @@ static void statx_agrees_with_stat(void **state)
     assert_int_equal(errno, ENOENT);
 }
 
-static void gettid_in_the_only_thread_is_the_process_id(void **state)
+static void gettid_of_the_only_thread_returns_the_process_id(void **state)
 {
     (void)state;
     assert_int_equal(compat_gettid(), getpid());
@@ -91,7 +91,7 @@ static void explicit_bzero_clears_exactly_its_bytes(void **state)
     assert_memory_equal(bytes, "\0\0\0\0\0t", 7);
 }
 
-static void sigabbrev_np_knows_exactly_the_standard_signals(void **state)
+static void sigabbrev_np_names_the_standard_signals_and_no_others(void **state)
 {
     (void)state;
     for (int n = -1; n <= SIGRTMAX + 1; n++) {
@@ -111,11 +111,11 @@ int main(void)
         cmocka_unit_test(reallocarray_refuses_a_product_that_overflows),
         cmocka_unit_test(getrandom_fills_all_bytes),
         cmocka_unit_test(memfd_create_returns_a_file_closed_on_exec),
-        cmocka_unit_test(statx_agrees_with_stat),
-        cmocka_unit_test(gettid_in_the_only_thread_is_the_process_id),
+        cmocka_unit_test(statx_returns_the_same_values_as_stat),
+        cmocka_unit_test(gettid_of_the_only_thread_returns_the_process_id),
         cmocka_unit_test(getdents64_lists_a_folder_and_fails_on_a_file),
         cmocka_unit_test(explicit_bzero_clears_exactly_its_bytes),
-        cmocka_unit_test(sigabbrev_np_knows_exactly_the_standard_signals),
+        cmocka_unit_test(sigabbrev_np_names_the_standard_signals_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static void err_set_writes_the_message_and_returns_the_code(void **state)
     assert_string_equal(err.text, "--limit: \"x\" is 7");
 }
 
-static void err_set_accepts_null(void **state)
+static void err_set_without_an_error_object_returns_the_code(void **state)
 {
     (void)state;
     assert_int_equal(err_set(NULL, -EIO, "lost"), -EIO);
@@ -103,7 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(err_set_writes_the_message_and_returns_the_code),
-        cmocka_unit_test(err_set_accepts_null),
+        cmocka_unit_test(err_set_without_an_error_object_returns_the_code),
         cmocka_unit_test(err_set_preserves_errno),
         cmocka_unit_test(long_error_message_is_truncated),
         cmocka_unit_test(truncated_error_never_splits_a_character),

@@ -213,7 +213,7 @@ static void file_in_a_subfolder_is_replaced_in_that_folder(void **state)
 }
 
 /* A hostile program can create these names for our pid, and crashes leave them behind. */
-static void file_replacement_skips_temporary_names_in_use(void **state)
+static void file_replacement_skips_temporary_names_that_already_exist(void **state)
 {
     struct folder *f = *state;
     for (int i = 0; i < 200; i++) {
@@ -226,7 +226,7 @@ static void file_replacement_skips_temporary_names_in_use(void **state)
     assert_int_equal(entries("."), 201);
 }
 
-static void temporaries_of_killed_processes_are_removed(void **state)
+static void temporary_files_of_killed_processes_are_removed(void **state)
 {
     struct folder *f = *state;
     static const char *const kept[] = {"a",
@@ -245,7 +245,7 @@ static void temporaries_of_killed_processes_are_removed(void **state)
         assert_int_equal(access(kept[i], F_OK), 0);
 }
 
-static void failed_file_replacement_removes_its_temporary_file(void **state)
+static void failed_file_replacement_leaves_no_temporary_file(void **state)
 {
     struct folder *f = *state;
     /* A file cannot be renamed over a folder, so the replacement fails. */
@@ -256,7 +256,7 @@ static void failed_file_replacement_removes_its_temporary_file(void **state)
     assert_int_equal(io_replace_file(f->fd, "a/", "x", 1), -EISDIR);
 }
 
-static void mkdir_parents_creates_all_folders(void **state)
+static void mkdir_parents_creates_all_missing_folders(void **state)
 {
     (void)state;
     struct stat st;
@@ -315,10 +315,10 @@ int main(void)
         IN_A_FOLDER(file_replacement_leaves_no_temporary_file),
         IN_A_FOLDER(replaced_file_has_the_default_mode),
         IN_A_FOLDER(file_in_a_subfolder_is_replaced_in_that_folder),
-        IN_A_FOLDER(file_replacement_skips_temporary_names_in_use),
-        IN_A_FOLDER(temporaries_of_killed_processes_are_removed),
-        IN_A_FOLDER(failed_file_replacement_removes_its_temporary_file),
-        IN_A_FOLDER(mkdir_parents_creates_all_folders),
+        IN_A_FOLDER(file_replacement_skips_temporary_names_that_already_exist),
+        IN_A_FOLDER(temporary_files_of_killed_processes_are_removed),
+        IN_A_FOLDER(failed_file_replacement_leaves_no_temporary_file),
+        IN_A_FOLDER(mkdir_parents_creates_all_missing_folders),
         IN_A_FOLDER(mkdir_parents_fails_if_a_file_is_in_the_way),
         IN_A_FOLDER(mkdir_parents_accepts_a_link_to_a_folder),
         cmocka_unit_test(pidfd_refers_to_a_live_process_and_closes_on_exec),

@@ -39,7 +39,7 @@ static void any_bytes_can_be_written_as_a_json_string(void **state)
     printed_is(json_text0(NULL), 0, "null\n");
 }
 
-static void every_pair_of_bytes_makes_a_parsable_json_string(void **state)
+static void every_pair_of_bytes_can_be_written_and_parsed_as_json(void **state)
 {
     (void)state;
     for (unsigned v = 0; v < 65536; v++) {
@@ -119,7 +119,7 @@ static char *nested(size_t depth)
     return s;
 }
 
-static void json_64_levels_deep_is_read_but_65_is_not(void **state)
+static void json_of_64_levels_is_read_and_of_65_levels_refused(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -134,7 +134,7 @@ static void json_64_levels_deep_is_read_but_65_is_not(void **state)
     free(s);
 }
 
-static void json_with_a_million_levels_does_not_overflow_the_stack(void **state)
+static void json_of_a_million_levels_does_not_overflow_the_stack(void **state)
 {
     (void)state;
     char *s = nested(1000000);
@@ -142,7 +142,7 @@ static void json_with_a_million_levels_does_not_overflow_the_stack(void **state)
     free(s);
 }
 
-static void brackets_in_a_json_string_do_not_count_as_depth(void **state)
+static void brackets_inside_a_json_string_do_not_count_as_nesting(void **state)
 {
     (void)state;
     char s[300] = "[\"\\\"";
@@ -203,14 +203,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_bytes_can_be_written_as_a_json_string),
-        cmocka_unit_test(every_pair_of_bytes_makes_a_parsable_json_string),
+        cmocka_unit_test(every_pair_of_bytes_can_be_written_and_parsed_as_json),
         cmocka_unit_test(json_counts_are_exact_up_to_63_bits_then_clamped),
         cmocka_unit_test(json_seconds_have_exactly_six_decimals),
         cmocka_unit_test(json_output_is_compact_or_indented_with_a_newline),
         cmocka_unit_test(json_document_is_written_to_an_fd),
-        cmocka_unit_test(json_64_levels_deep_is_read_but_65_is_not),
-        cmocka_unit_test(json_with_a_million_levels_does_not_overflow_the_stack),
-        cmocka_unit_test(brackets_in_a_json_string_do_not_count_as_depth),
+        cmocka_unit_test(json_of_64_levels_is_read_and_of_65_levels_refused),
+        cmocka_unit_test(json_of_a_million_levels_does_not_overflow_the_stack),
+        cmocka_unit_test(brackets_inside_a_json_string_do_not_count_as_nesting),
         cmocka_unit_test(json_larger_than_16_mib_is_refused),
         cmocka_unit_test(json_with_too_many_values_is_detected_before_parsing),
         cmocka_unit_test(invalid_json_is_refused_with_line_and_column),

@@ -208,7 +208,7 @@ static void two_close(struct two *t)
     close(t->b[1]);
 }
 
-static void source_removed_with_a_pending_event_is_not_called(void **state)
+static void callback_of_a_removed_source_is_not_called(void **state)
 {
     (void)state;
     struct two t;
@@ -224,7 +224,7 @@ static void source_removed_with_a_pending_event_is_not_called(void **state)
     two_close(&t);
 }
 
-static void loop_callback_may_remove_every_source_and_itself(void **state)
+static void loop_callback_may_remove_all_sources_and_its_own(void **state)
 {
     (void)state;
     struct two t;
@@ -239,7 +239,7 @@ static void loop_callback_may_remove_every_source_and_itself(void **state)
     two_close(&t);
 }
 
-static void nested_loop_iteration_keeps_sources_of_the_outer_loop(void **state)
+static void nested_loop_iteration_keeps_the_sources_of_the_outer_one(void **state)
 {
     (void)state;
     struct two t;
@@ -265,7 +265,7 @@ static void stop_asking(void *user, int fd, uint32_t events)
     assert_int_equal(loop_change_fd(t->source_b, 0), 0);
 }
 
-static void event_that_is_no_longer_requested_is_not_delivered(void **state)
+static void pending_event_is_dropped_if_it_is_no_longer_requested(void **state)
 {
     (void)state;
     struct two t;
@@ -311,7 +311,7 @@ static void timer_in_the_past_fires_at_once(void **state)
     assert_true(past.missed <= (past.now_ns - now) / period + 1);
 }
 
-static void missed_timer_periods_are_counted_and_keep_the_schedule(void **state)
+static void missed_timer_periods_are_counted_and_do_not_shift_later_ones(void **state)
 {
     (void)state;
     const uint64_t period = 10 * NS_PER_MS;
@@ -346,7 +346,7 @@ static void disarmed_timer_does_not_fire_until_set_again(void **state)
     loop_remove(timer);
 }
 
-static void timer_removed_in_the_same_loop_iteration_is_not_called(void **state)
+static void callback_of_a_timer_removed_while_it_is_due_is_not_called(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -393,7 +393,7 @@ static void each_signal_reaches_only_its_own_source(void **state)
     assert_int_equal(one.calls, 0);
 }
 
-static void signal_source_removed_by_another_source_is_not_called(void **state)
+static void callback_of_a_removed_signal_source_is_not_called(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -408,7 +408,7 @@ static void signal_source_removed_by_another_source_is_not_called(void **state)
     assert_false(is_blocked(SIGUSR1));
 }
 
-static void signal_is_delivered_as_long_as_one_source_remains(void **state)
+static void signal_is_delivered_while_one_of_its_sources_remains(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -482,7 +482,7 @@ static void exit_of_a_child_wakes_the_loop(void **state)
     assert_int_equal(WEXITSTATUS(status), 3);
 }
 
-static void loop_run_returns_at_stop_and_can_run_again(void **state)
+static void loop_run_returns_after_stop_and_can_be_called_again(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -535,23 +535,23 @@ int main(void)
         WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
         WITH_LOOP(hang_up_is_delivered_even_if_not_requested),
         WITH_LOOP(epoll_errors_are_returned),
-        WITH_LOOP(source_removed_with_a_pending_event_is_not_called),
-        WITH_LOOP(loop_callback_may_remove_every_source_and_itself),
-        WITH_LOOP(nested_loop_iteration_keeps_sources_of_the_outer_loop),
-        WITH_LOOP(event_that_is_no_longer_requested_is_not_delivered),
+        WITH_LOOP(callback_of_a_removed_source_is_not_called),
+        WITH_LOOP(loop_callback_may_remove_all_sources_and_its_own),
+        WITH_LOOP(nested_loop_iteration_keeps_the_sources_of_the_outer_one),
+        WITH_LOOP(pending_event_is_dropped_if_it_is_no_longer_requested),
         WITH_LOOP(timer_fires_once_and_not_early),
         WITH_LOOP(timer_in_the_past_fires_at_once),
-        WITH_LOOP(missed_timer_periods_are_counted_and_keep_the_schedule),
+        WITH_LOOP(missed_timer_periods_are_counted_and_do_not_shift_later_ones),
         WITH_LOOP(disarmed_timer_does_not_fire_until_set_again),
-        WITH_LOOP(timer_removed_in_the_same_loop_iteration_is_not_called),
+        WITH_LOOP(callback_of_a_timer_removed_while_it_is_due_is_not_called),
         WITH_LOOP(signal_is_delivered_with_its_sender),
         WITH_LOOP(each_signal_reaches_only_its_own_source),
-        WITH_LOOP(signal_source_removed_by_another_source_is_not_called),
-        WITH_LOOP(signal_is_delivered_as_long_as_one_source_remains),
+        WITH_LOOP(callback_of_a_removed_signal_source_is_not_called),
+        WITH_LOOP(signal_is_delivered_while_one_of_its_sources_remains),
         WITH_LOOP(loop_free_restores_the_signal_mask),
         WITH_LOOP(uncatchable_signal_is_refused),
         WITH_LOOP(exit_of_a_child_wakes_the_loop),
-        WITH_LOOP(loop_run_returns_at_stop_and_can_run_again),
+        WITH_LOOP(loop_run_returns_after_stop_and_can_be_called_again),
         WITH_LOOP(interrupted_wait_does_not_end_the_event_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,7 +60,7 @@ static void size_units_are_powers_of_1024_in_upper_or_lower_case(void **state)
     size_is("16383P", UINT64_C(16383) << 50);
 }
 
-static void percentage_is_stored_in_hundredths_of_a_percent(void **state)
+static void parsed_percentage_is_stored_in_hundredths_of_a_percent(void **state)
 {
     (void)state;
     percent_is("80%", 8000);
@@ -112,7 +112,7 @@ static void size_error_shows_how_to_write_a_size(void **state)
     assert_string_equal(err.text, "--limit: \"120%\" is not a percentage between 0.01% and 100%");
 }
 
-static void huge_value_does_not_displace_advice_in_a_size_error(void **state)
+static void error_for_a_very_long_value_still_ends_with_the_advice(void **state)
 {
     (void)state;
     char huge[2000];
@@ -262,11 +262,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(percentage_of_a_size_does_not_overflow),
         cmocka_unit_test(size_units_are_powers_of_1024_in_upper_or_lower_case),
-        cmocka_unit_test(percentage_is_stored_in_hundredths_of_a_percent),
+        cmocka_unit_test(parsed_percentage_is_stored_in_hundredths_of_a_percent),
         cmocka_unit_test(invalid_size_is_refused),
         cmocka_unit_test(size_out_of_range_returns_erange),
         cmocka_unit_test(size_error_shows_how_to_write_a_size),
-        cmocka_unit_test(huge_value_does_not_displace_advice_in_a_size_error),
+        cmocka_unit_test(error_for_a_very_long_value_still_ends_with_the_advice),
         cmocka_unit_test(duration_requires_a_unit),
         cmocka_unit_test(invalid_duration_is_refused),
         cmocka_unit_test(duration_error_names_the_allowed_limit),

@@ -30,7 +30,7 @@ static void escape_leaves_plain_text_unchanged(void **state)
     ESCAPED_IS("", "");
 }
 
-static void escape_neutralises_terminal_control_sequences(void **state)
+static void escape_makes_terminal_control_sequences_visible(void **state)
 {
     (void)state;
     ESCAPED_IS("\033[2J", "\\e[2J");
@@ -40,7 +40,7 @@ static void escape_neutralises_terminal_control_sequences(void **state)
                "\\u{009b}31m");
 }
 
-static void escape_neutralises_bidi_controls_and_line_breaks(void **state)
+static void escape_makes_bidi_controls_and_line_breaks_visible(void **state)
 {
     (void)state;
     ESCAPED_IS("\xE2\x80\xAE", "\\u{202e}");
@@ -67,7 +67,7 @@ static void escape_shows_invalid_utf8_byte_by_byte(void **state)
     ESCAPED_IS("\xE2z", "\\xe2z");
 }
 
-static void utf8_decoder_accepts_all_code_points_but_surrogates(void **state)
+static void utf8_decoder_accepts_every_code_point_except_surrogates(void **state)
 {
     (void)state;
     for (uint32_t c = 0; c <= 0x10FFFF; c++) {
@@ -110,7 +110,7 @@ static void fitted_is(size_t size, size_t width, const char *in, const char *wan
         assert_int_equal(out[i], 'G');
 }
 
-static void text_fit_keeps_a_name_that_fits(void **state)
+static void text_fit_leaves_a_name_that_fits_unchanged(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcde", "abcde");
@@ -118,7 +118,7 @@ static void text_fit_keeps_a_name_that_fits(void **state)
     fitted_is(60, 0, "", "");
 }
 
-static void text_fit_ends_a_wide_name_in_dots(void **state)
+static void text_fit_shortens_a_wide_name_and_adds_dots(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcdef", "abcd…");
@@ -140,7 +140,7 @@ static void text_fit_truncates_at_the_array_size(void **state)
     assert_int_equal(untouched, 'G');
 }
 
-static void text_fit_never_splits_an_escape(void **state)
+static void text_fit_never_cuts_an_escape_sequence_in_two(void **state)
 {
     (void)state;
     fitted_is(60, 5, "ab\033\033\033", "ab\\e…");
@@ -148,7 +148,7 @@ static void text_fit_never_splits_an_escape(void **state)
     fitted_is(60, 4, "\x01\x02", "…");
 }
 
-static void text_fit_counts_no_column_for_a_combining_mark(void **state)
+static void text_fit_counts_zero_columns_for_a_combining_mark(void **state)
 {
     (void)state;
     fitted_is(60, 3,
@@ -294,16 +294,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(escape_leaves_plain_text_unchanged),
-        cmocka_unit_test(escape_neutralises_terminal_control_sequences),
-        cmocka_unit_test(escape_neutralises_bidi_controls_and_line_breaks),
+        cmocka_unit_test(escape_makes_terminal_control_sequences_visible),
+        cmocka_unit_test(escape_makes_bidi_controls_and_line_breaks_visible),
         cmocka_unit_test(escape_doubles_backslashes),
         cmocka_unit_test(escape_shows_invalid_utf8_byte_by_byte),
-        cmocka_unit_test(utf8_decoder_accepts_all_code_points_but_surrogates),
-        cmocka_unit_test(text_fit_keeps_a_name_that_fits),
-        cmocka_unit_test(text_fit_ends_a_wide_name_in_dots),
+        cmocka_unit_test(utf8_decoder_accepts_every_code_point_except_surrogates),
+        cmocka_unit_test(text_fit_leaves_a_name_that_fits_unchanged),
+        cmocka_unit_test(text_fit_shortens_a_wide_name_and_adds_dots),
         cmocka_unit_test(text_fit_truncates_at_the_array_size),
-        cmocka_unit_test(text_fit_never_splits_an_escape),
-        cmocka_unit_test(text_fit_counts_no_column_for_a_combining_mark),
+        cmocka_unit_test(text_fit_never_cuts_an_escape_sequence_in_two),
+        cmocka_unit_test(text_fit_counts_zero_columns_for_a_combining_mark),
         cmocka_unit_test(text_fit_counts_two_columns_for_a_wide_character),
         cmocka_unit_test(command_text_shows_argument_boundaries),
         cmocka_unit_test(command_text_escapes_quotes_in_arguments),

@@ -29,7 +29,7 @@ static void advice_contains_the_numbers_of_the_run(void **state)
     assert_string_equal(a->effect, "saves 400 MiB");
 }
 
-static void full_cache_gets_no_advice_to_find_a_container(void **state)
+static void filled_cache_gets_no_advice_about_a_growing_container(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -40,7 +40,7 @@ static void full_cache_gets_no_advice_to_find_a_container(void **state)
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void advice_says_no_leak_only_if_the_verdict_says_so(void **state)
+static void advice_calls_growth_harmless_only_if_the_verdict_does(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -64,7 +64,7 @@ static void advice_for_a_filling_buffer_names_its_single_allocation(void **state
     assert_non_null(strstr(a->what, "900 MiB was allocated in one block"));
 }
 
-static void leak_with_known_limit_and_steps_gets_restart_advice(void **state)
+static void leak_with_known_limit_and_steps_gets_advice_on_restarts(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -79,7 +79,7 @@ static void leak_with_known_limit_and_steps_gets_restart_advice(void **state)
     assert_true(is_there);
 }
 
-static void cleanup_that_frees_nothing_gets_advice_to_remove_it(void **state)
+static void useless_cleanup_gets_the_advice_to_remove_it(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -93,7 +93,7 @@ static void cleanup_that_frees_nothing_gets_advice_to_remove_it(void **state)
                         "time");
 }
 
-static void unexplained_growth_gets_advice_to_use_ebb_run(void **state)
+static void unexplained_growth_gets_the_advice_to_use_ebb_run(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -115,7 +115,7 @@ static void heap_profiler_is_not_advised(void)
         assert_null(strstr(list[i].what, "heap profiler"));
 }
 
-static void advice_omits_the_heap_profiler_if_it_ran(void **state)
+static void advice_does_not_suggest_the_heap_profiler_if_it_ran(void **state)
 {
     (void)state;
     memory_leaks();
@@ -123,7 +123,7 @@ static void advice_omits_the_heap_profiler_if_it_ran(void **state)
     heap_profiler_is_not_advised();
 }
 
-static void advice_omits_the_heap_profiler_if_it_cannot_run(void **state)
+static void advice_does_not_suggest_a_heap_profiler_that_cannot_run(void **state)
 {
     (void)state;
     memory_leaks();
@@ -131,7 +131,7 @@ static void advice_omits_the_heap_profiler_if_it_cannot_run(void **state)
     heap_profiler_is_not_advised();
 }
 
-static void advice_never_names_a_container_of_a_library(void **state)
+static void advice_never_names_a_container_inside_a_library(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -159,15 +159,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(advice_contains_the_numbers_of_the_run),
-        T(full_cache_gets_no_advice_to_find_a_container),
-        T(advice_says_no_leak_only_if_the_verdict_says_so),
+        T(filled_cache_gets_no_advice_about_a_growing_container),
+        T(advice_calls_growth_harmless_only_if_the_verdict_does),
         T(advice_for_a_filling_buffer_names_its_single_allocation),
-        T(leak_with_known_limit_and_steps_gets_restart_advice),
-        T(cleanup_that_frees_nothing_gets_advice_to_remove_it),
-        T(unexplained_growth_gets_advice_to_use_ebb_run),
-        T(advice_omits_the_heap_profiler_if_it_ran),
-        T(advice_omits_the_heap_profiler_if_it_cannot_run),
-        T(advice_never_names_a_container_of_a_library),
+        T(leak_with_known_limit_and_steps_gets_advice_on_restarts),
+        T(useless_cleanup_gets_the_advice_to_remove_it),
+        T(unexplained_growth_gets_the_advice_to_use_ebb_run),
+        T(advice_does_not_suggest_the_heap_profiler_if_it_ran),
+        T(advice_does_not_suggest_a_heap_profiler_that_cannot_run),
+        T(advice_never_names_a_container_inside_a_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

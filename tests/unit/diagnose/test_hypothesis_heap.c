@@ -27,7 +27,7 @@ static void constant_object_count_makes_python_objects_an_unlikely_cause(void **
     expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
 }
 
-static void sampled_census_cannot_test_the_python_objects_hypothesis(void **state)
+static void python_objects_cannot_be_tested_with_a_sampled_census(void **state)
 {
     (void)state;
     memory_leaks();
@@ -36,7 +36,7 @@ static void sampled_census_cannot_test_the_python_objects_hypothesis(void **stat
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
 }
 
-static void censuses_around_flat_memory_are_not_evidence_of_growth(void **state)
+static void python_objects_are_unlikely_if_censuses_are_of_flat_memory(void **state)
 {
     (void)state;
     growth_stops_after(15);
@@ -46,7 +46,7 @@ static void censuses_around_flat_memory_are_not_evidence_of_growth(void **state)
 }
 
 /* The first census is at step 20, when 350 of the 400 MiB have yet to be allocated. */
-static void censuses_do_not_explain_growth_that_stopped_earlier(void **state)
+static void growth_before_the_first_census_is_not_python_objects(void **state)
 {
     (void)state;
     growth_stops_after(21.5);
@@ -115,7 +115,7 @@ static void leaking_call_site_is_named_with_its_line(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "train.py:7 (make)"));
 }
 
-static void leak_without_a_leaking_row_names_the_row_that_grew_most(void **state)
+static void leak_without_a_leaking_call_site_names_the_fastest_growing(void **state)
 {
     (void)state;
     memory_leaks();
@@ -130,7 +130,7 @@ static void leak_without_a_leaking_row_names_the_row_that_grew_most(void **state
     assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
 }
 
-static void growth_that_ended_is_attributed_to_the_call_site_keeping_it(void **state)
+static void growth_that_ended_is_attributed_to_its_live_call_site(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -152,7 +152,7 @@ static void variable_with_growing_graph_shows_a_kept_graph(void **state)
     expect_first(HYPOTHESIS_AUTOGRAD);
 }
 
-static void batch_live_at_one_moment_is_not_kept_memory(void **state)
+static void batch_live_at_the_last_reading_is_an_unlikely_cause(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -160,7 +160,7 @@ static void batch_live_at_one_moment_is_not_kept_memory(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
 }
 
-static void call_site_that_stopped_growing_does_not_explain_a_leak(void **state)
+static void call_site_that_stopped_growing_is_an_unlikely_leak_cause(void **state)
 {
     (void)state;
     memory_leaks();
@@ -168,7 +168,7 @@ static void call_site_that_stopped_growing_does_not_explain_a_leak(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
 }
 
-static void constant_call_sites_rule_out_the_call_site_hypothesis(void **state)
+static void constant_call_sites_are_ruled_out_as_the_cause_of_a_leak(void **state)
 {
     (void)state;
     memory_leaks();
@@ -192,7 +192,7 @@ static void growth_at_several_lines_of_one_function_is_added_up(void **state)
     assert_true(is_said);
 }
 
-static void evidence_of_a_call_site_names_the_growing_container(void **state)
+static void evidence_about_a_call_site_names_the_growing_container(void **state)
 {
     (void)state;
     memory_leaks();
@@ -211,7 +211,7 @@ static void evidence_of_a_call_site_names_the_growing_container(void **state)
                               "step 40, at most 100 MiB");
 }
 
-static void call_sites_cannot_be_tested_without_a_profile(void **state)
+static void call_sites_cannot_be_tested_without_a_heap_profile(void **state)
 {
     (void)state;
     memory_leaks();
@@ -251,7 +251,7 @@ static void growing_free_memory_in_the_allocator_is_retention(void **state)
 }
 
 /* A batch is live at only one of the two readings. */
-static void batch_live_at_one_reading_does_not_hide_retention(void **state)
+static void retention_is_found_despite_a_batch_live_at_one_reading(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -262,7 +262,7 @@ static void batch_live_at_one_reading_does_not_hide_retention(void **state)
 }
 
 /* The allocator's count does not include small Python objects. */
-static void small_objects_kept_alive_by_a_call_site_are_not_retention(void **state)
+static void small_live_objects_of_a_call_site_are_not_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -284,7 +284,7 @@ static void retention_shown_only_by_allocator_count_is_rated_possible(void **sta
 }
 
 /* Workers grow by 90 MiB and this process by 15 MiB. */
-static void flat_heap_of_one_process_does_not_rule_out_other_processes(void **state)
+static void flat_heap_of_one_process_rules_out_no_cause_in_another(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(515), 200);
@@ -301,7 +301,7 @@ static void flat_heap_of_one_process_does_not_rule_out_other_processes(void **st
 }
 
 /* At the start, 250 MiB was free but not resident, because it had never been touched. */
-static void heap_memory_free_from_the_start_is_not_retained_growth(void **state)
+static void memory_free_from_the_start_makes_retention_unlikely(void **state)
 {
     (void)state;
     memory_leaks();
@@ -314,7 +314,7 @@ static void heap_memory_free_from_the_start_is_not_retained_growth(void **state)
 }
 
 /* The allocator's live and free memory did not grow in total, so the growth is elsewhere. */
-static void allocator_without_more_free_memory_retains_nothing(void **state)
+static void constant_free_memory_in_the_allocator_rules_out_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -332,33 +332,33 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(growing_object_count_makes_python_objects_a_likely_cause),
         T(constant_object_count_makes_python_objects_an_unlikely_cause),
-        T(sampled_census_cannot_test_the_python_objects_hypothesis),
-        T(censuses_around_flat_memory_are_not_evidence_of_growth),
-        T(censuses_do_not_explain_growth_that_stopped_earlier),
+        T(python_objects_cannot_be_tested_with_a_sampled_census),
+        T(python_objects_are_unlikely_if_censuses_are_of_flat_memory),
+        T(growth_before_the_first_census_is_not_python_objects),
         T(python_objects_and_tensors_cannot_be_tested_without_census),
         T(growing_grad_tensors_and_nodes_show_a_kept_graph),
         T(model_copies_that_require_grad_are_not_a_kept_graph),
         T(tensors_without_grad_are_not_a_kept_graph),
         T(kept_graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named_with_its_line),
-        T(leak_without_a_leaking_row_names_the_row_that_grew_most),
-        T(growth_that_ended_is_attributed_to_the_call_site_keeping_it),
+        T(leak_without_a_leaking_call_site_names_the_fastest_growing),
+        T(growth_that_ended_is_attributed_to_its_live_call_site),
         T(variable_with_growing_graph_shows_a_kept_graph),
-        T(batch_live_at_one_moment_is_not_kept_memory),
-        T(call_site_that_stopped_growing_does_not_explain_a_leak),
-        T(constant_call_sites_rule_out_the_call_site_hypothesis),
+        T(batch_live_at_the_last_reading_is_an_unlikely_cause),
+        T(call_site_that_stopped_growing_is_an_unlikely_leak_cause),
+        T(constant_call_sites_are_ruled_out_as_the_cause_of_a_leak),
         T(growth_at_several_lines_of_one_function_is_added_up),
-        T(evidence_of_a_call_site_names_the_growing_container),
-        T(call_sites_cannot_be_tested_without_a_profile),
+        T(evidence_about_a_call_site_names_the_growing_container),
+        T(call_sites_cannot_be_tested_without_a_heap_profile),
         T(growing_memory_with_a_flat_live_heap_is_retention),
         T(live_heap_that_grows_like_rss_is_not_called_retention),
         T(growing_free_memory_in_the_allocator_is_retention),
-        T(batch_live_at_one_reading_does_not_hide_retention),
-        T(small_objects_kept_alive_by_a_call_site_are_not_retention),
+        T(retention_is_found_despite_a_batch_live_at_one_reading),
+        T(small_live_objects_of_a_call_site_are_not_retention),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
-        T(flat_heap_of_one_process_does_not_rule_out_other_processes),
-        T(heap_memory_free_from_the_start_is_not_retained_growth),
-        T(allocator_without_more_free_memory_retains_nothing),
+        T(flat_heap_of_one_process_rules_out_no_cause_in_another),
+        T(memory_free_from_the_start_makes_retention_unlikely),
+        T(constant_free_memory_in_the_allocator_rules_out_retention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void small_growth_of_file_pages_is_not_diagnosed(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void constant_file_pages_rule_out_page_cache(void **state)
+static void page_cache_is_ruled_out_if_file_pages_are_constant(void **state)
 {
     (void)state;
     memory_leaks();
@@ -66,7 +66,7 @@ static void pinned_memory_cannot_be_tested_without_the_torch_figure(void **state
 }
 
 /* The driver pins shared mappings, so pinned and shared memory are one explanation and not two. */
-static void pinned_shared_memory_is_diagnosed_as_pinned_not_shared(void **state)
+static void shared_memory_that_is_pinned_is_diagnosed_as_pinned(void **state)
 {
     (void)state;
     memory_leaks();
@@ -88,7 +88,7 @@ static void pinned_shared_memory_is_diagnosed_as_pinned_not_shared(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_AUTOGRAD)->word <= UNLIKELY);
 }
 
-static void swap_is_ruled_out_if_nothing_was_swapped(void **state)
+static void swap_is_ruled_out_if_no_memory_was_swapped(void **state)
 {
     (void)state;
     memory_leaks();
@@ -98,7 +98,7 @@ static void swap_is_ruled_out_if_nothing_was_swapped(void **state)
     expect(HYPOTHESIS_SWAP, NEARLY_CERTAIN);
 }
 
-static void huge_pages_are_ruled_out_as_cause_only_if_disabled(void **state)
+static void huge_pages_are_ruled_out_only_if_they_are_disabled(void **state)
 {
     (void)state;
     memory_leaks();
@@ -110,7 +110,7 @@ static void huge_pages_are_ruled_out_as_cause_only_if_disabled(void **state)
     expect(HYPOTHESIS_THP, POSSIBLE);
 }
 
-static void growth_in_huge_pages_is_not_retention(void **state)
+static void growth_in_huge_pages_is_not_called_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -123,7 +123,7 @@ static void growth_in_huge_pages_is_not_retention(void **state)
     expect_first(HYPOTHESIS_THP);
 }
 
-static void constant_huge_pages_explain_no_growth(void **state)
+static void constant_huge_pages_are_an_unlikely_cause_of_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -152,7 +152,7 @@ static void grow_gpu(enum verdict_word word, double from, double to)
     s.f.gpu = (struct facts_verdict){.is_known = true, .word = word};
 }
 
-static void gpu_memory_present_from_the_start_is_not_growth(void **state)
+static void gpu_memory_used_before_the_first_sample_is_not_growth(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(908));
@@ -160,7 +160,7 @@ static void gpu_memory_present_from_the_start_is_not_growth(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void gpu_growth_that_stopped_is_diagnosed_above_10_percent(void **state)
+static void gpu_growth_that_stopped_is_diagnosed_if_above_10_percent(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_PLATEAUED, MIB(700), MIB(908));
@@ -187,7 +187,7 @@ static void reserve_gpu(double from, double to, double most)
     s.f.gpu_heap.most_allocated_bytes = most;
 }
 
-static void growth_of_reserved_gpu_memory_alone_is_fragmentation(void **state)
+static void growth_of_unused_reserved_gpu_memory_is_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(700));
@@ -197,7 +197,7 @@ static void growth_of_reserved_gpu_memory_alone_is_fragmentation(void **state)
     expect_first(HYPOTHESIS_GPU_FRAGMENTS);
 }
 
-static void reserved_gpu_memory_that_was_in_use_is_not_fragmentation(void **state)
+static void reserved_gpu_memory_once_in_use_is_not_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(700));
@@ -207,7 +207,7 @@ static void reserved_gpu_memory_that_was_in_use_is_not_fragmentation(void **stat
     expect(HYPOTHESIS_GPU_FRAGMENTS, RULED_OUT);
 }
 
-static void reserved_growth_with_allocated_growth_is_not_fragmentation(void **state)
+static void gpu_leak_that_grows_reserved_memory_is_not_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_LEAKING, MIB(700), MIB(3000));
@@ -224,7 +224,7 @@ static void growth_of_host_memory_rules_out_gpu_growth(void **state)
     expect(HYPOTHESIS_GPU, RULED_OUT);
 }
 
-static void cgroup_memory_mapped_by_no_process_is_shared_memory(void **state)
+static void cgroup_memory_that_no_process_maps_counts_as_shared(void **state)
 {
     static double mapped[SYNTHETIC_POINTS];
     (void)state;
@@ -248,25 +248,25 @@ static void cgroup_memory_mapped_by_no_process_is_shared_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(cgroup_memory_mapped_by_no_process_is_shared_memory),
+        T(cgroup_memory_that_no_process_maps_counts_as_shared),
         T(growing_file_pages_are_diagnosed_as_page_cache),
         T(small_growth_of_file_pages_is_not_diagnosed),
-        T(constant_file_pages_rule_out_page_cache),
+        T(page_cache_is_ruled_out_if_file_pages_are_constant),
         T(kernel_hypotheses_cannot_be_tested_without_page_types),
         T(growing_shmem_is_diagnosed_as_shared_memory),
         T(pinned_memory_cannot_be_tested_without_the_torch_figure),
-        T(pinned_shared_memory_is_diagnosed_as_pinned_not_shared),
-        T(swap_is_ruled_out_if_nothing_was_swapped),
-        T(huge_pages_are_ruled_out_as_cause_only_if_disabled),
-        T(growth_in_huge_pages_is_not_retention),
-        T(constant_huge_pages_explain_no_growth),
+        T(shared_memory_that_is_pinned_is_diagnosed_as_pinned),
+        T(swap_is_ruled_out_if_no_memory_was_swapped),
+        T(huge_pages_are_ruled_out_only_if_they_are_disabled),
+        T(growth_in_huge_pages_is_not_called_retention),
+        T(constant_huge_pages_are_an_unlikely_cause_of_growth),
         T(growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth),
-        T(gpu_memory_present_from_the_start_is_not_growth),
-        T(gpu_growth_that_stopped_is_diagnosed_above_10_percent),
+        T(gpu_memory_used_before_the_first_sample_is_not_growth),
+        T(gpu_growth_that_stopped_is_diagnosed_if_above_10_percent),
         T(leaking_gpu_memory_is_diagnosed_as_gpu_growth),
-        T(growth_of_reserved_gpu_memory_alone_is_fragmentation),
-        T(reserved_gpu_memory_that_was_in_use_is_not_fragmentation),
-        T(reserved_growth_with_allocated_growth_is_not_fragmentation),
+        T(growth_of_unused_reserved_gpu_memory_is_fragmentation),
+        T(reserved_gpu_memory_once_in_use_is_not_fragmentation),
+        T(gpu_leak_that_grows_reserved_memory_is_not_fragmentation),
         T(growth_of_host_memory_rules_out_gpu_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

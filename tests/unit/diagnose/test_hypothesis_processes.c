@@ -7,7 +7,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void launcher_without_training_process_is_diagnosed(void **state)
+static void launcher_without_a_training_process_is_diagnosed(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -38,7 +38,7 @@ static void compile_workers_with_constant_memory_are_called_overhead(void **stat
     assert_true(synthetic_test(&s, HYPOTHESIS_WORKERS)->word <= UNLIKELY);
 }
 
-static void worker_hypotheses_are_ruled_out_without_workers(void **state)
+static void hypotheses_about_workers_are_ruled_out_without_workers(void **state)
 {
     (void)state;
     memory_leaks();
@@ -70,7 +70,7 @@ static void unclosed_process_pools_are_diagnosed_as_growing_in_number(void **sta
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);
 }
 
-static void leak_rules_out_causes_whose_growth_ends_by_itself(void **state)
+static void leak_rules_out_causes_that_stop_growing_by_themselves(void **state)
 {
     (void)state;
     memory_leaks();
@@ -96,7 +96,7 @@ static void growth_of_unique_memory_with_flat_rss_is_copy_on_write(void **state)
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
-static void leaking_worker_makes_copy_on_write_unlikely(void **state)
+static void copy_on_write_is_unlikely_if_a_worker_leaks(void **state)
 {
     (void)state;
     memory_leaks();
@@ -112,7 +112,7 @@ static void leaking_worker_makes_copy_on_write_unlikely(void **state)
 }
 
 /* A new worker writes to its stack, its heap and its first batch. */
-static void small_unshared_growth_after_fork_is_not_copy_on_write(void **state)
+static void little_unshared_growth_after_a_fork_is_not_copy_on_write(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -126,7 +126,7 @@ static void small_unshared_growth_after_fork_is_not_copy_on_write(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void workers_with_their_own_memory_rule_out_copy_on_write(void **state)
+static void copy_on_write_is_ruled_out_if_workers_never_shared_pages(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -174,15 +174,15 @@ static void recompilation_is_ruled_out_without_a_compiler(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(launcher_without_training_process_is_diagnosed),
+        T(launcher_without_a_training_process_is_diagnosed),
         T(compile_workers_with_constant_memory_are_called_overhead),
-        T(worker_hypotheses_are_ruled_out_without_workers),
+        T(hypotheses_about_workers_are_ruled_out_without_workers),
         T(unclosed_process_pools_are_diagnosed_as_growing_in_number),
-        T(leak_rules_out_causes_whose_growth_ends_by_itself),
+        T(leak_rules_out_causes_that_stop_growing_by_themselves),
         T(growth_of_unique_memory_with_flat_rss_is_copy_on_write),
-        T(leaking_worker_makes_copy_on_write_unlikely),
-        T(small_unshared_growth_after_fork_is_not_copy_on_write),
-        T(workers_with_their_own_memory_rule_out_copy_on_write),
+        T(copy_on_write_is_unlikely_if_a_worker_leaks),
+        T(little_unshared_growth_after_a_fork_is_not_copy_on_write),
+        T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),
         T(growing_call_sites_in_the_compiler_are_recompilation),
         T(growing_call_site_in_compiled_code_is_not_recompilation),
         T(recompilation_is_ruled_out_without_a_compiler),

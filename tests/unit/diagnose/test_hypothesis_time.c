@@ -17,7 +17,7 @@ static void single_jump_followed_by_flat_memory_is_data_load(void **state)
     expect_first(HYPOTHESIS_DATA_LOAD);
 }
 
-static void single_jump_is_data_load_even_if_a_call_site_keeps_it(void **state)
+static void single_jump_is_data_load_even_at_a_single_call_site(void **state)
 {
     (void)state;
     growth_stops_after(2);
@@ -27,7 +27,7 @@ static void single_jump_is_data_load_even_if_a_call_site_keeps_it(void **state)
 }
 
 /* A late import or the loading of a data set can take several steps. */
-static void rise_within_one_long_step_is_a_jump(void **state)
+static void growth_within_one_long_step_counts_as_a_jump(void **state)
 {
     (void)state;
     size_t n = 0;
@@ -40,14 +40,14 @@ static void rise_within_one_long_step_is_a_jump(void **state)
     expect(HYPOTHESIS_DATA_LOAD, NEARLY_CERTAIN);
 }
 
-static void growth_over_many_steps_is_not_a_jump(void **state)
+static void growth_over_many_steps_does_not_count_as_a_jump(void **state)
 {
     (void)state;
     growth_stops_after(8);
     assert_true(synthetic_test(&s, HYPOTHESIS_DATA_LOAD)->word <= UNLIKELY);
 }
 
-static void continuing_growth_is_not_data_load(void **state)
+static void growth_that_continues_is_not_diagnosed_as_data_load(void **state)
 {
     (void)state;
     memory_leaks();
@@ -55,7 +55,7 @@ static void continuing_growth_is_not_data_load(void **state)
 }
 
 /* The jump may be pages that were allocated earlier, or free memory retained by the allocator. */
-static void jump_of_free_memory_is_not_data_load(void **state)
+static void jump_of_free_heap_memory_is_not_diagnosed_as_data_load(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -82,7 +82,7 @@ static void data_load_cannot_be_tested_without_marks(void **state)
     expect_absent(HYPOTHESIS_DATA_LOAD, "no marks");
 }
 
-static void growth_that_ends_with_first_epoch_is_a_cache(void **state)
+static void growth_that_ends_with_the_first_epoch_is_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -97,7 +97,7 @@ static void growth_that_ends_with_first_epoch_is_a_cache(void **state)
 }
 
 /* In the first epoch it is not known whether the cache is full. */
-static void late_writes_to_an_early_buffer_are_diagnosed_as_first_touch(void **state)
+static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
 {
     (void)state;
     memory_leaks();
@@ -122,7 +122,7 @@ static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state
                              "allocations are freed"));
 }
 
-static void growth_that_is_mostly_free_memory_is_not_a_cache(void **state)
+static void growth_of_mostly_free_heap_memory_is_not_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -134,14 +134,14 @@ static void growth_that_is_mostly_free_memory_is_not_a_cache(void **state)
     expect_first(HYPOTHESIS_RETENTION);
 }
 
-static void growth_beyond_the_first_epoch_rules_out_a_cache(void **state)
+static void cache_is_ruled_out_if_growth_outlasts_the_first_epoch(void **state)
 {
     (void)state;
     memory_leaks();
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
 }
 
-static void growth_that_ends_after_the_first_epoch_is_not_a_cache(void **state)
+static void cache_is_unlikely_if_growth_ends_long_after_the_first_epoch(void **state)
 {
     (void)state;
     growth_stops_after(120);
@@ -197,7 +197,7 @@ static void cache_hypothesis_is_undecided_without_an_epoch_length(void **state)
     expect_absent(HYPOTHESIS_FIRST_TOUCH, "no marks");
 }
 
-static void growth_at_step_ends_rules_out_gradient_accumulation(void **state)
+static void gradient_accumulation_is_ruled_out_by_growth_at_step_ends(void **state)
 {
     (void)state;
     memory_leaks();
@@ -241,7 +241,7 @@ static void memory_peaks_at_evaluations_that_recover_are_spikes(void **state)
     expect(HYPOTHESIS_EVAL_STEP, RULED_OUT);
 }
 
-static void evaluations_without_peaks_make_spikes_unlikely(void **state)
+static void spikes_at_evaluations_are_unlikely_without_memory_peaks(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -272,7 +272,7 @@ static void memory_grows_at_evaluations(void)
         synthetic_mark(&s, VERDICT_MARK_EVAL, t_s - 0.5);
 }
 
-static void baseline_rising_at_evaluations_is_growth_at_events(void **state)
+static void baseline_that_rises_at_evaluations_is_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -296,7 +296,7 @@ static void memory_freed_after_last_evaluation_does_not_reduce_growth(void **sta
 }
 
 /* In a short run with few evaluations, the verdict may attribute any growth to them. */
-static void stepping_verdict_explains_only_growth_at_evaluations(void **state)
+static void growth_between_evaluations_is_not_explained_by_evaluations(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -321,7 +321,7 @@ static void evaluation_peaks_with_a_flat_live_heap_are_spikes(void **state)
 
 /* Only the last evaluations retained memory, which the profiler shows but the baselines of the two
  * halves of the run do not. */
-static void free_memory_after_evaluations_is_not_growth_at_events(void **state)
+static void heap_memory_free_after_evaluations_is_not_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -338,7 +338,7 @@ static void free_memory_after_evaluations_is_not_growth_at_events(void **state)
 
 /* A late evaluation left free memory, which the allocator's count shows but the baselines of the
  * two halves of the run do not. */
-static void free_heap_growth_below_spike_size_suggests_eval_spikes(void **state)
+static void free_heap_memory_smaller_than_spikes_suggests_eval_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -357,7 +357,7 @@ static void free_heap_growth_below_spike_size_suggests_eval_spikes(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_SPIKE)->share < 0.1);
 }
 
-static void live_growth_at_evaluations_is_growth_at_events(void **state)
+static void growth_of_the_live_heap_at_evaluations_is_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -366,7 +366,7 @@ static void live_growth_at_evaluations_is_growth_at_events(void **state)
     expect_first(HYPOTHESIS_EVAL_STEP);
 }
 
-static void steady_growth_is_not_growth_at_events(void **state)
+static void steady_growth_is_not_diagnosed_as_growth_at_events(void **state)
 {
     (void)state;
     memory_leaks();
@@ -381,37 +381,37 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(single_jump_followed_by_flat_memory_is_data_load),
-        T(single_jump_is_data_load_even_if_a_call_site_keeps_it),
-        T(rise_within_one_long_step_is_a_jump),
-        T(growth_over_many_steps_is_not_a_jump),
-        T(continuing_growth_is_not_data_load),
-        T(jump_of_free_memory_is_not_data_load),
+        T(single_jump_is_data_load_even_at_a_single_call_site),
+        T(growth_within_one_long_step_counts_as_a_jump),
+        T(growth_over_many_steps_does_not_count_as_a_jump),
+        T(growth_that_continues_is_not_diagnosed_as_data_load),
+        T(jump_of_free_heap_memory_is_not_diagnosed_as_data_load),
         T(temporary_spike_is_not_a_lasting_jump),
         T(data_load_cannot_be_tested_without_marks),
-        T(growth_that_ends_with_first_epoch_is_a_cache),
-        T(late_writes_to_an_early_buffer_are_diagnosed_as_first_touch),
+        T(growth_that_ends_with_the_first_epoch_is_a_cache),
+        T(late_writes_to_a_buffer_are_diagnosed_as_first_touch),
         T(growth_of_free_memory_in_the_first_epoch_is_not_a_cache),
-        T(growth_that_is_mostly_free_memory_is_not_a_cache),
-        T(growth_beyond_the_first_epoch_rules_out_a_cache),
-        T(growth_that_ends_after_the_first_epoch_is_not_a_cache),
+        T(growth_of_mostly_free_heap_memory_is_not_a_cache),
+        T(cache_is_ruled_out_if_growth_outlasts_the_first_epoch),
+        T(cache_is_unlikely_if_growth_ends_long_after_the_first_epoch),
         T(epoch_mark_alone_defines_the_end_of_the_first_epoch),
         T(epoch_mark_without_step_numbers_gives_no_epoch_length),
         T(cache_is_a_likely_cause_during_the_first_epoch),
         T(cache_hypothesis_is_undecided_without_an_epoch_length),
-        T(growth_at_step_ends_rules_out_gradient_accumulation),
+        T(gradient_accumulation_is_ruled_out_by_growth_at_step_ends),
         T(sawtooth_within_steps_is_gradient_accumulation),
         T(gradient_accumulation_cannot_be_tested_without_steps),
         T(memory_peaks_at_evaluations_that_recover_are_spikes),
-        T(evaluations_without_peaks_make_spikes_unlikely),
+        T(spikes_at_evaluations_are_unlikely_without_memory_peaks),
         T(evaluations_cannot_be_tested_without_marks),
-        T(baseline_rising_at_evaluations_is_growth_at_events),
+        T(baseline_that_rises_at_evaluations_is_growth_at_events),
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
-        T(stepping_verdict_explains_only_growth_at_evaluations),
+        T(growth_between_evaluations_is_not_explained_by_evaluations),
         T(evaluation_peaks_with_a_flat_live_heap_are_spikes),
-        T(free_memory_after_evaluations_is_not_growth_at_events),
-        T(free_heap_growth_below_spike_size_suggests_eval_spikes),
-        T(live_growth_at_evaluations_is_growth_at_events),
-        T(steady_growth_is_not_growth_at_events),
+        T(heap_memory_free_after_evaluations_is_not_growth_at_events),
+        T(free_heap_memory_smaller_than_spikes_suggests_eval_spikes),
+        T(growth_of_the_live_heap_at_evaluations_is_growth_at_events),
+        T(steady_growth_is_not_diagnosed_as_growth_at_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

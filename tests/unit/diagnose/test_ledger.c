@@ -88,7 +88,7 @@ static void ledger_has_an_entry_for_unused_python_arena_memory(void **state)
     expect_bytes(ledger_beside_growth(&s.ledger), MIB(350));
 }
 
-static void ledger_has_no_entry_for_uncounted_arenas(void **state)
+static void ledger_has_no_entry_for_arenas_that_were_not_counted(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -98,7 +98,7 @@ static void ledger_has_no_entry_for_uncounted_arenas(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(350));
 }
 
-static void unexplained_growth_is_attributed_to_huge_pages(void **state)
+static void growth_of_huge_pages_explains_growth_without_call_sites(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -121,7 +121,7 @@ static void constant_huge_pages_are_not_counted_as_growth(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(340));
 }
 
-static void live_memory_in_huge_pages_counts_as_heap(void **state)
+static void live_memory_in_huge_pages_counts_as_live_heap(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -142,7 +142,7 @@ static void set_heap_pages(double start, double now)
     s.f.heap.now_malloc = s.f.heap.now_inside = MIB(400);
 }
 
-static void heap_pages_without_live_memory_count_as_retained(void **state)
+static void heap_pages_beyond_live_memory_count_as_retained(void **state)
 {
     (void)state;
     set_heap_pages(MIB(220), MIB(590));
@@ -154,7 +154,7 @@ static void heap_pages_without_live_memory_count_as_retained(void **state)
 }
 
 /* Counting pages takes seconds, so the count lags behind a growing process. */
-static void outdated_heap_page_count_is_extrapolated(void **state)
+static void outdated_count_of_heap_pages_is_corrected_by_newer_samples(void **state)
 {
     (void)state;
     set_heap_pages(MIB(170), MIB(540));
@@ -169,7 +169,7 @@ static void outdated_heap_page_count_is_extrapolated(void **state)
 
 /* The allocator counts memory returned to the system as free, and is queried rarely if a query is
  * slow. */
-static void page_counts_take_precedence_over_the_allocator_count(void **state)
+static void retained_memory_is_from_page_counts_if_both_are_known(void **state)
 {
     (void)state;
     set_heap_pages(MIB(220), MIB(590));
@@ -179,7 +179,7 @@ static void page_counts_take_precedence_over_the_allocator_count(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_RETAINED), MIB(170));
 }
 
-static void heap_page_count_below_live_memory_is_not_used(void **state)
+static void count_of_heap_pages_below_the_live_memory_is_ignored(void **state)
 {
     (void)state;
     set_heap_pages(MIB(10), MIB(10));
@@ -223,7 +223,7 @@ static void small_blocks_are_not_counted_as_memory_written_later(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void sampling_error_is_not_counted_as_allocated_memory(void **state)
+static void sampling_error_does_not_count_as_memory_written_later(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -264,7 +264,7 @@ static void growth_outside_call_sites_is_unexplained(void **state)
 
 /* Of 400 MiB, 145 MiB is live, 85 MiB is retained according to the allocator, and the rest is
  * unexplained. */
-static void retained_memory_is_read_from_the_allocator_not_inferred(void **state)
+static void retained_memory_is_the_free_memory_the_allocator_counts(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -280,7 +280,7 @@ static void retained_memory_is_read_from_the_allocator_not_inferred(void **state
 }
 
 /* Sampling saw 80 of 145 MiB; the allocator's own count has no such error. */
-static void allocator_count_corrects_sampled_live_bytes(void **state)
+static void allocator_count_of_live_bytes_corrects_the_sampled_one(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -294,7 +294,7 @@ static void allocator_count_corrects_sampled_live_bytes(void **state)
 }
 
 /* A batch was live when the heap was read, but not when the allocator was queried. */
-static void call_site_growth_is_scaled_at_most_twofold(void **state)
+static void correction_at_most_doubles_the_growth_of_a_call_site(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -309,7 +309,7 @@ static void call_site_growth_is_scaled_at_most_twofold(void **state)
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 0), -MIB(50));
 }
 
-static void free_memory_beyond_rss_is_not_counted_as_resident(void **state)
+static void free_heap_memory_beyond_rss_does_not_count_as_resident(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(600), 200);
@@ -326,7 +326,7 @@ static void free_memory_beyond_rss_is_not_counted_as_resident(void **state)
 }
 
 /* Small Python objects and mappings do not come from malloc. */
-static void memory_outside_malloc_does_not_reduce_the_allocator_count(void **state)
+static void live_memory_from_mmap_leaves_the_allocator_count_unchanged(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -341,7 +341,7 @@ static void memory_outside_malloc_does_not_reduce_the_allocator_count(void **sta
 }
 
 /* The allocator was last queried when 80 MiB had yet to be allocated. */
-static void old_allocator_count_is_updated_by_sampling(void **state)
+static void samples_newer_than_the_allocator_count_are_added_to_it(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -353,7 +353,7 @@ static void old_allocator_count_is_updated_by_sampling(void **state)
 }
 
 /* A Python object of 24 bytes occupies 32 bytes. */
-static void ledger_includes_size_rounding_of_python_objects(void **state)
+static void ledger_counts_the_size_rounding_of_python_objects(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -377,7 +377,7 @@ static void allocator_count_is_used_if_there_is_no_profile(void **state)
 }
 
 /* A row of the profile may be memory that was allocated but never touched. */
-static void bytes_of_all_call_sites_are_at_most_resident_memory(void **state)
+static void bytes_of_all_call_sites_do_not_exceed_resident_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -389,7 +389,7 @@ static void bytes_of_all_call_sites_are_at_most_resident_memory(void **state)
 }
 
 /* Sampling may find more live memory than is resident, with a different error at each reading. */
-static void constant_call_site_has_no_growth_after_scaling(void **state)
+static void constant_call_site_has_no_growth_after_the_correction(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -401,7 +401,7 @@ static void constant_call_site_has_no_growth_after_scaling(void **state)
 }
 
 /* A library reserves 512 MiB that it never touches, while the process grows by more than that. */
-static void constant_call_sites_have_no_growth_while_another_site_grows(void **state)
+static void correction_of_a_growing_site_leaves_constant_sites_at_zero(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(1700), MIB(14700), 200);
@@ -416,7 +416,7 @@ static void constant_call_sites_have_no_growth_while_another_site_grows(void **s
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(100));
 }
 
-static void allocator_count_and_census_are_used_without_a_profile(void **state)
+static void ledger_without_a_profile_uses_allocator_count_and_census(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -428,7 +428,7 @@ static void allocator_count_and_census_are_used_without_a_profile(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(40));
 }
 
-static void pinned_memory_is_not_also_counted_as_shared(void **state)
+static void pinned_memory_is_not_counted_again_as_shared(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -451,7 +451,7 @@ static void pin_through_shared_mappings(void)
     s.f.heap.start_malloc = s.f.heap.now_malloc = MIB(300);
 }
 
-static void mapped_shared_memory_is_not_counted_as_heap(void **state)
+static void shared_mapping_of_a_call_site_does_not_count_as_heap(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -466,7 +466,7 @@ static void mapped_shared_memory_is_not_counted_as_heap(void **state)
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 1), MIB(400));
 }
 
-static void shared_call_site_is_not_heap_while_anonymous_memory_grows_too(void **state)
+static void shared_mapping_is_not_heap_even_if_anonymous_memory_grows(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -491,7 +491,7 @@ static void call_site_of_unpinned_shared_memory_is_named(void **state)
 }
 
 /* The mapping fits into the growth of anonymous memory, so shared memory has another origin. */
-static void private_mapping_counts_as_heap_while_shared_memory_grows(void **state)
+static void private_mapping_counts_as_heap_even_if_shared_memory_grows(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -504,7 +504,7 @@ static void private_mapping_counts_as_heap_while_shared_memory_grows(void **stat
 }
 
 /* Memory from malloc is never shared, even if the kernel counts shared memory. */
-static void call_site_without_mappings_is_never_named_for_shared_memory(void **state)
+static void shared_memory_never_names_a_call_site_without_mappings(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -514,7 +514,7 @@ static void call_site_without_mappings_is_never_named_for_shared_memory(void **s
 }
 
 /* Memory by kind was last read 40 s ago, and 80 MiB has been pinned since then. */
-static void recently_pinned_memory_is_not_subtracted_from_shared(void **state)
+static void memory_pinned_recently_is_not_subtracted_from_shared(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -526,7 +526,7 @@ static void recently_pinned_memory_is_not_subtracted_from_shared(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), 0);
 }
 
-static void worker_memory_counts_as_shared_until_it_is_written(void **state)
+static void pages_of_a_worker_count_as_shared_until_written_to(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(500), 200);
@@ -565,40 +565,40 @@ int main(void)
         T(ledger_without_page_types_leaves_all_memory_unexplained),
         T(ledger_subtracts_file_and_shared_pages_first),
         T(ledger_has_an_entry_for_unused_python_arena_memory),
-        T(ledger_has_no_entry_for_uncounted_arenas),
-        T(unexplained_growth_is_attributed_to_huge_pages),
-        T(heap_pages_without_live_memory_count_as_retained),
-        T(outdated_heap_page_count_is_extrapolated),
-        T(page_counts_take_precedence_over_the_allocator_count),
-        T(heap_page_count_below_live_memory_is_not_used),
+        T(ledger_has_no_entry_for_arenas_that_were_not_counted),
+        T(growth_of_huge_pages_explains_growth_without_call_sites),
+        T(heap_pages_beyond_live_memory_count_as_retained),
+        T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
+        T(retained_memory_is_from_page_counts_if_both_are_known),
+        T(count_of_heap_pages_below_the_live_memory_is_ignored),
         T(ledger_has_an_entry_for_stacks),
         T(constant_huge_pages_are_not_counted_as_growth),
-        T(live_memory_in_huge_pages_counts_as_heap),
+        T(live_memory_in_huge_pages_counts_as_live_heap),
         T(call_site_of_a_large_block_written_later_is_named),
         T(small_blocks_are_not_counted_as_memory_written_later),
-        T(sampling_error_is_not_counted_as_allocated_memory),
+        T(sampling_error_does_not_count_as_memory_written_later),
         T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
-        T(retained_memory_is_read_from_the_allocator_not_inferred),
-        T(allocator_count_corrects_sampled_live_bytes),
-        T(call_site_growth_is_scaled_at_most_twofold),
-        T(free_memory_beyond_rss_is_not_counted_as_resident),
-        T(memory_outside_malloc_does_not_reduce_the_allocator_count),
-        T(old_allocator_count_is_updated_by_sampling),
-        T(ledger_includes_size_rounding_of_python_objects),
+        T(retained_memory_is_the_free_memory_the_allocator_counts),
+        T(allocator_count_of_live_bytes_corrects_the_sampled_one),
+        T(correction_at_most_doubles_the_growth_of_a_call_site),
+        T(free_heap_memory_beyond_rss_does_not_count_as_resident),
+        T(live_memory_from_mmap_leaves_the_allocator_count_unchanged),
+        T(samples_newer_than_the_allocator_count_are_added_to_it),
+        T(ledger_counts_the_size_rounding_of_python_objects),
         T(allocator_count_is_used_if_there_is_no_profile),
-        T(bytes_of_all_call_sites_are_at_most_resident_memory),
-        T(constant_call_site_has_no_growth_after_scaling),
-        T(constant_call_sites_have_no_growth_while_another_site_grows),
-        T(allocator_count_and_census_are_used_without_a_profile),
-        T(pinned_memory_is_not_also_counted_as_shared),
-        T(mapped_shared_memory_is_not_counted_as_heap),
-        T(shared_call_site_is_not_heap_while_anonymous_memory_grows_too),
+        T(bytes_of_all_call_sites_do_not_exceed_resident_memory),
+        T(constant_call_site_has_no_growth_after_the_correction),
+        T(correction_of_a_growing_site_leaves_constant_sites_at_zero),
+        T(ledger_without_a_profile_uses_allocator_count_and_census),
+        T(pinned_memory_is_not_counted_again_as_shared),
+        T(shared_mapping_of_a_call_site_does_not_count_as_heap),
+        T(shared_mapping_is_not_heap_even_if_anonymous_memory_grows),
         T(call_site_of_unpinned_shared_memory_is_named),
-        T(private_mapping_counts_as_heap_while_shared_memory_grows),
-        T(call_site_without_mappings_is_never_named_for_shared_memory),
-        T(recently_pinned_memory_is_not_subtracted_from_shared),
-        T(worker_memory_counts_as_shared_until_it_is_written),
+        T(private_mapping_counts_as_heap_even_if_shared_memory_grows),
+        T(shared_memory_never_names_a_call_site_without_mappings),
+        T(memory_pinned_recently_is_not_subtracted_from_shared),
+        T(pages_of_a_worker_count_as_shared_until_written_to),
         T(ledger_of_shrinking_memory_adds_up_to_rss),
         T(ledger_of_a_run_without_samples_is_unknown),
     };

@@ -55,7 +55,7 @@ static void file_pages_of_an_exiting_process_are_not_used(void **state)
 }
 
 /* Growth too small to diagnose still has a cause. */
-static void causes_are_still_rated_for_small_growth_that_stopped(void **state)
+static void causes_are_rated_even_if_growth_is_too_small_to_diagnose(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(30));
@@ -67,7 +67,7 @@ static void causes_are_still_rated_for_small_growth_that_stopped(void **state)
     expect_absent(HYPOTHESIS_FIRST_TOUCH, "grew by only 30.0 MiB and then stopped: too little");
 }
 
-static void growth_before_a_flat_phase_is_diagnosed(void **state)
+static void growth_that_a_flat_phase_follows_is_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(100));
@@ -88,7 +88,7 @@ static void small_growth_that_stopped_is_not_diagnosed(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "has stopped and was small"));
 }
 
-static void small_growth_held_by_one_call_site_is_diagnosed(void **state)
+static void small_growth_of_a_single_call_site_is_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(35));
@@ -106,7 +106,7 @@ static void growth_below_every_threshold_is_not_diagnosed(void **state)
 }
 
 /* Between two readings, file pages are assumed to grow in proportion to RSS. */
-static void file_pages_between_two_readings_are_not_interpolated(void **state)
+static void file_pages_are_not_interpolated_between_two_readings(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -120,7 +120,7 @@ static void file_pages_between_two_readings_are_not_interpolated(void **state)
 }
 
 /* Memory accumulated during an epoch is observed just before it is freed. */
-static void flat_baseline_is_not_diagnosed_as_growth(void **state)
+static void memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(100));
@@ -153,7 +153,7 @@ static void growing_worker_is_diagnosed_if_the_trainer_is_flat(void **state)
     expect_main_process(0);
 }
 
-static void undecided_growth_only_in_the_first_half_counts_as_stopped(void **state)
+static void undecided_growth_in_only_the_first_half_is_not_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(20));
@@ -161,14 +161,14 @@ static void undecided_growth_only_in_the_first_half_counts_as_stopped(void **sta
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void growth_that_stopped_is_diagnosed_above_10_percent(void **state)
+static void growth_that_stopped_is_diagnosed_if_above_10_percent(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(60));
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
 }
 
-static void growth_by_a_tenth_of_the_headroom_is_diagnosed(void **state)
+static void growth_by_more_than_a_tenth_of_the_headroom_is_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(30));
@@ -215,17 +215,17 @@ int main(void)
         T(leaking_verdict_rules_out_the_no_growth_diagnosis),
         T(initial_file_pages_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
-        T(causes_are_still_rated_for_small_growth_that_stopped),
-        T(growth_before_a_flat_phase_is_diagnosed),
+        T(causes_are_rated_even_if_growth_is_too_small_to_diagnose),
+        T(growth_that_a_flat_phase_follows_is_diagnosed),
         T(small_growth_that_stopped_is_not_diagnosed),
-        T(small_growth_held_by_one_call_site_is_diagnosed),
+        T(small_growth_of_a_single_call_site_is_diagnosed),
         T(growth_below_every_threshold_is_not_diagnosed),
-        T(file_pages_between_two_readings_are_not_interpolated),
-        T(flat_baseline_is_not_diagnosed_as_growth),
+        T(file_pages_are_not_interpolated_between_two_readings),
+        T(memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
-        T(undecided_growth_only_in_the_first_half_counts_as_stopped),
-        T(growth_that_stopped_is_diagnosed_above_10_percent),
-        T(growth_by_a_tenth_of_the_headroom_is_diagnosed),
+        T(undecided_growth_in_only_the_first_half_is_not_diagnosed),
+        T(growth_that_stopped_is_diagnosed_if_above_10_percent),
+        T(growth_by_more_than_a_tenth_of_the_headroom_is_diagnosed),
         T(small_continuing_growth_is_diagnosed),
         T(hypotheses_cannot_be_tested_without_readings),
         T(diagnosis_of_a_recording_without_processes_succeeds),

@@ -30,7 +30,7 @@ static void kernel_peak_of_the_first_reading_counts_as_job_peak(void **state)
     assert_int_equal(peak_bytes(&p), 290 * MIB);
 }
 
-static void sampled_memory_is_used_without_a_kernel_peak(void **state)
+static void peak_is_the_largest_sample_if_the_kernel_reports_none(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -56,7 +56,7 @@ static void suggested_memory_request_excludes_file_cache(void **state)
     assert_int_equal(peak_request_bytes(&p), 128 * MIB);
 }
 
-static void suggested_memory_request_excludes_files_beyond_1_gib(void **state)
+static void suggested_memory_request_includes_at_most_1_gib_of_files(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -69,7 +69,7 @@ static void suggested_memory_request_excludes_files_beyond_1_gib(void **state)
     assert_int_equal(peak_request_bytes(&p), 6 * GIB);
 }
 
-static void mapped_files_count_in_full_without_a_cgroup(void **state)
+static void mapped_files_count_fully_in_the_peak_without_a_cgroup(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -77,7 +77,7 @@ static void mapped_files_count_in_full_without_a_cgroup(void **state)
     assert_int_equal(peak_request_bytes(&p), 12 * GIB);
 }
 
-static void processes_that_exit_unmeasured_count_with_all_their_memory(void **state)
+static void peak_counts_all_memory_of_processes_that_exit_unmeasured(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -102,7 +102,7 @@ static void peaks_of_consecutive_processes_do_not_add_up(void **state)
     assert_int_equal(peak_bytes(&p), 60 * MIB);
 }
 
-static void process_that_exits_unmeasured_counts_once_in_the_peak(void **state)
+static void process_that_exits_unmeasured_is_not_counted_twice(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -111,7 +111,7 @@ static void process_that_exits_unmeasured_counts_once_in_the_peak(void **state)
     assert_int_equal(peak_bytes(&p), 25 * MIB);
 }
 
-static void peak_is_the_upper_bound_if_unique_memory_is_unmeasured(void **state)
+static void peak_is_the_upper_bound_if_unique_memory_is_unknown(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -122,7 +122,7 @@ static void peak_is_the_upper_bound_if_unique_memory_is_unmeasured(void **state)
     assert_int_equal(peak_bytes(&p), 500 * MIB - 100 * MIB);
 }
 
-static void peak_is_at_least_that_of_the_largest_process(void **state)
+static void job_peak_is_at_least_the_peak_of_its_largest_process(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -134,7 +134,7 @@ static void peak_is_at_least_that_of_the_largest_process(void **state)
     assert_int_equal(peak_bytes(&p), 310 * MIB);
 }
 
-static void peak_restarts_with_each_segment_in_the_same_cgroup(void **state)
+static void peak_of_each_segment_in_one_cgroup_starts_anew(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -152,16 +152,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernel_peak_between_two_readings_counts_as_job_peak),
         cmocka_unit_test(kernel_peak_of_the_first_reading_counts_as_job_peak),
-        cmocka_unit_test(sampled_memory_is_used_without_a_kernel_peak),
+        cmocka_unit_test(peak_is_the_largest_sample_if_the_kernel_reports_none),
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
-        cmocka_unit_test(suggested_memory_request_excludes_files_beyond_1_gib),
-        cmocka_unit_test(mapped_files_count_in_full_without_a_cgroup),
-        cmocka_unit_test(processes_that_exit_unmeasured_count_with_all_their_memory),
+        cmocka_unit_test(suggested_memory_request_includes_at_most_1_gib_of_files),
+        cmocka_unit_test(mapped_files_count_fully_in_the_peak_without_a_cgroup),
+        cmocka_unit_test(peak_counts_all_memory_of_processes_that_exit_unmeasured),
         cmocka_unit_test(peaks_of_consecutive_processes_do_not_add_up),
-        cmocka_unit_test(process_that_exits_unmeasured_counts_once_in_the_peak),
-        cmocka_unit_test(peak_is_the_upper_bound_if_unique_memory_is_unmeasured),
-        cmocka_unit_test(peak_is_at_least_that_of_the_largest_process),
-        cmocka_unit_test(peak_restarts_with_each_segment_in_the_same_cgroup),
+        cmocka_unit_test(process_that_exits_unmeasured_is_not_counted_twice),
+        cmocka_unit_test(peak_is_the_upper_bound_if_unique_memory_is_unknown),
+        cmocka_unit_test(job_peak_is_at_least_the_peak_of_its_largest_process),
+        cmocka_unit_test(peak_of_each_segment_in_one_cgroup_starts_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

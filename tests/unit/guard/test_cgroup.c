@@ -103,7 +103,7 @@ static void cgroup_v1_allows_a_job_cgroup_in_every_ancestor(void **state)
     tree_end(&t);
 }
 
-static void cgroup_warm_up_keeps_ebb_in_its_own_v1_cgroup(void **state)
+static void cgroup_warm_up_does_not_move_ebb_out_of_its_v1_cgroup(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -126,7 +126,7 @@ static void cgroup_warm_up_keeps_ebb_in_its_own_v1_cgroup(void **state)
     tree_end(&t);
 }
 
-static void cgroup_search_stops_below_a_cgroup_with_a_memory_limit(void **state)
+static void job_cgroup_is_not_created_above_an_existing_memory_limit(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -161,7 +161,7 @@ static void cgroup_v2_requires_the_delegated_memory_controller(void **state)
     tree_end(&t);
 }
 
-static void memory_controller_is_enabled_in_a_real_root_cgroup_only(void **state)
+static void memory_controller_is_enabled_in_the_real_root_cgroup_only(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -285,7 +285,7 @@ static int divide_gives_eacces(void *user)
                : 1;
 }
 
-static void cgroup_with_unmovable_processes_is_not_used(void **state)
+static void cgroup_with_processes_that_cannot_be_moved_is_not_used(void **state)
 {
     struct tree t;
     (void)state;
@@ -297,7 +297,7 @@ static void cgroup_with_unmovable_processes_is_not_used(void **state)
 }
 
 /* A new folder in a fake tree has no cgroup files, so creating a group fails halfway. */
-static void partly_created_cgroup_is_removed(void **state)
+static void cgroup_is_removed_if_its_creation_fails_halfway(void **state)
 {
     struct tree t;
     struct err err;
@@ -366,7 +366,7 @@ static void cgroup_v2_limit_excludes_swap(void **state)
     tree_end(&t);
 }
 
-static void child_joins_its_cgroup_where_clone3_fails(void **state)
+static void child_joins_its_cgroup_although_clone3_fails(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -457,7 +457,7 @@ static void cgroup_of_a_killed_supervisor_is_removed_by_name(void **state)
     tree_end(&t);
 }
 
-static void folder_that_ebb_did_not_name_is_never_removed(void **state)
+static void cgroup_folder_that_ebb_did_not_name_is_never_removed(void **state)
 {
     static const char *const dirs[] = {"p/beside", "p/ebb-7-8/..", "p", "ebb-7-8"};
     struct tree t;
@@ -648,7 +648,7 @@ static unsigned groups_named(pid_t pid, const char *name)
     return n;
 }
 
-static void forked_process_is_in_all_folders_of_its_cgroup(void **state)
+static void forked_process_is_a_member_of_all_folders_of_its_cgroup(void **state)
 {
     bool is_in;
     int ends[2];
@@ -691,7 +691,7 @@ static void memory_touched_in_a_cgroup_is_charged_to_it(void **state)
     end_and_reap(pid);
 }
 
-static void oom_kill_in_the_job_cgroup_is_counted_and_spares_others(void **state)
+static void oom_kill_in_the_job_cgroup_is_counted_and_kills_no_others(void **state)
 {
     uint64_t kills = 0;
     int status;
@@ -804,7 +804,7 @@ static void cgroup_without_memory_controller_can_be_killed(void **state)
     end_and_reap(pid);
 }
 
-static void cgroup_can_be_removed_by_its_paths(void **state)
+static void cgroup_of_another_process_can_be_removed_by_its_paths(void **state)
 {
     struct guard_cgroup copy;
     int fd;
@@ -822,7 +822,7 @@ static void cgroup_can_be_removed_by_its_paths(void **state)
     assert_int_equal(guard_cgroup_reopen(&root, &group), -ENOENT);
 }
 
-static void busy_cgroup_is_kept_until_its_process_has_exited(void **state)
+static void cgroup_is_removed_only_after_its_process_has_exited(void **state)
 {
     char dir[GUARD_CGROUP_PATH];
     (void)state;
@@ -836,7 +836,7 @@ static void busy_cgroup_is_kept_until_its_process_has_exited(void **state)
     assert_false(is_there(&root, dir));
 }
 
-static void leftover_cgroup_of_the_same_process_is_replaced(void **state)
+static void empty_leftover_cgroup_of_the_same_name_is_replaced(void **state)
 {
     struct guard_cgroup forgotten;
     (void)state;
@@ -852,7 +852,7 @@ static void leftover_cgroup_of_the_same_process_is_replaced(void **state)
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
-static void leftover_busy_cgroup_prevents_a_new_one_in_an_ancestor(void **state)
+static void no_cgroup_is_created_while_a_leftover_one_is_busy(void **state)
 {
     struct guard_cgroup g = guard_cgroup_none;
     struct err err;
@@ -905,7 +905,7 @@ static int is_denied(void *user)
     return is_none(&g) && nothing_left() ? 0 : 4;
 }
 
-static void missing_cgroup_permission_is_reported_without_leftovers(void **state)
+static void missing_cgroup_permission_is_reported_and_no_folder_is_left(void **state)
 {
     (void)state;
     int r = as_nobody(is_denied, NULL);
@@ -1029,35 +1029,35 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cgroup_v1_allows_a_job_cgroup_in_every_ancestor),
-        cmocka_unit_test(cgroup_warm_up_keeps_ebb_in_its_own_v1_cgroup),
-        cmocka_unit_test(cgroup_search_stops_below_a_cgroup_with_a_memory_limit),
+        cmocka_unit_test(cgroup_warm_up_does_not_move_ebb_out_of_its_v1_cgroup),
+        cmocka_unit_test(job_cgroup_is_not_created_above_an_existing_memory_limit),
         cmocka_unit_test(cgroup_v2_requires_the_delegated_memory_controller),
-        cmocka_unit_test(memory_controller_is_enabled_in_a_real_root_cgroup_only),
+        cmocka_unit_test(memory_controller_is_enabled_in_the_real_root_cgroup_only),
         cmocka_unit_test(delegated_parent_cgroup_gets_the_memory_controller_enabled),
         cmocka_unit_test(ebb_alone_in_a_delegated_scope_moves_into_a_child_cgroup),
         cmocka_unit_test(ebb_does_not_move_out_of_a_shared_scope_or_a_service),
-        cmocka_unit_test(cgroup_with_unmovable_processes_is_not_used),
-        cmocka_unit_test(partly_created_cgroup_is_removed),
+        cmocka_unit_test(cgroup_with_processes_that_cannot_be_moved_is_not_used),
+        cmocka_unit_test(cgroup_is_removed_if_its_creation_fails_halfway),
         cmocka_unit_test(missing_cgroup_hierarchy_is_reported),
         cmocka_unit_test(cgroup_v2_limit_excludes_swap),
-        cmocka_unit_test(child_joins_its_cgroup_where_clone3_fails),
+        cmocka_unit_test(child_joins_its_cgroup_although_clone3_fails),
         cmocka_unit_test(hybrid_hierarchy_counts_the_memory_of_a_job_in_v1),
         cmocka_unit_test(nested_cgroups_are_removed_and_siblings_kept),
         cmocka_unit_test(cgroup_of_a_killed_supervisor_is_removed_by_name),
-        cmocka_unit_test(folder_that_ebb_did_not_name_is_never_removed),
+        cmocka_unit_test(cgroup_folder_that_ebb_did_not_name_is_never_removed),
         cmocka_unit_test(cgroup_name_parser_accepts_only_names_made_by_ebb),
-        HERE(forked_process_is_in_all_folders_of_its_cgroup),
+        HERE(forked_process_is_a_member_of_all_folders_of_its_cgroup),
         HERE(memory_touched_in_a_cgroup_is_charged_to_it),
-        HERE(oom_kill_in_the_job_cgroup_is_counted_and_spares_others),
+        HERE(oom_kill_in_the_job_cgroup_is_counted_and_kills_no_others),
         HERE(cgroup_limit_can_be_raised_and_lowered),
         HERE(cgroup_kill_ends_a_whole_tree),
         HERE(cgroup_without_memory_controller_can_be_killed),
-        HERE(cgroup_can_be_removed_by_its_paths),
-        HERE(busy_cgroup_is_kept_until_its_process_has_exited),
-        HERE(leftover_cgroup_of_the_same_process_is_replaced),
-        HERE(leftover_busy_cgroup_prevents_a_new_one_in_an_ancestor),
+        HERE(cgroup_of_another_process_can_be_removed_by_its_paths),
+        HERE(cgroup_is_removed_only_after_its_process_has_exited),
+        HERE(empty_leftover_cgroup_of_the_same_name_is_replaced),
+        HERE(no_cgroup_is_created_while_a_leftover_one_is_busy),
         HERE(cgroups_nested_by_a_job_are_removed),
-        HERE(missing_cgroup_permission_is_reported_without_leftovers),
+        HERE(missing_cgroup_permission_is_reported_and_no_folder_is_left),
         HERE(cgroup_name_has_pid_and_start_time),
         HERE(cleanup_removes_only_empty_cgroups_of_dead_processes),
     };

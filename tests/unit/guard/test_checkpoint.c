@@ -213,7 +213,7 @@ static void checkpoint_is_done_when_all_ranks_report_done(void **state)
     assert_string_equal(f->checkpoint.by, "mark");
 }
 
-static void ack_mark_on_the_socket_completes_the_checkpoint_request(void **state)
+static void answer_on_the_socket_completes_the_checkpoint_request(void **state)
 {
     struct fixture *f = *state;
 
@@ -228,7 +228,7 @@ static void ack_mark_on_the_socket_completes_the_checkpoint_request(void **state
     assert_true(f->checkpoint.done_ns >= f->checkpoint.started_ns);
 }
 
-static void stale_duplicate_and_invalid_acks_are_ignored(void **state)
+static void late_duplicate_and_invalid_answers_are_ignored(void **state)
 {
     struct fixture *f = *state;
     int32_t *pid = f->rank_pid;
@@ -291,7 +291,7 @@ static void checkpoint_request_does_not_wait_for_dead_ranks(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void acks_of_ranks_without_pid_are_counted(void **state)
+static void answers_of_ranks_without_a_pid_are_counted(void **state)
 {
     struct fixture *f = *state;
 
@@ -310,7 +310,7 @@ static void acks_of_ranks_without_pid_are_counted(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
-static void overlong_checkpoint_path_is_dropped(void **state)
+static void checkpoint_path_that_is_too_long_is_dropped(void **state)
 {
     struct fixture *f = *state;
     char text[CHECKPOINT_PATH_MAX + 64];
@@ -338,7 +338,7 @@ static void checkpoint_request_does_not_wait_for_a_closed_socket(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void stop_request_has_another_id_than_the_checkpoint_request(void **state)
+static void stop_request_and_checkpoint_request_have_different_ids(void **state)
 {
     struct fixture *f = *state;
 
@@ -428,7 +428,7 @@ static void assert_signalled(struct fixture *f, size_t count, const pid_t *pids)
         assert_int_equal(f->checkpoint.signalled[i], pids[i]);
 }
 
-static void process_without_signal_handler_is_reported_not_signalled(void **state)
+static void process_without_signal_handler_is_named_and_not_signalled(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = start_process(f, false);
@@ -448,7 +448,7 @@ static void process_without_signal_handler_is_reported_not_signalled(void **stat
     end_process(pid);
 }
 
-static void save_mark_of_a_signalled_process_completes_the_request(void **state)
+static void save_mark_after_the_signal_completes_the_request(void **state)
 {
     struct fixture *f = *state;
     pid_t with = start_process(f, true), without = start_process(f, false);
@@ -515,7 +515,7 @@ static void launchers_and_workers_get_no_checkpoint_signal(void **state)
         end_process(bad[i]);
 }
 
-static void only_connected_ranks_get_the_checkpoint_signal(void **state)
+static void checkpoint_signal_goes_only_to_ranks_that_sent_hello(void **state)
 {
     struct fixture *f = *state;
     pid_t other = start_process(f, true), rank = start_process(f, true);
@@ -692,7 +692,7 @@ static const char clean_start[] =
     "done </proc/$$/status\n"
     "[ \"$(cut -d' ' -f5 /proc/$$/stat)\" = $$ ] || exit 7\n";
 
-static void checkpoint_command_gets_the_id_and_default_signals(void **state)
+static void checkpoint_command_gets_request_id_and_default_signals(void **state)
 {
     struct fixture *f = *state;
     sigset_t block, old;
@@ -735,7 +735,7 @@ static void running_checkpoint_command_is_not_started_again(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-static void checkpoint_command_may_send_the_ack(void **state)
+static void checkpoint_command_may_send_the_answer(void **state)
 {
     struct fixture *f = *state;
 
@@ -769,7 +769,7 @@ static void checkpoint_command_itself_gets_no_checkpoint_signal(void **state)
     end_process(f->checkpoint.command_pid);
 }
 
-static void checkpoint_request_waits_while_one_method_can_still_succeed(void **state)
+static void request_stays_open_while_one_method_can_still_succeed(void **state)
 {
     struct fixture *f = *state;
 
@@ -846,7 +846,7 @@ static void check_state(const struct checkpoint *a)
     assert_int_equal(a->by_socket, RANKS);
 }
 
-static void random_event_order_keeps_checkpoint_state_consistent(void **state)
+static void events_in_random_order_keep_the_checkpoint_state_valid(void **state)
 {
     struct fixture *f = *state;
     unsigned ends[LADDER_ACK_FAILED + 1] = {0};
@@ -904,7 +904,7 @@ static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
     }
 }
 
-static void checkpoint_requested_by_every_method_completes_once(void **state)
+static void checkpoint_requested_by_all_methods_completes_only_once(void **state)
 {
     static const char *const commands[] = {"exit 0", "exit 1", NULL};
     struct fixture *f = *state;
@@ -949,31 +949,31 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(checkpoint_without_any_request_method_fails_with_a_reason),
         TEST(checkpoint_is_done_when_all_ranks_report_done),
-        TEST(ack_mark_on_the_socket_completes_the_checkpoint_request),
-        TEST(stale_duplicate_and_invalid_acks_are_ignored),
+        TEST(answer_on_the_socket_completes_the_checkpoint_request),
+        TEST(late_duplicate_and_invalid_answers_are_ignored),
         TEST(checkpoint_fails_when_one_rank_reports_failure),
         TEST(checkpoint_request_does_not_wait_for_dead_ranks),
-        TEST(acks_of_ranks_without_pid_are_counted),
-        TEST(overlong_checkpoint_path_is_dropped),
+        TEST(answers_of_ranks_without_a_pid_are_counted),
+        TEST(checkpoint_path_that_is_too_long_is_dropped),
         TEST(checkpoint_request_does_not_wait_for_a_closed_socket),
-        TEST(stop_request_has_another_id_than_the_checkpoint_request),
-        TEST(process_without_signal_handler_is_reported_not_signalled),
-        TEST(save_mark_of_a_signalled_process_completes_the_request),
+        TEST(stop_request_and_checkpoint_request_have_different_ids),
+        TEST(process_without_signal_handler_is_named_and_not_signalled),
+        TEST(save_mark_after_the_signal_completes_the_request),
         TEST(launchers_and_workers_get_no_checkpoint_signal),
-        TEST(only_connected_ranks_get_the_checkpoint_signal),
+        TEST(checkpoint_signal_goes_only_to_ranks_that_sent_hello),
         TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),
         TEST(checkpoint_fails_when_all_signalled_processes_have_died),
         TEST(new_or_changed_file_completes_the_checkpoint_request),
         TEST(missing_folder_of_the_checkpoint_file_is_not_an_error),
         TEST(file_written_before_the_rank_died_completes_the_request),
         TEST(exit_of_the_checkpoint_command_completes_the_request),
-        TEST(checkpoint_command_gets_the_id_and_default_signals),
+        TEST(checkpoint_command_gets_request_id_and_default_signals),
         TEST(running_checkpoint_command_is_not_started_again),
-        TEST(checkpoint_command_may_send_the_ack),
+        TEST(checkpoint_command_may_send_the_answer),
         TEST(checkpoint_command_itself_gets_no_checkpoint_signal),
-        TEST(checkpoint_request_waits_while_one_method_can_still_succeed),
-        TEST(random_event_order_keeps_checkpoint_state_consistent),
-        TEST(checkpoint_requested_by_every_method_completes_once),
+        TEST(request_stays_open_while_one_method_can_still_succeed),
+        TEST(events_in_random_order_keep_the_checkpoint_state_valid),
+        TEST(checkpoint_requested_by_all_methods_completes_only_once),
     };
 
     return cmocka_run_group_tests_name("ask", tests, NULL, NULL);

@@ -156,7 +156,7 @@ static void last_exception_of_a_traceback_is_the_cause_of_failure(void **state)
     CHECK(table);
 }
 
-static void worker_and_chained_errors_lead_to_the_root_exception(void **state)
+static void root_exception_is_found_in_worker_and_chained_errors(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -205,7 +205,7 @@ static void worker_and_chained_errors_lead_to_the_root_exception(void **state)
     CHECK(table);
 }
 
-static void failing_rank_is_the_cause_and_not_its_launcher(void **state)
+static void exception_of_the_failing_rank_is_the_cause(void **state)
 {
     (void)state;
 #define R0 "[rank0]: "
@@ -260,7 +260,7 @@ static void failing_rank_is_the_cause_and_not_its_launcher(void **state)
     CHECK(table);
 }
 
-static void out_of_memory_output_is_classified_by_kind(void **state)
+static void out_of_memory_messages_are_classified_by_kind_of_memory(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -336,7 +336,7 @@ static void out_of_memory_output_is_classified_by_kind(void **state)
     CHECK(table);
 }
 
-static void traceback_is_found_among_colours_boxes_and_progress_bars(void **state)
+static void traceback_is_found_between_colours_and_progress_bars(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -414,7 +414,7 @@ static void traceback_followed_by_much_output_is_not_the_cause(void **state)
     assert_int_equal(read_end(&t, line), DEATH_MEMORY);
 }
 
-static void cause_is_found_despite_long_messages_and_shutdown_lines(void **state)
+static void exception_is_found_before_long_shutdown_messages(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -426,7 +426,7 @@ static void cause_is_found_despite_long_messages_and_shutdown_lines(void **state
     assert_string_equal(line, "RuntimeError: Error(s) in loading");
 }
 
-static void output_tail_keeps_the_last_output_bytes_of_the_job(void **state)
+static void output_buffer_keeps_the_last_bytes_of_the_job(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -451,7 +451,7 @@ static void output_tail_keeps_the_last_output_bytes_of_the_job(void **state)
     assert_string_equal(line, "ValueError: at the end");
 }
 
-static void cause_line_is_printable_and_truncated(void **state)
+static void line_of_the_cause_is_escaped_and_truncated(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -469,7 +469,7 @@ static void cause_line_is_printable_and_truncated(void **state)
 
 /* Any bytes, broken tracebacks and escapes are parsed within bounds, and the result is valid
  * text. */
-static void random_job_output_is_parsed_safely(void **state)
+static void random_job_output_does_not_crash_the_parser(void **state)
 {
     (void)state;
     static const char *const parts[] = {HEAD,
@@ -561,7 +561,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static void exit_status_0_counts_as_finished_whatever_the_output(void **state)
+static void job_with_exit_status_0_has_finished_whatever_it_printed(void **state)
 {
     (void)state;
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .tail = &exception);
@@ -584,7 +584,7 @@ static void stop_by_the_guard_takes_precedence_over_other_causes(void **state)
     assert_string_equal(cause_kind_name(CAUSE_CANCELLED), "cancelled");
 }
 
-static void signal_sent_by_the_user_is_the_cause_only_if_it_ended_the_job(void **state)
+static void signal_of_the_user_is_the_cause_only_if_it_ended_the_job(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = SIGTERM,
@@ -640,7 +640,7 @@ static void kernel_oom_kill_is_found_by_its_counters(void **state)
           .after = &in_group);
 }
 
-static void oom_kill_of_a_worker_is_reported_with_its_consequence(void **state)
+static void oom_kill_of_a_worker_is_the_cause_of_the_job_failure(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OOM_GROUP,
@@ -673,7 +673,7 @@ static void oom_kill_of_a_worker_is_reported_with_its_consequence(void **state)
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
 }
 
-static void shared_memory_gpu_and_malloc_failures_have_their_own_cause(void **state)
+static void failures_of_shared_memory_gpu_and_malloc_are_distinguished(void **state)
 {
     (void)state;
     CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed with SIGBUS", .status = SIGBUS,
@@ -795,22 +795,22 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(last_exception_of_a_traceback_is_the_cause_of_failure),
-        cmocka_unit_test(worker_and_chained_errors_lead_to_the_root_exception),
-        cmocka_unit_test(failing_rank_is_the_cause_and_not_its_launcher),
-        cmocka_unit_test(out_of_memory_output_is_classified_by_kind),
-        cmocka_unit_test(traceback_is_found_among_colours_boxes_and_progress_bars),
+        cmocka_unit_test(root_exception_is_found_in_worker_and_chained_errors),
+        cmocka_unit_test(exception_of_the_failing_rank_is_the_cause),
+        cmocka_unit_test(out_of_memory_messages_are_classified_by_kind_of_memory),
+        cmocka_unit_test(traceback_is_found_between_colours_and_progress_bars),
         cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause),
         cmocka_unit_test(traceback_followed_by_much_output_is_not_the_cause),
-        cmocka_unit_test(cause_is_found_despite_long_messages_and_shutdown_lines),
-        cmocka_unit_test(output_tail_keeps_the_last_output_bytes_of_the_job),
-        cmocka_unit_test(cause_line_is_printable_and_truncated),
-        cmocka_unit_test(random_job_output_is_parsed_safely),
-        cmocka_unit_test(exit_status_0_counts_as_finished_whatever_the_output),
+        cmocka_unit_test(exception_is_found_before_long_shutdown_messages),
+        cmocka_unit_test(output_buffer_keeps_the_last_bytes_of_the_job),
+        cmocka_unit_test(line_of_the_cause_is_escaped_and_truncated),
+        cmocka_unit_test(random_job_output_does_not_crash_the_parser),
+        cmocka_unit_test(job_with_exit_status_0_has_finished_whatever_it_printed),
         cmocka_unit_test(stop_by_the_guard_takes_precedence_over_other_causes),
-        cmocka_unit_test(signal_sent_by_the_user_is_the_cause_only_if_it_ended_the_job),
+        cmocka_unit_test(signal_of_the_user_is_the_cause_only_if_it_ended_the_job),
         cmocka_unit_test(kernel_oom_kill_is_found_by_its_counters),
-        cmocka_unit_test(oom_kill_of_a_worker_is_reported_with_its_consequence),
-        cmocka_unit_test(shared_memory_gpu_and_malloc_failures_have_their_own_cause),
+        cmocka_unit_test(oom_kill_of_a_worker_is_the_cause_of_the_job_failure),
+        cmocka_unit_test(failures_of_shared_memory_gpu_and_malloc_are_distinguished),
         cmocka_unit_test(job_end_without_known_cause_is_reported_with_exit_status),
         cmocka_unit_test(every_cause_of_a_job_end_has_a_name),
         cmocka_unit_test(oom_counters_are_read_from_host_and_cgroups),

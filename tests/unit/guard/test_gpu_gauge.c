@@ -31,7 +31,7 @@ static void set_torch(struct run_entity *e, uint64_t allocated, uint64_t peak, u
     sample_put(&e->last, GPU_RESERVED, reserved);
 }
 
-static void gpu_gauge_without_readings_is_unknown(void **state)
+static void gpu_headroom_is_unknown_without_readings(void **state)
 {
     (void)state;
     struct run_entity e = {.kind = RUN_GPU};
@@ -43,7 +43,7 @@ static void gpu_gauge_without_readings_is_unknown(void **state)
     assert_false(g.known);
 }
 
-static void cached_memory_of_pytorch_counts_as_free(void **state)
+static void gpu_memory_cached_by_pytorch_counts_as_free(void **state)
 {
     (void)state;
     struct run_entity e = gpu_with(80 * GIB, 70 * GIB, 61 * GIB);
@@ -72,7 +72,7 @@ static void gpu_used_only_by_other_jobs_is_not_guarded(void **state)
     assert_true(g.known);
 }
 
-static void gpu_gauge_uses_the_limit_or_the_card_with_less_headroom(void **state)
+static void gpu_headroom_is_the_smaller_one_of_job_limit_and_whole_gpu(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -100,7 +100,7 @@ static void gpu_limit_is_enforced_without_a_driver_reading(void **state)
     assert_int_equal(g.room_bytes, GIB);
 }
 
-static void gpu_forecast_refers_to_the_limit_of_the_gauge(void **state)
+static void gpu_forecast_uses_the_same_limit_as_the_headroom(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -122,12 +122,12 @@ static void gpu_forecast_refers_to_the_limit_of_the_gauge(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpu_gauge_without_readings_is_unknown),
-        cmocka_unit_test(cached_memory_of_pytorch_counts_as_free),
+        cmocka_unit_test(gpu_headroom_is_unknown_without_readings),
+        cmocka_unit_test(gpu_memory_cached_by_pytorch_counts_as_free),
         cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
-        cmocka_unit_test(gpu_gauge_uses_the_limit_or_the_card_with_less_headroom),
+        cmocka_unit_test(gpu_headroom_is_the_smaller_one_of_job_limit_and_whole_gpu),
         cmocka_unit_test(gpu_limit_is_enforced_without_a_driver_reading),
-        cmocka_unit_test(gpu_forecast_refers_to_the_limit_of_the_gauge),
+        cmocka_unit_test(gpu_forecast_uses_the_same_limit_as_the_headroom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,7 +196,7 @@ static void invalid_guard_rules_are_refused(void **state)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
 }
 
-static void needed_time_is_step_time_plus_checkpoint_time_plus_margin(void **state)
+static void time_needed_is_one_step_one_checkpoint_and_a_margin(void **state)
 {
     (void)state;
     struct world w;
@@ -350,7 +350,7 @@ static const struct single singles[] = {
      1},
 };
 
-static void each_memory_reading_leads_to_the_expected_guard_action(void **state)
+static void action_of_the_guard_depends_on_headroom_and_thresholds(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
@@ -401,7 +401,7 @@ static void guard_reasons_name_headroom_and_needed_time(void **state)
     assert_string_equal(w.last.why, "a planned restart is due; a checkpoint cannot be requested");
 }
 
-static void guard_without_a_limit_only_makes_planned_restarts(void **state)
+static void guard_without_a_limit_makes_only_planned_restarts(void **state)
 {
     (void)state;
     struct world w;
@@ -450,7 +450,7 @@ static void growing_job_is_stopped_after_its_checkpoint(void **state)
     assert_int_equal(look_at(&w, 100, 0), LADDER_DO_NOTHING);
 }
 
-static void steady_job_within_the_reserve_is_not_stopped(void **state)
+static void job_with_constant_memory_in_the_reserve_is_not_stopped(void **state)
 {
     (void)state;
     struct world w;
@@ -465,7 +465,7 @@ static void steady_job_within_the_reserve_is_not_stopped(void **state)
     assert_int_equal(look_at(&w, 0.05, 51 * MIB), LADDER_DO_TERM);
 }
 
-static void slow_growth_within_the_reserve_requests_few_checkpoints(void **state)
+static void slow_growth_in_the_reserve_requests_few_checkpoints(void **state)
 {
     (void)state;
     struct world w;
@@ -477,7 +477,7 @@ static void slow_growth_within_the_reserve_requests_few_checkpoints(void **state
     assert_in_range(w.count[LADDER_DO_REQUEST], 4, 9);
 }
 
-static void checkpoint_in_progress_lowers_the_sigterm_threshold(void **state)
+static void sigterm_threshold_is_lower_while_a_checkpoint_is_written(void **state)
 {
     (void)state;
     struct world w;
@@ -488,7 +488,7 @@ static void checkpoint_in_progress_lowers_the_sigterm_threshold(void **state)
     assert_int_equal(look_at(&w, 1, 25 * MIB), LADDER_DO_TERM);
 }
 
-static void forecast_stops_the_job_once_the_checkpoint_is_written(void **state)
+static void forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
 {
     (void)state;
     struct world w;
@@ -523,7 +523,7 @@ static void failed_checkpoint_is_requested_again_after_a_minute(void **state)
     assert_int_equal(look_at(&w, 1, 50 * MIB), LADDER_DO_TERM);
 }
 
-static void planned_restart_proceeds_after_done_or_failed_checkpoint(void **state)
+static void planned_restart_follows_a_done_or_a_failed_checkpoint(void **state)
 {
     (void)state;
     struct world w;
@@ -538,7 +538,7 @@ static void planned_restart_proceeds_after_done_or_failed_checkpoint(void **stat
     }
 }
 
-static void old_ack_does_not_answer_a_new_checkpoint_request(void **state)
+static void answer_to_an_old_checkpoint_request_is_ignored(void **state)
 {
     (void)state;
     struct world w;
@@ -553,7 +553,7 @@ static void old_ack_does_not_answer_a_new_checkpoint_request(void **state)
     assert_int_equal(w.ladder.rung, LADDER_REQUESTED);
 }
 
-static void checkpoint_timeout_stops_the_job_only_on_a_forecast_trigger(void **state)
+static void checkpoint_timeout_stops_the_job_only_after_a_forecast(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -577,7 +577,7 @@ static void checkpoint_timeout_stops_the_job_only_on_a_forecast_trigger(void **s
 /* A GPU of 80 GiB, whose reserve is 4 GiB. */
 enum { CARD_GIB = 80 };
 
-static void gpu_forecast_stops_the_job_once_the_checkpoint_is_written(void **state)
+static void gpu_forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
 {
     (void)state;
     struct world w;
@@ -599,7 +599,7 @@ static void gpu_forecast_stops_the_job_once_the_checkpoint_is_written(void **sta
 }
 
 /* A job may fill its GPU, because a GPU request that fails does not kill the job. */
-static void job_that_fills_its_gpu_gets_one_request_and_is_not_stopped(void **state)
+static void job_on_a_full_gpu_gets_one_request_and_is_not_stopped(void **state)
 {
     (void)state;
     struct world w;
@@ -613,7 +613,7 @@ static void job_that_fills_its_gpu_gets_one_request_and_is_not_stopped(void **st
     assert_in_range(w.count[LADDER_DO_REQUEST], 1, 2);
 }
 
-static void growth_towards_a_full_gpu_only_requests_checkpoints(void **state)
+static void growth_towards_a_full_gpu_does_not_stop_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -675,7 +675,7 @@ static void reserve_of_the_host_does_not_apply_to_gpus(void **state)
     assert_calm(&w);
 }
 
-static void pause_during_a_long_save_is_not_the_end_of_growth(void **state)
+static void growth_that_pauses_during_a_save_is_not_over(void **state)
 {
     (void)state;
     struct world w;
@@ -691,7 +691,7 @@ static void pause_during_a_long_save_is_not_the_end_of_growth(void **state)
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
 }
 
-static void memory_pressure_acts_only_if_it_lasts_and_headroom_is_low(void **state)
+static void memory_pressure_counts_only_if_it_lasts_at_low_headroom(void **state)
 {
     (void)state;
     for (int is_short = 0; is_short < 2; is_short++) {
@@ -732,7 +732,7 @@ static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
 /* --- hysteresis --- */
 
 /* A gauge cannot be read for a moment while it is replaced. */
-static void usage_unreadable_during_a_checkpoint_is_not_seen_as_growth(void **state)
+static void missing_reading_during_a_checkpoint_is_not_growth(void **state)
 {
     (void)state;
     struct world w;
@@ -752,7 +752,7 @@ static void usage_unreadable_during_a_checkpoint_is_not_seen_as_growth(void **st
     assert_never_stopped(&w);
 }
 
-static void level_trigger_ends_after_10_s_of_headroom_above_reserve(void **state)
+static void low_headroom_trigger_ends_after_10_s_above_the_reserve(void **state)
 {
     (void)state;
     struct world w;
@@ -766,7 +766,7 @@ static void level_trigger_ends_after_10_s_of_headroom_above_reserve(void **state
     assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN);
 }
 
-static void trigger_is_ignored_for_a_while_after_the_guard_stands_down(void **state)
+static void trigger_is_ignored_for_some_time_after_headroom_returned(void **state)
 {
     (void)state;
     struct world w;
@@ -786,7 +786,7 @@ static void trigger_is_ignored_for_a_while_after_the_guard_stands_down(void **st
     assert_int_equal(look_at(&w, 11, 100 * MIB), LADDER_DO_WARN);
 }
 
-static void repeated_memory_peaks_request_checkpoints_less_often(void **state)
+static void repeated_memory_peaks_request_fewer_and_fewer_checkpoints(void **state)
 {
     (void)state;
     struct world w;
@@ -809,7 +809,7 @@ static void guard_state_is_reset_after_a_restart_of_the_job(void **state)
     assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_REQUEST);
 }
 
-static void guard_does_nothing_after_the_reflex_killed_the_job(void **state)
+static void guard_takes_no_action_after_the_reflex_killed_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -819,7 +819,7 @@ static void guard_does_nothing_after_the_reflex_killed_the_job(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
 }
 
-static void guard_that_may_not_kill_stays_in_state_stopping(void **state)
+static void guard_without_permission_to_kill_stays_in_state_stopping(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.no_kill = true};
@@ -861,7 +861,7 @@ static void leak_of_50_mb_per_s_gets_a_checkpoint_in_time(void **state)
     }
 }
 
-static void checkpoint_that_needs_memory_is_requested_earlier(void **state)
+static void checkpoint_is_requested_earlier_if_it_needs_memory(void **state)
 {
     (void)state;
     struct world w, v;
@@ -901,7 +901,7 @@ static double loading(double s, const void *user)
     return used < k->to ? used : k->to;
 }
 
-static void guard_never_stops_a_job_that_loads_a_model(void **state)
+static void loading_a_model_never_makes_the_guard_stop_a_job(void **state)
 {
     (void)state;
     const double shares[] = {0.6, 0.9, 0.94}, rates[] = {0.1e9, 0.5e9, 2e9};
@@ -922,7 +922,7 @@ static void guard_never_stops_a_job_that_loads_a_model(void **state)
     }
 }
 
-static void fast_growth_below_half_the_limit_is_ignored(void **state)
+static void fast_growth_is_ignored_below_half_of_the_limit(void **state)
 {
     (void)state;
     struct world w;
@@ -991,7 +991,7 @@ static void spikes_between_readings_never_stop_a_job(void **state)
     }
 }
 
-static void guard_warns_twice_about_a_leak_without_checkpoint_method(void **state)
+static void leak_without_a_checkpoint_method_causes_two_warnings(void **state)
 {
     (void)state;
     struct world w;
@@ -1140,7 +1140,7 @@ static void check_act(const struct world *w, const struct ladder_decision *d, bo
         assert_true(was_stopping || r->no_term || room <= base / 8);
 }
 
-static void random_readings_never_make_the_guard_break_its_rules(void **state)
+static void guard_keeps_its_rules_for_random_readings(void **state)
 {
     (void)state;
     int acts[ACTS] = {0};
@@ -1175,50 +1175,50 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_guard_reserve_is_5_percent_within_bounds),
         cmocka_unit_test(invalid_guard_rules_are_refused),
-        cmocka_unit_test(needed_time_is_step_time_plus_checkpoint_time_plus_margin),
+        cmocka_unit_test(time_needed_is_one_step_one_checkpoint_and_a_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
-        cmocka_unit_test(each_memory_reading_leads_to_the_expected_guard_action),
+        cmocka_unit_test(action_of_the_guard_depends_on_headroom_and_thresholds),
         cmocka_unit_test(guard_reasons_name_headroom_and_needed_time),
-        cmocka_unit_test(guard_without_a_limit_only_makes_planned_restarts),
+        cmocka_unit_test(guard_without_a_limit_makes_only_planned_restarts),
         cmocka_unit_test(host_memory_or_gpu_memory_alone_can_trigger_the_guard),
         cmocka_unit_test(growing_job_is_stopped_after_its_checkpoint),
-        cmocka_unit_test(steady_job_within_the_reserve_is_not_stopped),
-        cmocka_unit_test(slow_growth_within_the_reserve_requests_few_checkpoints),
-        cmocka_unit_test(checkpoint_in_progress_lowers_the_sigterm_threshold),
-        cmocka_unit_test(forecast_stops_the_job_once_the_checkpoint_is_written),
+        cmocka_unit_test(job_with_constant_memory_in_the_reserve_is_not_stopped),
+        cmocka_unit_test(slow_growth_in_the_reserve_requests_few_checkpoints),
+        cmocka_unit_test(sigterm_threshold_is_lower_while_a_checkpoint_is_written),
+        cmocka_unit_test(forecast_stops_the_job_after_the_checkpoint_is_written),
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),
-        cmocka_unit_test(planned_restart_proceeds_after_done_or_failed_checkpoint),
-        cmocka_unit_test(old_ack_does_not_answer_a_new_checkpoint_request),
-        cmocka_unit_test(checkpoint_timeout_stops_the_job_only_on_a_forecast_trigger),
-        cmocka_unit_test(gpu_forecast_stops_the_job_once_the_checkpoint_is_written),
-        cmocka_unit_test(job_that_fills_its_gpu_gets_one_request_and_is_not_stopped),
-        cmocka_unit_test(growth_towards_a_full_gpu_only_requests_checkpoints),
+        cmocka_unit_test(planned_restart_follows_a_done_or_a_failed_checkpoint),
+        cmocka_unit_test(answer_to_an_old_checkpoint_request_is_ignored),
+        cmocka_unit_test(checkpoint_timeout_stops_the_job_only_after_a_forecast),
+        cmocka_unit_test(gpu_forecast_stops_the_job_after_the_checkpoint_is_written),
+        cmocka_unit_test(job_on_a_full_gpu_gets_one_request_and_is_not_stopped),
+        cmocka_unit_test(growth_towards_a_full_gpu_does_not_stop_the_job),
         cmocka_unit_test(limit_on_a_gpu_stops_the_job_but_does_not_kill_it),
         cmocka_unit_test(growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint),
         cmocka_unit_test(reserve_of_the_host_does_not_apply_to_gpus),
-        cmocka_unit_test(pause_during_a_long_save_is_not_the_end_of_growth),
-        cmocka_unit_test(memory_pressure_acts_only_if_it_lasts_and_headroom_is_low),
+        cmocka_unit_test(growth_that_pauses_during_a_save_is_not_over),
+        cmocka_unit_test(memory_pressure_counts_only_if_it_lasts_at_low_headroom),
         cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
-        cmocka_unit_test(usage_unreadable_during_a_checkpoint_is_not_seen_as_growth),
-        cmocka_unit_test(level_trigger_ends_after_10_s_of_headroom_above_reserve),
-        cmocka_unit_test(trigger_is_ignored_for_a_while_after_the_guard_stands_down),
-        cmocka_unit_test(repeated_memory_peaks_request_checkpoints_less_often),
+        cmocka_unit_test(missing_reading_during_a_checkpoint_is_not_growth),
+        cmocka_unit_test(low_headroom_trigger_ends_after_10_s_above_the_reserve),
+        cmocka_unit_test(trigger_is_ignored_for_some_time_after_headroom_returned),
+        cmocka_unit_test(repeated_memory_peaks_request_fewer_and_fewer_checkpoints),
         cmocka_unit_test(guard_state_is_reset_after_a_restart_of_the_job),
-        cmocka_unit_test(guard_does_nothing_after_the_reflex_killed_the_job),
-        cmocka_unit_test(guard_that_may_not_kill_stays_in_state_stopping),
+        cmocka_unit_test(guard_takes_no_action_after_the_reflex_killed_the_job),
+        cmocka_unit_test(guard_without_permission_to_kill_stays_in_state_stopping),
         cmocka_unit_test(leak_of_50_mb_per_s_gets_a_checkpoint_in_time),
-        cmocka_unit_test(checkpoint_that_needs_memory_is_requested_earlier),
+        cmocka_unit_test(checkpoint_is_requested_earlier_if_it_needs_memory),
         cmocka_unit_test(leak_of_1_gib_per_s_is_stopped_before_the_limit),
-        cmocka_unit_test(guard_never_stops_a_job_that_loads_a_model),
-        cmocka_unit_test(fast_growth_below_half_the_limit_is_ignored),
+        cmocka_unit_test(loading_a_model_never_makes_the_guard_stop_a_job),
+        cmocka_unit_test(fast_growth_is_ignored_below_half_of_the_limit),
         cmocka_unit_test(forecast_for_slowing_growth_uses_its_current_rate),
         cmocka_unit_test(short_spikes_to_90_percent_are_ignored),
         cmocka_unit_test(spikes_between_readings_never_stop_a_job),
-        cmocka_unit_test(guard_warns_twice_about_a_leak_without_checkpoint_method),
+        cmocka_unit_test(leak_without_a_checkpoint_method_causes_two_warnings),
         cmocka_unit_test(memory_sawtooth_with_a_long_period_never_stops_a_job),
         cmocka_unit_test(slow_leak_requests_checkpoint_by_forecast),
         cmocka_unit_test(job_that_sends_no_ack_is_stopped_at_the_sigterm_threshold),
-        cmocka_unit_test(random_readings_never_make_the_guard_break_its_rules),
+        cmocka_unit_test(guard_keeps_its_rules_for_random_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,7 +216,7 @@ static void open_psm(void)
     make("psm_1");
 }
 
-static void file_open_in_a_process_of_the_job_is_listed_and_removed(void **state)
+static void leftover_that_the_job_had_open_is_listed_and_removed(void **state)
 {
     (void)state;
     begin();
@@ -243,7 +243,7 @@ static void map_sem(void)
     close(fd);
 }
 
-static void file_that_the_job_only_mapped_is_listed_as_leftover(void **state)
+static void leftover_that_the_job_only_mapped_is_listed(void **state)
 {
     (void)state;
     if (!is_on_tmpfs()) {
@@ -264,7 +264,7 @@ static void make_brief(void)
     make_closed("brief");
 }
 
-static void file_never_seen_in_a_process_of_the_job_is_not_listed(void **state)
+static void file_that_no_process_of_the_job_had_open_is_not_listed(void **state)
 {
     (void)state;
     begin();
@@ -283,7 +283,7 @@ static void open_old(void)
     make("new");
 }
 
-static void file_older_than_the_job_is_not_a_leftover(void **state)
+static void file_that_is_older_than_the_job_is_not_listed(void **state)
 {
     (void)state;
     make_closed("old");
@@ -319,7 +319,7 @@ static void renamed_file_of_the_job_is_listed_as_leftover(void **state)
     assert_false(exists("third"));
 }
 
-static void new_file_of_another_process_is_neither_listed_nor_removed(void **state)
+static void new_file_of_another_process_is_not_listed_or_removed(void **state)
 {
     (void)state;
     begin();
@@ -341,7 +341,7 @@ static void read_cache(void)
     make("psm_1");
 }
 
-static void new_file_that_the_job_only_reads_is_not_listed(void **state)
+static void new_file_that_the_job_only_read_is_not_listed(void **state)
 {
     (void)state;
     begin();
@@ -354,7 +354,7 @@ static void new_file_that_the_job_only_reads_is_not_listed(void **state)
     assert_true(exists("cache"));
 }
 
-static void new_file_under_the_name_of_a_leftover_is_not_removed(void **state)
+static void new_file_with_the_name_of_a_leftover_is_not_removed(void **state)
 {
     (void)state;
     begin();
@@ -517,14 +517,14 @@ static void shared_memory_folder_without_space_is_reported_as_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(file_open_in_a_process_of_the_job_is_listed_and_removed),
-        IN_FOLDER(file_that_the_job_only_mapped_is_listed_as_leftover),
-        IN_FOLDER(file_never_seen_in_a_process_of_the_job_is_not_listed),
-        IN_FOLDER(file_older_than_the_job_is_not_a_leftover),
+        IN_FOLDER(leftover_that_the_job_had_open_is_listed_and_removed),
+        IN_FOLDER(leftover_that_the_job_only_mapped_is_listed),
+        IN_FOLDER(file_that_no_process_of_the_job_had_open_is_not_listed),
+        IN_FOLDER(file_that_is_older_than_the_job_is_not_listed),
         IN_FOLDER(renamed_file_of_the_job_is_listed_as_leftover),
-        IN_FOLDER(new_file_of_another_process_is_neither_listed_nor_removed),
-        IN_FOLDER(new_file_that_the_job_only_reads_is_not_listed),
-        IN_FOLDER(new_file_under_the_name_of_a_leftover_is_not_removed),
+        IN_FOLDER(new_file_of_another_process_is_not_listed_or_removed),
+        IN_FOLDER(new_file_that_the_job_only_read_is_not_listed),
+        IN_FOLDER(new_file_with_the_name_of_a_leftover_is_not_removed),
         IN_FOLDER(leftover_open_in_another_process_is_not_removed),
         IN_FOLDER(leftover_mapped_by_another_process_is_not_removed),
         IN_FOLDER(leftover_of_another_user_is_not_removed),

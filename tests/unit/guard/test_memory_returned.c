@@ -67,7 +67,7 @@ static void figure_is(const struct outcome_returned *f, uint64_t before, uint64_
     assert_int_equal(f->after_bytes, after * MiB);
 }
 
-static void host_memory_before_during_and_after_the_job_is_stored(void **state)
+static void host_memory_is_stored_before_during_and_after_the_job(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -152,7 +152,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-static void measurement_of_returned_memory_waits_until_it_is_returned(void **state)
+static void measurement_waits_until_the_memory_is_returned(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -201,10 +201,10 @@ static void first_gpu_reading_counts_as_memory_before_the_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_memory_before_during_and_after_the_job_is_stored),
+        cmocka_unit_test(host_memory_is_stored_before_during_and_after_the_job),
         cmocka_unit_test(returned_memory_is_zero_if_another_process_grew),
         cmocka_unit_test(returned_memory_is_unknown_without_meminfo),
-        cmocka_unit_test(measurement_of_returned_memory_waits_until_it_is_returned),
+        cmocka_unit_test(measurement_waits_until_the_memory_is_returned),
         cmocka_unit_test(first_gpu_reading_counts_as_memory_before_the_job),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

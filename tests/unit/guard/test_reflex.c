@@ -208,7 +208,7 @@ static void reflex_kills_every_process_at_the_kill_threshold(void **state)
     close(fd);
 }
 
-static void reflex_without_permission_to_kill_only_raises_an_alarm(void **state)
+static void reflex_that_may_not_kill_raises_only_an_alarm(void **state)
 {
     struct reflex *r = reflex_of(false);
     int fd = usage_of(9);
@@ -348,7 +348,7 @@ static void reflex_does_not_kill_if_memory_stat_is_unreadable(void **state)
     close(stat_fd);
 }
 
-static void reflex_alarm_is_raised_once_until_headroom_returns(void **state)
+static void reflex_alarm_is_not_repeated_until_headroom_returns(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -377,7 +377,7 @@ static void reflex_alarm_is_raised_once_until_headroom_returns(void **state)
     close(fd);
 }
 
-static void changing_the_reflex_thresholds_keeps_the_last_reading(void **state)
+static void reflex_keeps_its_last_reading_if_thresholds_change(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -401,7 +401,7 @@ static void changing_the_reflex_thresholds_keeps_the_last_reading(void **state)
 }
 
 /* The kill threshold alone would need only two samples per second. */
-static void reflex_samples_often_near_the_alarm_threshold(void **state)
+static void reflex_samples_more_often_near_the_alarm_threshold(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -492,7 +492,7 @@ static void overlap_of(struct reflex *r, uint64_t bytes, pid_t pid)
     reflex_overlap(r, bytes, shared * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-static void process_growing_past_the_tree_limit_is_killed(void **state)
+static void reflex_kills_a_process_that_grows_past_the_tree_limit(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -541,7 +541,7 @@ static void shared_memory_is_subtracted_from_the_tree_usage(void **state)
 }
 
 /* A forked child has all pages of its parent; they count once although statm shows them twice. */
-static void new_process_counts_only_its_growth_until_a_full_sample(void **state)
+static void reflex_counts_only_the_growth_of_a_process_not_yet_sampled(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -563,7 +563,7 @@ static void new_process_counts_only_its_growth_until_a_full_sample(void **state)
     reflex_free(r);
 }
 
-static void shared_pages_do_not_count_in_the_reflex_until_a_full_sample(void **state)
+static void reflex_counts_no_shared_pages_of_a_process_not_yet_sampled(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -663,7 +663,7 @@ static void process_removed_from_the_reflex_is_spared(void **state)
     close(fd);
 }
 
-static void reused_reflex_slot_holds_only_the_new_process(void **state)
+static void reflex_slot_that_is_used_again_kills_only_the_new_process(void **state)
 {
     struct reflex *r = reflex_of(true);
     pid_t old = child(), new = child();
@@ -801,7 +801,7 @@ static int kill_without_locks(void)
     return 0;
 }
 
-static void reflex_kills_even_if_memory_cannot_be_locked(void **state)
+static void reflex_kills_even_if_its_memory_cannot_be_locked(void **state)
 {
     int status;
     (void)state;
@@ -814,7 +814,7 @@ static void reflex_kills_even_if_memory_cannot_be_locked(void **state)
 }
 
 /* A fork zeroes the thread's stack, which libc must tolerate. */
-static void process_with_a_reflex_thread_can_fork_twice(void **state)
+static void process_with_a_reflex_thread_can_fork_and_fork_again(void **state)
 {
     struct reflex *r = reflex_of(true);
     int status, fd = usage_of(5);
@@ -902,28 +902,28 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reflex_kills_every_process_at_the_kill_threshold),
-        cmocka_unit_test(reflex_without_permission_to_kill_only_raises_an_alarm),
+        cmocka_unit_test(reflex_that_may_not_kill_raises_only_an_alarm),
         cmocka_unit_test(reflex_does_not_count_file_cache_as_used),
         cmocka_unit_test(reflex_spares_job_whose_memory_is_reclaimable),
         cmocka_unit_test(reflex_does_not_kill_on_an_outdated_cache_reading),
         cmocka_unit_test(reflex_does_not_kill_if_memory_stat_is_unreadable),
-        cmocka_unit_test(reflex_alarm_is_raised_once_until_headroom_returns),
-        cmocka_unit_test(changing_the_reflex_thresholds_keeps_the_last_reading),
-        cmocka_unit_test(reflex_samples_often_near_the_alarm_threshold),
+        cmocka_unit_test(reflex_alarm_is_not_repeated_until_headroom_returns),
+        cmocka_unit_test(reflex_keeps_its_last_reading_if_thresholds_change),
+        cmocka_unit_test(reflex_samples_more_often_near_the_alarm_threshold),
         cmocka_unit_test(host_usage_is_total_minus_available_memory),
-        cmocka_unit_test(process_growing_past_the_tree_limit_is_killed),
+        cmocka_unit_test(reflex_kills_a_process_that_grows_past_the_tree_limit),
         cmocka_unit_test(shared_memory_is_subtracted_from_the_tree_usage),
-        cmocka_unit_test(new_process_counts_only_its_growth_until_a_full_sample),
-        cmocka_unit_test(shared_pages_do_not_count_in_the_reflex_until_a_full_sample),
+        cmocka_unit_test(reflex_counts_only_the_growth_of_a_process_not_yet_sampled),
+        cmocka_unit_test(reflex_counts_no_shared_pages_of_a_process_not_yet_sampled),
         cmocka_unit_test(reflex_growth_rate_is_zero_while_memory_falls),
         cmocka_unit_test(process_added_after_a_reflex_kill_is_also_killed),
         cmocka_unit_test(process_removed_from_the_reflex_is_spared),
-        cmocka_unit_test(reused_reflex_slot_holds_only_the_new_process),
+        cmocka_unit_test(reflex_slot_that_is_used_again_kills_only_the_new_process),
         cmocka_unit_test(full_reflex_table_refuses_a_process_and_closes_its_fds),
         cmocka_unit_test(reflex_kills_the_cgroup_by_one_write),
         cmocka_unit_test(reflex_memory_is_locked),
-        cmocka_unit_test(reflex_kills_even_if_memory_cannot_be_locked),
-        cmocka_unit_test(process_with_a_reflex_thread_can_fork_twice),
+        cmocka_unit_test(reflex_kills_even_if_its_memory_cannot_be_locked),
+        cmocka_unit_test(process_with_a_reflex_thread_can_fork_and_fork_again),
         cmocka_unit_test(reflex_thread_is_named_and_blocks_signals),
         cmocka_unit_test(reflex_parses_numbers_of_kernel_files),
     };

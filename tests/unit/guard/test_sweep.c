@@ -200,7 +200,7 @@ static int a_bomb(void)
     return clock_mono_ns() < until ? 0 : 2;
 }
 
-static void fork_bomb_at_its_process_limit_is_killed(void **state)
+static void fork_bomb_that_reached_its_process_limit_is_killed(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(a_bomb), 0);
@@ -242,7 +242,7 @@ static bool one_is_left(void *user)
     return true;
 }
 
-static void process_that_survives_sigkill_is_scanned_less_often(void **state)
+static void process_that_survives_sigkill_is_checked_less_often(void **state)
 {
     struct guard_kill k = {0};
     struct undead u;
@@ -317,13 +317,13 @@ static int only_that_group(void)
     return 0;
 }
 
-static void process_group_signal_reaches_only_that_group(void **state)
+static void signal_to_a_process_group_reaches_no_other_group(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(only_that_group), 0);
 }
 
-static void pid_with_another_start_time_is_not_signalled(void **state)
+static void reused_pid_is_not_signalled(void **state)
 {
     struct process_id id = {.pid = (int32_t)bystander, .start_ticks = 1};
     (void)state;
@@ -373,7 +373,7 @@ static int supervisor_done(void)
     return end.is_lost;
 }
 
-static void sentinel_does_nothing_after_a_normal_exit(void **state)
+static void sentinel_kills_nothing_after_a_normal_exit(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(supervisor_done), 0);
@@ -488,7 +488,7 @@ static void write_long_children(int fd, pid_t pid)
     assert_int_equal(write(fd, text, at), (ssize_t)at);
 }
 
-static void truncated_children_list_drops_the_incomplete_last_pid(void **state)
+static void incomplete_last_pid_of_a_children_list_is_ignored(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-sweep-XXXXXX", name[64];
@@ -529,7 +529,7 @@ static void truncated_children_list_drops_the_incomplete_last_pid(void **state)
 
 /* Unread pipes of earlier segments are closed, because they would fill the queue of a job with many
  * segments. */
-static void sentinel_closes_streams_kept_from_before_a_restart(void **state)
+static void sentinel_closes_the_streams_of_earlier_segments(void **state)
 {
     (void)state;
     struct sentinel_note *note = sentinel_note_new(true);
@@ -588,7 +588,7 @@ static void wait_for_strays(const struct stray_signs *signs, int count)
     assert_int_equal(guard_signal_strays(&root, signs, 0), count);
 }
 
-static void stray_process_is_found_by_its_exact_run_folder_variable(void **state)
+static void stray_process_is_found_by_its_run_folder_variable(void **state)
 {
     static const char run_dir[] = "EBB_RUN_DIR";
     static const struct {
@@ -625,18 +625,18 @@ int main(void)
         WITH_NEIGHBOUR(daemon_ignoring_sigterm_is_killed),
         WITH_NEIGHBOUR(hundreds_of_orphaned_processes_are_killed),
         WITH_NEIGHBOUR(fork_storm_is_killed),
-        WITH_NEIGHBOUR(fork_bomb_at_its_process_limit_is_killed),
+        WITH_NEIGHBOUR(fork_bomb_that_reached_its_process_limit_is_killed),
         WITH_NEIGHBOUR(process_group_is_signalled_after_its_leader_was_reaped),
-        WITH_NEIGHBOUR(process_group_signal_reaches_only_that_group),
-        WITH_NEIGHBOUR(pid_with_another_start_time_is_not_signalled),
+        WITH_NEIGHBOUR(signal_to_a_process_group_reaches_no_other_group),
+        WITH_NEIGHBOUR(reused_pid_is_not_signalled),
         WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_belongs_to_another_namespace),
         WITH_NEIGHBOUR(sweep_signals_nothing_in_a_pid_namespace_without_own_proc),
         WITH_NEIGHBOUR(sentinel_ends_processes_of_a_killed_supervisor),
-        WITH_NEIGHBOUR(sentinel_does_nothing_after_a_normal_exit),
-        WITH_NEIGHBOUR(stray_process_is_found_by_its_exact_run_folder_variable),
-        cmocka_unit_test(process_that_survives_sigkill_is_scanned_less_often),
-        cmocka_unit_test(truncated_children_list_drops_the_incomplete_last_pid),
-        cmocka_unit_test(sentinel_closes_streams_kept_from_before_a_restart),
+        WITH_NEIGHBOUR(sentinel_kills_nothing_after_a_normal_exit),
+        WITH_NEIGHBOUR(stray_process_is_found_by_its_run_folder_variable),
+        cmocka_unit_test(process_that_survives_sigkill_is_checked_less_often),
+        cmocka_unit_test(incomplete_last_pid_of_a_children_list_is_ignored),
+        cmocka_unit_test(sentinel_closes_the_streams_of_earlier_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void assert_near(double a, double b)
     assert_true(fabs(a - b) < 1e-6);
 }
 
-static void time_of_a_save_is_not_counted_as_step_time(void **state)
+static void time_of_a_save_does_not_count_as_step_time(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -38,7 +38,7 @@ static void time_of_a_save_is_not_counted_as_step_time(void **state)
     assert_int_equal(ns, NS_PER_S);
 }
 
-static void longest_save_and_largest_growth_in_a_save_are_kept(void **state)
+static void longest_save_and_largest_growth_during_a_save_are_stored(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -59,7 +59,7 @@ static void longest_save_and_largest_growth_in_a_save_are_kept(void **state)
     assert_int_equal(t.save_rise_bytes, 700);
 }
 
-static void memory_growth_outside_a_save_does_not_count_for_the_save(void **state)
+static void memory_growth_outside_a_save_is_not_added_to_the_save(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -86,7 +86,7 @@ static void failed_save_is_not_timed(void **state)
     assert_int_equal(t.save_rise_bytes, 0);
 }
 
-static void restart_keeps_measured_times_and_drops_an_unfinished_save(void **state)
+static void restart_keeps_measured_times_but_no_unfinished_save(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -110,11 +110,11 @@ static void restart_keeps_measured_times_and_drops_an_unfinished_save(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_of_a_save_is_not_counted_as_step_time),
-        cmocka_unit_test(longest_save_and_largest_growth_in_a_save_are_kept),
-        cmocka_unit_test(memory_growth_outside_a_save_does_not_count_for_the_save),
+        cmocka_unit_test(time_of_a_save_does_not_count_as_step_time),
+        cmocka_unit_test(longest_save_and_largest_growth_during_a_save_are_stored),
+        cmocka_unit_test(memory_growth_outside_a_save_is_not_added_to_the_save),
         cmocka_unit_test(failed_save_is_not_timed),
-        cmocka_unit_test(restart_keeps_measured_times_and_drops_an_unfinished_save),
+        cmocka_unit_test(restart_keeps_measured_times_but_no_unfinished_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

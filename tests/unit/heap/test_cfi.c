@@ -153,7 +153,7 @@ static void address_outside_functions_has_no_unwind_rule(void **state)
     assert_error(&m, 0, -ENOENT);
 }
 
-static void remembered_unwind_row_restores_its_cfa(void **state)
+static void restoring_an_unwind_row_also_restores_its_cfa(void **state)
 {
     struct image m;
 
@@ -196,7 +196,7 @@ static void realigned_stack_is_found_through_a_saved_pointer(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_FP_POINTER, -8, CFI_FP_AT_FP, 0});
 }
 
-static void plt_stub_is_recognised_by_its_expression(void **state)
+static void plt_stub_is_recognised_by_its_cfa_expression(void **state)
 {
     struct image m;
 
@@ -214,7 +214,7 @@ static void undefined_return_address_marks_the_start_of_a_thread(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_END, 0, CFI_FP_SAME, 0});
 }
 
-static void signal_frame_is_recognised_by_augmentation_and_rule(void **state)
+static void signal_frame_is_recognised_by_augmentation_and_cfa_rule(void **state)
 {
     struct image m;
 
@@ -234,7 +234,7 @@ static void cie_personality_before_the_encoding_is_skipped(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 32, CFI_FP_SAME, 0});
 }
 
-static void rare_unwind_rules_are_reported_as_unsupported(void **state)
+static void unsupported_unwind_rules_are_reported_as_such(void **state)
 {
     struct image m;
 
@@ -291,7 +291,7 @@ static void find_in_copy(const struct image *m, size_t len, uint64_t ip)
     free(copy);
 }
 
-static void damaged_eh_frame_is_read_within_bounds(void **state)
+static void damaged_eh_frame_is_not_read_out_of_bounds(void **state)
 {
     struct image m;
 
@@ -348,17 +348,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(function_with_frame_pointer_has_a_rule_at_each_instruction),
         cmocka_unit_test(address_outside_functions_has_no_unwind_rule),
-        cmocka_unit_test(remembered_unwind_row_restores_its_cfa),
+        cmocka_unit_test(restoring_an_unwind_row_also_restores_its_cfa),
         cmocka_unit_test(large_and_signed_cfi_offsets_are_read),
         cmocka_unit_test(cfi_rules_of_other_registers_are_skipped),
         cmocka_unit_test(realigned_stack_is_found_through_a_saved_pointer),
-        cmocka_unit_test(plt_stub_is_recognised_by_its_expression),
+        cmocka_unit_test(plt_stub_is_recognised_by_its_cfa_expression),
         cmocka_unit_test(undefined_return_address_marks_the_start_of_a_thread),
-        cmocka_unit_test(signal_frame_is_recognised_by_augmentation_and_rule),
+        cmocka_unit_test(signal_frame_is_recognised_by_augmentation_and_cfa_rule),
         cmocka_unit_test(cie_personality_before_the_encoding_is_skipped),
-        cmocka_unit_test(rare_unwind_rules_are_reported_as_unsupported),
+        cmocka_unit_test(unsupported_unwind_rules_are_reported_as_such),
         cmocka_unit_test(invalid_cfi_programs_are_refused),
-        cmocka_unit_test(damaged_eh_frame_is_read_within_bounds),
+        cmocka_unit_test(damaged_eh_frame_is_not_read_out_of_bounds),
 #ifdef __x86_64__
         cmocka_unit_test(every_function_of_the_library_has_an_unwind_rule),
 #endif

@@ -165,7 +165,7 @@ static void *read_all_live(void *argument)
     return NULL;
 }
 
-static void concurrent_samples_that_share_a_filter_bit_are_all_found(void **state)
+static void samples_of_threads_that_share_a_filter_bit_are_all_found(void **state)
 {
     pthread_t reader;
     const char *wrong = NULL;
@@ -212,7 +212,7 @@ static void *add_against_end(void *argument)
     return NULL;
 }
 
-static void filter_bit_cleared_and_set_concurrently_stays_set(void **state)
+static void filter_bit_set_while_another_thread_clears_it_stays_set(void **state)
 {
     (void)state;
     choose_addresses();
@@ -238,7 +238,7 @@ static void *fill_and_thin(void *argument)
     return NULL;
 }
 
-static void concurrent_thinning_keeps_index_and_entries_consistent(void **state)
+static void thinning_beside_other_threads_keeps_index_and_entries_equal(void **state)
 {
     const struct heap_table *t = heap_process.table;
     uint32_t n = 0;
@@ -427,9 +427,9 @@ static void strings_added_concurrently_do_not_overlap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(concurrent_samples_that_share_a_filter_bit_are_all_found),
-        FRESH(filter_bit_cleared_and_set_concurrently_stays_set),
-        FRESH(concurrent_thinning_keeps_index_and_entries_consistent),
+        FRESH(samples_of_threads_that_share_a_filter_bit_are_all_found),
+        FRESH(filter_bit_set_while_another_thread_clears_it_stays_set),
+        FRESH(thinning_beside_other_threads_keeps_index_and_entries_equal),
         FRESH(threads_can_unmap_parts_of_mappings_concurrently),
         FRESH(threads_with_equal_stacks_get_the_same_call_site),
         FRESH(threads_can_adapt_the_sampling_interval_concurrently),

@@ -82,7 +82,7 @@ static void added_live_sample_is_returned_unchanged(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-static void unknown_pointer_is_not_found_despite_equal_filter_bits(void **state)
+static void unknown_pointer_with_the_filter_bit_of_another_is_not_found(void **state)
 {
     struct live_sample ret = {.site = 77};
     uint64_t p = ARENA;
@@ -99,7 +99,7 @@ static void unknown_pointer_is_not_found_despite_equal_filter_bits(void **state)
     assert_true(live_find(at(ARENA), &ret));
 }
 
-static void filter_bit_stays_until_its_last_sample_ends(void **state)
+static void filter_bit_stays_set_until_the_last_sample_with_it_ends(void **state)
 {
     struct live_sample ret;
     uint64_t p[4] = {ARENA};
@@ -143,7 +143,7 @@ static void full_bucket_refuses_new_samples_and_keeps_old_ones(void **state)
     assert_true(filter_is_empty());
 }
 
-static void full_bucket_does_not_thin_a_table_with_room(void **state)
+static void full_bucket_alone_does_not_thin_the_table(void **state)
 {
     uint64_t random = 1, p = ARENA;
 
@@ -155,7 +155,7 @@ static void full_bucket_does_not_thin_a_table_with_room(void **state)
     assert_int_equal(count_entries(), LIVE_CELLS);
 }
 
-static void reallocated_address_ends_the_stale_sample(void **state)
+static void allocation_at_the_address_of_an_old_sample_ends_that_sample(void **state)
 {
     struct live_sample sample = small, ret;
 
@@ -203,7 +203,7 @@ static uint64_t fill_table(void)
     }
 }
 
-static void nearly_all_live_table_entries_can_be_used(void **state)
+static void live_table_can_be_filled_almost_completely(void **state)
 {
     struct live_sample ret;
     uint64_t n = fill_table();
@@ -375,7 +375,7 @@ static void mapping_unmapped_in_the_middle_becomes_two_mappings(void **state)
     assert_int_equal(heap_process.table->header.ends, 0);
 }
 
-static void last_remaining_page_of_a_large_mapping_weighs_one_page(void **state)
+static void remaining_page_of_a_large_mapping_counts_as_one_page(void **state)
 {
     struct live_sample large = mapping;
 
@@ -418,7 +418,7 @@ static void munmap_covers_whole_pages_and_leaves_neighbours(void **state)
     weight_of(ARENA - mapping.size, mapping.size);
 }
 
-static void munmap_leaves_samples_that_are_not_mappings(void **state)
+static void munmap_does_not_end_samples_that_are_not_mappings(void **state)
 {
     struct live_sample ret;
 
@@ -435,7 +435,7 @@ static void munmap_leaves_samples_that_are_not_mappings(void **state)
 
 /* ---- lookups without a table ---- */
 
-static void live_lookup_finds_no_sample_after_reset_or_without_table(void **state)
+static void live_lookup_finds_no_sample_after_reset_or_without_a_table(void **state)
 {
     struct live_sample ret;
     uint64_t random = 1;
@@ -457,7 +457,7 @@ static void live_lookup_finds_no_sample_after_reset_or_without_table(void **stat
     heap_process.table = table;
 }
 
-static void live_table_reset_without_system_calls_removes_all_samples(void **state)
+static void live_table_reset_in_a_sandboxed_process_removes_all_samples(void **state)
 {
     struct live_sample ret;
 
@@ -494,24 +494,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(added_live_sample_is_returned_unchanged),
-        FRESH(unknown_pointer_is_not_found_despite_equal_filter_bits),
-        FRESH(filter_bit_stays_until_its_last_sample_ends),
+        FRESH(unknown_pointer_with_the_filter_bit_of_another_is_not_found),
+        FRESH(filter_bit_stays_set_until_the_last_sample_with_it_ends),
         FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
-        FRESH(full_bucket_does_not_thin_a_table_with_room),
-        FRESH(reallocated_address_ends_the_stale_sample),
+        FRESH(full_bucket_alone_does_not_thin_the_table),
+        FRESH(allocation_at_the_address_of_an_old_sample_ends_that_sample),
         FRESH(reused_live_entry_gets_a_new_generation),
-        FRESH(nearly_all_live_table_entries_can_be_used),
+        FRESH(live_table_can_be_filled_almost_completely),
         FRESH(full_live_table_refuses_new_samples),
         FRESH(thinning_makes_room_and_keeps_the_estimate),
         FRESH(thinned_samples_have_the_new_interval),
         FRESH(thinning_keeps_all_large_samples),
         FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
-        FRESH(last_remaining_page_of_a_large_mapping_weighs_one_page),
+        FRESH(remaining_page_of_a_large_mapping_counts_as_one_page),
         FRESH(munmap_over_several_mappings_trims_and_removes_them),
         FRESH(munmap_covers_whole_pages_and_leaves_neighbours),
-        FRESH(munmap_leaves_samples_that_are_not_mappings),
-        FRESH(live_lookup_finds_no_sample_after_reset_or_without_table),
-        FRESH(live_table_reset_without_system_calls_removes_all_samples),
+        FRESH(munmap_does_not_end_samples_that_are_not_mappings),
+        FRESH(live_lookup_finds_no_sample_after_reset_or_without_a_table),
+        FRESH(live_table_reset_in_a_sandboxed_process_removes_all_samples),
         FRESH(strings_are_stored_until_the_string_section_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,7 +97,7 @@ static int with_interpreter(void **state)
     return 0;
 }
 
-static void native_stack_without_python_is_unchanged(void **state)
+static void native_stack_without_python_frames_is_unchanged(void **state)
 {
     (void)state;
     merged("123", "", "321");
@@ -105,14 +105,14 @@ static void native_stack_without_python_is_unchanged(void **state)
     merged("", "", "");
 }
 
-static void evaluation_loop_is_replaced_by_its_python_frames(void **state)
+static void frame_of_the_evaluation_loop_is_replaced_by_python_frames(void **state)
 {
     (void)state;
     merged("1#2", "A", "2a1");
     merged("1#2", "abC", "2cba1");
 }
 
-static void interpreter_frames_stay_only_inside_innermost_python_frame(void **state)
+static void interpreter_frames_are_kept_only_below_the_innermost_python(void **state)
 {
     (void)state;
     merged("1++#++2", "A", "2a++1");
@@ -126,7 +126,7 @@ static void each_evaluation_loop_gets_its_own_python_frames(void **state)
     merged("##", "AB", "ba");
 }
 
-static void evaluation_loop_that_has_no_function_yet_adds_no_frame(void **state)
+static void evaluation_loop_without_a_function_yet_adds_no_frame(void **state)
 {
     (void)state;
     merged("1#2#3", ".aB", "3ba21");
@@ -140,7 +140,7 @@ static void evaluation_loop_without_python_frames_is_kept(void **state)
     merged("1#2", "", "2#1");
 }
 
-static void python_frames_without_an_evaluation_loop_become_outermost(void **state)
+static void python_frames_without_evaluation_loop_become_outermost(void **state)
 {
     (void)state;
     merged("1#2", "AbCD", "dcb2a1");
@@ -149,7 +149,7 @@ static void python_frames_without_an_evaluation_loop_become_outermost(void **sta
     merged("1#2", "A.B", "b2a1");
 }
 
-static void python_frame_chain_without_an_entry_frame_is_kept(void **state)
+static void python_frames_without_an_entry_frame_are_kept(void **state)
 {
     (void)state;
     merged("1#2#3", "ab", "3#2ba1");
@@ -177,14 +177,14 @@ static void native_frames_are_kept_while_interpreter_is_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(native_stack_without_python_is_unchanged),
-        TEST(evaluation_loop_is_replaced_by_its_python_frames),
-        TEST(interpreter_frames_stay_only_inside_innermost_python_frame),
+        TEST(native_stack_without_python_frames_is_unchanged),
+        TEST(frame_of_the_evaluation_loop_is_replaced_by_python_frames),
+        TEST(interpreter_frames_are_kept_only_below_the_innermost_python),
         TEST(each_evaluation_loop_gets_its_own_python_frames),
-        TEST(evaluation_loop_that_has_no_function_yet_adds_no_frame),
+        TEST(evaluation_loop_without_a_function_yet_adds_no_frame),
         TEST(evaluation_loop_without_python_frames_is_kept),
-        TEST(python_frames_without_an_evaluation_loop_become_outermost),
-        TEST(python_frame_chain_without_an_entry_frame_is_kept),
+        TEST(python_frames_without_evaluation_loop_become_outermost),
+        TEST(python_frames_without_an_entry_frame_are_kept),
         TEST(merge_drops_outermost_frames_if_space_runs_out),
         TEST(native_frames_are_kept_while_interpreter_is_unknown),
     };

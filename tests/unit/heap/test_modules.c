@@ -44,7 +44,7 @@ static void path_of(uint32_t module, char ret[PATH_MAX])
     ret[path.len] = '\0';
 }
 
-static void program_module_has_its_own_path(void **state)
+static void module_of_the_program_has_the_path_of_its_file(void **state)
 {
     char path[PATH_MAX], want[PATH_MAX] = "";
     uintptr_t base = 1;
@@ -62,7 +62,7 @@ static void program_module_has_its_own_path(void **state)
     assert_int_equal(m->is_gone, 0);
 }
 
-static void library_is_added_once_with_values_of_the_dynamic_linker(void **state)
+static void library_is_added_once_with_addresses_from_the_linker(void **state)
 {
     uintptr_t one, other;
     char path[PATH_MAX];
@@ -160,7 +160,7 @@ static void module_lookup_without_a_table_finds_nothing(void **state)
     assert_int_equal(modules_find((uintptr_t)make_table, &base), 1);
 }
 
-static void frame_word_holds_module_number_and_offset(void **state)
+static void encoded_frame_contains_module_number_and_offset(void **state)
 {
     (void)state;
     assert_int_equal(modules_frame(3, 0x7f0000001000, 0x7f0000001234), UINT64_C(0x3000000000234));
@@ -292,7 +292,7 @@ static void *note_all(void *arg)
     return NULL;
 }
 
-static void threads_agree_on_module_numbers(void **state)
+static void threads_get_the_same_number_for_a_module(void **state)
 {
     static uint32_t numbers[THREADS][LIBRARIES];
     pthread_t threads[THREADS];
@@ -319,18 +319,18 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
-        TEST(program_module_has_its_own_path),
-        TEST(library_is_added_once_with_values_of_the_dynamic_linker),
+        TEST(module_of_the_program_has_the_path_of_its_file),
+        TEST(library_is_added_once_with_addresses_from_the_linker),
         TEST(build_id_is_read_from_memory),
         TEST(vdso_is_listed_as_a_module),
         TEST(address_outside_libraries_has_no_module),
         TEST(module_lookup_without_a_table_finds_nothing),
-        TEST(frame_word_holds_module_number_and_offset),
+        TEST(encoded_frame_contains_module_number_and_offset),
         TEST(reloaded_library_keeps_its_number),
         TEST(module_generation_increases_with_each_change),
         TEST(frames_use_module_numbers_of_the_current_heap_table),
         TEST(modules_beyond_the_maximum_are_counted_as_drops),
-        TEST(threads_agree_on_module_numbers),
+        TEST(threads_get_the_same_number_for_a_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,7 +168,7 @@ static void undecodable_byte_in_a_python_name_is_stored_unchanged(void **state)
     name_is("a??b");
 }
 
-static void python_string_of_unknown_form_is_omitted(void **state)
+static void python_string_of_an_unknown_kind_is_omitted(void **state)
 {
     (void)state;
     set_int(&name, layout.text_state, 1U << 2); /* not compact */
@@ -230,7 +230,7 @@ static void python_functions_of_one_file_share_its_path(void **state)
                      heap_process.table->codes[second].file.at);
 }
 
-static void file_path_of_python_code_that_did_not_fit_is_stored_later(void **state)
+static void path_that_did_not_fit_is_stored_when_there_is_room(void **state)
 {
     (void)state;
     text_limit = 4;
@@ -240,7 +240,7 @@ static void file_path_of_python_code_that_did_not_fit_is_stored_later(void **sta
     text_is(heap_process.table->codes[note()].file, "/srv/train.py");
 }
 
-static void full_code_table_counts_drops_and_keeps_entries(void **state)
+static void full_code_table_keeps_its_entries_and_counts_drops(void **state)
 {
     (void)state;
     uint32_t first = note();
@@ -317,12 +317,12 @@ int main(void)
         TEST(python_code_object_is_added_once_with_all_its_data),
         TEST(python_strings_of_every_width_become_utf_8),
         TEST(undecodable_byte_in_a_python_name_is_stored_unchanged),
-        TEST(python_string_of_unknown_form_is_omitted),
+        TEST(python_string_of_an_unknown_kind_is_omitted),
         TEST(long_code_name_is_truncated_and_long_line_table_omitted),
         TEST(new_code_at_the_same_address_gets_a_new_entry),
         TEST(python_functions_of_one_file_share_its_path),
-        TEST(file_path_of_python_code_that_did_not_fit_is_stored_later),
-        TEST(full_code_table_counts_drops_and_keeps_entries),
+        TEST(path_that_did_not_fit_is_stored_when_there_is_room),
+        TEST(full_code_table_keeps_its_entries_and_counts_drops),
         TEST(python_code_is_added_again_to_a_new_table),
         TEST(threads_can_add_code_concurrently),
     };

@@ -123,7 +123,7 @@ static void debug_offsets_of_3_14_are_read(void **state)
     assert_int_equal(l.text_ascii, 8 * (text + 3));
 }
 
-static void implausible_debug_offsets_are_refused(void **state)
+static void debug_offsets_out_of_range_are_refused(void **state)
 {
     (void)state;
     struct python_layout l = {.thread_frame = 77};
@@ -156,7 +156,7 @@ int main(void)
         cmocka_unit_test(versions_before_3_13_need_no_debug_offsets),
         cmocka_unit_test(debug_offsets_of_3_13_are_read),
         cmocka_unit_test(debug_offsets_of_3_14_are_read),
-        cmocka_unit_test(implausible_debug_offsets_are_refused),
+        cmocka_unit_test(debug_offsets_out_of_range_are_refused),
         cmocka_unit_test(free_threaded_interpreter_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

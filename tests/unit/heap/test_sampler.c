@@ -41,7 +41,7 @@ static void sample_probability_is_never_zero(void **state)
     assert_true(sampler_probability(UINT64_MAX, 1) == 1);
 }
 
-static void sampling_draw_is_the_logarithm_of_a_uniform_number(void **state)
+static void sampling_draw_equals_the_logarithm_of_a_uniform_number(void **state)
 {
     uint64_t random = 1, same = 1;
 
@@ -138,7 +138,7 @@ static void sample_weights_add_up_with_mixed_sizes_and_intervals(void **state)
     assert_near(estimate, truth, 5 * sqrt(variance));
 }
 
-static void first_allocation_of_a_thread_is_sampled_as_often_as_others(void **state)
+static void first_allocation_of_a_thread_has_the_usual_sample_rate(void **state)
 {
     enum { TIMES = 20000 };
     double hits = 0, p = sampler_probability(BASE, BASE);
@@ -169,7 +169,7 @@ static void threads_have_independent_random_numbers(void **state)
     assert_true(t.random != first);
 }
 
-static void skipped_sample_does_not_bias_the_next_sample(void **state)
+static void skipped_sample_does_not_change_the_next_sample_rate(void **state)
 {
     enum { TIMES = 20000, SIZE = 1000 };
     struct heap_thread t = {.random = 3, .interval = 4096};
@@ -186,7 +186,7 @@ static void skipped_sample_does_not_bias_the_next_sample(void **state)
     assert_near(hits, p * TIMES, 5 * sqrt(TIMES * p * (1 - p)));
 }
 
-static void allocated_bytes_are_counted_up_to_the_last_draw(void **state)
+static void allocated_bytes_are_counted_up_to_the_last_sampling_draw(void **state)
 {
     struct heap_thread threads[2] = {{0}, {.random = 9}};
     uint64_t total = 0, interval;
@@ -233,7 +233,7 @@ static void largest_sizes_are_sampled_without_overflow(void **state)
     }
 }
 
-static void sample_keeps_the_interval_at_the_start_of_its_countdown(void **state)
+static void sample_has_the_interval_from_the_start_of_its_countdown(void **state)
 {
     struct heap_thread t = {.random = 1, .countdown = INT64_MIN};
     uint64_t interval;
@@ -316,7 +316,7 @@ static void burst_of_more_than_two_seconds_raises_the_interval(void **state)
     assert_in_range(sampler_interval(), 2 * BASE, 8 * BASE);
 }
 
-static void bursts_with_a_low_mean_rate_keep_the_sampling_interval(void **state)
+static void short_bursts_at_a_low_mean_rate_keep_the_interval(void **state)
 {
     uint64_t now = SECOND;
 
@@ -345,7 +345,7 @@ static void sampling_interval_is_lowered_stepwise_in_quiet_periods(void **state)
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void minimum_sampling_interval_applies_until_sampler_is_reset(void **state)
+static void minimum_sampling_interval_is_kept_until_a_reset(void **state)
 {
     uint64_t now = SECOND;
 
@@ -360,7 +360,7 @@ static void minimum_sampling_interval_applies_until_sampler_is_reset(void **stat
     assert_int_equal(sampler_floor(), BASE);
 }
 
-static void out_of_order_clock_readings_are_harmless(void **state)
+static void clock_that_goes_back_does_not_change_the_interval(void **state)
 {
     uint64_t now = 100 * SECOND;
 
@@ -379,25 +379,25 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FRESH(sample_probability_is_exact_for_all_sizes),
         FRESH(sample_probability_is_never_zero),
-        FRESH(sampling_draw_is_the_logarithm_of_a_uniform_number),
+        FRESH(sampling_draw_equals_the_logarithm_of_a_uniform_number),
         FRESH(sampling_draws_have_exponential_mean_and_variance),
         FRESH(sample_weights_add_up_to_the_allocated_bytes),
         FRESH(sample_weights_add_up_with_mixed_sizes_and_intervals),
-        FRESH(first_allocation_of_a_thread_is_sampled_as_often_as_others),
+        FRESH(first_allocation_of_a_thread_has_the_usual_sample_rate),
         FRESH(threads_have_independent_random_numbers),
-        FRESH(skipped_sample_does_not_bias_the_next_sample),
-        FRESH(allocated_bytes_are_counted_up_to_the_last_draw),
+        FRESH(skipped_sample_does_not_change_the_next_sample_rate),
+        FRESH(allocated_bytes_are_counted_up_to_the_last_sampling_draw),
         FRESH(allocation_of_zero_bytes_is_not_sampled),
         FRESH(largest_sizes_are_sampled_without_overflow),
-        FRESH(sample_keeps_the_interval_at_the_start_of_its_countdown),
+        FRESH(sample_has_the_interval_from_the_start_of_its_countdown),
         FRESH(sampling_intervals_are_multiples_of_the_unit),
         FRESH(low_sample_rate_keeps_the_sampling_interval),
         FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
         FRESH(burst_of_more_than_two_seconds_raises_the_interval),
-        FRESH(bursts_with_a_low_mean_rate_keep_the_sampling_interval),
+        FRESH(short_bursts_at_a_low_mean_rate_keep_the_interval),
         FRESH(sampling_interval_is_lowered_stepwise_in_quiet_periods),
-        FRESH(minimum_sampling_interval_applies_until_sampler_is_reset),
-        FRESH(out_of_order_clock_readings_are_harmless),
+        FRESH(minimum_sampling_interval_is_kept_until_a_reset),
+        FRESH(clock_that_goes_back_does_not_change_the_interval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

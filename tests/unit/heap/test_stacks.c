@@ -42,7 +42,7 @@ static void stack_is_stored_once_and_read_back(void **state)
     assert_int_equal(heap_process.table->header.sites, 3);
 }
 
-static void prefix_of_a_stack_is_a_separate_call_site(void **state)
+static void prefix_of_a_stack_is_a_call_site_of_its_own(void **state)
 {
     const uint64_t frames[] = {10, 20, 30};
     uint32_t longer = stacks_site(frames, 3), shorter = stacks_site(frames, 2);
@@ -65,7 +65,7 @@ static void recursive_frames_are_stored_in_the_stack_tree(void **state)
     assert_int_equal(stacks_site(frames, HEAP_STACK_MAX), site);
 }
 
-static void empty_stack_is_call_site_0_but_a_zero_frame_is_not(void **state)
+static void empty_stack_has_call_site_zero_but_a_null_frame_has_not(void **state)
 {
     const uint64_t zero = 0;
 
@@ -108,7 +108,7 @@ static void many_different_stacks_get_different_call_sites(void **state)
     assert_int_equal(drops(HEAP_DROP_NODES) + drops(HEAP_DROP_SITES), 0);
 }
 
-static void stacks_beyond_the_maximum_are_counted_without_a_site(void **state)
+static void stacks_beyond_the_maximum_are_counted_as_site_zero(void **state)
 {
     (void)state;
     for (uint64_t i = 1; i < HEAP_SITES; i++)
@@ -133,7 +133,7 @@ static void fill_tree(uint32_t enough)
     }
 }
 
-static void nearly_full_stack_tree_keeps_the_allocating_python_frames(void **state)
+static void nearly_full_stack_tree_keeps_the_innermost_python_frames(void **state)
 {
     uint64_t frames[60], back[60], other[60];
 
@@ -157,7 +157,7 @@ static void nearly_full_stack_tree_keeps_the_allocating_python_frames(void **sta
     assert_int_equal(stacks_site(other, 60), site);
 }
 
-static void nearly_full_stack_tree_keeps_the_inner_native_frames(void **state)
+static void nearly_full_stack_tree_keeps_the_innermost_native_frames(void **state)
 {
     uint64_t frames[40], back[40];
 
@@ -205,7 +205,7 @@ static void byte_totals_of_call_sites_add_up(void **state)
     assert_int_equal(heap_process.table->sites[0].freed_bytes, 5);
 }
 
-static void new_stack_tree_has_only_a_root_node(void **state)
+static void new_stack_tree_contains_only_the_root(void **state)
 {
     const uint64_t frames[] = {10, 20};
 
@@ -241,16 +241,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(stack_is_stored_once_and_read_back),
-        FRESH(prefix_of_a_stack_is_a_separate_call_site),
+        FRESH(prefix_of_a_stack_is_a_call_site_of_its_own),
         FRESH(recursive_frames_are_stored_in_the_stack_tree),
-        FRESH(empty_stack_is_call_site_0_but_a_zero_frame_is_not),
+        FRESH(empty_stack_has_call_site_zero_but_a_null_frame_has_not),
         FRESH(many_different_stacks_get_different_call_sites),
-        FRESH(stacks_beyond_the_maximum_are_counted_without_a_site),
-        FRESH(nearly_full_stack_tree_keeps_the_allocating_python_frames),
-        FRESH(nearly_full_stack_tree_keeps_the_inner_native_frames),
+        FRESH(stacks_beyond_the_maximum_are_counted_as_site_zero),
+        FRESH(nearly_full_stack_tree_keeps_the_innermost_python_frames),
+        FRESH(nearly_full_stack_tree_keeps_the_innermost_native_frames),
         FRESH(full_stack_tree_drops_the_innermost_frames),
         FRESH(byte_totals_of_call_sites_add_up),
-        FRESH(new_stack_tree_has_only_a_root_node),
+        FRESH(new_stack_tree_contains_only_the_root),
         FRESH(stack_lookup_without_a_table_finds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,7 @@ static void assert_same(const struct stacks *s)
         assert_true(is_same_frame(s, i));
 }
 
-static void plain_stack_is_unwound_to_its_start(void **state)
+static void ordinary_stack_is_unwound_to_its_start(void **state)
 {
     struct stacks s;
 
@@ -180,7 +180,7 @@ static void stack_of_a_callback_from_libc_is_unwound_through_libc(void **state)
 
 /* A second libc in a separate namespace serves as a library that is loaded, calls back, and is
  * unloaded. */
-static void reloaded_library_is_unwound_each_time(void **state)
+static void library_is_unwound_each_time_it_is_loaded_again(void **state)
 {
     typedef void sort_function(void *, size_t, size_t, int (*)(const void *, const void *));
     enum { ROUNDS = 8 };
@@ -309,7 +309,7 @@ __asm__(".text\n"
         ".size faults_at_once, . - faults_at_once");
 void faults_at_once(void);
 
-static void interrupted_first_instruction_belongs_to_its_function(void **state)
+static void signal_at_the_first_instruction_finds_the_function(void **state)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
 
@@ -464,7 +464,7 @@ static void coroutine_of_another_thread_is_unwound(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void sandboxed_process_unwinds_unknown_stack_within_one_page_only(void **state)
+static void sandboxed_process_reads_one_page_of_an_unknown_stack(void **state)
 {
     char *memory = guarded(CORO_BYTES);
 
@@ -480,7 +480,7 @@ static void sandboxed_process_unwinds_unknown_stack_within_one_page_only(void **
         assert_true(is_same_frame(&in_coroutine, i));
 }
 
-static void sandboxed_process_reads_the_whole_main_stack(void **state)
+static void sandboxed_process_unwinds_the_whole_main_stack(void **state)
 {
     struct stacks s;
 
@@ -525,7 +525,7 @@ static void unwinder_knows_the_end_of_a_thread_stack(void **state)
     assert_int_equal(seen[2], 0);
 }
 
-static void end_of_the_main_stack_is_known(void **state)
+static void unwinder_knows_the_end_of_the_main_stack(void **state)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
@@ -535,7 +535,7 @@ static void end_of_the_main_stack_is_known(void **state)
     assert_true(end - here < 16 << 20);
 }
 
-static void stack_extent_grows_over_readable_pages_only(void **state)
+static void known_stack_range_grows_only_over_readable_pages(void **state)
 {
     char *memory = guarded(4 * PAGE_BYTES);
     uintptr_t start = (uintptr_t)memory, word;
@@ -577,7 +577,7 @@ static void take_in_assembly(void)
     STAYS();
 }
 
-static void code_without_cfi_ends_the_unwinding_and_is_counted(void **state)
+static void unwinding_ends_at_code_without_cfi_and_counts_it(void **state)
 {
     (void)state;
     test_without_cfi(take_in_assembly);
@@ -588,7 +588,7 @@ static void code_without_cfi_ends_the_unwinding_and_is_counted(void **state)
     assert_int_equal(in_assembly.ours[2].module, in_assembly.ours[0].module);
 }
 
-static void generated_code_ends_the_unwinding(void **state)
+static void unwinding_ends_at_generated_code(void **state)
 {
     static const uint8_t code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7,
                                    0x48, 0x83, 0xc4, 0x08, 0xc3};
@@ -630,30 +630,30 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
-        TEST(plain_stack_is_unwound_to_its_start),
+        TEST(ordinary_stack_is_unwound_to_its_start),
         TEST(recursion_is_unwound_at_every_depth),
         TEST(deep_stack_keeps_its_innermost_frames),
         TEST(stack_of_a_callback_from_libc_is_unwound_through_libc),
-        TEST(reloaded_library_is_unwound_each_time),
+        TEST(library_is_unwound_each_time_it_is_loaded_again),
         TEST(function_that_realigns_its_stack_is_unwound),
 #ifdef __x86_64__
         TEST(signal_handler_stack_includes_the_interrupted_code),
         TEST(handler_on_alternate_stack_includes_interrupted_code),
-        TEST(interrupted_first_instruction_belongs_to_its_function),
+        TEST(signal_at_the_first_instruction_finds_the_function),
 #endif
         TEST(stacks_of_other_threads_are_unwound_to_their_start),
         TEST(thread_on_a_stack_allocated_by_the_program_is_unwound),
         TEST(thread_with_a_small_stack_is_unwound),
         TEST(coroutine_of_the_main_thread_is_unwound),
         TEST(coroutine_of_another_thread_is_unwound),
-        TEST(sandboxed_process_unwinds_unknown_stack_within_one_page_only),
-        TEST(sandboxed_process_reads_the_whole_main_stack),
+        TEST(sandboxed_process_reads_one_page_of_an_unknown_stack),
+        TEST(sandboxed_process_unwinds_the_whole_main_stack),
         TEST(unwinder_knows_the_end_of_a_thread_stack),
-        TEST(end_of_the_main_stack_is_known),
-        TEST(stack_extent_grows_over_readable_pages_only),
+        TEST(unwinder_knows_the_end_of_the_main_stack),
+        TEST(known_stack_range_grows_only_over_readable_pages),
 #ifdef __x86_64__
-        TEST(code_without_cfi_ends_the_unwinding_and_is_counted),
-        TEST(generated_code_ends_the_unwinding),
+        TEST(unwinding_ends_at_code_without_cfi_and_counts_it),
+        TEST(unwinding_ends_at_generated_code),
 #endif
         TEST(unwinding_preserves_errno),
     };

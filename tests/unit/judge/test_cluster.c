@@ -91,7 +91,7 @@ static void node_is_silent_30_s_after_its_last_heartbeat(void **state)
     cluster_free(c);
 }
 
-static void single_scan_compares_heartbeats_of_nodes_with_each_other(void **state)
+static void first_scan_compares_heartbeats_of_the_nodes_with_each_other(void **state)
 {
     struct cluster *c = open_job();
     (void)state;
@@ -104,7 +104,7 @@ static void single_scan_compares_heartbeats_of_nodes_with_each_other(void **stat
 }
 
 /* Some file systems store the time of the node that writes. */
-static void clock_a_minute_behind_does_not_make_a_node_silent(void **state)
+static void node_whose_clock_is_a_minute_behind_is_not_silent(void **state)
 {
     struct cluster *c = open_job();
     (void)state;
@@ -115,7 +115,7 @@ static void clock_a_minute_behind_does_not_make_a_node_silent(void **state)
     cluster_free(c);
 }
 
-static void repeated_scans_ignore_the_clocks_of_nodes(void **state)
+static void later_scans_do_not_depend_on_the_clocks_of_nodes(void **state)
 {
     struct cluster *c = open_job();
     (void)state;
@@ -185,7 +185,7 @@ static void newer_folder_of_a_node_replaces_the_older_one(void **state)
     cluster_free(c);
 }
 
-static void plain_run_folder_is_not_a_job_folder(void **state)
+static void run_folder_of_one_node_is_not_read_as_a_job_folder(void **state)
 {
     struct cluster *c = NULL;
     struct err err = {""};
@@ -204,14 +204,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(node_is_silent_30_s_after_its_last_heartbeat),
-        WITH_FOLDER(single_scan_compares_heartbeats_of_nodes_with_each_other),
-        WITH_FOLDER(clock_a_minute_behind_does_not_make_a_node_silent),
-        WITH_FOLDER(repeated_scans_ignore_the_clocks_of_nodes),
+        WITH_FOLDER(first_scan_compares_heartbeats_of_the_nodes_with_each_other),
+        WITH_FOLDER(node_whose_clock_is_a_minute_behind_is_not_silent),
+        WITH_FOLDER(later_scans_do_not_depend_on_the_clocks_of_nodes),
         WITH_FOLDER(node_with_heartbeat_in_the_future_is_not_silent),
         WITH_FOLDER(node_whose_heartbeat_has_ended_is_not_running),
         WITH_FOLDER(expected_node_without_a_folder_is_missing_until_it_joins),
         WITH_FOLDER(newer_folder_of_a_node_replaces_the_older_one),
-        WITH_FOLDER(plain_run_folder_is_not_a_job_folder),
+        WITH_FOLDER(run_folder_of_one_node_is_not_read_as_a_job_folder),
     };
     return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);
 }

@@ -293,7 +293,7 @@ static void recording_gives_the_same_verdict_as_the_live_run(void **state)
 }
 
 /* Leaks for 20 min without marks; memory falls for two seconds while the process exits. */
-static void memory_drop_of_an_exiting_process_does_not_affect_verdict(void **state)
+static void memory_drop_of_an_exiting_process_changes_no_verdict(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -319,7 +319,7 @@ static void memory_drop_of_an_exiting_process_does_not_affect_verdict(void **sta
     judge_free_with_run(job.judge);
 }
 
-static void memory_drop_of_a_process_that_lives_on_affects_verdict(void **state)
+static void memory_drop_of_a_running_process_changes_its_verdict(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -334,7 +334,7 @@ static void memory_drop_of_a_process_that_lives_on_affects_verdict(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void withheld_last_readings_count_once_a_mark_arrives(void **state)
+static void last_readings_before_an_exit_count_if_a_mark_arrives(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -351,7 +351,7 @@ static void withheld_last_readings_count_once_a_mark_arrives(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void mapped_page_cache_is_not_growth(void **state)
+static void growth_of_mapped_page_cache_does_not_count_as_growth(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -392,7 +392,7 @@ static void map_files(struct job *job, uint64_t last)
     }
 }
 
-static void files_mapped_since_the_last_status_read_are_not_a_spike(void **state)
+static void newly_mapped_files_do_not_count_as_a_memory_spike(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -403,7 +403,7 @@ static void files_mapped_since_the_last_status_read_are_not_a_spike(void **state
     judge_free_with_run(job.judge);
 }
 
-static void readings_count_again_once_all_mapped_files_are_known(void **state)
+static void readings_count_again_after_all_mapped_files_are_known(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -429,7 +429,7 @@ static void leak_that_is_swapped_out_is_still_leaking(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void process_is_not_judged_before_its_status_is_known(void **state)
+static void process_is_judged_only_after_its_status_was_read(void **state)
 {
     struct job job = job_begin(NULL);
     struct sample rss = {0};
@@ -454,7 +454,7 @@ static void process_is_not_judged_before_its_status_is_known(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void exec_in_a_process_starts_a_new_series(void **state)
+static void exec_in_a_process_starts_a_new_memory_series(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -472,7 +472,7 @@ static void exec_in_a_process_starts_a_new_series(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void only_the_largest_of_thousands_of_processes_are_judged(void **state)
+static void only_the_largest_processes_are_judged_among_thousands(void **state)
 {
     enum { PROCESSES = 3000 };
     struct job job = job_begin(NULL);
@@ -499,7 +499,7 @@ static void only_the_largest_of_thousands_of_processes_are_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void verdict_list_stays_valid_after_its_processes_exit(void **state)
+static void list_of_verdicts_stays_valid_after_processes_exit(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -517,7 +517,7 @@ static void verdict_list_stays_valid_after_its_processes_exit(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_keeps_the_verdict_of_its_largest_process_after_exit(void **state)
+static void job_keeps_the_verdict_of_its_largest_process_after_its_exit(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -537,7 +537,7 @@ static void job_keeps_the_verdict_of_its_largest_process_after_exit(void **state
     judge_free_with_run(job.judge);
 }
 
-static void steps_sent_by_a_second_rank_do_not_advance_the_job(void **state)
+static void steps_of_a_second_rank_do_not_advance_the_step_count(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -576,7 +576,7 @@ static void training_restarted_in_a_process_is_judged_anew(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void limit_in_bytes_applies_to_job_and_percentage_to_machine(void **state)
+static void limit_in_bytes_is_for_the_job_and_a_percentage_for_the_host(void **state)
 {
     const struct judge_options given = {.has_limit = true, .limit = {.bytes = 8 * 1024 * MIB}};
     const struct judge_options half = {.has_limit = true,
@@ -593,7 +593,7 @@ static void limit_in_bytes_applies_to_job_and_percentage_to_machine(void **state
     judge_free_with_run(b.judge);
 }
 
-static void gpu_is_judged_once_the_job_uses_it(void **state)
+static void gpu_is_judged_only_after_the_job_uses_it(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -655,7 +655,7 @@ static void gpu_forecast_counts_cached_memory_as_free(void **state)
     assert_in_range((int)cached_s, 2700, 3080); /* 60 GiB */
 }
 
-static void figures_in_bytes_have_their_own_verdicts(void **state)
+static void reported_figures_in_bytes_get_their_own_verdicts(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -726,7 +726,7 @@ static void memory_retained_by_malloc_is_not_a_leak(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void figure_that_starts_late_uses_the_epochs_of_the_job(void **state)
+static void reported_figure_that_starts_late_uses_epochs_of_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -760,7 +760,7 @@ static void malformed_verdict_json_is_read_as_unknown(void **state)
     json_decref(doc);
 }
 
-static void leak_of_an_earlier_segment_is_kept_in_the_verdict(void **state)
+static void leak_before_a_restart_is_kept_in_the_verdict(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -784,7 +784,7 @@ static void leak_of_an_earlier_segment_is_kept_in_the_verdict(void **state)
 }
 
 /* The guard restarts a leaking job, which then finishes within a few steps. */
-static void short_last_segment_does_not_hide_the_leak_of_the_job(void **state)
+static void leak_before_a_restart_outweighs_a_short_last_segment(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -799,7 +799,7 @@ static void short_last_segment_does_not_hide_the_leak_of_the_job(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void longer_flat_segment_outweighs_an_earlier_leak(void **state)
+static void long_flat_segment_outweighs_a_short_leak_before_a_restart(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -812,7 +812,7 @@ static void longer_flat_segment_outweighs_an_earlier_leak(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void figure_keeps_its_verdict_after_its_process_exits(void **state)
+static void reported_figure_keeps_its_verdict_after_its_process_exits(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -834,7 +834,7 @@ static void figure_keeps_its_verdict_after_its_process_exits(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void figures_beyond_the_maximum_wait_for_a_free_series(void **state)
+static void figures_beyond_the_maximum_are_judged_when_others_end(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0, count = 0;
@@ -858,7 +858,7 @@ static void figures_beyond_the_maximum_wait_for_a_free_series(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void judge_without_readings_has_no_verdict_for_the_tree(void **state)
+static void job_without_memory_readings_gets_no_verdict(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -880,7 +880,7 @@ static void on_change(void *user, const struct run_entity *p, enum verdict_word 
     changes_seen++;
 }
 
-static void changed_verdict_word_is_reported_once(void **state)
+static void each_change_of_the_verdict_word_is_reported_once(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -902,36 +902,36 @@ int main(void)
         cmocka_unit_test(job_that_grows_within_the_first_epoch_is_filling),
         cmocka_unit_test(job_whose_growth_ends_with_the_first_epoch_has_plateaued),
         cmocka_unit_test(recording_gives_the_same_verdict_as_the_live_run),
-        cmocka_unit_test(memory_drop_of_an_exiting_process_does_not_affect_verdict),
-        cmocka_unit_test(memory_drop_of_a_process_that_lives_on_affects_verdict),
-        cmocka_unit_test(withheld_last_readings_count_once_a_mark_arrives),
-        cmocka_unit_test(mapped_page_cache_is_not_growth),
-        cmocka_unit_test(files_mapped_since_the_last_status_read_are_not_a_spike),
-        cmocka_unit_test(readings_count_again_once_all_mapped_files_are_known),
+        cmocka_unit_test(memory_drop_of_an_exiting_process_changes_no_verdict),
+        cmocka_unit_test(memory_drop_of_a_running_process_changes_its_verdict),
+        cmocka_unit_test(last_readings_before_an_exit_count_if_a_mark_arrives),
+        cmocka_unit_test(growth_of_mapped_page_cache_does_not_count_as_growth),
+        cmocka_unit_test(newly_mapped_files_do_not_count_as_a_memory_spike),
+        cmocka_unit_test(readings_count_again_after_all_mapped_files_are_known),
         cmocka_unit_test(leak_that_is_swapped_out_is_still_leaking),
-        cmocka_unit_test(process_is_not_judged_before_its_status_is_known),
-        cmocka_unit_test(exec_in_a_process_starts_a_new_series),
-        cmocka_unit_test(only_the_largest_of_thousands_of_processes_are_judged),
-        cmocka_unit_test(verdict_list_stays_valid_after_its_processes_exit),
-        cmocka_unit_test(job_keeps_the_verdict_of_its_largest_process_after_exit),
-        cmocka_unit_test(steps_sent_by_a_second_rank_do_not_advance_the_job),
+        cmocka_unit_test(process_is_judged_only_after_its_status_was_read),
+        cmocka_unit_test(exec_in_a_process_starts_a_new_memory_series),
+        cmocka_unit_test(only_the_largest_processes_are_judged_among_thousands),
+        cmocka_unit_test(list_of_verdicts_stays_valid_after_processes_exit),
+        cmocka_unit_test(job_keeps_the_verdict_of_its_largest_process_after_its_exit),
+        cmocka_unit_test(steps_of_a_second_rank_do_not_advance_the_step_count),
         cmocka_unit_test(training_restarted_in_a_process_is_judged_anew),
-        cmocka_unit_test(limit_in_bytes_applies_to_job_and_percentage_to_machine),
-        cmocka_unit_test(gpu_is_judged_once_the_job_uses_it),
+        cmocka_unit_test(limit_in_bytes_is_for_the_job_and_a_percentage_for_the_host),
+        cmocka_unit_test(gpu_is_judged_only_after_the_job_uses_it),
         cmocka_unit_test(gpu_forecast_counts_cached_memory_as_free),
-        cmocka_unit_test(figures_in_bytes_have_their_own_verdicts),
+        cmocka_unit_test(reported_figures_in_bytes_get_their_own_verdicts),
         cmocka_unit_test(job_that_keeps_its_steps_in_a_limited_container_is_filling),
         cmocka_unit_test(job_whose_container_would_not_fit_into_memory_leaks),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
-        cmocka_unit_test(figure_that_starts_late_uses_the_epochs_of_the_job),
+        cmocka_unit_test(reported_figure_that_starts_late_uses_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
-        cmocka_unit_test(leak_of_an_earlier_segment_is_kept_in_the_verdict),
-        cmocka_unit_test(short_last_segment_does_not_hide_the_leak_of_the_job),
-        cmocka_unit_test(longer_flat_segment_outweighs_an_earlier_leak),
-        cmocka_unit_test(figure_keeps_its_verdict_after_its_process_exits),
-        cmocka_unit_test(figures_beyond_the_maximum_wait_for_a_free_series),
-        cmocka_unit_test(judge_without_readings_has_no_verdict_for_the_tree),
-        cmocka_unit_test(changed_verdict_word_is_reported_once),
+        cmocka_unit_test(leak_before_a_restart_is_kept_in_the_verdict),
+        cmocka_unit_test(leak_before_a_restart_outweighs_a_short_last_segment),
+        cmocka_unit_test(long_flat_segment_outweighs_a_short_leak_before_a_restart),
+        cmocka_unit_test(reported_figure_keeps_its_verdict_after_its_process_exits),
+        cmocka_unit_test(figures_beyond_the_maximum_are_judged_when_others_end),
+        cmocka_unit_test(job_without_memory_readings_gets_no_verdict),
+        cmocka_unit_test(each_change_of_the_verdict_word_is_reported_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static enum verdict_word word_after(struct judge *j, const char *kind, const cha
     return judge_tree(j)->result.word;
 }
 
-static void growth_until_the_end_of_a_finished_job_is_a_leak(void **state)
+static void growth_up_to_the_end_of_a_finished_job_is_a_leak(void **state)
 {
     struct judge *j = a_judge();
     (void)state;
@@ -157,7 +157,7 @@ static struct held grown(int32_t pid)
                                    .settled = t}};
 }
 
-static void growth_at_call_sites_counts_for_their_process_only(void **state)
+static void call_site_growth_counts_only_for_its_own_process(void **state)
 {
     struct held others[] = {grown(1001), grown(1000)};
     struct judge *j = a_judge();
@@ -180,7 +180,7 @@ static void growth_at_call_sites_counts_for_their_process_only(void **state)
     judge_free_with_run(j);
 }
 
-static void readings_after_a_process_starts_to_exit_do_not_count(void **state)
+static void readings_of_a_process_that_is_exiting_do_not_count(void **state)
 {
     const struct held done = {.pid = 1000, .start_ns = NS_PER_S, .worked_ns = 50 * NS_PER_S};
     struct judge *j = a_judge();
@@ -197,7 +197,7 @@ static void readings_after_a_process_starts_to_exit_do_not_count(void **state)
 }
 
 /* The growth may have been about to stop, so only a nearly certain leak counts. */
-static void killed_job_is_judged_by_model_only_if_call_sites_are_known(void **state)
+static void killed_job_with_unknown_call_sites_is_not_judged_by_model(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -271,7 +271,7 @@ static void running_job_is_undecided_until_call_sites_confirm_growth(void **stat
     judge_free_with_run(j);
 }
 
-static void leak_just_after_the_first_epoch_needs_growing_call_sites(void **state)
+static void leak_just_after_the_first_epoch_needs_call_site_growth(void **state)
 {
     struct held sites = grown(1000), none = sites;
     struct judge *j = running_job(46, 36);
@@ -288,7 +288,7 @@ static void leak_just_after_the_first_epoch_needs_growing_call_sites(void **stat
     judge_free_with_run(j);
 }
 
-static void helper_process_started_late_does_not_decide_the_verdict(void **state)
+static void helper_process_that_starts_late_does_not_decide_the_verdict(void **state)
 {
     struct judge *j = a_judge();
     (void)state;
@@ -335,7 +335,7 @@ static void recording_of_an_ended_job_gives_the_same_verdict(void **state)
 
 /* Whether the process was judged while it was alive depends on timing that a recording does not
  * contain. */
-static void short_lived_process_is_left_out_of_the_verdicts(void **state)
+static void short_lived_process_gets_no_verdict(void **state)
 {
     struct judge *j = a_judge();
     struct process_info info = {.id = {.pid = 1002, .start_ticks = 7}, .role = ROLE_OTHER};
@@ -360,17 +360,17 @@ static void short_lived_process_is_left_out_of_the_verdicts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_until_the_end_of_a_finished_job_is_a_leak),
+        cmocka_unit_test(growth_up_to_the_end_of_a_finished_job_is_a_leak),
         cmocka_unit_test(growth_of_a_stopped_job_stays_undecided),
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
-        cmocka_unit_test(growth_at_call_sites_counts_for_their_process_only),
-        cmocka_unit_test(readings_after_a_process_starts_to_exit_do_not_count),
-        cmocka_unit_test(killed_job_is_judged_by_model_only_if_call_sites_are_known),
+        cmocka_unit_test(call_site_growth_counts_only_for_its_own_process),
+        cmocka_unit_test(readings_of_a_process_that_is_exiting_do_not_count),
+        cmocka_unit_test(killed_job_with_unknown_call_sites_is_not_judged_by_model),
         cmocka_unit_test(running_job_is_undecided_until_call_sites_confirm_growth),
-        cmocka_unit_test(leak_just_after_the_first_epoch_needs_growing_call_sites),
-        cmocka_unit_test(helper_process_started_late_does_not_decide_the_verdict),
+        cmocka_unit_test(leak_just_after_the_first_epoch_needs_call_site_growth),
+        cmocka_unit_test(helper_process_that_starts_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
-        cmocka_unit_test(short_lived_process_is_left_out_of_the_verdicts),
+        cmocka_unit_test(short_lived_process_gets_no_verdict),
     };
     return cmocka_run_group_tests_name("judge_end", tests, NULL, NULL);
 }

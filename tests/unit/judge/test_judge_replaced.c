@@ -150,7 +150,7 @@ static enum verdict_word word_of(const struct job *job, int32_t pid)
     return VERDICT_UNDECIDED;
 }
 
-static void job_is_filling_while_its_first_workers_grow(void **state)
+static void job_is_filling_while_its_first_data_workers_grow(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -159,7 +159,7 @@ static void job_is_filling_while_its_first_workers_grow(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void replaced_workers_of_equal_size_do_not_decide_the_verdict(void **state)
+static void worker_replaced_by_one_of_equal_size_is_not_growth(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -176,7 +176,7 @@ static void replaced_workers_of_equal_size_do_not_decide_the_verdict(void **stat
     judge_free_with_run(job.judge);
 }
 
-static void larger_replacement_workers_decide_the_verdict(void **state)
+static void workers_replaced_by_larger_ones_are_a_leak(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -187,7 +187,7 @@ static void larger_replacement_workers_decide_the_verdict(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void long_lived_replacement_workers_decide_the_verdict(void **state)
+static void replacement_workers_that_live_long_are_judged(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -199,7 +199,7 @@ static void long_lived_replacement_workers_decide_the_verdict(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void process_restarted_by_a_launcher_counts_as_the_job(void **state)
+static void process_that_a_launcher_restarts_counts_as_the_job(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -211,7 +211,7 @@ static void process_restarted_by_a_launcher_counts_as_the_job(void **state)
 
 /* Workers share the pages of their parent, so their RSS is as large as the parent's. When they
  * exit, the series of the sum must continue without a drop. */
-static void series_of_the_tree_continues_when_large_workers_exit(void **state)
+static void exit_of_large_workers_does_not_interrupt_the_sum_of_the_job(void **state)
 {
     struct job job = usual(false);
     (void)state;
@@ -222,7 +222,7 @@ static void series_of_the_tree_continues_when_large_workers_exit(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void leak_of_the_parent_is_found_beside_replaced_workers(void **state)
+static void leak_of_the_parent_is_found_although_workers_are_replaced(void **state)
 {
     struct job job = usual(false);
     (void)state;
@@ -237,7 +237,7 @@ static void leak_of_the_parent_is_found_beside_replaced_workers(void **state)
 
 /* The only process exits. Memory that the launcher allocates later is not added to the sum, so the
  * end of the job is not evidence about earlier growth. */
-static void growth_that_ended_with_its_process_is_not_a_leak(void **state)
+static void growth_that_ended_when_its_process_exited_is_not_a_leak(void **state)
 {
     struct job job = usual(false);
     static const char text[] = "{\"kind\":\"exited\",\"status\":0,\"cause_kind\":\"finished\"}";
@@ -267,14 +267,14 @@ static void growth_that_ended_with_its_process_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(job_is_filling_while_its_first_workers_grow),
-        cmocka_unit_test(replaced_workers_of_equal_size_do_not_decide_the_verdict),
-        cmocka_unit_test(larger_replacement_workers_decide_the_verdict),
-        cmocka_unit_test(long_lived_replacement_workers_decide_the_verdict),
-        cmocka_unit_test(process_restarted_by_a_launcher_counts_as_the_job),
-        cmocka_unit_test(series_of_the_tree_continues_when_large_workers_exit),
-        cmocka_unit_test(leak_of_the_parent_is_found_beside_replaced_workers),
-        cmocka_unit_test(growth_that_ended_with_its_process_is_not_a_leak),
+        cmocka_unit_test(job_is_filling_while_its_first_data_workers_grow),
+        cmocka_unit_test(worker_replaced_by_one_of_equal_size_is_not_growth),
+        cmocka_unit_test(workers_replaced_by_larger_ones_are_a_leak),
+        cmocka_unit_test(replacement_workers_that_live_long_are_judged),
+        cmocka_unit_test(process_that_a_launcher_restarts_counts_as_the_job),
+        cmocka_unit_test(exit_of_large_workers_does_not_interrupt_the_sum_of_the_job),
+        cmocka_unit_test(leak_of_the_parent_is_found_although_workers_are_replaced),
+        cmocka_unit_test(growth_that_ended_when_its_process_exited_is_not_a_leak),
     };
     return cmocka_run_group_tests_name("judge_replaced", tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static void higher_epoch_number_ends_the_previous_epoch(void **state)
     assert_int_equal(m[1].kind, VERDICT_MARK_STEP);
 }
 
-static void values_sent_once_apply_to_every_later_mark(void **state)
+static void batch_size_sent_once_applies_to_every_later_mark(void **state)
 {
     struct mark_clock c = {0};
     struct verdict_mark m[MARK_CLOCK_MARKS];
@@ -74,7 +74,7 @@ int main(void)
         cmocka_unit_test(evaluation_end_mark_sent_twice_counts_once),
         cmocka_unit_test(epoch_length_is_derived_from_fractional_epochs),
         cmocka_unit_test(higher_epoch_number_ends_the_previous_epoch),
-        cmocka_unit_test(values_sent_once_apply_to_every_later_mark),
+        cmocka_unit_test(batch_size_sent_once_applies_to_every_later_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

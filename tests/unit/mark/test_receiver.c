@@ -131,7 +131,7 @@ static void mark_for_several_steps_arrives_as_several_marks(void **state)
     assert_int_equal(stats_of(f).received, 1);
 }
 
-static void mark_sender_comes_from_the_kernel(void **state)
+static void sender_of_a_mark_is_taken_from_the_kernel_and_not_its_text(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = send_from_child(f, "KIND=step\nPID=1\n");
@@ -158,7 +158,7 @@ static void invalid_mark_datagrams_are_counted_and_dropped(void **state)
     assert_int_equal(f->last.len, MARK_TEXT_MAX);
 }
 
-static void burst_of_marks_from_a_waiting_sender_loses_nothing(void **state)
+static void burst_of_marks_loses_none_if_the_sender_waits(void **state)
 {
     enum { COUNT = 5000 };
     struct fixture *f = *state;
@@ -196,7 +196,7 @@ static unsigned open_fds(void)
     return n;
 }
 
-static void descriptors_attached_to_a_mark_are_dropped(void **state)
+static void descriptors_attached_to_a_mark_are_closed(void **state)
 {
     struct fixture *f = *state;
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -373,7 +373,7 @@ static void socket_folders_of_killed_receivers_are_removed_later(void **state)
     free(before);
 }
 
-static void unusable_runtime_folder_is_skipped(void **state)
+static void runtime_folder_that_cannot_be_written_is_skipped(void **state)
 {
     static const char *const bad[] = {"", "relative/folder", "/no/such/folder", "/proc"};
     struct fixture *f = *state;
@@ -526,7 +526,7 @@ static void loader_worker_receives_no_checkpoint_request(void **state)
     unlink(path);
 }
 
-static void second_hello_of_a_process_replaces_the_first_hello(void **state)
+static void second_hello_of_a_process_replaces_the_first(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -541,7 +541,7 @@ static void second_hello_of_a_process_replaces_the_first_hello(void **state)
     assert_string_equal(peers[1].reply, "/tmp/third");
 }
 
-static void hello_with_an_unusable_reply_address_adds_no_peer(void **state)
+static void rank_whose_reply_address_is_unusable_is_not_added(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -562,7 +562,7 @@ static void hello_with_an_unusable_reply_address_adds_no_peer(void **state)
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
 }
 
-static void dead_peer_is_forgotten_and_a_busy_peer_kept(void **state)
+static void rank_with_a_dead_socket_is_removed_and_a_busy_one_is_kept(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -596,7 +596,7 @@ static void dead_peer_is_forgotten_and_a_busy_peer_kept(void **state)
     unlink(file);
 }
 
-static void flood_of_marks_does_not_starve_the_event_loop(void **state)
+static void loop_iteration_reads_at_most_256_marks_of_a_flood(void **state)
 {
     struct fixture *f = *state;
     unsigned turns = 0;
@@ -623,23 +623,23 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(mark_arrives_with_its_time_and_sender),
         TEST(mark_for_several_steps_arrives_as_several_marks),
-        TEST(mark_sender_comes_from_the_kernel),
+        TEST(sender_of_a_mark_is_taken_from_the_kernel_and_not_its_text),
         TEST(invalid_mark_datagrams_are_counted_and_dropped),
-        TEST(burst_of_marks_from_a_waiting_sender_loses_nothing),
-        TEST(descriptors_attached_to_a_mark_are_dropped),
+        TEST(burst_of_marks_loses_none_if_the_sender_waits),
+        TEST(descriptors_attached_to_a_mark_are_closed),
         TEST(socket_folder_is_private_and_removed),
         TEST(socket_folder_is_removed_even_if_the_job_added_files),
         TEST(files_in_a_folder_that_ebb_did_not_create_are_kept),
         TEST(socket_folders_of_killed_receivers_are_removed_later),
-        TEST(unusable_runtime_folder_is_skipped),
+        TEST(runtime_folder_that_cannot_be_written_is_skipped),
         TEST(marks_of_another_user_are_refused),
         TEST(rank_that_sent_hello_receives_checkpoint_requests),
         TEST(answer_to_a_checkpoint_request_arrives_as_a_mark),
         TEST(loader_worker_receives_no_checkpoint_request),
-        TEST(second_hello_of_a_process_replaces_the_first_hello),
-        TEST(hello_with_an_unusable_reply_address_adds_no_peer),
-        TEST(dead_peer_is_forgotten_and_a_busy_peer_kept),
-        TEST(flood_of_marks_does_not_starve_the_event_loop),
+        TEST(second_hello_of_a_process_replaces_the_first),
+        TEST(rank_whose_reply_address_is_unusable_is_not_added),
+        TEST(rank_with_a_dead_socket_is_removed_and_a_busy_one_is_kept),
+        TEST(loop_iteration_reads_at_most_256_marks_of_a_flood),
     };
 
     return cmocka_run_group_tests_name("receiver", tests, NULL, NULL);

@@ -25,7 +25,7 @@ static size_t length_of(const char *s)
     return mark_row_length(&m);
 }
 
-static void mark_for_several_steps_is_split_into_single_marks(void **state)
+static void mark_for_several_steps_is_split_into_one_mark_per_step(void **state)
 {
     struct mark m = parsed("KIND=step\nSTEP=11\nEPOCH=0.5\nRANK=1\nSTEPS=4\nSECONDS=0.04\nX=y");
     const char *texts[] = {"KIND=step\nSTEP=8\nRANK=1\nX=y", "KIND=step\nSTEP=9\nRANK=1\nX=y",
@@ -49,7 +49,7 @@ static void mark_for_several_steps_is_split_into_single_marks(void **state)
     }
 }
 
-static void split_marks_without_seconds_have_the_same_time(void **state)
+static void split_marks_get_equal_times_if_the_duration_is_unknown(void **state)
 {
     const char *none[] = {"KIND=step\nSTEP=9\nSTEPS=2", "KIND=step\nSTEP=9\nSTEPS=2\nSECONDS=x",
                           "KIND=step\nSTEP=9\nSTEPS=2\nSECONDS=-1",
@@ -78,7 +78,7 @@ static void split_marks_never_have_negative_times(void **state)
     assert_int_equal(one.t_ns, m.t_ns / 2);
 }
 
-static void mark_with_an_invalid_step_count_is_not_split(void **state)
+static void mark_with_an_invalid_number_of_steps_is_not_split(void **state)
 {
     (void)state;
     assert_int_equal(length_of("KIND=step\nSTEP=9"), 1);
@@ -93,7 +93,7 @@ static void mark_with_an_invalid_step_count_is_not_split(void **state)
     assert_int_equal(length_of("KIND=epoch\nSTEP=9\nSTEPS=4"), 1);
 }
 
-static void split_mark_with_repeated_keys_does_not_grow(void **state)
+static void split_mark_with_repeated_keys_does_not_get_longer(void **state)
 {
     char s[MARK_TEXT_MAX + 1], text[MARK_TEXT_MAX];
     struct mark m, one;
@@ -111,11 +111,11 @@ static void split_mark_with_repeated_keys_does_not_grow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mark_for_several_steps_is_split_into_single_marks),
-        cmocka_unit_test(split_marks_without_seconds_have_the_same_time),
+        cmocka_unit_test(mark_for_several_steps_is_split_into_one_mark_per_step),
+        cmocka_unit_test(split_marks_get_equal_times_if_the_duration_is_unknown),
         cmocka_unit_test(split_marks_never_have_negative_times),
-        cmocka_unit_test(mark_with_an_invalid_step_count_is_not_split),
-        cmocka_unit_test(split_mark_with_repeated_keys_does_not_grow),
+        cmocka_unit_test(mark_with_an_invalid_number_of_steps_is_not_split),
+        cmocka_unit_test(split_mark_with_repeated_keys_does_not_get_longer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

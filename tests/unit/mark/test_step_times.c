@@ -28,7 +28,7 @@ static uint64_t slow_ns(const struct step_times *t)
     return ns;
 }
 
-static void median_needs_one_step_and_slow_step_time_needs_three(void **state)
+static void median_needs_one_timed_step_and_the_slow_time_three(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -52,7 +52,7 @@ static void time_of_skipped_steps_is_divided_among_them(void **state)
     assert_int_equal(median_ns(&t), 2 * NS_PER_S);
 }
 
-static void same_step_from_many_ranks_counts_once(void **state)
+static void step_sent_by_several_ranks_is_timed_only_once(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -75,7 +75,7 @@ static void step_number_that_goes_backwards_is_not_timed(void **state)
     assert_int_equal(t.ns[1], NS_PER_S);
 }
 
-static void slow_evaluation_does_not_change_the_median_step_time(void **state)
+static void slow_evaluations_do_not_change_the_median_step_time(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -94,7 +94,7 @@ static void single_stalled_step_does_not_change_the_slow_step_time(void **state)
     assert_int_equal(slow_ns(&t), NS_PER_S);
 }
 
-static void old_step_times_are_forgotten(void **state)
+static void step_times_are_forgotten_after_many_newer_steps(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -106,13 +106,13 @@ static void old_step_times_are_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(median_needs_one_step_and_slow_step_time_needs_three),
+        cmocka_unit_test(median_needs_one_timed_step_and_the_slow_time_three),
         cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
-        cmocka_unit_test(same_step_from_many_ranks_counts_once),
+        cmocka_unit_test(step_sent_by_several_ranks_is_timed_only_once),
         cmocka_unit_test(step_number_that_goes_backwards_is_not_timed),
-        cmocka_unit_test(slow_evaluation_does_not_change_the_median_step_time),
+        cmocka_unit_test(slow_evaluations_do_not_change_the_median_step_time),
         cmocka_unit_test(single_stalled_step_does_not_change_the_slow_step_time),
-        cmocka_unit_test(old_step_times_are_forgotten),
+        cmocka_unit_test(step_times_are_forgotten_after_many_newer_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

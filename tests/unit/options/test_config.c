@@ -151,7 +151,7 @@ static void config_strips_quotes_around_a_value(void **state)
     assert_string_equal(f.things.text, "'");
 }
 
-static void config_flag_set_to_no_counts_as_not_given(void **state)
+static void config_flag_set_to_no_counts_as_not_set(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -161,7 +161,7 @@ static void config_flag_set_to_no_counts_as_not_given(void **state)
     assert_true(f.things.other);
 }
 
-static void config_value_is_checked_even_if_command_line_overrides_it(void **state)
+static void invalid_config_value_is_refused_even_if_overridden(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -229,8 +229,8 @@ int main(void)
         cmocka_unit_test(config_parses_every_option_type),
         cmocka_unit_test(config_ignores_comments_and_empty_lines),
         cmocka_unit_test(config_strips_quotes_around_a_value),
-        cmocka_unit_test(config_flag_set_to_no_counts_as_not_given),
-        cmocka_unit_test(config_value_is_checked_even_if_command_line_overrides_it),
+        cmocka_unit_test(config_flag_set_to_no_counts_as_not_set),
+        cmocka_unit_test(invalid_config_value_is_refused_even_if_overridden),
         cmocka_unit_test(config_errors_name_file_and_line),
         cmocka_unit_test(binary_config_file_is_refused),
     };

@@ -100,7 +100,7 @@ static void default_run_options_are_as_documented(void **state)
     take_back(&g);
 }
 
-static void every_run_option_value_reaches_the_settings(void **state)
+static void every_run_option_value_is_stored_in_its_setting(void **state)
 {
     (void)state;
     struct given g;
@@ -343,7 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_run_options_are_as_documented),
-        cmocka_unit_test(every_run_option_value_reaches_the_settings),
+        cmocka_unit_test(every_run_option_value_is_stored_in_its_setting),
         cmocka_unit_test(every_run_flag_sets_exactly_one_setting),
         cmocka_unit_test(restart_every_option_accepts_time_steps_and_size),
         cmocka_unit_test(resume_args_option_is_split_into_words),

@@ -25,7 +25,7 @@ static void short_sizes_take_at_most_five_columns(void **state)
     assert_true(strlen(cell_size(out, UINT64_MAX)) <= 5);
 }
 
-static void missing_value_is_a_dash_and_a_stale_value_has_a_tilde(void **state)
+static void missing_value_is_a_dash_and_an_old_value_has_a_tilde(void **state)
 {
     char out[CELL_MAX];
     struct frame_bytes v = {.known = false, .stale = true};
@@ -37,7 +37,7 @@ static void missing_value_is_a_dash_and_a_stale_value_has_a_tilde(void **state)
     assert_string_equal(cell_bytes(out, &v), "0");
 }
 
-static void rates_have_a_sign_and_an_unknown_rate_is_not_zero(void **state)
+static void rate_has_a_sign_and_an_unknown_rate_is_a_dash(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -80,7 +80,7 @@ static void narrow_table_loses_the_least_important_columns_first(void **state)
     assert_int_equal(cell_columns_fit(c, 4, 0, 10), 0);
 }
 
-static void sparkline_spans_minimum_to_maximum(void **state)
+static void sparkline_is_scaled_from_minimum_to_maximum(void **state)
 {
     const uint64_t v[] = {100, 200, 300, 400, 500, 600, 700, 800};
     char out[SPARK_TEXT_MAX];
@@ -111,7 +111,7 @@ static void sparkline_of_noise_is_flat(void **state)
     assert_string_equal(spark_text(out, zero, 3, 3, true), "___");
 }
 
-static void sparkline_of_the_largest_numbers_does_not_overflow(void **state)
+static void sparkline_of_the_largest_64_bit_numbers_does_not_overflow(void **state)
 {
     const uint64_t v[] = {0, UINT64_MAX, UINT64_MAX / 2};
     uint8_t levels[3];
@@ -126,15 +126,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_sizes_take_at_most_five_columns),
-        cmocka_unit_test(missing_value_is_a_dash_and_a_stale_value_has_a_tilde),
-        cmocka_unit_test(rates_have_a_sign_and_an_unknown_rate_is_not_zero),
+        cmocka_unit_test(missing_value_is_a_dash_and_an_old_value_has_a_tilde),
+        cmocka_unit_test(rate_has_a_sign_and_an_unknown_rate_is_a_dash),
         cmocka_unit_test(rate_that_is_nan_or_huge_is_printable),
         cmocka_unit_test(short_role_name_is_its_first_word),
         cmocka_unit_test(narrow_table_loses_the_least_important_columns_first),
-        cmocka_unit_test(sparkline_spans_minimum_to_maximum),
+        cmocka_unit_test(sparkline_is_scaled_from_minimum_to_maximum),
         cmocka_unit_test(sparkline_shows_the_newest_value_at_the_right),
         cmocka_unit_test(sparkline_of_noise_is_flat),
-        cmocka_unit_test(sparkline_of_the_largest_numbers_does_not_overflow),
+        cmocka_unit_test(sparkline_of_the_largest_64_bit_numbers_does_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void items_of_a_long_fact_wrap_to_a_new_line(void **state)
           "           had before\n");
 }
 
-static void facts_become_a_list_in_html_and_a_table_in_markdown(void **state)
+static void facts_are_a_list_in_html_and_a_table_in_markdown(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -196,7 +196,7 @@ static struct doc folds(void)
     return d;
 }
 
-static void collapsed_group_shows_only_its_summary_in_a_terminal(void **state)
+static void collapsed_group_shows_only_its_summary_on_a_terminal(void **state)
 {
     struct doc d = folds();
     (void)state;
@@ -315,12 +315,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_of_a_long_fact_wrap_to_a_new_line),
-        cmocka_unit_test(facts_become_a_list_in_html_and_a_table_in_markdown),
+        cmocka_unit_test(facts_are_a_list_in_html_and_a_table_in_markdown),
         cmocka_unit_test(number_and_its_unit_are_never_separated_by_a_line_break),
         cmocka_unit_test(narrow_table_hides_columns_and_the_start_of_paths),
         cmocka_unit_test(html_and_markdown_tables_have_every_column),
         cmocka_unit_test(bullet_points_are_indented_below_the_previous_fact),
-        cmocka_unit_test(collapsed_group_shows_only_its_summary_in_a_terminal),
+        cmocka_unit_test(collapsed_group_shows_only_its_summary_on_a_terminal),
         cmocka_unit_test(colours_are_used_only_on_a_colour_terminal),
         cmocka_unit_test(hostile_text_is_escaped_in_every_document_format),
         cmocka_unit_test(markdown_escapes_markup_and_hides_private_folders),

@@ -151,7 +151,7 @@ static void heap_table_at_80_columns_matches_expected_text(void **state)
     free(printed);
 }
 
-static void library_line_is_shown_with_the_calling_user_function(void **state)
+static void library_line_is_shown_with_the_user_function_that_calls_it(void **state)
 {
     (void)state;
     char *printed =
@@ -233,7 +233,7 @@ static void heap_table_fits_any_width(void **state)
     }
 }
 
-static void long_title_of_growth_column_does_not_hide_other_columns(void **state)
+static void long_title_of_the_growth_column_hides_no_other_column(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK "," MODEL), "since 123456789012", true, 80);
@@ -373,7 +373,7 @@ static void heap_tree_deeper_than_the_screen_fits_its_width(void **state)
     }
 }
 
-static void heap_rows_without_any_value_are_printed(void **state)
+static void heap_row_without_values_is_still_printed(void **state)
 {
     (void)state;
     char *printed = heap_table("[{},{'where':null,'verdict':7}]", "growth", true, 80);
@@ -421,7 +421,7 @@ static char *growing_text(const char *json, size_t width)
     return text;
 }
 
-static void summary_lists_growing_call_sites(void **state)
+static void run_summary_lists_growing_call_sites(void **state)
 {
     (void)state;
     char *text = growing_text("[" LEAK "," HOSTILE "]", 80);
@@ -448,20 +448,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_table_at_80_columns_matches_expected_text),
-        cmocka_unit_test(library_line_is_shown_with_the_calling_user_function),
+        cmocka_unit_test(library_line_is_shown_with_the_user_function_that_calls_it),
         cmocka_unit_test(merged_heap_row_shows_its_function_and_largest_lines),
         cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
         cmocka_unit_test(heap_table_fits_any_width),
-        cmocka_unit_test(long_title_of_growth_column_does_not_hide_other_columns),
+        cmocka_unit_test(long_title_of_the_growth_column_hides_no_other_column),
         cmocka_unit_test(heap_growth_without_steps_is_shown_per_minute),
         cmocka_unit_test(each_kind_of_dropped_sample_is_reported),
         cmocka_unit_test(heap_without_live_memory_is_reported_as_empty),
         cmocka_unit_test(hostile_names_in_the_heap_are_escaped),
         cmocka_unit_test(overlong_names_in_the_heap_are_truncated),
         cmocka_unit_test(heap_tree_deeper_than_the_screen_fits_its_width),
-        cmocka_unit_test(heap_rows_without_any_value_are_printed),
+        cmocka_unit_test(heap_row_without_values_is_still_printed),
         cmocka_unit_test(path_with_dot_dot_is_resolved_in_the_heap_table),
-        cmocka_unit_test(summary_lists_growing_call_sites),
+        cmocka_unit_test(run_summary_lists_growing_call_sites),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

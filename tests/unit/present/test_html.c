@@ -37,7 +37,7 @@ static void html_output_shows_control_characters_and_invalid_utf8(void **state)
     buf_fini(&out);
 }
 
-static void json_in_a_page_cannot_close_its_script_element(void **state)
+static void json_embedded_in_a_page_cannot_end_its_script_element(void **state)
 {
     static const char hostile[] = "</script><script>window.injected=true</script><!--\xe2\x80\xa8";
     struct buf out = {0};
@@ -121,7 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(html_output_escapes_markup),
         cmocka_unit_test(html_output_shows_control_characters_and_invalid_utf8),
-        cmocka_unit_test(json_in_a_page_cannot_close_its_script_element),
+        cmocka_unit_test(json_embedded_in_a_page_cannot_end_its_script_element),
         cmocka_unit_test(style_of_the_pages_is_embedded_in_the_program),
         cmocka_unit_test(only_embedded_page_files_are_found_by_name),
         cmocka_unit_test(plot_of_growing_values_rises_from_left_to_right),

@@ -51,7 +51,7 @@ static void markdown_escapes_mentions_and_references(void **state)
     check(markdown_text, "a@b #", "a@b #");
 }
 
-static void markdown_code_cannot_be_ended_by_its_text(void **state)
+static void text_of_markdown_code_cannot_end_the_code(void **state)
 {
     (void)state;
     check(markdown_code, "a|b `c` <d>", "`a\\|b 'c' <d>`");
@@ -94,7 +94,7 @@ int main(void)
         cmocka_unit_test(markdown_escapes_markup_in_plain_text),
         cmocka_unit_test(markdown_keeps_program_names_readable),
         cmocka_unit_test(markdown_escapes_mentions_and_references),
-        cmocka_unit_test(markdown_code_cannot_be_ended_by_its_text),
+        cmocka_unit_test(text_of_markdown_code_cannot_end_the_code),
         cmocka_unit_test(markdown_makes_bidi_characters_visible),
         cmocka_unit_test(markdown_removes_private_folders_from_paths),
         cmocka_unit_test(markdown_keeps_folders_that_are_not_private),

@@ -44,7 +44,7 @@ static void removed_leak_compares_as_fixed(void **state)
           ANSWER_FIXED, "worked");
 }
 
-static void smaller_leak_in_the_second_run_compares_as_less(void **state)
+static void slower_leak_in_the_second_run_compares_as_less(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 400, 600, step),
@@ -80,7 +80,7 @@ static void two_flat_runs_compare_as_equal(void **state)
           "Neither");
 }
 
-static void undecided_run_is_not_called_fixed(void **state)
+static void undecided_second_run_is_not_called_fixed(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_UNDECIDED, -1, -10, 10, step),
@@ -90,7 +90,7 @@ static void undecided_run_is_not_called_fixed(void **state)
 }
 
 /* The growth may be a cache, which the first run filled in its first epoch as well. */
-static void faster_growth_in_first_epoch_is_not_called_worse(void **state)
+static void faster_growth_in_the_first_epoch_is_not_called_worse(void **state)
 {
     (void)state;
     check(run(VERDICT_STABLE, 0, -10, 10, step), run(VERDICT_FILLING, -1, 1900, 2100, step),
@@ -99,7 +99,7 @@ static void faster_growth_in_first_epoch_is_not_called_worse(void **state)
           ANSWER_UNKNOWN, "second run is filling");
 }
 
-static void small_difference_between_runs_is_not_a_change(void **state)
+static void small_difference_in_rates_is_not_called_a_change(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 1000, 1001, step), run(VERDICT_LEAKING, 1, 1030, 1031, step),
@@ -110,7 +110,7 @@ static void small_difference_between_runs_is_not_a_change(void **state)
           ANSWER_WORSE, "worse");
 }
 
-static void run_too_short_to_show_the_leak_proves_nothing(void **state)
+static void run_too_short_to_show_the_leak_is_not_called_fixed(void **state)
 {
     static const int leaks[] = {-1, 0, 1};
     static const enum report_answer answers[] = {ANSWER_UNKNOWN, ANSWER_UNKNOWN, ANSWER_FIXED};
@@ -147,14 +147,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(removed_leak_compares_as_fixed),
-        cmocka_unit_test(smaller_leak_in_the_second_run_compares_as_less),
+        cmocka_unit_test(slower_leak_in_the_second_run_compares_as_less),
         cmocka_unit_test(runs_with_overlapping_growth_rates_compare_as_same),
         cmocka_unit_test(faster_leak_compares_as_worse),
         cmocka_unit_test(two_flat_runs_compare_as_equal),
-        cmocka_unit_test(undecided_run_is_not_called_fixed),
-        cmocka_unit_test(faster_growth_in_first_epoch_is_not_called_worse),
-        cmocka_unit_test(small_difference_between_runs_is_not_a_change),
-        cmocka_unit_test(run_too_short_to_show_the_leak_proves_nothing),
+        cmocka_unit_test(undecided_second_run_is_not_called_fixed),
+        cmocka_unit_test(faster_growth_in_the_first_epoch_is_not_called_worse),
+        cmocka_unit_test(small_difference_in_rates_is_not_called_a_change),
+        cmocka_unit_test(run_too_short_to_show_the_leak_is_not_called_fixed),
         cmocka_unit_test(runs_without_a_rate_are_not_compared),
         cmocka_unit_test(rate_per_step_is_not_compared_with_rate_per_minute),
     };

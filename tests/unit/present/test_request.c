@@ -40,7 +40,7 @@ static void memory_request_in_a_pod_is_a_memory_limit(void **state)
                    "request    resources.limits.memory: 750Mi\n");
 }
 
-static void memory_request_of_a_leak_depends_on_the_number_of_steps(void **state)
+static void memory_request_of_a_leak_grows_with_the_number_of_steps(void **state)
 {
     (void)state;
     assert_request(
@@ -61,7 +61,7 @@ static void unknown_memory_request_is_omitted(void **state)
     assert_request(&(struct request){.is_leak = true, .steps = 7}, "");
 }
 
-static void memory_request_format_follows_the_environment(void **state)
+static void memory_request_is_written_for_slurm_or_kubernetes(void **state)
 {
     (void)state;
     unsetenv("SLURM_JOB_ID");
@@ -78,9 +78,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_request_for_slurm_is_a_mem_option),
         cmocka_unit_test(memory_request_in_a_pod_is_a_memory_limit),
-        cmocka_unit_test(memory_request_of_a_leak_depends_on_the_number_of_steps),
+        cmocka_unit_test(memory_request_of_a_leak_grows_with_the_number_of_steps),
         cmocka_unit_test(unknown_memory_request_is_omitted),
-        cmocka_unit_test(memory_request_format_follows_the_environment),
+        cmocka_unit_test(memory_request_is_written_for_slurm_or_kubernetes),
     };
     return cmocka_run_group_tests_name("request", tests, NULL, NULL);
 }

@@ -160,7 +160,7 @@ static void summary_matches_expected_text(void **state)
     }
 }
 
-static void summary_without_a_growth_rate_blames_no_line(void **state)
+static void summary_without_a_growth_rate_names_no_source_line(void **state)
 {
     (void)state;
     struct buf text = {0};
@@ -327,7 +327,7 @@ static void summary_omits_shared_memory_that_was_freed(void **state)
                  100, "undecided: there are no samples\n\n");
 }
 
-static void only_the_full_summary_shows_shared_memory_of_the_machine(void **state)
+static void only_full_summary_shows_shared_memory_of_the_machine(void **state)
 {
     (void)state;
     static const char run_json[] = "{'given_back':{'shm':{'before_bytes':13107200,'peak_bytes':"
@@ -346,7 +346,7 @@ static void summary_of_an_empty_run_json_is_one_line(void **state)
                  "undecided: there are no samples\n\n");
 }
 
-static void every_way_a_run_can_end_has_a_text_in_the_summary(void **state)
+static void summary_has_a_text_for_every_way_that_a_run_can_end(void **state)
 {
     (void)state;
     full_text_is("{'end':{'kind':'signalled','signal':'KILL'},'duration_s':2}", 80,
@@ -464,7 +464,7 @@ static void summary_shows_the_first_and_newest_of_many_segments(void **state)
     buf_fini(&b);
 }
 
-static void colours_do_not_change_the_text_of_the_summary(void **state)
+static void summary_has_the_same_text_with_and_without_colours(void **state)
 {
     struct buf plain = {0}, coloured = {0};
     json_t *doc = doc_of(whole);
@@ -491,22 +491,22 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(summary_matches_expected_text),
-        cmocka_unit_test(summary_without_a_growth_rate_blames_no_line),
+        cmocka_unit_test(summary_without_a_growth_rate_names_no_source_line),
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_last),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
         cmocka_unit_test(summary_omits_shared_memory_that_was_freed),
-        cmocka_unit_test(only_the_full_summary_shows_shared_memory_of_the_machine),
+        cmocka_unit_test(only_full_summary_shows_shared_memory_of_the_machine),
         cmocka_unit_test(summary_of_an_empty_run_json_is_one_line),
-        cmocka_unit_test(every_way_a_run_can_end_has_a_text_in_the_summary),
+        cmocka_unit_test(summary_has_a_text_for_every_way_that_a_run_can_end),
         cmocka_unit_test(summary_omits_run_json_values_of_wrong_types),
         cmocka_unit_test(hostile_names_in_the_summary_are_escaped),
         cmocka_unit_test(full_summary_text_fits_narrow_terminals),
         cmocka_unit_test(narrow_segments_table_hides_columns),
         cmocka_unit_test(summary_shows_the_first_and_newest_of_many_segments),
-        cmocka_unit_test(colours_do_not_change_the_text_of_the_summary),
+        cmocka_unit_test(summary_has_the_same_text_with_and_without_colours),
     };
     setlocale(LC_CTYPE, "C.UTF-8");
     if (!getcwd(source_dir, sizeof source_dir) || !mkdtemp(run_dir) || chdir(run_dir) < 0 ||

@@ -58,7 +58,7 @@ static void sibling_processes_are_sorted_below_their_parent(void **state)
     table_fini(&t);
 }
 
-static void flat_process_list_sorts_all_processes(void **state)
+static void flat_process_list_is_sorted_by_the_chosen_column(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {.is_flat = true};
@@ -87,7 +87,7 @@ static void unknown_values_are_sorted_last_and_equal_values_by_pid(void **state)
     table_fini(&t);
 }
 
-static void folded_branch_hides_and_counts_its_descendants(void **state)
+static void folded_branch_shows_only_how_many_descendants_it_hides(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -144,7 +144,7 @@ static void process_table_accepts_a_duplicate_pid(void **state)
     table_fini(&t);
 }
 
-static void process_table_without_rows_has_no_lines(void **state)
+static void process_table_without_processes_has_no_lines(void **state)
 {
     struct table t = {0};
     (void)state;
@@ -153,7 +153,7 @@ static void process_table_without_rows_has_no_lines(void **state)
     table_fini(&t);
 }
 
-static void tree_prefix_draws_branches(void **state)
+static void branches_of_the_process_tree_are_drawn_before_names(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -168,7 +168,7 @@ static void tree_prefix_draws_branches(void **state)
     table_fini(&t);
 }
 
-static void chain_of_thousands_of_parent_processes_is_laid_out(void **state)
+static void process_table_lays_out_a_chain_of_20000_parents(void **state)
 {
     enum { COUNT = 20000 };
     struct frame_row *rows = calloc(COUNT, sizeof *rows);
@@ -193,15 +193,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sibling_processes_are_sorted_below_their_parent),
-        cmocka_unit_test(flat_process_list_sorts_all_processes),
+        cmocka_unit_test(flat_process_list_is_sorted_by_the_chosen_column),
         cmocka_unit_test(unknown_values_are_sorted_last_and_equal_values_by_pid),
-        cmocka_unit_test(folded_branch_hides_and_counts_its_descendants),
+        cmocka_unit_test(folded_branch_shows_only_how_many_descendants_it_hides),
         cmocka_unit_test(all_branches_of_the_process_tree_can_be_folded),
         cmocka_unit_test(processes_with_cyclic_parents_are_shown_once_each),
         cmocka_unit_test(process_table_accepts_a_duplicate_pid),
-        cmocka_unit_test(process_table_without_rows_has_no_lines),
-        cmocka_unit_test(tree_prefix_draws_branches),
-        cmocka_unit_test(chain_of_thousands_of_parent_processes_is_laid_out),
+        cmocka_unit_test(process_table_without_processes_has_no_lines),
+        cmocka_unit_test(branches_of_the_process_tree_are_drawn_before_names),
+        cmocka_unit_test(process_table_lays_out_a_chain_of_20000_parents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static void training_processes_are_listed_best_first_with_reasons(void **state)
     proc_root_close(&root);
 }
 
-static void own_process_and_its_ancestors_are_never_candidates(void **state)
+static void ebb_and_its_ancestors_are_never_candidates(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -84,7 +84,7 @@ static void candidates_beyond_the_maximum_are_counted_but_not_listed(void **stat
     proc_root_close(&root);
 }
 
-static void ranks_of_one_torchrun_are_one_candidate(void **state)
+static void all_ranks_of_one_torchrun_are_one_candidate(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find-ranks");
@@ -141,7 +141,7 @@ static void launcher_of_several_training_processes_is_watched_itself(void **stat
         "process 10 is `torchrun`, a launcher, with 2 descendants that train; watching them all");
 }
 
-static void launcher_without_training_child_leads_to_its_largest_child(void **state)
+static void launcher_without_a_training_child_leads_to_its_largest_child(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 20, 21,
@@ -303,7 +303,7 @@ static void trainer_stop(struct trainer *t)
     rmdir(t->dir);
 }
 
-static void live_python_trainer_is_found(void **state)
+static void running_python_trainer_is_found(void **state)
 {
     (void)state;
     struct trainer t;
@@ -313,7 +313,7 @@ static void live_python_trainer_is_found(void **state)
     assert_true(t.found.rss_bytes > 0);
 }
 
-static void live_shell_is_followed_to_its_command(void **state)
+static void watch_of_a_running_shell_follows_its_command(void **state)
 {
     (void)state;
     char sh[] = "sh", opt[] = "-c", line[] = "sleep 600; true";
@@ -389,18 +389,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_processes_are_listed_best_first_with_reasons),
-        cmocka_unit_test(own_process_and_its_ancestors_are_never_candidates),
+        cmocka_unit_test(ebb_and_its_ancestors_are_never_candidates),
         cmocka_unit_test(candidates_beyond_the_maximum_are_counted_but_not_listed),
-        cmocka_unit_test(ranks_of_one_torchrun_are_one_candidate),
+        cmocka_unit_test(all_ranks_of_one_torchrun_are_one_candidate),
         cmocka_unit_test(launcher_is_followed_to_its_training_process),
         cmocka_unit_test(worker_given_by_pid_is_watched_and_reported_as_a_worker),
         cmocka_unit_test(launcher_of_several_training_processes_is_watched_itself),
-        cmocka_unit_test(launcher_without_training_child_leads_to_its_largest_child),
+        cmocka_unit_test(launcher_without_a_training_child_leads_to_its_largest_child),
         cmocka_unit_test(launcher_with_a_hostile_name_is_described_in_one_line),
         cmocka_unit_test(unknown_pid_is_refused_and_named),
         cmocka_unit_test(thread_id_is_refused_and_its_process_named),
-        cmocka_unit_test(live_python_trainer_is_found),
-        cmocka_unit_test(live_shell_is_followed_to_its_command),
+        cmocka_unit_test(running_python_trainer_is_found),
+        cmocka_unit_test(watch_of_a_running_shell_follows_its_command),
         cmocka_unit_test(process_of_another_user_is_refused_and_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,7 +68,7 @@ static void good_close(void *state)
 
 static const struct gpu_vendor good = {"good", NULL, good_open, good_read, good_close};
 
-static void each_gpu_snapshot_is_delivered_once_in_order(void **state)
+static void gpu_snapshots_are_delivered_once_and_in_order(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -258,7 +258,7 @@ static void nvml_is_absent_without_nvidia_hardware(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_gpu_snapshot_is_delivered_once_in_order),
+        cmocka_unit_test(gpu_snapshots_are_delivered_once_and_in_order),
         cmocka_unit_test(long_gpu_sampling_period_does_not_delay_shutdown),
         cmocka_unit_test(absent_gpu_driver_is_reported_at_once),
         cmocka_unit_test(gpu_driver_that_fails_to_open_reports_the_error),

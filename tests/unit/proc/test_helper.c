@@ -37,7 +37,7 @@ static void helper_thread_call_returns_its_result(void **state)
     proc_helper_free(h);
 }
 
-static void blocked_helper_call_is_left_running_and_new_calls_refused(void **state)
+static void new_helper_calls_are_refused_while_one_is_blocked(void **state)
 {
     static int ends[2]; /* The array is static because the helper thread outlives this function. */
     struct proc_helper *h;
@@ -54,7 +54,7 @@ static void blocked_helper_call_is_left_running_and_new_calls_refused(void **sta
     assert_int_equal(write(ends[1], "", 1), 1);
 }
 
-static void call_without_a_helper_thread_runs_in_the_caller(void **state)
+static void call_runs_in_the_caller_if_there_is_no_helper_thread(void **state)
 {
     int calls = 0;
     (void)state;
@@ -69,8 +69,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(helper_thread_call_returns_its_result),
-        cmocka_unit_test(blocked_helper_call_is_left_running_and_new_calls_refused),
-        cmocka_unit_test(call_without_a_helper_thread_runs_in_the_caller),
+        cmocka_unit_test(new_helper_calls_are_refused_while_one_is_blocked),
+        cmocka_unit_test(call_runs_in_the_caller_if_there_is_no_helper_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

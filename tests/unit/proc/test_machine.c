@@ -90,7 +90,7 @@ static void used_memory_excludes_reclaimable_memory(void **state)
 }
 
 /* The unused part of huge pages can be computed only if all keys are present. */
-static void missing_key_of_memory_stat_is_not_read_as_zero(void **state)
+static void missing_key_in_memory_stat_is_unknown_and_not_zero(void **state)
 {
     static const char text[] = "inactive_anon 7000\nactive_anon 0\nunevictable 0\n"
                                "inactive_file 30\nactive_file 3\nfile 33\nslab_reclaimable 200\n";
@@ -111,13 +111,13 @@ static void hybrid_machine_uses_the_v1_memory_limit(void **state)
     expect("hybrid", LIMIT_CGROUP_V1, "/a/b", 2 * GiB, GiB);
 }
 
-static void cgroup_without_limit_does_not_hide_the_parent_limit(void **state)
+static void parent_limit_is_found_above_a_cgroup_without_a_limit(void **state)
 {
     (void)state;
     expect("nested", LIMIT_CGROUP_V2, "/top/mid", 6 * GiB, 4 * GiB);
 }
 
-static void cgroup_with_least_headroom_is_the_effective_limit(void **state)
+static void cgroup_with_the_least_headroom_has_the_effective_limit(void **state)
 {
     (void)state;
     expect("crowded", LIMIT_CGROUP_V2, "/top", 12 * GiB, 11 * GiB);
@@ -136,7 +136,7 @@ static void cgroup_path_is_relative_to_the_mounted_folder(void **state)
     expect("bind", LIMIT_CGROUP_V1, "/job", GiB, GiB / 2);
 }
 
-static void memory_high_below_max_is_an_effective_soft_limit(void **state)
+static void memory_high_below_memory_max_is_the_effective_soft_limit(void **state)
 {
     (void)state;
     struct machine_limit l = limit_of("high");
@@ -151,7 +151,7 @@ static void machine_without_cgroups_is_limited_by_host_memory(void **state)
     expect("none", LIMIT_HOST, "host", 32 * GiB, 8 * GiB);
 }
 
-static void garbage_in_cgroup_limit_files_is_ignored(void **state)
+static void cgroup_limit_files_with_invalid_content_are_ignored(void **state)
 {
     (void)state;
     expect("garbage", LIMIT_HOST, "host", 32 * GiB, 8 * GiB);
@@ -175,7 +175,7 @@ static void rlimits_of_the_process_count_as_memory_limits(void **state)
     expect("rlimit-data", LIMIT_RLIMIT_DATA, "RLIMIT_DATA", GiB + GiB / 2, GiB);
 }
 
-static void tick_reads_memory_pressure_and_the_limit(void **state)
+static void sampling_reads_memory_pressure_and_the_limit(void **state)
 {
     (void)state;
     struct proc_root root = recorded("v1");
@@ -201,7 +201,7 @@ static void tick_reads_memory_pressure_and_the_limit(void **state)
     proc_root_close(&root);
 }
 
-static void tick_updates_the_usage_of_an_effective_rlimit(void **state)
+static void sampling_updates_the_usage_below_an_effective_rlimit(void **state)
 {
     (void)state;
     static const char *const names[] = {"rlimit", "rlimit-data"};
@@ -260,7 +260,7 @@ static void shell(const char *tmp, const char *line)
     assert_int_equal(system(command), 0);
 }
 
-static void limit_follows_a_job_to_another_cgroup_and_survives_its_exit(void **state)
+static void limit_is_read_from_the_cgroup_that_the_job_moves_to(void **state)
 {
     (void)state;
     char tmp[64];
@@ -284,7 +284,7 @@ static void limit_follows_a_job_to_another_cgroup_and_survives_its_exit(void **s
     shell(tmp, "rm -r proc cgroup && rmdir $PWD");
 }
 
-static void headroom_of_this_machine_is_at_most_its_memory(void **state)
+static void headroom_of_this_machine_does_not_exceed_its_memory(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -354,7 +354,7 @@ static void memory_limit_is_found_after_dropping_root_privileges(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void psi_trigger_with_2_s_windows_needs_no_privilege(void **state)
+static void pressure_trigger_with_a_2_s_window_needs_no_privilege(void **state)
 {
     (void)state;
     if (!can_be_nobody()) {
@@ -441,24 +441,24 @@ int main(void)
         cmocka_unit_test(cgroup_v1_usage_counts_the_subtree_without_file_cache),
         cmocka_unit_test(cgroup_v2_limit_is_found_in_the_unified_hierarchy),
         cmocka_unit_test(used_memory_excludes_reclaimable_memory),
-        cmocka_unit_test(missing_key_of_memory_stat_is_not_read_as_zero),
+        cmocka_unit_test(missing_key_in_memory_stat_is_unknown_and_not_zero),
         cmocka_unit_test(hybrid_machine_uses_the_v1_memory_limit),
-        cmocka_unit_test(cgroup_without_limit_does_not_hide_the_parent_limit),
-        cmocka_unit_test(cgroup_with_least_headroom_is_the_effective_limit),
+        cmocka_unit_test(parent_limit_is_found_above_a_cgroup_without_a_limit),
+        cmocka_unit_test(cgroup_with_the_least_headroom_has_the_effective_limit),
         cmocka_unit_test(container_without_its_cgroup_path_uses_the_mounted_cgroup),
         cmocka_unit_test(cgroup_path_is_relative_to_the_mounted_folder),
-        cmocka_unit_test(memory_high_below_max_is_an_effective_soft_limit),
+        cmocka_unit_test(memory_high_below_memory_max_is_the_effective_soft_limit),
         cmocka_unit_test(machine_without_cgroups_is_limited_by_host_memory),
-        cmocka_unit_test(garbage_in_cgroup_limit_files_is_ignored),
+        cmocka_unit_test(cgroup_limit_files_with_invalid_content_are_ignored),
         cmocka_unit_test(cgroup_limit_with_unreadable_usage_still_counts),
         cmocka_unit_test(rlimits_of_the_process_count_as_memory_limits),
-        cmocka_unit_test(tick_reads_memory_pressure_and_the_limit),
-        cmocka_unit_test(tick_updates_the_usage_of_an_effective_rlimit),
+        cmocka_unit_test(sampling_reads_memory_pressure_and_the_limit),
+        cmocka_unit_test(sampling_updates_the_usage_below_an_effective_rlimit),
         cmocka_unit_test(missing_machine_files_leave_fields_unknown),
-        cmocka_unit_test(limit_follows_a_job_to_another_cgroup_and_survives_its_exit),
-        cmocka_unit_test(headroom_of_this_machine_is_at_most_its_memory),
+        cmocka_unit_test(limit_is_read_from_the_cgroup_that_the_job_moves_to),
+        cmocka_unit_test(headroom_of_this_machine_does_not_exceed_its_memory),
         cmocka_unit_test(memory_limit_is_found_after_dropping_root_privileges),
-        cmocka_unit_test(psi_trigger_with_2_s_windows_needs_no_privilege),
+        cmocka_unit_test(pressure_trigger_with_a_2_s_window_needs_no_privilege),
         cmocka_unit_test(cgroup_parser_accepts_colons_in_paths_and_lists),
         cmocka_unit_test(random_bytes_in_cgroup_files_do_not_crash_the_parser),
     };

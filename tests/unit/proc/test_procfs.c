@@ -129,7 +129,7 @@ static void status_parser_sets_a_bit_for_each_line_it_finds(void **state)
     assert_int_equal(st.swap_bytes, 4096);
 }
 
-static void status_of_a_kernel_thread_has_no_memory_bits(void **state)
+static void status_of_a_kernel_thread_has_no_memory_values(void **state)
 {
     (void)state;
     struct proc_status st;
@@ -180,7 +180,7 @@ static void psi_parser_returns_hundredths_of_a_percent(void **state)
     assert_int_equal(proc_psi_parse("", 0, &p), -EBADMSG);
 }
 
-static void pss_is_read_from_its_own_line_only(void **state)
+static void pss_is_not_read_from_a_line_with_a_similar_name(void **state)
 {
     (void)state;
     uint64_t pss;
@@ -271,7 +271,7 @@ static void pid_list_parser_stops_at_a_non_number(void **state)
     assert_int_equal(proc_pids_parse("", 0, pids, 4), 0);
 }
 
-static void cgroup_max_and_the_v1_maximum_mean_unlimited(void **state)
+static void memory_max_and_the_largest_v1_limit_mean_unlimited(void **state)
 {
     (void)state;
     bool unlimited;
@@ -287,7 +287,7 @@ static void cgroup_max_and_the_v1_maximum_mean_unlimited(void **state)
     assert_int_equal(proc_cgroup_number_parse("", 0, &unlimited, &v), -EBADMSG);
 }
 
-static void keyed_file_parser_matches_whole_keys_only(void **state)
+static void keyed_file_parser_does_not_match_a_prefix_of_a_key(void **state)
 {
     (void)state;
     uint64_t v = 7;
@@ -313,7 +313,7 @@ static void missing_proc_root_is_refused_and_named(void **state)
     proc_root_close(&root);
 }
 
-static void proc_whose_self_link_is_another_pid_is_foreign(void **state)
+static void proc_of_another_pid_namespace_is_recognised_by_its_self_link(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-test-procfs.XXXXXX", self[16];
@@ -340,7 +340,7 @@ static void proc_whose_self_link_is_another_pid_is_foreign(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
-static void own_proc_is_not_foreign_even_after_fork(void **state)
+static void proc_of_the_same_namespace_is_accepted_after_a_fork(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -357,7 +357,7 @@ static void own_proc_is_not_foreign_even_after_fork(void **state)
 }
 
 /* The remaining tests read files of this process, written by the running kernel. */
-static void proc_files_of_this_process_are_readable(void **state)
+static void all_proc_files_of_this_process_can_be_read(void **state)
 {
     (void)state;
     char text[8192];
@@ -392,20 +392,20 @@ int main(void)
         cmocka_unit_test(stat_number_beyond_64_bits_is_refused),
         cmocka_unit_test(statm_parser_reads_resident_and_shared_pages),
         cmocka_unit_test(status_parser_sets_a_bit_for_each_line_it_finds),
-        cmocka_unit_test(status_of_a_kernel_thread_has_no_memory_bits),
+        cmocka_unit_test(status_of_a_kernel_thread_has_no_memory_values),
         cmocka_unit_test(meminfo_requires_total_and_available),
         cmocka_unit_test(psi_parser_returns_hundredths_of_a_percent),
-        cmocka_unit_test(pss_is_read_from_its_own_line_only),
+        cmocka_unit_test(pss_is_not_read_from_a_line_with_a_similar_name),
         cmocka_unit_test(maps_parser_returns_lines_with_raw_paths),
         cmocka_unit_test(malformed_maps_line_is_refused),
         cmocka_unit_test(pid_list_parser_stops_at_a_non_number),
         cmocka_unit_test(environ_lookup_returns_the_first_non_empty_value),
-        cmocka_unit_test(cgroup_max_and_the_v1_maximum_mean_unlimited),
-        cmocka_unit_test(keyed_file_parser_matches_whole_keys_only),
+        cmocka_unit_test(memory_max_and_the_largest_v1_limit_mean_unlimited),
+        cmocka_unit_test(keyed_file_parser_does_not_match_a_prefix_of_a_key),
         cmocka_unit_test(missing_proc_root_is_refused_and_named),
-        cmocka_unit_test(proc_whose_self_link_is_another_pid_is_foreign),
-        cmocka_unit_test(own_proc_is_not_foreign_even_after_fork),
-        cmocka_unit_test(proc_files_of_this_process_are_readable),
+        cmocka_unit_test(proc_of_another_pid_namespace_is_recognised_by_its_self_link),
+        cmocka_unit_test(proc_of_the_same_namespace_is_accepted_after_a_fork),
+        cmocka_unit_test(all_proc_files_of_this_process_can_be_read),
     };
     return cmocka_run_group_tests_name("procfs", tests, NULL, NULL);
 }

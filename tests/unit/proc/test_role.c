@@ -87,7 +87,7 @@ static void wrapper_commands_have_the_role_launcher(void **state)
             fail_msg("not taken for a launcher: %s", yes[i]);
 }
 
-static void launcher_name_as_an_argument_does_not_make_a_launcher(void **state)
+static void launcher_name_as_an_argument_makes_no_launcher(void **state)
 {
     (void)state;
     static const char *const no[] = {
@@ -123,7 +123,7 @@ static void launcher_name_as_an_argument_does_not_make_a_launcher(void **state)
             fail_msg("taken for a launcher: %s", no[i]);
 }
 
-static void torchrun_is_a_launcher_although_it_maps_torch(void **state)
+static void torchrun_is_a_launcher_although_it_loads_torch(void **state)
 {
     (void)state;
     struct process_info p = process("pt_elastic", "/x/bin/python3|/x/bin/torchrun|train.py");
@@ -136,7 +136,7 @@ static void torchrun_is_a_launcher_although_it_maps_torch(void **state)
     assert_false(role_starts_ranks(&shell));
 }
 
-static void every_rank_under_torchrun_has_the_role_main(void **state)
+static void each_rank_under_torchrun_has_the_role_main(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_elastic", "/x/bin/python3|/x/bin/torchrun|train.py");
@@ -180,7 +180,7 @@ static void compile_worker_is_recognised_by_script_title_or_parent(void **state)
     assert_int_equal(guess(in, &tool), ROLE_OTHER);
 }
 
-static void compile_worker_name_as_an_argument_is_ignored(void **state)
+static void compile_worker_name_as_an_argument_makes_no_compile_worker(void **state)
 {
     (void)state;
     struct process_info p =
@@ -189,7 +189,7 @@ static void compile_worker_name_as_an_argument_is_ignored(void **state)
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void data_worker_is_recognised_by_name_fork_or_spawn(void **state)
+static void data_worker_is_recognised_if_named_forked_or_spawned(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_main_thread", "python|train.py");
@@ -211,7 +211,7 @@ static void data_worker_is_recognised_by_name_fork_or_spawn(void **state)
     assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
 }
 
-static void child_of_multiprocessing_that_sends_steps_is_a_rank(void **state)
+static void multiprocessing_child_that_sends_steps_is_a_rank(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_main_thread", "python|train.py");
@@ -227,7 +227,7 @@ static void child_of_multiprocessing_that_sends_steps_is_a_rank(void **state)
     assert_int_equal(guess(in, &forked), ROLE_MAIN);
 }
 
-static void fork_of_a_python_without_training_is_not_a_data_worker(void **state)
+static void fork_of_a_python_that_does_not_train_is_not_a_data_worker(void **state)
 {
     (void)state;
     struct process_info parent = process("python", "python|pool.py");
@@ -237,7 +237,7 @@ static void fork_of_a_python_without_training_is_not_a_data_worker(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void whole_machine_scan_requires_evidence_for_the_role_main(void **state)
+static void scan_of_the_machine_gives_role_main_only_with_evidence(void **state)
 {
     (void)state;
     struct process_info p = process("cron", "/usr/sbin/cron|-f");
@@ -258,7 +258,7 @@ static void fork_of_a_non_python_program_is_not_a_data_worker(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void multiprocessing_helpers_are_not_taken_for_workers(void **state)
+static void helper_processes_of_multiprocessing_are_not_data_workers(void **state)
 {
     (void)state;
     struct process_info tracker =
@@ -276,7 +276,7 @@ static void multiprocessing_helpers_are_not_taken_for_workers(void **state)
     assert_int_equal(guess(in, &worker), ROLE_DATA_WORKER);
 }
 
-static void parent_of_a_training_process_is_a_launcher_unless_it_trains(void **state)
+static void parent_of_a_trainer_is_a_launcher_unless_it_trains_too(void **state)
 {
     (void)state;
     struct process_info p = process("python", "python|run_all.py");
@@ -311,7 +311,7 @@ static void process_without_a_command_line_has_role_other(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void tensorboard_is_not_main_although_it_maps_tensorflow(void **state)
+static void tensorboard_is_not_main_although_it_loads_tensorflow(void **state)
 {
     (void)state;
     struct process_info p = process("tensorboard", "/x/bin/python3|/x/bin/tensorboard|--logdir|x");
@@ -411,21 +411,21 @@ int main(void)
         cmocka_unit_test(ray_workers_are_named_after_actor_or_task),
         cmocka_unit_test(ray_worker_is_main_process_only_if_it_trains),
         cmocka_unit_test(wrapper_commands_have_the_role_launcher),
-        cmocka_unit_test(launcher_name_as_an_argument_does_not_make_a_launcher),
-        cmocka_unit_test(torchrun_is_a_launcher_although_it_maps_torch),
-        cmocka_unit_test(every_rank_under_torchrun_has_the_role_main),
+        cmocka_unit_test(launcher_name_as_an_argument_makes_no_launcher),
+        cmocka_unit_test(torchrun_is_a_launcher_although_it_loads_torch),
+        cmocka_unit_test(each_rank_under_torchrun_has_the_role_main),
         cmocka_unit_test(compile_worker_is_recognised_by_script_title_or_parent),
-        cmocka_unit_test(compile_worker_name_as_an_argument_is_ignored),
-        cmocka_unit_test(data_worker_is_recognised_by_name_fork_or_spawn),
-        cmocka_unit_test(child_of_multiprocessing_that_sends_steps_is_a_rank),
-        cmocka_unit_test(fork_of_a_python_without_training_is_not_a_data_worker),
-        cmocka_unit_test(whole_machine_scan_requires_evidence_for_the_role_main),
+        cmocka_unit_test(compile_worker_name_as_an_argument_makes_no_compile_worker),
+        cmocka_unit_test(data_worker_is_recognised_if_named_forked_or_spawned),
+        cmocka_unit_test(multiprocessing_child_that_sends_steps_is_a_rank),
+        cmocka_unit_test(fork_of_a_python_that_does_not_train_is_not_a_data_worker),
+        cmocka_unit_test(scan_of_the_machine_gives_role_main_only_with_evidence),
         cmocka_unit_test(fork_of_a_non_python_program_is_not_a_data_worker),
-        cmocka_unit_test(multiprocessing_helpers_are_not_taken_for_workers),
-        cmocka_unit_test(parent_of_a_training_process_is_a_launcher_unless_it_trains),
+        cmocka_unit_test(helper_processes_of_multiprocessing_are_not_data_workers),
+        cmocka_unit_test(parent_of_a_trainer_is_a_launcher_unless_it_trains_too),
         cmocka_unit_test(program_started_by_ebb_always_has_the_role_main),
         cmocka_unit_test(process_without_a_command_line_has_role_other),
-        cmocka_unit_test(tensorboard_is_not_main_although_it_maps_tensorflow),
+        cmocka_unit_test(tensorboard_is_not_main_although_it_loads_tensorflow),
         cmocka_unit_test(random_bytes_in_a_command_line_do_not_crash_role_detection),
         cmocka_unit_test(training_libraries_are_recognised_by_file_name),
     };

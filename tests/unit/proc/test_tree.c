@@ -88,7 +88,7 @@ static void fork_two_generations(void *arg)
 
 /* ---- births and deaths ---- */
 
-static void root_process_and_its_descendants_are_found(void **state)
+static void process_tree_has_the_root_process_and_its_descendants(void **state)
 {
     (void)state;
     struct watch w;
@@ -133,7 +133,7 @@ static void fork_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void birth_and_death_events_never_reuse_process_slots(void **state)
+static void process_that_starts_at_an_exit_gets_another_slot(void **state)
 {
     (void)state;
     struct watch w;
@@ -164,7 +164,7 @@ static void birth_and_death_events_never_reuse_process_slots(void **state)
     watch_end(&w);
 }
 
-static void zombie_counts_as_dead_and_is_not_reported_as_new(void **state)
+static void zombie_is_reported_as_exited_and_never_as_new(void **state)
 {
     (void)state;
     struct watch w;
@@ -332,7 +332,7 @@ static void rename_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void process_rename_is_not_exec_and_the_name_is_kept_raw(void **state)
+static void process_that_renames_itself_is_not_reported_as_an_exec(void **state)
 {
     (void)state;
     struct watch w;
@@ -352,7 +352,7 @@ static void process_rename_is_not_exec_and_the_name_is_kept_raw(void **state)
     watch_end(&w);
 }
 
-static void exec_is_detected_by_name_and_command_line_without_permission(void **state)
+static void exec_without_permission_is_detected_by_name_and_command(void **state)
 {
     (void)state;
     struct mock m;
@@ -390,7 +390,7 @@ static void orphan_when_told(void *arg)
     _exit(read(r->fork_now, &byte, 1) == 1 ? 0 : 1);
 }
 
-static void orphan_stays_in_the_tree_and_is_reparented(void **state)
+static void orphan_stays_in_the_process_tree_with_a_new_parent(void **state)
 {
     (void)state;
     struct watch w;
@@ -434,7 +434,7 @@ static void daemonise(void *arg)
     wait(NULL);
 }
 
-static void daemon_not_seen_before_is_found_below_the_subreaper(void **state)
+static void daemon_unseen_before_is_found_below_the_subreaper(void **state)
 {
     (void)state;
     struct watch w;
@@ -506,7 +506,7 @@ static void reused_pid_is_reported_as_one_exit_and_one_new_process(void **state)
     expect_pid_reuse(1000);
 }
 
-static void reused_pid_is_noticed_without_open_descriptors(void **state)
+static void reused_pid_is_noticed_even_without_an_open_pidfd(void **state)
 {
     (void)state;
     expect_pid_reuse(0);
@@ -694,7 +694,7 @@ static int watch_with_few_fds(void *arg)
     return 0;
 }
 
-static void tree_loses_no_process_if_descriptors_run_out(void **state)
+static void process_tree_is_complete_if_descriptors_run_out(void **state)
 {
     (void)state;
     rlim_t limits[] = {16, 128 + 50, 4096};
@@ -731,7 +731,7 @@ static int use_up_all_fds(void *arg)
     return 0;
 }
 
-static void readings_without_free_fds_are_stale_and_no_process_dies(void **state)
+static void readings_are_stale_if_no_descriptor_is_free(void **state)
 {
     (void)state;
     assert_int_equal(in_child(use_up_all_fds, NULL), 0);
@@ -751,7 +751,7 @@ static void raising_the_open_file_limit_returns_the_previous_limit(void **state)
 
 /* ---- recorded and simulated machines ---- */
 
-static void hostile_names_do_not_break_a_recorded_tree(void **state)
+static void hostile_process_names_do_not_damage_the_process_tree(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -772,7 +772,7 @@ static void hostile_names_do_not_break_a_recorded_tree(void **state)
     proc_root_close(&root);
 }
 
-static void kernel_without_children_files_is_scanned_by_ppid(void **state)
+static void process_tree_is_built_by_ppid_if_children_files_are_missing(void **state)
 {
     (void)state;
     struct mock m;
@@ -796,7 +796,7 @@ static void kernel_without_children_files_is_scanned_by_ppid(void **state)
     mock_end(&m);
 }
 
-static void whole_machine_scan_has_every_process_with_memory(void **state)
+static void scan_of_the_machine_finds_every_process_with_memory(void **state)
 {
     (void)state;
     struct mock m;
@@ -842,7 +842,7 @@ static void cyclic_parents_do_not_cause_an_endless_loop(void **state)
     mock_end(&m);
 }
 
-static void role_changes_when_a_training_library_is_mapped(void **state)
+static void role_changes_when_a_training_library_is_loaded(void **state)
 {
     (void)state;
     struct mock m;
@@ -876,7 +876,7 @@ static void role_changes_when_a_training_library_is_mapped(void **state)
 
 /* ---- refused processes ---- */
 
-static void unknown_pid_is_refused_by_the_tree(void **state)
+static void process_tree_refuses_an_unknown_pid(void **state)
 {
     (void)state;
     struct watch w;
@@ -963,13 +963,13 @@ static int look_at_thread(void *arg)
     return strstr(err.text, self) != NULL ? 0 : 3;
 }
 
-static void thread_id_is_refused_and_its_process_named(void **state)
+static void process_tree_refuses_a_thread_id_and_names_its_process(void **state)
 {
     (void)state;
     assert_int_equal(in_child(look_at_thread, NULL), 0);
 }
 
-static void kernel_thread_is_refused(void **state)
+static void process_tree_refuses_a_kernel_thread(void **state)
 {
     (void)state;
     struct mock m;
@@ -990,7 +990,7 @@ static void kernel_thread_is_refused(void **state)
 
 /* ---- readings ---- */
 
-static void status_and_pss_readings_of_a_process_agree(void **state)
+static void status_and_pss_of_a_process_give_consistent_memory(void **state)
 {
     (void)state;
     struct watch w;
@@ -1058,7 +1058,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void memory_bounds_default_to_largest_rss_and_sum_of_rss(void **state)
+static void memory_bounds_are_largest_and_summed_rss_if_nothing_is_known(void **state)
 {
     (void)state;
     struct figures f;
@@ -1070,7 +1070,7 @@ static void memory_bounds_default_to_largest_rss_and_sum_of_rss(void **state)
     figures_end(&f);
 }
 
-static void unique_memory_raises_the_lower_bound_of_the_tree(void **state)
+static void unique_memory_raises_the_lower_memory_bound_of_the_tree(void **state)
 {
     (void)state;
     struct figures f;
@@ -1132,7 +1132,7 @@ static void memory_bounds_are_equal_if_nothing_is_shared(void **state)
     figures_end(&f);
 }
 
-static void upper_bound_is_at_most_the_mapped_memory_of_the_machine(void **state)
+static void upper_memory_bound_does_not_exceed_mapped_memory_of_the_host(void **state)
 {
     (void)state;
     struct figures f;
@@ -1148,7 +1148,7 @@ static void upper_bound_is_at_most_the_mapped_memory_of_the_machine(void **state
     figures_end(&f);
 }
 
-static void stale_unique_memory_is_capped_at_resident_memory(void **state)
+static void old_unique_memory_is_capped_at_the_resident_memory(void **state)
 {
     (void)state;
     struct figures f;
@@ -1161,7 +1161,7 @@ static void stale_unique_memory_is_capped_at_resident_memory(void **state)
     figures_end(&f);
 }
 
-static void fresh_pss_of_all_processes_makes_the_bounds_equal(void **state)
+static void memory_bounds_are_equal_if_pss_of_all_processes_is_new(void **state)
 {
     (void)state;
     struct figures f;
@@ -1192,41 +1192,41 @@ static void memory_of_an_empty_process_tree_is_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(root_process_and_its_descendants_are_found),
-        cmocka_unit_test(birth_and_death_events_never_reuse_process_slots),
-        cmocka_unit_test(zombie_counts_as_dead_and_is_not_reported_as_new),
+        cmocka_unit_test(process_tree_has_the_root_process_and_its_descendants),
+        cmocka_unit_test(process_that_starts_at_an_exit_gets_another_slot),
+        cmocka_unit_test(zombie_is_reported_as_exited_and_never_as_new),
         cmocka_unit_test(child_processes_of_every_thread_are_found),
         cmocka_unit_test(process_whose_main_thread_exited_stays_in_the_tree),
         cmocka_unit_test(exec_is_reported_as_an_event_with_the_new_names),
-        cmocka_unit_test(process_rename_is_not_exec_and_the_name_is_kept_raw),
-        cmocka_unit_test(exec_is_detected_by_name_and_command_line_without_permission),
-        cmocka_unit_test(orphan_stays_in_the_tree_and_is_reparented),
-        cmocka_unit_test(daemon_not_seen_before_is_found_below_the_subreaper),
+        cmocka_unit_test(process_that_renames_itself_is_not_reported_as_an_exec),
+        cmocka_unit_test(exec_without_permission_is_detected_by_name_and_command),
+        cmocka_unit_test(orphan_stays_in_the_process_tree_with_a_new_parent),
+        cmocka_unit_test(daemon_unseen_before_is_found_below_the_subreaper),
         cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree),
         cmocka_unit_test(reused_pid_is_reported_as_one_exit_and_one_new_process),
-        cmocka_unit_test(reused_pid_is_noticed_without_open_descriptors),
+        cmocka_unit_test(reused_pid_is_noticed_even_without_an_open_pidfd),
         cmocka_unit_test(pid_reused_by_the_kernel_is_a_different_process),
         cmocka_unit_test(thousands_of_processes_are_each_found_once),
-        cmocka_unit_test(tree_loses_no_process_if_descriptors_run_out),
-        cmocka_unit_test(readings_without_free_fds_are_stale_and_no_process_dies),
+        cmocka_unit_test(process_tree_is_complete_if_descriptors_run_out),
+        cmocka_unit_test(readings_are_stale_if_no_descriptor_is_free),
         cmocka_unit_test(raising_the_open_file_limit_returns_the_previous_limit),
-        cmocka_unit_test(hostile_names_do_not_break_a_recorded_tree),
-        cmocka_unit_test(kernel_without_children_files_is_scanned_by_ppid),
-        cmocka_unit_test(whole_machine_scan_has_every_process_with_memory),
+        cmocka_unit_test(hostile_process_names_do_not_damage_the_process_tree),
+        cmocka_unit_test(process_tree_is_built_by_ppid_if_children_files_are_missing),
+        cmocka_unit_test(scan_of_the_machine_finds_every_process_with_memory),
         cmocka_unit_test(cyclic_parents_do_not_cause_an_endless_loop),
-        cmocka_unit_test(role_changes_when_a_training_library_is_mapped),
-        cmocka_unit_test(unknown_pid_is_refused_by_the_tree),
+        cmocka_unit_test(role_changes_when_a_training_library_is_loaded),
+        cmocka_unit_test(process_tree_refuses_an_unknown_pid),
         cmocka_unit_test(refusal_of_another_users_process_names_the_user),
-        cmocka_unit_test(thread_id_is_refused_and_its_process_named),
-        cmocka_unit_test(kernel_thread_is_refused),
-        cmocka_unit_test(status_and_pss_readings_of_a_process_agree),
-        cmocka_unit_test(memory_bounds_default_to_largest_rss_and_sum_of_rss),
-        cmocka_unit_test(unique_memory_raises_the_lower_bound_of_the_tree),
+        cmocka_unit_test(process_tree_refuses_a_thread_id_and_names_its_process),
+        cmocka_unit_test(process_tree_refuses_a_kernel_thread),
+        cmocka_unit_test(status_and_pss_of_a_process_give_consistent_memory),
+        cmocka_unit_test(memory_bounds_are_largest_and_summed_rss_if_nothing_is_known),
+        cmocka_unit_test(unique_memory_raises_the_lower_memory_bound_of_the_tree),
         cmocka_unit_test(file_pages_are_subtracted_from_the_lower_memory_bound),
         cmocka_unit_test(memory_bounds_are_equal_if_nothing_is_shared),
-        cmocka_unit_test(upper_bound_is_at_most_the_mapped_memory_of_the_machine),
-        cmocka_unit_test(stale_unique_memory_is_capped_at_resident_memory),
-        cmocka_unit_test(fresh_pss_of_all_processes_makes_the_bounds_equal),
+        cmocka_unit_test(upper_memory_bound_does_not_exceed_mapped_memory_of_the_host),
+        cmocka_unit_test(old_unique_memory_is_capped_at_the_resident_memory),
+        cmocka_unit_test(memory_bounds_are_equal_if_pss_of_all_processes_is_new),
         cmocka_unit_test(memory_of_an_empty_process_tree_is_unknown),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);

@@ -555,7 +555,7 @@ static void wait_for_state(pid_t pid, char wanted)
 
 /* On a busy machine an exit takes a while, during which the process has no readable memory but is
  * not dead. */
-static void uncounted_fork_that_exits_does_not_double_job_memory(void **state)
+static void fork_that_exits_uncounted_does_not_double_job_memory(void **state)
 {
     (void)state;
     struct count c;
@@ -602,7 +602,7 @@ static bool can_skip_holes(const struct count *c)
     return cost_of(c).scans_done > 0;
 }
 
-static void hole_of_a_tebibyte_is_skipped_and_never_read(void **state)
+static void unmapped_hole_of_a_tebibyte_is_skipped(void **state)
 {
     (void)state;
     struct count c;
@@ -620,7 +620,7 @@ static void hole_of_a_tebibyte_is_skipped_and_never_read(void **state)
     count_end(&c);
 }
 
-static void unique_count_on_an_old_kernel_gives_up_on_huge_holes(void **state)
+static void unique_count_on_an_old_kernel_gives_up_at_a_huge_hole(void **state)
 {
     (void)state;
     struct count c;
@@ -639,7 +639,7 @@ static void unique_count_on_an_old_kernel_gives_up_on_huge_holes(void **state)
 }
 
 /* Under AddressSanitizer every process has a shadow mapping of terabytes, most of it untouched. */
-static void unique_count_on_an_old_kernel_handles_ordinary_processes(void **state)
+static void unique_count_of_an_ordinary_process_succeeds_on_old_kernels(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -658,7 +658,7 @@ static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
  * would be seconds of simulated time. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
-static void pause_after_a_slice_keeps_the_scan_within_its_cpu_share(void **state)
+static void pauses_keep_the_unique_count_within_its_cpu_share(void **state)
 {
     (void)state;
     struct count c;
@@ -714,7 +714,7 @@ static void process_whose_memory_changed_is_counted_sooner(void **state)
     count_end(&c);
 }
 
-static void unique_count_between_ticks_is_kept_until_it_is_used(void **state)
+static void unique_count_done_between_two_samples_is_in_the_next_sample(void **state)
 {
     (void)state;
     struct count c;
@@ -732,7 +732,7 @@ static void unique_count_between_ticks_is_kept_until_it_is_used(void **state)
     count_end(&c);
 }
 
-static void process_too_large_for_the_cpu_share_is_stale_until_counted(void **state)
+static void unique_memory_of_a_large_process_is_stale_until_counted(void **state)
 {
     (void)state;
     struct count c;
@@ -758,7 +758,7 @@ static void process_too_large_for_the_cpu_share_is_stale_until_counted(void **st
 
 /* ---- exits ---- */
 
-static void process_that_dies_during_a_scan_is_forgotten(void **state)
+static void process_that_exits_during_a_scan_is_dropped(void **state)
 {
     (void)state;
     struct count c;
@@ -780,7 +780,7 @@ static void process_that_dies_during_a_scan_is_forgotten(void **state)
     count_end(&c);
 }
 
-static void process_freed_by_the_tree_during_a_scan_is_forgotten(void **state)
+static void process_removed_from_the_tree_during_a_scan_is_dropped(void **state)
 {
     (void)state;
     struct count c;
@@ -860,7 +860,7 @@ static int count_strangers(void *arg)
     return 0;
 }
 
-static void unreadable_process_has_stale_unique_memory_and_no_error(void **state)
+static void unreadable_process_keeps_its_last_unique_memory_as_stale(void **state)
 {
     (void)state;
     if (!has_strangers()) {
@@ -891,7 +891,7 @@ static uint64_t count_next(struct count *c)
     return began_ns;
 }
 
-static void hurried_unique_count_does_not_wait_for_new_processes(void **state)
+static void urgent_unique_count_does_not_wait_for_new_processes(void **state)
 {
     struct count c;
     uint64_t next;
@@ -922,7 +922,7 @@ static void hold_and_vfork(void *arg)
 
 /* A vforked child uses the pages of its parent; counting them at once would double the job's
  * memory. */
-static void hurried_unique_count_waits_for_a_vfork_child(void **state)
+static void urgent_unique_count_waits_for_a_vfork_child(void **state)
 {
     struct count c;
     pid_t pid = kid_spawn(hold_and_vfork, NULL);
@@ -940,7 +940,7 @@ static void hurried_unique_count_waits_for_a_vfork_child(void **state)
     count_end(&c);
 }
 
-static void hurried_unique_count_sees_changed_memory_at_once(void **state)
+static void urgent_unique_count_counts_changed_memory_at_once(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -1009,22 +1009,22 @@ int main(int argc, char **argv)
         cmocka_unit_test(unmeasured_forked_child_counts_its_copied_pages),
         cmocka_unit_test(fork_after_a_unique_count_does_not_double_job_memory),
         cmocka_unit_test(fork_during_a_unique_count_does_not_double_job_memory),
-        cmocka_unit_test(uncounted_fork_that_exits_does_not_double_job_memory),
-        cmocka_unit_test(hole_of_a_tebibyte_is_skipped_and_never_read),
-        cmocka_unit_test(unique_count_on_an_old_kernel_gives_up_on_huge_holes),
-        cmocka_unit_test(unique_count_on_an_old_kernel_handles_ordinary_processes),
-        cmocka_unit_test(pause_after_a_slice_keeps_the_scan_within_its_cpu_share),
+        cmocka_unit_test(fork_that_exits_uncounted_does_not_double_job_memory),
+        cmocka_unit_test(unmapped_hole_of_a_tebibyte_is_skipped),
+        cmocka_unit_test(unique_count_on_an_old_kernel_gives_up_at_a_huge_hole),
+        cmocka_unit_test(unique_count_of_an_ordinary_process_succeeds_on_old_kernels),
+        cmocka_unit_test(pauses_keep_the_unique_count_within_its_cpu_share),
         cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
         cmocka_unit_test(process_whose_memory_changed_is_counted_sooner),
-        cmocka_unit_test(unique_count_between_ticks_is_kept_until_it_is_used),
-        cmocka_unit_test(process_too_large_for_the_cpu_share_is_stale_until_counted),
-        cmocka_unit_test(process_that_dies_during_a_scan_is_forgotten),
-        cmocka_unit_test(process_freed_by_the_tree_during_a_scan_is_forgotten),
+        cmocka_unit_test(unique_count_done_between_two_samples_is_in_the_next_sample),
+        cmocka_unit_test(unique_memory_of_a_large_process_is_stale_until_counted),
+        cmocka_unit_test(process_that_exits_during_a_scan_is_dropped),
+        cmocka_unit_test(process_removed_from_the_tree_during_a_scan_is_dropped),
         cmocka_unit_test(exec_during_a_scan_restarts_the_count),
-        cmocka_unit_test(unreadable_process_has_stale_unique_memory_and_no_error),
-        cmocka_unit_test(hurried_unique_count_does_not_wait_for_new_processes),
-        cmocka_unit_test(hurried_unique_count_waits_for_a_vfork_child),
-        cmocka_unit_test(hurried_unique_count_sees_changed_memory_at_once),
+        cmocka_unit_test(unreadable_process_keeps_its_last_unique_memory_as_stale),
+        cmocka_unit_test(urgent_unique_count_does_not_wait_for_new_processes),
+        cmocka_unit_test(urgent_unique_count_waits_for_a_vfork_child),
+        cmocka_unit_test(urgent_unique_count_counts_changed_memory_at_once),
         cmocka_unit_test(scan_cpu_share_above_100_percent_is_refused),
     };
     return cmocka_run_group_tests_name("unique", tests, NULL, NULL);

@@ -164,7 +164,7 @@ static void expect_kinds(kid_fn *fn, uint64_t heaps, uint64_t stacks,
     assert_true(is_right);
 }
 
-static void brk_segment_counts_as_heap(void **state)
+static void brk_segment_is_counted_as_heap(void **state)
 {
     (void)state;
     expect_kinds(hold_brk, 0, 0, NULL);
@@ -188,7 +188,7 @@ static void mapping_above_a_guard_page_counts_as_stack(void **state)
     expect_kinds(hold_stacks, 0, 3 * MIB, NULL);
 }
 
-static void memory_types_on_an_old_kernel_include_heap_and_stacks(void **state)
+static void old_kernel_still_has_separate_counts_of_heap_and_stacks(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -199,10 +199,10 @@ static void memory_types_on_an_old_kernel_include_heap_and_stacks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(brk_segment_counts_as_heap),
+        cmocka_unit_test(brk_segment_is_counted_as_heap),
         cmocka_unit_test(glibc_arena_is_recognised_by_address_and_reservation),
         cmocka_unit_test(mapping_above_a_guard_page_counts_as_stack),
-        cmocka_unit_test(memory_types_on_an_old_kernel_include_heap_and_stacks),
+        cmocka_unit_test(old_kernel_still_has_separate_counts_of_heap_and_stacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

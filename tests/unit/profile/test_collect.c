@@ -238,7 +238,7 @@ static struct profile *read_own(struct fixture *f)
     return read_ended(f, own_name(""));
 }
 
-static void process_gets_its_heap_file_with_the_first_reading(void **state)
+static void heap_file_of_a_process_is_created_with_its_first_reading(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -262,7 +262,7 @@ static void process_gets_its_heap_file_with_the_first_reading(void **state)
     profile_free(profile);
 }
 
-static void heap_readings_are_taken_when_due_and_not_before(void **state)
+static void heap_reading_is_taken_only_when_it_is_due(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -305,7 +305,7 @@ static void due_heap_reading_waits_for_the_next_step(void **state)
     profile_free(p);
 }
 
-static void process_that_sends_steps_is_read_at_its_own_steps(void **state)
+static void process_that_sends_steps_has_heap_readings_at_its_steps(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -390,7 +390,7 @@ static void kill_child(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void killed_process_leaves_a_last_heap_reading(void **state)
+static void killed_process_has_a_last_heap_reading(void **state)
 {
     struct fixture *f = *state;
     char name[48];
@@ -447,7 +447,7 @@ static void heap_table_without_samples_leaves_no_file(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void exit_of_a_profiled_process_without_a_message_is_noticed(void **state)
+static void exit_of_a_profiled_process_that_sends_no_message_is_noticed(void **state)
 {
     struct fixture *f = *state;
     int fd = (int)syscall(434 /* pidfd_open */, getpid(), 0);
@@ -497,7 +497,7 @@ static void invalid_hello_of_a_profiler_leaks_no_descriptor(void **state)
     assert_int_equal(processes(f), 0);
 }
 
-static void surplus_descriptors_from_a_profiler_are_closed(void **state)
+static void extra_descriptors_sent_by_a_profiler_are_closed(void **state)
 {
     struct fixture *f = *state;
     int fd = connect_to(f);
@@ -538,7 +538,7 @@ static void many_silent_profiler_connections_do_not_block_others(void **state)
         close(silent[i]);
 }
 
-static void heap_table_of_another_version_is_reported_once(void **state)
+static void heap_table_of_another_version_is_reported_only_once(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
@@ -553,7 +553,7 @@ static void heap_table_of_another_version_is_reported_once(void **state)
     assert_int_equal(collect_trouble(f->collect, &err), 0);
 }
 
-static void heap_file_that_cannot_be_created_is_reported_once(void **state)
+static void heap_file_that_cannot_be_created_is_reported_only_once(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
@@ -588,7 +588,7 @@ static void note_figure(void *user, int32_t pid, const char *name, uint64_t valu
                                          : &r->allocated) = value;
 }
 
-static void live_and_resident_rates_are_per_minute_without_steps(void **state)
+static void live_shared_and_allocated_bytes_are_reported_as_figures(void **state)
 {
     struct fixture *f = *state;
     struct reported r = {0};
@@ -644,7 +644,7 @@ static void requested_heap_reading_includes_processes_not_read_before(void **sta
     assert_int_equal(count_files(f, false), 1);
 }
 
-static void requested_heap_reading_is_written_to_disk(void **state)
+static void requested_heap_reading_is_written_to_the_heap_file(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -695,28 +695,28 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(process_gets_its_heap_file_with_the_first_reading),
-        T(heap_readings_are_taken_when_due_and_not_before),
+        T(heap_file_of_a_process_is_created_with_its_first_reading),
+        T(heap_reading_is_taken_only_when_it_is_due),
         T(due_heap_reading_waits_for_the_next_step),
-        T(process_that_sends_steps_is_read_at_its_own_steps),
+        T(process_that_sends_steps_has_heap_readings_at_its_steps),
         T(end_of_the_first_step_takes_a_heap_reading),
         T(end_of_an_epoch_takes_a_heap_snapshot),
         T(reused_pid_gets_a_second_heap_file),
-        T(killed_process_leaves_a_last_heap_reading),
+        T(killed_process_has_a_last_heap_reading),
         T(short_lived_process_without_live_memory_has_no_heap_file),
         T(heap_table_without_samples_leaves_no_file),
-        T(exit_of_a_profiled_process_without_a_message_is_noticed),
+        T(exit_of_a_profiled_process_that_sends_no_message_is_noticed),
         T(invalid_hello_of_a_profiler_leaks_no_descriptor),
-        T(surplus_descriptors_from_a_profiler_are_closed),
+        T(extra_descriptors_sent_by_a_profiler_are_closed),
         T(silent_profiler_connection_is_closed),
         T(many_silent_profiler_connections_do_not_block_others),
-        T(heap_table_of_another_version_is_reported_once),
-        T(heap_file_that_cannot_be_created_is_reported_once),
+        T(heap_table_of_another_version_is_reported_only_once),
+        T(heap_file_that_cannot_be_created_is_reported_only_once),
         T(current_heap_state_is_known_without_a_run_folder),
         T(requested_heap_reading_includes_processes_not_read_before),
-        T(requested_heap_reading_is_written_to_disk),
+        T(requested_heap_reading_is_written_to_the_heap_file),
         T(heap_file_of_smallest_exited_process_is_removed_if_many),
-        T(live_and_resident_rates_are_per_minute_without_steps),
+        T(live_shared_and_allocated_bytes_are_reported_as_figures),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

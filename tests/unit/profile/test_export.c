@@ -68,7 +68,7 @@ static void export(struct fixture *f, export_fn *fn)
     assert_int_equal(fclose(out), 0);
 }
 
-static void collapsed_stacks_are_outermost_first_without_separators(void **state)
+static void collapsed_stacks_have_the_outermost_frame_first(void **state)
 {
     struct fixture *f = *state;
     export(f, profile_export_collapsed);
@@ -91,7 +91,7 @@ static void check_frame(const json_t *frames, const json_t *stack, size_t at, co
     assert_int_equal(json_integer_value(json_object_get(frame, "line")), line);
 }
 
-static void speedscope_has_each_frame_once_and_every_byte(void **state)
+static void speedscope_export_has_each_frame_once_and_all_bytes(void **state)
 {
     struct fixture *f = *state;
     export(f, profile_export_speedscope);
@@ -248,7 +248,7 @@ static void check_sample(const struct decoded *d, size_t n, uint64_t allocated_o
     assert_int_equal(values[3], bytes);
 }
 
-static void pprof_samples_have_their_stacks_innermost_first(void **state)
+static void pprof_export_has_stacks_with_the_innermost_frame_first(void **state)
 {
     struct fixture *f = *state;
     struct field sample;
@@ -278,7 +278,7 @@ static void pprof_samples_have_their_stacks_innermost_first(void **state)
     buf_fini(&d.all);
 }
 
-static void pprof_has_sample_types_and_units(void **state)
+static void pprof_export_has_sample_types_and_units(void **state)
 {
     static const char *const types[][2] = {{"alloc_objects", "count"},
                                            {"alloc_space", "bytes"},
@@ -324,7 +324,7 @@ static void profile_export_without_readings_is_an_error(void **state)
     }
 }
 
-static void heap_without_live_bytes_exports_no_samples(void **state)
+static void export_of_a_heap_without_live_bytes_has_no_samples(void **state)
 {
     struct fixture *f = *state;
     f->heap.readings[0].count = f->heap.readings[1].count = 0;
@@ -369,12 +369,12 @@ static void profile_export_survives_invalid_ids_and_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(collapsed_stacks_are_outermost_first_without_separators),
-        TEST(speedscope_has_each_frame_once_and_every_byte),
-        TEST(pprof_samples_have_their_stacks_innermost_first),
-        TEST(pprof_has_sample_types_and_units),
+        TEST(collapsed_stacks_have_the_outermost_frame_first),
+        TEST(speedscope_export_has_each_frame_once_and_all_bytes),
+        TEST(pprof_export_has_stacks_with_the_innermost_frame_first),
+        TEST(pprof_export_has_sample_types_and_units),
         TEST(profile_export_without_readings_is_an_error),
-        TEST(heap_without_live_bytes_exports_no_samples),
+        TEST(export_of_a_heap_without_live_bytes_has_no_samples),
         TEST(profile_export_survives_invalid_ids_and_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,7 +227,7 @@ static void call_site_of_a_cache_that_stopped_growing_is_not_a_leak(void **state
     assert_true(r->growth_bytes > 100 * MIB);
 }
 
-static void call_site_that_appears_late_grew_from_zero(void **state)
+static void call_site_that_first_appears_late_has_grown_from_zero(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -239,7 +239,7 @@ static void call_site_that_appears_late_grew_from_zero(void **state)
     assert_near(r->growth_bytes, 0.5 * (READINGS - READINGS / 10 - 120) * MIB, 1);
 }
 
-static void batch_live_at_the_last_reading_is_not_growth(void **state)
+static void batch_live_at_the_last_reading_does_not_count_as_growth(void **state)
 {
     struct story *s = *state;
     site(s, "batch", churns);
@@ -270,7 +270,7 @@ static void call_site_without_live_bytes_has_no_row(void **state)
     assert_int_equal(s->growth.count, 1);
 }
 
-static void growth_within_sampling_error_is_not_ranked_first(void **state)
+static void growth_smaller_than_the_sampling_error_is_not_ranked_first(void **state)
 {
     struct story *s = *state;
     uint32_t noisy = site(s, "noisy", leaks_much);
@@ -316,7 +316,7 @@ static void growth_result_has_the_time_span_and_steps_of_the_run(void **state)
 
 /* ---- ages ---- */
 
-static void age_of_a_heap_row_is_that_of_its_median_byte(void **state)
+static void age_of_a_heap_row_is_the_age_of_its_median_byte(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat);
@@ -328,7 +328,7 @@ static void age_of_a_heap_row_is_that_of_its_median_byte(void **state)
     assert_near(row(s, "model")->survivor_bytes, 3000, 1e-3);
 }
 
-static void heap_rows_without_a_snapshot_have_no_age(void **state)
+static void heap_row_without_a_snapshot_has_no_age(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -376,7 +376,7 @@ static void heap_rows_are_grouped_by_the_requested_key(void **state)
     }
 }
 
-static void heap_row_shows_its_call_site_with_the_most_live_bytes(void **state)
+static void heap_row_shows_the_call_site_in_it_with_most_live_bytes(void **state)
 {
     struct story *s = *state;
     tell_stacks(s);
@@ -393,7 +393,7 @@ static double large(size_t i)
     return i < READINGS / 4 ? 0 : 900;
 }
 
-static void heap_row_shows_its_call_site_that_keeps_growing(void **state)
+static void heap_row_shows_the_call_site_in_it_that_keeps_growing(void **state)
 {
     struct story *s = *state;
     struct known_heap *h = &s->heap;
@@ -463,7 +463,7 @@ static void heap_rows_grouped_by_location_are_not_merged(void **state)
     assert_string_equal(s->growth.rows[0].name->function, "plot");
 }
 
-static void fast_growing_or_flat_call_sites_keep_their_own_rows(void **state)
+static void call_sites_that_grow_fast_or_not_at_all_keep_their_own_rows(void **state)
 {
     struct story *s = *state;
     uint32_t plot = known_python(&s->heap, 0, "/home/u/train.py", "plot", 30);
@@ -492,7 +492,7 @@ static void small_call_sites_of_different_functions_keep_their_rows(void **state
         assert_int_equal(s->growth.rows[i].n_places, 0);
 }
 
-static void library_line_has_one_row_per_calling_user_function(void **state)
+static void library_line_has_one_row_per_user_function_that_calls_it(void **state)
 {
     struct story *s = *state;
     uint32_t load = known_python(&s->heap, 0, "/home/u/train.py", "load", 30);
@@ -509,7 +509,7 @@ static void library_line_has_one_row_per_calling_user_function(void **state)
     assert_int_equal(s->growth.count, 1);
 }
 
-static void heap_rows_of_growth_between_two_steps_are_not_merged(void **state)
+static void heap_rows_are_not_merged_for_growth_between_two_steps(void **state)
 {
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
@@ -524,7 +524,7 @@ static double is_loaded(size_t i)
     return i < 30 ? 0 : 500;
 }
 
-static void memory_loaded_before_the_first_step_is_not_growth(void **state)
+static void memory_loaded_before_the_first_step_does_not_count_as_growth(void **state)
 {
     struct story *s = *state;
     site(s, "load_model", is_loaded);
@@ -556,7 +556,7 @@ static void unknown_call_site_counts_as_one_row_without_a_stack(void **state)
 
 /* ---- by step ---- */
 
-static void since_option_counts_allocations_after_the_step(void **state)
+static void since_option_counts_only_allocations_after_the_step(void **state)
 {
     struct story *s = *state;
     uint32_t old = site(s, "model", flat), young = site(s, "leak", leaks);
@@ -611,7 +611,7 @@ static void unknown_step_error_names_the_known_range(void **state)
     assert_non_null(strstr(s->err.text, "reported no steps"));
 }
 
-static void survivors_are_older_than_one_step_and_live_at_a_later_step(void **state)
+static void survivors_are_allocated_before_one_step_and_live_at_another(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
@@ -644,7 +644,7 @@ static void survivors_without_a_snapshot_or_step_are_an_error(void **state)
     }
 }
 
-static void growth_until_a_time_ignores_later_readings(void **state)
+static void growth_up_to_a_given_time_ignores_later_readings(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "late", begins_late);
@@ -686,32 +686,32 @@ int main(void)
         TEST(leaking_call_site_is_ranked_before_a_larger_flat_one),
         TEST(faster_of_two_leaking_call_sites_is_ranked_first),
         TEST(call_site_of_a_cache_that_stopped_growing_is_not_a_leak),
-        TEST(call_site_that_appears_late_grew_from_zero),
-        TEST(batch_live_at_the_last_reading_is_not_growth),
+        TEST(call_site_that_first_appears_late_has_grown_from_zero),
+        TEST(batch_live_at_the_last_reading_does_not_count_as_growth),
         TEST(shrinking_call_site_has_negative_growth),
         TEST(call_site_without_live_bytes_has_no_row),
-        TEST(growth_within_sampling_error_is_not_ranked_first),
+        TEST(growth_smaller_than_the_sampling_error_is_not_ranked_first),
         TEST(live_bytes_have_95_percent_bounds),
         TEST(growth_result_has_the_time_span_and_steps_of_the_run),
-        TEST(age_of_a_heap_row_is_that_of_its_median_byte),
-        TEST(heap_rows_without_a_snapshot_have_no_age),
+        TEST(age_of_a_heap_row_is_the_age_of_its_median_byte),
+        TEST(heap_row_without_a_snapshot_has_no_age),
         TEST(heap_rows_are_grouped_by_the_requested_key),
-        TEST(heap_row_shows_its_call_site_with_the_most_live_bytes),
-        TEST(heap_row_shows_its_call_site_that_keeps_growing),
+        TEST(heap_row_shows_the_call_site_in_it_with_most_live_bytes),
+        TEST(heap_row_shows_the_call_site_in_it_that_keeps_growing),
         TEST(unknown_call_site_counts_as_one_row_without_a_stack),
         TEST(small_call_sites_under_one_user_function_share_a_row),
         TEST(heap_rows_grouped_by_location_are_not_merged),
-        TEST(fast_growing_or_flat_call_sites_keep_their_own_rows),
+        TEST(call_sites_that_grow_fast_or_not_at_all_keep_their_own_rows),
         TEST(small_call_sites_of_different_functions_keep_their_rows),
-        TEST(library_line_has_one_row_per_calling_user_function),
-        TEST(heap_rows_of_growth_between_two_steps_are_not_merged),
-        TEST(memory_loaded_before_the_first_step_is_not_growth),
-        TEST(since_option_counts_allocations_after_the_step),
+        TEST(library_line_has_one_row_per_user_function_that_calls_it),
+        TEST(heap_rows_are_not_merged_for_growth_between_two_steps),
+        TEST(memory_loaded_before_the_first_step_does_not_count_as_growth),
+        TEST(since_option_counts_only_allocations_after_the_step),
         TEST(diff_option_shows_the_difference_of_two_readings),
         TEST(unknown_step_error_names_the_known_range),
-        TEST(survivors_are_older_than_one_step_and_live_at_a_later_step),
+        TEST(survivors_are_allocated_before_one_step_and_live_at_another),
         TEST(survivors_without_a_snapshot_or_step_are_an_error),
-        TEST(growth_until_a_time_ignores_later_readings),
+        TEST(growth_up_to_a_given_time_ignores_later_readings),
         TEST(growth_of_a_heap_without_readings_is_an_error),
         TEST(one_heap_reading_is_enough_for_live_bytes),
     };

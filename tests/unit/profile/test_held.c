@@ -80,7 +80,7 @@ static struct model_sites sites_of(struct history *h)
     return s;
 }
 
-static void kept_memory_counts_as_growth_despite_temporary_batches(void **state)
+static void kept_memory_counts_as_growth_and_temporary_batches_do_not(void **state)
 {
     struct history h;
     (void)state;
@@ -96,7 +96,7 @@ static void kept_memory_counts_as_growth_despite_temporary_batches(void **state)
     assert_true(s.settled.known && s.settled.growth > 20 * MB);
 }
 
-static void temporary_batches_alone_are_not_growth(void **state)
+static void temporary_batches_alone_do_not_count_as_growth(void **state)
 {
     struct history h;
     (void)state;
@@ -107,7 +107,7 @@ static void temporary_batches_alone_are_not_growth(void **state)
     assert_true(s.kept.growth < 1 * MB);
 }
 
-static void cache_filled_early_does_not_count_as_late_growth(void **state)
+static void cache_filled_early_has_no_growth_in_the_second_half(void **state)
 {
     struct history h;
     (void)state;
@@ -119,7 +119,7 @@ static void cache_filled_early_does_not_count_as_late_growth(void **state)
     assert_true(s.kept.sixth < 0.1);
 }
 
-static void kept_growth_within_sampling_error_does_not_count(void **state)
+static void growth_smaller_than_the_sampling_error_does_not_count(void **state)
 {
     struct history h;
     (void)state;
@@ -129,7 +129,7 @@ static void kept_growth_within_sampling_error_does_not_count(void **state)
     assert_true(sites_of(&h).grown == 0);
 }
 
-static void growth_per_allocated_byte_is_linear_on_a_slowing_machine(void **state)
+static void growth_per_allocated_byte_is_constant_if_the_machine_slows(void **state)
 {
     struct history h;
     (void)state;
@@ -145,7 +145,7 @@ static void growth_per_allocated_byte_is_linear_on_a_slowing_machine(void **stat
     assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
-static void growth_sustained_past_the_first_epoch_is_counted(void **state)
+static void growth_that_continues_after_the_first_epoch_is_sustained(void **state)
 {
     struct history h;
     (void)state;
@@ -158,7 +158,7 @@ static void growth_sustained_past_the_first_epoch_is_counted(void **state)
     assert_true(s.slowed < 1);
 }
 
-static void cache_full_after_the_first_epoch_counts_as_slowed(void **state)
+static void cache_that_is_full_after_the_first_epoch_counts_as_slowed(void **state)
 {
     struct history h;
     (void)state;
@@ -170,7 +170,7 @@ static void cache_full_after_the_first_epoch_counts_as_slowed(void **state)
     assert_true(fabs(s.slowed - EPOCH * 2 * MB) < 1);
 }
 
-static void growth_without_a_known_epoch_is_neither_sustained_nor_slowed(void **state)
+static void growth_is_not_called_sustained_or_slowed_without_an_epoch(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -182,7 +182,7 @@ static void growth_without_a_known_epoch_is_neither_sustained_nor_slowed(void **
     assert_true(s.known && s.sustained == 0 && s.slowed == 0);
 }
 
-static void few_readings_or_a_missing_folder_give_no_heap_evidence(void **state)
+static void no_heap_evidence_is_given_from_less_than_five_readings(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -199,15 +199,15 @@ static void few_readings_or_a_missing_folder_give_no_heap_evidence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_memory_counts_as_growth_despite_temporary_batches),
-        cmocka_unit_test(temporary_batches_alone_are_not_growth),
-        cmocka_unit_test(cache_filled_early_does_not_count_as_late_growth),
-        cmocka_unit_test(kept_growth_within_sampling_error_does_not_count),
-        cmocka_unit_test(growth_per_allocated_byte_is_linear_on_a_slowing_machine),
-        cmocka_unit_test(growth_sustained_past_the_first_epoch_is_counted),
-        cmocka_unit_test(cache_full_after_the_first_epoch_counts_as_slowed),
-        cmocka_unit_test(growth_without_a_known_epoch_is_neither_sustained_nor_slowed),
-        cmocka_unit_test(few_readings_or_a_missing_folder_give_no_heap_evidence),
+        cmocka_unit_test(kept_memory_counts_as_growth_and_temporary_batches_do_not),
+        cmocka_unit_test(temporary_batches_alone_do_not_count_as_growth),
+        cmocka_unit_test(cache_filled_early_has_no_growth_in_the_second_half),
+        cmocka_unit_test(growth_smaller_than_the_sampling_error_does_not_count),
+        cmocka_unit_test(growth_per_allocated_byte_is_constant_if_the_machine_slows),
+        cmocka_unit_test(growth_that_continues_after_the_first_epoch_is_sustained),
+        cmocka_unit_test(cache_that_is_full_after_the_first_epoch_counts_as_slowed),
+        cmocka_unit_test(growth_is_not_called_sustained_or_slowed_without_an_epoch),
+        cmocka_unit_test(no_heap_evidence_is_given_from_less_than_five_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

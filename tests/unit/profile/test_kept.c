@@ -86,7 +86,7 @@ static void container_description_without_steps_omits_the_step_range(void **stat
                         "cache of a __main__.Features (dict): 76 entries added, at most 19.0 MiB");
 }
 
-static void container_text_mentions_autograd_graphs(void **state)
+static void container_description_mentions_autograd_graphs(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
@@ -167,7 +167,7 @@ static struct run *run_with_containers(uint64_t growth)
     return run;
 }
 
-static void figures_of_containers_replace_a_missing_report(void **state)
+static void container_figures_are_used_if_no_report_has_arrived(void **state)
 {
     struct run *run = run_with_containers(20 << 20);
     char text[KEPT_TEXT_MAX];
@@ -204,7 +204,7 @@ static void array_that_becomes_longer_is_described_by_its_bytes(void **state)
     run_free(run);
 }
 
-static void figures_of_containers_do_not_replace_a_report(void **state)
+static void container_figures_do_not_replace_a_report(void **state)
 {
     struct run *run = run_with_containers(20 << 20);
     (void)state;
@@ -216,7 +216,7 @@ static void figures_of_containers_do_not_replace_a_report(void **state)
     run_free(run);
 }
 
-static void small_share_of_the_growth_is_not_kept_by_a_container(void **state)
+static void container_with_a_small_part_of_the_growth_is_not_named(void **state)
 {
     struct run *run = run_with_containers(400 << 20);
     (void)state;
@@ -232,13 +232,13 @@ int main(void)
         cmocka_unit_test_setup(maximum_number_of_entries_is_part_of_the_container_text, begin),
         cmocka_unit_test_setup(only_the_last_report_of_a_container_counts, begin),
         cmocka_unit_test_setup(container_description_without_steps_omits_the_step_range, begin),
-        cmocka_unit_test_setup(container_text_mentions_autograd_graphs, begin),
+        cmocka_unit_test_setup(container_description_mentions_autograd_graphs, begin),
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
         cmocka_unit_test_setup(long_container_names_are_truncated, begin),
-        cmocka_unit_test_setup(figures_of_containers_replace_a_missing_report, begin),
+        cmocka_unit_test_setup(container_figures_are_used_if_no_report_has_arrived, begin),
         cmocka_unit_test_setup(array_that_becomes_longer_is_described_by_its_bytes, begin),
-        cmocka_unit_test_setup(figures_of_containers_do_not_replace_a_report, begin),
-        cmocka_unit_test_setup(small_share_of_the_growth_is_not_kept_by_a_container, begin),
+        cmocka_unit_test_setup(container_figures_do_not_replace_a_report, begin),
+        cmocka_unit_test_setup(container_with_a_small_part_of_the_growth_is_not_named, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static void live_samples_are_sorted_by_call_site(void **state)
     look_live_fini(&live);
 }
 
-static void many_unordered_samples_are_sorted_by_site(void **state)
+static void many_samples_in_random_order_are_sorted_by_call_site(void **state)
 {
     struct fixture *f = *state;
     struct look_live live = {0};
@@ -103,7 +103,7 @@ static void many_unordered_samples_are_sorted_by_site(void **state)
     look_live_fini(&live);
 }
 
-static void freed_heap_sample_is_not_read(void **state)
+static void heap_sample_that_was_freed_is_not_read(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -111,7 +111,7 @@ static void freed_heap_sample_is_not_read(void **state)
     assert_int_equal(count_live(f), 2);
 }
 
-static void table_entry_without_interval_size_or_kind_is_ignored(void **state)
+static void live_entry_without_interval_size_or_kind_is_ignored(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -172,7 +172,7 @@ static void counters_of_an_unknown_call_site_are_zero(void **state)
     assert_int_equal(site.allocated_bytes, 0);
 }
 
-static void profiler_cost_is_read_from_the_header(void **state)
+static void cost_of_the_profiler_is_read_from_the_table_header(void **state)
 {
     struct fixture *f = *state;
     struct profile_cost cost;
@@ -195,7 +195,7 @@ static void profiler_cost_is_read_from_the_header(void **state)
 
 /* A large block that starts just after a page header has its own mapping. Small blocks, blocks at
  * other offsets and mappings made by the program do not. */
-static void bytes_inside_malloc_heaps_exclude_separate_mappings(void **state)
+static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **state)
 {
     struct fixture *f = *state;
     struct profile_cost cost;
@@ -263,7 +263,7 @@ static void large_block_counts_only_its_resident_pages(void **state)
     close(pagemap);
 }
 
-static void released_heap_table_pages_are_read_again(void **state)
+static void heap_table_pages_that_were_released_are_read_again(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -313,7 +313,7 @@ static int memfd_of(size_t bytes, int seals)
 }
 
 /* Reading a mapping that shrinks, or is shorter than announced, could raise SIGBUS. */
-static void short_or_unsealed_heap_table_is_refused(void **state)
+static void heap_table_that_is_too_short_or_can_be_resized_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -330,7 +330,7 @@ static void short_or_unsealed_heap_table_is_refused(void **state)
     close(head_only);
 }
 
-static void heap_table_outside_a_memfd_is_refused(void **state)
+static void heap_table_in_an_ordinary_file_is_refused(void **state)
 {
     struct err err;
     int pipes[2];
@@ -351,19 +351,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(opened_heap_table_has_its_start_time_and_interval),
         T(live_samples_are_sorted_by_call_site),
-        T(many_unordered_samples_are_sorted_by_site),
-        T(freed_heap_sample_is_not_read),
-        T(table_entry_without_interval_size_or_kind_is_ignored),
+        T(many_samples_in_random_order_are_sorted_by_call_site),
+        T(heap_sample_that_was_freed_is_not_read),
+        T(live_entry_without_interval_size_or_kind_is_ignored),
         T(sample_of_an_unknown_call_site_counts_without_a_stack),
         T(heap_table_counts_are_capped_at_the_table_size),
         T(counters_of_an_unknown_call_site_are_zero),
-        T(profiler_cost_is_read_from_the_header),
-        T(bytes_inside_malloc_heaps_exclude_separate_mappings),
-        T(released_heap_table_pages_are_read_again),
+        T(cost_of_the_profiler_is_read_from_the_table_header),
+        T(bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping),
+        T(heap_table_pages_that_were_released_are_read_again),
         T(heap_table_of_another_version_is_refused_with_both_versions),
         T(heap_table_of_another_magic_or_size_is_refused),
-        T(short_or_unsealed_heap_table_is_refused),
-        T(heap_table_outside_a_memfd_is_refused),
+        T(heap_table_that_is_too_short_or_can_be_resized_is_refused),
+        T(heap_table_in_an_ordinary_file_is_refused),
         T(large_block_counts_only_its_resident_pages),
     };
 #undef T

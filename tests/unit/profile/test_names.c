@@ -129,7 +129,7 @@ static void comprehension_and_recursion_appear_as_one_function(void **state)
     assert_program(f, "grow", "main", NULL);
 }
 
-static void comprehension_before_python_3_11_joins_its_caller(void **state)
+static void comprehension_before_python_3_11_is_shown_as_its_function(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/tree.py", "<module>");
@@ -173,7 +173,7 @@ static void number_of_listed_user_functions_is_limited(void **state)
     assert_int_equal(names_program_of_site(f->names, 99999, LEN(found), found), 0);
 }
 
-static void started_package_is_the_program_if_there_is_no_user_file(void **state)
+static void started_package_counts_as_user_code_without_a_user_file(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/train", "<module>");
@@ -196,7 +196,7 @@ static void started_package_is_the_program_if_there_is_no_user_file(void **state
     assert_int_equal(names_program_of_site(f->names, 3, LEN(found), found), 0);
 }
 
-static void package_is_not_the_program_if_there_is_a_user_file(void **state)
+static void package_does_not_count_as_user_code_beside_a_user_file(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/pytest", "<module>");
@@ -207,7 +207,7 @@ static void package_is_not_the_program_if_there_is_a_user_file(void **state)
     assert_program(f, "test_a_step", NULL);
 }
 
-static void generated_code_of_named_tuples_is_never_shown(void **state)
+static void generated_code_of_named_tuples_is_not_shown_as_user_code(void **state)
 {
     struct fixture *f = *state;
     python(f, "<string>", "<module>");
@@ -217,7 +217,7 @@ static void generated_code_of_named_tuples_is_never_shown(void **state)
     assert_program(f, "keep", NULL);
 }
 
-static void innermost_frame_is_shown_if_all_frames_are_library_code(void **state)
+static void innermost_frame_is_shown_if_all_code_is_library_code(void **state)
 {
     struct fixture *f = *state;
     python(f, STANDARD "threading.py", "Thread._bootstrap");
@@ -268,7 +268,7 @@ static void frames_without_symbols_get_a_placeholder_name(void **state)
     assert_int_equal(shown(f)->kind, NAME_UNKNOWN);
 }
 
-static void frame_line_is_that_of_its_instruction(void **state)
+static void line_of_a_frame_is_the_line_of_its_instruction(void **state)
 {
     static const char table[] = {(char)(0x80 | 11 << 3), 0, 0, (char)(0x80 | 12 << 3), 0, 0};
     struct fixture *f = *state;
@@ -347,7 +347,7 @@ static void allocator_functions_are_recognised_by_name_and_library(void **state)
     assert_false(known_allocator(NULL, NULL));
 }
 
-static void autograd_node_is_found_in_the_function_that_runs_it(void **state)
+static void autograd_node_name_is_read_from_its_apply_function(void **state)
 {
     static const char *const yes[][2] = {
         {"torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)",
@@ -497,23 +497,23 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(user_line_is_shown_instead_of_the_numpy_line),
         TEST(library_collator_is_shown_instead_of_its_caller),
-        TEST(innermost_frame_is_shown_if_all_frames_are_library_code),
-        TEST(started_package_is_the_program_if_there_is_no_user_file),
-        TEST(package_is_not_the_program_if_there_is_a_user_file),
-        TEST(generated_code_of_named_tuples_is_never_shown),
+        TEST(innermost_frame_is_shown_if_all_code_is_library_code),
+        TEST(started_package_counts_as_user_code_without_a_user_file),
+        TEST(package_does_not_count_as_user_code_beside_a_user_file),
+        TEST(generated_code_of_named_tuples_is_not_shown_as_user_code),
         TEST(user_functions_are_listed_innermost_first),
         TEST(comprehension_and_recursion_appear_as_one_function),
-        TEST(comprehension_before_python_3_11_joins_its_caller),
+        TEST(comprehension_before_python_3_11_is_shown_as_its_function),
         TEST(module_level_code_is_listed_only_if_innermost),
         TEST(lambda_and_nested_function_are_listed_separately),
         TEST(number_of_listed_user_functions_is_limited),
         TEST(innermost_native_frame_is_shown_without_python),
         TEST(call_site_without_a_stack_has_a_placeholder_name),
         TEST(frames_without_symbols_get_a_placeholder_name),
-        TEST(frame_line_is_that_of_its_instruction),
+        TEST(line_of_a_frame_is_the_line_of_its_instruction),
         TEST(each_distinct_frame_is_named_once),
         cmocka_unit_test(allocator_functions_are_recognised_by_name_and_library),
-        cmocka_unit_test(autograd_node_is_found_in_the_function_that_runs_it),
+        cmocka_unit_test(autograd_node_name_is_read_from_its_apply_function),
         cmocka_unit_test(standard_library_and_listed_packages_are_library_code),
         cmocka_unit_test(cpp_symbol_names_are_demangled_and_others_unchanged),
         cmocka_unit_test(cpp_symbol_that_expands_to_gigabytes_is_truncated),

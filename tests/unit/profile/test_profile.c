@@ -25,7 +25,7 @@ static void sample_weights_are_those_of_poisson_sampling(void **state)
     check_near(profile_weight_bytes(1 << 30, 512 << 10), 1 << 30, 1e-3);
 }
 
-static void sample_weight_is_0_for_size_0_and_size_for_interval_0(void **state)
+static void sample_weight_is_exact_for_size_zero_and_interval_zero(void **state)
 {
     (void)state;
     assert_true(profile_weight_bytes(0, 4096) == 0);
@@ -59,7 +59,7 @@ static void time_of_a_step_is_interpolated_between_readings(void **state)
     assert_false(profile_time_of(&profile, 32, &t));
 }
 
-static void restarted_step_numbers_have_a_valid_time(void **state)
+static void step_numbers_that_start_again_have_a_valid_time(void **state)
 {
     struct profile_reading again[] = {
         {.t_ns = 1000, .has_step = true, .step = 5},
@@ -114,7 +114,7 @@ static size_t working(const double *mib, size_t n)
     return profile_working(&p);
 }
 
-static void heap_readings_after_the_work_is_done_are_excluded(void **state)
+static void heap_readings_after_the_end_of_work_are_excluded(void **state)
 {
     (void)state;
     assert_int_equal(working((double[]){100, 110, 120, 130}, 4), 4);
@@ -135,7 +135,7 @@ static size_t working_before(size_t idle)
     return working(mib, WORKING_MAX);
 }
 
-static void readings_of_a_short_idle_time_at_the_end_are_excluded(void **state)
+static void heap_readings_of_a_short_idle_time_at_the_end_are_excluded(void **state)
 {
     (void)state;
     assert_int_equal(working_before(3), WORKING_MAX - 3);
@@ -163,7 +163,7 @@ static struct profile on_its_way_out(struct profile_reading *seen, struct profil
     return (struct profile){.is_ended = true, .readings = seen, .n_readings = n};
 }
 
-static void long_exit_does_not_hide_memory_held_before_it(void **state)
+static void heap_reading_before_a_long_exit_is_the_last_of_the_work(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -176,7 +176,7 @@ static void long_exit_does_not_hide_memory_held_before_it(void **state)
         }
 }
 
-static void process_is_at_work_until_it_starts_to_exit(void **state)
+static void process_counts_as_working_until_it_starts_to_exit(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -195,15 +195,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sample_weights_are_those_of_poisson_sampling),
-        cmocka_unit_test(sample_weight_is_0_for_size_0_and_size_for_interval_0),
+        cmocka_unit_test(sample_weight_is_exact_for_size_zero_and_interval_zero),
         cmocka_unit_test(time_of_a_step_is_interpolated_between_readings),
-        cmocka_unit_test(restarted_step_numbers_have_a_valid_time),
+        cmocka_unit_test(step_numbers_that_start_again_have_a_valid_time),
         cmocka_unit_test(last_heap_reading_at_or_before_a_time_is_found),
         cmocka_unit_test(empty_profile_has_no_readings),
-        cmocka_unit_test(heap_readings_after_the_work_is_done_are_excluded),
-        cmocka_unit_test(readings_of_a_short_idle_time_at_the_end_are_excluded),
-        cmocka_unit_test(long_exit_does_not_hide_memory_held_before_it),
-        cmocka_unit_test(process_is_at_work_until_it_starts_to_exit),
+        cmocka_unit_test(heap_readings_after_the_end_of_work_are_excluded),
+        cmocka_unit_test(heap_readings_of_a_short_idle_time_at_the_end_are_excluded),
+        cmocka_unit_test(heap_reading_before_a_long_exit_is_the_last_of_the_work),
+        cmocka_unit_test(process_counts_as_working_until_it_starts_to_exit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

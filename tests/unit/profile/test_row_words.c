@@ -252,7 +252,7 @@ static void growing_heap_row_comes_first_if_the_job_leaks(void **state)
     assert_true(failed * 50 <= asked);
 }
 
-static void row_whose_growth_ended_is_not_part_of_a_leak(void **state)
+static void row_whose_growth_ended_is_not_called_leaking(void **state)
 {
     size_t asked, failed = count_runs(ended_growth_is_no_leak, &asked);
     (void)state;
@@ -272,7 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(growing_heap_row_is_leaking_if_the_job_leaks),
         cmocka_unit_test(growing_heap_row_comes_first_if_the_job_leaks),
-        cmocka_unit_test(row_whose_growth_ended_is_not_part_of_a_leak),
+        cmocka_unit_test(row_whose_growth_ended_is_not_called_leaking),
         cmocka_unit_test(heap_row_of_a_healthy_job_is_never_leaking),
         cmocka_unit_test(heap_row_of_a_filling_job_is_not_leaking),
     };

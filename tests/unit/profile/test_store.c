@@ -179,7 +179,7 @@ static void heap_reading_has_the_live_bytes_of_each_call_site(void **state)
     profile_free(p);
 }
 
-static void differences_between_heap_readings_add_up(void **state)
+static void differences_between_heap_readings_add_up_to_the_last_one(void **state)
 {
     struct fixture *f = *state;
     /* A complete reading is written every 64th time, so 150 readings include at least two. */
@@ -203,7 +203,7 @@ static void differences_between_heap_readings_add_up(void **state)
     profile_free(p);
 }
 
-static void only_the_last_heap_reading_has_sites_without_live_bytes(void **state)
+static void sites_without_live_bytes_are_only_in_the_last_heap_reading(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -307,7 +307,7 @@ static size_t snapshots_after(struct fixture *f)
     return n;
 }
 
-static void heap_snapshots_follow_growth_and_epochs_but_not_too_often(void **state)
+static void heap_snapshot_is_taken_after_growth_or_an_epoch(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -327,7 +327,7 @@ static void heap_snapshots_follow_growth_and_epochs_but_not_too_often(void **sta
     assert_int_equal(snapshots_after(f), 5); /* A quarter of the run later there is a snapshot. */
 }
 
-static void repeated_reading_requests_do_not_fill_the_heap_file(void **state)
+static void repeated_requests_for_readings_do_not_fill_the_heap_file(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -344,7 +344,7 @@ static void repeated_reading_requests_do_not_fill_the_heap_file(void **state)
     assert_int_equal(snapshots_after(f), 2);
 }
 
-static void heap_readings_become_rarer_with_time_and_file_size(void **state)
+static void heap_readings_become_rarer_in_long_runs_and_large_files(void **state)
 {
     (void)state;
     assert_int_equal(store_interval_ns(0, 0), NS_PER_S);
@@ -355,7 +355,7 @@ static void heap_readings_become_rarer_with_time_and_file_size(void **state)
     assert_int_equal(store_interval_ns(0, UINT64_MAX), 256 * NS_PER_S);
 }
 
-static void later_additions_to_the_heap_table_are_stored(void **state)
+static void names_added_to_the_heap_table_later_are_stored(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -377,7 +377,7 @@ static void later_additions_to_the_heap_table_are_stored(void **state)
     profile_free(p);
 }
 
-static void hostile_heap_table_gives_a_valid_profile(void **state)
+static void heap_table_with_invalid_entries_gives_a_valid_profile(void **state)
 {
     struct fixture *f = *state;
     struct heap_table *t = f->fake.table;
@@ -415,7 +415,7 @@ static void hostile_heap_table_gives_a_valid_profile(void **state)
     profile_free(p);
 }
 
-static void heap_table_with_decreasing_counts_is_harmless(void **state)
+static void heap_table_whose_counts_decrease_gives_a_valid_profile(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -446,7 +446,7 @@ static size_t find_block(const struct buf *b, uint16_t type, unsigned n)
     return b->len;
 }
 
-static void damaged_heap_reading_loses_only_readings_that_build_on_it(void **state)
+static void damaged_heap_reading_damages_only_readings_that_refer_to_it(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -584,18 +584,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(stored_heap_names_and_stacks_are_read_back),
         T(heap_reading_has_the_live_bytes_of_each_call_site),
-        T(differences_between_heap_readings_add_up),
-        T(only_the_last_heap_reading_has_sites_without_live_bytes),
+        T(differences_between_heap_readings_add_up_to_the_last_one),
+        T(sites_without_live_bytes_are_only_in_the_last_heap_reading),
         T(each_heap_reading_has_its_own_arena_bytes),
         T(heap_snapshot_has_every_sample_with_its_age),
         T(sample_with_a_time_in_the_future_has_age_0),
-        T(heap_snapshots_follow_growth_and_epochs_but_not_too_often),
-        T(repeated_reading_requests_do_not_fill_the_heap_file),
-        T(heap_readings_become_rarer_with_time_and_file_size),
-        T(later_additions_to_the_heap_table_are_stored),
-        T(hostile_heap_table_gives_a_valid_profile),
-        T(heap_table_with_decreasing_counts_is_harmless),
-        T(damaged_heap_reading_loses_only_readings_that_build_on_it),
+        T(heap_snapshot_is_taken_after_growth_or_an_epoch),
+        T(repeated_requests_for_readings_do_not_fill_the_heap_file),
+        T(heap_readings_become_rarer_in_long_runs_and_large_files),
+        T(names_added_to_the_heap_table_later_are_stored),
+        T(heap_table_with_invalid_entries_gives_a_valid_profile),
+        T(heap_table_whose_counts_decrease_gives_a_valid_profile),
+        T(damaged_heap_reading_damages_only_readings_that_refer_to_it),
         T(damaged_heap_names_do_not_affect_the_numbers),
         T(truncated_heap_history_gives_its_intact_blocks),
         T(heap_history_is_written_again_after_a_full_disk),

@@ -230,7 +230,7 @@ static void debug_file_with_another_build_id_is_ignored(void **state)
     assert_int_equal(symbols_find(f->s, f->exe, len, NULL, 0, at, found), 0);
 }
 
-static void deleted_program_file_is_used_if_it_exists_again(void **state)
+static void program_file_that_was_deleted_is_used_if_it_exists_again(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -321,7 +321,7 @@ static void damaged_elf_files_do_not_crash_symbol_lookup(void **state)
     assert_true(answers > 0 && answers < ROUNDS);
 }
 
-static void symbol_with_the_fewest_underscores_is_chosen(void **state)
+static void symbol_with_the_fewest_leading_underscores_is_chosen(void **state)
 {
     struct fixture *f = *state;
     struct elf_function items[] = {{0x10, 8, 1}, {0x20, 16, 1}, {0x20, 16, 8}, {0x40, 0, 13}};
@@ -354,8 +354,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(debug_file_with_another_build_id_is_ignored, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(deleted_program_file_is_used_if_it_exists_again, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(program_file_that_was_deleted_is_used_if_it_exists_again,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(debug_files_are_searched_in_the_sysroot_first, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(fifo_in_place_of_a_module_does_not_block_symbol_lookup,
@@ -363,7 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(address_outside_functions_has_no_symbol, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_elf_files_do_not_crash_symbol_lookup, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(symbol_with_the_fewest_underscores_is_chosen, setup,
+        cmocka_unit_test_setup_teardown(symbol_with_the_fewest_leading_underscores_is_chosen, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,7 @@ static void add_run(const char *path, const char *name, uint64_t ask_bytes, int 
     fclose(out);
 }
 
-static void percentile_of_few_values_is_the_largest(void **state)
+static void percentile_of_few_values_is_the_largest_value(void **state)
 {
     uint64_t values[100] = {3, 9, 1};
     (void)state;
@@ -105,7 +105,7 @@ static void missing_runs_folder_gives_no_earlier_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(percentile_of_few_values_is_the_largest),
+        cmocka_unit_test(percentile_of_few_values_is_the_largest_value),
         cmocka_unit_test_setup_teardown(only_healthy_earlier_runs_of_the_same_name_count, make_runs,
                                         remove_runs),
         cmocka_unit_test_setup_teardown(job_on_several_nodes_counts_once_by_its_largest_node,

@@ -114,7 +114,7 @@ static void steps_and_epochs_and_phases_are_read_from_columns(void **state)
     run_free(run);
 }
 
-static void table_without_times_has_one_second_per_step(void **state)
+static void table_without_times_gets_one_second_per_step(void **state)
 {
     struct folder *f = *state;
     write_file(f->csv, "run,step,rss_mb\na,10,1\na,20,2\nb b,10,4\n");
@@ -143,7 +143,7 @@ static void separate_marks_for_a_table_without_times_are_an_error(void **state)
     assert_non_null(strstr(err.text, "--time-column"));
 }
 
-static void groups_with_the_most_rows_are_kept(void **state)
+static void groups_with_the_most_rows_are_kept_if_there_are_too_many(void **state)
 {
     enum { COUNT = 20000 };
     struct folder *f = *state;
@@ -168,9 +168,9 @@ int main(void)
         CSV_TEST(groups_of_a_table_become_processes),
         CSV_TEST(marks_of_a_table_are_sorted_by_time),
         CSV_TEST(steps_and_epochs_and_phases_are_read_from_columns),
-        CSV_TEST(table_without_times_has_one_second_per_step),
+        CSV_TEST(table_without_times_gets_one_second_per_step),
         CSV_TEST(separate_marks_for_a_table_without_times_are_an_error),
-        CSV_TEST(groups_with_the_most_rows_are_kept),
+        CSV_TEST(groups_with_the_most_rows_are_kept_if_there_are_too_many),
     };
     return cmocka_run_group_tests_name("run_csv", tests, NULL, NULL);
 }

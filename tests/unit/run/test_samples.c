@@ -127,7 +127,7 @@ static uint64_t extreme(const json_t *list, bool largest)
     return found;
 }
 
-static void reduced_samples_keep_spikes_and_dips_for_any_point_count(void **state)
+static void reduced_samples_keep_spikes_and_dips(void **state)
 {
     (void)state;
     for (size_t points = SAMPLES_POINTS_MIN; points <= SAMPLES_POINTS_MAX;
@@ -170,7 +170,7 @@ static void samples_are_limited_to_the_requested_range(void **state)
     json_decref(doc);
 }
 
-static void largest_processes_of_the_samples_are_listed_in_order(void **state)
+static void largest_processes_of_the_range_are_listed_by_size(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(0, 0, 0, 100);
@@ -194,7 +194,7 @@ static void largest_processes_of_the_samples_are_listed_in_order(void **state)
     json_decref(doc);
 }
 
-static void step_marks_are_thinned_before_other_marks(void **state)
+static void step_marks_are_dropped_before_marks_of_other_kinds(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(0, 0, 0, 100);
@@ -254,10 +254,10 @@ static void truncated_recording_still_gives_its_samples(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reduced_samples_keep_spikes_and_dips_for_any_point_count),
+        cmocka_unit_test(reduced_samples_keep_spikes_and_dips),
         cmocka_unit_test(samples_are_limited_to_the_requested_range),
-        cmocka_unit_test(largest_processes_of_the_samples_are_listed_in_order),
-        cmocka_unit_test(step_marks_are_thinned_before_other_marks),
+        cmocka_unit_test(largest_processes_of_the_range_are_listed_by_size),
+        cmocka_unit_test(step_marks_are_dropped_before_marks_of_other_kinds),
         cmocka_unit_test(sample_times_count_from_the_start_of_the_job),
         cmocka_unit_test(truncated_recording_still_gives_its_samples),
     };

@@ -27,7 +27,7 @@ static void series_without_readings_has_no_points(void **state)
     series_fini(&s);
 }
 
-static void series_keeps_every_reading_while_buckets_suffice(void **state)
+static void series_keeps_every_reading_while_it_has_free_buckets(void **state)
 {
     struct series s;
     struct series_point points[64];
@@ -44,7 +44,7 @@ static void series_keeps_every_reading_while_buckets_suffice(void **state)
     series_fini(&s);
 }
 
-static void series_of_a_week_keeps_its_extremes_and_both_ends(void **state)
+static void series_of_a_week_keeps_its_extremes_and_its_first_and_last(void **state)
 {
     struct series s;
     struct series_point p, *points;
@@ -72,7 +72,7 @@ static void series_of_a_week_keeps_its_extremes_and_both_ends(void **state)
     series_fini(&s);
 }
 
-static void series_of_sparse_readings_stays_within_its_buckets(void **state)
+static void series_of_sparse_readings_does_not_exceed_its_buckets(void **state)
 {
     struct series s;
     (void)state;
@@ -84,7 +84,7 @@ static void series_of_sparse_readings_stays_within_its_buckets(void **state)
     series_fini(&s);
 }
 
-static void series_after_finds_the_first_reading_at_or_after_a_time(void **state)
+static void search_by_time_finds_the_first_reading_at_or_after_it(void **state)
 {
     struct series s;
     struct series_point p;
@@ -100,7 +100,7 @@ static void series_after_finds_the_first_reading_at_or_after_a_time(void **state
     series_fini(&s);
 }
 
-static void series_replaces_a_reading_whose_time_goes_back(void **state)
+static void reading_with_an_earlier_time_replaces_the_last_one(void **state)
 {
     struct series s;
     struct series_point p;
@@ -114,7 +114,7 @@ static void series_replaces_a_reading_whose_time_goes_back(void **state)
     series_fini(&s);
 }
 
-static void series_starts_at_the_last_reading_of_its_first_second(void **state)
+static void start_value_of_a_series_is_its_last_reading_of_second_one(void **state)
 {
     struct series s;
     (void)state;
@@ -128,7 +128,7 @@ static void series_starts_at_the_last_reading_of_its_first_second(void **state)
     series_fini(&s);
 }
 
-static void series_newest_returns_the_maxima_of_the_last_buckets(void **state)
+static void newest_values_of_a_series_are_maxima_of_its_last_buckets(void **state)
 {
     struct series s;
     uint64_t v[3];
@@ -148,13 +148,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(series_without_readings_has_no_points),
-        cmocka_unit_test(series_keeps_every_reading_while_buckets_suffice),
-        cmocka_unit_test(series_of_a_week_keeps_its_extremes_and_both_ends),
-        cmocka_unit_test(series_of_sparse_readings_stays_within_its_buckets),
-        cmocka_unit_test(series_after_finds_the_first_reading_at_or_after_a_time),
-        cmocka_unit_test(series_replaces_a_reading_whose_time_goes_back),
-        cmocka_unit_test(series_starts_at_the_last_reading_of_its_first_second),
-        cmocka_unit_test(series_newest_returns_the_maxima_of_the_last_buckets),
+        cmocka_unit_test(series_keeps_every_reading_while_it_has_free_buckets),
+        cmocka_unit_test(series_of_a_week_keeps_its_extremes_and_its_first_and_last),
+        cmocka_unit_test(series_of_sparse_readings_does_not_exceed_its_buckets),
+        cmocka_unit_test(search_by_time_finds_the_first_reading_at_or_after_it),
+        cmocka_unit_test(reading_with_an_earlier_time_replaces_the_last_one),
+        cmocka_unit_test(start_value_of_a_series_is_its_last_reading_of_second_one),
+        cmocka_unit_test(newest_values_of_a_series_are_maxima_of_its_last_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,7 +149,7 @@ static void only_the_right_token_opens_a_session(void **state)
     auth_free(a);
 }
 
-static void ten_wrong_tokens_block_login_except_with_the_right_token(void **state)
+static void ten_wrong_tokens_block_further_wrong_ones_but_not_the_right(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -253,7 +253,7 @@ static void host_check_accepts_literal_addresses_and_allowed_names(void **state)
     assert_false(auth_host_ok(NULL, "gpu.example"));
 }
 
-static void origin_is_accepted_if_it_equals_the_host(void **state)
+static void origin_is_accepted_only_if_it_equals_the_host(void **state)
 {
     (void)state;
     assert_true(auth_origin_is_host("http://localhost:7433", "localhost:7433"));
@@ -275,11 +275,11 @@ int main(void)
         TEST(token_readable_by_others_is_refused),
         TEST(short_or_binary_token_is_refused),
         TEST(only_the_right_token_opens_a_session),
-        TEST(ten_wrong_tokens_block_login_except_with_the_right_token),
+        TEST(ten_wrong_tokens_block_further_wrong_ones_but_not_the_right),
         TEST(sessions_are_limited_in_number_and_survive_a_restart),
         TEST(stored_sessions_without_a_key_are_dropped),
         cmocka_unit_test(host_check_accepts_literal_addresses_and_allowed_names),
-        cmocka_unit_test(origin_is_accepted_if_it_equals_the_host),
+        cmocka_unit_test(origin_is_accepted_only_if_it_equals_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

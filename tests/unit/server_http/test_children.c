@@ -121,7 +121,7 @@ static void answer_of_a_child_process_is_its_standard_output(void **state)
     assert_string_equal(b->output, "out\n");
 }
 
-static void child_without_output_is_answered_with_its_stderr(void **state)
+static void stderr_of_a_child_process_without_output_is_the_answer(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "echo 'ebb: verdict: why' >&2; exit 2", NULL), 0);
@@ -146,7 +146,7 @@ static void repeated_request_is_answered_from_the_cache(void **state)
     assert_int_equal(runs(b), 2);
 }
 
-static void same_request_waits_for_the_running_child_process(void **state)
+static void equal_request_waits_for_the_child_that_is_already_running(void **state)
 {
     struct bench *b = *state;
     for (int i = 0; i < 5; i++)
@@ -155,7 +155,7 @@ static void same_request_waits_for_the_running_child_process(void **state)
     assert_int_equal(runs(b), 1);
 }
 
-static void requests_beyond_the_child_queue_are_refused(void **state)
+static void requests_beyond_the_queue_of_child_processes_are_refused(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 0.1", NULL), 0);
@@ -166,7 +166,7 @@ static void requests_beyond_the_child_queue_are_refused(void **state)
     assert_int_equal(runs(b), 3);
 }
 
-static void guests_queue_behind_the_owner_in_half_of_the_slots(void **state)
+static void guests_wait_behind_the_owner_and_use_half_of_the_slots(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 0.1; echo first", NULL), 0);
@@ -179,7 +179,7 @@ static void guests_queue_behind_the_owner_in_half_of_the_slots(void **state)
     assert_string_equal(b->output, "guest\n");
 }
 
-static void slow_child_process_is_killed_with_its_process_group(void **state)
+static void slow_child_process_is_killed_together_with_its_group(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "sleep 600 & sleep 600", NULL), 0);
@@ -212,7 +212,7 @@ static void answer_cache_is_limited_in_size(void **state)
     wait_answers(b, 12);
 }
 
-static void cancelled_waiter_of_a_child_process_is_not_called(void **state)
+static void cancelled_request_gets_no_answer_of_its_child_process(void **state)
 {
     struct bench *b = *state;
     struct child_waiter *running, *waiting;
@@ -257,16 +257,16 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
         TEST(answer_of_a_child_process_is_its_standard_output),
-        TEST(child_without_output_is_answered_with_its_stderr),
+        TEST(stderr_of_a_child_process_without_output_is_the_answer),
         TEST(repeated_request_is_answered_from_the_cache),
-        TEST(same_request_waits_for_the_running_child_process),
-        TEST(requests_beyond_the_child_queue_are_refused),
-        TEST(guests_queue_behind_the_owner_in_half_of_the_slots),
-        cmocka_unit_test_setup_teardown(slow_child_process_is_killed_with_its_process_group,
+        TEST(equal_request_waits_for_the_child_that_is_already_running),
+        TEST(requests_beyond_the_queue_of_child_processes_are_refused),
+        TEST(guests_wait_behind_the_owner_and_use_half_of_the_slots),
+        cmocka_unit_test_setup_teardown(slow_child_process_is_killed_together_with_its_group,
                                         start_hasty, stop),
         TEST(child_process_with_too_much_output_is_killed),
         TEST(answer_cache_is_limited_in_size),
-        TEST(cancelled_waiter_of_a_child_process_is_not_called),
+        TEST(cancelled_request_gets_no_answer_of_its_child_process),
         TEST(missing_program_of_a_child_process_is_reported_at_once),
         TEST(stopping_the_server_kills_its_child_processes),
     };

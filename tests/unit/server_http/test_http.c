@@ -266,7 +266,7 @@ static void request_handler_gets_the_whole_body_in_any_encoding(void **state)
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "\"body\":0");
 }
 
-static void client_waiting_for_100_continue_receives_it(void **state)
+static void client_that_waits_for_100_continue_receives_it(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -323,7 +323,7 @@ static void http_1_0_requests_are_supported(void **state)
     close(fd);
 }
 
-static void paused_stream_continues_after_go_on(void **state)
+static void paused_stream_continues_when_it_is_resumed(void **state)
 {
     struct server *s = *state;
     static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
@@ -340,7 +340,7 @@ static void paused_stream_continues_after_go_on(void **state)
     close(fd);
 }
 
-static void client_that_leaves_a_paused_stream_frees_it(void **state)
+static void paused_stream_is_freed_when_its_client_disconnects(void **state)
 {
     struct server *s = *state;
     static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
@@ -353,7 +353,7 @@ static void client_that_leaves_a_paused_stream_frees_it(void **state)
         assert_int_equal(loop_once(s->loop, 1000), 0);
 }
 
-static void server_is_stopped_while_a_stream_is_paused(void **state)
+static void server_can_be_stopped_while_a_stream_is_paused(void **state)
 {
     struct server *s = *state;
     static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
@@ -367,7 +367,7 @@ static void server_is_stopped_while_a_stream_is_paused(void **state)
     close(fd);
 }
 
-static void gzip_asset_is_unpacked_for_clients_without_gzip(void **state)
+static void asset_is_sent_without_gzip_to_clients_without_gzip(void **state)
 {
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\nunpacked");
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "Accept-Encoding: gzip;q=0\r\n\r\n",
@@ -419,7 +419,7 @@ static void paths_with_dot_segments_or_bad_escapes_are_refused(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void body_with_too_large_content_length_is_not_read(void **state)
+static void body_with_a_content_length_beyond_the_limit_is_not_read(void **state)
 {
     struct server *s = *state;
     ask(s, "POST /b HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n",
@@ -430,7 +430,7 @@ static void body_with_too_large_content_length_is_not_read(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void small_body_of_a_refused_request_is_drained_before_answer(void **state)
+static void small_body_of_a_refused_request_is_read_before_the_answer(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -450,7 +450,7 @@ static void small_body_of_a_refused_request_is_drained_before_answer(void **stat
     close(fd);
 }
 
-static void end_of_stream_with_the_last_bytes_closes_the_connection(void **state)
+static void connection_is_closed_after_the_last_bytes_of_a_stream(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -466,7 +466,7 @@ static void end_of_stream_with_the_last_bytes_closes_the_connection(void **state
     assert_int_equal(counts.refused, 0); /* The parked request was not cut by its deadline. */
 }
 
-static void chunks_beyond_the_body_limit_are_discarded(void **state)
+static void chunks_beyond_the_body_limit_are_read_but_not_stored(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -515,7 +515,7 @@ static void wait_parked(struct server *s)
     assert_non_null(s->parked);
 }
 
-static void parked_request_is_answered_later(void **state)
+static void request_that_is_parked_can_be_answered_later(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -550,7 +550,7 @@ static void answer_to_a_parked_request_is_sent_at_once(void **state)
     close(fd);
 }
 
-static void request_parked_and_answered_at_once_does_not_wait(void **state)
+static void request_parked_and_answered_at_once_is_not_delayed(void **state)
 {
     struct server *s = *state;
     ask(s, "GET /both HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\nat once");
@@ -591,7 +591,7 @@ static void server_stop_drops_parked_requests(void **state)
 
 /* ---- upgraded connections ---- */
 
-static void upgraded_connection_belongs_to_its_new_owner(void **state)
+static void upgraded_connection_is_no_longer_served_by_http(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -663,7 +663,7 @@ static void clients_that_do_not_read_use_bounded_memory(void **state)
     assert_int_equal(s->http->answers.held, 0);
 }
 
-static void guests_can_use_only_half_of_a_shared_resource(void **state)
+static void guests_can_use_at_most_half_of_a_shared_resource(void **state)
 {
     (void)state;
     struct http_share share = {0};
@@ -716,7 +716,7 @@ static void oldest_unauthenticated_client_is_dropped_for_a_new_one(void **state)
     buf_fini(&answer);
 }
 
-static void readers_beyond_half_of_the_connections_are_refused(void **state)
+static void read_only_clients_beyond_half_of_connections_are_refused(void **state)
 {
     struct server *s = *state;
     int fds[17];
@@ -808,33 +808,33 @@ int main(void)
         TEST(request_path_and_query_are_decoded),
         TEST(every_http_answer_has_the_security_headers),
         TEST(request_handler_gets_the_whole_body_in_any_encoding),
-        TEST(client_waiting_for_100_continue_receives_it),
+        TEST(client_that_waits_for_100_continue_receives_it),
         TEST(one_connection_serves_many_pipelined_requests),
         TEST(head_answer_has_a_length_and_no_body),
         TEST(http_1_0_requests_are_supported),
-        TEST(paused_stream_continues_after_go_on),
-        TEST(client_that_leaves_a_paused_stream_frees_it),
-        TEST(server_is_stopped_while_a_stream_is_paused),
-        TEST(gzip_asset_is_unpacked_for_clients_without_gzip),
+        TEST(paused_stream_continues_when_it_is_resumed),
+        TEST(paused_stream_is_freed_when_its_client_disconnects),
+        TEST(server_can_be_stopped_while_a_stream_is_paused),
+        TEST(asset_is_sent_without_gzip_to_clients_without_gzip),
         TEST(request_handler_without_an_answer_gives_status_500),
         TEST(ambiguous_http_headers_are_refused),
         TEST(paths_with_dot_segments_or_bad_escapes_are_refused),
-        TEST(body_with_too_large_content_length_is_not_read),
-        TEST(small_body_of_a_refused_request_is_drained_before_answer),
-        TEST(end_of_stream_with_the_last_bytes_closes_the_connection),
-        TEST(chunks_beyond_the_body_limit_are_discarded),
+        TEST(body_with_a_content_length_beyond_the_limit_is_not_read),
+        TEST(small_body_of_a_refused_request_is_read_before_the_answer),
+        TEST(connection_is_closed_after_the_last_bytes_of_a_stream),
+        TEST(chunks_beyond_the_body_limit_are_read_but_not_stored),
         TEST(endless_request_headers_are_refused),
-        TEST(parked_request_is_answered_later),
+        TEST(request_that_is_parked_can_be_answered_later),
         TEST(answer_to_a_parked_request_is_sent_at_once),
-        TEST(request_parked_and_answered_at_once_does_not_wait),
+        TEST(request_parked_and_answered_at_once_is_not_delayed),
         TEST(disconnect_of_a_parked_request_is_reported),
         TEST(server_stop_drops_parked_requests),
-        TEST(upgraded_connection_belongs_to_its_new_owner),
+        TEST(upgraded_connection_is_no_longer_served_by_http),
         TEST(server_stop_closes_upgraded_connections),
         TEST(clients_that_do_not_read_use_bounded_memory),
-        cmocka_unit_test(guests_can_use_only_half_of_a_shared_resource),
+        cmocka_unit_test(guests_can_use_at_most_half_of_a_shared_resource),
         TEST(oldest_unauthenticated_client_is_dropped_for_a_new_one),
-        TEST(readers_beyond_half_of_the_connections_are_refused),
+        TEST(read_only_clients_beyond_half_of_connections_are_refused),
         HASTY_TEST(client_that_sends_headers_slowly_is_disconnected),
         HASTY_TEST(client_that_sends_a_body_slowly_is_disconnected),
         HASTY_TEST(silent_http_client_is_disconnected),

@@ -65,7 +65,7 @@ static void websocket_frame_header_depends_on_payload_length(void **state)
     free(text);
 }
 
-static void queued_live_messages_keep_their_order_and_are_shared(void **state)
+static void queued_live_messages_keep_their_order(void **state)
 {
     (void)state;
     struct live_queue a = {0}, b = {0};
@@ -81,7 +81,7 @@ static void queued_live_messages_keep_their_order_and_are_shared(void **state)
     live_queue_fini(&b);
 }
 
-static void newer_job_state_replaces_a_queued_one_but_no_half_sent_one(void **state)
+static void newer_job_state_replaces_a_queued_one_that_is_not_half_sent(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -104,7 +104,7 @@ static void newer_job_state_replaces_a_queued_one_but_no_half_sent_one(void **st
     live_queue_fini(&q);
 }
 
-static void newest_sample_replaces_a_queued_one_and_marks_a_skip(void **state)
+static void newest_sample_replaces_a_queued_one_and_sets_the_skip_flag(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -117,7 +117,7 @@ static void newest_sample_replaces_a_queued_one_and_marks_a_skip(void **state)
     live_queue_fini(&q);
 }
 
-static void log_output_is_skipped_until_the_skip_is_reported(void **state)
+static void log_output_is_dropped_until_the_skip_message_is_sent(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -137,7 +137,7 @@ static void log_output_is_skipped_until_the_skip_is_reported(void **state)
     live_queue_fini(&q);
 }
 
-static void live_queue_is_bounded_but_always_fits_one_message(void **state)
+static void live_queue_is_limited_but_accepts_any_single_message(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -185,7 +185,7 @@ static void live_queue_records_jobs_whose_state_was_skipped(void **state)
     live_queue_fini(&q);
 }
 
-static void live_queue_reports_a_viewer_too_far_behind(void **state)
+static void live_queue_reports_a_viewer_that_reads_too_slowly(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -199,7 +199,7 @@ static void live_queue_reports_a_viewer_too_far_behind(void **state)
 
 /* For any input the queue is bounded, writes complete frames, and keeps the newest state of each
  * job. */
-static void random_operations_keep_the_live_queue_consistent(void **state)
+static void live_queue_stays_consistent_after_random_operations(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -258,14 +258,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(websocket_frame_header_depends_on_payload_length),
-        cmocka_unit_test(queued_live_messages_keep_their_order_and_are_shared),
-        cmocka_unit_test(newer_job_state_replaces_a_queued_one_but_no_half_sent_one),
-        cmocka_unit_test(newest_sample_replaces_a_queued_one_and_marks_a_skip),
-        cmocka_unit_test(log_output_is_skipped_until_the_skip_is_reported),
-        cmocka_unit_test(live_queue_is_bounded_but_always_fits_one_message),
+        cmocka_unit_test(queued_live_messages_keep_their_order),
+        cmocka_unit_test(newer_job_state_replaces_a_queued_one_that_is_not_half_sent),
+        cmocka_unit_test(newest_sample_replaces_a_queued_one_and_sets_the_skip_flag),
+        cmocka_unit_test(log_output_is_dropped_until_the_skip_message_is_sent),
+        cmocka_unit_test(live_queue_is_limited_but_accepts_any_single_message),
         cmocka_unit_test(live_queue_records_jobs_whose_state_was_skipped),
-        cmocka_unit_test(live_queue_reports_a_viewer_too_far_behind),
-        cmocka_unit_test(random_operations_keep_the_live_queue_consistent),
+        cmocka_unit_test(live_queue_reports_a_viewer_that_reads_too_slowly),
+        cmocka_unit_test(live_queue_stays_consistent_after_random_operations),
         cmocka_unit_test(sha1_matches_the_test_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

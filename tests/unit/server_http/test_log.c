@@ -38,7 +38,7 @@ static void close_pipe(const int fds[2])
     close(fds[1]);
 }
 
-static void server_log_line_is_one_json_object_for_any_message(void **state)
+static void server_log_writes_one_json_object_for_any_message(void **state)
 {
     (void)state;
     int fds[2];
@@ -84,7 +84,7 @@ static void server_log_lines_below_the_level_are_dropped(void **state)
     close_pipe(fds);
 }
 
-static void stalled_log_reader_loses_lines_and_sees_how_many(void **state)
+static void stalled_server_log_reader_gets_a_count_of_lost_lines(void **state)
 {
     (void)state;
     int fds[2];
@@ -126,7 +126,7 @@ static size_t count_of(const char *all, const char *part)
     return n;
 }
 
-static void server_log_flood_of_one_job_is_suppressed_and_counted(void **state)
+static void server_log_lines_of_one_job_in_a_flood_are_counted(void **state)
 {
     (void)state;
     int fds[2];
@@ -154,12 +154,12 @@ static void server_log_flood_of_one_job_is_suppressed_and_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(server_log_line_is_one_json_object_for_any_message),
+        cmocka_unit_test(server_log_writes_one_json_object_for_any_message),
         cmocka_unit_test(server_log_text_escapes_control_characters),
         cmocka_unit_test(server_log_lines_below_the_level_are_dropped),
-        cmocka_unit_test(stalled_log_reader_loses_lines_and_sees_how_many),
+        cmocka_unit_test(stalled_server_log_reader_gets_a_count_of_lost_lines),
         cmocka_unit_test(long_server_log_message_is_truncated),
-        cmocka_unit_test(server_log_flood_of_one_job_is_suppressed_and_counted),
+        cmocka_unit_test(server_log_lines_of_one_job_in_a_flood_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void refused(const char *text, const char *part)
         fail_msg("\"%s\" has no \"%s\"", err.text, part);
 }
 
-static void job_file_with_keys_and_words_of_other_tools_is_read(void **state)
+static void job_file_with_key_names_of_other_tools_is_read(void **state)
 {
     (void)state;
     read_back(
@@ -175,7 +175,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(job_file_with_keys_and_words_of_other_tools_is_read),
+        TEST(job_file_with_key_names_of_other_tools_is_read),
         TEST(job_file_may_be_a_list_or_an_object_with_a_list),
         TEST(invalid_job_file_is_refused),
         TEST(written_job_file_can_be_read_back),

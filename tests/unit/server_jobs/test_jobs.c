@@ -78,7 +78,7 @@ static void job_submitted_before_the_queue_starts_runs_once(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void failed_job_has_the_cause_of_its_failure(void **state)
+static void failed_job_has_the_cause_that_the_supervisor_reported(void **state)
 {
     (void)state;
     kit_start();
@@ -172,7 +172,7 @@ static void running_job_is_cancelled_through_its_supervisor(void **state)
     assert_string_equal(kit_text(id, "reason"), "enough");
 }
 
-static void cancel_of_a_starting_job_waits_for_its_start(void **state)
+static void cancel_of_a_starting_job_is_sent_after_its_start(void **state)
 {
     char go[96];
     (void)state;
@@ -190,7 +190,7 @@ static void cancel_of_a_starting_job_waits_for_its_start(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void cancel_reaches_a_job_whose_socket_appears_later(void **state)
+static void cancel_reaches_a_job_whose_control_socket_appears_later(void **state)
 {
     (void)state;
     kit_start();
@@ -227,7 +227,7 @@ static void job_of_higher_priority_gets_the_next_free_slot(void **state)
     assert_int_equal(b, low);
 }
 
-static void job_that_could_never_start_is_refused(void **state)
+static void job_that_can_never_start_is_refused_when_submitted(void **state)
 {
     (void)state;
     kit.options.gpus = 2;
@@ -268,7 +268,7 @@ static void gpus_and_memory_of_running_jobs_are_reserved(void **state)
     kit_wait_ended(b);
 }
 
-static void memory_peaks_of_jobs_are_learned_by_name(void **state)
+static void memory_peak_of_a_job_is_learned_for_later_jobs_of_its_name(void **state)
 {
     (void)state;
     kit.options.memory_bytes = UINT64_C(8) << 30;
@@ -303,7 +303,7 @@ static void job_with_after_option_starts_once_the_other_succeeds(void **state)
     assert_int_equal(jobs_state(kit.jobs, done), JOB_SUCCEEDED);
 }
 
-static void failed_job_cancels_all_jobs_waiting_for_it(void **state)
+static void failed_job_cancels_all_jobs_that_wait_for_it(void **state)
 {
     enum { CHAIN = 40 };
     char extra[96];
@@ -366,7 +366,7 @@ static bool is_connected(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 0;
 }
 
-static void every_rapid_state_change_of_a_job_is_stored(void **state)
+static void every_one_of_many_rapid_state_changes_of_a_job_is_stored(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -401,7 +401,7 @@ static int open_fds(void)
     return count;
 }
 
-static void many_short_jobs_leave_no_fd_process_or_lock(void **state)
+static void many_short_jobs_leave_no_descriptor_process_or_lock(void **state)
 {
     enum { JOBS = 200 };
     char path[128];
@@ -446,22 +446,22 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(submitted_job_starts_at_once_and_succeeds),
         TEST(job_submitted_before_the_queue_starts_runs_once),
-        TEST(failed_job_has_the_cause_of_its_failure),
-        TEST(every_rapid_state_change_of_a_job_is_stored),
+        TEST(failed_job_has_the_cause_that_the_supervisor_reported),
+        TEST(every_one_of_many_rapid_state_changes_of_a_job_is_stored),
         TEST(error_message_of_ebb_run_becomes_the_failure_reason),
         TEST(messages_of_the_supervisor_are_published),
         TEST(queued_job_is_cancelled_at_once),
         TEST(running_job_is_cancelled_through_its_supervisor),
-        TEST(cancel_of_a_starting_job_waits_for_its_start),
-        TEST(cancel_reaches_a_job_whose_socket_appears_later),
+        TEST(cancel_of_a_starting_job_is_sent_after_its_start),
+        TEST(cancel_reaches_a_job_whose_control_socket_appears_later),
         TEST(job_of_higher_priority_gets_the_next_free_slot),
-        TEST(job_that_could_never_start_is_refused),
+        TEST(job_that_can_never_start_is_refused_when_submitted),
         TEST(gpus_and_memory_of_running_jobs_are_reserved),
-        TEST(memory_peaks_of_jobs_are_learned_by_name),
+        TEST(memory_peak_of_a_job_is_learned_for_later_jobs_of_its_name),
         TEST(job_with_after_option_starts_once_the_other_succeeds),
-        TEST(failed_job_cancels_all_jobs_waiting_for_it),
+        TEST(failed_job_cancels_all_jobs_that_wait_for_it),
         TEST(rerun_submits_the_same_request_again),
-        TEST(many_short_jobs_leave_no_fd_process_or_lock),
+        TEST(many_short_jobs_leave_no_descriptor_process_or_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

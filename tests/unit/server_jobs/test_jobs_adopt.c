@@ -67,7 +67,7 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
 
 /* ---- job states made by hand ---- */
 
-static void job_left_in_state_starting_but_not_started_runs_once(void **state)
+static void job_left_in_state_starting_by_a_killed_server_runs_once(void **state)
 {
     (void)state;
     kit_start(); /* Starting the server creates the folders. */
@@ -98,7 +98,7 @@ static void job_whose_run_folder_was_removed_is_not_rerun(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void queued_job_runs_once_after_a_server_restart(void **state)
+static void job_queued_before_a_server_restart_runs_once(void **state)
 {
     (void)state;
     kit_start();
@@ -121,7 +121,7 @@ static void write_run_json(const char *text)
     close(fd);
 }
 
-static void end_of_a_job_that_ended_without_a_server_is_stored_later(void **state)
+static void job_end_while_no_server_runs_is_stored_at_the_next_start(void **state)
 {
     (void)state;
     kit_start();
@@ -139,7 +139,7 @@ static void end_of_a_job_that_ended_without_a_server_is_stored_later(void **stat
                 ended - started < 2.01); /* The duration does not depend on the wall clock. */
 }
 
-static void job_that_ended_quickly_is_not_started_again(void **state)
+static void job_that_ended_before_its_server_died_is_not_started_again(void **state)
 {
     (void)state;
     kit_start();
@@ -151,7 +151,7 @@ static void job_that_ended_quickly_is_not_started_again(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void job_with_a_free_lock_and_no_recorded_end_is_lost(void **state)
+static void job_without_lock_and_recorded_end_is_lost_after_a_restart(void **state)
 {
     static const char *const texts[] = {"{\"state\":\"running\",\"pid\":7}", "", "{\"state\":\"en"};
     (void)state;
@@ -170,7 +170,7 @@ static void job_with_a_free_lock_and_no_recorded_end_is_lost(void **state)
     }
 }
 
-static void started_job_without_run_folder_is_lost(void **state)
+static void started_job_without_a_run_folder_is_lost(void **state)
 {
     (void)state;
     kit_start();
@@ -183,7 +183,7 @@ static void started_job_without_run_folder_is_lost(void **state)
 
 /* ---- running jobs ---- */
 
-static void running_job_is_adopted_by_a_new_server_and_can_be_cancelled(void **state)
+static void running_job_can_be_cancelled_by_a_restarted_server(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -238,7 +238,7 @@ static void job_cancelled_before_its_start_never_runs(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void job_still_starting_at_a_server_restart_is_waited_for(void **state)
+static void restarted_server_waits_for_a_job_that_is_still_starting(void **state)
 {
     char go[96];
     (void)state;
@@ -258,7 +258,7 @@ static void job_still_starting_at_a_server_restart_is_waited_for(void **state)
         ;
 }
 
-static void job_with_a_held_lock_but_no_pid_is_waited_for(void **state)
+static void restarted_server_waits_for_a_locked_job_without_a_pid(void **state)
 {
     char go[96];
     (void)state;
@@ -273,7 +273,7 @@ static void job_with_a_held_lock_but_no_pid_is_waited_for(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void reused_pid_in_a_job_lock_is_ignored(void **state)
+static void job_lock_with_a_reused_pid_is_ignored(void **state)
 {
     char path[128], line[64];
     (void)state;
@@ -296,7 +296,7 @@ static void reused_pid_in_a_job_lock_is_ignored(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
 }
 
-static void jobs_waiting_for_a_job_that_failed_offline_are_cancelled(void **state)
+static void jobs_after_one_that_failed_without_a_server_are_cancelled(void **state)
 {
     (void)state;
     kit_start();
@@ -317,7 +317,7 @@ static void jobs_waiting_for_a_job_that_failed_offline_are_cancelled(void **stat
     finish(first, "f");
 }
 
-static void only_locks_of_ended_jobs_are_removed(void **state)
+static void restarted_server_removes_only_locks_of_ended_jobs(void **state)
 {
     char path[128];
     (void)state;
@@ -421,21 +421,21 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_left_in_state_starting_but_not_started_runs_once),
+        TEST(job_left_in_state_starting_by_a_killed_server_runs_once),
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
-        TEST(queued_job_runs_once_after_a_server_restart),
-        TEST(end_of_a_job_that_ended_without_a_server_is_stored_later),
-        TEST(job_that_ended_quickly_is_not_started_again),
-        TEST(job_with_a_free_lock_and_no_recorded_end_is_lost),
-        TEST(started_job_without_run_folder_is_lost),
-        TEST(running_job_is_adopted_by_a_new_server_and_can_be_cancelled),
+        TEST(job_queued_before_a_server_restart_runs_once),
+        TEST(job_end_while_no_server_runs_is_stored_at_the_next_start),
+        TEST(job_that_ended_before_its_server_died_is_not_started_again),
+        TEST(job_without_lock_and_recorded_end_is_lost_after_a_restart),
+        TEST(started_job_without_a_run_folder_is_lost),
+        TEST(running_job_can_be_cancelled_by_a_restarted_server),
         TEST(cancel_request_survives_a_server_restart),
         TEST(job_cancelled_before_its_start_never_runs),
-        TEST(job_still_starting_at_a_server_restart_is_waited_for),
-        TEST(job_with_a_held_lock_but_no_pid_is_waited_for),
-        TEST(reused_pid_in_a_job_lock_is_ignored),
-        TEST(jobs_waiting_for_a_job_that_failed_offline_are_cancelled),
-        TEST(only_locks_of_ended_jobs_are_removed),
+        TEST(restarted_server_waits_for_a_job_that_is_still_starting),
+        TEST(restarted_server_waits_for_a_locked_job_without_a_pid),
+        TEST(job_lock_with_a_reused_pid_is_ignored),
+        TEST(jobs_after_one_that_failed_without_a_server_are_cancelled),
+        TEST(restarted_server_removes_only_locks_of_ended_jobs),
         TEST(server_killed_at_any_time_loses_no_job_and_reruns_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,7 @@ static void clock_set_and_set_back_leaves_job_times_unchanged(void **state)
     check_times(id);
 }
 
-static void queued_job_starts_although_the_system_clock_was_set(void **state)
+static void queued_job_starts_after_the_system_clock_was_set_back(void **state)
 {
     (void)state;
     kit_start();
@@ -121,7 +121,7 @@ static void setting_the_clock_does_not_delay_a_cancel(void **state)
     check_times(id);
 }
 
-static void adopted_job_ends_after_its_start_despite_a_clock_change(void **state)
+static void adopted_job_ends_after_its_start_if_the_clock_changed(void **state)
 {
     (void)state;
     kit_start();
@@ -135,7 +135,7 @@ static void adopted_job_ends_after_its_start_despite_a_clock_change(void **state
     check_times(id);
 }
 
-static void clock_set_a_year_ahead_removes_no_job(void **state)
+static void server_removes_no_job_if_the_clock_is_set_a_year_ahead(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(3600) * NS_PER_S;
@@ -150,7 +150,7 @@ static void clock_set_a_year_ahead_removes_no_job(void **state)
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
 
-static void server_started_400_days_later_by_the_clock_removes_no_job(void **state)
+static void server_with_a_clock_400_days_ahead_at_start_removes_no_job(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(30) * 86400 * NS_PER_S;
@@ -178,7 +178,7 @@ static bool is_over(int64_t id)
 }
 
 /* The age of the store survives restarts and a clock that is set back. */
-static void age_of_ended_jobs_counts_only_server_uptime(void **state)
+static void age_of_ended_jobs_counts_only_time_while_a_server_runs(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = 2 * NS_PER_S;
@@ -205,12 +205,12 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CLOCK_TEST(setting_the_clock_does_not_change_job_times),
         CLOCK_TEST(clock_set_and_set_back_leaves_job_times_unchanged),
-        CLOCK_TEST(queued_job_starts_although_the_system_clock_was_set),
+        CLOCK_TEST(queued_job_starts_after_the_system_clock_was_set_back),
         CLOCK_TEST(setting_the_clock_does_not_delay_a_cancel),
-        CLOCK_TEST(adopted_job_ends_after_its_start_despite_a_clock_change),
-        CLOCK_TEST(clock_set_a_year_ahead_removes_no_job),
-        CLOCK_TEST(server_started_400_days_later_by_the_clock_removes_no_job),
-        CLOCK_TEST(age_of_ended_jobs_counts_only_server_uptime),
+        CLOCK_TEST(adopted_job_ends_after_its_start_if_the_clock_changed),
+        CLOCK_TEST(server_removes_no_job_if_the_clock_is_set_a_year_ahead),
+        CLOCK_TEST(server_with_a_clock_400_days_ahead_at_start_removes_no_job),
+        CLOCK_TEST(age_of_ended_jobs_counts_only_time_while_a_server_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

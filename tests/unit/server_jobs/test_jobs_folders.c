@@ -82,7 +82,7 @@ static void job_gets_another_run_folder_if_the_folder_name_is_taken(void **state
     shell("test 0 = $(ls -d runs/1-k-* runs/2-k-* 2>/dev/null | wc -l)");
 }
 
-static void foreign_folder_at_the_path_of_a_run_is_left_alone(void **state)
+static void foreign_folder_at_the_path_of_a_run_is_not_changed(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -97,7 +97,7 @@ static void foreign_folder_at_the_path_of_a_run_is_left_alone(void **state)
     shell("test -f runs/1-k/mine && test -f elsewhere/run.json");
 }
 
-static void copied_run_folder_is_not_taken_for_a_job(void **state)
+static void copy_of_a_run_folder_is_not_taken_for_a_job(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -130,7 +130,7 @@ static void run_json_of_a_foreign_folder_is_ignored(void **state)
     assert_false(has_recording(id));
 }
 
-static void bytes_of_foreign_folders_do_not_count_as_job_data(void **state)
+static void size_of_foreign_folders_does_not_count_as_job_data(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 2 << 20;
@@ -159,7 +159,7 @@ static struct store *open_store(void)
 }
 
 /* `ebb run` was killed between creating and signing the folder, so it started no job. */
-static void job_whose_start_died_before_signing_its_folder_runs_once(void **state)
+static void job_killed_before_it_signed_its_run_folder_runs_once(void **state)
 {
     struct err err = {""};
     int64_t id = 0;
@@ -190,7 +190,7 @@ static void job_whose_start_died_before_signing_its_folder_runs_once(void **stat
 
 /* ---- ids ---- */
 
-static void new_job_store_uses_new_ids_and_spares_running_jobs(void **state)
+static void new_job_store_uses_new_ids_and_ends_no_running_job(void **state)
 {
     (void)state;
     kit.options.keep.count = 100;
@@ -258,12 +258,12 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(job_gets_another_run_folder_if_the_folder_name_is_taken),
-        TEST(foreign_folder_at_the_path_of_a_run_is_left_alone),
-        TEST(copied_run_folder_is_not_taken_for_a_job),
+        TEST(foreign_folder_at_the_path_of_a_run_is_not_changed),
+        TEST(copy_of_a_run_folder_is_not_taken_for_a_job),
         TEST(run_json_of_a_foreign_folder_is_ignored),
-        TEST(bytes_of_foreign_folders_do_not_count_as_job_data),
-        TEST(job_whose_start_died_before_signing_its_folder_runs_once),
-        TEST(new_job_store_uses_new_ids_and_spares_running_jobs),
+        TEST(size_of_foreign_folders_does_not_count_as_job_data),
+        TEST(job_killed_before_it_signed_its_run_folder_runs_once),
+        TEST(new_job_store_uses_new_ids_and_ends_no_running_job),
         TEST(job_ids_continue_above_run_folders_without_last_id_file),
         TEST(ids_of_removed_jobs_are_not_reused),
     };

@@ -23,7 +23,7 @@
 #include "fake_ebb.h"
 #include "jobs_kit.h"
 
-static void invalid_run_json_makes_the_job_lost(void **state)
+static void job_is_lost_if_its_run_json_is_invalid(void **state)
 {
     static const char *const texts[] = {
         "",
@@ -119,7 +119,7 @@ static bool has_pid(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 1;
 }
 
-static void flooding_supervisor_is_read_at_a_limited_rate(void **state)
+static void supervisor_that_floods_its_socket_is_read_at_a_limited_rate(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -137,7 +137,7 @@ static void flooding_supervisor_is_read_at_a_limited_rate(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-static void removing_the_run_folder_makes_the_job_lost(void **state)
+static void job_is_lost_if_its_run_folder_is_removed(void **state)
 {
     char command[128];
     (void)state;
@@ -285,7 +285,7 @@ static void job_ignoring_an_accepted_cancel_is_killed(void **state)
 }
 
 /* A job may put anything in the place of a later job's lock, but only the later job fails. */
-static void file_in_place_of_a_lock_fails_only_that_job(void **state)
+static void unusable_lock_file_fails_only_its_job(void **state)
 {
     char path[256];
     (void)state;
@@ -312,19 +312,19 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(invalid_run_json_makes_the_job_lost),
+        TEST(job_is_lost_if_its_run_json_is_invalid),
         TEST(oversized_run_json_is_not_read),
         TEST(run_json_keys_of_the_wrong_type_are_ignored),
         TEST(symlink_instead_of_run_json_is_not_followed),
         TEST(long_cause_of_a_job_is_truncated_between_characters),
-        TEST(flooding_supervisor_is_read_at_a_limited_rate),
-        TEST(removing_the_run_folder_makes_the_job_lost),
+        TEST(supervisor_that_floods_its_socket_is_read_at_a_limited_rate),
+        TEST(job_is_lost_if_its_run_folder_is_removed),
         TEST(missing_ebb_program_keeps_jobs_queued_and_is_reported),
         TEST(missing_working_folder_fails_only_that_job),
         TEST(server_with_full_disk_refuses_new_jobs_and_keeps_old_ones),
         TEST(thousands_of_jobs_can_be_queued),
         TEST(job_ignoring_an_accepted_cancel_is_killed),
-        TEST(file_in_place_of_a_lock_fails_only_that_job),
+        TEST(unusable_lock_file_fails_only_its_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

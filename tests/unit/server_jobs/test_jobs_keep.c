@@ -70,7 +70,7 @@ static void wait_for_empty_trash(void)
     kit_wait(is_trash_empty, 0);
 }
 
-static void keep_count_limit_removes_oldest_jobs_with_folders(void **state)
+static void keep_count_limit_removes_the_oldest_jobs_and_their_folders(void **state)
 {
     (void)state;
     kit.options.keep.count = 3;
@@ -89,7 +89,7 @@ static void keep_count_limit_removes_oldest_jobs_with_folders(void **state)
     assert_int_equal(jobs_get(kit.jobs, 1, true, &doc, &err), -ENOENT);
 }
 
-static void keep_age_limit_removes_old_jobs_but_no_running_job(void **state)
+static void keep_age_limit_removes_old_jobs_but_not_running_ones(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = NS_PER_S / 2;
@@ -168,7 +168,7 @@ static void removal_of_run_folders_follows_no_links_at_any_depth(void **state)
     json_decref(trouble);
 }
 
-static void trash_folder_of_an_earlier_server_is_emptied(void **state)
+static void trash_folder_is_emptied_when_the_server_starts(void **state)
 {
     (void)state;
     kit_start();
@@ -179,7 +179,7 @@ static void trash_folder_of_an_earlier_server_is_emptied(void **state)
     wait_for_empty_trash();
 }
 
-static void removed_trash_folder_is_created_again(void **state)
+static void trash_folder_is_created_again_if_it_is_missing(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -202,7 +202,7 @@ static bool has_trouble(int64_t id)
 }
 
 /* Not even root can remove this mount point, which is in our own mount namespace. */
-static void unremovable_mount_does_not_block_other_removals(void **state)
+static void mount_that_cannot_be_removed_does_not_block_other_removals(void **state)
 {
     char path[256];
     (void)state;
@@ -232,7 +232,7 @@ static void unremovable_mount_does_not_block_other_removals(void **state)
     assert_false(has_trouble(0));
 }
 
-static void missing_run_folder_does_not_block_removal_of_a_job(void **state)
+static void job_with_a_missing_run_folder_can_be_removed(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -288,7 +288,7 @@ static bool is_second_cancelled_in_file(int64_t id)
 }
 
 /* The test has more jobs than one slice writes, and one of them changes meanwhile. */
-static void job_file_contains_each_of_many_jobs_once(void **state)
+static void job_file_contains_each_of_many_jobs_exactly_once(void **state)
 {
     enum { QUEUED = 400 };
     struct err err;
@@ -389,20 +389,20 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(keep_count_limit_removes_oldest_jobs_with_folders),
-        TEST(keep_age_limit_removes_old_jobs_but_no_running_job),
+        TEST(keep_count_limit_removes_the_oldest_jobs_and_their_folders),
+        TEST(keep_age_limit_removes_old_jobs_but_not_running_ones),
         TEST(keep_bytes_limit_removes_oldest_jobs),
         TEST(removal_of_run_folders_follows_no_links_at_any_depth),
-        TEST(trash_folder_of_an_earlier_server_is_emptied),
-        TEST(removed_trash_folder_is_created_again),
-        TEST(missing_run_folder_does_not_block_removal_of_a_job),
+        TEST(trash_folder_is_emptied_when_the_server_starts),
+        TEST(trash_folder_is_created_again_if_it_is_missing),
+        TEST(job_with_a_missing_run_folder_can_be_removed),
         TEST(job_file_is_updated_when_jobs_change),
-        TEST(job_file_contains_each_of_many_jobs_once),
+        TEST(job_file_contains_each_of_many_jobs_exactly_once),
         TEST(unwritable_job_file_is_reported_until_it_is_written),
         TEST(job_file_replaces_a_symlink),
         TEST(job_file_of_another_server_is_imported_once),
         /* This test must be the last, because it changes the mount namespace. */
-        TEST(unremovable_mount_does_not_block_other_removals),
+        TEST(mount_that_cannot_be_removed_does_not_block_other_removals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static uint64_t gib(unsigned n)
     return (uint64_t)n * GIB;
 }
 
-static void only_the_first_of_several_fitting_jobs_starts(void **state)
+static void queue_starts_one_job_at_a_time_although_several_fit(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 4};
@@ -29,7 +29,7 @@ static void only_the_first_of_several_fitting_jobs_starts(void **state)
     assert_int_equal(v[3].why, PLAN_WAITS_TURN);
 }
 
-static void small_job_overtakes_a_job_waiting_for_another_resource(void **state)
+static void small_job_may_start_before_one_that_waits_for_memory(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 3,
@@ -50,7 +50,7 @@ static void small_job_overtakes_a_job_waiting_for_another_resource(void **state)
     assert_int_equal(v[1].why, PLAN_WAITS_TURN);
 }
 
-static void resource_that_a_waiting_job_lacks_is_reserved_for_it(void **state)
+static void free_memory_is_reserved_for_a_job_that_waits_for_memory(void **state)
 {
     (void)state;
     struct plan_room room = {
@@ -63,7 +63,7 @@ static void resource_that_a_waiting_job_lacks_is_reserved_for_it(void **state)
     assert_int_equal(v[2].why, PLAN_STARTS); /* A job with unknown memory may start. */
 }
 
-static void impossible_jobs_and_jobs_waiting_for_others_reserve_nothing(void **state)
+static void jobs_that_cannot_start_yet_reserve_no_resources(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 1, .memory_bytes = gib(32), .gpus = 1};
@@ -80,7 +80,7 @@ static void impossible_jobs_and_jobs_waiting_for_others_reserve_nothing(void **s
     assert_int_equal(v[3].gpus, 1);
 }
 
-static void overcommitted_resources_start_no_job(void **state)
+static void no_job_starts_if_more_is_in_use_than_available(void **state)
 {
     (void)state; /* The server was restarted with fewer slots and less memory. */
     struct plan_room room = {.slots = 1,
@@ -115,7 +115,7 @@ static void one_job_can_use_64_gpus(void **state)
     plan_next(&room, NULL, 0, NULL);
 }
 
-static void wait_message_names_wanted_and_free_resources(void **state)
+static void reason_for_waiting_names_requested_and_free_resources(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 2,
@@ -262,7 +262,7 @@ static void end_some(struct day *d)
     }
 }
 
-static void simulated_queue_respects_limits_and_starves_no_job(void **state)
+static void simulated_queue_keeps_its_limits_and_starts_every_job(void **state)
 {
     (void)state;
     static struct day d;
@@ -288,14 +288,14 @@ static void simulated_queue_respects_limits_and_starves_no_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_first_of_several_fitting_jobs_starts),
-        cmocka_unit_test(small_job_overtakes_a_job_waiting_for_another_resource),
-        cmocka_unit_test(resource_that_a_waiting_job_lacks_is_reserved_for_it),
-        cmocka_unit_test(impossible_jobs_and_jobs_waiting_for_others_reserve_nothing),
-        cmocka_unit_test(overcommitted_resources_start_no_job),
+        cmocka_unit_test(queue_starts_one_job_at_a_time_although_several_fit),
+        cmocka_unit_test(small_job_may_start_before_one_that_waits_for_memory),
+        cmocka_unit_test(free_memory_is_reserved_for_a_job_that_waits_for_memory),
+        cmocka_unit_test(jobs_that_cannot_start_yet_reserve_no_resources),
+        cmocka_unit_test(no_job_starts_if_more_is_in_use_than_available),
         cmocka_unit_test(one_job_can_use_64_gpus),
-        cmocka_unit_test(wait_message_names_wanted_and_free_resources),
-        cmocka_unit_test(simulated_queue_respects_limits_and_starves_no_job),
+        cmocka_unit_test(reason_for_waiting_names_requested_and_free_resources),
+        cmocka_unit_test(simulated_queue_keeps_its_limits_and_starts_every_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static void job_request_with_only_a_command_gets_defaults(void **state)
     job_spec_fini(&spec);
 }
 
-static void memory_to_reserve_comes_from_memory_or_limit_option(void **state)
+static void reserved_memory_is_that_of_the_memory_or_the_limit_option(void **state)
 {
     (void)state;
     struct job_spec spec = accepted("{\"command\":[\"x\"],\"memory\":\"2G\",\"limit\":\"3G\"}");
@@ -173,7 +173,7 @@ static bool has(char **list, const char *text)
     return false;
 }
 
-static void launch_command_has_all_options_and_the_exact_job_command(void **state)
+static void launch_command_has_all_options_and_the_unchanged_job_command(void **state)
 {
     (void)state;
     struct job_spec spec = accepted(
@@ -259,11 +259,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(job_request_with_only_a_command_gets_defaults),
-        cmocka_unit_test(memory_to_reserve_comes_from_memory_or_limit_option),
+        cmocka_unit_test(reserved_memory_is_that_of_the_memory_or_the_limit_option),
         cmocka_unit_test(invalid_request_error_names_key_and_value),
         cmocka_unit_test(job_request_with_unknown_or_server_options_is_refused),
         cmocka_unit_test(oversized_job_request_is_refused),
-        cmocka_unit_test(launch_command_has_all_options_and_the_exact_job_command),
+        cmocka_unit_test(launch_command_has_all_options_and_the_unchanged_job_command),
         cmocka_unit_test(job_environment_has_variables_of_server_and_request),
         cmocka_unit_test(run_folder_name_contains_no_slash_or_dots),
     };

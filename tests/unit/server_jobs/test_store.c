@@ -17,7 +17,7 @@
 #include "server/jobs/store.h"
 #include "store_kit.h"
 
-static void stored_job_is_complete_after_reopening(void **state)
+static void stored_job_has_all_its_fields_after_reopening_the_store(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -90,7 +90,7 @@ static void invalid_state_transition_changes_nothing_in_the_store(void **state)
     store_close(s);
 }
 
-static void requeued_job_loses_its_folder_and_gpus(void **state)
+static void requeued_job_has_no_run_folder_and_no_gpus(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -119,7 +119,7 @@ static void lists_are(struct store *s, struct store_filter filter, const char *w
     assert_string_equal(text, want);
 }
 
-static void store_lists_filter_by_state_name_and_page(void **state)
+static void job_store_lists_jobs_by_state_name_and_page(void **state)
 {
     (void)state;
     enum { ACTIVE = 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_RUNNING };
@@ -170,7 +170,7 @@ static void job_ids_are_never_reused(void **state)
     store_close(s);
 }
 
-static void learned_memory_is_the_largest_of_the_last_five_peaks(void **state)
+static void learned_memory_is_the_largest_of_the_five_newest_peaks(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -185,7 +185,7 @@ static void learned_memory_is_the_largest_of_the_last_five_peaks(void **state)
     store_close(s);
 }
 
-static void job_counters_survive_a_restart(void **state)
+static void counters_of_job_states_survive_a_restart(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -209,7 +209,7 @@ static void job_counters_survive_a_restart(void **state)
     store_close(s);
 }
 
-static void nested_transaction_commits_all_calls_or_none(void **state)
+static void nested_transaction_stores_all_its_calls_or_none(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -236,7 +236,7 @@ static void nested_transaction_commits_all_calls_or_none(void **state)
     store_close(s);
 }
 
-static void first_and_latest_of_many_state_changes_are_kept(void **state)
+static void first_and_newest_of_many_state_changes_are_stored(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -303,15 +303,15 @@ static void store_file_has_mode_0600(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(stored_job_is_complete_after_reopening),
+        TEST(stored_job_has_all_its_fields_after_reopening_the_store),
         TEST(invalid_state_transition_changes_nothing_in_the_store),
-        TEST(requeued_job_loses_its_folder_and_gpus),
-        TEST(store_lists_filter_by_state_name_and_page),
+        TEST(requeued_job_has_no_run_folder_and_no_gpus),
+        TEST(job_store_lists_jobs_by_state_name_and_page),
         TEST(job_ids_are_never_reused),
-        TEST(learned_memory_is_the_largest_of_the_last_five_peaks),
-        TEST(job_counters_survive_a_restart),
-        TEST(nested_transaction_commits_all_calls_or_none),
-        TEST(first_and_latest_of_many_state_changes_are_kept),
+        TEST(learned_memory_is_the_largest_of_the_five_newest_peaks),
+        TEST(counters_of_job_states_survive_a_restart),
+        TEST(nested_transaction_stores_all_its_calls_or_none),
+        TEST(first_and_newest_of_many_state_changes_are_stored),
         TEST(store_files_do_not_grow_when_jobs_are_removed),
         TEST(second_server_on_one_job_store_is_refused),
         TEST(store_file_has_mode_0600),

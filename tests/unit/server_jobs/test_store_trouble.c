@@ -100,7 +100,7 @@ static void missing_folder_of_the_job_store_is_named_in_the_error(void **state)
     store_kit_refused(-EIO, "No such file or directory");
 }
 
-static void damaged_store_page_is_detected_on_open_or_read(void **state)
+static void damaged_page_of_the_job_store_is_reported(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -302,7 +302,7 @@ static void killed_after(unsigned microseconds, int64_t *ret_last, int64_t *ret_
     close(ends[0]);
 }
 
-static void committed_jobs_survive_kill_9_at_any_moment(void **state)
+static void stored_jobs_survive_a_sigkill_of_the_server_at_any_moment(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -335,11 +335,11 @@ int main(void)
         TEST(database_of_another_program_is_refused_as_job_store),
         TEST(file_that_is_not_a_database_is_refused_as_job_store),
         TEST(missing_folder_of_the_job_store_is_named_in_the_error),
-        TEST(damaged_store_page_is_detected_on_open_or_read),
+        TEST(damaged_page_of_the_job_store_is_reported),
         TEST(job_store_on_a_network_file_system_is_refused),
         TEST(job_store_reports_a_full_disk_and_recovers),
         TEST(job_store_recovers_from_a_full_tmpfs),
-        TEST(committed_jobs_survive_kill_9_at_any_moment),
+        TEST(stored_jobs_survive_a_sigkill_of_the_server_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,7 +146,7 @@ static void cancelled_task_is_freed_without_a_report(void **state)
     assert_int_equal(done, 0);
 }
 
-static void end_does_not_wait_for_a_blocked_thread(void **state)
+static void worker_pool_is_freed_without_waiting_for_a_blocked_thread(void **state)
 {
     (void)state;
     start(true, 1, 0);
@@ -170,7 +170,7 @@ int main(void)
         TEST(task_waits_for_another_with_the_same_key),
         TEST(task_past_its_time_limit_is_reported_once),
         TEST(cancelled_task_is_freed_without_a_report),
-        TEST(end_does_not_wait_for_a_blocked_thread),
+        TEST(worker_pool_is_freed_without_waiting_for_a_blocked_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

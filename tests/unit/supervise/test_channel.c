@@ -37,7 +37,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void control_channel_frames_arrive_whole_and_in_order(void **state)
+static void frames_of_the_control_channel_arrive_complete_and_in_order(void **state)
 {
     struct two *two = *state;
     enum channel_type type;
@@ -109,8 +109,8 @@ static void closed_control_channel_returns_epipe_without_sigpipe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(control_channel_frames_arrive_whole_and_in_order, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(frames_of_the_control_channel_arrive_complete_and_in_order,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(control_channel_queues_more_than_the_socket_holds, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(control_channel_refuses_an_oversized_frame, set_up,

@@ -47,7 +47,7 @@ static void node_and_rank_are_read_from_slurm_variables(void **state)
     assert_string_equal(folder, "77.2");
 }
 
-static void requeued_job_has_its_own_folder(void **state)
+static void requeued_slurm_job_gets_a_new_job_folder(void **state)
 {
     static const char *const v[] = {SLURM_STEP, "SLURM_RESTART_COUNT=2", NULL};
     struct rank_place p;
@@ -118,7 +118,7 @@ static void invalid_rank_variables_are_ignored(void **state)
     assert_false(read_place(outside, &p));
 }
 
-static void steps_of_two_launchers_have_different_addresses(void **state)
+static void node_buses_of_two_launchers_have_different_addresses(void **state)
 {
     static const char *const one[] = {SLURM_STEP, "SLURM_SRUN_COMM_PORT=40001", NULL};
     static const char *const two[] = {SLURM_STEP, "SLURM_SRUN_COMM_PORT=40002", NULL};
@@ -135,7 +135,7 @@ static void steps_of_two_launchers_have_different_addresses(void **state)
     assert_memory_equal(&at_a, &at_b, len);
 }
 
-static void job_id_cannot_escape_the_runs_folder(void **state)
+static void job_id_with_slashes_cannot_leave_the_runs_folder(void **state)
 {
     static const char *const v[] = {"SLURM_JOB_ID=../../etc", "SLURM_STEP_ID=0",
                                     "SLURM_PROCID=0",         "SLURM_NODEID=0",
@@ -153,13 +153,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(node_and_rank_are_read_from_slurm_variables),
-        cmocka_unit_test(requeued_job_has_its_own_folder),
+        cmocka_unit_test(requeued_slurm_job_gets_a_new_job_folder),
         cmocka_unit_test(only_tasks_of_a_slurm_step_are_ranks),
         cmocka_unit_test(node_and_rank_are_read_from_torchrun_variables),
         cmocka_unit_test(torchrun_under_srun_uses_the_nodes_of_slurm),
         cmocka_unit_test(invalid_rank_variables_are_ignored),
-        cmocka_unit_test(steps_of_two_launchers_have_different_addresses),
-        cmocka_unit_test(job_id_cannot_escape_the_runs_folder),
+        cmocka_unit_test(node_buses_of_two_launchers_have_different_addresses),
+        cmocka_unit_test(job_id_with_slashes_cannot_leave_the_runs_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

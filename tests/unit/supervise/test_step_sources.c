@@ -40,7 +40,7 @@ static void marks_sent_by_hooks_are_skipped_if_the_job_sends_its_own(void **stat
     assert_int_equal(s.left_out, 3);
 }
 
-static void hook_epochs_count_if_the_job_sends_steps_but_no_epochs(void **state)
+static void epochs_sent_by_hooks_count_if_the_job_sends_only_steps(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -56,7 +56,7 @@ static void hook_epochs_count_if_the_job_sends_steps_but_no_epochs(void **state)
     assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook"));
 }
 
-static void hook_marks_count_again_after_the_training_ended(void **state)
+static void hook_marks_count_again_after_a_training_that_sent_its_own(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -71,7 +71,7 @@ static void hook_marks_count_again_after_the_training_ended(void **state)
     assert_false(skips(&s, 7, "KIND=end\nSTEP=7\nBY=hook"));
 }
 
-static void oldest_step_source_is_forgotten_when_the_list_is_full(void **state)
+static void oldest_source_of_steps_is_dropped_when_the_list_is_full(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -86,9 +86,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(marks_sent_by_hooks_count_if_the_job_sends_none_itself),
         cmocka_unit_test(marks_sent_by_hooks_are_skipped_if_the_job_sends_its_own),
-        cmocka_unit_test(hook_epochs_count_if_the_job_sends_steps_but_no_epochs),
-        cmocka_unit_test(hook_marks_count_again_after_the_training_ended),
-        cmocka_unit_test(oldest_step_source_is_forgotten_when_the_list_is_full),
+        cmocka_unit_test(epochs_sent_by_hooks_count_if_the_job_sends_only_steps),
+        cmocka_unit_test(hook_marks_count_again_after_a_training_that_sent_its_own),
+        cmocka_unit_test(oldest_source_of_steps_is_dropped_when_the_list_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

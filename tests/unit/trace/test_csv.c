@@ -93,7 +93,7 @@ static void csv_rows_are_read_in_order(void **state)
     assert_string_equal(r.phase[1], "eval");
 }
 
-static void csv_value_column_is_the_first_known_column_name(void **state)
+static void csv_value_column_is_the_first_column_with_a_known_name(void **state)
 {
     struct rows r;
 
@@ -110,7 +110,7 @@ static void csv_value_column_is_the_first_known_column_name(void **state)
     assert_int_equal(r.row[0].value_bytes, 1);
 }
 
-static void csv_column_names_match_exactly_then_ignoring_case(void **state)
+static void csv_column_name_matches_exactly_before_ignoring_case(void **state)
 {
     struct rows r;
 
@@ -180,7 +180,7 @@ static void invalid_csv_value_is_reported_with_its_line(void **state)
     assert_refused("t,rss\n0,1,5\n", NULL, "f.csv line 2 has 3 fields, but the header has 2");
 }
 
-static void csv_value_beyond_any_memory_suggests_a_wrong_unit(void **state)
+static void error_for_a_huge_csv_value_suggests_another_unit(void **state)
 {
     static const char *const bad[] = {"1e300", "1e999", "99999999999999999999", "200000000000.5"};
     char s[128], want[200];
@@ -209,7 +209,7 @@ static void invalid_csv_time_step_or_epoch_is_an_error(void **state)
     assert_refused("t,rss,epoch\n1,1,nan\n", NULL, "f.csv line 2: epoch \"nan\" is not a number");
 }
 
-static void csv_time_may_go_back_and_be_negative(void **state)
+static void csv_times_may_decrease_and_be_negative(void **state)
 {
     struct rows r;
 
@@ -219,7 +219,7 @@ static void csv_time_may_go_back_and_be_negative(void **state)
     assert_true(r.row[1].t_s == -3.5);
 }
 
-static void csv_table_with_steps_needs_no_time(void **state)
+static void csv_table_with_a_step_column_needs_no_time_column(void **state)
 {
     struct rows r;
 
@@ -279,7 +279,7 @@ static void empty_csv_value_is_skipped(void **state)
     assert_int_equal(r.row[0].value_bytes, 4);
 }
 
-static void csv_header_alone_is_a_table_but_an_empty_file_is_not(void **state)
+static void csv_file_with_only_a_header_is_accepted_and_an_empty_refused(void **state)
 {
     struct rows r;
     struct err err;
@@ -367,7 +367,7 @@ static int stop_at_once(void *user, const struct csv_row *row)
     return 42;
 }
 
-static void csv_reader_stops_if_the_callback_says_so(void **state)
+static void csv_reader_stops_when_its_callback_returns_an_error(void **state)
 {
     static const char s[] = "t,rss\n1,2\n3,4\n";
     FILE *f = fmemopen((void *)(uintptr_t)s, sizeof(s) - 1, "r");
@@ -558,22 +558,22 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_rows_are_read_in_order),
-        cmocka_unit_test(csv_value_column_is_the_first_known_column_name),
-        cmocka_unit_test(csv_column_names_match_exactly_then_ignoring_case),
+        cmocka_unit_test(csv_value_column_is_the_first_column_with_a_known_name),
+        cmocka_unit_test(csv_column_name_matches_exactly_before_ignoring_case),
         cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_option),
         cmocka_unit_test(invalid_csv_value_is_reported_with_its_line),
-        cmocka_unit_test(csv_value_beyond_any_memory_suggests_a_wrong_unit),
+        cmocka_unit_test(error_for_a_huge_csv_value_suggests_another_unit),
         cmocka_unit_test(invalid_csv_time_step_or_epoch_is_an_error),
-        cmocka_unit_test(csv_time_may_go_back_and_be_negative),
-        cmocka_unit_test(csv_table_with_steps_needs_no_time),
+        cmocka_unit_test(csv_times_may_decrease_and_be_negative),
+        cmocka_unit_test(csv_table_with_a_step_column_needs_no_time_column),
         cmocka_unit_test(missing_csv_column_error_lists_the_existing_columns),
         cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
         cmocka_unit_test(empty_csv_value_is_skipped),
-        cmocka_unit_test(csv_header_alone_is_a_table_but_an_empty_file_is_not),
+        cmocka_unit_test(csv_file_with_only_a_header_is_accepted_and_an_empty_refused),
         cmocka_unit_test(truncated_last_csv_line_is_skipped_but_no_other_line),
         cmocka_unit_test(hostile_csv_tables_are_refused_with_an_error),
         cmocka_unit_test(unreadable_csv_files_are_refused_with_an_error),
-        cmocka_unit_test(csv_reader_stops_if_the_callback_says_so),
+        cmocka_unit_test(csv_reader_stops_when_its_callback_returns_an_error),
         cmocka_unit_test(json_lines_are_read_as_marks_in_wire_format),
         cmocka_unit_test(json_lines_of_another_type_are_skipped),
         cmocka_unit_test(invalid_mark_line_is_reported_with_its_number),

@@ -130,7 +130,7 @@ static const char *export(struct fixture *f,
     "t,pid,start,role,name,rss_bytes,anon_bytes,file_bytes,shmem_bytes,swap_bytes,peak_bytes,"     \
     "unique_bytes,pss_bytes,gpu_bytes,huge_bytes,heap_bytes,stack_bytes,stale,step,epoch,phase\n"
 
-static void export_row_has_only_the_readings_of_its_tick(void **state)
+static void export_row_has_only_the_readings_of_its_own_sample_time(void **state)
 {
     struct fixture *f = *state;
     struct sample s = {0};
@@ -395,7 +395,7 @@ static void truncated_recording_is_exported_up_to_its_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(export_row_has_only_the_readings_of_its_tick),
+        TEST(export_row_has_only_the_readings_of_its_own_sample_time),
         TEST(export_of_a_recording_without_samples_has_no_rows),
         TEST(export_quotes_hostile_process_names),
         TEST(exported_csv_is_read_back_exactly),

@@ -84,7 +84,7 @@ static uint64_t bytes_in_folder(int dirfd)
     return total;
 }
 
-static void log_without_a_cap_is_one_file(void **state)
+static void log_without_a_size_limit_is_one_file(void **state)
 {
     (void)state;
     uint64_t first = 1;
@@ -101,7 +101,7 @@ static void log_without_a_cap_is_one_file(void **state)
     close(dirfd);
 }
 
-static void capped_log_keeps_its_first_and_newest_pieces(void **state)
+static void log_with_a_size_limit_keeps_its_first_and_newest_pieces(void **state)
 {
     (void)state;
     const uint64_t sizes[] = {0, 1, PIECE, PIECE + 1, CAP - 1, CAP, CAP + 1, 10 * CAP + 123};
@@ -169,7 +169,7 @@ static void foreign_files_in_the_run_folder_are_not_log_pieces(void **state)
 }
 
 /* A limit on the pieces avoids reading the whole folder to find the next one. */
-static void too_many_log_pieces_are_refused(void **state)
+static void folder_with_too_many_log_pieces_is_refused(void **state)
 {
     (void)state;
     int dirfd = new_folder("crowd");
@@ -189,7 +189,7 @@ static void too_many_log_pieces_are_refused(void **state)
     close(dirfd);
 }
 
-static void log_on_disk_never_exceeds_its_readable_bytes(void **state)
+static void log_on_disk_is_never_larger_than_its_readable_bytes(void **state)
 {
     (void)state;
     struct logs *l = NULL;
@@ -212,7 +212,7 @@ static void log_on_disk_never_exceeds_its_readable_bytes(void **state)
     close(dirfd);
 }
 
-static void log_cap_below_the_minimum_is_refused(void **state)
+static void log_size_limit_below_the_minimum_is_refused(void **state)
 {
     (void)state;
     struct logs *l = NULL;
@@ -226,13 +226,13 @@ static void log_cap_below_the_minimum_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(log_without_a_cap_is_one_file),
-        cmocka_unit_test(capped_log_keeps_its_first_and_newest_pieces),
+        cmocka_unit_test(log_without_a_size_limit_is_one_file),
+        cmocka_unit_test(log_with_a_size_limit_keeps_its_first_and_newest_pieces),
         cmocka_unit_test(offset_in_a_removed_log_piece_leads_to_the_next_piece),
         cmocka_unit_test(foreign_files_in_the_run_folder_are_not_log_pieces),
-        cmocka_unit_test(too_many_log_pieces_are_refused),
-        cmocka_unit_test(log_on_disk_never_exceeds_its_readable_bytes),
-        cmocka_unit_test(log_cap_below_the_minimum_is_refused),
+        cmocka_unit_test(folder_with_too_many_log_pieces_is_refused),
+        cmocka_unit_test(log_on_disk_is_never_larger_than_its_readable_bytes),
+        cmocka_unit_test(log_size_limit_below_the_minimum_is_refused),
     };
     fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,7 +130,7 @@ static void check_is_subsequence(const struct lines *written, struct trace_reade
     buf_fini(&b);
 }
 
-static void changed_byte_in_a_recording_never_gives_a_wrong_reading(void **state)
+static void changed_byte_in_a_recording_never_yields_wrong_values(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 6, .with_events = true, .loose = true}};
@@ -150,7 +150,7 @@ static void changed_byte_in_a_recording_never_gives_a_wrong_reading(void **state
 }
 
 /* The list of living processes at the start of each block replaces lost events. */
-static void process_starts_and_exits_of_lost_block_are_reported_later(void **state)
+static void process_starts_and_exits_of_a_lost_block_are_read_later(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 7, .with_events = true}};
@@ -201,7 +201,7 @@ static void check_every_item_is_read_once(const struct fake_job *s, const void *
     lines_fini(&read);
 }
 
-static void crash_while_sealing_a_block_loses_and_duplicates_nothing(void **state)
+static void crash_while_a_block_is_sealed_loses_and_repeats_no_record(void **state)
 {
     (void)state;
     char path[256];
@@ -232,7 +232,7 @@ static void crash_while_sealing_a_block_loses_and_duplicates_nothing(void **stat
     recording_fini(&rec);
 }
 
-static void raw_part_of_a_recording_written_twice_counts_once(void **state)
+static void part_of_a_recording_that_was_written_twice_is_read_once(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 11, .with_events = true}};
@@ -349,7 +349,7 @@ static void check_survives(uint16_t type, const void *payload, size_t len, uint3
     buf_fini(&disk);
 }
 
-static void impossible_counts_in_a_recording_are_refused_early(void **state)
+static void counts_larger_than_the_recording_are_refused(void **state)
 {
     (void)state;
     struct buf body = {0}, records = {0};
@@ -373,7 +373,7 @@ static void impossible_counts_in_a_recording_are_refused_early(void **state)
 }
 
 /* Headers that each claim the rest of the file would take quadratic time to check. */
-static void recording_of_forged_headers_is_scanned_in_linear_time(void **state)
+static void recording_full_of_forged_headers_is_scanned_in_linear_time(void **state)
 {
     (void)state;
     struct buf disk = {0}, head = {0};
@@ -395,16 +395,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(truncated_recording_returns_all_intact_blocks),
-        cmocka_unit_test(changed_byte_in_a_recording_never_gives_a_wrong_reading),
-        cmocka_unit_test(process_starts_and_exits_of_lost_block_are_reported_later),
-        cmocka_unit_test(crash_while_sealing_a_block_loses_and_duplicates_nothing),
-        cmocka_unit_test(raw_part_of_a_recording_written_twice_counts_once),
+        cmocka_unit_test(changed_byte_in_a_recording_never_yields_wrong_values),
+        cmocka_unit_test(process_starts_and_exits_of_a_lost_block_are_read_later),
+        cmocka_unit_test(crash_while_a_block_is_sealed_loses_and_repeats_no_record),
+        cmocka_unit_test(part_of_a_recording_that_was_written_twice_is_read_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),
         cmocka_unit_test(foreign_file_is_refused_and_its_kind_is_named),
         cmocka_unit_test(path_that_is_not_a_file_is_refused_as_recording),
         cmocka_unit_test(run_folder_can_be_opened_as_its_recording),
-        cmocka_unit_test(impossible_counts_in_a_recording_are_refused_early),
-        cmocka_unit_test(recording_of_forged_headers_is_scanned_in_linear_time),
+        cmocka_unit_test(counts_larger_than_the_recording_are_refused),
+        cmocka_unit_test(recording_full_of_forged_headers_is_scanned_in_linear_time),
     };
     fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -177,7 +177,7 @@ static int try_with_closed_umask(const char *path)
     return lstat(path, &st) < 0 && errno == ENOENT ? 0 : 5;
 }
 
-static void run_folder_that_cannot_be_opened_is_removed_again(void **state)
+static void run_folder_that_cannot_be_opened_after_creation_is_removed(void **state)
 {
     (void)state;
     char path[256], below[300];
@@ -273,7 +273,7 @@ static void signed_run_folder_opens_only_for_its_id(void **state)
     rundir_fini(&dir);
 }
 
-static void run_folder_signature_that_is_not_a_link_matches_no_id(void **state)
+static void run_folder_signature_in_a_plain_file_matches_no_id(void **state)
 {
     (void)state;
     char path[256], id[256];
@@ -287,7 +287,7 @@ static void run_folder_signature_that_is_not_a_link_matches_no_id(void **state)
     assert_int_equal(open_as("odd", ""), 0);
 }
 
-static void run_folder_that_cannot_be_signed_is_removed(void **state)
+static void run_folder_that_cannot_be_signed_after_creation_is_removed(void **state)
 {
     (void)state;
     char path[256];
@@ -311,13 +311,13 @@ int main(void)
         cmocka_unit_test(file_in_the_path_of_a_run_folder_is_reported),
         cmocka_unit_test(latest_that_is_not_a_link_is_left_unchanged),
         cmocka_unit_test(unwritable_run_folder_is_reported),
-        cmocka_unit_test(run_folder_that_cannot_be_opened_is_removed_again),
+        cmocka_unit_test(run_folder_that_cannot_be_opened_after_creation_is_removed),
         cmocka_unit_test(stale_temporary_link_is_replaced),
         cmocka_unit_test(run_json_is_replaced_atomically),
         cmocka_unit_test(run_json_replaces_a_folder_of_the_same_name),
         cmocka_unit_test(signed_run_folder_opens_only_for_its_id),
-        cmocka_unit_test(run_folder_signature_that_is_not_a_link_matches_no_id),
-        cmocka_unit_test(run_folder_that_cannot_be_signed_is_removed),
+        cmocka_unit_test(run_folder_signature_in_a_plain_file_matches_no_id),
+        cmocka_unit_test(run_folder_that_cannot_be_signed_after_creation_is_removed),
     };
     umask(022);
     setenv("TZ", "UTC", 1);

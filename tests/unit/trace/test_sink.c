@@ -70,7 +70,7 @@ static void sink_keeps_existing_content_of_the_file(void **state)
     check_content(path, "head more");
 }
 
-static void sink_replaces_a_tail_by_shorter_bytes(void **state)
+static void sink_replaces_the_tail_of_the_file_by_fewer_bytes(void **state)
 {
     (void)state;
     char path[256];
@@ -86,7 +86,7 @@ static void sink_replaces_a_tail_by_shorter_bytes(void **state)
     check_content(path, "head 1+2 not tail 3 ");
 }
 
-static void sink_appends_a_replacement_longer_than_the_tail(void **state)
+static void sink_appends_a_replacement_that_is_longer_than_the_tail(void **state)
 {
     (void)state;
     char path[256];
@@ -105,7 +105,7 @@ static bool is_readable(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
-static void sink_on_a_full_device_signals_once_and_counts_lost_bytes(void **state)
+static void sink_on_a_full_disk_signals_once_and_counts_lost_bytes(void **state)
 {
     (void)state;
     struct sink *s;
@@ -194,7 +194,7 @@ static void partly_written_bytes_are_removed_before_the_next_append(void **state
     check_content(path, "good again");
 }
 
-static void sink_tail_that_cannot_be_replaced_stays(void **state)
+static void tail_of_the_file_stays_if_the_sink_cannot_replace_it(void **state)
 {
     (void)state;
     char path[256];
@@ -250,7 +250,7 @@ static void hanging_disk_does_not_block_closing_the_sink(void **state)
         usleep(1000);
 }
 
-static void sink_close_accepts_null(void **state)
+static void sink_close_without_a_sink_does_nothing(void **state)
 {
     (void)state;
     assert_int_equal(sink_close(NULL, 0), 0);
@@ -261,14 +261,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sink_writes_bytes_to_the_file_in_order),
         cmocka_unit_test(sink_keeps_existing_content_of_the_file),
-        cmocka_unit_test(sink_replaces_a_tail_by_shorter_bytes),
-        cmocka_unit_test(sink_appends_a_replacement_longer_than_the_tail),
-        cmocka_unit_test(sink_on_a_full_device_signals_once_and_counts_lost_bytes),
+        cmocka_unit_test(sink_replaces_the_tail_of_the_file_by_fewer_bytes),
+        cmocka_unit_test(sink_appends_a_replacement_that_is_longer_than_the_tail),
+        cmocka_unit_test(sink_on_a_full_disk_signals_once_and_counts_lost_bytes),
         cmocka_unit_test(sink_signals_when_its_queue_has_room_again),
         cmocka_unit_test(partly_written_bytes_are_removed_before_the_next_append),
-        cmocka_unit_test(sink_tail_that_cannot_be_replaced_stays),
+        cmocka_unit_test(tail_of_the_file_stays_if_the_sink_cannot_replace_it),
         cmocka_unit_test(hanging_disk_does_not_block_closing_the_sink),
-        cmocka_unit_test(sink_close_accepts_null),
+        cmocka_unit_test(sink_close_without_a_sink_does_nothing),
     };
     fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,7 +94,7 @@ static void recording_being_written_is_readable_at_any_time(void **state)
     fake_job_fini(&s);
 }
 
-static void sealing_a_block_reduces_the_file_size(void **state)
+static void sealing_a_block_of_a_recording_makes_the_file_smaller(void **state)
 {
     (void)state;
     char path[256];
@@ -113,7 +113,7 @@ static void sealing_a_block_reduces_the_file_size(void **state)
     fake_job_fini(&s);
 }
 
-static void recording_is_flushed_when_due_and_not_before(void **state)
+static void recording_is_written_to_disk_only_when_a_flush_is_due(void **state)
 {
     (void)state;
     char path[256];
@@ -138,7 +138,7 @@ static void recording_is_flushed_when_due_and_not_before(void **state)
     fake_job_fini(&s);
 }
 
-static void recorded_times_never_go_back(void **state)
+static void times_in_a_recording_never_decrease(void **state)
 {
     (void)state;
     char path[256];
@@ -224,7 +224,7 @@ static void tell_and_flush(struct fake_job *s, struct trace_writer *w, unsigned 
     }
 }
 
-static void temporarily_full_disk_loses_no_recorded_data(void **state)
+static void disk_that_is_full_for_a_while_loses_no_recorded_data(void **state)
 {
     (void)state;
     char path[256];
@@ -265,7 +265,7 @@ static void check_end_is_same(const struct lines *written, const struct lines *r
     }
 }
 
-static void full_disk_losses_are_counted_and_the_rest_is_readable(void **state)
+static void recording_on_a_full_disk_counts_losses_and_stays_readable(void **state)
 {
     (void)state;
     char path[256];
@@ -378,7 +378,7 @@ static struct harvest harvest(const char *path)
     return h;
 }
 
-static void flood_of_marks_is_recorded_or_counted_as_dropped(void **state)
+static void every_mark_of_a_flood_is_recorded_or_counted_as_dropped(void **state)
 {
     (void)state;
     enum { BEFORE = 3, MARKS = 4000, AFTER = 20 };
@@ -407,7 +407,7 @@ static void flood_of_marks_is_recorded_or_counted_as_dropped(void **state)
 }
 
 /* The disk accepts nothing, so the queue and the block certainly fill up. */
-static void marks_without_space_are_counted_and_samples_kept(void **state)
+static void marks_are_dropped_before_samples_if_space_runs_out(void **state)
 {
     (void)state;
     enum { MARKS = 1500 };
@@ -489,7 +489,7 @@ static struct budgeted read_budgeted(const char *path)
     return b;
 }
 
-static void step_marks_beyond_the_budget_are_omitted_and_counted(void **state)
+static void step_marks_beyond_the_size_budget_are_dropped_and_counted(void **state)
 {
     (void)state;
     enum { RATE = 1000, SECONDS = 60, COUNT = 100 };
@@ -512,7 +512,7 @@ static void step_marks_beyond_the_budget_are_omitted_and_counted(void **state)
     assert_true(b.steps * BUDGET_TEXT + b.epochs * 11 >= (3 + SECONDS) * RATE);
 }
 
-static void marks_within_the_budget_are_all_recorded(void **state)
+static void marks_within_the_size_budget_are_all_recorded(void **state)
 {
     (void)state;
     char path[256];
@@ -526,7 +526,7 @@ static void marks_within_the_budget_are_all_recorded(void **state)
     assert_int_equal(b.left_out, 0);
 }
 
-static void mark_budget_halves_as_the_recording_grows(void **state)
+static void size_budget_of_marks_halves_as_the_recording_grows(void **state)
 {
     (void)state;
     enum { RATE = 100 };
@@ -548,7 +548,7 @@ static void mark_budget_halves_as_the_recording_grows(void **state)
 }
 
 /* The queue is much smaller than the flood, but the disk works. */
-static void recording_loss_without_a_disk_error_is_reported(void **state)
+static void recording_reports_a_loss_even_without_a_disk_error(void **state)
 {
     (void)state;
     enum { MARKS = 400 };
@@ -580,7 +580,7 @@ static void recording_loss_without_a_disk_error_is_reported(void **state)
 }
 
 /* Blocks that cannot be compressed stay raw, and the next block must not replace them. */
-static void blocks_that_cannot_be_compressed_are_not_overwritten(void **state)
+static void parts_of_a_block_that_does_not_compress_are_not_overwritten(void **state)
 {
     (void)state;
     enum { NOTES = 120, NOTE_BYTES = 60000 };
@@ -627,20 +627,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_recorded_tick_is_read_back_over_many_blocks),
         cmocka_unit_test(recording_being_written_is_readable_at_any_time),
-        cmocka_unit_test(sealing_a_block_reduces_the_file_size),
-        cmocka_unit_test(recording_is_flushed_when_due_and_not_before),
-        cmocka_unit_test(recorded_times_never_go_back),
+        cmocka_unit_test(sealing_a_block_of_a_recording_makes_the_file_smaller),
+        cmocka_unit_test(recording_is_written_to_disk_only_when_a_flush_is_due),
+        cmocka_unit_test(times_in_a_recording_never_decrease),
         cmocka_unit_test(header_and_footer_of_a_recording_are_read_back),
         cmocka_unit_test(existing_recording_is_not_overwritten),
-        cmocka_unit_test(temporarily_full_disk_loses_no_recorded_data),
-        cmocka_unit_test(full_disk_losses_are_counted_and_the_rest_is_readable),
-        cmocka_unit_test(flood_of_marks_is_recorded_or_counted_as_dropped),
-        cmocka_unit_test(marks_without_space_are_counted_and_samples_kept),
-        cmocka_unit_test(recording_loss_without_a_disk_error_is_reported),
-        cmocka_unit_test(step_marks_beyond_the_budget_are_omitted_and_counted),
-        cmocka_unit_test(marks_within_the_budget_are_all_recorded),
-        cmocka_unit_test(mark_budget_halves_as_the_recording_grows),
-        cmocka_unit_test(blocks_that_cannot_be_compressed_are_not_overwritten),
+        cmocka_unit_test(disk_that_is_full_for_a_while_loses_no_recorded_data),
+        cmocka_unit_test(recording_on_a_full_disk_counts_losses_and_stays_readable),
+        cmocka_unit_test(every_mark_of_a_flood_is_recorded_or_counted_as_dropped),
+        cmocka_unit_test(marks_are_dropped_before_samples_if_space_runs_out),
+        cmocka_unit_test(recording_reports_a_loss_even_without_a_disk_error),
+        cmocka_unit_test(step_marks_beyond_the_size_budget_are_dropped_and_counted),
+        cmocka_unit_test(marks_within_the_size_budget_are_all_recorded),
+        cmocka_unit_test(size_budget_of_marks_halves_as_the_recording_grows),
+        cmocka_unit_test(parts_of_a_block_that_does_not_compress_are_not_overwritten),
         cmocka_unit_test(recording_in_a_removed_folder_is_an_error),
     };
     fake_job_folder();

@@ -73,7 +73,7 @@ static struct model_evidence everywhere(double y(double part))
     return e;
 }
 
-static void straight_growth_is_forecast_to_continue(void **state)
+static void linear_growth_is_forecast_to_continue(void **state)
 {
     struct trend t = trend_shaped(line, 1, 1);
     (void)state;
@@ -84,7 +84,7 @@ static void straight_growth_is_forecast_to_continue(void **state)
     assert_true(t.lasting > 0);
 }
 
-static void growth_that_stopped_is_forecast_to_stay_level(void **state)
+static void growth_that_stopped_is_forecast_to_stay_constant(void **state)
 {
     struct trend t = trend_shaped(ramp, 1, 1);
     (void)state;
@@ -93,7 +93,7 @@ static void growth_that_stopped_is_forecast_to_stay_level(void **state)
     assert_true(t.lasting < 0);
 }
 
-static void model_features_do_not_depend_on_units(void **state)
+static void model_features_do_not_depend_on_the_unit_of_bytes(void **state)
 {
     static double (*const shapes[])(double) = {line, small_line, ramp, flat};
     (void)state;
@@ -112,7 +112,7 @@ static void model_features_do_not_depend_on_units(void **state)
     }
 }
 
-static void model_calls_lasting_growth_a_leak_but_not_a_filled_cache(void **state)
+static void model_judges_lasting_growth_a_leak_and_a_full_cache_none(void **state)
 {
     struct model_evidence grows = everywhere(line), stands = everywhere(flat),
                           filled = everywhere(ramp);
@@ -137,7 +137,7 @@ static void more_evidence_of_growth_never_lowers_the_probability(void **state)
     assert_true(before <= kept && kept <= settled && settled <= grown);
 }
 
-static void model_contributions_add_up_to_the_log_odds(void **state)
+static void contributions_of_model_features_add_up_to_the_log_odds(void **state)
 {
     struct model_evidence e = everywhere(line), none = resident(flat);
     double f[MODEL_COUNT], c[MODEL_COUNT], bias[MODEL_COUNT], sum = 0;
@@ -184,7 +184,7 @@ static void feed(struct verdict_series *v, double y(double part), int seconds)
         verdict_update(v, (int64_t)i * 200000000, (uint64_t)y(i / (5.0 * seconds)));
 }
 
-static void model_probability_decides_an_undecided_verdict(void **state)
+static void model_probability_decides_a_verdict_that_is_undecided(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -232,7 +232,7 @@ static void no_leak_verdict_has_no_evidence_about_running_out_of_memory(void **s
         assert_int_not_equal(r.evidence[i].code, VERDICT_SAID_PEAK_OOM);
 }
 
-static void leak_found_by_growth_shape_stays_a_leak_at_low_confidence(void **state)
+static void leak_found_by_growth_shape_stays_a_leak_if_the_model_doubts(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -267,17 +267,17 @@ static void running_job_is_judged_leaking_only_if_nearly_certain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(straight_growth_is_forecast_to_continue),
-        cmocka_unit_test(growth_that_stopped_is_forecast_to_stay_level),
-        cmocka_unit_test(model_features_do_not_depend_on_units),
-        cmocka_unit_test(model_calls_lasting_growth_a_leak_but_not_a_filled_cache),
+        cmocka_unit_test(linear_growth_is_forecast_to_continue),
+        cmocka_unit_test(growth_that_stopped_is_forecast_to_stay_constant),
+        cmocka_unit_test(model_features_do_not_depend_on_the_unit_of_bytes),
+        cmocka_unit_test(model_judges_lasting_growth_a_leak_and_a_full_cache_none),
         cmocka_unit_test(more_evidence_of_growth_never_lowers_the_probability),
-        cmocka_unit_test(model_contributions_add_up_to_the_log_odds),
+        cmocka_unit_test(contributions_of_model_features_add_up_to_the_log_odds),
         cmocka_unit_test(model_has_no_features_for_too_few_readings),
         cmocka_unit_test(every_model_feature_has_a_name_and_a_text),
-        cmocka_unit_test(model_probability_decides_an_undecided_verdict),
+        cmocka_unit_test(model_probability_decides_a_verdict_that_is_undecided),
         cmocka_unit_test(no_leak_verdict_has_no_evidence_about_running_out_of_memory),
-        cmocka_unit_test(leak_found_by_growth_shape_stays_a_leak_at_low_confidence),
+        cmocka_unit_test(leak_found_by_growth_shape_stays_a_leak_if_the_model_doubts),
         cmocka_unit_test(running_job_is_judged_leaking_only_if_nearly_certain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

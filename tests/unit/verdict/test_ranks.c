@@ -49,7 +49,7 @@ static double probability(const struct group *g, size_t i)
     return ranks_probability(&g->result[i], &g->place[i], &g->peers);
 }
 
-static void growing_rank_among_seven_flat_ranks_is_a_leak(void **state)
+static void one_growing_rank_among_seven_flat_ranks_is_a_leak(void **state)
 {
     struct group g = {.n = 0};
     (void)state;
@@ -79,7 +79,7 @@ static void equal_growth_of_all_ranks_is_not_evidence_of_a_leak(void **state)
     }
 }
 
-static void uncertain_growth_among_flat_ranks_is_not_a_leak(void **state)
+static void uncertain_growth_of_one_rank_among_flat_ones_is_not_a_leak(void **state)
 {
     struct group g = {.n = 0};
     (void)state;
@@ -90,7 +90,7 @@ static void uncertain_growth_among_flat_ranks_is_not_a_leak(void **state)
     assert_true(probability(&g, 7) < 0.75);
 }
 
-static void two_ranks_are_too_few_to_compare(void **state)
+static void two_ranks_are_not_compared_with_each_other(void **state)
 {
     struct group g = {.n = 0};
     (void)state;
@@ -101,7 +101,7 @@ static void two_ranks_are_too_few_to_compare(void **state)
     assert_true(probability(&g, 1) <= 0);
 }
 
-static void more_flat_peers_give_stronger_evidence(void **state)
+static void evidence_against_a_growing_rank_grows_with_flat_ranks(void **state)
 {
     double before = 0;
     (void)state;
@@ -118,7 +118,7 @@ static void more_flat_peers_give_stronger_evidence(void **state)
     assert_true(before > 0.92);
 }
 
-static void differing_rank_still_differs_with_one_more_flat_rank(void **state)
+static void rank_that_differs_still_differs_with_one_more_flat_rank(void **state)
 {
     struct group g = {.n = 0};
     (void)state;
@@ -130,7 +130,7 @@ static void differing_rank_still_differs_with_one_more_flat_rank(void **state)
     assert_false(g.place[8].differs);
 }
 
-static void order_of_ranks_does_not_change_scores(void **state)
+static void rank_scores_do_not_depend_on_the_order_of_ranks(void **state)
 {
     struct group g = {.n = 0}, back = {.n = 0};
     (void)state;
@@ -166,7 +166,7 @@ static void rank_scores_do_not_depend_on_the_unit_of_bytes(void **state)
         assert_true(fabs(g.place[i].score - large.place[i].score) < 1e-9);
 }
 
-static void noise_rarely_makes_a_rank_differ(void **state)
+static void rank_with_only_noise_is_rarely_found_to_differ(void **state)
 {
     uint64_t seed = 88172645463325252u;
     size_t differing = 0, groups = 200;
@@ -191,7 +191,7 @@ static void noise_rarely_makes_a_rank_differ(void **state)
     assert_true(differing <= groups / 25);
 }
 
-static void ranks_without_a_growth_rate_are_not_compared(void **state)
+static void ranks_with_unknown_growth_rates_are_not_compared(void **state)
 {
     struct group g = {.n = 0};
     (void)state;
@@ -205,7 +205,7 @@ static void ranks_without_a_growth_rate_are_not_compared(void **state)
     assert_int_equal(g.peers.count, 0);
 }
 
-static void evidence_names_the_median_of_the_peers(void **state)
+static void evidence_about_a_rank_names_the_median_of_other_ranks(void **state)
 {
     struct group g = {.n = 0};
     char text[VERDICT_TEXT_MAX];
@@ -221,17 +221,17 @@ static void evidence_names_the_median_of_the_peers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growing_rank_among_seven_flat_ranks_is_a_leak),
+        cmocka_unit_test(one_growing_rank_among_seven_flat_ranks_is_a_leak),
         cmocka_unit_test(equal_growth_of_all_ranks_is_not_evidence_of_a_leak),
-        cmocka_unit_test(uncertain_growth_among_flat_ranks_is_not_a_leak),
-        cmocka_unit_test(two_ranks_are_too_few_to_compare),
-        cmocka_unit_test(more_flat_peers_give_stronger_evidence),
-        cmocka_unit_test(differing_rank_still_differs_with_one_more_flat_rank),
-        cmocka_unit_test(order_of_ranks_does_not_change_scores),
+        cmocka_unit_test(uncertain_growth_of_one_rank_among_flat_ones_is_not_a_leak),
+        cmocka_unit_test(two_ranks_are_not_compared_with_each_other),
+        cmocka_unit_test(evidence_against_a_growing_rank_grows_with_flat_ranks),
+        cmocka_unit_test(rank_that_differs_still_differs_with_one_more_flat_rank),
+        cmocka_unit_test(rank_scores_do_not_depend_on_the_order_of_ranks),
         cmocka_unit_test(rank_scores_do_not_depend_on_the_unit_of_bytes),
-        cmocka_unit_test(noise_rarely_makes_a_rank_differ),
-        cmocka_unit_test(ranks_without_a_growth_rate_are_not_compared),
-        cmocka_unit_test(evidence_names_the_median_of_the_peers),
+        cmocka_unit_test(rank_with_only_noise_is_rarely_found_to_differ),
+        cmocka_unit_test(ranks_with_unknown_growth_rates_are_not_compared),
+        cmocka_unit_test(evidence_about_a_rank_names_the_median_of_other_ranks),
     };
     return cmocka_run_group_tests_name("ranks", tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void empty_series_is_undecided_with_a_reason(void **state)
     assert_false(r.rate_bytes_per_min.known);
 }
 
-static void one_reading_is_undecided_and_states_how_many_are_needed(void **state)
+static void verdict_of_one_reading_names_the_number_of_readings_needed(void **state)
 {
     (void)state;
     verdict_update(&v, 5, 100 * MB);
@@ -87,7 +87,7 @@ static void constant_memory_is_stable(void **state)
     assert_true(r.floor_first_bytes == r.floor_last_bytes);
 }
 
-static void zero_readings_are_undecided_unless_zero_is_valid_memory(void **state)
+static void readings_of_zero_bytes_are_undecided_unless_zero_is_valid(void **state)
 {
     struct verdict_options o = {.zero_is_memory = true};
 
@@ -103,7 +103,7 @@ static void zero_readings_are_undecided_unless_zero_is_valid_memory(void **state
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void zero_readings_at_exit_do_not_lower_the_baseline(void **state)
+static void readings_of_zero_bytes_at_exit_do_not_lower_the_baseline(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++)
@@ -113,7 +113,7 @@ static void zero_readings_at_exit_do_not_lower_the_baseline(void **state)
     assert_true(r.floor_last_bytes == 1000e6);
 }
 
-static void readings_with_earlier_times_are_dropped_and_reported(void **state)
+static void readings_with_earlier_times_are_dropped_and_counted(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++) {
@@ -127,7 +127,7 @@ static void readings_with_earlier_times_are_dropped_and_reported(void **state)
     assert_true(r.peak_bytes == 1000e6);
 }
 
-static void clock_set_back_permanently_does_not_end_the_series(void **state)
+static void series_continues_after_the_clock_is_set_back_for_good(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++)
@@ -150,7 +150,7 @@ static void gap_of_hours_does_not_change_the_growth_rate(void **state)
     assert_true(fabs(r.rate_bytes_per_min.value / 30e6 - 1) < 0.05);
 }
 
-static void extreme_values_and_times_give_finite_results(void **state)
+static void verdict_of_extreme_values_and_times_has_finite_numbers(void **state)
 {
     static const int64_t TIMES[] = {INT64_MIN, -1, 0, 1, INT64_MAX, INT64_MIN, INT64_MAX};
     static const uint64_t BYTES[] = {UINT64_MAX, 1, 0, UINT64_MAX - 1, 1ull << 63, 4096};
@@ -172,7 +172,7 @@ static void extreme_values_and_times_give_finite_results(void **state)
     assert_sane();
 }
 
-static void readings_with_equal_times_give_a_valid_verdict(void **state)
+static void readings_with_equal_times_get_a_valid_verdict(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 1000; i++)
@@ -191,7 +191,7 @@ static void verdict_options_out_of_range_are_refused(void **state)
         assert_int_equal(verdict_init(&v, &bad[i]), -EINVAL);
 }
 
-static void long_straight_growth_is_leaking_with_its_rate(void **state)
+static void long_linear_growth_is_leaking_with_the_right_rate(void **state)
 {
     (void)state;
     feed_line(3600, 2000 * MB, MB / 2);
@@ -203,7 +203,7 @@ static void long_straight_growth_is_leaking_with_its_rate(void **state)
     assert_true(r.confidence <= 0.8); /* Without marks, confidence is capped. */
 }
 
-static void early_growth_without_marks_is_undecided_until_a_stated_time(void **state)
+static void early_growth_without_marks_is_undecided_until_a_given_time(void **state)
 {
     (void)state;
     feed_line(400, 2000 * MB, 5 * MB);
@@ -214,7 +214,7 @@ static void early_growth_without_marks_is_undecided_until_a_stated_time(void **s
     assert_true(r.forecast.decided_at_s > 399);
 }
 
-static void time_to_the_limit_takes_peaks_into_account(void **state)
+static void time_to_the_limit_is_shorter_if_memory_has_peaks(void **state)
 {
     struct verdict_limit limit = {true, 6000 * MB, 500 * MB};
 
@@ -231,7 +231,7 @@ static void time_to_the_limit_takes_peaks_into_account(void **state)
     assert_in_range((int)r.oom.eta_s_high, 2000, 3700);
 }
 
-static void warm_up_that_flattens_is_plateaued(void **state)
+static void start_up_growth_that_flattens_is_plateaued(void **state)
 {
     (void)state;
     for (int i = 0; i < 3600; i++)
@@ -243,7 +243,7 @@ static void warm_up_that_flattens_is_plateaued(void **state)
 }
 
 /* Most of the growth is start-up; later growth is a tenth of it, but not small. */
-static void slow_growth_after_a_large_start_up_still_counts_as_growth(void **state)
+static void slow_growth_after_a_large_start_up_is_found(void **state)
 {
     (void)state;
     for (int i = 0; i < 450; i++) {
@@ -265,7 +265,7 @@ static void memory_with_temporary_spikes_is_judged_spiking(void **state)
     assert_int_equal(r.word, VERDICT_SPIKING);
 }
 
-static void rise_to_a_level_that_was_released_before_is_not_a_leak(void **state)
+static void rise_to_a_level_that_memory_had_before_is_not_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 5000; i++) {
@@ -277,7 +277,7 @@ static void rise_to_a_level_that_was_released_before_is_not_a_leak(void **state)
     }
 }
 
-static void fast_late_growth_is_leaking_within_two_minutes(void **state)
+static void fast_growth_after_a_flat_phase_is_leaking_in_two_minutes(void **state)
 {
     (void)state;
     for (int i = 0; i < 600; i++)
@@ -289,7 +289,7 @@ static void fast_late_growth_is_leaking_within_two_minutes(void **state)
     assert_true(fabs(r.onset_s - 600) < 30);
 }
 
-static void small_late_growth_is_undecided(void **state)
+static void small_growth_after_a_flat_phase_is_undecided(void **state)
 {
     (void)state;
     for (int i = 0; i < 600; i++)
@@ -317,7 +317,7 @@ static void feed_steps(uint64_t steps, uint64_t end, uint64_t per_step, uint64_t
     }
 }
 
-static void growth_within_the_first_epoch_is_filling_with_its_ceiling(void **state)
+static void growth_within_the_first_epoch_is_filling_with_an_upper_bound(void **state)
 {
     struct verdict_limit small = {true, 4000 * MB, 0};
 
@@ -333,7 +333,7 @@ static void growth_within_the_first_epoch_is_filling_with_its_ceiling(void **sta
     assert_true(fabs(r.forecast.bytes_per_example / 12.5e6 - 1) < 0.05);
 }
 
-static void growth_is_not_a_leak_before_the_known_end_of_the_epoch(void **state)
+static void growth_before_the_end_of_the_first_epoch_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 10; steps <= 83; steps += 3) {
@@ -344,7 +344,7 @@ static void growth_is_not_a_leak_before_the_known_end_of_the_epoch(void **state)
     }
 }
 
-static void verdict_at_the_epoch_end_names_the_decision_step(void **state)
+static void filling_verdict_at_the_epoch_end_names_the_decision_step(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -355,7 +355,7 @@ static void verdict_at_the_epoch_end_names_the_decision_step(void **state)
     assert_true(r.forecast.decided_at_s > 83 * 2);
 }
 
-static void growth_that_ends_with_the_epoch_is_plateaued_there(void **state)
+static void growth_that_ends_with_the_first_epoch_is_plateaued(void **state)
 {
     (void)state;
     feed_steps(249, 83, 100 * MB, 83);
@@ -365,7 +365,7 @@ static void growth_that_ends_with_the_epoch_is_plateaued_there(void **state)
     assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
 }
 
-static void end_of_growth_at_a_later_evaluation_names_the_evaluation(void **state)
+static void growth_that_ends_at_a_later_evaluation_names_that_evaluation(void **state)
 {
     struct verdict_mark begin = {
         .kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 70, .batch = 8};
@@ -385,7 +385,7 @@ static void end_of_growth_at_a_later_evaluation_names_the_evaluation(void **stat
     assert_string_equal(verdict_boundary_name(r.growth_ended.at), "an evaluation");
 }
 
-static void growth_that_continues_after_the_epoch_is_leaking(void **state)
+static void growth_that_continues_after_the_first_epoch_is_leaking(void **state)
 {
     (void)state;
     feed_steps(200, 1000, 100 * MB, 83);
@@ -394,7 +394,7 @@ static void growth_that_continues_after_the_epoch_is_leaking(void **state)
     assert_true(fabs(r.rate_bytes_per_step.value / 100e6 - 1) < 0.05);
 }
 
-static void early_growth_without_an_epoch_mark_is_filling(void **state)
+static void early_growth_with_steps_but_without_epochs_is_filling(void **state)
 {
     (void)state;
     feed_steps(80, 1000, 100 * MB, 0);
@@ -403,7 +403,7 @@ static void early_growth_without_an_epoch_mark_is_filling(void **state)
     assert_true(has_evidence(VERDICT_SAID_EPOCH_UNKNOWN));
 }
 
-static void permanent_jumps_at_each_evaluation_are_stepping(void **state)
+static void lasting_memory_jumps_at_each_evaluation_are_stepping(void **state)
 {
     uint64_t level = 2000 * MB;
 
@@ -426,7 +426,7 @@ static void permanent_jumps_at_each_evaluation_are_stepping(void **state)
 
 /* Evaluations come every 25 steps of 1/8 s, with a sample every 0.2 s. Each evaluation takes a
  * second, and allocates 30 MB after its last sample, which are never freed. */
-static void reading_during_an_event_does_not_count_as_after_the_event(void **state)
+static void reading_taken_during_an_evaluation_counts_as_before_its_end(void **state)
 {
     int64_t t = 0, sampled = 0;
     uint64_t held = 500 * MB;
@@ -452,7 +452,7 @@ static void reading_during_an_event_does_not_count_as_after_the_event(void **sta
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void growth_only_at_events_close_together_is_stepping(void **state)
+static void growth_only_at_frequent_events_is_stepping(void **state)
 {
     (void)state;
     for (int even = 0; even < 2; even++) {
@@ -474,7 +474,7 @@ static void growth_only_at_events_close_together_is_stepping(void **state)
 }
 
 /* The job has 100 slow steps of 4 s, then 300 of 1 s, at 10 MB/step throughout. */
-static void time_to_the_limit_uses_the_recent_step_rate(void **state)
+static void time_to_the_limit_uses_the_latest_duration_of_steps(void **state)
 {
     const struct verdict_limit limit = {true, 10000 * MB, 0};
     int64_t t = 0;
@@ -503,7 +503,7 @@ static void time_to_the_limit_uses_the_recent_step_rate(void **state)
         assert_null(strstr(verdict_evidence_text(text, sizeof text, &r.evidence[i]), " 0 B "));
 }
 
-static void step_where_growth_stopped_is_the_same_in_text_and_result(void **state)
+static void text_and_result_name_the_same_step_where_growth_stopped(void **state)
 {
     char text[VERDICT_TEXT_MAX], want[64];
 
@@ -523,7 +523,7 @@ static void step_where_growth_stopped_is_the_same_in_text_and_result(void **stat
     assert_true(has_evidence(VERDICT_SAID_ENDED));
 }
 
-static void table_indexed_by_step_has_rates_per_step_and_no_times(void **state)
+static void table_indexed_by_steps_has_rates_per_step_and_no_times(void **state)
 {
     static const double ROWS[][2] = {{10, 4993}, {20, 6389}, {30, 8039}, {40, 9432}, {50, 9451},
                                      {60, 9462}, {70, 9473}, {80, 9503}, {90, 9539}, {100, 9566}};
@@ -543,7 +543,7 @@ static void table_indexed_by_step_has_rates_per_step_and_no_times(void **state)
     assert_false(r.growth_ended.has_t);
 }
 
-static void growing_table_indexed_by_step_is_filling_then_leaking(void **state)
+static void growing_table_indexed_by_steps_is_filling_and_then_leaking(void **state)
 {
     struct verdict_options o = {.steps_per_epoch = 83};
 
@@ -559,7 +559,7 @@ static void growing_table_indexed_by_step_is_filling_then_leaking(void **state)
     }
 }
 
-static void readings_after_the_end_mark_are_not_judged(void **state)
+static void readings_after_the_end_of_training_are_ignored(void **state)
 {
     (void)state;
     feed_line(300, 1000 * MB, 0);
@@ -596,7 +596,7 @@ static void many_events_do_not_overflow_the_event_table(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void tree_verdict_names_the_growing_process_and_not_flat_workers(void **state)
+static void tree_verdict_names_the_growing_process_not_flat_workers(void **state)
 {
     struct verdict_result results[5];
     struct verdict_member members[5];
@@ -660,7 +660,7 @@ static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
 }
 
 /* The only process of the job grows at evaluations, but the sum also changes for other reasons. */
-static void tree_has_the_verdict_of_its_leaking_process(void **state)
+static void process_tree_has_the_verdict_of_its_leaking_process(void **state)
 {
     const struct verdict_result whole = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
     struct verdict_result own = {.word = VERDICT_STEPPING, .leak = VERDICT_LEAK_YES};
@@ -691,7 +691,7 @@ static void verdict_of_an_empty_process_tree_is_undecided(void **state)
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 /* Memory grows by a fifth, hidden by batches that vary by as much. */
-static void large_growth_hidden_by_noise_is_undecided(void **state)
+static void large_growth_within_larger_noise_is_undecided(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 40; i++)
@@ -701,7 +701,7 @@ static void large_growth_hidden_by_noise_is_undecided(void **state)
     assert_true(has_evidence(VERDICT_SAID_NOISE));
 }
 
-static void evidence_text_uses_the_singular_for_one_sample(void **state)
+static void evidence_text_about_one_sample_uses_the_singular(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_FEW, .value = {1, 8}};
     char text[VERDICT_TEXT_MAX];
@@ -714,7 +714,7 @@ static void evidence_text_uses_the_singular_for_one_sample(void **state)
         strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
 }
 
-static void relative_rate_is_shown_only_if_memory_grew_in_first_epoch(void **state)
+static void rate_as_a_percentage_is_shown_only_after_early_growth(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_AFTER_EPOCH, .value = {16, 31 << 20, 0, 1}};
     char text[VERDICT_TEXT_MAX];
@@ -730,49 +730,49 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(empty_series_is_undecided_with_a_reason),
-        TEST(one_reading_is_undecided_and_states_how_many_are_needed),
+        TEST(verdict_of_one_reading_names_the_number_of_readings_needed),
         TEST(constant_memory_is_stable),
-        TEST(zero_readings_are_undecided_unless_zero_is_valid_memory),
-        TEST(zero_readings_at_exit_do_not_lower_the_baseline),
-        TEST(readings_with_earlier_times_are_dropped_and_reported),
-        TEST(clock_set_back_permanently_does_not_end_the_series),
+        TEST(readings_of_zero_bytes_are_undecided_unless_zero_is_valid),
+        TEST(readings_of_zero_bytes_at_exit_do_not_lower_the_baseline),
+        TEST(readings_with_earlier_times_are_dropped_and_counted),
+        TEST(series_continues_after_the_clock_is_set_back_for_good),
         TEST(gap_of_hours_does_not_change_the_growth_rate),
-        TEST(extreme_values_and_times_give_finite_results),
-        TEST(readings_with_equal_times_give_a_valid_verdict),
+        TEST(verdict_of_extreme_values_and_times_has_finite_numbers),
+        TEST(readings_with_equal_times_get_a_valid_verdict),
         TEST(verdict_options_out_of_range_are_refused),
-        TEST(long_straight_growth_is_leaking_with_its_rate),
-        TEST(early_growth_without_marks_is_undecided_until_a_stated_time),
-        TEST(time_to_the_limit_takes_peaks_into_account),
-        TEST(warm_up_that_flattens_is_plateaued),
-        TEST(slow_growth_after_a_large_start_up_still_counts_as_growth),
+        TEST(long_linear_growth_is_leaking_with_the_right_rate),
+        TEST(early_growth_without_marks_is_undecided_until_a_given_time),
+        TEST(time_to_the_limit_is_shorter_if_memory_has_peaks),
+        TEST(start_up_growth_that_flattens_is_plateaued),
+        TEST(slow_growth_after_a_large_start_up_is_found),
         TEST(memory_with_temporary_spikes_is_judged_spiking),
-        TEST(rise_to_a_level_that_was_released_before_is_not_a_leak),
-        TEST(fast_late_growth_is_leaking_within_two_minutes),
-        TEST(small_late_growth_is_undecided),
-        TEST(growth_within_the_first_epoch_is_filling_with_its_ceiling),
-        TEST(growth_is_not_a_leak_before_the_known_end_of_the_epoch),
-        TEST(verdict_at_the_epoch_end_names_the_decision_step),
-        TEST(growth_that_ends_with_the_epoch_is_plateaued_there),
-        TEST(end_of_growth_at_a_later_evaluation_names_the_evaluation),
-        TEST(growth_that_continues_after_the_epoch_is_leaking),
-        TEST(early_growth_without_an_epoch_mark_is_filling),
-        TEST(permanent_jumps_at_each_evaluation_are_stepping),
-        TEST(reading_during_an_event_does_not_count_as_after_the_event),
-        TEST(growth_only_at_events_close_together_is_stepping),
-        TEST(time_to_the_limit_uses_the_recent_step_rate),
-        TEST(step_where_growth_stopped_is_the_same_in_text_and_result),
-        TEST(table_indexed_by_step_has_rates_per_step_and_no_times),
-        TEST(growing_table_indexed_by_step_is_filling_then_leaking),
-        TEST(readings_after_the_end_mark_are_not_judged),
+        TEST(rise_to_a_level_that_memory_had_before_is_not_a_leak),
+        TEST(fast_growth_after_a_flat_phase_is_leaking_in_two_minutes),
+        TEST(small_growth_after_a_flat_phase_is_undecided),
+        TEST(growth_within_the_first_epoch_is_filling_with_an_upper_bound),
+        TEST(growth_before_the_end_of_the_first_epoch_is_not_a_leak),
+        TEST(filling_verdict_at_the_epoch_end_names_the_decision_step),
+        TEST(growth_that_ends_with_the_first_epoch_is_plateaued),
+        TEST(growth_that_ends_at_a_later_evaluation_names_that_evaluation),
+        TEST(growth_that_continues_after_the_first_epoch_is_leaking),
+        TEST(early_growth_with_steps_but_without_epochs_is_filling),
+        TEST(lasting_memory_jumps_at_each_evaluation_are_stepping),
+        TEST(reading_taken_during_an_evaluation_counts_as_before_its_end),
+        TEST(growth_only_at_frequent_events_is_stepping),
+        TEST(time_to_the_limit_uses_the_latest_duration_of_steps),
+        TEST(text_and_result_name_the_same_step_where_growth_stopped),
+        TEST(table_indexed_by_steps_has_rates_per_step_and_no_times),
+        TEST(growing_table_indexed_by_steps_is_filling_and_then_leaking),
+        TEST(readings_after_the_end_of_training_are_ignored),
         TEST(computing_a_verdict_leaves_the_series_unchanged),
         TEST(many_events_do_not_overflow_the_event_table),
-        TEST(tree_verdict_names_the_growing_process_and_not_flat_workers),
+        TEST(tree_verdict_names_the_growing_process_not_flat_workers),
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),
-        TEST(tree_has_the_verdict_of_its_leaking_process),
+        TEST(process_tree_has_the_verdict_of_its_leaking_process),
         TEST(verdict_of_an_empty_process_tree_is_undecided),
-        TEST(large_growth_hidden_by_noise_is_undecided),
-        TEST(evidence_text_uses_the_singular_for_one_sample),
-        TEST(relative_rate_is_shown_only_if_memory_grew_in_first_epoch),
+        TEST(large_growth_within_larger_noise_is_undecided),
+        TEST(evidence_text_about_one_sample_uses_the_singular),
+        TEST(rate_as_a_percentage_is_shown_only_after_early_growth),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static struct view view_of(const double *mb, size_t n)
 #define VIEW(...)                                                                                  \
     view_of((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
-static void return_to_an_earlier_memory_level_is_not_growth(void **state)
+static void memory_that_returns_to_an_earlier_level_is_not_growth(void **state)
 {
     struct view dip = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 268, 270, 270, 270);
     struct view teeth = VIEW(530, 550, 570, 590, 600, 600, 600, 600, 530, 550, 570, 590, 600);
@@ -49,7 +49,7 @@ static void return_to_an_earlier_memory_level_is_not_growth(void **state)
     assert_true(judge_returned_to_level(&teeth, 5e6));
 }
 
-static void growth_above_every_earlier_level_is_new_growth(void **state)
+static void growth_above_every_earlier_level_counts_as_growth(void **state)
 {
     struct view beyond = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 269, 272, 275, 278);
     struct view spike = VIEW(270, 270, 290, 270, 270, 270, 270, 270, 270, 275, 280, 285, 290);
@@ -79,7 +79,7 @@ static void garbage_collected_to_the_same_baseline_is_not_growth(void **state)
     assert_true(judge_same_baseline(&w, 7.7e6, 0.3 * 0.4e6));
 }
 
-static void rising_baseline_under_garbage_is_still_growth(void **state)
+static void rising_baseline_under_collected_garbage_counts_as_growth(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 357, 372, 387, 402, 382, 397, 412, 427);
     struct view noisy = VIEW(300, 350, 310, 380, 320, 345, 330, 360, 340, 390, 350, 372, 360, 400);
@@ -91,7 +91,7 @@ static void rising_baseline_under_garbage_is_still_growth(void **state)
     assert_false(judge_same_baseline(&noisy, 7.7e6, 0.3 * 0.5e6));
 }
 
-static void straight_growth_past_the_epoch_is_a_leak_in_three_readings(void **state)
+static void linear_growth_past_the_epoch_is_a_leak_after_three_readings(void **state)
 {
     (void)state;
     run_steps(79, 6, a_line); /* Memory is read at steps 66, 72 and 78. */
@@ -99,7 +99,7 @@ static void straight_growth_past_the_epoch_is_a_leak_in_three_readings(void **st
     assert_true(r.confidence >= 0.8);
 }
 
-static void growth_that_ends_with_the_epoch_is_not_a_leak(void **state)
+static void growth_that_ends_with_the_first_epoch_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 61; steps <= 120; steps++) {
@@ -114,12 +114,12 @@ static void growth_that_ends_with_the_epoch_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(return_to_an_earlier_memory_level_is_not_growth),
-        TEST(growth_above_every_earlier_level_is_new_growth),
+        TEST(memory_that_returns_to_an_earlier_level_is_not_growth),
+        TEST(growth_above_every_earlier_level_counts_as_growth),
         TEST(garbage_collected_to_the_same_baseline_is_not_growth),
-        TEST(rising_baseline_under_garbage_is_still_growth),
-        TEST(straight_growth_past_the_epoch_is_a_leak_in_three_readings),
-        TEST(growth_that_ends_with_the_epoch_is_not_a_leak),
+        TEST(rising_baseline_under_collected_garbage_counts_as_growth),
+        TEST(linear_growth_past_the_epoch_is_a_leak_after_three_readings),
+        TEST(growth_that_ends_with_the_first_epoch_is_not_a_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,14 +124,14 @@ static uint64_t in_pieces(uint64_t step)
     return 500 * MB + step / 23 * 16 * MB;
 }
 
-static void growth_that_flattens_is_not_stepping_at_epochs(void **state)
+static void growth_that_flattens_is_not_called_stepping(void **state)
 {
     (void)state;
     run((struct program){.steps = 241, .pass = 60, .reads = 7, .bytes = copies});
     assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-static void steady_growth_over_few_epochs_is_leaking(void **state)
+static void steady_growth_over_few_epochs_is_leaking_and_not_stepping(void **state)
 {
     static const unsigned READS[] = {2, 4, 6, 7};
 
@@ -143,7 +143,7 @@ static void steady_growth_over_few_epochs_is_leaking(void **state)
     }
 }
 
-static void growth_at_evaluations_three_readings_apart_is_stepping(void **state)
+static void evaluations_three_readings_apart_with_growth_are_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -152,14 +152,14 @@ static void growth_at_evaluations_three_readings_apart_is_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void steady_growth_with_frequent_evaluations_is_judged_leaking(void **state)
+static void steady_growth_between_evaluations_is_leaking_not_stepping(void **state)
 {
     (void)state;
     run((struct program){.steps = 200, .pass = 60, .eval_every = 20, .reads = 6, .bytes = even});
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void growth_at_evaluations_one_reading_apart_is_not_stepping(void **state)
+static void evaluations_one_reading_apart_with_growth_are_not_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -167,7 +167,7 @@ static void growth_at_evaluations_one_reading_apart_is_not_stepping(void **state
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void stepping_requires_more_kept_jumps_than_released_ones(void **state)
+static void jumps_that_are_mostly_released_later_are_not_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -175,7 +175,7 @@ static void stepping_requires_more_kept_jumps_than_released_ones(void **state)
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void jumps_that_get_smaller_are_not_a_leak(void **state)
+static void memory_jumps_that_get_smaller_are_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 70; steps <= 240; steps += 10) {
@@ -197,25 +197,25 @@ static void assert_stepping_from(uint64_t (*bytes)(uint64_t), uint64_t from)
     }
 }
 
-static void memory_added_one_step_after_an_evaluation_counts_for_it(void **state)
+static void memory_added_one_step_after_an_evaluation_belongs_to_it(void **state)
 {
     (void)state;
     assert_stepping_from(in_two_parts, 64);
 }
 
-static void garbage_freed_soon_after_an_evaluation_is_ignored(void **state)
+static void garbage_freed_soon_after_an_evaluation_is_not_a_jump(void **state)
 {
     (void)state;
     assert_stepping_from(with_garbage, 84);
 }
 
-static void one_large_jump_does_not_make_later_jumps_look_smaller(void **state)
+static void large_jump_before_equal_ones_does_not_hide_stepping(void **state)
 {
     (void)state;
     assert_stepping_from(one_is_large, 124);
 }
 
-static void two_large_jumps_among_tiny_ones_are_not_stepping(void **state)
+static void two_large_memory_jumps_among_tiny_ones_are_not_stepping(void **state)
 {
     (void)state;
     for (uint64_t steps = 64; steps <= 240; steps += 3) {
@@ -226,7 +226,7 @@ static void two_large_jumps_among_tiny_ones_are_not_stepping(void **state)
     }
 }
 
-static void growth_that_ends_after_three_epochs_is_not_a_leak(void **state)
+static void growth_that_ends_after_the_third_epoch_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 70; steps <= 420; steps += 7) {
@@ -236,7 +236,7 @@ static void growth_that_ends_after_three_epochs_is_not_a_leak(void **state)
     }
 }
 
-static void three_epochs_are_enough_to_find_a_leak_after_the_job_ended(void **state)
+static void ended_job_with_growth_at_three_epoch_ends_is_stepping(void **state)
 {
     (void)state;
     run((struct program){.steps = 239, .pass = 60, .reads = 1, .bytes = each_epoch});
@@ -247,7 +247,7 @@ static void three_epochs_are_enough_to_find_a_leak_after_the_job_ended(void **st
     assert_int_equal(r.event, VERDICT_MARK_EPOCH);
 }
 
-static void uneven_jumps_at_events_make_a_known_leak_stepping(void **state)
+static void leak_with_uneven_jumps_at_events_is_stepping(void **state)
 {
     (void)state;
     for (unsigned reads = 1; reads <= 6; reads++) {
@@ -260,7 +260,7 @@ static void uneven_jumps_at_events_make_a_known_leak_stepping(void **state)
     }
 }
 
-static void leak_in_pieces_unrelated_to_events_is_leaking(void **state)
+static void leak_with_jumps_between_events_is_leaking(void **state)
 {
     (void)state;
     for (unsigned reads = 1; reads <= 6; reads++) {
@@ -272,7 +272,7 @@ static void leak_in_pieces_unrelated_to_events_is_leaking(void **state)
 }
 
 /* Applies a leak verdict that was found in another series. */
-static void leak_found_in_another_series_is_stepping_if_jumps_match(void **state)
+static void leak_found_in_another_series_is_stepping_if_events_match(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -298,7 +298,7 @@ static uint64_t taken_at_once(uint64_t step)
     return 500 * MB + (step > 2 ? 40 * MB : 0);
 }
 
-static void growth_over_the_first_steps_is_plateaued(void **state)
+static void growth_during_only_the_first_steps_is_plateaued(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = full_early});
@@ -308,7 +308,7 @@ static void growth_over_the_first_steps_is_plateaued(void **state)
     assert_true(r.floor_first_bytes < 520e6 && r.floor_last_bytes > 539e6);
 }
 
-static void memory_allocated_by_the_first_step_counts_as_start_up(void **state)
+static void memory_of_the_first_step_counts_as_start_up(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = taken_at_once});
@@ -320,24 +320,24 @@ static void memory_allocated_by_the_first_step_counts_as_start_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(growth_that_flattens_is_not_stepping_at_epochs),
-        TEST(steady_growth_over_few_epochs_is_leaking),
-        TEST(growth_at_evaluations_three_readings_apart_is_stepping),
-        TEST(steady_growth_with_frequent_evaluations_is_judged_leaking),
-        TEST(growth_at_evaluations_one_reading_apart_is_not_stepping),
-        TEST(stepping_requires_more_kept_jumps_than_released_ones),
-        TEST(jumps_that_get_smaller_are_not_a_leak),
-        TEST(memory_added_one_step_after_an_evaluation_counts_for_it),
-        TEST(garbage_freed_soon_after_an_evaluation_is_ignored),
-        TEST(one_large_jump_does_not_make_later_jumps_look_smaller),
-        TEST(two_large_jumps_among_tiny_ones_are_not_stepping),
-        TEST(growth_that_ends_after_three_epochs_is_not_a_leak),
-        TEST(three_epochs_are_enough_to_find_a_leak_after_the_job_ended),
-        TEST(uneven_jumps_at_events_make_a_known_leak_stepping),
-        TEST(leak_in_pieces_unrelated_to_events_is_leaking),
-        TEST(leak_found_in_another_series_is_stepping_if_jumps_match),
-        TEST(growth_over_the_first_steps_is_plateaued),
-        TEST(memory_allocated_by_the_first_step_counts_as_start_up),
+        TEST(growth_that_flattens_is_not_called_stepping),
+        TEST(steady_growth_over_few_epochs_is_leaking_and_not_stepping),
+        TEST(evaluations_three_readings_apart_with_growth_are_stepping),
+        TEST(steady_growth_between_evaluations_is_leaking_not_stepping),
+        TEST(evaluations_one_reading_apart_with_growth_are_not_stepping),
+        TEST(jumps_that_are_mostly_released_later_are_not_stepping),
+        TEST(memory_jumps_that_get_smaller_are_not_a_leak),
+        TEST(memory_added_one_step_after_an_evaluation_belongs_to_it),
+        TEST(garbage_freed_soon_after_an_evaluation_is_not_a_jump),
+        TEST(large_jump_before_equal_ones_does_not_hide_stepping),
+        TEST(two_large_memory_jumps_among_tiny_ones_are_not_stepping),
+        TEST(growth_that_ends_after_the_third_epoch_is_not_a_leak),
+        TEST(ended_job_with_growth_at_three_epoch_ends_is_stepping),
+        TEST(leak_with_uneven_jumps_at_events_is_stepping),
+        TEST(leak_with_jumps_between_events_is_leaking),
+        TEST(leak_found_in_another_series_is_stepping_if_events_match),
+        TEST(growth_during_only_the_first_steps_is_plateaued),
+        TEST(memory_of_the_first_step_counts_as_start_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static uint64_t a_curve_that_bends(uint64_t step)
 
 /* Growth since the epoch is 7 MB and the threshold 20 MB, but the threshold applies to all
  * growth. */
-static void straight_growth_is_leaking_even_if_small_after_the_epoch(void **state)
+static void linear_growth_is_leaking_even_if_small_after_first_epoch(void **state)
 {
     (void)state;
     run(75, 1, little_by_little);
@@ -60,14 +60,14 @@ static void straight_growth_is_leaking_even_if_small_after_the_epoch(void **stat
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void two_readings_after_the_epoch_suffice_for_straight_growth(void **state)
+static void linear_growth_is_leaking_two_readings_after_first_epoch(void **state)
 {
     (void)state;
     run(73, 6, little_by_little); /* Memory is read at steps 66 and 72. */
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void growth_right_after_the_epoch_is_not_a_leak_yet(void **state)
+static void linear_growth_is_not_a_leak_right_after_the_first_epoch(void **state)
 {
     (void)state;
     for (uint64_t steps = 20; steps <= 68; steps++) {
@@ -76,7 +76,7 @@ static void growth_right_after_the_epoch_is_not_a_leak_yet(void **state)
     }
 }
 
-static void growth_that_bends_by_the_epoch_end_is_not_a_leak(void **state)
+static void growth_that_flattens_before_the_epoch_end_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 61; steps <= 90; steps++) {
@@ -92,10 +92,10 @@ static void growth_that_bends_by_the_epoch_end_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(straight_growth_is_leaking_even_if_small_after_the_epoch),
-        cmocka_unit_test(two_readings_after_the_epoch_suffice_for_straight_growth),
-        cmocka_unit_test(growth_right_after_the_epoch_is_not_a_leak_yet),
-        cmocka_unit_test(growth_that_bends_by_the_epoch_end_is_not_a_leak),
+        cmocka_unit_test(linear_growth_is_leaking_even_if_small_after_first_epoch),
+        cmocka_unit_test(linear_growth_is_leaking_two_readings_after_first_epoch),
+        cmocka_unit_test(linear_growth_is_not_a_leak_right_after_the_first_epoch),
+        cmocka_unit_test(growth_that_flattens_before_the_epoch_end_is_not_a_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

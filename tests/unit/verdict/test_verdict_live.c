@@ -44,7 +44,7 @@ static struct verdict_result leaking(void)
                                    .floor_last_bytes = 170 * MB};
 }
 
-static void leaking_live_heap_turns_undecided_into_leaking(void **state)
+static void leaking_live_heap_makes_an_undecided_verdict_leaking(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
     char text[VERDICT_TEXT_MAX];
@@ -63,7 +63,7 @@ static void leaking_live_heap_turns_undecided_into_leaking(void **state)
     assert_non_null(strstr(text, "70 % of the growth of resident memory"));
 }
 
-static void reason_from_the_live_heap_comes_first_in_the_evidence(void **state)
+static void evidence_from_the_live_heap_is_listed_first(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -85,7 +85,7 @@ static bool is_changed_by(struct verdict_result r, const struct verdict_result *
     return r.word != before.word || r.n_evidence != before.n_evidence;
 }
 
-static void small_growth_counts_if_live_and_resident_rates_agree(void **state)
+static void small_growth_is_a_leak_if_live_and_resident_rates_agree(void **state)
 {
     struct verdict_result live = leaking();
 
@@ -102,7 +102,7 @@ static void small_growth_counts_if_live_and_resident_rates_agree(void **state)
     assert_false(is_changed_by(undecided(), &live));
 }
 
-static void live_heap_does_not_change_a_decided_verdict(void **state)
+static void live_heap_changes_no_verdict_that_is_already_decided(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_STEPPING, VERDICT_LEAKING};
     struct verdict_result live = leaking();
@@ -140,7 +140,7 @@ static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
 }
 
 /* The epoch has ended for both series, but only the live heap certainly grows after it. */
-static void leaking_live_heap_turns_filling_into_leaking(void **state)
+static void leaking_live_heap_makes_a_filling_verdict_leaking(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -170,7 +170,7 @@ static struct verdict_result plateaued(void)
         .evidence = {{.code = VERDICT_SAID_BASELINE}, {.code = VERDICT_SAID_ENDED}}};
 }
 
-static void leaking_live_heap_makes_level_resident_memory_a_leak(void **state)
+static void leaking_live_heap_with_constant_resident_memory_is_a_leak(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_STABLE, VERDICT_SPIKING, VERDICT_PLATEAUED};
     char text[VERDICT_TEXT_MAX];
@@ -216,7 +216,7 @@ static void small_or_released_live_growth_does_not_change_the_verdict(void **sta
 
 /* Resident memory repeatedly peaks far above its final level, and its slope equals that of the live
  * heap. */
-static void noise_that_hides_growth_is_not_a_release_of_memory(void **state)
+static void noise_in_resident_memory_does_not_contradict_a_live_leak(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
@@ -263,7 +263,7 @@ static void small_or_uncertain_live_leak_does_not_change_the_verdict(void **stat
     assert_false(is_changed_by(r, &live));
 }
 
-static void live_and_resident_rates_are_per_minute_without_steps(void **state)
+static void rates_per_minute_are_compared_if_there_are_no_steps(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -279,18 +279,18 @@ static void live_and_resident_rates_are_per_minute_without_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leaking_live_heap_turns_undecided_into_leaking),
-        cmocka_unit_test(reason_from_the_live_heap_comes_first_in_the_evidence),
-        cmocka_unit_test(small_growth_counts_if_live_and_resident_rates_agree),
-        cmocka_unit_test(live_heap_does_not_change_a_decided_verdict),
+        cmocka_unit_test(leaking_live_heap_makes_an_undecided_verdict_leaking),
+        cmocka_unit_test(evidence_from_the_live_heap_is_listed_first),
+        cmocka_unit_test(small_growth_is_a_leak_if_live_and_resident_rates_agree),
+        cmocka_unit_test(live_heap_changes_no_verdict_that_is_already_decided),
         cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
-        cmocka_unit_test(leaking_live_heap_turns_filling_into_leaking),
-        cmocka_unit_test(leaking_live_heap_makes_level_resident_memory_a_leak),
+        cmocka_unit_test(leaking_live_heap_makes_a_filling_verdict_leaking),
+        cmocka_unit_test(leaking_live_heap_with_constant_resident_memory_is_a_leak),
         cmocka_unit_test(small_or_released_live_growth_does_not_change_the_verdict),
-        cmocka_unit_test(noise_that_hides_growth_is_not_a_release_of_memory),
+        cmocka_unit_test(noise_in_resident_memory_does_not_contradict_a_live_leak),
         cmocka_unit_test(live_heap_without_leak_does_not_change_the_verdict),
         cmocka_unit_test(small_or_uncertain_live_leak_does_not_change_the_verdict),
-        cmocka_unit_test(live_and_resident_rates_are_per_minute_without_steps),
+        cmocka_unit_test(rates_per_minute_are_compared_if_there_are_no_steps),
     };
 
     return cmocka_run_group_tests_name("verdict_live", tests, NULL, NULL);

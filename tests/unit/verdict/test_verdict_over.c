@@ -62,7 +62,7 @@ static enum verdict_word word_when_over(void)
     return r.word;
 }
 
-static void steady_growth_until_the_job_end_leaks_with_low_confidence(void **state)
+static void steady_growth_up_to_the_job_end_leaks_with_low_confidence(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
@@ -81,7 +81,7 @@ static void steady_growth_until_the_job_end_leaks_with_low_confidence(void **sta
     assert_true(strlen(text) + 1 < sizeof text);
 }
 
-static void regular_staircase_until_the_job_end_is_a_leak(void **state)
+static void growth_in_regular_steps_up_to_the_job_end_is_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -91,7 +91,7 @@ static void regular_staircase_until_the_job_end_is_a_leak(void **state)
 }
 
 /* Arrays of random size are allocated at random times, fewer in the later half. */
-static void growth_in_random_steps_until_the_job_end_is_a_leak(void **state)
+static void growth_in_random_steps_up_to_the_job_end_is_a_leak(void **state)
 {
     double held = 205 * MB;
     uint32_t dice = 12;
@@ -107,7 +107,7 @@ static void growth_in_random_steps_until_the_job_end_is_a_leak(void **state)
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void steps_without_an_epoch_keep_the_confidence_low(void **state)
+static void leak_of_a_job_without_epochs_has_low_confidence(void **state)
 {
     struct verdict_mark m = {.kind = VERDICT_MARK_BEGIN, .has_step = true};
 
@@ -125,7 +125,7 @@ static void steps_without_an_epoch_keep_the_confidence_low(void **state)
     assert_true(r.confidence <= 0.65);
 }
 
-static void job_that_ends_within_the_first_epoch_stays_filling(void **state)
+static void job_that_ends_in_its_first_epoch_keeps_the_verdict_filling(void **state)
 {
     struct verdict_mark m = {.kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 300};
 
@@ -140,7 +140,7 @@ static void job_that_ends_within_the_first_epoch_stays_filling(void **state)
     assert_int_equal(word_when_over(), VERDICT_FILLING);
 }
 
-static void ended_job_with_a_flattening_curve_is_not_a_leak(void **state)
+static void growth_that_flattens_up_to_the_job_end_is_not_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -160,7 +160,7 @@ static void growth_that_stopped_before_the_job_end_is_not_a_leak(void **state)
 }
 
 /* Start-up has a slope different from later growth, either steeper or gentler. */
-static void start_up_slower_than_later_growth_is_excluded(void **state)
+static void start_up_with_slower_growth_is_excluded_from_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 18 * A_SECOND; i++)
@@ -169,7 +169,7 @@ static void start_up_slower_than_later_growth_is_excluded(void **state)
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void growth_after_a_flat_phase_must_last_most_of_the_job(void **state)
+static void growth_after_a_flat_phase_is_a_leak_only_if_it_lasts_long(void **state)
 {
     (void)state;
     feed_startup();
@@ -186,7 +186,7 @@ static void growth_after_a_flat_phase_must_last_most_of_the_job(void **state)
 }
 
 /* Growth accelerates all the time, so no point separates start-up from growth. */
-static void accelerating_growth_has_no_start_up_phase(void **state)
+static void growth_that_accelerates_to_the_job_end_is_not_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 50 * A_SECOND; i++)
@@ -194,7 +194,7 @@ static void accelerating_growth_has_no_start_up_phase(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void readings_after_the_end_of_work_count_as_exit(void **state)
+static void readings_after_the_end_of_work_count_as_process_exit(void **state)
 {
     (void)state;
     feed_startup();
@@ -211,7 +211,7 @@ static void readings_after_the_end_of_work_count_as_exit(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void little_or_short_growth_until_the_job_end_is_not_a_leak(void **state)
+static void little_or_short_growth_up_to_the_job_end_is_not_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -222,7 +222,7 @@ static void little_or_short_growth_until_the_job_end_is_not_a_leak(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void slow_exit_of_a_process_does_not_end_the_growth(void **state)
+static void growth_lasts_to_the_job_end_although_the_exit_is_slow(void **state)
 {
     (void)state;
     feed_startup();
@@ -235,19 +235,19 @@ static void slow_exit_of_a_process_does_not_end_the_growth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(steady_growth_until_the_job_end_leaks_with_low_confidence, fresh),
-        cmocka_unit_test_setup(regular_staircase_until_the_job_end_is_a_leak, fresh),
-        cmocka_unit_test_setup(growth_in_random_steps_until_the_job_end_is_a_leak, fresh),
-        cmocka_unit_test_setup(steps_without_an_epoch_keep_the_confidence_low, fresh),
-        cmocka_unit_test_setup(job_that_ends_within_the_first_epoch_stays_filling, fresh),
-        cmocka_unit_test_setup(ended_job_with_a_flattening_curve_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(steady_growth_up_to_the_job_end_leaks_with_low_confidence, fresh),
+        cmocka_unit_test_setup(growth_in_regular_steps_up_to_the_job_end_is_a_leak, fresh),
+        cmocka_unit_test_setup(growth_in_random_steps_up_to_the_job_end_is_a_leak, fresh),
+        cmocka_unit_test_setup(leak_of_a_job_without_epochs_has_low_confidence, fresh),
+        cmocka_unit_test_setup(job_that_ends_in_its_first_epoch_keeps_the_verdict_filling, fresh),
+        cmocka_unit_test_setup(growth_that_flattens_up_to_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(growth_that_stopped_before_the_job_end_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(start_up_slower_than_later_growth_is_excluded, fresh),
-        cmocka_unit_test_setup(growth_after_a_flat_phase_must_last_most_of_the_job, fresh),
-        cmocka_unit_test_setup(accelerating_growth_has_no_start_up_phase, fresh),
-        cmocka_unit_test_setup(readings_after_the_end_of_work_count_as_exit, fresh),
-        cmocka_unit_test_setup(little_or_short_growth_until_the_job_end_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(slow_exit_of_a_process_does_not_end_the_growth, fresh),
+        cmocka_unit_test_setup(start_up_with_slower_growth_is_excluded_from_a_leak, fresh),
+        cmocka_unit_test_setup(growth_after_a_flat_phase_is_a_leak_only_if_it_lasts_long, fresh),
+        cmocka_unit_test_setup(growth_that_accelerates_to_the_job_end_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(readings_after_the_end_of_work_count_as_process_exit, fresh),
+        cmocka_unit_test_setup(little_or_short_growth_up_to_the_job_end_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(growth_lasts_to_the_job_end_although_the_exit_is_slow, fresh),
     };
 
     return cmocka_run_group_tests_name("verdict_over", tests, NULL, NULL);

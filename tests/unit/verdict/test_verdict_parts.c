@@ -26,7 +26,7 @@ static double gauss(void)
     return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
 }
 
-static void envelope_keeps_minimum_and_peak_at_any_length(void **state)
+static void envelope_of_a_series_keeps_minimum_and_peak_at_any_length(void **state)
 {
     static struct envelope e;
     double low = HUGE_VAL, high = 0;
@@ -51,7 +51,7 @@ static void envelope_keeps_minimum_and_peak_at_any_length(void **state)
     assert_true(e.count >= ENVELOPE_SLOTS / 4);
 }
 
-static void envelope_slots_stay_in_their_own_blocks_after_a_gap(void **state)
+static void envelope_slots_are_in_separate_blocks_after_a_time_gap(void **state)
 {
     static struct envelope e;
 
@@ -64,7 +64,7 @@ static void envelope_slots_stay_in_their_own_blocks_after_a_gap(void **state)
                     floor((e.slot[i - 1].x - e.origin) / e.width));
 }
 
-static void readings_at_one_x_share_one_envelope_slot(void **state)
+static void readings_with_equal_times_share_one_envelope_slot(void **state)
 {
     static struct envelope e;
 
@@ -76,7 +76,7 @@ static void readings_at_one_x_share_one_envelope_slot(void **state)
     assert_true(e.slot[0].y <= 1000);
 }
 
-static void selection_finds_the_kth_value_despite_ties(void **state)
+static void selection_finds_the_kth_smallest_among_equal_values(void **state)
 {
     (void)state;
     seed = 7;
@@ -98,7 +98,7 @@ static void selection_finds_the_kth_value_despite_ties(void **state)
     assert_true(fit_median(NULL, 0) == 0);
 }
 
-static void fit_distinguishes_a_line_from_a_flattening_curve(void **state)
+static void curve_fit_distinguishes_a_line_from_a_flattening_curve(void **state)
 {
     double x[100], line[100], curve[100], both[100];
     struct fit_separation a, b, c;
@@ -152,7 +152,7 @@ static void noise_estimate_ignores_a_trend(void **state)
     assert_true(fabs(fit_noise(x, y, 128) / 10 - 1) < 0.4);
 }
 
-static void martingale_rarely_alarms_on_exchangeable_blocks(void **state)
+static void growth_test_rarely_raises_an_alarm_on_random_blocks(void **state)
 {
     int crossed = 0;
 
@@ -173,7 +173,7 @@ static void martingale_rarely_alarms_on_exchangeable_blocks(void **state)
     assert_true(crossed <= 0.05 * 3000);
 }
 
-static void martingale_rises_on_growing_blocks_but_not_on_constant_ones(void **state)
+static void growth_test_raises_an_alarm_on_growing_blocks_only(void **state)
 {
     double rise[ENVELOPE_SLOTS], late[ENVELOPE_SLOTS], constant[ENVELOPE_SLOTS];
 
@@ -189,7 +189,7 @@ static void martingale_rises_on_growing_blocks_but_not_on_constant_ones(void **s
     assert_true(martingale_log_threshold(0.01, 0, 0) > log(100));
 }
 
-static void inverse_gaussian_median_matches_simulated_first_passages(void **state)
+static void inverse_gaussian_median_equals_that_of_simulated_passages(void **state)
 {
     double mean = 50, shape = 400, median = forecast_ig_quantile(0.5, mean, shape);
     int early = 0;
@@ -211,7 +211,7 @@ static void inverse_gaussian_median_matches_simulated_first_passages(void **stat
     assert_true(isfinite(forecast_ig_cdf(1e-3, 1e6, 1e9)));
 }
 
-static void first_passage_time_is_infinite_without_drift(void **state)
+static void time_to_the_limit_is_infinite_without_growth(void **state)
 {
     struct forecast_oom a = forecast_first_passage(100, 0, 1, 0, 0, 0, 0);
     struct forecast_oom b = forecast_first_passage(-5, 1, 0.1, 0, 0, 0, 0);
@@ -241,7 +241,7 @@ static int fresh_tail(void **state)
     return verdict_init(&series, NULL);
 }
 
-static void withheld_readings_are_dropped_only_if_the_process_exits(void **state)
+static void last_readings_are_dropped_only_if_the_process_exits(void **state)
 {
     int64_t t = 0;
 
@@ -260,7 +260,7 @@ static void withheld_readings_are_dropped_only_if_the_process_exits(void **state
     assert_int_equal(tail.count, 0);
 }
 
-static void withheld_readings_are_bounded_and_at_least_one(void **state)
+static void last_readings_held_back_are_limited_and_at_least_one(void **state)
 {
     int64_t t = 0;
 
@@ -274,7 +274,7 @@ static void withheld_readings_are_bounded_and_at_least_one(void **state)
     assert_true(tail.count == 1 && series.samples == 20);
 }
 
-static void dropping_withheld_readings_keeps_half_of_a_short_series(void **state)
+static void dropping_the_last_readings_keeps_half_of_a_short_series(void **state)
 {
     int64_t t = 0;
 
@@ -285,7 +285,7 @@ static void dropping_withheld_readings_keeps_half_of_a_short_series(void **state
     assert_int_equal(series.samples, 5);
 }
 
-static void final_memory_drop_is_excluded_but_earlier_swings_are_kept(void **state)
+static void last_memory_drop_is_excluded_and_earlier_ones_are_kept(void **state)
 {
     int64_t t = 0;
 
@@ -319,7 +319,7 @@ static void final_memory_drop_is_excluded_but_earlier_swings_are_kept(void **sta
 
 /* Memory rises. Then the process takes 7 s to exit on a busy machine; most of that time its memory
  * stays at one level, which is above its memory of ten seconds before. */
-static void slow_exit_is_dropped_even_above_earlier_lows(void **state)
+static void slow_exit_is_dropped_even_if_memory_was_lower_before(void **state)
 {
     int64_t t = 0;
 
@@ -336,7 +336,7 @@ static void slow_exit_is_dropped_even_above_earlier_lows(void **state)
     }
 }
 
-static void dip_from_which_memory_recovers_is_kept(void **state)
+static void memory_dip_before_a_recovery_is_not_dropped(void **state)
 {
     int64_t t = 0;
 
@@ -352,24 +352,23 @@ static void dip_from_which_memory_recovers_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(envelope_keeps_minimum_and_peak_at_any_length),
-        cmocka_unit_test(envelope_slots_stay_in_their_own_blocks_after_a_gap),
-        cmocka_unit_test(readings_at_one_x_share_one_envelope_slot),
-        cmocka_unit_test(selection_finds_the_kth_value_despite_ties),
-        cmocka_unit_test(fit_distinguishes_a_line_from_a_flattening_curve),
+        cmocka_unit_test(envelope_of_a_series_keeps_minimum_and_peak_at_any_length),
+        cmocka_unit_test(envelope_slots_are_in_separate_blocks_after_a_time_gap),
+        cmocka_unit_test(readings_with_equal_times_share_one_envelope_slot),
+        cmocka_unit_test(selection_finds_the_kth_smallest_among_equal_values),
+        cmocka_unit_test(curve_fit_distinguishes_a_line_from_a_flattening_curve),
         cmocka_unit_test(theil_sen_slope_ignores_spikes),
         cmocka_unit_test(noise_estimate_ignores_a_trend),
-        cmocka_unit_test(martingale_rarely_alarms_on_exchangeable_blocks),
-        cmocka_unit_test(martingale_rises_on_growing_blocks_but_not_on_constant_ones),
-        cmocka_unit_test(inverse_gaussian_median_matches_simulated_first_passages),
-        cmocka_unit_test(first_passage_time_is_infinite_without_drift),
-        cmocka_unit_test_setup(withheld_readings_are_dropped_only_if_the_process_exits, fresh_tail),
-        cmocka_unit_test_setup(withheld_readings_are_bounded_and_at_least_one, fresh_tail),
-        cmocka_unit_test_setup(dropping_withheld_readings_keeps_half_of_a_short_series, fresh_tail),
-        cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_swings_are_kept,
-                               fresh_tail),
-        cmocka_unit_test_setup(slow_exit_is_dropped_even_above_earlier_lows, fresh_tail),
-        cmocka_unit_test_setup(dip_from_which_memory_recovers_is_kept, fresh_tail),
+        cmocka_unit_test(growth_test_rarely_raises_an_alarm_on_random_blocks),
+        cmocka_unit_test(growth_test_raises_an_alarm_on_growing_blocks_only),
+        cmocka_unit_test(inverse_gaussian_median_equals_that_of_simulated_passages),
+        cmocka_unit_test(time_to_the_limit_is_infinite_without_growth),
+        cmocka_unit_test_setup(last_readings_are_dropped_only_if_the_process_exits, fresh_tail),
+        cmocka_unit_test_setup(last_readings_held_back_are_limited_and_at_least_one, fresh_tail),
+        cmocka_unit_test_setup(dropping_the_last_readings_keeps_half_of_a_short_series, fresh_tail),
+        cmocka_unit_test_setup(last_memory_drop_is_excluded_and_earlier_ones_are_kept, fresh_tail),
+        cmocka_unit_test_setup(slow_exit_is_dropped_even_if_memory_was_lower_before, fresh_tail),
+        cmocka_unit_test_setup(memory_dip_before_a_recovery_is_not_dropped, fresh_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

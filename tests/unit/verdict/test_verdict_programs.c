@@ -56,14 +56,14 @@ static void feed_dips(uint64_t kept)
     verdict_judge(&v, NULL, &r);
 }
 
-static void return_to_the_level_before_an_epoch_end_is_not_growth(void **state)
+static void memory_that_returns_to_its_level_of_an_epoch_is_not_growth(void **state)
 {
     (void)state;
     feed_dips(0);
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
 }
 
-static void memory_kept_at_each_epoch_end_is_stepping(void **state)
+static void memory_that_each_epoch_end_adds_is_stepping(void **state)
 {
     (void)state;
     feed_dips(20 * MB);
@@ -72,7 +72,7 @@ static void memory_kept_at_each_epoch_end_is_stepping(void **state)
 
 /* Memory grows by 2 MB/step in the first epoch and by 1.55 MB/step up to step LAST, as with an
  * allocator that fills its caches first. */
-static void slower_straight_growth_leaks_soon_after_the_epoch(void **state)
+static void linear_growth_that_is_slower_after_the_epoch_is_a_leak(void **state)
 {
     static const uint64_t LAST[] = {PASS * 5 / 4, PASS * 3 / 2, PASS * 2, STEPS};
 
@@ -86,7 +86,7 @@ static void slower_straight_growth_leaks_soon_after_the_epoch(void **state)
 }
 
 /* One curve continues through the epoch end and slows down all the time. */
-static void warm_up_that_outlasts_the_epoch_is_not_a_leak(void **state)
+static void start_up_growth_longer_than_the_first_epoch_is_not_a_leak(void **state)
 {
     for (uint64_t last = PASS + 12; last <= STEPS; last += 12) {
         (void)fresh(state);
@@ -99,7 +99,7 @@ static void warm_up_that_outlasts_the_epoch_is_not_a_leak(void **state)
 
 /* With 0.9 MB/step after the epoch, growth is too slow to be a leak before the second epoch has
  * ended. */
-static void slower_growth_after_the_epoch_is_undecided(void **state)
+static void growth_that_slows_after_the_first_epoch_is_undecided(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS * 3 / 2; s++)
@@ -119,7 +119,7 @@ static void feed_noisy(uint64_t last, uint64_t ends)
     verdict_judge(&v, NULL, &r);
 }
 
-static void noisy_growth_through_the_epoch_end_is_a_leak(void **state)
+static void noisy_growth_beyond_the_first_epoch_is_a_leak(void **state)
 {
     for (uint64_t last = PASS * 5 / 4; last <= STEPS; last += 10) {
         (void)fresh(state);
@@ -129,7 +129,7 @@ static void noisy_growth_through_the_epoch_end_is_a_leak(void **state)
 }
 
 /* A data loader reads ahead into the next epoch until it has read all data. */
-static void growth_that_ends_soon_after_the_epoch_is_not_a_leak(void **state)
+static void growth_that_ends_soon_after_the_first_epoch_is_not_a_leak(void **state)
 {
     for (uint64_t last = PASS; last <= STEPS; last += 5) {
         (void)fresh(state);
@@ -139,7 +139,7 @@ static void growth_that_ends_soon_after_the_epoch_is_not_a_leak(void **state)
 }
 
 /* At 1 MB/step over 600 MB, growth is material after 15 steps, so its end is not visible before. */
-static void straight_growth_after_the_epoch_does_not_count_as_stopped(void **state)
+static void linear_growth_after_the_first_epoch_has_not_stopped(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 6; last <= PASS + 12; last++) {
@@ -153,7 +153,7 @@ static void straight_growth_after_the_epoch_does_not_count_as_stopped(void **sta
 
 /* Jumps of 8 MB and 3 MB alternate every 10 steps. Two or three jumps alone do not show a trend,
  * but the first epoch had the same jumps. */
-static void growth_does_not_count_as_stopped_between_regular_jumps(void **state)
+static void growth_has_not_stopped_between_two_regular_jumps(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 13; last <= PASS + 20; last++) {
@@ -165,7 +165,7 @@ static void growth_does_not_count_as_stopped_between_regular_jumps(void **state)
     }
 }
 
-static void end_of_growth_is_reported_soon_after_the_epoch(void **state)
+static void growth_that_stopped_is_found_soon_after_the_first_epoch(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS + 8; s++)
@@ -179,16 +179,16 @@ static void end_of_growth_is_reported_soon_after_the_epoch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(return_to_the_level_before_an_epoch_end_is_not_growth),
-        TEST(memory_kept_at_each_epoch_end_is_stepping),
-        TEST(slower_straight_growth_leaks_soon_after_the_epoch),
-        TEST(warm_up_that_outlasts_the_epoch_is_not_a_leak),
-        TEST(slower_growth_after_the_epoch_is_undecided),
-        TEST(noisy_growth_through_the_epoch_end_is_a_leak),
-        TEST(growth_that_ends_soon_after_the_epoch_is_not_a_leak),
-        TEST(straight_growth_after_the_epoch_does_not_count_as_stopped),
-        TEST(growth_does_not_count_as_stopped_between_regular_jumps),
-        TEST(end_of_growth_is_reported_soon_after_the_epoch),
+        TEST(memory_that_returns_to_its_level_of_an_epoch_is_not_growth),
+        TEST(memory_that_each_epoch_end_adds_is_stepping),
+        TEST(linear_growth_that_is_slower_after_the_epoch_is_a_leak),
+        TEST(start_up_growth_longer_than_the_first_epoch_is_not_a_leak),
+        TEST(growth_that_slows_after_the_first_epoch_is_undecided),
+        TEST(noisy_growth_beyond_the_first_epoch_is_a_leak),
+        TEST(growth_that_ends_soon_after_the_first_epoch_is_not_a_leak),
+        TEST(linear_growth_after_the_first_epoch_has_not_stopped),
+        TEST(growth_has_not_stopped_between_two_regular_jumps),
+        TEST(growth_that_stopped_is_found_soon_after_the_first_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

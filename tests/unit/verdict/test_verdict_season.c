@@ -99,7 +99,7 @@ static bool has_evidence(enum verdict_evidence_code code)
     return false;
 }
 
-static void rising_baseline_under_a_sawtooth_is_leaking(void **state)
+static void sawtooth_on_a_rising_baseline_is_leaking(void **state)
 {
     (void)state;
     run(8 * PASS, true, rising_teeth);
@@ -111,7 +111,7 @@ static void rising_baseline_under_a_sawtooth_is_leaking(void **state)
     assert_false(r.growth_ended.known);
 }
 
-static void leak_in_a_running_job_needs_four_pairs_of_rising_epochs(void **state)
+static void leak_under_a_sawtooth_needs_four_pairs_of_rising_epochs(void **state)
 {
     (void)state;
     run(3 * PASS + PASS / 2, true, rising_teeth);
@@ -142,7 +142,7 @@ static void sawtooth_on_a_level_baseline_is_spiking(void **state)
     assert_false(r.growth_ended.known);
 }
 
-static void sawtooth_that_settles_is_not_a_leak(void **state)
+static void sawtooth_whose_baseline_stops_rising_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 2 * PASS; steps <= 9 * PASS; steps += 7) {
@@ -155,7 +155,7 @@ static void sawtooth_that_settles_is_not_a_leak(void **state)
     }
 }
 
-static void only_memory_that_repeats_every_epoch_is_compared(void **state)
+static void epochs_are_compared_only_if_their_memory_repeats(void **state)
 {
     struct season s;
 
@@ -170,7 +170,7 @@ static void only_memory_that_repeats_every_epoch_is_compared(void **state)
     assert_false(season_find(&v, &s));
 }
 
-static void evidence_text_describes_epochs_that_rise_or_repeat(void **state)
+static void evidence_text_says_whether_epochs_rise_or_repeat(void **state)
 {
     char text[VERDICT_TEXT_MAX];
     struct verdict_evidence rises = {.code = VERDICT_SAID_EPOCHS_RISE,
@@ -187,7 +187,7 @@ static void evidence_text_describes_epochs_that_rise_or_repeat(void **state)
                         "MiB it grows by");
 }
 
-static void series_that_ends_in_a_spike_is_not_plateaued(void **state)
+static void series_that_ends_in_a_spike_is_spiking_not_plateaued(void **state)
 {
     (void)state;
     /* An envelope slot first holds one step, then two. */
@@ -198,7 +198,7 @@ static void series_that_ends_in_a_spike_is_not_plateaued(void **state)
     }
 }
 
-static void rise_that_outlasts_spikes_is_plateaued(void **state)
+static void rise_among_spikes_that_lasts_is_plateaued(void **state)
 {
     (void)state;
     run(160, false, spikes_and_a_step);
@@ -209,14 +209,14 @@ static void rise_that_outlasts_spikes_is_plateaued(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(rising_baseline_under_a_sawtooth_is_leaking, fresh),
-        cmocka_unit_test_setup(leak_in_a_running_job_needs_four_pairs_of_rising_epochs, fresh),
+        cmocka_unit_test_setup(sawtooth_on_a_rising_baseline_is_leaking, fresh),
+        cmocka_unit_test_setup(leak_under_a_sawtooth_needs_four_pairs_of_rising_epochs, fresh),
         cmocka_unit_test_setup(sawtooth_on_a_level_baseline_is_spiking, fresh),
-        cmocka_unit_test_setup(sawtooth_that_settles_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(only_memory_that_repeats_every_epoch_is_compared, fresh),
-        cmocka_unit_test_setup(evidence_text_describes_epochs_that_rise_or_repeat, fresh),
-        cmocka_unit_test_setup(series_that_ends_in_a_spike_is_not_plateaued, fresh),
-        cmocka_unit_test_setup(rise_that_outlasts_spikes_is_plateaued, fresh),
+        cmocka_unit_test_setup(sawtooth_whose_baseline_stops_rising_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(epochs_are_compared_only_if_their_memory_repeats, fresh),
+        cmocka_unit_test_setup(evidence_text_says_whether_epochs_rise_or_repeat, fresh),
+        cmocka_unit_test_setup(series_that_ends_in_a_spike_is_spiking_not_plateaued, fresh),
+        cmocka_unit_test_setup(rise_among_spikes_that_lasts_is_plateaued, fresh),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

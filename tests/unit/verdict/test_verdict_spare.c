@@ -59,7 +59,7 @@ static void apply_figures(void)
     verdict_apply_free(&r, &v, &live, &in_use, &spare);
 }
 
-static void growth_retained_by_the_allocator_is_plateaued(void **state)
+static void growth_that_the_allocator_retains_is_plateaued(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
@@ -75,7 +75,7 @@ static void growth_retained_by_the_allocator_is_plateaued(void **state)
 }
 
 /* malloc does not count small Python objects or mappings. */
-static void growth_outside_the_allocator_stays_undecided(void **state)
+static void growth_outside_the_allocator_keeps_the_verdict_undecided(void **state)
 {
     (void)state;
     run(10, 0);
@@ -87,7 +87,7 @@ static void growth_outside_the_allocator_stays_undecided(void **state)
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
-static void growth_with_a_growing_live_heap_stays_undecided(void **state)
+static void growth_of_the_live_heap_keeps_the_verdict_undecided(void **state)
 {
     (void)state;
     run(10, MB);
@@ -95,7 +95,7 @@ static void growth_with_a_growing_live_heap_stays_undecided(void **state)
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
-static void leak_retained_by_the_allocator_becomes_undecided(void **state)
+static void leak_verdict_is_undecided_if_the_allocator_retains_growth(void **state)
 {
     (void)state;
     run(10, 0);
@@ -109,7 +109,7 @@ static void leak_retained_by_the_allocator_becomes_undecided(void **state)
 }
 
 /* With few readings the slope of the live heap is uncertain, although it is level. */
-static void flat_live_heap_with_an_uncertain_slope_counts_as_flat(void **state)
+static void live_heap_with_an_uncertain_slope_counts_as_flat(void **state)
 {
     (void)state;
     run(10, 0);
@@ -134,11 +134,11 @@ static void allocator_figures_do_not_change_a_decided_verdict(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(growth_retained_by_the_allocator_is_plateaued),
-        TEST(growth_outside_the_allocator_stays_undecided),
-        TEST(growth_with_a_growing_live_heap_stays_undecided),
-        TEST(leak_retained_by_the_allocator_becomes_undecided),
-        TEST(flat_live_heap_with_an_uncertain_slope_counts_as_flat),
+        TEST(growth_that_the_allocator_retains_is_plateaued),
+        TEST(growth_outside_the_allocator_keeps_the_verdict_undecided),
+        TEST(growth_of_the_live_heap_keeps_the_verdict_undecided),
+        TEST(leak_verdict_is_undecided_if_the_allocator_retains_growth),
+        TEST(live_heap_with_an_uncertain_slope_counts_as_flat),
         TEST(allocator_figures_do_not_change_a_decided_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

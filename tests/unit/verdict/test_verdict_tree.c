@@ -54,7 +54,7 @@ static struct verdict_member member(const struct verdict_result *r, double uniqu
                                    .alive = true};
 }
 
-static void replaced_worker_counts_as_overhead_and_not_in_the_verdict(void **state)
+static void replaced_worker_is_overhead_and_does_not_change_the_verdict(void **state)
 {
     const struct verdict_result passing = leaking(MB);
     const struct verdict_result staying = {.word = VERDICT_STABLE,
@@ -81,7 +81,7 @@ static void replaced_worker_counts_as_overhead_and_not_in_the_verdict(void **sta
 }
 
 /* A level process has undecided workers that grow by 30 MB each. */
-static void small_undecided_processes_are_judged_together(void **state)
+static void undecided_processes_are_judged_together_by_their_sum(void **state)
 {
     const struct verdict_result standing = {.word = VERDICT_PLATEAUED,
                                             .confidence = 0.8,
@@ -108,7 +108,7 @@ static void small_undecided_processes_are_judged_together(void **state)
     assert_int_equal(t.flat[0].count, 1);
 }
 
-static void tree_can_leak_although_no_single_process_does(void **state)
+static void job_leaks_although_each_process_alone_does_not(void **state)
 {
     const struct verdict_result passing = leaking(MB), whole = leaking(MB / 2);
     struct verdict_member one = member(&passing, 120 * MB), stays;
@@ -123,7 +123,7 @@ static void tree_can_leak_although_no_single_process_does(void **state)
     assert_false(tree.has_grower);
 }
 
-static void rates_of_two_leaking_processes_add_up(void **state)
+static void rate_of_a_job_is_the_sum_of_its_leaking_processes(void **state)
 {
     const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
     struct verdict_member members[2] = {member(&first, 120 * MB), member(&second, 120 * MB)};
@@ -141,7 +141,7 @@ static void rates_of_two_leaking_processes_add_up(void **state)
 }
 
 /* Shared pages are part of the growth of both processes, but leak only once. */
-static void rate_of_possibly_shared_memory_is_not_added(void **state)
+static void rate_of_memory_that_may_be_shared_is_counted_once(void **state)
 {
     const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
     const double unique[] = {0, 20 * MB};
@@ -178,7 +178,7 @@ static struct verdict_result judge_unshared(double summed_pace)
     return r;
 }
 
-static void shared_pages_that_become_private_are_not_a_leak(void **state)
+static void shared_pages_that_become_private_are_not_called_a_leak(void **state)
 {
     struct verdict_result r = judge_unshared(0);
 
@@ -188,7 +188,7 @@ static void shared_pages_that_become_private_are_not_a_leak(void **state)
     assert_false(r.alarm);
 }
 
-static void new_memory_in_workers_that_share_pages_is_a_leak(void **state)
+static void new_memory_in_workers_that_share_pages_is_called_a_leak(void **state)
 {
     (void)state;
     assert_int_equal(judge_unshared(MB).word, VERDICT_LEAKING);
@@ -199,13 +199,13 @@ static void new_memory_in_workers_that_share_pages_is_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replaced_worker_counts_as_overhead_and_not_in_the_verdict),
-        cmocka_unit_test(small_undecided_processes_are_judged_together),
-        cmocka_unit_test(tree_can_leak_although_no_single_process_does),
-        cmocka_unit_test(rates_of_two_leaking_processes_add_up),
-        cmocka_unit_test(rate_of_possibly_shared_memory_is_not_added),
-        cmocka_unit_test(shared_pages_that_become_private_are_not_a_leak),
-        cmocka_unit_test(new_memory_in_workers_that_share_pages_is_a_leak),
+        cmocka_unit_test(replaced_worker_is_overhead_and_does_not_change_the_verdict),
+        cmocka_unit_test(undecided_processes_are_judged_together_by_their_sum),
+        cmocka_unit_test(job_leaks_although_each_process_alone_does_not),
+        cmocka_unit_test(rate_of_a_job_is_the_sum_of_its_leaking_processes),
+        cmocka_unit_test(rate_of_memory_that_may_be_shared_is_counted_once),
+        cmocka_unit_test(shared_pages_that_become_private_are_not_called_a_leak),
+        cmocka_unit_test(new_memory_in_workers_that_share_pages_is_called_a_leak),
     };
 
     return cmocka_run_group_tests_name("verdict_tree", tests, NULL, NULL);
