@@ -222,7 +222,7 @@ def test_isolate_writes_its_recording_to_the_given_folder(tmp_path):
     assert call.facts["name"] == "three" and call.facts["marks"]["last_step"] == 3
 
 
-def test_partial_passes_arguments_with_the_names_of_isolate_options():
+def test_partial_can_pass_arguments_named_like_isolate_options():
     assert ebb.isolate(functools.partial(functions.add, b=4), 3) == 7
 
 

@@ -36,7 +36,7 @@ def shown(monkeypatch):
     return found
 
 
-def test_cell_runs_in_the_namespace_and_its_memory_is_shown(shell, shown):
+def test_cell_uses_notebook_variables_and_its_memory_is_shown(shell, shown):
     shell.run_cell("%%ebb\nkept = bytearray(64 << 20)\nn = len(kept)")
     assert shell.user_ns["n"] == 64 << 20
     summary, = shown

@@ -169,7 +169,7 @@ static void outdated_count_of_heap_pages_is_corrected_by_newer_samples(void **st
 
 /* The allocator counts memory returned to the system as free, and is queried rarely if a query is
  * slow. */
-static void retained_memory_is_from_page_counts_if_both_are_known(void **state)
+static void retained_memory_is_from_page_counts_before_allocator_counts(void **state)
 {
     (void)state;
     set_heap_pages(MIB(220), MIB(590));
@@ -401,7 +401,7 @@ static void constant_call_site_has_no_growth_after_the_correction(void **state)
 }
 
 /* A library reserves 512 MiB that it never touches, while the process grows by more than that. */
-static void correction_of_a_growing_site_leaves_constant_sites_at_zero(void **state)
+static void constant_call_sites_stay_at_zero_growth_beside_a_growing_one(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(1700), MIB(14700), 200);
@@ -569,7 +569,7 @@ int main(void)
         T(growth_of_huge_pages_explains_growth_without_call_sites),
         T(heap_pages_beyond_live_memory_count_as_retained),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
-        T(retained_memory_is_from_page_counts_if_both_are_known),
+        T(retained_memory_is_from_page_counts_before_allocator_counts),
         T(count_of_heap_pages_below_the_live_memory_is_ignored),
         T(ledger_has_an_entry_for_stacks),
         T(constant_huge_pages_are_not_counted_as_growth),
@@ -589,7 +589,7 @@ int main(void)
         T(allocator_count_is_used_if_there_is_no_profile),
         T(bytes_of_all_call_sites_do_not_exceed_resident_memory),
         T(constant_call_site_has_no_growth_after_the_correction),
-        T(correction_of_a_growing_site_leaves_constant_sites_at_zero),
+        T(constant_call_sites_stay_at_zero_growth_beside_a_growing_one),
         T(ledger_without_a_profile_uses_allocator_count_and_census),
         T(pinned_memory_is_not_counted_again_as_shared),
         T(shared_mapping_of_a_call_site_does_not_count_as_heap),

@@ -627,7 +627,7 @@ static void growth_towards_a_full_gpu_does_not_stop_the_job(void **state)
     assert_never_stopped(&w);
 }
 
-static void limit_on_a_gpu_stops_the_job_but_does_not_kill_it(void **state)
+static void gpu_limit_stops_the_job_by_sigterm_but_never_kills_it(void **state)
 {
     (void)state;
     struct world w;
@@ -675,7 +675,7 @@ static void reserve_of_the_host_does_not_apply_to_gpus(void **state)
     assert_calm(&w);
 }
 
-static void growth_that_pauses_during_a_save_is_not_over(void **state)
+static void growth_that_pauses_during_a_save_still_counts_as_growth(void **state)
 {
     (void)state;
     struct world w;
@@ -1193,10 +1193,10 @@ int main(void)
         cmocka_unit_test(gpu_forecast_stops_the_job_after_the_checkpoint_is_written),
         cmocka_unit_test(job_on_a_full_gpu_gets_one_request_and_is_not_stopped),
         cmocka_unit_test(growth_towards_a_full_gpu_does_not_stop_the_job),
-        cmocka_unit_test(limit_on_a_gpu_stops_the_job_but_does_not_kill_it),
+        cmocka_unit_test(gpu_limit_stops_the_job_by_sigterm_but_never_kills_it),
         cmocka_unit_test(growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint),
         cmocka_unit_test(reserve_of_the_host_does_not_apply_to_gpus),
-        cmocka_unit_test(growth_that_pauses_during_a_save_is_not_over),
+        cmocka_unit_test(growth_that_pauses_during_a_save_still_counts_as_growth),
         cmocka_unit_test(memory_pressure_counts_only_if_it_lasts_at_low_headroom),
         cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
         cmocka_unit_test(missing_reading_during_a_checkpoint_is_not_growth),

@@ -238,7 +238,7 @@ static void *fill_and_thin(void *argument)
     return NULL;
 }
 
-static void thinning_beside_other_threads_keeps_index_and_entries_equal(void **state)
+static void thinning_beside_other_threads_keeps_the_index_correct(void **state)
 {
     const struct heap_table *t = heap_process.table;
     uint32_t n = 0;
@@ -429,7 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FRESH(samples_of_threads_that_share_a_filter_bit_are_all_found),
         FRESH(filter_bit_set_while_another_thread_clears_it_stays_set),
-        FRESH(thinning_beside_other_threads_keeps_index_and_entries_equal),
+        FRESH(thinning_beside_other_threads_keeps_the_index_correct),
         FRESH(threads_can_unmap_parts_of_mappings_concurrently),
         FRESH(threads_with_equal_stacks_get_the_same_call_site),
         FRESH(threads_can_adapt_the_sampling_interval_concurrently),

@@ -112,7 +112,7 @@ static void frame_of_the_evaluation_loop_is_replaced_by_python_frames(void **sta
     merged("1#2", "abC", "2cba1");
 }
 
-static void interpreter_frames_are_kept_only_below_the_innermost_python(void **state)
+static void interpreter_frames_of_outer_python_functions_are_dropped(void **state)
 {
     (void)state;
     merged("1++#++2", "A", "2a++1");
@@ -179,7 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(native_stack_without_python_frames_is_unchanged),
         TEST(frame_of_the_evaluation_loop_is_replaced_by_python_frames),
-        TEST(interpreter_frames_are_kept_only_below_the_innermost_python),
+        TEST(interpreter_frames_of_outer_python_functions_are_dropped),
         TEST(each_evaluation_loop_gets_its_own_python_frames),
         TEST(evaluation_loop_without_a_function_yet_adds_no_frame),
         TEST(evaluation_loop_without_python_frames_is_kept),

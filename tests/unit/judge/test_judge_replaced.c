@@ -211,7 +211,7 @@ static void process_that_a_launcher_restarts_counts_as_the_job(void **state)
 
 /* Workers share the pages of their parent, so their RSS is as large as the parent's. When they
  * exit, the series of the sum must continue without a drop. */
-static void exit_of_large_workers_does_not_interrupt_the_sum_of_the_job(void **state)
+static void memory_series_of_the_job_continues_when_large_workers_exit(void **state)
 {
     struct job job = usual(false);
     (void)state;
@@ -272,7 +272,7 @@ int main(void)
         cmocka_unit_test(workers_replaced_by_larger_ones_are_a_leak),
         cmocka_unit_test(replacement_workers_that_live_long_are_judged),
         cmocka_unit_test(process_that_a_launcher_restarts_counts_as_the_job),
-        cmocka_unit_test(exit_of_large_workers_does_not_interrupt_the_sum_of_the_job),
+        cmocka_unit_test(memory_series_of_the_job_continues_when_large_workers_exit),
         cmocka_unit_test(leak_of_the_parent_is_found_although_workers_are_replaced),
         cmocka_unit_test(growth_that_ended_when_its_process_exited_is_not_a_leak),
     };

@@ -66,7 +66,7 @@ static void mark_without_final_newline_is_accepted(void **state)
     assert_int_equal(m.has, 0);
 }
 
-static void mark_kind_is_parsed_from_its_own_name(void **state)
+static void every_mark_kind_is_parsed_from_its_name(void **state)
 {
     (void)state;
     for (int k = 0; k < MARK_KIND_COUNT; k++) {
@@ -316,7 +316,7 @@ int main(void)
         cmocka_unit_test(figure_name_contains_the_pid_of_its_sender),
         cmocka_unit_test(step_mark_with_all_keys_is_decoded),
         cmocka_unit_test(mark_without_final_newline_is_accepted),
-        cmocka_unit_test(mark_kind_is_parsed_from_its_own_name),
+        cmocka_unit_test(every_mark_kind_is_parsed_from_its_name),
         cmocka_unit_test(unknown_mark_kind_and_keys_are_preserved),
         cmocka_unit_test(first_value_of_a_repeated_mark_key_is_used),
         cmocka_unit_test(mark_without_a_kind_is_refused),

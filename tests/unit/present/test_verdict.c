@@ -164,7 +164,7 @@ static void undecided_headline_has_its_reason(void **state)
     headline_is("{}", "undecided: too few samples");
 }
 
-static void headline_is_about_a_leaking_gpu_before_a_stable_host(void **state)
+static void headline_names_a_leaking_gpu_and_not_a_stable_host(void **state)
 {
     struct verdicts v = {0};
     struct buf out = {0};
@@ -317,7 +317,7 @@ int main(void)
         cmocka_unit_test(verdict_headline_names_the_growing_process),
         cmocka_unit_test(headline_of_filling_has_both_outcomes_and_decision_step),
         cmocka_unit_test(undecided_headline_has_its_reason),
-        cmocka_unit_test(headline_is_about_a_leaking_gpu_before_a_stable_host),
+        cmocka_unit_test(headline_names_a_leaking_gpu_and_not_a_stable_host),
         cmocka_unit_test(verdict_text_has_overhead_and_processes),
         cmocka_unit_test(narrow_terminal_wraps_verdict_sentences_at_spaces),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),

@@ -133,7 +133,7 @@ static void fork_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void process_that_starts_at_an_exit_gets_another_slot(void **state)
+static void new_process_gets_another_slot_than_one_that_just_exited(void **state)
 {
     (void)state;
     struct watch w;
@@ -352,7 +352,7 @@ static void process_that_renames_itself_is_not_reported_as_an_exec(void **state)
     watch_end(&w);
 }
 
-static void exec_without_permission_is_detected_by_name_and_command(void **state)
+static void exec_of_an_unreadable_process_is_detected_by_its_name(void **state)
 {
     (void)state;
     struct mock m;
@@ -731,7 +731,7 @@ static int use_up_all_fds(void *arg)
     return 0;
 }
 
-static void readings_are_stale_if_no_descriptor_is_free(void **state)
+static void process_readings_become_stale_if_no_descriptor_is_free(void **state)
 {
     (void)state;
     assert_int_equal(in_child(use_up_all_fds, NULL), 0);
@@ -1193,13 +1193,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(process_tree_has_the_root_process_and_its_descendants),
-        cmocka_unit_test(process_that_starts_at_an_exit_gets_another_slot),
+        cmocka_unit_test(new_process_gets_another_slot_than_one_that_just_exited),
         cmocka_unit_test(zombie_is_reported_as_exited_and_never_as_new),
         cmocka_unit_test(child_processes_of_every_thread_are_found),
         cmocka_unit_test(process_whose_main_thread_exited_stays_in_the_tree),
         cmocka_unit_test(exec_is_reported_as_an_event_with_the_new_names),
         cmocka_unit_test(process_that_renames_itself_is_not_reported_as_an_exec),
-        cmocka_unit_test(exec_without_permission_is_detected_by_name_and_command),
+        cmocka_unit_test(exec_of_an_unreadable_process_is_detected_by_its_name),
         cmocka_unit_test(orphan_stays_in_the_process_tree_with_a_new_parent),
         cmocka_unit_test(daemon_unseen_before_is_found_below_the_subreaper),
         cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree),
@@ -1208,7 +1208,7 @@ int main(void)
         cmocka_unit_test(pid_reused_by_the_kernel_is_a_different_process),
         cmocka_unit_test(thousands_of_processes_are_each_found_once),
         cmocka_unit_test(process_tree_is_complete_if_descriptors_run_out),
-        cmocka_unit_test(readings_are_stale_if_no_descriptor_is_free),
+        cmocka_unit_test(process_readings_become_stale_if_no_descriptor_is_free),
         cmocka_unit_test(raising_the_open_file_limit_returns_the_previous_limit),
         cmocka_unit_test(hostile_process_names_do_not_damage_the_process_tree),
         cmocka_unit_test(process_tree_is_built_by_ppid_if_children_files_are_missing),

@@ -322,7 +322,7 @@ static void process_that_sends_steps_has_heap_readings_at_its_steps(void **state
     profile_free(p);
 }
 
-static void end_of_the_first_step_takes_a_heap_reading(void **state)
+static void heap_reading_is_taken_at_the_end_of_the_first_step(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -338,7 +338,7 @@ static void end_of_the_first_step_takes_a_heap_reading(void **state)
     profile_free(p);
 }
 
-static void end_of_an_epoch_takes_a_heap_snapshot(void **state)
+static void heap_snapshot_is_taken_at_the_end_of_an_epoch(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -699,8 +699,8 @@ int main(void)
         T(heap_reading_is_taken_only_when_it_is_due),
         T(due_heap_reading_waits_for_the_next_step),
         T(process_that_sends_steps_has_heap_readings_at_its_steps),
-        T(end_of_the_first_step_takes_a_heap_reading),
-        T(end_of_an_epoch_takes_a_heap_snapshot),
+        T(heap_reading_is_taken_at_the_end_of_the_first_step),
+        T(heap_snapshot_is_taken_at_the_end_of_an_epoch),
         T(reused_pid_gets_a_second_heap_file),
         T(killed_process_has_a_last_heap_reading),
         T(short_lived_process_without_live_memory_has_no_heap_file),

@@ -175,7 +175,7 @@ static void invalid_heap_file_is_reported_only_if_no_other_exists(void **state)
     folder_heap_fini(&h);
 }
 
-static void every_readable_heap_history_is_visited(void **state)
+static void every_readable_heap_history_is_read(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap found;
@@ -207,7 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(heap_file_of_growing_process_is_chosen_before_a_larger_one,
                                         setup, teardown),
-        cmocka_unit_test_setup_teardown(every_readable_heap_history_is_visited, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_readable_heap_history_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(heap_file_of_largest_process_is_chosen_if_none_grows, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(heap_history_after_the_last_exec_is_chosen, setup,

@@ -460,7 +460,7 @@ static void cpp_symbol_that_expands_to_gigabytes_is_truncated(void **state)
     buf_fini(&b);
 }
 
-static void profile_texts_are_interned_and_numbered(void **state)
+static void equal_texts_of_a_profile_are_stored_once(void **state)
 {
     struct texts t = {0};
     struct numbers n = {0};
@@ -517,7 +517,7 @@ int main(void)
         cmocka_unit_test(standard_library_and_listed_packages_are_library_code),
         cmocka_unit_test(cpp_symbol_names_are_demangled_and_others_unchanged),
         cmocka_unit_test(cpp_symbol_that_expands_to_gigabytes_is_truncated),
-        cmocka_unit_test(profile_texts_are_interned_and_numbered),
+        cmocka_unit_test(equal_texts_of_a_profile_are_stored_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

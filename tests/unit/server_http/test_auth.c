@@ -149,7 +149,7 @@ static void only_the_right_token_opens_a_session(void **state)
     auth_free(a);
 }
 
-static void ten_wrong_tokens_block_further_wrong_ones_but_not_the_right(void **state)
+static void right_token_is_accepted_after_ten_wrong_ones_block_login(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -275,7 +275,7 @@ int main(void)
         TEST(token_readable_by_others_is_refused),
         TEST(short_or_binary_token_is_refused),
         TEST(only_the_right_token_opens_a_session),
-        TEST(ten_wrong_tokens_block_further_wrong_ones_but_not_the_right),
+        TEST(right_token_is_accepted_after_ten_wrong_ones_block_login),
         TEST(sessions_are_limited_in_number_and_survive_a_restart),
         TEST(stored_sessions_without_a_key_are_dropped),
         cmocka_unit_test(host_check_accepts_literal_addresses_and_allowed_names),

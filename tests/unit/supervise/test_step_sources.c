@@ -56,7 +56,7 @@ static void epochs_sent_by_hooks_count_if_the_job_sends_only_steps(void **state)
     assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook"));
 }
 
-static void hook_marks_count_again_after_a_training_that_sent_its_own(void **state)
+static void hook_marks_count_after_a_training_that_sent_its_own_marks(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -87,7 +87,7 @@ int main(void)
         cmocka_unit_test(marks_sent_by_hooks_count_if_the_job_sends_none_itself),
         cmocka_unit_test(marks_sent_by_hooks_are_skipped_if_the_job_sends_its_own),
         cmocka_unit_test(epochs_sent_by_hooks_count_if_the_job_sends_only_steps),
-        cmocka_unit_test(hook_marks_count_again_after_a_training_that_sent_its_own),
+        cmocka_unit_test(hook_marks_count_after_a_training_that_sent_its_own_marks),
         cmocka_unit_test(oldest_source_of_steps_is_dropped_when_the_list_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,7 +147,7 @@ static void offset_in_a_removed_log_piece_leads_to_the_next_piece(void **state)
     close(dirfd);
 }
 
-static void foreign_files_in_the_run_folder_are_not_log_pieces(void **state)
+static void foreign_files_in_the_run_folder_are_not_read_as_log_pieces(void **state)
 {
     (void)state;
     char path[256], byte;
@@ -229,7 +229,7 @@ int main(void)
         cmocka_unit_test(log_without_a_size_limit_is_one_file),
         cmocka_unit_test(log_with_a_size_limit_keeps_its_first_and_newest_pieces),
         cmocka_unit_test(offset_in_a_removed_log_piece_leads_to_the_next_piece),
-        cmocka_unit_test(foreign_files_in_the_run_folder_are_not_log_pieces),
+        cmocka_unit_test(foreign_files_in_the_run_folder_are_not_read_as_log_pieces),
         cmocka_unit_test(folder_with_too_many_log_pieces_is_refused),
         cmocka_unit_test(log_on_disk_is_never_larger_than_its_readable_bytes),
         cmocka_unit_test(log_size_limit_below_the_minimum_is_refused),
