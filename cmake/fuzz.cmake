@@ -2,7 +2,7 @@
 # libFuzzer (clang with its runtime library), each program mutates its seeds; otherwise fuzz/replay.c runs each seed
 # once. See fuzz/README.md.
 
-# These functions compare every byte, so instrumenting them teaches libFuzzer nothing and costs time.
+# These functions compare every byte, so coverage of them would not guide libFuzzer and costs time.
 if(EBB_HAS_FUZZER)
   set_source_files_properties(src/base/buf.c src/base/json.c PROPERTIES
     COMPILE_OPTIONS -fno-sanitize-coverage=trace-cmp)

@@ -73,7 +73,7 @@ def interrupt(*_):
 def end_with(main, name):
     """Exits with the status of MAIN. An interruption by the user (Ctrl-C, a closed pager) or a
     missing requirement prints one sentence, not a traceback."""
-    sys.stdout.reconfigure(errors="replace")  # this prints tables even in locales without a dash
+    sys.stdout.reconfigure(errors="replace")  # a locale may lack the dash of the tables
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     try:

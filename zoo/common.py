@@ -56,7 +56,7 @@ class Marks:
 
     def _deliver(self, kind, keys):
         text = f"KIND={kind}\n" + "".join(f"{k.upper()}={v}\n" for k, v in keys.items())
-        with contextlib.suppress(OSError):  # the receiver is missing or busy, and a mark is never worth a crash
+        with contextlib.suppress(OSError):  # without a receiver the mark is lost
             try:
                 self.sock.send(text.encode())
             except BlockingIOError:

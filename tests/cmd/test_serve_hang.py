@@ -1,5 +1,6 @@
-"""`ebb serve --executor slurm` while the shared folder with the run folders does not answer."""
+"""Tests `ebb serve --executor slurm` while the shared folder with the run folders does not answer."""
 
+import concurrent.futures
 import contextlib
 import time
 
@@ -127,14 +128,16 @@ def test_job_in_hanging_folder_can_be_cancelled(slurm, hanging, tmp_path):
         assert ended["state"] == "cancelled" and ended["reason"] == "enough"
 
 
-@pytest.mark.parametrize("path", ["log", "log?tail=100", "log?offset=0", "run", "events", "verdict", "samples"])
-def test_request_for_file_of_hanging_run_folder_is_refused(slurm, hanging, tmp_path, path):
-    with serving_shared(slurm, hanging, tmp_path) as server:
+def test_request_for_file_of_hanging_run_folder_is_refused(slurm, hanging, tmp_path):
+    paths = ["log", "log?tail=100", "log?offset=0", "run", "events", "verdict", "samples"]
+    with serving_shared(slurm, hanging, tmp_path) as server, \
+            concurrent.futures.ThreadPoolExecutor(len(paths)) as pool:
         job = server.submit("echo", "out", name="x")
         assert server.wait(job)["state"] in ENDED
         hanging.begin(tmp_path / "runs" / f"{job}-x", server.process.pid)
-        refused = server.get(f"/jobs/{job}/{path}")
-        assert refused.status == 503 and "does not answer" in refused.message()
+        # All requests wait at the same time, because the server gives up on each only after several seconds.
+        for refused in pool.map(lambda path: server.get(f"/jobs/{job}/{path}"), paths):
+            assert refused.status == 503 and "does not answer" in refused.message()
         answers(server)
         hanging.end()
-        assert server.get(f"/jobs/{job}/{path}").status == 200
+        assert [server.get(f"/jobs/{job}/{path}").status for path in paths] == [200] * len(paths)

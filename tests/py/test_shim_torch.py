@@ -238,7 +238,7 @@ def main():
             loss(ddp, batch).backward()
             optimizer.step()
     del ddp, optimizer
-    gc.collect()  # what holds the group keeps its threads, which abort if they outlive Python
+    gc.collect()  # otherwise threads of the group would outlive Python, and abort
     dist.destroy_process_group()
 """
 
