@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/eventually.h"
 #include "guard/leftovers.h"
 
 #define TMPFS_MAGIC_NUMBER 0x01021994
@@ -34,15 +35,8 @@ static struct leftovers *l;
 static struct proc_tree *tree;
 static struct outcome left; /* Outcome of the last call of end(), with the list of leftovers. */
 
-/* Waits up to 30 s for COND and samples meanwhile. Only broken code reaches the limit. */
-#define EVENTUALLY(cond)                                                                           \
-    do {                                                                                           \
-        for (int tries_ = 0; tries_ < 6000 && !(cond); tries_++) {                                 \
-            leftovers_sample(l, tree, clock_mono_ns());                                            \
-            nanosleep(&(struct timespec){0, 5000000}, NULL);                                       \
-        }                                                                                          \
-        assert_true(cond);                                                                         \
-    } while (0)
+/* Waits for COND and samples meanwhile. */
+#define SAMPLED_UNTIL(cond) EVENTUALLY(cond, leftovers_sample(l, tree, clock_mono_ns()))
 
 static void note_birth(void *user, const struct proc_event *event)
 {
@@ -221,7 +215,7 @@ static void leftover_that_the_job_had_open_is_listed_and_removed(void **state)
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_listed("psm_1"));
+    SAMPLED_UNTIL(is_listed("psm_1"));
     kid_end(&kid);
     assert_int_equal(end(false), 1);
     assert_true(exists("psm_1"));
@@ -252,7 +246,7 @@ static void leftover_that_the_job_only_mapped_is_listed(void **state)
     }
     begin();
     struct kid kid = kid_start(map_sem);
-    EVENTUALLY(is_listed("sem.a"));
+    SAMPLED_UNTIL(is_listed("sem.a"));
     kid_end(&kid);
     assert_int_equal(end(true), 1);
     assert_false(exists("sem.a"));
@@ -290,7 +284,7 @@ static void file_that_is_older_than_the_job_is_not_listed(void **state)
     make_closed("old2");
     begin();
     struct kid kid = kid_start(open_old);
-    EVENTUALLY(is_listed("new"));
+    SAMPLED_UNTIL(is_listed("new"));
     kid_end(&kid);
     assert_int_equal(end(true), 1);
     assert_null(listed("old"));
@@ -311,7 +305,7 @@ static void renamed_file_of_the_job_is_listed_as_leftover(void **state)
     (void)state;
     begin();
     struct kid kid = kid_start(rename_it);
-    EVENTUALLY(is_listed("second"));
+    SAMPLED_UNTIL(is_listed("second"));
     assert_int_equal(renameat(at, "second", at, "third"), 0);
     kid_end(&kid);
     assert_int_equal(end(true), 1);
@@ -325,7 +319,7 @@ static void new_file_of_another_process_is_not_listed_or_removed(void **state)
     begin();
     make_closed("others");
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_listed("psm_1"));
+    SAMPLED_UNTIL(is_listed("psm_1"));
     kid_end(&kid);
     assert_int_equal(end(true), 1);
     assert_null(listed("others"));
@@ -347,7 +341,7 @@ static void new_file_that_the_job_only_read_is_not_listed(void **state)
     begin();
     make_closed("cache");
     struct kid kid = kid_start(read_cache);
-    EVENTUALLY(is_listed("psm_1"));
+    SAMPLED_UNTIL(is_listed("psm_1"));
     kid_end(&kid);
     assert_int_equal(end(true), 1);
     assert_null(listed("cache"));
@@ -359,7 +353,7 @@ static void new_file_with_the_name_of_a_leftover_is_not_removed(void **state)
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_listed("psm_1"));
+    SAMPLED_UNTIL(is_listed("psm_1"));
     kid_end(&kid);
     /* A hard link keeps the inode of the job's file in use, so the new file gets another number. */
     assert_int_equal(linkat(at, "psm_1", at, "kept", 0), 0);
@@ -376,7 +370,7 @@ static void leftover_open_in_another_process_is_not_removed(void **state)
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_listed("psm_1"));
+    SAMPLED_UNTIL(is_listed("psm_1"));
     int fd = openat(at, "psm_1", O_RDONLY | O_CLOEXEC);
     kid_end(&kid);
     assert_int_equal(end(true), 1);
@@ -392,7 +386,7 @@ static void leftover_mapped_by_another_process_is_not_removed(void **state)
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_listed("psm_1"));
+    SAMPLED_UNTIL(is_listed("psm_1"));
     int fd = openat(at, "psm_1", O_RDONLY | O_CLOEXEC);
     void *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
     assert_true(map != MAP_FAILED);
@@ -413,7 +407,7 @@ static void leftover_of_another_user_is_not_removed(void **state)
     }
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_listed("psm_1"));
+    SAMPLED_UNTIL(is_listed("psm_1"));
     kid_end(&kid);
     if (fchownat(at, "psm_1", 65534, 65534, 0) < 0) {
         print_message("this root may not give files away\n");

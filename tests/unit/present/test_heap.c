@@ -15,16 +15,8 @@
 #include "present/cells.h"
 #include "present/document.h"
 #include "present/heap.h"
+#include "present/quoted_json.h"
 #include "profile/view.h"
-
-static json_t *parse(const char *text)
-{
-    json_error_t error;
-    json_t *doc = json_loads(text, 0, &error);
-    if (!doc)
-        fail_msg("line %d: %s", error.line, error.text);
-    return doc;
-}
 
 #define LEAK                                                                                       \
     "{'where':{'kind':'python','function':'collate','file':'/home/u/train.py','line':41,"          \
@@ -50,18 +42,6 @@ static json_t *parse(const char *text)
     "'verdict':{'verdict':'stable','rate_bytes_per_step':null,'rate_bytes_per_min':null}}"
 #define LIST(rows) "[" rows "]"
 
-/* Parses JSON written with ' instead of ", which is easier to read in C. */
-static json_t *doc_of(const char *text)
-{
-    char *copy = strdup(text);
-    for (char *c = copy; *c; c++)
-        if (*c == '\'')
-            *c = '"';
-    json_t *doc = parse(copy);
-    free(copy);
-    return doc;
-}
-
 static const struct profile_cost cost = {.samples = 1234,
                                          .hook_ns = 120000000,
                                          .interval = 2 << 20,
@@ -76,7 +56,7 @@ static char *heap_table(const char *text, const char *meaning, bool has_steps, s
     struct buf out = {0};
     struct doc d = {0};
     struct profile_view v = {0};
-    json_t *rows = doc_of(text);
+    json_t *rows = quoted_json(text);
     assert_int_equal(profile_rows_read(rows, &v), 0);
     v.pid = 4711;
     v.live = (struct profile_bytes){1048576000, 1000000000, 1100000000};
@@ -409,7 +389,7 @@ static char *growing_text(const char *json, size_t width)
     struct buf out = {0};
     struct doc d = {0};
     struct profile_view v = {0};
-    json_t *rows = doc_of(json);
+    json_t *rows = quoted_json(json);
     assert_int_equal(profile_rows_read(rows, &v), 0);
     heap_summary(&d, v.rows, v.n_rows);
     doc_terminal(&out, &d, false, width);

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/io.h"
 #include "present/cells.h"
+#include "present/quoted_json.h"
 #include "present/summary_json.h"
 
 #define PROCESS(pid, role, peak, command)                                                          \
@@ -50,25 +51,10 @@ static const char whole[] =
     "'marks':{'received':7,'last_step':1200},"
     "'cost':{'cpu_s':0.42,'cpu_permyriad':6,'rss_bytes':6396313,'longest_unique_call_ms':0.8}}";
 
-/* Parses JSON written with ' instead of ", which is easier to read in C. */
-static json_t *doc_of(const char *text)
-{
-    char copy[8192];
-    json_error_t error;
-    size_t len = strlen(text);
-    assert_true(len < sizeof copy);
-    for (size_t i = 0; i <= len; i++)
-        copy[i] = text[i] == '\'' ? '"' : text[i];
-    json_t *doc = json_loads(copy, 0, &error);
-    if (!doc)
-        fail_msg("%s at %d", error.text, error.position);
-    return doc;
-}
-
 static void text_is(const char *text, enum summary_form form, size_t width, const char *want)
 {
     struct buf b = {0};
-    json_t *doc = doc_of(text);
+    json_t *doc = quoted_json(text);
     summary_text(&b, doc, form, false, width);
     assert_string_equal(buf_str(&b), want);
     json_decref(doc);
@@ -378,7 +364,7 @@ static void summary_omits_run_json_values_of_wrong_types(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof docs / sizeof *docs; i++) {
         struct buf b = {0};
-        json_t *doc = doc_of(docs[i]);
+        json_t *doc = quoted_json(docs[i]);
         summary_text(&b, doc, SUMMARY_FULL, true, 0);
         assert_false(b.failed);
         json_decref(doc);
@@ -389,7 +375,7 @@ static void summary_omits_run_json_values_of_wrong_types(void **state)
 static void hostile_names_in_the_summary_are_escaped(void **state)
 {
     struct buf b = {0};
-    json_t *doc = doc_of(whole);
+    json_t *doc = quoted_json(whole);
     json_t *p = json_array_get(json_object_get(doc, "processes"), 0);
     static const char name[] = "x\n) R 1 \033[2J\r";
     (void)state;
@@ -412,7 +398,7 @@ static void full_summary_text_fits_narrow_terminals(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         struct buf b = {0};
-        json_t *doc = doc_of(whole);
+        json_t *doc = quoted_json(whole);
         json_t *processes = json_object_get(doc, "processes");
         for (int k = 0; k < 30; k++)
             json_array_append(processes, json_array_get(processes, 0));
@@ -450,7 +436,7 @@ static void narrow_segments_table_hides_columns(void **state)
 static void summary_shows_the_first_and_newest_of_many_segments(void **state)
 {
     struct buf b = {0};
-    json_t *doc = doc_of("{'end':{'kind':'exited','status':0},'segments':[]}");
+    json_t *doc = quoted_json("{'end':{'kind':'exited','status':0},'segments':[]}");
     (void)state;
     for (int i = 0; i < 200; i++)
         json_array_append_new(json_object_get(doc, "segments"), json_pack("{s:i}", "segment", i));
@@ -467,7 +453,7 @@ static void summary_shows_the_first_and_newest_of_many_segments(void **state)
 static void summary_has_the_same_text_with_and_without_colours(void **state)
 {
     struct buf plain = {0}, coloured = {0};
-    json_t *doc = doc_of(whole);
+    json_t *doc = quoted_json(whole);
     (void)state;
     summary_text(&plain, doc, SUMMARY_FULL, false, 80);
     summary_text(&coloured, doc, SUMMARY_FULL, true, 80);

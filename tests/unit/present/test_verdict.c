@@ -14,25 +14,12 @@
 #include "judge/verdicts.h"
 #include "present/cells.h"
 #include "present/document.h"
+#include "present/quoted_json.h"
 #include "present/summary.h"
 #include "present/verdict.h"
 
 #define RATE(v, l, h) "{'value':" #v ",'low':" #l ",'high':" #h "}"
 #define FLOOR "'floor_bytes':{'first':1073741824,'last':2147483648},'peak_bytes':3221225472"
-
-/* Parses JSON written with ' instead of ", which is easier to read in C. */
-static json_t *parse(const char *text)
-{
-    char copy[8192];
-    assert_true(strlen(text) < sizeof copy);
-    strcpy(copy, text);
-    for (char *c = copy; *c; c++)
-        if (*c == '\'')
-            *c = '"';
-    json_t *doc = json_loads(copy, 0, NULL);
-    assert_non_null(doc);
-    return doc;
-}
 
 /* Returns the output of `ebb verdict` for DOC, which is freed. */
 static void text_of(struct buf *out, json_t *doc, size_t width)
@@ -52,7 +39,7 @@ static void headline_is(const char *json, const char *expected)
 {
     struct buf out = {0};
     struct verdicts v = {0};
-    json_t *doc = json_pack("{s:o}", "tree", parse(json));
+    json_t *doc = json_pack("{s:o}", "tree", quoted_json(json));
     assert_int_equal(verdicts_read(doc, &v), 0);
     verdict_headline(&out, &v.job, &v);
     assert_string_equal(buf_str(&out), expected);
@@ -63,12 +50,12 @@ static void headline_is(const char *json, const char *expected)
 
 static void verdict_on_a_figure_begins_with_the_name_of_the_figure(void **state)
 {
-    json_t *doc =
-        parse("{'tree':{'verdict':'stable','leak':false,'confidence':0.97," FLOOR "},"
-              "'processes':[],'gpus':[],'series':[{'name':'heap_live_bytes','label':"
-              "'heap (live)','pid':606,'verdict':'stable','leak':false,'confidence':0.9," FLOOR
-              "},{'name':'x\\u001b_bytes','label':'x\\u001b_bytes','pid':null,"
-              "'verdict':'undecided','leak':null,'evidence':['one reading']}]}");
+    json_t *doc = quoted_json(
+        "{'tree':{'verdict':'stable','leak':false,'confidence':0.97," FLOOR "},"
+        "'processes':[],'gpus':[],'series':[{'name':'heap_live_bytes','label':"
+        "'heap (live)','pid':606,'verdict':'stable','leak':false,'confidence':0.9," FLOOR
+        "},{'name':'x\\u001b_bytes','label':'x\\u001b_bytes','pid':null,"
+        "'verdict':'undecided','leak':null,'evidence':['one reading']}]}");
     struct buf out = {0};
     (void)state;
     text_of(&out, doc, 100);
@@ -126,7 +113,7 @@ static void verdict_headline_names_the_growing_process(void **state)
 {
     struct buf out = {0};
     struct verdicts v = {0};
-    json_t *doc = parse(
+    json_t *doc = quoted_json(
         "{'tree':{'verdict':'leaking','leak':true,'confidence':0.9,'rate_bytes_per_min':null,"
         "'rate_bytes_per_step':" RATE(
             1048576, 524288,
@@ -168,9 +155,10 @@ static void headline_names_a_leaking_gpu_and_not_a_stable_host(void **state)
 {
     struct verdicts v = {0};
     struct buf out = {0};
-    json_t *doc = parse("{'tree':{'verdict':'stable','leak':false},'gpus':[{'gpu':0,'verdict':"
-                        "'stable','leak':false},{'gpu':1,'verdict':'leaking','leak':true,"
-                        "'rate_bytes_per_step':" RATE(1048576, 1048570, 1048580) "}]}");
+    json_t *doc =
+        quoted_json("{'tree':{'verdict':'stable','leak':false},'gpus':[{'gpu':0,'verdict':"
+                    "'stable','leak':false},{'gpu':1,'verdict':'leaking','leak':true,"
+                    "'rate_bytes_per_step':" RATE(1048576, 1048570, 1048580) "}]}");
     (void)state;
     assert_int_equal(verdicts_read(doc, &v), 0);
     assert_ptr_equal(verdict_worst(&v), &v.gpus.at[1]);
@@ -203,7 +191,7 @@ static const char tree[] =
 static void verdict_text_has_overhead_and_processes(void **state)
 {
     struct buf out = {0};
-    json_t *doc = parse(tree);
+    json_t *doc = quoted_json(tree);
     (void)state;
     text_of(&out, doc, 80);
     const char *text = buf_str(&out);
@@ -223,8 +211,9 @@ static void verdict_text_has_overhead_and_processes(void **state)
 static void narrow_terminal_wraps_verdict_sentences_at_spaces(void **state)
 {
     struct buf out = {0};
-    json_t *doc = parse("{'verdict':'plateaued','confidence':0.97,'evidence':['it grew by 7 GiB "
-                        "and stopped at step 83 (the end of the first epoch)']," FLOOR "}");
+    json_t *doc =
+        quoted_json("{'verdict':'plateaued','confidence':0.97,'evidence':['it grew by 7 GiB "
+                    "and stopped at step 83 (the end of the first epoch)']," FLOOR "}");
     (void)state;
     text_of(&out, doc, 40);
     const char *at = buf_str(&out);
@@ -249,7 +238,7 @@ static void table_at(int width, bool is_over, struct buf *ret)
                     "'main','alive':false,'verdict':'stable','leak':false,'confidence':0.97," FLOOR
                     "}]}",
              is_over ? "false" : "true");
-    json_t *doc = parse(json);
+    json_t *doc = quoted_json(json);
     text_of(ret, doc, (size_t)width);
     for (const char *at = buf_str(ret); *at;
          at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0)) {
@@ -296,7 +285,7 @@ static void verdict_text_lists_exited_processes_if_others_still_run(void **state
 static void short_verdict_has_verdict_word_rate_and_process(void **state)
 {
     struct buf out = {0};
-    json_t *doc = parse(tree);
+    json_t *doc = quoted_json(tree);
     (void)state;
     struct verdicts v = {0};
     assert_int_equal(verdicts_read(doc, &v), 0);

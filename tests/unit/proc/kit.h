@@ -8,6 +8,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "base/eventually.h"
 #include "proc/tree.h"
 
 /* Counts events of each kind and keeps the last one of each kind. */
@@ -18,16 +19,6 @@ struct notebook {
     int32_t old_ppid;
 };
 void notebook_write(void *user, const struct proc_event *event);
-
-/* Waits up to 30 s for COND and runs STEP repeatedly. Only broken code reaches the limit. */
-#define EVENTUALLY(cond, step)                                                                     \
-    do {                                                                                           \
-        for (int tries_ = 0; tries_ < 6000 && !(cond); tries_++) {                                 \
-            step;                                                                                  \
-            nanosleep(&(struct timespec){0, 5000000}, NULL);                                       \
-        }                                                                                          \
-        assert_true(cond);                                                                         \
-    } while (0)
 
 /* Forks a child that calls FN and then sleeps until it is killed; it dies with this process. */
 typedef void kid_fn(void *arg);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/eventually.h"
 #include "proc/gpu.h"
 
 static void nap(long ms)
@@ -22,15 +23,6 @@ static void nap(long ms)
     struct timespec t = {ms / 1000, ms % 1000 * 1000000};
     nanosleep(&t, NULL);
 }
-
-/* Waits up to 30 s for CONDITION. Only broken code reaches the limit. */
-#define WAIT_FOR(condition)                                                                        \
-    do {                                                                                           \
-        bool ok_ = false;                                                                          \
-        for (int tries_ = 0; !(ok_ = (condition)) && tries_ < 6000; tries_++)                      \
-            nap(5);                                                                                \
-        assert_true(ok_);                                                                          \
-    } while (0)
 
 /* A simulated driver that answers every query. */
 static atomic_int good_reads, good_closed;
@@ -76,9 +68,9 @@ static void gpu_snapshots_are_delivered_once_and_in_order(void **state)
     atomic_store(&good_reads, 0);
     atomic_store(&good_closed, 0);
     assert_int_equal(gpu_new(&good, 20 * NS_PER_MS, &g), 0);
-    WAIT_FOR(gpu_latest(g, &s) == 1);
+    EVENTUALLY(gpu_latest(g, &s) == 1, (void)0);
     uint64_t first_t = s.t_ns, first = s.device[0].used_bytes;
-    WAIT_FOR(gpu_latest(g, &s) == 1);
+    EVENTUALLY(gpu_latest(g, &s) == 1, (void)0);
     assert_true(s.t_ns > first_t);
     assert_true(s.device[0].used_bytes > first);
     assert_string_equal(s.device[0].name, "fake");
@@ -86,7 +78,8 @@ static void gpu_snapshots_are_delivered_once_and_in_order(void **state)
     assert_int_equal(gpu_status(g), 0);
     assert_false(atomic_load(&good_saw_signals));
     gpu_free(g);
-    WAIT_FOR(atomic_load(&good_closed) == 1); /* The thread closes a driver that has answered. */
+    EVENTUALLY(atomic_load(&good_closed) == 1,
+               (void)0); /* The thread closes a driver that has answered. */
 }
 
 static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
@@ -98,10 +91,10 @@ static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
     atomic_store(&good_reads, 0);
     atomic_store(&good_closed, 0);
     assert_int_equal(gpu_new(&good, 3600 * NS_PER_S, &g), 0);
-    WAIT_FOR(gpu_latest(g, &s) == 1);
+    EVENTUALLY(gpu_latest(g, &s) == 1, (void)0);
     assert_int_equal(gpu_latest(g, &s), 0); /* The same snapshot is not returned twice. */
     gpu_free(g);
-    WAIT_FOR(atomic_load(&good_closed) == 1);
+    EVENTUALLY(atomic_load(&good_closed) == 1, (void)0);
     gpu_free(NULL);
 }
 
@@ -145,7 +138,7 @@ static void gpu_driver_that_fails_to_open_reports_the_error(void **state)
     struct gpu *g;
     static struct gpu_snapshot s;
     assert_int_equal(gpu_new(&broken, NS_PER_MS, &g), 0);
-    WAIT_FOR(gpu_status(g) == -EIO);
+    EVENTUALLY(gpu_status(g) == -EIO, (void)0);
     assert_int_equal(gpu_latest(g, &s), 0);
     assert_int_equal(s.t_ns, 0);
     gpu_free(g);
@@ -168,9 +161,9 @@ static void failed_gpu_read_is_retried_and_keeps_the_last_snapshot(void **state)
     static struct gpu_snapshot s;
     atomic_store(&flaky_reads, 0);
     assert_int_equal(gpu_new(&flaky, NS_PER_MS, &g), 0);
-    WAIT_FOR(gpu_latest(g, &s) == 1);
+    EVENTUALLY(gpu_latest(g, &s) == 1, (void)0);
     assert_int_equal(s.devices, 3);
-    WAIT_FOR(atomic_load(&flaky_reads) > 5);
+    EVENTUALLY(atomic_load(&flaky_reads) > 5, (void)0);
     gpu_free(g);
 }
 
@@ -216,13 +209,13 @@ static void free_of_a_hanging_driver_returns(const struct gpu_vendor *vendor)
     memset(&s, 0, sizeof(s));
     pthread_mutex_lock(&hang);
     assert_int_equal(gpu_new(vendor, NS_PER_MS, &g), 0);
-    WAIT_FOR(atomic_load(&hanging) == 1);
+    EVENTUALLY(atomic_load(&hanging) == 1, (void)0);
     assert_int_equal(gpu_latest(g, &s), 0); /* gpu_latest does not wait for the driver. */
     assert_int_equal(gpu_status(g), -EINPROGRESS);
     gpu_free(g);
     assert_int_equal(atomic_load(&released), 0); /* gpu_free did not wait for the driver. */
     pthread_mutex_unlock(&hang);
-    WAIT_FOR(atomic_load(&released) == 1);
+    EVENTUALLY(atomic_load(&released) == 1, (void)0);
     nap(50); /* The thread gets time to free its memory, which the leak checker would report. */
 }
 
@@ -245,9 +238,9 @@ static void nvml_is_absent_without_nvidia_hardware(void **state)
         return;
     /* NVIDIA hardware gives devices with names and memory, or an error. */
     assert_int_equal(r, 0);
-    WAIT_FOR(gpu_status(g) != -EINPROGRESS);
+    EVENTUALLY(gpu_status(g) != -EINPROGRESS, (void)0);
     if (gpu_status(g) == 0) {
-        WAIT_FOR(gpu_latest(g, &s) == 1);
+        EVENTUALLY(gpu_latest(g, &s) == 1, (void)0);
         for (size_t i = 0; i < s.devices; i++)
             assert_true(!s.device[i].memory_known ||
                         s.device[i].used_bytes <= s.device[i].total_bytes);
