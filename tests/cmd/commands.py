@@ -1,11 +1,12 @@
 """Helpers of the command tests: run ebb, wait for conditions, read output. EBB_BINARY is the
 path of the program."""
 
-import struct
+import concurrent.futures
 import ctypes
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import time
@@ -138,3 +139,17 @@ class Readers:
             found.append(data[self.EVENT.size:self.EVENT.size + length].rstrip(b"\0").decode())
             data = data[self.EVENT.size + length:]
         return found
+
+
+def begun_early(tests, function):
+    """Returns a fixture that gives a future of FUNCTION's result. FUNCTION takes long, so it is started with the first
+    test of the module and runs until one of TESTS needs the result. Its argument is a folder for its files."""
+    @pytest.fixture(scope="module", autouse=True)
+    def early(request, tmp_path_factory):
+        names = {item.originalname for item in request.session.items if item.module is request.module}
+        if not names & set(tests):
+            yield None
+            return
+        with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
+            yield pool.submit(function, tmp_path_factory.mktemp("early"))
+    return early

@@ -1,6 +1,5 @@
 """Runs a server for the tests on a free port and ends it with all of its jobs."""
 
-import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -187,20 +186,6 @@ def fill(path):
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as f:
         while True:
             f.write(b"x" * 4096)
-
-
-def begun_early(test, function):
-    """Returns a fixture that gives a future of FUNCTION's result. FUNCTION takes long, so it is
-    started with the first test of the module and runs until TEST needs the result."""
-    @pytest.fixture(scope="module", autouse=True)
-    def early(request):
-        names = {item.originalname for item in request.session.items if item.module is request.module}
-        if test not in names:
-            yield None
-            return
-        with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
-            yield pool.submit(function)
-    return early
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@ real runs, and equality of live and recorded verdicts. EBB_TRACES is the folder 
 that are not in the repository (default ../shared/traces); tests that need a missing one are
 skipped."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ import textwrap
 
 import pytest
 
-from commands import IS_SANITIZED, ROOT, make_recording, plain, refused_with, run_ebb
+from commands import IS_SANITIZED, ROOT, begun_early, make_recording, plain, refused_with, run_ebb
 
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 DATA = ROOT / "tests" / "data"
@@ -401,41 +402,6 @@ JOB = """
 """
 
 
-@pytest.mark.parametrize("options", [[], ["--no-heap"]], ids=["heap", "no-heap"])
-@pytest.mark.parametrize("kind, word", [("leak", "leaking"), ("cache", "plateaued")])
-def test_verdict_of_recording_equals_live_verdict(tmp_path, kind, word, options):
-    (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
-    result = run_ebb("run", *options, "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py",
-                     kind, cwd=tmp_path)
-    assert result.returncode == 0
-    live = json.loads((tmp_path / "out" / "run.json").read_text())["verdict"]
-    assert live["tree"]["verdict"] == word
-    assert f"ebb  {word}: " in result.stderr or f"ebb  no leak: {word} at " in result.stderr
-    assert verdict(tmp_path / "out") == live
-    if options:  # the heap profile of a run is beside its recording
-        assert verdict(tmp_path / "out" / "trace.ebb") == live
-    early = verdict(tmp_path / "out", "--until-step", 12)
-    assert early["tree"]["verdict"] in ("filling", "undecided")
-    notes = [json.loads(line) for line in run_ebb("export", tmp_path / "out", "--jsonl")
-             .stdout.splitlines() if '"note"' in line]
-    changes = [n["data"] for n in notes if n["kind"] == "verdict"]
-    assert changes and all({"pid", "from", "to", "t", "confidence"} <= set(c) for c in changes)
-    assert [c["to"] for c in changes if c["pid"] is None][-1] == word
-
-
-def test_recorded_marks_are_ignored_if_marks_are_disabled(tmp_path):
-    (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
-    run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "cache",
-            cwd=tmp_path)
-    doc = verdict(tmp_path / "out", "--no-marks")
-    assert doc["tree"]["rate_bytes_per_step"] is None
-    assert any(s.startswith("no marks: ") for s in doc["tree"]["evidence"])
-    assert not any(s.startswith("no marks: ") for s in verdict(tmp_path / "out")["tree"]["evidence"])
-    assert doc["series"] == []
-    path = table(tmp_path / "a.csv", ramp(300, MIB))
-    assert refused_with(run_ebb("verdict", path, "--no-marks"), "--no-marks applies only to recordings")
-
-
 KEEPER = '''
     import time
     keep = []
@@ -445,15 +411,75 @@ KEEPER = '''
 '''
 
 
-def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(tmp_path):
-    (tmp_path / "job.py").write_text(textwrap.dedent(KEEPER))
-    result = run_ebb("run", "--interval", "100ms", "--run-dir", "out", "--", PYTHON, "job.py", cwd=tmp_path)
+def run_keeper(folder):
+    """Runs KEEPER in FOLDER and returns the result; the run folder is FOLDER/out."""
+    (folder / "job.py").write_text(textwrap.dedent(KEEPER))
+    return run_ebb("run", "--interval", "100ms", "--run-dir", "out", "--", PYTHON, "job.py", cwd=folder)
+
+
+def run_jobs(folder):
+    """Runs JOB of each kind with and without the profiler. Returns {name: result}; run folders are FOLDER/NAME."""
+    (folder / "job.py").write_text(textwrap.dedent(JOB))
+    return {f"{kind}{option}": run_ebb("run", *filter(None, [option]), "--interval", "50ms", "--run-dir",
+                                       f"{kind}{option}", "--", PYTHON, "job.py", kind, cwd=folder)
+            for kind in ("leak", "cache") for option in ("", "--no-heap")}
+
+
+def run_all(folder):
+    """Runs KEEPER beside the other jobs."""
+    for name in ("keeper", "jobs"):
+        (folder / name).mkdir()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        keeper, jobs = pool.submit(run_keeper, folder / "keeper"), pool.submit(run_jobs, folder / "jobs")
+        return folder, keeper.result(), jobs.result()
+
+
+finished = begun_early(["test_verdict_of_recording_equals_live_verdict",
+                        "test_recorded_marks_are_ignored_if_marks_are_disabled",
+                        "test_verdict_of_a_finished_job_is_the_same_live_and_recorded",
+                        "test_limit_option_accepts_a_size_or_a_percentage"], run_all)
+
+
+@pytest.mark.parametrize("option", ["", "--no-heap"], ids=["heap", "no-heap"])
+@pytest.mark.parametrize("kind, word", [("leak", "leaking"), ("cache", "plateaued")])
+def test_verdict_of_recording_equals_live_verdict(finished, kind, word, option):
+    folder, _, results = finished.result()
+    result, out = results[kind + option], folder / "jobs" / (kind + option)
     assert result.returncode == 0
-    run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert verdict(tmp_path / "out") == run["verdict"]
+    live = json.loads((out / "run.json").read_text())["verdict"]
+    assert live["tree"]["verdict"] == word
+    assert f"ebb  {word}: " in result.stderr or f"ebb  no leak: {word} at " in result.stderr
+    assert verdict(out) == live
+    if option:  # the heap profile of a run is beside its recording
+        assert verdict(out / "trace.ebb") == live
+    early = verdict(out, "--until-step", 12)
+    assert early["tree"]["verdict"] in ("filling", "undecided")
+    notes = [json.loads(line) for line in run_ebb("export", out, "--jsonl").stdout.splitlines() if '"note"' in line]
+    changes = [n["data"] for n in notes if n["kind"] == "verdict"]
+    assert changes and all({"pid", "from", "to", "t", "confidence"} <= set(c) for c in changes)
+    assert [c["to"] for c in changes if c["pid"] is None][-1] == word
+
+
+def test_recorded_marks_are_ignored_if_marks_are_disabled(finished, tmp_path):
+    out = finished.result()[0] / "jobs" / "cache"
+    doc = verdict(out, "--no-marks")
+    assert doc["tree"]["rate_bytes_per_step"] is None
+    assert any(s.startswith("no marks: ") for s in doc["tree"]["evidence"])
+    assert not any(s.startswith("no marks: ") for s in verdict(out)["tree"]["evidence"])
+    assert doc["series"] == []
+    path = table(tmp_path / "a.csv", ramp(300, MIB))
+    assert refused_with(run_ebb("verdict", path, "--no-marks"), "--no-marks applies only to recordings")
+
+
+def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(finished):
+    folder, result, _ = finished.result()
+    out = folder / "keeper" / "out"
+    assert result.returncode == 0
+    run = json.loads((out / "run.json").read_text())
+    assert verdict(out) == run["verdict"]
     assert run["segments"][-1]["verdict"] == run["verdict"]["tree"]["verdict"]
     assert f"ebb  {run['verdict']['tree']['verdict']}: " in result.stderr
-    assert verdict(tmp_path / "out", "--until", 15)["tree"]["leak"] is not True
+    assert verdict(out, "--until", 15)["tree"]["leak"] is not True
     # A busy machine may have made the growth uneven.
     if run["verdict"]["tree"]["verdict"] == "leaking":
         # Confidence is capped, because a longer first epoch cannot be excluded.
@@ -461,17 +487,15 @@ def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(tmp_path):
         assert any(s.startswith("memory grew evenly until the job ended; ") for s in run["verdict"]["tree"]["evidence"])
 
 
-def test_limit_option_accepts_a_size_or_a_percentage(tmp_path):
-    (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
-    run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "leak",
-            cwd=tmp_path)
-    whole = verdict(tmp_path / "out")["tree"]["oom"]["limit_bytes"]
-    half = verdict(tmp_path / "out", "--limit", "50%")["tree"]["oom"]["limit_bytes"]
-    own = verdict(tmp_path / "out", "--limit", "1G")["tree"]["oom"]
+def test_limit_option_accepts_a_size_or_a_percentage(finished):
+    out = finished.result()[0] / "jobs" / "leak"
+    whole = verdict(out)["tree"]["oom"]["limit_bytes"]
+    half = verdict(out, "--limit", "50%")["tree"]["oom"]["limit_bytes"]
+    own = verdict(out, "--limit", "1G")["tree"]["oom"]
     assert half == pytest.approx(whole / 2, abs=10000)
     assert own["limit_bytes"] == 1 << 30
     assert own["eta_s"]["low"] < 600
-    refusal = run_ebb("verdict", tmp_path / "out", "--group", "pid")
+    refusal = run_ebb("verdict", out, "--group", "pid")
     assert refused_with(refusal, "--group applies only to tables")
 
 
