@@ -84,7 +84,8 @@ class Server:
             if self.ask("GET", "/health"):
                 return
             if self.process.poll() is not None:
-                raise RuntimeError(f"the server ended with {self.process.returncode}")
+                lines = open(self.log.name, errors="replace").read().splitlines()
+                raise RuntimeError(f"the server ended with {self.process.returncode}: {lines[-1:]}")
             time.sleep(0.01)
         raise RuntimeError("the server does not answer")
 
