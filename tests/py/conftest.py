@@ -5,12 +5,11 @@ packages could not be installed for these tests.
 """
 
 import os
-import subprocess
 import sys
 
 import pytest
 
-from jobs import PACKAGE, PATIENCE_S, Run, binary, environment
+from jobs import PACKAGE, run_under_ebb
 
 SKIPPED_WHOLE = pytest.StashKey[bool]()
 
@@ -39,14 +38,8 @@ def run_job(tmp_path):
     """Runs a command under ebb until it exits."""
     count = 0
 
-    def run(*arguments, options=(), env=None, **more):
+    def run(*arguments, **more):
         nonlocal count
         count += 1
-        folder = tmp_path / f"run-{count}"
-        command = [binary(), "run", "-q", "-d", folder, *options, "--", *arguments]
-        more = {"cwd": tmp_path, "timeout": PATIENCE_S, **more}
-        result = subprocess.run([str(part) for part in command], env=environment(env), text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, **more)
-        return Run(result, folder)
+        return run_under_ebb(tmp_path, f"run-{count}", *arguments, **more)
     return run

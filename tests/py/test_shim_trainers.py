@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jobs import PACKAGE
+from jobs import PACKAGE, run_under_ebb
 
 pytest.importorskip("torch", reason="torch is not installed")
 
@@ -78,14 +78,6 @@ def assert_sent_once(run):
     assert {m["pid"] for m in run.marks()} == {run.marks("begin")[0]["pid"]}
 
 
-def test_hugging_face_trainer_gets_the_callback(run_job, tmp_path):
-    needs("transformers", "accelerate", "ebb.hf")
-    (tmp_path / "train.py").write_text(HF)
-    run = run_job(sys.executable, tmp_path / "train.py")
-    assert_sent_once(run)
-    assert len(run.marks("eval")) == 1
-
-
 def test_callback_added_by_the_script_is_not_added_again(run_job, tmp_path):
     needs("transformers", "accelerate", "ebb.hf")
     text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
@@ -93,10 +85,9 @@ def test_callback_added_by_the_script_is_not_added_again(run_job, tmp_path):
     assert_sent_once(run_job(sys.executable, tmp_path / "train.py"))
 
 
-@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
-def test_lightning_trainer_gets_the_callback(run_job, tmp_path, package):
-    needs(package.partition(".")[0], "ebb.lightning")
-    (tmp_path / "train.py").write_text(LIGHTNING.replace("PACKAGE", package))
+def test_pytorch_lightning_trainer_gets_the_callback(run_job, tmp_path):
+    needs("pytorch_lightning", "ebb.lightning")
+    (tmp_path / "train.py").write_text(LIGHTNING.replace("PACKAGE", "pytorch_lightning"))
     assert_sent_once(run_job(sys.executable, tmp_path / "train.py"))
 
 
@@ -111,18 +102,35 @@ for x in DataLoader(torch.randn(9, 4), batch_size=3):
 """
 
 
-@pytest.mark.parametrize("text", [HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
-                         ids=["hf", "lightning"])
-def test_plain_loop_sends_marks_even_after_a_trainer_has_run(run_job, tmp_path, text):
+@pytest.fixture(scope="module", params=[HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")], ids=["hf", "lightning"])
+def trained(request, tmp_path_factory):
+    """A finished job that trained with a trainer and then in a plain loop."""
     needs("transformers", "accelerate", "lightning")
-    (tmp_path / "train.py").write_text(COUNT + text + PLAIN)
-    run = run_job(sys.executable, tmp_path / "train.py")
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "train.py").write_text(COUNT + request.param + PLAIN)
+    run = run_under_ebb(folder, "run", sys.executable, folder / "train.py")
     assert run.status == 0, run.stderr
-    assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert [m["step"] for m in run.marks("begin")] == [0, 6]
-    assert [m["step"] for m in run.marks("epoch")] == [3, 6, 9]
-    assert [m["step"] for m in run.marks("end")] == [6, 9]
-    assert json.loads(run.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    run.evaluations = request.param.count("evaluate()")
+    return run
+
+
+def test_trainer_gets_the_callback(trained):
+    kinds = [m["kind"] for m in trained.marks()]
+    marks = trained.marks()[:kinds.index("end") + 1]
+    assert [m["step"] for m in marks if m["kind"] == "step"] == [1, 2, 3, 4, 5, 6]
+    assert [m["step"] for m in marks if m["kind"] == "epoch"] == [3, 6]
+    assert [m["step"] for m in marks if m["kind"] in ("begin", "end")] == [0, 6]
+    assert next(m for m in marks if m["kind"] == "begin")["steps_per_epoch"] == 3
+    assert len({m["pid"] for m in marks}) == 1
+    assert len(trained.marks("eval")) == trained.evaluations
+
+
+def test_plain_loop_sends_marks_even_after_a_trainer_has_run(trained):
+    assert [m["step"] for m in trained.marks("step")] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert [m["step"] for m in trained.marks("begin")] == [0, 6]
+    assert [m["step"] for m in trained.marks("epoch")] == [3, 6, 9]
+    assert [m["step"] for m in trained.marks("end")] == [6, 9]
+    assert json.loads(trained.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_lightning_trainer_gets_callback_if_ebb_imports_lightning(run_job, tmp_path):
