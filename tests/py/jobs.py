@@ -75,6 +75,7 @@ def run_under_ebb(folder, name, *arguments, options=(), env=None, **more):
     """Runs a command in FOLDER under ebb until it exits. Its run folder is NAME in FOLDER."""
     command = [binary(), "run", "-q", "-d", folder / name, *options, "--", *arguments]
     more = {"cwd": folder, "timeout": PATIENCE_S, **more}
-    result = subprocess.run([str(part) for part in command], env=environment(env), text=True, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    result = subprocess.run([str(part) for part in command], env=environment(env), text=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, **more)
     return Run(result, folder / name)

@@ -209,7 +209,8 @@ def test_step_does_not_wait_long_for_a_receiver_that_is_stuck(marks, monkeypatch
 
 @pytest.mark.parametrize("name, is_for_ever", [("ENOBUFS", False), ("ENOMEM", False),
                                                ("ECONNREFUSED", True)])
-def test_marks_are_sent_again_after_a_memory_error_in_one_send(marks, monkeypatch, name, is_for_ever):
+def test_marks_are_sent_again_after_a_memory_error_in_one_send(marks, monkeypatch, name,
+                                                               is_for_ever):
     import errno
 
     class Trouble:

@@ -102,7 +102,8 @@ for x in DataLoader(torch.randn(9, 4), batch_size=3):
 """
 
 
-@pytest.fixture(scope="module", params=[HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")], ids=["hf", "lightning"])
+@pytest.fixture(scope="module", params=[HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
+                ids=["hf", "lightning"])
 def trained(request, tmp_path_factory):
     """A finished job that trained with a trainer and then in a plain loop."""
     needs("transformers", "accelerate", "lightning")

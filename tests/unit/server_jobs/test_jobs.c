@@ -403,7 +403,7 @@ static int open_fds(void)
 
 static void many_short_jobs_leave_no_descriptor_process_or_lock(void **state)
 {
-    enum { JOBS = 200 };
+    enum { JOBS = 80 };
     char path[128];
     (void)state;
     kit.options.slots = 4;
