@@ -202,7 +202,7 @@ def test_attach_with_all_option_includes_child_processes(attach, installed):
         assert started == stopped
 
 
-def test_attach_works_on_deleted_and_renamed_interpreter(attach, installed, tmp_path):
+def test_attach_succeeds_on_a_deleted_or_renamed_interpreter(attach, installed, tmp_path):
     if not os.path.exists("/usr/bin/python3"):
         pytest.skip("the Python to copy is missing")
     copy = tmp_path / "renamed"
@@ -214,7 +214,7 @@ def test_attach_works_on_deleted_and_renamed_interpreter(attach, installed, tmp_
         assert installed.notes()[0] == f"start {job.pid}"
 
 
-def test_attach_gives_up_on_program_in_long_c_call(installed, open_folder):
+def test_attach_gives_up_on_a_program_inside_a_long_c_call(installed, open_folder):
     with program(IN_C) as job:
         ebb = subprocess.Popen([installed.program, "attach", str(job.pid)], cwd=open_folder,
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
@@ -259,7 +259,7 @@ def test_guard_of_attached_job_only_warns_by_default(attach):
         assert job.wait() == 0 and job.stdout.read() == "finished\n"
 
 
-def test_guard_option_lets_attach_stop_the_job(attach):
+def test_attach_with_the_guard_option_may_stop_the_job(attach):
     with program(GROWING) as job:
         result = attach("--limit", "300M", "--guard", job.pid)
         assert result.returncode == 0, result.stderr

@@ -120,7 +120,7 @@ def test_untraceable_process_without_opt_in_is_refused_with_advice(installed, fo
         assert installed.notes() == [] and alive(process.pid)
 
 
-def test_opted_in_process_removes_hooks_of_a_killed_ebb_on_detach(installed, folder):
+def test_detach_of_opted_in_process_removes_hooks_of_a_killed_ebb(installed, folder):
     with job(installed, folder) as process:
         result = ebb(installed, folder, "detach", process.pid)
         assert result.returncode == 2 and "ebb is not attached to this process" in result.stderr

@@ -512,7 +512,7 @@ def test_large_array_that_is_written_to_is_a_container_with_its_size_as_maximum(
     assert sent.figures[-1][f"container_limit:{name}"] == 0
 
 
-def test_container_that_is_freed_has_no_maximum_any_more(sent, resident):
+def test_container_that_was_freed_is_sent_without_a_maximum(sent, resident):
     store = Store()
     store.cache = deque(maxlen=50)
     grow(resident, lambda step: store.cache.extend(bytearray(MIB) for _ in range(2)), 3)
@@ -524,7 +524,7 @@ def test_container_that_is_freed_has_no_maximum_any_more(sent, resident):
                                 f"container_limit:cache of a {__name__}.Store": 0}
 
 
-def test_results_in_a_limited_cache_are_weighed(sent, resident):
+def test_size_of_the_results_in_a_limited_lru_cache_is_sent(sent, resident):
     @lru_cache(80)
     def pixels(number):
         return bytearray(2 * MIB)

@@ -19,7 +19,7 @@ def test_nodes_without_a_shared_folder_record_their_own_ranks(cluster, ebb, fold
         assert len(node(made, name)["ranks"]) == 2
 
 
-def test_ranks_run_if_the_job_folder_cannot_be_written(cluster, ebb, folder):
+def test_ranks_still_run_if_the_job_folder_cannot_be_written(cluster, ebb, folder):
     (folder / "ebb-runs").write_text("a file is in the way")
     result = cluster.srun(*TWO_BY_TWO, ebb, "run", "--", sys.executable, "train.py", 20, -1, 0, cwd=folder)
     assert result.returncode == 0, result.stderr

@@ -17,7 +17,7 @@ def lines(text):
     return sorted(line for line in text.splitlines() if not line.startswith("srun: job "))
 
 
-def test_step_is_recorded_per_node_and_leaking_rank_is_named(cluster, ebb, folder):
+def test_step_on_two_nodes_is_recorded_and_its_leaking_rank_named(cluster, ebb, folder):
     result = cluster.srun(*TWO_BY_TWO, ebb, "run", "--", sys.executable, "train.py", 240, 3, 2, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert lines(result.stdout) == [f"rank {n} finished" for n in range(4)]
@@ -120,7 +120,7 @@ def test_node_without_supervisor_and_sentinel_is_recorded_as_lost(cluster, ebb, 
     assert "ebb  node 1 (" in err and "): its supervisor was killed" in err, err
 
 
-def test_killing_an_ebb_run_kills_its_rank_alone(cluster, ebb, folder):
+def test_killed_ebb_run_ends_only_its_own_rank(cluster, ebb, folder):
     step = cluster.start_srun(*TWO_BY_TWO, ebb, "run", "-q", "--", sys.executable, "count.py", cwd=folder)
     cluster.wait_for(lambda: len(list(folder.glob("ready.*"))) == 4, 30, "ranks")
     made = job_folder(cluster, folder)

@@ -700,7 +700,7 @@ static void job_that_keeps_its_steps_in_a_limited_container_is_filling(void **st
     judge_free_with_run(job.judge);
 }
 
-static void job_whose_container_would_not_fit_into_memory_leaks(void **state)
+static void job_whose_container_can_outgrow_memory_is_leaking(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -921,7 +921,7 @@ int main(void)
         cmocka_unit_test(gpu_forecast_counts_cached_memory_as_free),
         cmocka_unit_test(reported_figures_in_bytes_get_their_own_verdicts),
         cmocka_unit_test(job_that_keeps_its_steps_in_a_limited_container_is_filling),
-        cmocka_unit_test(job_whose_container_would_not_fit_into_memory_leaks),
+        cmocka_unit_test(job_whose_container_can_outgrow_memory_is_leaking),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
         cmocka_unit_test(reported_figure_that_starts_late_uses_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),

@@ -213,7 +213,7 @@ static void model_probability_decides_a_verdict_that_is_undecided(void **state)
     assert_true(r.confidence <= 0.65);
 }
 
-static void no_leak_verdict_has_no_evidence_about_running_out_of_memory(void **state)
+static void evidence_about_running_out_of_memory_is_dropped_if_no_leak(void **state)
 {
     const struct verdict_evidence oom = {.code = VERDICT_SAID_PEAK_OOM, .value = {1, 60, 120, 0}};
     struct verdict_series v;
@@ -276,7 +276,7 @@ int main(void)
         cmocka_unit_test(model_has_no_features_for_too_few_readings),
         cmocka_unit_test(every_model_feature_has_a_name_and_a_text),
         cmocka_unit_test(model_probability_decides_a_verdict_that_is_undecided),
-        cmocka_unit_test(no_leak_verdict_has_no_evidence_about_running_out_of_memory),
+        cmocka_unit_test(evidence_about_running_out_of_memory_is_dropped_if_no_leak),
         cmocka_unit_test(leak_found_by_growth_shape_stays_a_leak_if_the_model_doubts),
         cmocka_unit_test(running_job_is_judged_leaking_only_if_nearly_certain),
     };
