@@ -357,7 +357,7 @@ def test_job_finishes_although_the_installation_is_incomplete(project, tmp_path,
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_restarted_job_counting_steps_from_zero_makes_progress(run_job, project):
+def test_steps_counted_from_zero_after_a_restart_count_as_progress(run_job, project):
     (project / "train.py").write_text("""
 import os, sys, time
 from torch.optim.optimizer import Optimizer

@@ -169,7 +169,7 @@ static void outdated_count_of_heap_pages_is_corrected_by_newer_samples(void **st
 
 /* The allocator counts memory returned to the system as free, and is queried rarely if a query is
  * slow. */
-static void retained_memory_is_from_page_counts_before_allocator_counts(void **state)
+static void retained_memory_comes_from_page_counts_if_they_are_known(void **state)
 {
     (void)state;
     set_heap_pages(MIB(220), MIB(590));
@@ -280,7 +280,7 @@ static void retained_memory_is_the_free_memory_the_allocator_counts(void **state
 }
 
 /* Sampling saw 80 of 145 MiB; the allocator's own count has no such error. */
-static void allocator_count_of_live_bytes_corrects_the_sampled_one(void **state)
+static void sampled_live_bytes_are_corrected_by_the_allocator_count(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -569,7 +569,7 @@ int main(void)
         T(growth_of_huge_pages_explains_growth_without_call_sites),
         T(heap_pages_beyond_live_memory_count_as_retained),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
-        T(retained_memory_is_from_page_counts_before_allocator_counts),
+        T(retained_memory_comes_from_page_counts_if_they_are_known),
         T(count_of_heap_pages_below_the_live_memory_is_ignored),
         T(ledger_has_an_entry_for_stacks),
         T(constant_huge_pages_are_not_counted_as_growth),
@@ -580,7 +580,7 @@ int main(void)
         T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
         T(retained_memory_is_the_free_memory_the_allocator_counts),
-        T(allocator_count_of_live_bytes_corrects_the_sampled_one),
+        T(sampled_live_bytes_are_corrected_by_the_allocator_count),
         T(correction_at_most_doubles_the_growth_of_a_call_site),
         T(free_heap_memory_beyond_rss_does_not_count_as_resident),
         T(live_memory_from_mmap_leaves_the_allocator_count_unchanged),

@@ -111,7 +111,7 @@ static void process_that_exits_unmeasured_is_not_counted_twice(void **state)
     assert_int_equal(peak_bytes(&p), 25 * MIB);
 }
 
-static void peak_is_the_upper_bound_if_unique_memory_is_unknown(void **state)
+static void job_peak_is_the_upper_bound_if_unique_memory_is_unknown(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -159,7 +159,7 @@ int main(void)
         cmocka_unit_test(peak_counts_all_memory_of_processes_that_exit_unmeasured),
         cmocka_unit_test(peaks_of_consecutive_processes_do_not_add_up),
         cmocka_unit_test(process_that_exits_unmeasured_is_not_counted_twice),
-        cmocka_unit_test(peak_is_the_upper_bound_if_unique_memory_is_unknown),
+        cmocka_unit_test(job_peak_is_the_upper_bound_if_unique_memory_is_unknown),
         cmocka_unit_test(job_peak_is_at_least_the_peak_of_its_largest_process),
         cmocka_unit_test(peak_of_each_segment_in_one_cgroup_starts_anew),
     };

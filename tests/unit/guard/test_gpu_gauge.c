@@ -72,7 +72,7 @@ static void gpu_used_only_by_other_jobs_is_not_guarded(void **state)
     assert_true(g.known);
 }
 
-static void gpu_headroom_is_the_smaller_one_of_job_limit_and_whole_gpu(void **state)
+static void gpu_headroom_ends_at_the_job_limit_or_when_the_gpu_is_full(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -125,7 +125,7 @@ int main(void)
         cmocka_unit_test(gpu_headroom_is_unknown_without_readings),
         cmocka_unit_test(gpu_memory_cached_by_pytorch_counts_as_free),
         cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
-        cmocka_unit_test(gpu_headroom_is_the_smaller_one_of_job_limit_and_whole_gpu),
+        cmocka_unit_test(gpu_headroom_ends_at_the_job_limit_or_when_the_gpu_is_full),
         cmocka_unit_test(gpu_limit_is_enforced_without_a_driver_reading),
         cmocka_unit_test(gpu_forecast_uses_the_same_limit_as_the_headroom),
     };

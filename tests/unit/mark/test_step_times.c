@@ -28,7 +28,7 @@ static uint64_t slow_ns(const struct step_times *t)
     return ns;
 }
 
-static void median_step_time_needs_one_step_and_slow_step_time_three(void **state)
+static void slow_step_time_is_unknown_before_three_steps(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -106,7 +106,7 @@ static void step_times_are_forgotten_after_many_newer_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(median_step_time_needs_one_step_and_slow_step_time_three),
+        cmocka_unit_test(slow_step_time_is_unknown_before_three_steps),
         cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
         cmocka_unit_test(step_sent_by_several_ranks_is_timed_only_once),
         cmocka_unit_test(step_number_that_goes_backwards_is_not_timed),

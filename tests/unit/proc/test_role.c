@@ -189,7 +189,7 @@ static void compile_worker_name_as_an_argument_makes_no_compile_worker(void **st
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void data_worker_is_recognised_if_named_forked_or_spawned(void **state)
+static void data_worker_is_recognised_by_its_name_or_how_it_was_started(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_main_thread", "python|train.py");
@@ -416,7 +416,7 @@ int main(void)
         cmocka_unit_test(each_rank_under_torchrun_has_the_role_main),
         cmocka_unit_test(compile_worker_is_recognised_by_script_title_or_parent),
         cmocka_unit_test(compile_worker_name_as_an_argument_makes_no_compile_worker),
-        cmocka_unit_test(data_worker_is_recognised_if_named_forked_or_spawned),
+        cmocka_unit_test(data_worker_is_recognised_by_its_name_or_how_it_was_started),
         cmocka_unit_test(multiprocessing_child_that_sends_steps_is_a_rank),
         cmocka_unit_test(fork_of_a_python_that_does_not_train_is_not_a_data_worker),
         cmocka_unit_test(scan_of_the_machine_gives_role_main_only_with_evidence),

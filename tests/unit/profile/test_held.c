@@ -170,7 +170,7 @@ static void cache_that_is_full_after_the_first_epoch_counts_as_slowed(void **sta
     assert_true(fabs(s.slowed - EPOCH * 2 * MB) < 1);
 }
 
-static void growth_is_not_called_sustained_or_slowed_without_an_epoch(void **state)
+static void heap_growth_is_not_split_at_an_epoch_end_that_is_unknown(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -206,7 +206,7 @@ int main(void)
         cmocka_unit_test(growth_per_allocated_byte_is_constant_if_the_machine_slows),
         cmocka_unit_test(growth_that_continues_after_the_first_epoch_is_sustained),
         cmocka_unit_test(cache_that_is_full_after_the_first_epoch_counts_as_slowed),
-        cmocka_unit_test(growth_is_not_called_sustained_or_slowed_without_an_epoch),
+        cmocka_unit_test(heap_growth_is_not_split_at_an_epoch_end_that_is_unknown),
         cmocka_unit_test(no_heap_evidence_is_given_from_less_than_five_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@ static int64_t line(const void *table, size_t len, uint32_t version, uint32_t fi
     return r < 0 ? r : (int64_t)ret;
 }
 
-static void python_3_9_line_table_pairs_are_added_up(void **state)
+static void line_table_of_python_3_9_is_decoded(void **state)
 {
     static const uint8_t t[] = {0, 1, 6, 2, 8, 0xfe /* -2 */, 255, 0, 1, 5};
     (void)state;
@@ -39,7 +39,7 @@ static void python_3_9_line_table_pairs_are_added_up(void **state)
     assert_int_equal(line(t, sizeof(t), V39, 10, 100000), 16);
 }
 
-static void python_3_10_ranges_may_have_no_line(void **state)
+static void line_table_of_python_3_10_may_lack_a_line(void **state)
 {
     static const uint8_t t[] = {4, 1, 2, 0x80 /* none */, 0, 100, 254, 27, 6, 0xff /* -1 */};
     (void)state;
@@ -60,7 +60,7 @@ static const uint8_t locations[] = {
     0x80 | 12 << 3 | 0, 0,    0,          /* Location entry two lines further down. */
 };
 
-static void all_six_python_3_11_location_forms_are_read(void **state)
+static void line_table_of_python_3_11_is_decoded_in_all_six_forms(void **state)
 {
     static const uint32_t versions[] = {V311, V314};
     (void)state;
@@ -209,9 +209,9 @@ static void line_tables_match_the_installed_python(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(python_3_9_line_table_pairs_are_added_up),
-        cmocka_unit_test(python_3_10_ranges_may_have_no_line),
-        cmocka_unit_test(all_six_python_3_11_location_forms_are_read),
+        cmocka_unit_test(line_table_of_python_3_9_is_decoded),
+        cmocka_unit_test(line_table_of_python_3_10_may_lack_a_line),
+        cmocka_unit_test(line_table_of_python_3_11_is_decoded_in_all_six_forms),
         cmocka_unit_test(damaged_python_line_table_is_not_reported_as_a_missing_line),
         cmocka_unit_test(python_line_numbers_below_1_count_as_missing),
         cmocka_unit_test(line_tables_of_other_python_versions_are_refused),

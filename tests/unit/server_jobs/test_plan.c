@@ -29,7 +29,7 @@ static void queue_starts_one_job_at_a_time_although_several_fit(void **state)
     assert_int_equal(v[3].why, PLAN_WAITS_TURN);
 }
 
-static void small_job_may_start_before_one_that_waits_for_memory(void **state)
+static void small_job_may_start_before_one_that_waits_for_a_gpu(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 3,
@@ -289,7 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queue_starts_one_job_at_a_time_although_several_fit),
-        cmocka_unit_test(small_job_may_start_before_one_that_waits_for_memory),
+        cmocka_unit_test(small_job_may_start_before_one_that_waits_for_a_gpu),
         cmocka_unit_test(free_memory_is_reserved_for_a_job_that_waits_for_memory),
         cmocka_unit_test(jobs_that_cannot_start_yet_reserve_no_resources),
         cmocka_unit_test(no_job_starts_if_more_is_in_use_than_available),

@@ -51,7 +51,7 @@ static void envelope_of_a_series_keeps_minimum_and_peak_at_any_length(void **sta
     assert_true(e.count >= ENVELOPE_SLOTS / 4);
 }
 
-static void envelope_slots_are_in_separate_blocks_after_a_time_gap(void **state)
+static void readings_before_and_after_a_time_gap_are_not_merged(void **state)
 {
     static struct envelope e;
 
@@ -353,7 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(envelope_of_a_series_keeps_minimum_and_peak_at_any_length),
-        cmocka_unit_test(envelope_slots_are_in_separate_blocks_after_a_time_gap),
+        cmocka_unit_test(readings_before_and_after_a_time_gap_are_not_merged),
         cmocka_unit_test(readings_with_equal_times_share_one_envelope_slot),
         cmocka_unit_test(selection_finds_the_kth_smallest_among_equal_values),
         cmocka_unit_test(curve_fit_distinguishes_a_line_from_a_flattening_curve),
