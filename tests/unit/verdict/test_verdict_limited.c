@@ -48,7 +48,7 @@ static void assert_near(double value, double expected)
     assert_true(value > 0.95 * expected && value < 1.05 * expected);
 }
 
-static void growth_in_a_limited_container_fills_up_to_its_limit(void **state)
+static void growth_in_a_container_with_a_limit_is_filling_up_to_it(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
@@ -67,14 +67,14 @@ static void growth_in_a_limited_container_fills_up_to_its_limit(void **state)
                         "until it is full");
 }
 
-static void container_with_a_small_part_of_the_growth_explains_nothing(void **state)
+static void container_with_a_small_part_does_not_explain_growth(void **state)
 {
     (void)state;
     run_container(1, STEPS);
     assert_false(find(NULL));
 }
 
-static void container_that_explains_most_of_the_live_heap_fills(void **state)
+static void container_with_most_of_the_live_heap_has_its_share_of_growth(void **state)
 {
     struct verdict_series live;
 
@@ -86,14 +86,14 @@ static void container_that_explains_most_of_the_live_heap_fills(void **state)
     assert_near(limited.left_bytes, 4.0 * (MOST - STEPS) * (double)MB);
 }
 
-static void container_that_seems_to_grow_more_than_memory_explains_nothing(void **state)
+static void container_that_grows_more_than_memory_explains_no_growth(void **state)
 {
     (void)state;
     run_container(10, STEPS);
     assert_false(find(NULL));
 }
 
-static void container_without_a_limit_explains_nothing(void **state)
+static void container_without_a_limit_does_not_explain_growth(void **state)
 {
     (void)state;
     run_container(4, STEPS);
@@ -101,14 +101,14 @@ static void container_without_a_limit_explains_nothing(void **state)
     assert_false(find(NULL));
 }
 
-static void growth_beside_a_container_that_stopped_growing_is_not_explained(void **state)
+static void container_that_stopped_growing_does_not_explain_growth(void **state)
 {
     (void)state;
     run_container(8, STEPS / 2);
     assert_false(find(NULL));
 }
 
-static void growth_is_open_when_the_container_is_full(void **state)
+static void growth_in_a_container_that_is_full_is_undecided(void **state)
 {
     (void)state;
     run_container(4, STEPS);
@@ -166,15 +166,13 @@ static void verdict_without_a_leak_is_not_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(growth_in_a_limited_container_fills_up_to_its_limit, fresh),
-        cmocka_unit_test_setup(container_with_a_small_part_of_the_growth_explains_nothing, fresh),
-        cmocka_unit_test_setup(container_that_explains_most_of_the_live_heap_fills, fresh),
-        cmocka_unit_test_setup(container_that_seems_to_grow_more_than_memory_explains_nothing,
-                               fresh),
-        cmocka_unit_test_setup(container_without_a_limit_explains_nothing, fresh),
-        cmocka_unit_test_setup(growth_beside_a_container_that_stopped_growing_is_not_explained,
-                               fresh),
-        cmocka_unit_test_setup(growth_is_open_when_the_container_is_full, fresh),
+        cmocka_unit_test_setup(growth_in_a_container_with_a_limit_is_filling_up_to_it, fresh),
+        cmocka_unit_test_setup(container_with_a_small_part_does_not_explain_growth, fresh),
+        cmocka_unit_test_setup(container_with_most_of_the_live_heap_has_its_share_of_growth, fresh),
+        cmocka_unit_test_setup(container_that_grows_more_than_memory_explains_no_growth, fresh),
+        cmocka_unit_test_setup(container_without_a_limit_does_not_explain_growth, fresh),
+        cmocka_unit_test_setup(container_that_stopped_growing_does_not_explain_growth, fresh),
+        cmocka_unit_test_setup(growth_in_a_container_that_is_full_is_undecided, fresh),
         cmocka_unit_test_setup(full_container_must_fit_into_the_memory_limit, fresh),
         cmocka_unit_test_setup(container_that_is_full_explains_growth_that_has_ended, fresh),
         cmocka_unit_test_setup(verdict_without_a_leak_is_not_changed, fresh),
