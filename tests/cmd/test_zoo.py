@@ -288,7 +288,7 @@ def test_one_zoo_mark_has_at_most_as_many_steps_as_ebb_accepts(ears):
     assert ears.heard()[1][-2:] == ["STEPS=256", "SECONDS=0.0"]
 
 
-def test_zoo_program_runs_without_ebb(monkeypatch, tmp_path):
+def test_zoo_marks_raise_no_error_without_ebb(monkeypatch, tmp_path):
     for path in ("", str(tmp_path / "nobody")):
         monkeypatch.setenv("EBB_SOCKET", path)
         marks = common.Marks()
