@@ -233,3 +233,14 @@ const char *kit_run_path(int64_t id, const char *name, const char *file)
     snprintf(path, sizeof path, "%s/runs/%lld-%s/%s", kit.folder, (long long)id, name, file);
     return path;
 }
+
+struct store *kit_store(void)
+{
+    char path[128];
+    struct err err = {""};
+    struct store *s = NULL;
+    snprintf(path, sizeof path, "%s/jobs.db", kit.folder);
+    if (store_open(path, &s, &err) < 0)
+        fail_msg("%s", err.text);
+    return s;
+}

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "server/jobs/jobs.h"
+#include "server/jobs/store.h"
 
 struct loop;
 
@@ -44,5 +45,6 @@ const char *kit_text(int64_t id, const char *key);
 int kit_times(int64_t id);
 /* Opens the run folder as jobs_read does. Returns an fd or -errno. */
 int kit_open_folder(int64_t id);
+struct store *kit_store(void); /* Opens the job store, which no server may have open. */
 void kit_touch(const char *path);
 const char *kit_run_path(int64_t id, const char *name, const char *file);

@@ -30,23 +30,12 @@ static void finish(int64_t id, const char *name)
     kit_touch(kit_run_path(id, name, "finish"));
 }
 
-static struct store *open_store(void)
-{
-    char path[128];
-    struct err err = {""};
-    struct store *s = NULL;
-    snprintf(path, sizeof path, "%s/jobs.db", kit.folder);
-    if (store_open(path, &s, &err) < 0)
-        fail_msg("%s", err.text);
-    return s;
-}
-
 /* Creates a row as a killed server leaves it. */
 static int64_t leave(enum job_state state, const char *word, const char *first, const char *second)
 {
     struct err err = {""};
     int64_t id = 0;
-    struct store *s = open_store();
+    struct store *s = kit_store();
     json_t *request =
         json_pack("{s:[s,s,s],s:s,s:s,s:{},s:i,s:i,s:[],s:{}}", "command", word, first, second,
                   "name", "x", "cwd", "/", "env", "gpus", 0, "priority", 0, "after", "options");
@@ -226,7 +215,7 @@ static void job_cancelled_before_its_start_never_runs(void **state)
     kit_start();
     kit_stop();
     int64_t id = leave(JOB_STARTING, "quick", "0", kit.list);
-    struct store *s = open_store();
+    struct store *s = kit_store();
     struct store_change change = {
         .state = JOB_STOPPING, .reason = "stop", .at_ns = 9, .end = "{\"asked\":true}"};
     assert_int_equal(store_change(s, id, &change, &err), 0);
@@ -307,7 +296,7 @@ static void jobs_after_one_that_failed_without_a_server_are_cancelled(void **sta
     kit_stop();
     struct err err = {""};
     /* The server was killed after it stored the end and before it cancelled the waiting jobs. */
-    struct store *s = open_store();
+    struct store *s = kit_store();
     struct store_change change = {.state = JOB_FAILED, .at_ns = 9};
     assert_int_equal(store_change(s, first, &change, &err), 0);
     store_close(s);

@@ -147,17 +147,6 @@ static void size_of_foreign_folders_does_not_count_as_job_data(void **state)
     shell("test -f runs/mine/f");
 }
 
-static struct store *open_store(void)
-{
-    char path[128];
-    struct err err = {""};
-    struct store *s = NULL;
-    snprintf(path, sizeof path, "%s/jobs.db", kit.folder);
-    if (store_open(path, &s, &err) < 0)
-        fail_msg("%s", err.text);
-    return s;
-}
-
 /* `ebb run` was killed between creating and signing the folder, so it started no job. */
 static void job_killed_before_it_signed_its_run_folder_runs_once(void **state)
 {
@@ -167,7 +156,7 @@ static void job_killed_before_it_signed_its_run_folder_runs_once(void **state)
     (void)state;
     kit_start();
     kit_stop();
-    struct store *s = open_store();
+    struct store *s = kit_store();
     snprintf(request, sizeof request,
              "{\"command\":[\"quick\",\"0\",\"%s\"],\"name\":\"k\",\"cwd\":\"/\",\"env\":{},"
              "\"gpus\":0,\"priority\":0,\"after\":[],\"options\":{}}",

@@ -396,3 +396,11 @@ void fake_job_read_bytes(const char *path, struct buf *ret)
     buf_clear(ret);
     assert_int_equal(io_read_all(AT_FDCWD, path, 1 << 28, ret), 0);
 }
+
+void fake_job_file_limit(rlim_t bytes)
+{
+    struct rlimit rl;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &rl), 0);
+    rl.rlim_cur = bytes < rl.rlim_max ? bytes : rl.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
+}

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include "base/buf.h"
 #include "proc/sample.h"
@@ -55,3 +56,5 @@ const char *fake_job_folder(void);
 char *fake_job_path(char path[256], const char *name);
 void fake_job_write_file(const char *path, const void *data, size_t len);
 void fake_job_read_bytes(const char *path, struct buf *ret);
+/* Limits the size of files that this process may write. */
+void fake_job_file_limit(rlim_t bytes);

@@ -159,14 +159,6 @@ static void sink_signals_when_its_queue_has_room_again(void **state)
     assert_int_equal(sink_close(s, LONG_NS), 0);
 }
 
-static void set_file_limit(rlim_t bytes)
-{
-    struct rlimit rl;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &rl), 0);
-    rl.rlim_cur = bytes < rl.rlim_max ? bytes : rl.rlim_max;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
-}
-
 static void partly_written_bytes_are_removed_before_the_next_append(void **state)
 {
     (void)state;
@@ -175,7 +167,7 @@ static void partly_written_bytes_are_removed_before_the_next_append(void **state
     struct sink_status st;
     sink_append(s, "good ", 5);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
-    set_file_limit(8); /* The limit allows the first three bytes of the next append. */
+    fake_job_file_limit(8); /* The limit allows the first three bytes of the next append. */
     sink_append(s, "refused", 7);
     sink_sync(s);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
@@ -183,7 +175,7 @@ static void partly_written_bytes_are_removed_before_the_next_append(void **state
     sink_status(s, &st);
     assert_int_equal(st.first_error, -EFBIG);
     assert_true(st.failing);
-    set_file_limit(RLIM_INFINITY);
+    fake_job_file_limit(RLIM_INFINITY);
     sink_append(s, "again", 5);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
     sink_status(s, &st);
@@ -202,10 +194,10 @@ static void tail_of_the_file_stays_if_the_sink_cannot_replace_it(void **state)
     struct sink_status st;
     sink_begin_tail(s, "one two ", 8);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
-    set_file_limit(10);
+    fake_job_file_limit(10);
     sink_replace_tail(s, "1+2 ", 4);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
-    set_file_limit(RLIM_INFINITY);
+    fake_job_file_limit(RLIM_INFINITY);
     sink_status(s, &st);
     assert_true(st.failing);
     assert_int_equal(st.losses, 0);

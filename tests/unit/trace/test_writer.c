@@ -207,14 +207,6 @@ static void existing_recording_is_not_overwritten(void **state)
     assert_int_equal(st.st_size, 4);
 }
 
-static void set_file_limit(rlim_t bytes)
-{
-    struct rlimit rl;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &rl), 0);
-    rl.rlim_cur = bytes < rl.rlim_max ? bytes : rl.rlim_max;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
-}
-
 static void tell_and_flush(struct fake_job *s, struct trace_writer *w, unsigned ticks)
 {
     for (unsigned i = 0; i < ticks; i++) {
@@ -234,7 +226,8 @@ static void disk_that_is_full_for_a_while_loses_no_recorded_data(void **state)
     struct stat before, after;
     tell_and_flush(&s, w, 20);
     assert_int_equal(stat(path, &before), 0);
-    set_file_limit((rlim_t)before.st_size + 20); /* The space left is less than any block needs. */
+    fake_job_file_limit((rlim_t)before.st_size +
+                        20); /* The space left is less than any block needs. */
     tell_and_flush(&s, w, 20);
     trace_writer_status(w, &st);
     assert_int_equal(st.first_error, -EFBIG);
@@ -244,7 +237,7 @@ static void disk_that_is_full_for_a_while_loses_no_recorded_data(void **state)
     assert_int_equal(after.st_size, before.st_size);
     struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 1);
-    set_file_limit(RLIM_INFINITY);
+    fake_job_file_limit(RLIM_INFINITY);
     tell_and_flush(&s, w, 5);
     trace_writer_status(w, &st);
     assert_false(st.failing);
@@ -279,11 +272,11 @@ static void recording_on_a_full_disk_counts_losses_and_stays_readable(void **sta
     struct stat before;
     tell_and_flush(&s, w, 5);
     assert_int_equal(stat(path, &before), 0);
-    set_file_limit((rlim_t)before.st_size);
+    fake_job_file_limit((rlim_t)before.st_size);
     tell_and_flush(&s, w, 40);
     trace_writer_status(w, &st);
     assert_true(st.blocks_lost > 0);
-    set_file_limit(RLIM_INFINITY);
+    fake_job_file_limit(RLIM_INFINITY);
     tell_and_flush(&s, w, 60);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), -EFBIG);
     assert_int_equal(trace_reader_open(path, &r, NULL), 0);
@@ -416,14 +409,14 @@ static void marks_are_dropped_before_samples_if_space_runs_out(void **state)
     struct trace_writer_status st;
     tick_at(w, 1 * NS_PER_S);
     fake_job_settle(w);
-    set_file_limit(100);
+    fake_job_file_limit(100);
     tick_at(w, 2 * NS_PER_S);
     fake_job_settle(w);
     flood(w, 2 * NS_PER_S, 0, MARKS);
     trace_writer_status(w, &st);
     assert_true(st.failing);
     assert_int_equal(st.blocks_lost, 1);
-    set_file_limit(RLIM_INFINITY);
+    fake_job_file_limit(RLIM_INFINITY);
     for (unsigned i = 3; i < 10; i++) {
         tick_at(w, i * NS_PER_S);
         fake_job_settle(w);

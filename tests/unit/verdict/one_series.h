@@ -1,6 +1,8 @@
 /* The series under test, its verdict, and helpers that add readings. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "verdict/verdict.h"
 
 static const uint64_t MB = 1000000;
@@ -21,6 +23,15 @@ static inline void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step
     struct verdict_mark m = {.kind = kind, .has_step = true, .step = step};
 
     verdict_mark(&v, t_ns, &m);
+}
+
+/* Returns whether the result has evidence CODE. */
+static inline bool has_evidence(enum verdict_evidence_code code)
+{
+    for (uint32_t i = 0; i < r.n_evidence; i++)
+        if (r.evidence[i].code == code)
+            return true;
+    return false;
 }
 
 /* Adds STEPS steps of 0.15 s in epochs of 60, with a reading every READS steps, and judges the

@@ -18,14 +18,6 @@ static uint64_t noise(uint64_t i)
     return (i * 2654435761u >> 16) & 7;
 }
 
-static bool has_evidence(enum verdict_evidence_code code)
-{
-    for (uint32_t i = 0; i < r.n_evidence; i++)
-        if (r.evidence[i].code == code)
-            return true;
-    return false;
-}
-
 /* Numbers that may be printed must be finite. */
 static void assert_sane(void)
 {

@@ -11,14 +11,6 @@
 
 enum { PASS = 75, STEPS = 300 };
 static const uint64_t KB = 1000;
-static bool has_evidence(enum verdict_evidence_code code)
-{
-    for (uint32_t i = 0; i < r.n_evidence; i++)
-        if (r.evidence[i].code == code)
-            return true;
-    return false;
-}
-
 /* Returns small deterministic noise from 0 to 700 KB. */
 static uint64_t noise(uint64_t i)
 {

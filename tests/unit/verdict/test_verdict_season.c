@@ -91,14 +91,6 @@ static uint64_t spikes_and_a_step(uint64_t step)
     return step >= 120 ? 460 * MB : spikes(step);
 }
 
-static bool has_evidence(enum verdict_evidence_code code)
-{
-    for (uint32_t i = 0; i < r.n_evidence; i++)
-        if (r.evidence[i].code == code)
-            return true;
-    return false;
-}
-
 static void sawtooth_on_a_rising_baseline_is_leaking(void **state)
 {
     (void)state;
