@@ -199,7 +199,7 @@ static void ledger_has_an_entry_for_stacks(void **state)
 }
 
 /* A buffer is allocated at once and filled gradually. */
-static void call_site_of_a_large_block_written_later_is_named(void **state)
+static void call_site_of_a_large_block_that_is_filled_later_is_named(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -212,7 +212,7 @@ static void call_site_of_a_large_block_written_later_is_named(void **state)
     assert_ptr_equal(ledger_site(&s.ledger, LEDGER_TOUCHED), &s.rows[1]);
 }
 
-static void small_blocks_are_not_counted_as_memory_written_later(void **state)
+static void small_blocks_do_not_explain_growth_by_later_writes(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -223,7 +223,7 @@ static void small_blocks_are_not_counted_as_memory_written_later(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void sampling_error_does_not_count_as_memory_written_later(void **state)
+static void ledger_does_not_explain_growth_by_sampling_error(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -574,9 +574,9 @@ int main(void)
         T(ledger_has_an_entry_for_stacks),
         T(constant_huge_pages_are_not_counted_as_growth),
         T(live_memory_in_huge_pages_counts_as_live_heap),
-        T(call_site_of_a_large_block_written_later_is_named),
-        T(small_blocks_are_not_counted_as_memory_written_later),
-        T(sampling_error_does_not_count_as_memory_written_later),
+        T(call_site_of_a_large_block_that_is_filled_later_is_named),
+        T(small_blocks_do_not_explain_growth_by_later_writes),
+        T(ledger_does_not_explain_growth_by_sampling_error),
         T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
         T(retained_memory_is_the_free_memory_the_allocator_counts),

@@ -17,7 +17,7 @@ static bool receive(struct figures *f, int32_t pid, const char *text)
     return figures_take(f, &m);
 }
 
-static void mark_with_name_and_value_is_a_figure_of_its_sender(void **state)
+static void mark_with_a_name_and_a_value_is_stored_as_a_figure(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -109,7 +109,7 @@ static void figures_of_an_exited_process_make_room_for_new_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mark_with_name_and_value_is_a_figure_of_its_sender),
+        cmocka_unit_test(mark_with_a_name_and_a_value_is_stored_as_a_figure),
         cmocka_unit_test(each_key_of_a_series_mark_becomes_a_figure),
         cmocka_unit_test(each_name_and_value_pair_of_a_mark_becomes_a_figure),
         cmocka_unit_test(figures_measured_by_ebb_are_kept_with_those_of_the_job),

@@ -156,7 +156,7 @@ static void last_exception_of_a_traceback_is_the_cause_of_failure(void **state)
     CHECK(table);
 }
 
-static void root_exception_is_found_in_worker_and_chained_errors(void **state)
+static void original_exception_of_a_worker_or_a_chain_is_the_cause(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -795,7 +795,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(last_exception_of_a_traceback_is_the_cause_of_failure),
-        cmocka_unit_test(root_exception_is_found_in_worker_and_chained_errors),
+        cmocka_unit_test(original_exception_of_a_worker_or_a_chain_is_the_cause),
         cmocka_unit_test(exception_of_the_failing_rank_is_the_cause),
         cmocka_unit_test(out_of_memory_messages_are_classified_by_kind_of_memory),
         cmocka_unit_test(traceback_is_found_between_colours_and_progress_bars),

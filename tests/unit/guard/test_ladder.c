@@ -732,7 +732,7 @@ static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
 /* --- hysteresis --- */
 
 /* A gauge cannot be read for a moment while it is replaced. */
-static void missing_reading_during_a_checkpoint_is_not_growth(void **state)
+static void missing_reading_during_a_checkpoint_does_not_count_as_growth(void **state)
 {
     (void)state;
     struct world w;
@@ -1041,7 +1041,7 @@ static void slow_leak_requests_checkpoint_by_forecast(void **state)
     assert_true(w.first_room[LADDER_DO_TERM] > 204 * MIB);
 }
 
-static void job_that_sends_no_ack_is_stopped_at_the_sigterm_threshold(void **state)
+static void job_that_does_not_answer_is_stopped_at_sigterm_threshold(void **state)
 {
     (void)state;
     struct world w;
@@ -1199,7 +1199,7 @@ int main(void)
         cmocka_unit_test(growth_that_pauses_during_a_save_still_counts_as_growth),
         cmocka_unit_test(memory_pressure_counts_only_if_it_lasts_at_low_headroom),
         cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
-        cmocka_unit_test(missing_reading_during_a_checkpoint_is_not_growth),
+        cmocka_unit_test(missing_reading_during_a_checkpoint_does_not_count_as_growth),
         cmocka_unit_test(low_headroom_trigger_ends_after_10_s_above_the_reserve),
         cmocka_unit_test(trigger_is_ignored_for_some_time_after_headroom_returned),
         cmocka_unit_test(repeated_memory_peaks_request_fewer_and_fewer_checkpoints),
@@ -1217,7 +1217,7 @@ int main(void)
         cmocka_unit_test(leak_without_a_checkpoint_method_causes_two_warnings),
         cmocka_unit_test(memory_sawtooth_with_a_long_period_never_stops_a_job),
         cmocka_unit_test(slow_leak_requests_checkpoint_by_forecast),
-        cmocka_unit_test(job_that_sends_no_ack_is_stopped_at_the_sigterm_threshold),
+        cmocka_unit_test(job_that_does_not_answer_is_stopped_at_sigterm_threshold),
         cmocka_unit_test(guard_keeps_its_rules_for_random_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,7 @@ static void recursive_frames_are_stored_in_the_stack_tree(void **state)
     assert_int_equal(stacks_site(frames, HEAP_STACK_MAX), site);
 }
 
-static void empty_stack_has_call_site_zero_but_a_null_frame_has_not(void **state)
+static void only_the_empty_stack_has_call_site_zero(void **state)
 {
     const uint64_t zero = 0;
 
@@ -243,7 +243,7 @@ int main(void)
         FRESH(stack_is_stored_once_and_read_back),
         FRESH(prefix_of_a_stack_is_a_call_site_of_its_own),
         FRESH(recursive_frames_are_stored_in_the_stack_tree),
-        FRESH(empty_stack_has_call_site_zero_but_a_null_frame_has_not),
+        FRESH(only_the_empty_stack_has_call_site_zero),
         FRESH(many_different_stacks_get_different_call_sites),
         FRESH(stacks_beyond_the_maximum_are_counted_as_site_zero),
         FRESH(nearly_full_stack_tree_keeps_the_innermost_python_frames),

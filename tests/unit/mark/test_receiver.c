@@ -104,7 +104,7 @@ static pid_t send_from_child(struct fixture *f, const char *s)
     return pid;
 }
 
-static void mark_arrives_with_its_time_and_sender(void **state)
+static void received_mark_has_its_time_and_sender(void **state)
 {
     struct fixture *f = *state;
 
@@ -621,7 +621,7 @@ static void loop_iteration_reads_at_most_256_marks_of_a_flood(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(mark_arrives_with_its_time_and_sender),
+        TEST(received_mark_has_its_time_and_sender),
         TEST(mark_for_several_steps_arrives_as_several_marks),
         TEST(sender_of_a_mark_is_taken_from_the_kernel_and_not_its_text),
         TEST(invalid_mark_datagrams_are_counted_and_dropped),

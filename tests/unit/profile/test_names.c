@@ -116,7 +116,7 @@ static void user_functions_are_listed_innermost_first(void **state)
     assert_program(f, "Plots.on_evaluate", "main", NULL);
 }
 
-static void comprehension_and_recursion_appear_as_one_function(void **state)
+static void recursive_function_with_a_comprehension_is_listed_once(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/tree.py", "main");
@@ -502,7 +502,7 @@ int main(void)
         TEST(package_does_not_count_as_user_code_beside_a_user_file),
         TEST(generated_code_of_named_tuples_is_not_shown_as_user_code),
         TEST(user_functions_are_listed_innermost_first),
-        TEST(comprehension_and_recursion_appear_as_one_function),
+        TEST(recursive_function_with_a_comprehension_is_listed_once),
         TEST(comprehension_before_python_3_11_is_shown_as_its_function),
         TEST(module_level_code_is_listed_only_if_innermost),
         TEST(lambda_and_nested_function_are_listed_separately),

@@ -121,7 +121,7 @@ static void answer_of_a_child_process_is_its_standard_output(void **state)
     assert_string_equal(b->output, "out\n");
 }
 
-static void stderr_of_a_child_process_without_output_is_the_answer(void **state)
+static void request_is_answered_with_stderr_if_its_child_prints_nothing(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "echo 'ebb: verdict: why' >&2; exit 2", NULL), 0);
@@ -257,7 +257,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
         TEST(answer_of_a_child_process_is_its_standard_output),
-        TEST(stderr_of_a_child_process_without_output_is_the_answer),
+        TEST(request_is_answered_with_stderr_if_its_child_prints_nothing),
         TEST(repeated_request_is_answered_from_the_cache),
         TEST(equal_request_waits_for_the_child_that_is_already_running),
         TEST(requests_beyond_the_queue_of_child_processes_are_refused),

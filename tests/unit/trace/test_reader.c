@@ -162,7 +162,7 @@ static void changed_byte_in_a_recording_never_yields_wrong_values(void **state)
 }
 
 /* The list of living processes at the start of each block replaces lost events. */
-static void process_starts_and_exits_of_a_lost_block_are_read_later(void **state)
+static void lost_process_starts_and_exits_are_known_at_the_next_block(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 7, .with_events = true}};
@@ -408,7 +408,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(truncated_recording_returns_all_intact_blocks),
         cmocka_unit_test(changed_byte_in_a_recording_never_yields_wrong_values),
-        cmocka_unit_test(process_starts_and_exits_of_a_lost_block_are_read_later),
+        cmocka_unit_test(lost_process_starts_and_exits_are_known_at_the_next_block),
         cmocka_unit_test(crash_while_a_block_is_sealed_loses_and_repeats_no_record),
         cmocka_unit_test(part_of_a_recording_that_was_written_twice_is_read_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),

@@ -112,7 +112,7 @@ static void model_features_do_not_depend_on_the_unit_of_bytes(void **state)
     }
 }
 
-static void model_judges_lasting_growth_a_leak_and_a_full_cache_none(void **state)
+static void model_judges_lasting_growth_but_not_a_full_cache_a_leak(void **state)
 {
     struct model_evidence grows = everywhere(line), stands = everywhere(flat),
                           filled = everywhere(ramp);
@@ -270,7 +270,7 @@ int main(void)
         cmocka_unit_test(linear_growth_is_forecast_to_continue),
         cmocka_unit_test(growth_that_stopped_is_forecast_to_stay_constant),
         cmocka_unit_test(model_features_do_not_depend_on_the_unit_of_bytes),
-        cmocka_unit_test(model_judges_lasting_growth_a_leak_and_a_full_cache_none),
+        cmocka_unit_test(model_judges_lasting_growth_but_not_a_full_cache_a_leak),
         cmocka_unit_test(more_evidence_of_growth_never_lowers_the_probability),
         cmocka_unit_test(contributions_of_model_features_add_up_to_the_log_odds),
         cmocka_unit_test(model_has_no_features_for_too_few_readings),

@@ -48,7 +48,7 @@ static void assert_near(double value, double expected)
     assert_true(value > 0.95 * expected && value < 1.05 * expected);
 }
 
-static void growth_in_a_container_with_a_limit_is_filling_up_to_it(void **state)
+static void growth_in_a_container_with_a_limit_is_judged_filling(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
@@ -166,7 +166,7 @@ static void verdict_without_a_leak_is_not_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(growth_in_a_container_with_a_limit_is_filling_up_to_it, fresh),
+        cmocka_unit_test_setup(growth_in_a_container_with_a_limit_is_judged_filling, fresh),
         cmocka_unit_test_setup(container_with_a_small_part_does_not_explain_growth, fresh),
         cmocka_unit_test_setup(container_with_most_of_the_live_heap_has_its_share_of_growth, fresh),
         cmocka_unit_test_setup(container_that_grows_more_than_memory_explains_no_growth, fresh),

@@ -76,7 +76,7 @@ static void readings_with_equal_times_share_one_envelope_slot(void **state)
     assert_true(e.slot[0].y <= 1000);
 }
 
-static void selection_finds_the_kth_smallest_among_equal_values(void **state)
+static void kth_smallest_value_is_found_among_equal_values(void **state)
 {
     (void)state;
     seed = 7;
@@ -260,7 +260,7 @@ static void last_readings_are_dropped_only_if_the_process_exits(void **state)
     assert_int_equal(tail.count, 0);
 }
 
-static void last_readings_held_back_are_limited_and_at_least_one(void **state)
+static void number_of_last_readings_held_back_is_limited(void **state)
 {
     int64_t t = 0;
 
@@ -355,7 +355,7 @@ int main(void)
         cmocka_unit_test(envelope_of_a_series_keeps_minimum_and_peak_at_any_length),
         cmocka_unit_test(readings_before_and_after_a_time_gap_are_not_merged),
         cmocka_unit_test(readings_with_equal_times_share_one_envelope_slot),
-        cmocka_unit_test(selection_finds_the_kth_smallest_among_equal_values),
+        cmocka_unit_test(kth_smallest_value_is_found_among_equal_values),
         cmocka_unit_test(curve_fit_distinguishes_a_line_from_a_flattening_curve),
         cmocka_unit_test(theil_sen_slope_ignores_spikes),
         cmocka_unit_test(noise_estimate_ignores_a_trend),
@@ -364,7 +364,7 @@ int main(void)
         cmocka_unit_test(inverse_gaussian_median_equals_that_of_simulated_passages),
         cmocka_unit_test(time_to_the_limit_is_infinite_without_growth),
         cmocka_unit_test_setup(last_readings_are_dropped_only_if_the_process_exits, fresh_tail),
-        cmocka_unit_test_setup(last_readings_held_back_are_limited_and_at_least_one, fresh_tail),
+        cmocka_unit_test_setup(number_of_last_readings_held_back_is_limited, fresh_tail),
         cmocka_unit_test_setup(dropping_the_last_readings_keeps_half_of_a_short_series, fresh_tail),
         cmocka_unit_test_setup(last_memory_drop_is_excluded_and_earlier_ones_are_kept, fresh_tail),
         cmocka_unit_test_setup(slow_exit_is_dropped_even_if_memory_was_lower_before, fresh_tail),

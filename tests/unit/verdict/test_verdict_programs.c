@@ -55,7 +55,7 @@ static void memory_that_returns_to_its_level_of_an_epoch_is_not_growth(void **st
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
 }
 
-static void memory_that_each_epoch_end_adds_is_stepping(void **state)
+static void growth_at_each_epoch_end_is_judged_stepping(void **state)
 {
     (void)state;
     feed_dips(20 * MB);
@@ -131,7 +131,7 @@ static void growth_that_ends_soon_after_the_first_epoch_is_not_a_leak(void **sta
 }
 
 /* At 1 MB/step over 600 MB, growth is material after 15 steps, so its end is not visible before. */
-static void linear_growth_after_the_first_epoch_has_not_stopped(void **state)
+static void linear_growth_after_the_first_epoch_is_not_judged_stopped(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 6; last <= PASS + 12; last++) {
@@ -145,7 +145,7 @@ static void linear_growth_after_the_first_epoch_has_not_stopped(void **state)
 
 /* Jumps of 8 MB and 3 MB alternate every 10 steps. Two or three jumps alone do not show a trend,
  * but the first epoch had the same jumps. */
-static void growth_has_not_stopped_between_two_regular_jumps(void **state)
+static void pause_between_regular_jumps_is_not_the_end_of_growth(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 13; last <= PASS + 20; last++) {
@@ -172,14 +172,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(memory_that_returns_to_its_level_of_an_epoch_is_not_growth),
-        TEST(memory_that_each_epoch_end_adds_is_stepping),
+        TEST(growth_at_each_epoch_end_is_judged_stepping),
         TEST(linear_growth_that_is_slower_after_the_epoch_is_a_leak),
         TEST(start_up_growth_longer_than_the_first_epoch_is_not_a_leak),
         TEST(growth_that_slows_after_the_first_epoch_is_undecided),
         TEST(noisy_growth_beyond_the_first_epoch_is_a_leak),
         TEST(growth_that_ends_soon_after_the_first_epoch_is_not_a_leak),
-        TEST(linear_growth_after_the_first_epoch_has_not_stopped),
-        TEST(growth_has_not_stopped_between_two_regular_jumps),
+        TEST(linear_growth_after_the_first_epoch_is_not_judged_stopped),
+        TEST(pause_between_regular_jumps_is_not_the_end_of_growth),
         TEST(growth_that_stopped_is_found_soon_after_the_first_epoch),
     };
 

@@ -190,7 +190,7 @@ static void series_that_ends_in_a_spike_is_spiking_not_plateaued(void **state)
     }
 }
 
-static void rise_among_spikes_that_lasts_is_plateaued(void **state)
+static void lasting_rise_among_spikes_is_judged_plateaued(void **state)
 {
     (void)state;
     run(160, false, spikes_and_a_step);
@@ -208,7 +208,7 @@ int main(void)
         cmocka_unit_test_setup(epochs_are_compared_only_if_their_memory_repeats, fresh),
         cmocka_unit_test_setup(evidence_text_says_whether_epochs_rise_or_repeat, fresh),
         cmocka_unit_test_setup(series_that_ends_in_a_spike_is_spiking_not_plateaued, fresh),
-        cmocka_unit_test_setup(rise_among_spikes_that_lasts_is_plateaued, fresh),
+        cmocka_unit_test_setup(lasting_rise_among_spikes_is_judged_plateaued, fresh),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
