@@ -18,6 +18,8 @@ import time
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "squeue")
 
+FINAL_STATES = ("CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT")
+
 CONFIG = """\
 ClusterName=mini
 SlurmctldHost=localhost(127.0.0.1)
@@ -65,8 +67,7 @@ def why_not():
 
 
 def free_ports(count):
-    """Finds COUNT consecutive free ports. If another program takes one before Slurm does, start() fails and is
-    repeated."""
+    """Finds COUNT consecutive free ports."""
     for first in range(20000 + os.getpid() % 1000 * 10, 31000, count):
         sockets = []
         try:
@@ -79,7 +80,7 @@ def free_ports(count):
         finally:
             for s in sockets:
                 s.close()
-    raise RuntimeError("no free ports for Slurm")
+    raise RuntimeError("no free ports")
 
 
 class SlurmCluster:
@@ -221,6 +222,15 @@ class SlurmCluster:
         """Returns Slurm's state of a job, such as PENDING, RUNNING or COMPLETED; "" if it is unknown."""
         shown = self.command("scontrol", "-o", "show", "job", job).stdout
         return next((w[9:] for w in shown.split() if w.startswith("JobState=")), "")
+
+    def wait_for_state(self, job, state, seconds):
+        """Waits until a job has STATE. Fails at once if the job has ended in another state."""
+        def has_state():
+            now = self.job_state(job)
+            if now in FINAL_STATES and now != state:
+                raise RuntimeError(f"job {job} is {now}, not {state}\n{self.logs()}")
+            return now == state
+        self.wait_for(has_state, seconds, f"job {job} {state}")
 
     def wait_for(self, condition, seconds, what):
         end = time.monotonic() + seconds

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cluster import SlurmCluster
+from cluster import SlurmCluster, free_ports
 from ranks import job_folder, node, rank_verdicts
 
 PY_TESTS = pathlib.Path(__file__).resolve().parents[1] / "py"
@@ -79,23 +79,25 @@ def torch_python():
 def test_requeued_job_resumes_and_reaches_the_same_weights(cluster, ebb, folder):
     torch = torch_python()
     (folder / "distributed.py").write_text(DISTRIBUTED)
+    port = free_ports(2)
 
-    def command(output, port, pause):
-        return [str(torch), "-W", "ignore", "distributed.py", str(PY_TESTS), output, str(port), str(pause)]
+    def command(output, main_port, pause):
+        return [str(torch), "-W", "ignore", "distributed.py", str(PY_TESTS), output, str(main_port), str(pause)]
 
-    whole = cluster.srun("-N2", "--ntasks-per-node=1", *command("whole", 29611, 0), cwd=folder, timeout=300)
+    whole = cluster.srun("-N2", "--ntasks-per-node=1", *command("whole", port, 0), cwd=folder, timeout=300)
     assert "trained 100 steps" in whole.stdout, whole.stderr
-    srun = " ".join(["srun", ebb, "run", "--requeue", "--", *command("parts", 29612, 0.2)])
+    srun = " ".join(["srun", ebb, "run", "--requeue", "--", *command("parts", port + 1, 0.2)])
     job = cluster.sbatch(f"#!/bin/sh\nexec {srun}\n", "-N2", "--ntasks-per-node=1", "--requeue", "--open-mode=append",
                          "--signal=B:USR1@10", "-o", "out.txt", cwd=folder)
     made = folder / "ebb-runs" / f"{job}.0"
     cluster.wait_for(lambda: (made / "node-00" / "heartbeat").exists() and
                      json.loads((made / "node-00" / "heartbeat").read_text() or "{}").get("step", 0) >= 20, 120, "20 steps")
     cluster.command("scancel", "--batch", "--signal=USR1", job)  # the signal that --signal sends before the time limit
-    # Slurm waits two minutes before it starts a job again.
-    cluster.wait_for(lambda: cluster.job_state(job) == "PENDING", 60, "the requeue")
-    cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now")
-    cluster.wait_for(lambda: cluster.job_state(job) == "COMPLETED", 300, "the end")
+    # Slurm waits two minutes before it starts a job again. slurmd refuses a start in the same second in which the job
+    # was killed, and Slurm then fails the job.
+    cluster.wait_for_state(job, "PENDING", 60)
+    cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+    cluster.wait_for_state(job, "COMPLETED", 300)
     text = (folder / "out.txt").read_text()
     assert "trained 100 steps" in text, text
     assert "returning job" in text and list((folder / "parts").glob("checkpoint-*")), text

@@ -32,7 +32,7 @@ def test_ranks_still_run_if_the_job_folder_cannot_be_written(cluster, ebb, folde
 def test_two_steps_of_one_job_have_two_folders(cluster, ebb, folder):
     step = f"srun --exact -N2 -n2 {ebb} run -q -- {sys.executable} train.py 30 -1 0"
     job = cluster.sbatch(f"#!/bin/sh\n{step} &\n{step} &\nwait\n", "-N2", "--ntasks-per-node=2", cwd=folder)
-    cluster.wait_for(lambda: cluster.job_state(job) == "COMPLETED", 60, "the job")
+    cluster.wait_for_state(job, "COMPLETED", 60)
     for name in (f"{job}.0", f"{job}.1"):
         for part in ("node-00", "node-01"):
             run = node(folder / "ebb-runs" / name, part)
