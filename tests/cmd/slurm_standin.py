@@ -122,7 +122,8 @@ def sbatch(slurm, arguments):
     number = slurm.change(add)
     subprocess.Popen([sys.executable, "-SE", __file__, str(slurm.folder), "job", str(number), *arguments[count:]],
                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                     cwd=options["chdir"], start_new_session=True, pass_fds=())
+                     cwd=options["chdir"] if os.path.isdir(options["chdir"]) else "/tmp", start_new_session=True,
+                     pass_fds=())
     if slurm.has("mute"):
         os.kill(os.getpid(), signal.SIGKILL)
     print(number, flush=True)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from commands import wait_for
+from commands import run_ebb, wait_for
 from hanging import Hanging
 from serving import ENDED, serving
 from slurm_standin import make_slurm
@@ -113,6 +113,57 @@ def test_server_is_stopped_and_started_while_run_folder_hangs(slurm, hanging, tm
         (tmp_path / "go").touch()
         assert server.wait(job)["state"] == "succeeded"
         assert (tmp_path / "go.ran").read_text() == "x\n" and len(slurm.jobs()) == 1
+
+
+def test_server_starts_while_the_folder_of_all_run_folders_hangs(slurm, hanging, tmp_path):
+    with serving_shared(slurm, hanging, tmp_path) as server:
+        job = server.submit(*waiting(tmp_path, "go"), name="x")
+        server.wait(job, "running")
+        assert server.stop() == 0
+        hanging.begin(tmp_path / "runs")
+        server.start()
+        assert f"the folder {tmp_path}/runs does not answer" in server.said()
+        trouble = server.get("/health").json()["trouble"]
+        assert f"cannot start jobs: the folder {tmp_path}/runs does not answer" in trouble
+        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        assert server.job(job)["state"] == "running"
+        new = server.submit("true")
+        assert "does not answer" in server.job(new)["waits_for"]
+        (tmp_path / "go").touch()
+        hanging.end()
+        assert [server.wait(n)["state"] for n in (job, new)] == ["succeeded"] * 2
+        assert server.get("/health").json()["trouble"] == []
+        assert (tmp_path / "go.ran").read_text() == "x\n" and len(slurm.jobs()) == 2
+
+
+def test_first_start_is_refused_while_the_folder_of_all_run_folders_hangs(slurm, hanging, tmp_path):
+    with serving_shared(slurm, hanging, tmp_path) as server:
+        server.stop()
+        (server.state / "last-id").unlink()
+        hanging.begin(tmp_path / "runs")
+        refused = run_ebb(*server.arguments, env=server.env)
+        assert refused.returncode == 2 and "start the server when the folder answers" in refused.stderr
+        hanging.end()
+        server.start()
+
+
+def test_hanging_working_folder_stalls_only_its_own_submission(slurm, hanging, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    with serving_shared(slurm, hanging, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        done = server.wait(server.submit("true", cwd=str(work)))["id"]
+        hanging.begin(work, server.process.pid)
+        request = {"command": ["true"], "cwd": str(work)}
+        submission = pool.submit(server.post, "/jobs", request)
+        while not submission.done():
+            answers(server)
+        assert submission.result().status == 503
+        assert submission.result().message() == \
+            f'cwd: the folder "{work}" does not answer; submit the job again later'
+        assert "does not answer" in server.post(f"/jobs/{done}/rerun").message()
+        assert server.submit("true", cwd="/") == done + 1, "a refused job has no id"
+        hanging.end()
+        assert server.wait(server.submit("true", cwd=str(work)))["state"] == "succeeded"
 
 
 def test_job_in_hanging_folder_can_be_cancelled(slurm, hanging, tmp_path):

@@ -220,6 +220,20 @@ def test_job_cancelled_outside_of_ebb_before_its_start_fails(slurm, tmp_path):
         assert ended["reason"] == "Slurm ended job 1 with state CANCELLED before the command started"
 
 
+def test_job_whose_working_folder_is_missing_on_the_node_fails_and_names_it(slurm, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    slurm.set("hold")
+    with serving_slurm(slurm) as server:
+        job = server.submit("touch", tmp_path / "ran", cwd=str(work))
+        reason(server, job, "pending")
+        work.rmdir()
+        slurm.clear("hold")
+        ended = server.wait(job)
+        assert ended["state"] == "failed" and str(work) in ended["reason"], ended
+        assert not (tmp_path / "ran").exists()
+
+
 def test_slurm_job_names_command_missing_on_the_node(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         ended = server.wait(server.submit("no-such-command"))

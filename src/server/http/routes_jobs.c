@@ -1,11 +1,14 @@
 /* Request handlers for jobs: list, get, submit, rerun, cancel and checkpoint. */
 #include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/state.h"
+#include "server/jobs/workers.h"
 #include "server/http/routes_private.h"
 
 enum { ANSWER_S = 5 }; /* maximum wait for the supervisor's answer to a checkpoint request */
@@ -109,28 +112,65 @@ void route_job_get(const struct route_call *c)
 
 /* ---- changes ---- */
 
+struct route_submission {
+    struct jobs_submission base;
+    const struct route_call *call;
+    struct task *task;
+};
+
+static void on_submitter_gone(void *user)
+{
+    struct route_submission *s = user;
+    task_cancel(s->task);
+}
+
+static void on_submitted(struct jobs_submission *base, int r, json_t *job, const struct err *err)
+{
+    const struct route_call *c = ((struct route_submission *)base)->call;
+    c->routes->generation++;
+    route_answer(c, 201, r, job, err);
+}
+
+static void submission_free(struct jobs_submission *base)
+{
+    free(base);
+}
+
+/* Submits a job as REQUEST, or the job of the path again if REQUEST is NULL. */
+static void submit(const struct route_call *c, const json_t *request)
+{
+    struct jobs *jobs = c->routes->options.jobs;
+    struct task *task;
+    struct route_submission *s = calloc(1, sizeof *s);
+    if (!s) {
+        http_answer_error(c->r, 503, "out of memory");
+        return;
+    }
+    *s = (struct route_submission){.base = {.done = on_submitted, .free = submission_free},
+                                   .call = c};
+    http_park(c->r, on_submitter_gone, s);
+    int r = request ? jobs_submit(jobs, request, &s->base, &task)
+                    : jobs_rerun(jobs, c->id, &s->base, &task);
+    if (r < 0)
+        http_answer_error(c->r, 503, "cannot check the working folder: %s", strerror(-r));
+    else if (task)
+        s->task = task;
+}
+
 void route_jobs_submit(const struct route_call *c)
 {
-    struct err err = {""};
-    json_t *doc = NULL, *request = route_body(c->r);
-    if (!request)
-        return;
-    int r = jobs_submit(c->routes->options.jobs, request, &doc, &err);
+    json_t *request = route_body(c->r);
+    if (request)
+        submit(c, request);
     json_decref(request);
-    c->routes->generation++;
-    route_answer(c, 201, r, doc, &err);
 }
 
 void route_job_rerun(const struct route_call *c)
 {
-    struct err err = {""};
-    json_t *doc = NULL, *body = route_body(c->r);
-    if (!body)
-        return;
+    json_t *body = route_body(c->r);
+    if (body)
+        submit(c, NULL);
     json_decref(body);
-    int r = jobs_rerun(c->routes->options.jobs, c->id, &doc, &err);
-    c->routes->generation++;
-    route_answer(c, 201, r, doc, &err);
 }
 
 /* Reads "reason" and "grace_s" of a cancel. If one of them is invalid, answers the request and

@@ -215,6 +215,17 @@ static void raise_files(struct serve *s)
                  (unsigned long long)limit.rlim_cur);
 }
 
+static void log_trouble(const struct serve *s)
+{
+    json_t *list = jobs_trouble(s->jobs), *sentence;
+    size_t i;
+    json_array_foreach(list, i, sentence)
+    {
+        log_line(LOG_WARN, "trouble", 0, "%s", json_string_value(sentence));
+    }
+    json_decref(list);
+}
+
 static int open_jobs(struct serve *s, struct err *err)
 {
     struct jobs_options jobs = s->options->jobs;
@@ -232,6 +243,7 @@ static int open_jobs(struct serve *s, struct err *err)
     jobs_listen(s->jobs, log_news, s);
     log_line(LOG_INFO, "room", 0, "%u slots, %llu MiB of memory, %u GPUs", jobs.slots,
              (unsigned long long)(jobs.memory_bytes >> 20), jobs.gpus);
+    log_trouble(s);
     return 0;
 }
 

@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "server/jobs/executor.h"
+#include "server/jobs/runs_folder.h"
 #include "server/jobs/workers.h"
-#include "trace/rundir.h"
 
 enum { DEPTH_MAX = 16 }; /* maximum depth of folders that are measured */
 
@@ -24,9 +24,12 @@ static const char trash_name[] = ".trash";
 
 static int open_trash(struct cleaner *c)
 {
-    if (mkdirat(c->runs_fd, trash_name, 0700) < 0 && errno != EEXIST)
+    int runs_fd = runs_folder_fd(c->runs);
+    if (runs_fd < 0)
+        return runs_fd;
+    if (mkdirat(runs_fd, trash_name, 0700) < 0 && errno != EEXIST)
         return -errno;
-    int fd = openat(c->runs_fd, trash_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(runs_fd, trash_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     close_fd(&c->trash_fd);
@@ -66,10 +69,10 @@ static int put_folder(struct cleaner *c)
 {
     const struct executor_folder folder = {.name = c->put.name, .id = c->put.folder_id};
     struct stat st;
-    int fd = executor_open_folder(c->runs_fd, &folder);
+    int fd = executor_open_folder(c->runs, &folder);
     if (fd == -EACCES) {
-        cleaner_open_up(c->runs_fd, folder.name);
-        fd = executor_open_folder(c->runs_fd, &folder);
+        cleaner_open_up(runs_folder_fd(c->runs), folder.name);
+        fd = executor_open_folder(c->runs, &folder);
     }
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
@@ -80,7 +83,7 @@ static int put_folder(struct cleaner *c)
     /* creates the trash folder again if a user has removed it */
     int r = fstat(c->trash_fd, &st) == 0 && st.st_nlink > 0 ? 0 : open_trash(c);
     if (r == 0)
-        r = move_to_trash(c, c->runs_fd, folder.name);
+        r = move_to_trash(c, runs_folder_fd(c->runs), folder.name);
     return r == -ENOENT ? 0 : r;
 }
 
@@ -168,10 +171,13 @@ static void cleaner_run(void *user)
         c->put_result = put_folder(c);
         return;
     }
+    if (c->trash_fd < 0)
+        (void)open_trash(c);
     empty_trash(c);
     for (size_t i = 0; i < c->folder_count; i++) {
         struct cleaner_folder *f = &c->folders[i];
-        AUTO_CLOSE int fd = rundir_open_signed(c->runs_fd, f->name, f->folder_id);
+        const struct executor_folder folder = {.name = f->name, .id = f->folder_id};
+        AUTO_CLOSE int fd = executor_open_folder(c->runs, &folder);
         f->bytes = fd < 0 ? 0 : folder_bytes(c, fd, ".", 0);
     }
 }
@@ -213,15 +219,15 @@ int cleaner_clean(struct cleaner *c)
     return workers_start(c->workers, &cleaner_kind, 0, 0, c, &c->task);
 }
 
-int cleaner_new(struct workers *workers, int runs_fd, void (*done)(void *user), void *user,
-                struct cleaner **ret)
+int cleaner_new(struct workers *workers, struct runs_folder *runs, void (*done)(void *user),
+                void *user, struct cleaner **ret)
 {
     struct cleaner *c = calloc(1, sizeof *c);
     if (!c)
         return -ENOMEM;
     *c = (struct cleaner){
-        .workers = workers, .done = done, .user = user, .runs_fd = runs_fd, .trash_fd = -1};
-    int r = open_trash(c);
+        .workers = workers, .done = done, .user = user, .runs = runs, .trash_fd = -1};
+    int r = runs_folder_is_open(runs) ? open_trash(c) : 0;
     if (r < 0)
         free(c);
     else

@@ -9,6 +9,7 @@
 
 #include "server/jobs/spec.h"
 
+struct runs_folder;
 struct task;
 struct workers;
 
@@ -26,7 +27,8 @@ struct cleaner {
     void (*done)(void *user); /* called from the event loop at the end of each task */
     void *user;
     /* Used by the thread while it runs: */
-    int runs_fd, trash_fd; /* fds of RUNS and RUNS/.trash */
+    struct runs_folder *runs;
+    int trash_fd; /* fd of RUNS/.trash, or -1 */
     /* number of folders moved so far, which makes their names in the trash unique */
     unsigned moved;
     bool is_put; /* the task was started by cleaner_put */
@@ -37,9 +39,9 @@ struct cleaner {
     size_t folder_count;
 };
 
-/* Creates RUNS/.trash. Returns 0 or -errno. */
-int cleaner_new(struct workers *workers, int runs_fd, void (*done)(void *user), void *user,
-                struct cleaner **ret);
+/* Creates RUNS/.trash if RUNS is open. Returns 0 or -errno. */
+int cleaner_new(struct workers *workers, struct runs_folder *runs, void (*done)(void *user),
+                void *user, struct cleaner **ret);
 void cleaner_close(struct cleaner *c); /* stops the task and frees C, which may be NULL */
 /* Starts to move the folder NAME into the trash, if it belongs to the job with FOLDER_ID. A folder
  * without a signature does not count as the job's, even if its name matches. Returns 0 or -errno;

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "run/outcome.h"
+#include "server/jobs/runs_folder.h"
 #include "trace/rundir.h"
 
 /* ---- cancelling ---- */
@@ -134,24 +135,25 @@ void executor_forget(struct executor *x, int64_t id)
 
 /* ---- run.json ---- */
 
-int executor_open_folder(int runs_fd, const struct executor_folder *folder)
+int executor_open_folder(struct runs_folder *runs, const struct executor_folder *folder)
 {
     if (!folder->name[0] || folder->name[0] == '.' || strchr(folder->name, '/'))
         return -ENOENT;
-    return rundir_open_signed(runs_fd, folder->name, folder->id);
+    int fd = runs_folder_fd(runs);
+    return fd < 0 ? -EIO : rundir_open_signed(fd, folder->name, folder->id);
 }
 
-bool executor_is_disk_full(int runs_fd)
+bool executor_is_disk_full(struct runs_folder *runs)
 {
     struct statvfs fs;
-    return fstatvfs(runs_fd, &fs) == 0 &&
+    return fstatvfs(runs_folder_fd(runs), &fs) == 0 &&
            (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0));
 }
 
 int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret)
 {
-    AUTO_CLOSE int dir = executor_open_folder(x->runs_fd, folder);
+    AUTO_CLOSE int dir = executor_open_folder(x->runs, folder);
     return dir < 0 ? dir : outcome_read_folder(dir, max, ret_json, ret);
 }
 

@@ -22,6 +22,7 @@
 struct err;
 struct loop;
 struct outcome;
+struct runs_folder;
 struct slurm;
 struct slurm_options;
 struct workers;
@@ -98,6 +99,7 @@ struct executor_kind {
     /* True if jobs run on the server's machine. The server then chooses their GPUs, and knows
      * whether a job ran alone. */
     bool owns_machine;
+    int (*prepare)(int runs_fd); /* prepares the folder of all run folders, in a thread */
     int (*open)(struct executor *x, struct err *err); /* may be NULL */
     /* may be NULL; the caller must release all runs first */
     void (*close)(struct executor *x);
@@ -127,8 +129,9 @@ struct executor {
     struct slurm *slurm;                       /* state of executor_slurm */
     struct loop *loop;
     struct workers *workers;
-    const char *program;   /* path of ebb itself: /proc/self/exe, resolved at the start */
-    int locks_fd, runs_fd; /* open folders */
+    const char *program; /* path of ebb itself: /proc/self/exe, resolved at the start */
+    int locks_fd;        /* open folder */
+    struct runs_folder *runs;
     const char *runs_path; /* absolute */
     uint64_t files_max;    /* soft limit of open files for jobs; 0 means the server's own */
     /* values for requests that do not set their own; 0 means the default of `ebb run` */
@@ -146,10 +149,11 @@ void executor_cancel_again(struct executor_run *run);
 
 /* ---- shared by all kinds ---- */
 
-/* Opens the job's run folder. Returns an fd; -ENOENT if there is none; or another -errno. */
-int executor_open_folder(int runs_fd, const struct executor_folder *folder);
+/* Opens the job's run folder. Returns an fd; -ENOENT if there is none; -EIO if the folder of all
+ * run folders is not available; or another -errno. */
+int executor_open_folder(struct runs_folder *runs, const struct executor_folder *folder);
 /* True if the disk is full. That may be why a job has no run folder. */
-bool executor_is_disk_full(int runs_fd);
+bool executor_is_disk_full(struct runs_folder *runs);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);
 /* Removes the lock of a job. Call this when the end of the job is stored. */

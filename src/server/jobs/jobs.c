@@ -22,11 +22,13 @@
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
+#include "server/jobs/runs_folder.h"
 #include "server/jobs/workers.h"
 
 enum {
     REASON_MAX = 300,
     TRIM_AFTER = 64, /* malloc_trim is called after this many jobs have ended */
+    RUNS_S = 5,      /* maximum time that the start waits for the folder of run folders */
     READ_S = 10,     /* maximum time that a request waits for a run folder */
     UNSURE_S = 10,   /* time between searches for jobs that may or may not be running */
 };
@@ -118,6 +120,46 @@ static int keep_kind(const struct jobs *j, int state_fd, struct err *err)
                  : 0;
 }
 
+/* Reports a folder that is not available. Jobs are not started until it is. */
+static void report_runs(struct jobs *j, int r)
+{
+    if (r == -ETIMEDOUT)
+        jobs_trouble_set(j, TROUBLE_FOLDER, "cannot start jobs: the folder %s does not answer",
+                         j->runs_path);
+    else
+        jobs_trouble_set(j, TROUBLE_FOLDER, "cannot start jobs: cannot use the folder %s: %s",
+                         j->runs_path, strerror(-r));
+}
+
+static int open_runs(struct jobs *j, struct err *err)
+{
+    const struct executor_kind *kind = j->executor.kind;
+    int r = runs_folder_new(j->runs_path, kind->prepare, &j->runs);
+    if (r == 0 && kind->owns_machine)
+        r = runs_folder_fd(j->runs);
+    else if (r == 0)
+        r = runs_folder_open(j->runs, RUNS_S * NS_PER_S);
+    if (r == -ETIMEDOUT && !kind->owns_machine)
+        report_runs(j, r);
+    else if (r < 0)
+        return err_set(err, r, "cannot use the folder %s: %s", j->runs_path, strerror(-r));
+    return 0;
+}
+
+/* Tries again to open the folder if it did not answer at the start. */
+static void check_runs(struct jobs *j)
+{
+    if (!j->trouble[TROUBLE_FOLDER][0])
+        return;
+    int r = runs_folder_open(j->runs, 0);
+    if (r < 0) {
+        report_runs(j, r);
+        return;
+    }
+    jobs_trouble_clear(j, TROUBLE_FOLDER);
+    jobs_kick(j);
+}
+
 static int open_all(struct jobs *j, struct err *err)
 {
     char path[4096];
@@ -127,7 +169,7 @@ static int open_all(struct jobs *j, struct err *err)
     int r = close_to_others(fd, j->options.state_dir, err);
     snprintf(path, sizeof path, "%s/locks", j->options.state_dir);
     if (r == 0)
-        r = open_private(j->runs_path, &j->runs_fd, err);
+        r = open_runs(j, err);
     if (r == 0)
         r = open_private(path, &j->locks_fd, err);
     if (r == 0) {
@@ -151,6 +193,7 @@ static int take_options(struct jobs *j, const struct jobs_options *options)
 {
     char cwd[4096], runs[4096];
     j->options = *options;
+    j->executor.kind = options->is_slurm ? &executor_slurm : &executor_local;
     j->cwd = strdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
     if (options->runs_dir)
         snprintf(runs, sizeof runs, "%s", options->runs_dir);
@@ -171,10 +214,12 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
     if (!j)
         return err_set(err, -ENOMEM, "out of memory");
     j->loop = loop;
-    j->runs_fd = j->locks_fd = j->ids_fd = -1;
+    j->locks_fd = j->ids_fd = -1;
     int r = take_options(j, options);
     if (r == 0)
         r = workers_new(loop, &j->workers);
+    if (r == 0)
+        r = workers_new(loop, &j->cwd_workers);
     if (r == 0)
         r = loop_add_timer(loop, UINT64_MAX / 2, 0, jobs_on_kick, j, &j->kick_timer);
     if (r == 0)
@@ -190,13 +235,13 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
         return r;
     }
     j->executor =
-        (struct executor){.kind = options->is_slurm ? &executor_slurm : &executor_local,
+        (struct executor){.kind = j->executor.kind,
                           .slurm_options = &j->options.slurm,
                           .loop = loop,
                           .workers = j->workers,
                           .program = options->program,
                           .locks_fd = j->locks_fd,
-                          .runs_fd = j->runs_fd,
+                          .runs = j->runs,
                           .runs_path = j->runs_path,
                           .files_max = options->files_max,
                           .interval_ns = options->interval_ns,
@@ -244,9 +289,10 @@ void jobs_close(struct jobs *j)
     loop_remove(j->kick_timer);
     loop_remove(j->tick_timer);
     store_close(j->store);
+    workers_free(j->cwd_workers);
     /* a thread that hangs in a run folder still uses the fd; the process is about to exit */
-    if (workers_free(j->workers) && j->runs_fd >= 0)
-        close(j->runs_fd);
+    if (workers_free(j->workers))
+        runs_folder_free(j->runs);
     if (j->locks_fd >= 0)
         close(j->locks_fd);
     if (j->ids_fd >= 0)
@@ -315,9 +361,11 @@ static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed)
         jobs_adopt_again(j);
     }
     jobs_file_check(j, now_ns);
+    check_runs(j);
     jobs_check_silence(j, now_ns);
     trim(j, is_any);
-    if (is_any || is_left || j->is_unsettled || j->is_file_due || j->name_task)
+    if (is_any || is_left || j->is_unsettled || j->is_file_due || j->name_task ||
+        j->trouble[TROUBLE_FOLDER][0])
         return;
     j->is_ticking = false;
     loop_disarm_timer(j->tick_timer);
@@ -390,7 +438,7 @@ static void run_reading(void *user)
 {
     struct jobs_reading *r = user;
     const struct executor_folder place = {.name = r->folder, .id = r->folder_id};
-    AUTO_CLOSE int folder = executor_open_folder(r->runs_fd, &place);
+    AUTO_CLOSE int folder = executor_open_folder(r->runs, &place);
     r->read(r, folder);
 }
 
@@ -411,7 +459,7 @@ int jobs_read(struct jobs *j, int64_t id, struct jobs_reading *r, struct task **
     static const struct task_kind kind = {run_reading, on_read, free_reading};
     struct store_job row;
     const struct job *job = jobs_find(j, id);
-    r->runs_fd = j->runs_fd;
+    r->runs = j->runs;
     r->folder[0] = r->folder_id[0] = '\0';
     if (job && job->live) {
         text_copy(r->folder, sizeof r->folder, job->live->folder);

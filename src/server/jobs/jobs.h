@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "server/jobs/facts.h"
 #include "server/jobs/plan.h"
 #include "server/jobs/slurm.h"
@@ -14,7 +15,6 @@
 #include "server/jobs/state.h"
 #include "server/jobs/store.h"
 
-struct err;
 struct jobs;
 struct loop;
 struct task;
@@ -77,10 +77,27 @@ void jobs_close(struct jobs *jobs); /* closes the jobs; running ones continue */
 /* Adds a listener; at most 8 are possible. If FN is NULL, removes the listener with that USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
-/* Submits a job. *RET is the job as in the API, owned by the caller. Returns 0; -EINVAL if REQUEST
- * is invalid; -ENOSPC or another -errno if the job was not accepted. */
-int jobs_submit(struct jobs *jobs, const json_t *request, json_t **ret, struct err *err);
-int jobs_rerun(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
+/* A submission of a job. The struct of the caller begins with this one, is zeroed except for `done`
+ * and `free`, and belongs to the submission from jobs_submit to `free`. */
+struct jobs_submission {
+    /* Called from the event loop. R is 0, and the caller owns JOB, the job as in the API; or
+     * -EINVAL if the request is invalid; -ETIMEDOUT if the working folder does not answer; -ENOSPC
+     * or another -errno if the job was not accepted. */
+    void (*done)(struct jobs_submission *s, int r, json_t *job, const struct err *err);
+    void (*free)(struct jobs_submission *s); /* called from the event loop */
+    /* Set by jobs_submit: */
+    struct jobs *jobs;
+    struct job_spec spec;
+    int64_t rerun_of; /* 0: none */
+    int result;       /* of the check of the working folder */
+    struct err err;
+};
+/* Submits a job: at once if jobs run on this machine, else after a thread has checked the working
+ * folder, because shared folders may hang. *RET is NULL if `done` was already called. Returns 0, or
+ * -errno after `free`. */
+int jobs_submit(struct jobs *jobs, const json_t *request, struct jobs_submission *s,
+                struct task **ret);
+int jobs_rerun(struct jobs *jobs, int64_t id, struct jobs_submission *s, struct task **ret);
 /* Cancels a job. A queued job is cancelled at once. If the change cannot be stored, the job stays
  * queued, and the result is -ENOSPC or another -errno. A second cancel can only shorten the grace
  * period. If GRACE_NS is UINT64_MAX, the default period is used. Returns 0, -ENOENT, or -EALREADY
@@ -119,7 +136,7 @@ struct jobs_reading {
     void (*done)(struct jobs_reading *r, int result);
     void (*free)(struct jobs_reading *r); /* called from the event loop */
     /* Set by jobs_read: */
-    int runs_fd;
+    struct runs_folder *runs;
     char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
 };
 /* Starts a read. If jobs run on this machine, the folder is read at once, and *RET is NULL.

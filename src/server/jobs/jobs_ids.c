@@ -15,6 +15,7 @@
 #include "base/number.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
+#include "server/jobs/runs_folder.h"
 
 static const char mark_name[] = "last-id";
 /* maximum plausible id; if last-id contains a larger number, the file is damaged */
@@ -57,7 +58,7 @@ static int64_t largest_of(int folder, bool is_runs)
 
 static int64_t largest_seen(const struct jobs *j)
 {
-    int64_t run = largest_of(j->runs_fd, true), lock = largest_of(j->locks_fd, false);
+    int64_t run = largest_of(runs_folder_fd(j->runs), true), lock = largest_of(j->locks_fd, false);
     return run > lock ? run : lock;
 }
 
@@ -74,6 +75,11 @@ int jobs_ids_open(struct jobs *j, int state_fd, struct err *err)
     ssize_t len = io_pread_small(j->ids_fd, text, sizeof text);
     if (len > 0)
         raise_to(&id, text, strspn(text, "0123456789"));
+    if (!id && !runs_folder_is_open(j->runs))
+        return err_set(err, -ETIMEDOUT,
+                       "the folder %s does not answer, and without the file %s/%s the server needs "
+                       "it; start the server when the folder answers",
+                       j->runs_path, j->options.state_dir, mark_name);
     store_ids_above(j->store, id ? id : largest_seen(j));
     return jobs_ids_note(j, store_next_id(j->store) - 1, err);
 }

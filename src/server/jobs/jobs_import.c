@@ -49,8 +49,12 @@ static int take_queued(struct jobs *j, const json_t *request, struct err *err)
 {
     struct job_spec spec = {0};
     int r = job_spec_read(request, j->cwd, &spec, err);
-    if (r < 0)
+    if (r == 0 && j->executor.kind->owns_machine)
+        r = job_spec_check_cwd(spec.cwd, err);
+    if (r < 0) {
+        job_spec_fini(&spec);
         return r;
+    }
     /* "after" is cleared, because its ids are those of the other server */
     json_object_set_new(spec.doc, "after", json_array());
     struct store_job row = {.state = JOB_QUEUED,

@@ -263,7 +263,7 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
     k->due_ns = UINT64_MAX / 2;
     int r = read_age(j, err);
     if (r == 0) {
-        r = cleaner_new(j->workers, j->runs_fd, on_cleaned, k, &k->cleaner);
+        r = cleaner_new(j->workers, j->runs, on_cleaned, k, &k->cleaner);
         if (r == 0)
             r = loop_add_timer(j->loop, k->due_ns, 0, on_keep_timer, k, &k->timer);
         if (r < 0)

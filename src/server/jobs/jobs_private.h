@@ -18,6 +18,7 @@
 
 struct err;
 struct loop_source;
+struct runs_folder;
 struct task;
 struct workers;
 
@@ -82,6 +83,7 @@ struct job {
 enum trouble {
     TROUBLE_STORE,
     TROUBLE_START,
+    TROUBLE_FOLDER, /* the folder of all run folders is not open yet */
     TROUBLE_FILE,
     TROUBLE_KEEP,
     TROUBLE_EXECUTOR, /* Slurm does not answer */
@@ -97,9 +99,13 @@ struct jobs_listener {
 struct jobs {
     struct loop *loop;
     struct workers *workers;
+    /* threads for working folders, so that one that hangs does not keep run folders from being read
+     */
+    struct workers *cwd_workers;
     struct jobs_options options;
     char *runs_path, *cwd;
-    int runs_fd, locks_fd, ids_fd;
+    int locks_fd, ids_fd;
+    struct runs_folder *runs;
     struct store *store;
     /* age of the store when this server started, and the time of that start */
     uint64_t age_ns, age_boot_ns;

@@ -15,6 +15,7 @@
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
+#include "server/jobs/runs_folder.h"
 #include "server/jobs/workers.h"
 
 enum {
@@ -87,8 +88,11 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
 {
     const struct plan_job plan_job = plan_job_of(j, job);
     jobs_plan(j);
-    enum trouble kind = j->trouble[TROUBLE_STORE][0] ? TROUBLE_STORE : TROUBLE_START;
-    if ((j->hold_ns > clock_mono_ns() || j->name_task) && j->trouble[kind][0])
+    const bool is_closed = j->trouble[TROUBLE_FOLDER][0];
+    enum trouble kind = j->trouble[TROUBLE_STORE][0] ? TROUBLE_STORE
+                        : is_closed                  ? TROUBLE_FOLDER
+                                                     : TROUBLE_START;
+    if ((j->hold_ns > clock_mono_ns() || j->name_task || is_closed) && j->trouble[kind][0])
         snprintf(ret, size, "%s", j->trouble[kind]);
     else if (job->after_count > 0)
         snprintf(ret, size, "waits for job %lld to succeed", (long long)job->after[0]);
@@ -158,6 +162,9 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
         return -EINVAL;
     r = job_spec_read(request, j->cwd, ret, err);
     json_decref(request);
+    /* the batch script of Slurm checks the folder on the node */
+    if (r == 0 && j->executor.kind->owns_machine)
+        r = job_spec_check_cwd(ret->cwd, err);
     return r;
 }
 
@@ -179,7 +186,7 @@ void jobs_launch_again(struct jobs *j, struct job *job)
 struct name_check {
     struct jobs *j;
     int64_t id; /* id of the job */
-    int runs_fd;
+    struct runs_folder *runs;
     char name[JOB_FOLDER_MAX];
     bool is_taken;
 };
@@ -188,7 +195,7 @@ static void run_name_check(void *user)
 {
     struct name_check *c = user;
     struct stat st;
-    c->is_taken = fstatat(c->runs_fd, c->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    c->is_taken = fstatat(runs_folder_fd(c->runs), c->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static void on_name_checked(void *user, int r)
@@ -210,14 +217,14 @@ static void on_name_checked(void *user, int r)
 static bool check_name(struct jobs *j, struct job *job)
 {
     static const struct task_kind kind = {run_name_check, on_name_checked, free};
-    struct name_check check = {.j = j, .id = job->id, .runs_fd = j->runs_fd}, *copy;
+    struct name_check check = {.j = j, .id = job->id, .runs = j->runs}, *copy;
     job_spec_folder(job->id, job->name, check.name);
     if (j->executor.kind->owns_machine) {
         run_name_check(&check);
         job->is_name_taken = check.is_taken;
         return true;
     }
-    if (job->is_name_checked || j->name_task)
+    if (job->is_name_checked || j->name_task || !runs_folder_is_open(j->runs))
         return job->is_name_checked;
     copy = malloc(sizeof *copy);
     if (copy)

@@ -9,8 +9,12 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "server/jobs/workers.h"
 
-enum { QUEUE_MAX = 100000 };
+enum {
+    QUEUE_MAX = 100000,
+    CWD_S = 10, /* a request waits so long for a working folder that hangs */
+};
 
 static int check_after(struct jobs *j, const struct job_spec *spec, struct err *err)
 {
@@ -104,36 +108,112 @@ static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t reru
     return 0;
 }
 
-static int submit(struct jobs *j, const json_t *request, int64_t rerun_of, json_t **ret,
-                  struct err *err)
+/* ---- the working folder ---- */
+
+static void check_cwd(void *user)
 {
-    struct job_spec spec = {0};
+    struct jobs_submission *s = user;
+    s->result = job_spec_check_cwd(s->spec.cwd, &s->err);
+}
+
+static void answer_submission(struct jobs_submission *s, int r, struct err *err)
+{
+    json_t *job = NULL;
     int64_t id = 0;
-    int r = job_spec_read(request, j->cwd, &spec, err);
     if (r == 0)
-        r = accept_spec(j, &spec, rerun_of, &id, err);
-    job_spec_fini(&spec);
-    return r < 0 ? r : jobs_get(j, id, false, ret, err);
+        r = accept_spec(s->jobs, &s->spec, s->rerun_of, &id, err);
+    if (r == 0)
+        r = jobs_get(s->jobs, id, false, &job, err);
+    s->done(s, r, job, err);
 }
 
-int jobs_submit(struct jobs *j, const json_t *request, json_t **ret, struct err *err)
+static void on_cwd_checked(void *user, int r)
 {
-    return submit(j, request, 0, ret, err);
+    struct jobs_submission *s = user;
+    struct err late = {""};
+    if (r < 0) /* the thread may still write s->err */
+        err_set(&late, r, "cwd: the folder \"%s\" does not answer; submit the job again later",
+                s->spec.cwd);
+    answer_submission(s, r < 0 ? r : s->result, r < 0 ? &late : &s->err);
 }
 
-int jobs_rerun(struct jobs *j, int64_t id, json_t **ret, struct err *err)
+static void free_submission(void *user)
 {
-    json_t *request;
-    int r = jobs_request(j, id, &request, err);
+    struct jobs_submission *s = user;
+    job_spec_fini(&s->spec);
+    s->free(s);
+}
+
+/* Returns a number other than 0 that is the same for equal paths. */
+static int64_t path_key(const char *path)
+{
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (; *path; path++)
+        hash = (hash ^ (uint8_t)*path) * UINT64_C(1099511628211);
+    return (int64_t)(hash >> 1) + 1;
+}
+
+/* Checks the working folder, and submits the job. */
+static int check_and_submit(struct jobs *j, struct jobs_submission *s, struct task **ret)
+{
+    static const struct task_kind kind = {check_cwd, on_cwd_checked, free_submission};
+    if (!j->executor.kind->owns_machine)
+        return workers_start(j->cwd_workers, &kind, path_key(s->spec.cwd), CWD_S * NS_PER_S, s,
+                             ret);
+    check_cwd(s);
+    on_cwd_checked(s, 0);
+    free_submission(s);
+    return 0;
+}
+
+static int submit(struct jobs *j, struct jobs_submission *s, const json_t *request,
+                  struct task **ret)
+{
+    struct err err = {""};
+    int r = job_spec_read(request, j->cwd, &s->spec, &err);
+    s->jobs = j;
+    if (r == 0)
+        return check_and_submit(j, s, ret);
+    s->done(s, r, NULL, &err);
+    free_submission(s);
+    return 0;
+}
+
+int jobs_submit(struct jobs *j, const json_t *request, struct jobs_submission *s, struct task **ret)
+{
+    s->rerun_of = 0;
+    *ret = NULL;
+    return submit(j, s, request, ret);
+}
+
+/* Gets the request of a job that is to run again. */
+static int request_again(struct jobs *j, int64_t id, json_t **ret, struct err *err)
+{
+    int r = jobs_request(j, id, ret, err);
     if (r < 0)
         return r;
-    if (json_array_size(json_object_get(request, "command")) == 0) {
-        json_decref(request);
+    if (json_array_size(json_object_get(*ret, "command")) == 0) {
+        json_decref(*ret);
         return err_set(err, -EINVAL, "job %lld was imported without its command", (long long)id);
     }
     /* "after" is cleared, because the jobs for which the first run waited have ended */
-    json_object_set_new(request, "after", json_array());
-    r = submit(j, request, id, ret, err);
+    json_object_set_new(*ret, "after", json_array());
+    return 0;
+}
+
+int jobs_rerun(struct jobs *j, int64_t id, struct jobs_submission *s, struct task **ret)
+{
+    json_t *request;
+    struct err err = {""};
+    int r = request_again(j, id, &request, &err);
+    s->rerun_of = id;
+    *ret = NULL;
+    if (r < 0) {
+        s->done(s, r, NULL, &err);
+        s->free(s);
+        return 0;
+    }
+    r = submit(j, s, request, ret);
     json_decref(request);
     return r;
 }

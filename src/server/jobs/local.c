@@ -205,7 +205,7 @@ static enum executor_found found_free(const struct executor *x,
 {
     json_t *doc = NULL;
     struct outcome o = {0};
-    AUTO_CLOSE int dir = executor_open_folder(x->runs_fd, folder);
+    AUTO_CLOSE int dir = executor_open_folder(x->runs, folder);
     /* The holder signs the lock once it has created the folder. So if the lock is signed and the
      * folder is missing, a user has removed the folder. */
     if (dir == -ENOENT)

@@ -205,7 +205,7 @@ static void set_no_start(struct local_run *run, const struct outcome *o)
         run->no_start[0] = '\0';
     if (run->no_start[0] || is_started)
         return;
-    AUTO_CLOSE int dir = executor_open_folder(run->base.x->runs_fd, &folder);
+    AUTO_CLOSE int dir = executor_open_folder(run->base.x->runs, &folder);
     if (o && o->end.error)
         snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1,
                  o->end.error);
@@ -235,12 +235,12 @@ static void finish(struct local_run *run)
     set_no_start(run, doc ? &o : NULL);
     outcome_fini(&o);
     memcpy(no_start, run->no_start, sizeof no_start);
-    AUTO_CLOSE int dir = executor_open_folder(run->base.x->runs_fd, &folder);
+    AUTO_CLOSE int dir = executor_open_folder(run->base.x->runs, &folder);
     const struct executor_end end = {.run_json = doc,
                                      .no_start = no_start[0] ? no_start : NULL,
                                      .has_folder = dir != -ENOENT,
                                      .is_disk_full = dir == -ENOENT &&
-                                                     executor_is_disk_full(run->base.x->runs_fd)};
+                                                     executor_is_disk_full(run->base.x->runs)};
     bool is_new = !run->is_start_reported && !no_start[0];
     if (run->holder > 0) /* a server that is pid 1 or a subreaper must reap the sentinel */
         waitpid(run->holder, NULL, WNOHANG);

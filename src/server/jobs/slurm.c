@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -15,7 +14,6 @@
 #include "base/io.h"
 #include "base/loop.h"
 #include "server/jobs/slurm_private.h"
-#include "server/jobs/store_private.h"
 #include "server/jobs/workers.h"
 
 /* ---- runs ---- */
@@ -116,18 +114,23 @@ void slurm_tick_on(struct slurm *s)
 
 /* ---- open and close ---- */
 
-/* The command is passed as arguments, so that no shell interprets it. */
-static const char script_text[] = "#!/bin/sh\nexec \"$@\"\n";
+/* The command is passed as arguments, so that no shell interprets it. The first argument is the
+ * working folder: slurmd starts a script elsewhere if the folder does not exist. */
+static const char script_name[] = ".slurm-job",
+                  script_text[] = "#!/bin/sh\ncd \"$1\" && shift && exec \"$@\"\n";
 
-static int write_script(struct slurm *s, struct err *err)
+static int slurm_prepare(int runs_fd)
+{
+    return io_replace_file(runs_fd, script_name, script_text, strlen(script_text));
+}
+
+static int set_script_path(struct slurm *s, struct err *err)
 {
     const char *runs = s->x->runs_path;
-    int n = snprintf(s->script, sizeof s->script, "%s/.slurm-job", runs);
-    int r = n < 0 || n >= (int)sizeof s->script
-                ? -ENAMETOOLONG
-                : io_replace_file(s->x->runs_fd, ".slurm-job", script_text, strlen(script_text));
-    return r < 0 ? err_set(err, r, "cannot write the batch script in %s: %s", runs, strerror(-r))
-                 : 0;
+    int n = snprintf(s->script, sizeof s->script, "%s/%s", runs, script_name);
+    return n < 0 || n >= (int)sizeof s->script
+               ? err_set(err, -ENAMETOOLONG, "the path %s is too long", runs)
+               : 0;
 }
 
 static int find_commands(struct slurm *s, struct err *err)
@@ -162,21 +165,19 @@ static void slurm_close(struct executor *x)
 
 static int slurm_open(struct executor *x, struct err *err)
 {
-    struct statfs fs;
     struct slurm *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, -ENOMEM, "out of memory");
     s->x = x;
     x->slurm = s;
     TAILQ_INIT(&s->runs);
-    s->is_shared = fstatfs(x->runs_fd, &fs) == 0 && !store_is_local((long)fs.f_type);
     int r = loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_slurm_tick, s, &s->timer);
     if (r < 0)
         err_set(err, r, "cannot create a timer: %s", strerror(-r));
     if (r == 0)
         r = find_commands(s, err);
     if (r == 0)
-        r = write_script(s, err);
+        r = set_script_path(s, err);
     if (r < 0)
         slurm_close(x);
     return r;
@@ -226,6 +227,7 @@ static void slurm_release(struct executor_run *run)
 }
 
 const struct executor_kind executor_slurm = {.name = "slurm",
+                                             .prepare = slurm_prepare,
                                              .open = slurm_open,
                                              .close = slurm_close,
                                              .check = slurm_check_spec,

@@ -91,7 +91,6 @@ struct slurm {
     struct executor *x;
     char sbatch[PATH_MAX], squeue[PATH_MAX], scancel[PATH_MAX], sacct[PATH_MAX];
     char script[PATH_MAX]; /* the batch script, which is the same for all jobs */
-    bool is_shared;        /* the run folders are on a network file system */
     TAILQ_HEAD(, slurm_run) runs;
     size_t count;
     unsigned submitting; /* number of sbatch processes */

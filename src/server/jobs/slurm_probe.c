@@ -44,7 +44,7 @@ static void read_state(struct slurm_probe *probe, int folder)
 static void probe_folder(struct slurm_probe *probe)
 {
     const struct executor_folder place = {.name = probe->run_dir, .id = probe->folder_id};
-    AUTO_CLOSE int folder = executor_open_folder(probe->runs_fd, &place);
+    AUTO_CLOSE int folder = executor_open_folder(probe->runs, &place);
     probe->found = folder < 0 ? folder : 0;
     if (folder < 0)
         return;
@@ -79,7 +79,7 @@ static void slurm_probe_run(void *user)
     probe_folder(probe);
     if (probe->is_last && probe->found == -ENOENT) {
         read_script_error(probe);
-        probe->is_disk_full = executor_is_disk_full(probe->runs_fd);
+        probe->is_disk_full = executor_is_disk_full(probe->runs);
     }
     /* the job is over, and the file with its standard error is not needed any more */
     if (probe->is_ended || (probe->is_last && slurm_probe_is_answer(probe)))
@@ -134,7 +134,7 @@ void slurm_probe_start(struct slurm_run *run, const struct slurm_probe *wanted,
         return;
     *probe = *wanted;
     probe->run = run;
-    probe->runs_fd = run->base.x->runs_fd;
+    probe->runs = run->base.x->runs;
     probe->state_stamp = run->state_stamp;
     memcpy(probe->run_dir, run->base.run_dir, sizeof probe->run_dir);
     memcpy(probe->folder_id, run->base.folder_id, sizeof probe->folder_id);

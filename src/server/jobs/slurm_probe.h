@@ -19,7 +19,7 @@ struct slurm_probe {
     uint64_t asked_ns; /* time of that cancel */
     /* Set by slurm_probe_start: */
     struct slurm_run *run;
-    int runs_fd;
+    struct runs_folder *runs;
     char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX], error_path[PATH_MAX];
     struct buf request; /* text of request.json; empty: none */
     /* The results: */

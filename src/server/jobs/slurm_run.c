@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "server/jobs/runs_folder.h"
 #include "server/jobs/slurm_probe.h"
 
 enum {
@@ -203,7 +204,8 @@ static void end_unrecorded(struct slurm_run *run, const struct slurm_probe *prob
  * while Slurm does not run the job: waits for run.json and for the answer of sacct. */
 static bool is_gone_for_good(struct slurm_run *run, uint64_t now_ns)
 {
-    const uint64_t wait_ns = (run->slurm->is_shared ? GONE_SHARED_S : GONE_S) * NS_PER_S;
+    const uint64_t wait_ns =
+        (runs_folder_is_remote(run->base.x->runs) ? GONE_SHARED_S : GONE_S) * NS_PER_S;
     if (!run->gone_ns) {
         run->gone_ns = now_ns;
         if (run->phase == SLURM_ABSENT) {

@@ -136,6 +136,7 @@ static void add_sbatch(struct launch_args *t, const struct slurm_run *run,
         add_option(t, key, value);
     }
     launch_args_add(t, run->slurm->script);
+    launch_args_add(t, spec->cwd);
 }
 
 int slurm_launch(struct slurm_run *run, const struct job_spec *spec)

@@ -91,7 +91,6 @@ static int spec_read_name(struct spec_input *in, const char *key, const json_t *
 static int spec_read_cwd(struct spec_input *in, const char *key, const json_t *v)
 {
     char path[PATH_MAX];
-    struct stat st;
     if (v && (!is_plain_text(v) || json_string_length(v) == 0))
         return json_refuse(in->err, key, v, "is not a path");
     const char *asked = v ? json_string_value(v) : in->base_cwd;
@@ -99,15 +98,19 @@ static int spec_read_cwd(struct spec_input *in, const char *key, const json_t *v
                                   : snprintf(path, sizeof path, "%s/%s", in->base_cwd, asked);
     if (n < 0 || (size_t)n >= sizeof path)
         return json_refuse(in->err, key, v, "is too long for a path");
-    if (stat(path, &st) < 0)
-        return err_set(in->err, -EINVAL, "%s: cannot use folder \"%s\": %s", key, path,
-                       strerror(errno));
-    if (!S_ISDIR(st.st_mode))
-        return err_set(in->err, -EINVAL, "%s: \"%s\" is not a folder", key, path);
-    if (access(path, X_OK) < 0)
-        return err_set(in->err, -EINVAL, "%s: cannot enter folder \"%s\": %s", key, path,
-                       strerror(errno));
     return spec_set(in, key, json_string(path));
+}
+
+int job_spec_check_cwd(const char *path, struct err *err)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return err_set(err, -EINVAL, "cwd: cannot use folder \"%s\": %s", path, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(err, -EINVAL, "cwd: \"%s\" is not a folder", path);
+    if (access(path, X_OK) < 0)
+        return err_set(err, -EINVAL, "cwd: cannot enter folder \"%s\": %s", path, strerror(errno));
+    return 0;
 }
 
 static int spec_read_env(struct spec_input *in, const char *key, const json_t *v)

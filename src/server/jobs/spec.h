@@ -34,10 +34,13 @@ struct job_spec {
     struct options_given options; /* options of `ebb run`, including --limit */
 };
 
-/* Reads a request from DOC, which the caller still owns. Relative folders are relative to BASE_CWD,
- * and the folder must exist. Unknown keys are errors. Returns 0, or -EINVAL with an error that
- * contains the key and the value. */
+/* Reads a request from DOC, which the caller still owns. Relative folders are relative to BASE_CWD.
+ * Unknown keys are errors. Returns 0, or -EINVAL with an error that contains the key and the
+ * value. */
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
+/* Checks whether a working folder exists. It may be on a shared file system that hangs. Returns 0
+ * or -EINVAL. */
+int job_spec_check_cwd(const char *path, struct err *err);
 /* frees what the request owns; accepts a zeroed struct */
 void job_spec_fini(struct job_spec *spec);
 /* A list of strings: their text, each string followed by a NUL, and their number. */

@@ -97,6 +97,24 @@ REPLACE("__openat_2", int, hang_openat_2, int dirfd, const char *path, int flags
     return hang_openat(dirfd, path, flags, 0);
 }
 
+REPLACE("stat", int, hang_stat, const char *path, struct stat *st)
+{
+    wait_for_folder(AT_FDCWD, path);
+    return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, 0);
+}
+
+REPLACE("access", int, hang_access, const char *path, int mode)
+{
+    wait_for_folder(AT_FDCWD, path);
+    return (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
+}
+
+REPLACE("mkdir", int, hang_mkdir, const char *path, mode_t mode)
+{
+    wait_for_folder(AT_FDCWD, path);
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
 REPLACE("fstatat", int, hang_fstatat, int dirfd, const char *path, struct stat *st, int flags)
 {
     wait_for_folder(dirfd, path);

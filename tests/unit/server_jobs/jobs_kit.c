@@ -90,23 +90,42 @@ void kit_stop(void)
     kit.loop = NULL;
 }
 
+struct submission {
+    struct jobs_submission base;
+    int result;
+    int64_t id;
+};
+
+static void on_submitted(struct jobs_submission *base, int r, json_t *job, const struct err *err)
+{
+    struct submission *s = (struct submission *)base;
+    s->result = r;
+    s->id = json_integer_value(json_object_get(job, "id"));
+    snprintf(kit_sentence, sizeof kit_sentence, "%s", err->text);
+    json_decref(job);
+}
+
+static void keep_submission(struct jobs_submission *base)
+{
+    (void)base; /* it is on the stack */
+}
+
 int64_t kit_try_submit(const char *extra, const char *word, const char *first, const char *second)
 {
-    struct err err = {""};
+    struct submission s = {.base = {.done = on_submitted, .free = keep_submission}};
+    struct work *work;
     json_t *request = extra ? json_loads(extra, 0, NULL) : json_object();
-    json_t *command = json_pack("[s]", word), *job = NULL;
+    json_t *command = json_pack("[s]", word);
     assert_non_null(request);
     if (first)
         json_array_append_new(command, json_string(first));
     if (second)
         json_array_append_new(command, json_string(second));
     json_object_set_new(request, "command", command);
-    int r = jobs_submit(kit.jobs, request, &job, &err);
-    snprintf(kit_sentence, sizeof kit_sentence, "%s", err.text);
-    int64_t id = r < 0 ? r : json_integer_value(json_object_get(job, "id"));
+    assert_int_equal(jobs_submit(kit.jobs, request, &s.base, &work), 0);
+    assert_null(work); /* jobs of this machine are submitted at once */
     json_decref(request);
-    json_decref(job);
-    return id;
+    return s.result < 0 ? s.result : s.id;
 }
 
 int64_t kit_submit(const char *extra, const char *word, const char *first, const char *second)

@@ -97,9 +97,6 @@ static void invalid_request_error_names_key_and_value(void **state)
     refused("{\"command\":[\"\"]}",
             "command: [\"\"] begins with an empty string; the first string must be the program");
     refused("{\"command\":[\"x\"],\"name\":\"\"}", "name: \"\" is not a string of 1 to 128 bytes");
-    refused("{\"command\":[\"x\"],\"cwd\":\"/nowhere\"}",
-            "cwd: cannot use folder \"/nowhere\": No such file or directory");
-    refused("{\"command\":[\"x\"],\"cwd\":\"/dev/null\"}", "cwd: \"/dev/null\" is not a folder");
     refused("{\"command\":[\"x\"],\"env\":{\"A=B\":\"c\"}}",
             "env: \"A=B\" is not a valid variable name");
     refused("{\"command\":[\"x\"],\"env\":{\"A\":1}}", "env.A: 1 is not a string");
@@ -118,6 +115,18 @@ static void invalid_request_error_names_key_and_value(void **state)
     refused("{\"command\":[\"x\"],\"comand\":1}",
             "unknown key \"comand\"; a request has command, name, cwd, env, gpus, "
             "memory, limit, priority, after, slurm and options");
+}
+
+static void working_folder_that_cannot_be_used_is_refused(void **state)
+{
+    (void)state;
+    struct err err = {""};
+    assert_int_equal(job_spec_check_cwd("/tmp", &err), 0);
+    assert_int_equal(job_spec_check_cwd("/nowhere", &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "cwd: cannot use folder \"/nowhere\": No such file or directory");
+    assert_int_equal(job_spec_check_cwd("/dev/null", &err), -EINVAL);
+    assert_string_equal(err.text, "cwd: \"/dev/null\" is not a folder");
 }
 
 static void job_request_with_unknown_or_server_options_is_refused(void **state)
@@ -261,6 +270,7 @@ int main(void)
         cmocka_unit_test(job_request_with_only_a_command_gets_defaults),
         cmocka_unit_test(reserved_memory_is_that_of_the_memory_or_the_limit_option),
         cmocka_unit_test(invalid_request_error_names_key_and_value),
+        cmocka_unit_test(working_folder_that_cannot_be_used_is_refused),
         cmocka_unit_test(job_request_with_unknown_or_server_options_is_refused),
         cmocka_unit_test(oversized_job_request_is_refused),
         cmocka_unit_test(launch_command_has_all_options_and_the_unchanged_job_command),
