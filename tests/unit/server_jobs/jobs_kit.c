@@ -92,15 +92,13 @@ void kit_stop(void)
 
 struct submission {
     struct jobs_submission base;
-    int result;
-    int64_t id;
+    int64_t id; /* or -errno */
 };
 
 static void on_submitted(struct jobs_submission *base, int r, json_t *job, const struct err *err)
 {
     struct submission *s = (struct submission *)base;
-    s->result = r;
-    s->id = json_integer_value(json_object_get(job, "id"));
+    s->id = r < 0 ? r : json_integer_value(json_object_get(job, "id"));
     snprintf(kit_sentence, sizeof kit_sentence, "%s", err->text);
     json_decref(job);
 }
@@ -125,7 +123,16 @@ int64_t kit_try_submit(const char *extra, const char *word, const char *first, c
     assert_int_equal(jobs_submit(kit.jobs, request, &s.base, &work), 0);
     assert_null(work); /* jobs of this machine are submitted at once */
     json_decref(request);
-    return s.result < 0 ? s.result : s.id;
+    return s.id;
+}
+
+int64_t kit_try_rerun(int64_t id)
+{
+    struct submission s = {.base = {.done = on_submitted, .free = keep_submission}};
+    struct work *work;
+    assert_int_equal(jobs_rerun(kit.jobs, id, &s.base, &work), 0);
+    assert_null(work);
+    return s.id;
 }
 
 int64_t kit_submit(const char *extra, const char *word, const char *first, const char *second)

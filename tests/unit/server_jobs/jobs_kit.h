@@ -32,6 +32,7 @@ void kit_stop(void);
 int64_t kit_submit(const char *extra, const char *word, const char *first, const char *second);
 /* Returns -errno if the request is refused, with the message in kit_sentence. */
 int64_t kit_try_submit(const char *extra, const char *word, const char *first, const char *second);
+int64_t kit_try_rerun(int64_t id);
 extern char kit_sentence[512];
 
 typedef bool kit_fn(int64_t id);

@@ -333,13 +333,12 @@ static void failed_job_cancels_all_jobs_that_wait_for_it(void **state)
 static void rerun_submits_the_same_request_again(void **state)
 {
     struct err err = {""};
-    json_t *job = NULL;
     (void)state;
     kit_start();
     int64_t id = kit_submit("{\"name\": \"r\", \"env\": {\"A\": \"b\"}}", "quick", "0", kit.list);
     kit_wait_ended(id);
-    assert_int_equal(jobs_rerun(kit.jobs, id, &job, &err), 0);
-    int64_t again = json_integer_value(json_object_get(job, "id"));
+    int64_t again = kit_try_rerun(id);
+    const json_t *job = kit_get(again);
     assert_int_equal(json_integer_value(json_object_get(job, "rerun_of")), id);
     /* Only the names of environment variables are shown. */
     assert_string_equal(json_string_value(json_array_get(json_object_get(job, "env"), 0)), "A");
@@ -349,10 +348,9 @@ static void rerun_submits_the_same_request_again(void **state)
                         "b");
     json_decref(request);
     assert_int_equal(jobs_request(kit.jobs, 99, &request, &err), -ENOENT);
-    json_decref(job);
     kit_wait_ended(again);
     assert_int_equal(kit_times(again), 1);
-    assert_int_equal(jobs_rerun(kit.jobs, 99, &job, &err), -ENOENT);
+    assert_int_equal(kit_try_rerun(99), -ENOENT);
 }
 
 static bool is_in_its_second_segment(int64_t id)

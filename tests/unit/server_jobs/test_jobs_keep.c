@@ -379,8 +379,7 @@ static void job_file_of_another_server_is_imported_once(void **state)
     kit_wait_ended(6);
     kit_run_ms(100);
     assert_int_equal(kit_times(6), 1);
-    json_t *doc = NULL;
-    assert_int_equal(jobs_rerun(kit.jobs, 1, &doc, &err), -EINVAL);
+    assert_int_equal(kit_try_rerun(1), -EINVAL);
 }
 
 int main(int argc, char **argv)
