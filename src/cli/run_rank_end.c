@@ -73,7 +73,7 @@ static void fill_error_file(const char *why)
 
 enum progress {
     PROGRESS_NODE = 'n',    /* one more file was read */
-    PROGRESS_APART = 'a',   /* the nodes do not share the folder */
+    PROGRESS_APART = 'a',   /* no other node has a folder here */
     PROGRESS_SUMMARY = 's', /* the child begins the summary, which takes longer */
 };
 
@@ -248,8 +248,9 @@ static uint64_t take_progress(const struct end_reader *e)
         if (bytes[i] == PROGRESS_SUMMARY)
             limit_ms = SUMMARY_MS;
         if (bytes[i] == PROGRESS_APART)
-            cli_say("only node %u is in %s: the nodes do not share this folder, and each has "
-                    "recorded its own ranks; choose a shared folder with --run-dir",
+            cli_say("only node %u has written to %s: the others start later, or the nodes do not "
+                    "share this folder and each records its own ranks (--run-dir chooses another "
+                    "folder)",
                     e->place->node, e->job_dir);
     }
     return n == 0 ? 0 : limit_ms;

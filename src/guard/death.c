@@ -204,6 +204,9 @@ enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT])
     if (f->cause == CAUSE_GUARD || f->cause == CAUSE_PLAN)
         snprintf(text, DEATH_TEXT, "stopped by the guard%s%s", f->why ? ": " : "",
                  f->why ? f->why : "");
+    else if (f->cause == CAUSE_REQUEUED)
+        snprintf(text, DEATH_TEXT, "returned to Slurm's queue%s%s", f->why ? ": " : "",
+                 f->why ? f->why : "");
     else if (f->cause == CAUSE_CANCELLED)
         snprintf(text, DEATH_TEXT, "%s", f->why ? f->why : "cancelled");
     else if (f->cause == CAUSE_CLIENT)
@@ -232,6 +235,7 @@ static const struct {
 } causes[CAUSES] = {
     [CAUSE_CLIENT] = {"client killed", "the death of ebb run"},
     [CAUSE_PLAN] = {"guard", "a planned restart"},
+    [CAUSE_REQUEUED] = {"requeued", "the guard"},
     [CAUSE_GUARD] = {"guard", "the guard"},
     [CAUSE_CANCELLED] = {"cancelled", NULL},
     [CAUSE_DONE] = {"finished", NULL},

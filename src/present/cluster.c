@@ -174,7 +174,7 @@ void cluster_tables(struct doc *d, const struct cluster *c, size_t most)
         doc_table(d, NULL, "table of ranks", columns, sizeof columns / sizeof *columns);
         for (size_t i = 0; i < shown; i++)
             put_rank(d, c, &c->ranks[i]);
-        if (c->n_ranks > 1)
+        if (c->peers.count > 1)
             put_median(d, c);
         if (c->n_ranks > shown) {
             doc_para(d, TONE_DIM);
@@ -187,7 +187,7 @@ void cluster_tables(struct doc *d, const struct cluster *c, size_t most)
 /* Adds the worst rank and the median in one line. */
 static void put_ranks_brief(struct doc *d, const struct cluster *c)
 {
-    char text[CELL_MAX], size[TEXT_SIZE_MAX];
+    char size[TEXT_SIZE_MAX];
     const char *unit = c->peers.by_step ? "step" : "min";
     doc_fact(d, "ranks");
     if (c->has_worst && c->ranks[0].has_number) {
@@ -212,21 +212,29 @@ static void put_ranks_brief(struct doc *d, const struct cluster *c)
             doc_textf(d, TONE_BAD, " first of %zu", failed);
     }
     if (c->peers.count > 1) {
-        doc_itemf(d, TONE_PLAIN, "median %s/%s", cell_rate(text, true, c->peers.median), unit);
+        doc_itemf(d, TONE_PLAIN, "median %s%s/%s", c->peers.median < 0 ? "-" : "+",
+                  text_about_size(size, fabs(c->peers.median)), unit);
         doc_textf(d, TONE_PLAIN, " at %s", text_about_size(size, c->median_floor_bytes));
     }
 }
 
 /* ---- the lead ---- */
 
-/* Returns the node whose end is reported as that of the job: the first that failed, else the worst
- * node. */
+/* Returns the node whose end is reported as that of the job: one that returned the job to the
+ * queue, because Slurm then killed all nodes; else the first that failed, else the worst node. */
 static const struct outcome *outcome_of_job(const struct cluster *c)
 {
-    for (size_t i = 0; i < c->n_nodes; i++)
-        if (c->nodes[i].has_outcome && !is_absent(&c->nodes[i]) &&
-            summary_has_failed(&c->nodes[i].outcome))
-            return &c->nodes[i].outcome;
+    const struct outcome *failed = NULL;
+    for (size_t i = 0; i < c->n_nodes; i++) {
+        const struct outcome *o = &c->nodes[i].outcome;
+        if (!c->nodes[i].has_outcome || is_absent(&c->nodes[i]))
+            continue;
+        if (o->end.cause_kind && strcmp(o->end.cause_kind, "requeued") == 0)
+            return o;
+        failed = !failed && summary_has_failed(o) ? o : failed;
+    }
+    if (failed)
+        return failed;
     for (size_t i = 0; i < c->n_nodes; i++)
         if (c->nodes[i].has_outcome && !is_absent(&c->nodes[i]))
             return &c->nodes[i].outcome;

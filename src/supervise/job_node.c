@@ -26,6 +26,8 @@ enum {
     CHECKPOINT_S = 60, /* time limit for the checkpoint before the job's time limit */
 };
 
+static const char time_limit_why[] = "the time limit is near";
+
 struct job_node {
     struct node_bus *bus; /* NULL: no shared folder */
     struct loop_source *bus_source, *timer;
@@ -102,6 +104,14 @@ static void requeue(struct job *j)
     job_notifyf(j, "guard: returning job %s to Slurm's queue", place_of(j)->job_id);
 }
 
+/* Requeues a job that has not died, so the requeue is the cause of its end. */
+static void requeue_because(struct job *j, const char *why)
+{
+    snprintf(j->node->stop_why, sizeof j->node->stop_why, "%s", why);
+    job_set_cause(&j->now, CAUSE_REQUEUED, why);
+    requeue(j);
+}
+
 void job_node_reaped(struct job *j, pid_t pid, int status)
 {
     struct job_node *n = j->node;
@@ -119,12 +129,12 @@ void job_node_reaped(struct job *j, pid_t pid, int status)
 
 void job_node_stop(struct job *j, const char *why)
 {
-    struct job_node *n = j->node;
-    snprintf(n->stop_why, sizeof n->stop_why, "%s", why);
-    if (j->options->guard.requeue)
-        requeue(j);
-    else
-        stop_all(j);
+    if (j->options->guard.requeue) {
+        requeue_because(j, why);
+        return;
+    }
+    snprintf(j->node->stop_why, sizeof j->node->stop_why, "%s", why);
+    stop_all(j);
 }
 
 void job_node_killed(struct job *j, const char *why)
@@ -203,7 +213,7 @@ static void check_time_limit(struct job *j)
     if (ack == LADDER_ACK_FAILED)
         job_notifyf(j, "guard: no checkpoint before the time limit");
     n->is_time_limit = false;
-    requeue(j);
+    requeue_because(j, time_limit_why);
 }
 
 void job_node_acked(struct job *j)
@@ -223,9 +233,9 @@ void job_node_time_limit(struct job *j)
     struct job_node *n = j->node;
     if (!n || n->is_time_limit || n->requeue_pid || n->has_requeued || j->now.cause)
         return;
-    job_notifyf(j, "guard: requesting a checkpoint: the time limit is near");
+    job_notifyf(j, "guard: requesting a checkpoint: %s", time_limit_why);
     n->is_time_limit = true;
-    if (job_node_request(j, "the time limit is near"))
+    if (job_node_request(j, time_limit_why))
         return;
     n->mine = (struct node_request){.id = ""};
     go(j);
@@ -293,7 +303,7 @@ static void on_node_timer(void *user, uint64_t now_ns, uint64_t missed)
     } else if (n->is_time_limit) {
         n->is_time_limit = false;
         job_notifyf(j, "guard: no checkpoint before the time limit");
-        requeue(j);
+        requeue_because(j, time_limit_why);
     }
 }
 

@@ -101,6 +101,8 @@ def test_requeued_job_resumes_and_reaches_the_same_weights(cluster, ebb, folder)
     text = (folder / "out.txt").read_text()
     assert "trained 100 steps" in text, text
     assert "returning job" in text and list((folder / "parts").glob("checkpoint-*")), text
+    assert text.count("ebb  returned to Slurm's queue: the time limit is near") == 1, text
+    assert "requeued" in [node(made, name)["end"]["cause_kind"] for name in ("node-00", "node-01")]
     again = node(made.with_name(f"{job}.0.r1"), "node-00")
     assert again["segment"] == 1 and again["segments"][0]["first_step"] > 20, again["segments"]
     compare = ("import sys, torch; a, b = (torch.load(p) for p in sys.argv[1:]); "

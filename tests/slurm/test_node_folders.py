@@ -12,7 +12,7 @@ def test_nodes_without_a_shared_folder_record_their_own_ranks(cluster, ebb, fold
     script = f"mkdir -p $SLURMD_NODENAME; cd $SLURMD_NODENAME && exec {ebb} run -- {sys.executable} ../train.py 50 -1 0"
     result = cluster.srun(*TWO_BY_TWO, "sh", "-c", script, cwd=folder)
     assert result.returncode == 0, result.stderr
-    assert result.stderr.count("the nodes do not share this folder") == 1, result.stderr
+    assert result.stderr.count("share this folder and each records its own ranks") == 1, result.stderr
     for place, name in (("n1", "node-00"), ("n2", "node-01")):
         made = job_folder(cluster, folder / place)
         assert [f.name for f in made.glob("node-*")] == [name]

@@ -111,7 +111,7 @@ static void keep_submission(struct jobs_submission *base)
 int64_t kit_try_submit(const char *extra, const char *word, const char *first, const char *second)
 {
     struct submission s = {.base = {.done = on_submitted, .free = keep_submission}};
-    struct work *work;
+    struct task *task;
     json_t *request = extra ? json_loads(extra, 0, NULL) : json_object();
     json_t *command = json_pack("[s]", word);
     assert_non_null(request);
@@ -120,8 +120,8 @@ int64_t kit_try_submit(const char *extra, const char *word, const char *first, c
     if (second)
         json_array_append_new(command, json_string(second));
     json_object_set_new(request, "command", command);
-    assert_int_equal(jobs_submit(kit.jobs, request, &s.base, &work), 0);
-    assert_null(work); /* jobs of this machine are submitted at once */
+    assert_int_equal(jobs_submit(kit.jobs, request, &s.base, &task), 0);
+    assert_null(task); /* jobs of this machine are submitted at once */
     json_decref(request);
     return s.id;
 }
@@ -129,9 +129,9 @@ int64_t kit_try_submit(const char *extra, const char *word, const char *first, c
 int64_t kit_try_rerun(int64_t id)
 {
     struct submission s = {.base = {.done = on_submitted, .free = keep_submission}};
-    struct work *work;
-    assert_int_equal(jobs_rerun(kit.jobs, id, &s.base, &work), 0);
-    assert_null(work);
+    struct task *task;
+    assert_int_equal(jobs_rerun(kit.jobs, id, &s.base, &task), 0);
+    assert_null(task);
     return s.id;
 }
 
