@@ -184,6 +184,13 @@ void cluster_tables(struct doc *d, const struct cluster *c, size_t most)
     put_nodes(d, c);
 }
 
+static void put_rate(struct doc *d, double rate, const char *unit)
+{
+    char size[TEXT_SIZE_MAX];
+    doc_textf(d, TONE_PLAIN, " %s%s/%s", rate < 0 ? "-" : "+", text_about_size(size, fabs(rate)),
+              unit);
+}
+
 /* Adds the worst rank and the median in one line. */
 static void put_ranks_brief(struct doc *d, const struct cluster *c)
 {
@@ -196,8 +203,7 @@ static void put_ranks_brief(struct doc *d, const struct cluster *c)
         const struct verdict_interval *rate = rank_rate(c, v);
         doc_itemf(d, TONE_PLAIN, "%lld on node %u", (long long)w->number, c->nodes[w->node].number);
         if (rate->known)
-            doc_textf(d, TONE_PLAIN, " %s%s/%s", rate->value < 0 ? "-" : "+",
-                      text_about_size(size, fabs(rate->value)), unit);
+            put_rate(d, rate->value, unit);
         if (v->has_floor)
             doc_textf(d, TONE_PLAIN, " at %s", text_about_size(size, v->floor_last_bytes));
         if (w->place.differs)
@@ -212,8 +218,8 @@ static void put_ranks_brief(struct doc *d, const struct cluster *c)
             doc_textf(d, TONE_BAD, " first of %zu", failed);
     }
     if (c->peers.count > 1) {
-        doc_itemf(d, TONE_PLAIN, "median %s%s/%s", c->peers.median < 0 ? "-" : "+",
-                  text_about_size(size, fabs(c->peers.median)), unit);
+        doc_itemf(d, TONE_PLAIN, "median");
+        put_rate(d, c->peers.median, unit);
         doc_textf(d, TONE_PLAIN, " at %s", text_about_size(size, c->median_floor_bytes));
     }
 }
