@@ -311,7 +311,7 @@ static void report_end(struct rank_run *run)
         lose_link(run);
     while (run->link >= 0 && !run->bye && (now_ns = clock_mono_ns()) < until_ns)
         rank_turn(run, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
-    if (run->link >= 0 && !run->bye && run->q->place->local_rank == 0)
+    if (run->link >= 0 && !run->bye) /* only the last rank of a node waits for its supervisor */
         cli_say("the recording of node %u is incomplete: its supervisor did not finish it within "
                 "%d s; perhaps the run folder does not answer",
                 run->q->place->node, BYE_MS / 1000);

@@ -577,6 +577,8 @@ static void stop_by_the_guard_takes_precedence_over_other_causes(void **state)
     CAUSE(CAUSE_GUARD, "stopped by the guard", .status = EXIT_0, .cause = CAUSE_GUARD);
     CAUSE(CAUSE_CLIENT, "stopped because ebb run was killed", .status = SIGTERM,
           .cause = CAUSE_CLIENT, .sent_signal = SIGTERM, .tail = &exception);
+    CAUSE(CAUSE_REQUEUED, "returned to Slurm's queue: the time limit is near", .status = SIGTERM,
+          .cause = CAUSE_REQUEUED, .why = "the time limit is near");
     CAUSE(CAUSE_CANCELLED, "cancelled: wrong data", .status = EXIT_0, .cause = CAUSE_CANCELLED,
           .why = "cancelled: wrong data");
     CAUSE(CAUSE_CANCELLED, "cancelled", .status = SIGKILL, .cause = CAUSE_CANCELLED,
