@@ -60,8 +60,8 @@ void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
 enum cause {
     CAUSE_UNKNOWN,
     /* Causes for which ebb stopped the job, in order of precedence: */
-    CAUSE_CLIENT, /* ebb run was killed */
-    CAUSE_PLAN,   /* the guard stopped the job because a restart was due */
+    CAUSE_CLIENT,   /* ebb run was killed */
+    CAUSE_PLAN,     /* the guard stopped the job because a restart was due */
     CAUSE_REQUEUED, /* the guard returned the job to Slurm's queue */
     CAUSE_GUARD,
     CAUSE_CANCELLED, /* by request */

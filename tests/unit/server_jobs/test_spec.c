@@ -123,8 +123,7 @@ static void working_folder_that_cannot_be_used_is_refused(void **state)
     struct err err = {""};
     assert_int_equal(job_spec_check_cwd("/tmp", &err), 0);
     assert_int_equal(job_spec_check_cwd("/nowhere", &err), -EINVAL);
-    assert_string_equal(err.text,
-                        "cwd: cannot use folder \"/nowhere\": No such file or directory");
+    assert_string_equal(err.text, "cwd: cannot use folder \"/nowhere\": No such file or directory");
     assert_int_equal(job_spec_check_cwd("/dev/null", &err), -EINVAL);
     assert_string_equal(err.text, "cwd: \"/dev/null\" is not a folder");
 }
