@@ -62,7 +62,7 @@ enum cause {
     /* Causes for which ebb stopped the job, in order of precedence: */
     CAUSE_CLIENT,   /* ebb run was killed */
     CAUSE_PLAN,     /* the guard stopped the job because a restart was due */
-    CAUSE_REQUEUED, /* the guard returned the job to Slurm's queue */
+    CAUSE_REQUEUED, /* the job was returned to Slurm's queue at its time limit */
     CAUSE_GUARD,
     CAUSE_CANCELLED, /* by request */
     /* Causes that came from the job, the kernel or another process: */

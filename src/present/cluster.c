@@ -2,6 +2,7 @@
 #include "present/cluster.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -226,8 +227,16 @@ static void put_ranks_brief(struct doc *d, const struct cluster *c)
 
 /* ---- the lead ---- */
 
-/* Returns the node whose end is reported as that of the job: one that returned the job to the
- * queue, because Slurm then killed all nodes; else the first that failed, else the worst node. */
+/* True if the job of a node was ended from outside, as launchers end all nodes when one has failed.
+ */
+static bool is_ended_from_outside(const struct outcome_end *end)
+{
+    return end->cause_kind && strcmp(end->cause_kind, "signal") == 0 && end->has_signal_number &&
+           (end->signal_number == SIGTERM || end->signal_number == SIGKILL);
+}
+
+/* Returns the node whose end is reported as that of the job: the first that failed by itself, else
+ * the first that failed, else the worst node. */
 static const struct outcome *outcome_of_job(const struct cluster *c)
 {
     const struct outcome *failed = NULL;
@@ -235,7 +244,7 @@ static const struct outcome *outcome_of_job(const struct cluster *c)
         const struct outcome *o = &c->nodes[i].outcome;
         if (!c->nodes[i].has_outcome || is_absent(&c->nodes[i]))
             continue;
-        if (o->end.cause_kind && strcmp(o->end.cause_kind, "requeued") == 0)
+        if (summary_has_failed(o) && !is_ended_from_outside(&o->end))
             return o;
         failed = !failed && summary_has_failed(o) ? o : failed;
     }

@@ -104,11 +104,10 @@ static void requeue(struct job *j)
     job_notifyf(j, "guard: returning job %s to Slurm's queue", place_of(j)->job_id);
 }
 
-/* Requeues a job that has not died, so the requeue is the cause of its end. */
-static void requeue_because(struct job *j, const char *why)
+static void requeue_at_time_limit(struct job *j)
 {
-    snprintf(j->node->stop_why, sizeof j->node->stop_why, "%s", why);
-    job_set_cause(&j->now, CAUSE_REQUEUED, why);
+    snprintf(j->node->stop_why, sizeof j->node->stop_why, "%s", time_limit_why);
+    job_set_cause(&j->now, CAUSE_REQUEUED, time_limit_why);
     requeue(j);
 }
 
@@ -129,12 +128,11 @@ void job_node_reaped(struct job *j, pid_t pid, int status)
 
 void job_node_stop(struct job *j, const char *why)
 {
-    if (j->options->guard.requeue) {
-        requeue_because(j, why);
-        return;
-    }
     snprintf(j->node->stop_why, sizeof j->node->stop_why, "%s", why);
-    stop_all(j);
+    if (j->options->guard.requeue)
+        requeue(j);
+    else
+        stop_all(j);
 }
 
 void job_node_killed(struct job *j, const char *why)
@@ -213,7 +211,7 @@ static void check_time_limit(struct job *j)
     if (ack == LADDER_ACK_FAILED)
         job_notifyf(j, "guard: no checkpoint before the time limit");
     n->is_time_limit = false;
-    requeue_because(j, time_limit_why);
+    requeue_at_time_limit(j);
 }
 
 void job_node_acked(struct job *j)
@@ -303,7 +301,7 @@ static void on_node_timer(void *user, uint64_t now_ns, uint64_t missed)
     } else if (n->is_time_limit) {
         n->is_time_limit = false;
         job_notifyf(j, "guard: no checkpoint before the time limit");
-        requeue_because(j, time_limit_why);
+        requeue_at_time_limit(j);
     }
 }
 

@@ -199,6 +199,22 @@ def test_summary_names_the_rank_that_failed_first(job, tmp_path):
     assert "rank 0 exited with status 1 first of 4" in text
 
 
+@pytest.mark.parametrize("kind, cause", [("guard", "stopped by the guard: 1 GiB left"),
+                                         ("requeued", "returned to Slurm's queue: the time limit is near"),
+                                         ("cgroup out of memory", "killed by the kernel: the limit of 24 GiB")])
+def test_summary_names_the_end_that_made_slurm_kill_the_other_nodes(job, tmp_path, kind, cause):
+    folder = job(3, 2, 60)
+    killed = {"kind": "signalled", "signal": "TERM", "signal_number": 15, "cause_kind": "signal",
+              "cause": "killed by SIGTERM (sender unknown)"}
+    for number in range(3):
+        path = folder / f"node-{number:02}" / "run.json"
+        doc = json.loads(path.read_text())
+        doc["end"] = {**killed, "cause_kind": kind, "cause": cause} if number == 1 else killed
+        path.write_text(json.dumps(doc))
+    text = " ".join(run_ebb("watch", "123", cwd=tmp_path).stdout.split())
+    assert cause in text and "sender unknown" not in text
+
+
 # ---- bad input ----
 
 
