@@ -9,6 +9,7 @@ A cycle passes if ebb attached and detached, and the program computes what it co
 attach passes if the program is unharmed; a refusal with a reason is fine."""
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -27,6 +28,7 @@ ROOT = HERE.parents[1]
 UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 MOMENTS = ["imports", "forks", "execs", "collections", "calls", "exits", "mallocs", "sandbox",
            "traced"]
+SETTLE_S = 20
 
 
 class Target:
@@ -52,12 +54,27 @@ class Target:
         return self.process.returncode, text
 
     def left(self):
-        """Returns the descriptors, the number of threads, and the mapped files of the process."""
-        fds = sorted(os.readlink(f"/proc/{self.pid}/fd/{fd}").split(":")[0]
-                     for fd in os.listdir(f"/proc/{self.pid}/fd"))
+        """Returns the descriptors, the number of threads, and the mapped files of the process. Omits files in
+        /dev/shm, which are batches of data-loader workers."""
+        links = []
+        for fd in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                links.append(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
+        fds = sorted(link.split(":")[0] for link in links if not link.startswith("/dev/shm/"))
         maps = {line.split()[5] for line in open(f"/proc/{self.pid}/maps")
-                if "/" in line and "/dev/shm/" not in line}  # mappings of /dev/shm are batches of data-loader workers
+                if "/" in line and "/dev/shm/" not in line}
         return fds, len(os.listdir(f"/proc/{self.pid}/task")), maps
+
+    def left_after(self, before):
+        """Returns what is left once nothing more than BEFORE is, or after a while: a data loader holds a socket
+        for the time in which it receives a batch."""
+        until = time.monotonic() + SETTLE_S
+        while self.process.poll() is None:
+            now = self.left()
+            if now == before or time.monotonic() > until:
+                return now
+            time.sleep(0.01)
+        return [], 0, set()
 
 
 def attach(program, pid, folder, *options):
@@ -85,7 +102,7 @@ def cycles(program, python, count, folder):
             before = target.left()
         if target.process.poll() is not None:
             break
-    after = target.left() if target.process.poll() is None else ([], 0, set())
+    after = target.left_after(before)
     status, text = target.finish()
     facts = json.loads(text.splitlines()[-1]) if status == 0 else {}
     same = None

@@ -140,11 +140,11 @@ class _Finder:
     """An import finder at the first position. While ebb is attached, it passes newly imported
     modules to the hooks."""
 
-    def __init__(self) -> None:
+    def __init__(self, loaded: Callable[[str, ModuleType], Any]) -> None:
         # imported here, because an import inside find_spec would call find_spec again
         from . import _hooks, _watch
 
-        self._names, self._loaded, self._find = _hooks.HOOKS, _hooks.loaded, _watch.find_watched
+        self._names, self._loaded, self._find = _hooks.HOOKS, loaded, _watch.find_watched
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in self._names:
@@ -179,7 +179,7 @@ class _Attached:
         self.reasons: list[str] = []
         self.heap: Optional[_Heap] = None
         self._lock = threading.Lock()  # protects _follower
-        self._finder = _Finder()
+        self._finder = _Finder(self.hook_module)
         self._patches = 0
         self._is_over = False  # True once detaching has begun; no thread may be started then
         # the thread that follows memory, and a lock whose release ends that thread
@@ -208,6 +208,17 @@ class _Attached:
         if reason:
             self.reasons.append(reason)
 
+    def hook_module(self, name: str, module: ModuleType) -> bool:
+        """Hooks a module. Returns False if it is hooked already. An import may end during or after
+        the detach; the module then gets no hooks. A lock would make imports wait for each other."""
+        from . import _hooks, _patches
+
+        is_new = not self._is_over and _hooks.loaded(name, module)
+        if is_new and self._is_over:
+            _patches.undo(self._patches)
+            _hooks.reset()
+        return is_new
+
     def hook_modules(self) -> None:
         """Hooks the modules that were imported earlier."""
         from . import _hooks
@@ -215,7 +226,7 @@ class _Attached:
         for name in _hooks.HOOKS:
             module = sys.modules.get(name)
             if module is not None and not _is_importing(module):
-                if _hooks.loaded(name, module):
+                if self.hook_module(name, module):
                     _let_others_run()
 
     # ---- the thread ----

@@ -41,7 +41,10 @@ def undo(since: int = 0) -> list[str]:
     stay, because another tool has changed the same attribute."""
     left = []
     while len(_undo) > since:
-        what, restore = _undo.pop()
+        try:
+            what, restore = _undo.pop()
+        except IndexError:  # another thread has undone the last change
+            break
         try:
             is_restored = restore()
         except Exception:

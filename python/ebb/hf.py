@@ -313,6 +313,11 @@ class EbbCallback(TrainerCallback):
 class _DefaultCallback(EbbCallback):
     """The callback that is added automatically; it adds nothing to the trainer's logs."""
 
+    def __new__(cls) -> _DefaultCallback:
+        made = super().__new__(cls)
+        _defaults.add(made)
+        return made
+
     def __init__(self) -> None:
         super().__init__(log_every=0)
 
@@ -419,6 +424,7 @@ def _callbacks(trainer: Any) -> list[EbbCallback]:
 
 
 _is_default = False
+_defaults: weakref.WeakSet[_DefaultCallback] = weakref.WeakSet()
 
 
 def _prepare(trainer: Any) -> list[EbbCallback]:
@@ -556,8 +562,16 @@ def install(default: bool = False) -> None:
 
 
 def _end_default() -> None:
+    """Removes the callbacks that were added automatically, also from trainers that were created
+    since."""
     global _is_default
     _is_default = False
+    for added in list(_defaults):
+        trainer = added._trainer()
+        if trainer is not None:
+            _part(trainer.callback_handler, added)
+        else:
+            _disarm(added)
 
 
 def _join(trainer: Any) -> None:
@@ -569,9 +583,16 @@ def _join(trainer: Any) -> None:
     added = _LateCallback()
     added._trainer = weakref.ref(trainer)
     handler.callbacks = [*handler.callbacks, added]
-    _patches.on_undo("the callback of a running Trainer", lambda: _part(handler, added))
 
 
-def _part(handler: Any, added: Any) -> None:
+def _part(handler: Any, added: _DefaultCallback) -> None:
     handler.callbacks = [c for c in handler.callbacks if c is not added]
     added._close(is_clean=True)
+
+
+def _disarm(added: Any) -> None:
+    """Turns the callback of a trainer that has not trained yet, and is not known, into one that
+    does nothing."""
+    added.__class__ = TrainerCallback
+    for name in set(vars(added)) - {"_training"}:  # only EbbCallback can pickle the others
+        del vars(added)[name]

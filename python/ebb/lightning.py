@@ -19,6 +19,7 @@ import math
 import os
 import shutil
 import sys
+import weakref
 import zipfile
 from typing import Any, Callable, Optional
 
@@ -398,6 +399,8 @@ def _is_resume_wanted(callbacks: list[Any]) -> bool:
 
 
 _is_default = False
+# trainers and their callbacks that were added automatically
+_added: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def _prepare(trainer: Any, package: Any) -> list[Any]:
@@ -407,6 +410,7 @@ def _prepare(trainer: Any, package: Any) -> list[Any]:
         found = [_class_for((package.Callback,))(log_every=0)]
         # callbacks that save checkpoints must stay at the end of the list
         trainer.callbacks.insert(0, found[0])
+        _added[trainer] = found[0]
     for c in found[1:]:
         trainer.callbacks.remove(c)
     return found[:1]
@@ -479,8 +483,13 @@ def install(default: bool = False) -> None:
 
 
 def _end_default() -> None:
+    """Removes the callbacks that were added automatically."""
     global _is_default
     _is_default = False
+    for trainer, added in list(_added.items()):
+        trainer.callbacks = [c for c in trainer.callbacks if c is not added]
+        added._close(is_clean=True)
+    _added.clear()
 
 
 def _join(trainer: Any, package: Any) -> None:
@@ -491,12 +500,7 @@ def _join(trainer: Any, package: Any) -> None:
     added = _class_for((package.Callback,))(log_every=0)
     added._is_late = True
     trainer.callbacks = [added, *trainer.callbacks]
-    _patches.on_undo("the callback of a running Trainer", lambda: _part(trainer, added))
-
-
-def _part(trainer: Any, added: Any) -> None:
-    trainer.callbacks = [c for c in trainer.callbacks if c is not added]
-    added._close(is_clean=True)
+    _added[trainer] = added
 
 
 # This line must be the last: if it imports Lightning, the shim calls install() of this module.

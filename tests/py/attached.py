@@ -1,5 +1,6 @@
 """Stands in for `ebb attach`, inside the process to which tests attach."""
 
+import itertools
 import os
 import socket
 import struct
@@ -70,25 +71,132 @@ class Ebb:
         return values[-3], values[-2]
 
 
+# ---- what a detach must restore ----
+
+_GOT = {"x86_64": (1, 6, 7), "aarch64": (257, 1025, 1026)}[os.uname().machine]  # types of relocations of slots
+_DYNAMIC, _RELA, _RELASZ, _JMPREL, _PLTRELSZ = 2, 7, 8, 23, 2
+
+
+class _Memory:
+    def __init__(self):
+        self._fd = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self, address, size):
+        return os.pread(self._fd, size, address)
+
+    def close(self):
+        os.close(self._fd)
+
+
+def _mappings():
+    """Returns (start, end, permissions, offset, path) of the mappings of files."""
+    with open("/proc/self/maps") as maps:
+        lines = [line.split(None, 5) for line in maps]
+    found = []
+    for fields in lines:
+        path = fields[5].rstrip("\n") if len(fields) == 6 else ""
+        if path.startswith("/") and not path.startswith(("/dev/", "/memfd:")):
+            start, end = (int(n, 16) for n in fields[0].split("-"))
+            found.append((start, end, fields[1], int(fields[2], 16), path))
+    return found
+
+
+def _module_slots(memory, base):
+    """Yields the addresses and types of the slots of the ELF file mapped at BASE."""
+    head = memory.read(base, 64)
+    if head[:5] != b"\x7fELF\x02":
+        return
+    kind, at, size, count = (*struct.unpack_from("=H", head, 16), *struct.unpack_from("=Q", head, 32),
+                             *struct.unpack_from("=HH", head, 54))
+    parts = list(struct.iter_unpack("=IIQQQQQQ", memory.read(base + at, size * count)))
+    bias = base if kind == 3 else 0
+    dynamic = next((p for p in parts if p[0] == _DYNAMIC), None)
+    if dynamic is None:
+        return
+    entries = struct.iter_unpack("=QQ", memory.read(bias + dynamic[3], dynamic[6]))
+    tags = dict(itertools.takewhile(lambda entry: entry[0] != 0, entries))
+    for table, length in ((_RELA, _RELASZ), (_JMPREL, _PLTRELSZ)):
+        if tags.get(table) and tags.get(length):
+            start = tags[table] + (bias if tags[table] < bias else 0)
+            for offset, info, _ in struct.iter_unpack("=QQq", memory.read(start, tags[length])):
+                if info >> 32 and info & 0xFFFFFFFF in _GOT:
+                    yield bias + offset, info & 0xFFFFFFFF
+
+
+def slots():
+    """Returns the value of each GOT slot of each loaded object. Omits slots of functions that were never called: the
+    dynamic linker binds them at the first call."""
+    memory, found, mappings = _Memory(), {}, _mappings()
+    ends = {}
+    for start, end, _, _, path in mappings:
+        ends[path] = max(end, ends.get(path, 0))
+    for start, _, _, offset, path in mappings:
+        if offset or "libebb-heap" in path:
+            continue
+        for address, kind in _module_slots(memory, start):
+            value = struct.unpack("=Q", memory.read(address, 8))[0]
+            if kind != _GOT[2] or not start <= value < ends[path]:
+                found[path, address] = value
+    memory.close()
+    return found
+
+
+def protections():
+    """Returns the protection of each mapping of a file."""
+    return {(start, end): mode for start, end, mode, _, path in _mappings() if "libebb-heap" not in path}
+
+
+def python_allocators():
+    """Returns the functions of Python's three allocators."""
+    import ctypes
+
+    found = []
+    for domain in range(3):
+        pointers = (ctypes.c_void_p * 5)()
+        ctypes.pythonapi.PyMem_GetAllocator(domain, ctypes.byref(pointers))
+        found.append(list(pointers))
+    return found
+
+
+# variables of modules that change while the job runs: workers that were started, and the namespace of a module
+_OF_THE_JOB = ("_finalizer_registry", "__dict__", "__builtins__")
+
+
+def _is(value, *kinds):
+    """isinstance without the attribute __class__, whose access warns in deprecated objects."""
+    return issubclass(type(value), kinds)
+
+
+def _is_hookable(value):
+    return callable(value) or _is(value, property, classmethod, staticmethod)
+
+
+def objects():
+    """Returns the functions, methods and classes that modules and classes refer to, by their place, and the elements
+    of the modules' lists and dicts if these are functions, classes or objects with methods of a hook."""
+    found, classes = {}, {}
+    for name, module in list(sys.modules.items()):
+        if module is None or name.partition(".")[0] in ("ebb", "attached", "__main__"):
+            continue
+        for key, value in list(getattr(module, "__dict__", {}).items()):
+            if _is(value, type):
+                classes[id(value)] = value
+            if _is_hookable(value):
+                found[f"{name}.{key}"] = value
+            elif _is(value, list, dict) and len(value) < 1000 and key not in _OF_THE_JOB:
+                for i, element in enumerate(list(dict.values(value) if _is(value, dict) else value)):
+                    if _is_hookable(element):
+                        found[f"{name}.{key}[{i}]"] = element
+    for value in classes.values():
+        for key, member in list(vars(value).items()):
+            if _is_hookable(member):
+                found[f"{value.__module__}.{value.__qualname__}.{key}"] = member
+    return found
+
+
 def state():
-    """Returns what a detach must restore."""
-    names = {
-        "torch.utils.data.dataloader": ("DataLoader.__iter__", "_BaseDataLoaderIter.__next__"),
-        "torch.optim.optimizer": ("_global_optimizer_post_hooks",),
-        "transformers.trainer": ("Trainer.train", "Trainer._save_checkpoint", "Trainer.log",
-                                 "Trainer._load_from_checkpoint", "DEFAULT_CALLBACKS"),
-        "lightning.pytorch": ("Trainer.fit", "Trainer.save_checkpoint"),
-        "tqdm.std": ("tqdm.update", "tqdm.close"),
-    }
-    found = {}
-    for module, paths in names.items():
-        for path in paths if module in sys.modules else ():
-            value = sys.modules[module]
-            for part in path.split("."):
-                value = getattr(value, part)
-            found[path] = list(value) if isinstance(value, (list, dict)) else value
-    found["finders"] = list(sys.meta_path)
-    found["environment"] = dict(os.environ)
+    """Returns the state that a detach restores soon after it reports."""
+    found = {"finders": list(sys.meta_path), "environment": dict(os.environ)}
     found["threads"] = sorted(t.name for t in threading.enumerate() if "ebb" in t.name)
     with open("/proc/self/maps") as maps:
         found["tables"] = sum("memfd:ebb-heap" in line for line in maps)
@@ -100,6 +208,25 @@ def state():
             continue
     found["sockets"] = sum(link.startswith(("socket:", "anon_inode:")) for link in fds.values())
     return found
+
+
+class Hooked:
+    """What ebb may change in this process: GOT slots, protections, allocators, and Python objects."""
+
+    def __init__(self):
+        self.slots, self.protections = slots(), protections()
+        self.allocators, self.objects = python_allocators(), objects()
+
+    def changes(self, before):
+        """Returns the names of what differs from BEFORE. What was loaded since is no change."""
+        found = [f"{path}+{address:x}" for (path, address), value in before.slots.items()
+                 if self.slots.get((path, address)) != value]
+        found += [f"{start:x}-{end:x} {mode}" for (start, end), mode in before.protections.items()
+                  if self.protections.get((start, end)) != mode]
+        found += [place for place, value in before.objects.items()
+                  if self.objects.get(place) is not value]
+        found += ["allocators"] * (self.allocators != before.allocators)
+        return found
 
 
 def state_after(before):

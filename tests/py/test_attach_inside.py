@@ -23,23 +23,28 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None,
 HEAD = """
 import sys
 sys.path[:0] = [PACKAGE, TESTS]
-from attached import Ebb, state, state_after
+from attached import Ebb, Hooked, state, state_after
 ebb = Ebb(LIBRARY)
-before = None
+before = before_hooks = None
 
 def at_step(n):
-    global before
+    global before, before_hooks
     if n == 50:
-        before = state()
+        before, before_hooks = state(), Hooked()
         ebb.start()
         assert ebb.wait_for("attached") == {
             "KIND": "attached", "PID": str(__import__("os").getpid()), "HEAP": "1"}, ebb.marks
+    if n == 149:
+        changes = Hooked().changes(before_hooks)
+        assert "allocators" in changes and any("/" in c for c in changes), changes
     if n == 150:
         ebb.stop()
         found = ebb.wait_for("detached")
         assert found["KIND"] == "detached" and "REASON" not in found, found
         now = state_after(before)
         assert now == before, {k: (before[k], now[k]) for k in before if before[k] != now[k]}
+        changes = Hooked().changes(before_hooks)
+        assert changes == [], changes
 
 def check(by=None):
     # a step that follows another too soon is sent later
@@ -209,6 +214,104 @@ LIGHTNING = """
                     reason="lightning is not installed")
 def test_attach_adds_callback_to_running_lightning_trainer(tmp_path):
     run(tmp_path, LIGHTNING)
+
+
+# A training that begins while ebb is attached, and ends after it has detached. In the middle, another trainer is
+# created that trains afterwards.
+BETWEEN = """
+    def at_step(n):
+        if n == 2:
+            other.append(make())
+            ebb.stop()
+            assert "REASON" not in ebb.wait_for("detached"), ebb.marks
+
+    other = []
+    ebb.start()
+    assert ebb.wait_for("attached")["HEAP"] == "1"
+    first = make()
+    train(first)
+    at_step = lambda n: None
+    train(*other)
+    assert len(ebb.of_kind("begin")) == 1, ebb.marks
+    found = [c for trainer in (first, *other) for c in callbacks(trainer)]
+    assert not [c for c in found if "ebb" in type(c).__module__], found
+    print("good")
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None,
+                    reason="transformers is not installed")
+def test_detach_removes_callbacks_of_hf_trainers_created_while_attached(tmp_path):
+    run(tmp_path, HF[:HF.index("    trainer = Trainer(")] + """
+    def make():
+        return Trainer(Model(), arguments, train_dataset=Data(), callbacks=[At()])
+
+    def train(trainer):
+        trainer.train()
+
+    def callbacks(trainer):
+        return trainer.callback_handler.callbacks
+""" + BETWEEN)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("lightning") is None,
+                    reason="lightning is not installed")
+def test_detach_removes_callbacks_of_lightning_trainers_created_while_attached(tmp_path):
+    run(tmp_path, LIGHTNING[:LIGHTNING.index("    trainer = L.Trainer(")] + """
+    def make():
+        return L.Trainer(accelerator="cpu", max_steps=6, logger=False, enable_checkpointing=False,
+                         enable_progress_bar=False, enable_model_summary=False)
+
+    def train(trainer):
+        trainer.fit(Model(), DataLoader(TensorDataset(torch.randn(320, 4)), batch_size=4))
+
+    def callbacks(trainer):
+        return trainer.callbacks
+""" + BETWEEN)
+
+
+def test_detach_restores_every_framework(tmp_path):
+    run(tmp_path, """
+    import importlib
+    frameworks = ("torch.optim", "torch.utils.data", "transformers.trainer", "lightning.pytorch", "keras", "optax",
+                  "xgboost", "lightgbm", "sklearn.base", "tqdm.std")
+    for name in frameworks:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+    before = Hooked()
+    ebb.start()
+    ebb.wait_for("attached")
+    from ebb import _hooks
+    imported = [name for name in _hooks.HOOKS if name in sys.modules]
+    while sorted(_hooks._done) != sorted(imported):
+        pass
+    changes = Hooked().changes(before)
+    assert len([c for c in changes if "/" not in c]) > len(imported), (imported, changes)
+    ebb.stop()
+    ebb.wait_for("detached")
+    changes = Hooked().changes(before)
+    assert changes == [], changes
+    print("good")
+    """)
+
+
+def test_module_whose_import_ends_after_detach_is_not_hooked(tmp_path):
+    pytest.importorskip("tqdm", reason="tqdm is not installed")
+    run(tmp_path, """
+    import importlib.util
+    from ebb import _attach, _hooks
+    ebb.start()
+    ebb.wait_for("attached")
+    spec = importlib.util.find_spec("tqdm.std")
+    ebb.stop()
+    ebb.wait_for("detached")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert not hasattr(module.tqdm.update, "__wrapped__") and _hooks._done == {}
+    print("good")
+    """)
 
 
 def test_module_imported_while_attached_is_hooked(tmp_path):
