@@ -12,18 +12,16 @@
 
 enum { MEMORY_AT = 0x1000, MEMORY_MAX = 1 << 16, PAGE_BYTES = 4096 };
 
-static void count_thread(void *user, const struct stack_thread *thread)
-{
-    (void)user;
-    if (strlen(thread->name) >= sizeof thread->name)
-        abort();
-}
-
-static void count_frame(void *user, const struct stack_frame *frame)
+static void check_thread(void *user, const struct stack_thread *thread)
 {
     size_t *count = user;
-    if (strchr(frame->file, '\n') || strchr(frame->function, '\033') || ++*count > 1 << 20)
+    if (strlen(thread->name) >= sizeof thread->name)
         abort();
+    for (size_t i = 0; i < thread->frame_count; i++) {
+        const struct stack_frame *frame = &thread->frames[i];
+        if (strchr(frame->file, '\n') || strchr(frame->function, '\033') || ++*count > 1 << 20)
+            abort();
+    }
 }
 
 static void read_stack(const struct attach_target *t, uint8_t minor)
@@ -40,7 +38,7 @@ static void read_stack(const struct attach_target *t, uint8_t minor)
                             .code_type = 0x1003};
     size_t count = 0;
     i.has_layout = python_layout_find(i.version, NULL, &i.layout) == HEAP_PYTHON_OK;
-    (void)stack_read(t, &i, count_thread, count_frame, &count, NULL);
+    (void)stack_read(t, &i, check_thread, &count, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

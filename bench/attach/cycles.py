@@ -28,7 +28,8 @@ ROOT = HERE.parents[1]
 UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 MOMENTS = ["imports", "forks", "execs", "collections", "calls", "exits", "mallocs", "sandbox",
            "traced"]
-SETTLE_S = 20
+SETTLE_S = 2
+MAY_STAY = r"/libebb-heap\.so$|/lib-dynload/|/libffi\.so"  # the profiler, and modules of Python that ebb imports
 
 
 class Target:
@@ -65,16 +66,16 @@ class Target:
                 if "/" in line and "/dev/shm/" not in line}
         return fds, len(os.listdir(f"/proc/{self.pid}/task")), maps
 
-    def left_after(self, before):
-        """Returns what is left once nothing more than BEFORE is, or after a while: a data loader holds a socket
-        for the time in which it receives a batch."""
+    def left_at_least(self):
+        """Returns the fewest descriptors, threads and mapped files within a while: a data loader holds a socket for the
+        time in which it receives a batch."""
+        fds, threads, maps = self.left()
         until = time.monotonic() + SETTLE_S
-        while self.process.poll() is None:
-            now = self.left()
-            if now == before or time.monotonic() > until:
-                return now
+        while time.monotonic() < until and self.process.poll() is None:
             time.sleep(0.01)
-        return [], 0, set()
+            now = self.left()
+            fds, threads, maps = min(fds, now[0], key=len), min(threads, now[1]), maps & now[2]
+        return fds, threads, maps
 
 
 def attach(program, pid, folder, *options):
@@ -91,31 +92,29 @@ def attach(program, pid, folder, *options):
 def cycles(program, python, count, folder):
     name = "plain" if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode else "torch"
     target = Target(python, name, folder)
-    failed, pauses, before = [], [], None
-    for i in range(count):
+    failed, pauses, before = [], [], target.left_at_least()
+    for _ in range(count):
         status, pause, text = attach(program, target.pid, folder)
-        if status or "not attached" in text or "not detached" in text:
+        if status or re.search("cannot|without lines|has exited", text):
             failed.append(text.strip().splitlines()[0])
         if pause is not None:
             pauses.append(pause)
-        if i == 0: # ebb's Python modules and library stay loaded
-            before = target.left()
         if target.process.poll() is not None:
             break
-    after = target.left_after(before)
+    after = target.left_at_least() if target.process.poll() is None else ([], 0, set())
     status, text = target.finish()
     facts = json.loads(text.splitlines()[-1]) if status == 0 else {}
     same = None
     if facts:
         again = Target(python, name, folder, facts["steps"]).finish(3600)
         same = json.loads(again[1].splitlines()[-1])["weights"] == facts["weights"]
-    new_maps = after[2] - before[2]
+    new_maps = sorted(path for path in after[2] - before[2] if not re.search(MAY_STAY, path))
     print(f"{name} on {python}: {count} cycles, {len(failed)} failed, "
           f"exit status {status}, steps {facts.get('steps')}, equal result: {same}")
     print(f"  pause: median {sorted(pauses)[len(pauses) // 2]:.2f} ms, longest {max(pauses):.2f} ms, "
           f"over 20 ms: {sum(p > 20 for p in pauses)}")
     print(f"  left: fds {len(after[0]) - len(before[0]):+d}, threads {after[1] - before[1]:+d}, "
-          f"files mapped {sorted(new_maps)}")
+          f"files mapped {new_maps}")
     for text in sorted(set(failed))[:5]:
         print(f"  failure: {text}")
     return not failed and status == 0 and same and after[:2] == before[:2] and not new_maps

@@ -219,25 +219,11 @@ static int inject_failed(struct inject *i, int r, struct err *err)
     return attach_target_gone(t, err);
 }
 
-/* Finds the interpreter, and waits for one that is starting. */
-static int find_patiently(const struct attach_target *t, struct interpreter *ret, struct err *err)
-{
-    const uint64_t until_ns = clock_mono_ns() + RETRY_S * NS_PER_S;
-    for (;;) {
-        int r = interpreter_find(t, ret, err);
-        /* while Python is being loaded, its symbols may be missing for a moment */
-        bool may_change = r == -EAGAIN || r == -EBADMSG || r == -EIO;
-        if (!may_change || clock_mono_ns() > until_ns)
-            return r;
-        pause_ms(RETRY_MS);
-    }
-}
-
 int inject_script(const struct attach_target *t, const char *path, struct inject *ret,
                   struct err *err)
 {
     struct inject i = {.target = t};
-    int r = find_patiently(t, &i.interpreter, err);
+    int r = interpreter_find_patiently(t, &i.interpreter, err);
     if (r < 0)
         return r;
     bool is_queue = i.interpreter.entry == INTERPRETER_QUEUE;

@@ -4,17 +4,21 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "attach/target.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/span.h"
 
 enum {
     MAPS_MAX = 64 << 20,
     THREADS_MAX = 1 << 16,
-    RUNTIME_BYTES = 2048, /* bytes read from _PyRuntime, which include _Py_DebugOffsets */
-    SPARE_LEAST = 64,     /* an unused range must have at least this many bytes to be remembered */
+    RUNTIME_BYTES = 2048,     /* bytes read from _PyRuntime, which include _Py_DebugOffsets */
+    SPARE_LEAST = 64,         /* minimum number of unused bytes that are worth remembering */
+    RETRY_MS = 5,             /* time between two attempts */
+    RETRY_S = 2,              /* time limit of all attempts */
     CALLS_TO_DO_BIT = 1 << 2, /* bit of eval_breaker, from 3.13 on */
 };
 
@@ -91,8 +95,10 @@ static const struct entry_layout *layout_of(uint32_t minor)
  * inconsistent, because it may be changing. */
 static int find_main_thread(int fd, struct interpreter *i, uint64_t id)
 {
-    uint64_t thread = i->threads, of, own;
+    uint64_t thread, of, own;
     i->main_thread = 0;
+    if (!attach_read_word(fd, i->threads, &thread))
+        return -EAGAIN;
     for (size_t n = 0; thread && n < THREADS_MAX; n++) {
         if (!attach_read_word(fd, thread + i->thread_interp, &of) || of != i->state ||
             !attach_read_word(fd, thread + i->thread_id, &own))
@@ -170,9 +176,9 @@ static int take_state(int fd, struct interpreter *i, const struct entry_layout *
     if (!i->state)
         return -EAGAIN;
     if (!attach_read_word(fd, i->state + l->state_runtime, &runtime) || runtime != i->runtime ||
-        !attach_read_word(fd, i->state + l->state_threads, &i->threads) ||
         !attach_read_word(fd, i->runtime + l->main_thread, &id))
         return -EBADMSG;
+    i->threads = i->state + l->state_threads;
     int r = find_main_thread(fd, i, id);
     return r < 0 ? r : take_queue(fd, i, l);
 }
@@ -231,8 +237,8 @@ static int take_debug(int fd, struct interpreter *i, const uint64_t *word)
     i->thread_interp = (uint32_t)word[DEBUG_THREAD_INTERP];
     i->thread_id = (uint32_t)word[DEBUG_THREAD_ID];
     i->thread_native_id = (uint32_t)word[DEBUG_NATIVE_ID];
-    if (!attach_read_word(fd, i->state + word[DEBUG_STATE_THREADS], &i->threads) ||
-        !attach_read_word(fd, i->state + word[DEBUG_STATE_MAIN], &i->main_thread))
+    i->threads = i->state + word[DEBUG_STATE_THREADS];
+    if (!attach_read_word(fd, i->state + word[DEBUG_STATE_MAIN], &i->main_thread))
         return -EBADMSG;
     if (!i->main_thread || !attach_read_word(fd, i->main_thread + i->thread_interp, &of))
         return -EAGAIN;
@@ -383,4 +389,19 @@ int interpreter_find(const struct attach_target *t, struct interpreter *ret, str
     ret->spare = s.spare;
     ret->spare_bytes = s.spare_bytes;
     return 0;
+}
+
+int interpreter_find_patiently(const struct attach_target *t, struct interpreter *ret,
+                               struct err *err)
+{
+    const struct timespec pause = {.tv_nsec = RETRY_MS * 1000000L};
+    const uint64_t until_ns = clock_mono_ns() + RETRY_S * NS_PER_S;
+    for (;;) {
+        int r = interpreter_find(t, ret, err);
+        /* the symbols of Python cannot be found while Python is being loaded */
+        bool may_change = r == -EAGAIN || r == -EBADMSG || r == -EIO;
+        if (!may_change || clock_mono_ns() > until_ns)
+            return r;
+        nanosleep(&pause, NULL);
+    }
 }

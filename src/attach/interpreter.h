@@ -45,7 +45,7 @@ struct interpreter {
     uint64_t runtime;     /* _PyRuntime */
     uint64_t run_string;  /* PyRun_SimpleString */
     uint64_t state;       /* the main interpreter's PyInterpreterState */
-    uint64_t threads;     /* its first PyThreadState */
+    uint64_t threads;     /* field of STATE: its first PyThreadState */
     uint64_t main_thread; /* PyThreadState of the main thread */
     uint64_t text_type, bytes_type, code_type;
     struct python_layout layout;
@@ -58,6 +58,10 @@ struct interpreter {
     uint64_t spare, spare_bytes;
 };
 
-/* Finds the interpreter of T. Returns 0; -EAGAIN with a message if Python is still starting; or
- * -errno with a message. */
+/* Finds the interpreter of T. Returns 0; -EAGAIN with a message if Python is still starting, or
+ * a thread is starting or ending; or -errno with a message. */
 int interpreter_find(const struct attach_target *t, struct interpreter *ret, struct err *err);
+
+/* Like interpreter_find, but tries again for two seconds while the failure may be temporary. */
+int interpreter_find_patiently(const struct attach_target *t, struct interpreter *ret,
+                               struct err *err);

@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "attach/interpreter.h"
 #include "attach/target.h"
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "proc/read.h"
@@ -16,6 +18,7 @@
 enum {
     THREADS_MAX = 4096,
     FRAMES_MAX = 1000,
+    WALK_TRIES = 10, /* attempts to read a stack, or the list of threads, that changes meanwhile */
     LINES_MAX = 128 << 10, /* longest line table in bytes */
     NAME_MAX_CHARS = 256,
 };
@@ -24,6 +27,10 @@ struct stack_walk {
     const struct attach_target *t;
     const struct interpreter *i;
     int fd;
+    uint64_t *threads; /* of THREADS_MAX */
+    size_t thread_count;
+    struct stack_frame *frames; /* of FRAMES_MAX; the stack that was read last */
+    size_t frame_count;
 };
 
 static bool is_of_type(const struct stack_walk *w, uint64_t object, uint64_t type)
@@ -125,21 +132,24 @@ static int read_frame(const struct stack_walk *w, uint64_t frame, uint64_t *ret_
     return 1;
 }
 
-static void walk_thread(const struct stack_walk *w, uint64_t thread, stack_frame_fn *fn, void *user)
+/* Reads the frames of THREAD. Returns true if all were read, with the address of the outermost. */
+static bool walk_thread(struct stack_walk *w, uint64_t thread, uint64_t *ret_outermost)
 {
     const struct python_layout *l = &w->i->layout;
-    struct stack_frame f;
     uint64_t frame = 0;
+    w->frame_count = 0;
+    *ret_outermost = 0;
     if (!attach_read_word(w->fd, thread + l->thread_frame, &frame) ||
         (l->has_cframe && frame && !attach_read_word(w->fd, frame + l->cframe_frame, &frame)))
-        return;
+        return false;
     for (size_t n = 0; frame && n < FRAMES_MAX; n++) {
-        int r = read_frame(w, frame, &frame, &f);
+        *ret_outermost = frame;
+        int r = read_frame(w, frame, &frame, &w->frames[w->frame_count]);
         if (r < 0)
-            return;
-        if (r > 0)
-            fn(user, &f);
+            return false;
+        w->frame_count += r > 0;
     }
+    return !frame;
 }
 
 static void about_thread(const struct stack_walk *w, uint64_t thread, struct stack_thread *ret)
@@ -158,33 +168,67 @@ static void about_thread(const struct stack_walk *w, uint64_t thread, struct sta
         text_fit(ret->name, sizeof ret->name, 16, comm, strcspn(comm, "\n"));
 }
 
-static void report_thread(const struct stack_walk *w, uint64_t thread, stack_thread_fn *on_thread,
-                          stack_frame_fn *on_frame, void *user)
+/* Reads the frames of THREAD until two readings agree on the outermost frame: a frame that is being
+ * pushed or popped may seem to be the last one. */
+static bool walk_patiently(struct stack_walk *w, uint64_t thread)
 {
-    struct stack_thread about;
-    about_thread(w, thread, &about);
-    on_thread(user, &about);
-    walk_thread(w, thread, on_frame, user);
+    uint64_t outermost, before;
+    bool is_whole = walk_thread(w, thread, &before);
+    for (int tries = 0; tries < WALK_TRIES; tries++, before = outermost) {
+        bool was_whole = is_whole;
+        is_whole = walk_thread(w, thread, &outermost);
+        if (is_whole && was_whole && outermost == before)
+            return true;
+    }
+    return false;
 }
 
-int stack_read(const struct attach_target *t, const struct interpreter *i,
-               stack_thread_fn *on_thread, stack_frame_fn *on_frame, void *user, struct err *err)
+static void report_thread(struct stack_walk *w, uint64_t thread, stack_thread_fn *fn, void *user)
 {
-    const struct stack_walk w = {.t = t, .i = i, .fd = t->mem_fd};
-    uint64_t thread = i->threads, of;
+    struct stack_thread about;
+    bool is_whole = walk_patiently(w, thread);
+    about_thread(w, thread, &about);
+    about.frames = w->frames;
+    about.frame_count = w->frame_count;
+    about.is_cut = !is_whole;
+    fn(user, &about);
+}
+
+/* Lists the threads. Returns false if the list changed meanwhile; the list is then cut. */
+static bool list_threads(struct stack_walk *w)
+{
+    uint64_t thread, of;
+    w->thread_count = 0;
+    if (!attach_read_word(w->fd, w->i->threads, &thread))
+        return false;
+    while (thread && w->thread_count < THREADS_MAX) {
+        if (!attach_read_word(w->fd, thread + w->i->thread_interp, &of) || of != w->i->state)
+            return false; /* the thread has ended */
+        w->threads[w->thread_count++] = thread;
+        if (!attach_read_word(w->fd, thread + w->i->thread_next, &thread))
+            return false;
+    }
+    return true;
+}
+
+int stack_read(const struct attach_target *t, const struct interpreter *i, stack_thread_fn *fn,
+               void *user, struct err *err)
+{
+    struct stack_walk w = {.t = t, .i = i, .fd = t->mem_fd};
     if (!i->has_layout)
         return err_set(err, -ENOTSUP,
                        "process %d (%s): cannot read its Python stacks: the memory layout of this "
                        "Python build is not supported",
                        (int)t->pid, t->name);
-    report_thread(&w, i->main_thread, on_thread, on_frame, user);
-    for (size_t n = 0; thread && n < THREADS_MAX; n++) {
-        if (!attach_read_word(w.fd, thread + i->thread_interp, &of) || of != i->state)
-            break; /* the thread has ended */
-        if (thread != i->main_thread)
-            report_thread(&w, thread, on_thread, on_frame, user);
-        if (!attach_read_word(w.fd, thread + i->thread_next, &thread))
-            break;
-    }
+    AUTO_FREE struct stack_frame *frames = w.frames = calloc(FRAMES_MAX, sizeof *frames);
+    AUTO_FREE uint64_t *threads = w.threads = calloc(THREADS_MAX, sizeof *threads);
+    if (!frames || !threads)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (int tries = 0; tries < WALK_TRIES && !list_threads(&w);)
+        tries++;
+    report_thread(&w, i->main_thread, fn, user);
+    for (size_t n = 0; n < w.thread_count; n++)
+        if (w.threads[n] != i->main_thread)
+            report_thread(&w, w.threads[n], fn, user);
     return attach_target_lives(t) ? 0 : attach_target_gone(t, err);
 }

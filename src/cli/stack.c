@@ -24,18 +24,28 @@ static const struct option_desc stack_table[] = {
 
 struct stack_output {
     struct buf text;
-    json_t *threads, *frames; /* with --json; else NULL */
+    json_t *threads; /* with --json; else NULL */
 };
+
+static json_t *stack_json(const struct stack_thread *t)
+{
+    json_t *frames = json_array();
+    for (size_t i = 0; i < t->frame_count; i++) {
+        const struct stack_frame *f = &t->frames[i];
+        json_array_append_new(frames,
+                              json_pack("{s:o,s:i,s:o}", "file", json_text0(f->file), "line",
+                                        (int)f->line, "function", json_text0(f->function)));
+    }
+    return json_pack("{s:o?,s:b,s:o,s:o,s:b}", "tid", t->tid ? json_integer(t->tid) : NULL,
+                     "is_main", t->is_main, "name", json_text0(t->name), "frames", frames,
+                     "is_cut", t->is_cut);
+}
 
 static void on_stack_thread(void *user, const struct stack_thread *t)
 {
     struct stack_output *o = user;
     if (o->threads) {
-        o->frames = json_array();
-        json_array_append_new(o->threads,
-                              json_pack("{s:o?,s:b,s:o,s:o}", "tid",
-                                        t->tid ? json_integer(t->tid) : NULL, "is_main", t->is_main,
-                                        "name", json_text0(t->name), "frames", o->frames));
+        json_array_append_new(o->threads, stack_json(t));
         return;
     }
     buf_printf(&o->text, "%sthread", o->text.len ? "\n" : "");
@@ -44,17 +54,13 @@ static void on_stack_thread(void *user, const struct stack_thread *t)
     if (t->name[0])
         buf_printf(&o->text, " (%s)", t->name);
     buf_printf(&o->text, "%s\n", t->is_main ? ", main" : "");
-}
-
-static void on_stack_frame(void *user, const struct stack_frame *f)
-{
-    struct stack_output *o = user;
-    if (o->frames)
-        json_array_append_new(o->frames,
-                              json_pack("{s:o,s:i,s:o}", "file", json_text0(f->file), "line",
-                                        (int)f->line, "function", json_text0(f->function)));
-    else
-        buf_printf(&o->text, "  %s:%u in %s\n", f->file, f->line, f->function);
+    for (size_t i = 0; i < t->frame_count; i++)
+        buf_printf(&o->text, "  %s:%u in %s\n", t->frames[i].file, t->frames[i].line,
+                   t->frames[i].function);
+    if (t->is_cut)
+        buf_add_str(&o->text, "  … further frames could not be read\n");
+    else if (t->frame_count == 0)
+        buf_add_str(&o->text, "  no Python frame\n");
 }
 
 static int stack_of(const struct proc_root *root, int32_t pid, struct stack_output *o,
@@ -65,9 +71,9 @@ static int stack_of(const struct proc_root *root, int32_t pid, struct stack_outp
     int r = attach_target_open(root, pid, ATTACH_READ, &t, err);
     if (r < 0)
         return r;
-    r = interpreter_find(&t, &i, err);
+    r = interpreter_find_patiently(&t, &i, err);
     if (r == 0)
-        r = stack_read(&t, &i, on_stack_thread, on_stack_frame, o, err);
+        r = stack_read(&t, &i, on_stack_thread, o, err);
     attach_target_close(&t);
     return r;
 }

@@ -399,10 +399,38 @@ def test_stack_names_functions_and_lines(python, installed):
         threads = wait_for(stacks, "the stack of the main thread")
         main = threads[0]
         assert main["is_main"] and main["tid"] == job.pid
-        assert main["frames"][0]["line"] in (8, 9) and main["frames"][0]["file"] == "<string>"
+        assert main["frames"][0]["line"] in (7, 8, 9) and main["frames"][0]["file"] == "<string>"
         assert [f["line"] for f in main["frames"][1:]] == [12, 13]
         assert len(threads) == 2
         assert finish(job).startswith("finished")
+
+
+@every_python
+def test_stack_is_complete_while_threads_start_and_end(python, installed):
+    code = """
+        import sys, threading
+        done = []
+        def main():
+            print("ready", flush=True)
+            while not done:
+                threads = [threading.Thread(target=int) for _ in range(4)]
+                [t.start() for t in threads]
+                [t.join() for t in threads]
+            print("finished", flush=True)
+        threading.Thread(target=lambda: done.append(sys.stdin.read()), daemon=True).start()
+        main()
+    """
+    with program(code, python=python) as job:
+        whole = 0
+        for _ in range(50):
+            result = run_ebb("stack", "--json", job.pid, program=str(installed.program))
+            assert result.returncode == 0, result.stderr
+            main = json.loads(result.stdout)["threads"][0]
+            if not main["is_cut"]:
+                whole += 1
+                functions = [f["function"].split(".")[-1] for f in main["frames"]]
+                assert functions[-2:] == ["main", "<module>"], functions
+        assert whole and finish(job) == "finished\n"
 
 
 def test_stack_escapes_function_names(installed):
@@ -414,6 +442,6 @@ def test_stack_escapes_function_names(installed):
     with program(code) as job:
         def text():
             out = run_ebb("stack", job.pid, program=str(installed.program)).stdout
-            return out if ".py:3 in f" in out else None
+            return out if ".py:3 in f" in out and "<module>" in out else None
         found = wait_for(text, "the stack")
         assert "\x1b" not in found and "a\\e[31m\\u{202e}é.py:3 in f" in found
