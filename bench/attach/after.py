@@ -1,17 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what an attach and detach leave in the cost of a program.
+"""Counts the instructions that an attach and detach leave in a program, per turn of its loop.
 
-    bench/attach/after.py [--python build/venv/bin/python] [--rounds 400]
+    bench/attach/after.py [--python build/venv/bin/python] [--turns 20]
 
-Starts two equal programs, which take turns on one core; a turn takes about 20 ms of CPU time. ebb attaches to the
-second program and detaches. Prints how the ratio of their CPU times has changed by that, with a 95 % interval. The
-ratio before the attach corrects for the different addresses of the two programs, and taking turns corrects for other
-work on the machine. The ratio of two programs of which neither was attached to is the control."""
+The count does not depend on the other work of the machine, unlike the times that bench/heap/detached.py compares.
+Prints how the median of the turns has changed by an attach and detach, and as a control by a pause without them."""
 
 import argparse
-import os
 import pathlib
-import random
 import shutil
 import statistics
 import subprocess
@@ -19,18 +15,17 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WARM_UP, DRAWS = 50, 2000
 
 PROGRAM = """
-import sys, time
-kind = sys.argv[1]
+import gc, mmap, os, sys, threading
+kind, path = sys.argv[1:]
 if kind == "torch":
     import torch
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
-    optimizer = torch.optim.AdamW(model.parameters())
-    data = torch.utils.data.TensorDataset(torch.randn(256, 32), torch.randint(0, 4, (256,)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    data = torch.utils.data.TensorDataset(torch.randn(16, 32), torch.randint(0, 4, (16,)))
     loader = torch.utils.data.DataLoader(data, batch_size=16)
 
     def turn():
@@ -42,95 +37,68 @@ if kind == "torch":
 else:
     def turn():
         kept = {}
-        for i in range(24000):
-            kept[i % 500] = [str(i), bytearray(i % 3000)]
-for line in sys.stdin:
-    begun = time.process_time_ns()
+        for i in range(100):
+            kept[i % 50] = [str(i), bytearray(i % 3000)]
+# malloc takes its locks once a process has had a second thread, as every torch program has
+thread = threading.Thread(target=turn)
+thread.start()
+thread.join()
+for _ in range(100):
     turn()
-    print(time.process_time_ns() - begun, flush=True)
+gc.freeze()
+gc.disable()  # a collection in some of the turns only would hide small changes
+flag = mmap.mmap(os.open(path, os.O_RDWR), 4096)
+print("ready", flush=True)
+while not flag[1]:
+    flag[0] = 1
+    turn()
+    flag[0] = 0
 """
 
 
-class Program:
-    def __init__(self, python, kind, core):
-        self.process = subprocess.Popen([python, "-c", PROGRAM, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, preexec_fn=lambda: os.sched_setaffinity(0, {core}))
-
-    def turn(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
-
-    def end(self):
-        self.process.stdin.close()
-        assert self.process.wait() == 0
+def count(options, pid, flag):
+    done = subprocess.run([options.counter, str(pid), flag, str(options.turns)], stdout=subprocess.PIPE, text=True,
+                          check=True)
+    return [int(line) for line in done.stdout.split()]
 
 
-def ratios(first, second, rounds):
-    found = []
-    for i in range(rounds):
-        pair = [p.turn() for p in ((first, second) if i % 2 else (second, first))]
-        a, b = pair if i % 2 else pair[::-1]
-        found.append(b / a)
-    return found
-
-
-def change_percent(before, after):
-    """Returns the change of the median ratio in percent, and its 95 % interval by resampling."""
-    source = random.Random(1)
-    draws = sorted(statistics.median(source.choices(after, k=len(after)))
-                   / statistics.median(source.choices(before, k=len(before))) for _ in range(DRAWS))
-    values = [statistics.median(after) / statistics.median(before), draws[DRAWS // 40], draws[-DRAWS // 40]]
-    return [100 * (v - 1) for v in values]
-
-
-def measure(options, kind, is_attached):
-    core = min(os.sched_getaffinity(0))
-    first, second = (Program(options.python, kind, core) for _ in range(2))
-    for p in (first, second):
-        for _ in range(WARM_UP):
-            p.turn()
-    before = ratios(first, second, options.rounds)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-after-"))
-    try:
-        ebb = None
-        if is_attached:
-            ebb = subprocess.Popen([options.program, "attach", "--run-dir", folder / "run", str(second.process.pid)],
-                                   stderr=subprocess.PIPE, text=True)
-            second.process.stdin.write("\n" * 100)  # the attach needs a program that runs Python code
-            second.process.stdin.flush()
-            text = ebb.stderr.readline()
-            assert "attached to process" in text and "without lines" not in text, text
-            for _ in range(100):
-                second.process.stdout.readline()
-        ratios(first, second, WARM_UP)
-        if ebb:
-            detach = subprocess.Popen([options.program, "detach", str(second.process.pid)])
-            while detach.poll() is None:
-                second.turn()
-            text = ebb.communicate()[1]
-            assert ebb.returncode == 0 and detach.returncode == 0 and "cannot" not in text, text
-        ratios(first, second, WARM_UP)
-        after = ratios(first, second, options.rounds)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    first.end()
-    second.end()
-    middle, low, high = change_percent(before, after)
-    print(f"{kind:6} {'after detach' if is_attached else 'control':13} {middle:+.2f} % [{low:+.2f}, {high:+.2f}]",
-          flush=True)
+def measure(options, kind, is_attached, folder):
+    flag = folder / "flag"
+    flag.write_bytes(bytes(4096))
+    job = subprocess.Popen([options.python, "-c", PROGRAM, kind, flag], stdout=subprocess.PIPE, text=True,
+                           env={"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"})
+    assert job.stdout.readline() == "ready\n"
+    before = count(options, job.pid, flag)
+    command = [options.program, "attach", "--for", "2s", "--run-dir", folder / "run", str(job.pid)]
+    ebb = subprocess.run(command if is_attached else ["sleep", "2"], stderr=subprocess.PIPE, text=True, check=True)
+    assert "cannot" not in ebb.stderr and "without lines" not in ebb.stderr, ebb.stderr
+    after = count(options, job.pid, flag)
+    with flag.open("r+b") as f:
+        f.write(b"\0\1")
+    assert job.wait() == 0
+    middle = statistics.median(before)
+    change = 100 * (statistics.median(after) / middle - 1)
+    spread = [100 * (n / middle - 1) for n in sorted(before)]
+    print(f"{kind:6} {'after detach' if is_attached else 'control':13} {change:+.3f} %; median of {options.turns} turns "
+          f"{middle:.0f} instructions, before from {spread[0]:+.3f} % to {spread[-1]:+.3f} %", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=ROOT / "build" / "ebb")
+    parser.add_argument("--counter", default=ROOT / "build" / "bench" / "attach" / "instructions")
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("kinds", nargs="*")
     options = parser.parse_args()
     has_torch = subprocess.run([options.python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0
-    for kind in ["plain"] + ["torch"] * has_torch:
+    for kind in options.kinds or ["plain"] + ["torch"] * has_torch:
         for is_attached in (False, True):
-            measure(options, kind, is_attached)
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-after-"))
+            try:
+                measure(options, kind, is_attached, folder)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

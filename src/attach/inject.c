@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -13,16 +14,24 @@
 
 enum {
     FREEZE_MS = 10, /* longest pause of the process */
-    RETRY_MS = 20,  /* time between two attempts */
-    RETRY_S = 2,    /* time limit of all attempts */
+    /* time between two attempts, which doubles up to a limit: on a machine with many more runnable
+     * threads than cores, a thread may take longer to stop than the process may be paused */
+    RETRY_MS = 20,
+    RETRY_MOST_MS = 320,
+    RETRY_S = 10, /* time limit of all attempts */
     /* words of a queue entry: a function, its argument and, from 3.13 on, flags */
     ENTRY_WORDS = 3,
     STOP_BIT = 1 << 5, /* bit of eval_breaker that requests a remote script */
 };
 
-static void pause_ms(int ms)
+/* Sleeps. Returns false if the user wants ebb to end: its main loop, which takes these signals, does
+ * not run meanwhile. */
+static bool pause_ms(int ms)
 {
+    sigset_t pending;
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
+    return sigpending(&pending) < 0 ||
+           !(sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
 }
 
 /* ---- the queue; these functions run while the process is stopped ---- */
@@ -130,14 +139,13 @@ static int debug_take_back(void *user)
 static int while_frozen(struct inject *i, int (*fn)(void *user))
 {
     const uint64_t until_ns = clock_mono_ns() + RETRY_S * NS_PER_S;
-    for (;;) {
+    for (int ms = RETRY_MS;; ms = ms < RETRY_MOST_MS ? 2 * ms : ms) {
         struct freeze_result f =
             freeze_call(i->target->root->proc_fd, i->target->pid, FREEZE_MS * NS_PER_MS, fn, i);
         if (f.pause_ns > i->pause_ns)
             i->pause_ns = f.pause_ns;
-        if ((f.r != -EAGAIN && f.r != -ETIMEDOUT) || clock_mono_ns() > until_ns)
+        if ((f.r != -EAGAIN && f.r != -ETIMEDOUT) || clock_mono_ns() > until_ns || !pause_ms(ms))
             return f.r;
-        pause_ms(RETRY_MS);
     }
 }
 
@@ -201,8 +209,9 @@ static int inject_failed(struct inject *i, int r, struct err *err)
         return attach_target_gone(t, err);
     if (r == -ETIMEDOUT)
         return err_set(err, r,
-                       "the threads of process %d (%s) did not stop within %d ms (a thread may be "
-                       "waiting for a disk); try again",
+                       "the threads of process %d (%s) did not stop within %d ms, which is as long "
+                       "as ebb may pause them (a thread may be waiting for a disk or for a core); "
+                       "try again",
                        (int)t->pid, t->name, FREEZE_MS);
     if (r == -EAGAIN)
         return err_set(err, r,
