@@ -29,7 +29,8 @@ UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 MOMENTS = ["imports", "forks", "execs", "collections", "calls", "exits", "mallocs", "sandbox",
            "traced"]
 SETTLE_S = 2
-MAY_STAY = r"/libebb-heap\.so$|/lib-dynload/|/libffi\.so"  # the profiler, and modules of Python that ebb imports
+# the profiler, and modules of Python that ebb imports; libffi 3.5 keeps a descriptor of its own file open
+MAY_STAY = r"/libebb-heap\.so$|/lib-dynload/|/libffi\.so"
 
 
 class Target:
@@ -61,7 +62,7 @@ class Target:
         for fd in os.listdir(f"/proc/{self.pid}/fd"):
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile
                 links.append(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
-        fds = sorted(link.split(":")[0] for link in links if not link.startswith("/dev/shm/"))
+        fds = sorted(link.split(":")[0] for link in links if not re.search("^/dev/shm/|/libffi", link))
         maps = {line.split()[5] for line in open(f"/proc/{self.pid}/maps")
                 if "/" in line and "/dev/shm/" not in line}
         return fds, len(os.listdir(f"/proc/{self.pid}/task")), maps

@@ -93,7 +93,7 @@ def imports():
     ready()
     while not is_over(0):
         for module in ("decimal", "email.message", "http.client", "xml.dom.minidom", "asyncio"):
-            for loaded in [m for m in sys.modules if m.split(".")[0] == module.split(".")[0]]:
+            for loaded in [m for m in list(sys.modules) if m.split(".")[0] == module.split(".")[0]]:
                 del sys.modules[loaded]
             __import__(module)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Attaches to programs of the zoo at step 50, and compares the verdict and the leaking line with the ground truth.
+"""Attaches to programs of the zoo at step 50, and compares the verdict and the leaking line with the ground truth, and
+with those of ebb run of the same program at the same time.
 
     bench/attach/zoo.py [--python PYTHON] [--jobs 2] [NAME…]      NAME-fixed is the variant without the leak"""
 
@@ -38,6 +39,20 @@ def start_until_step(python, name, flags, folder, step):
     return job
 
 
+def verdict_of(options, run, truth):
+    """Returns the verdict of a recording, whether it is right, and whether the leaking line is in the first three rows
+    of the heap."""
+    result = subprocess.run([options.program, "verdict", "--json", run], stdout=subprocess.PIPE, text=True)
+    tree = json.loads(result.stdout)
+    tree = tree.get("tree", tree)
+    heap = subprocess.run([options.program, "heap", run, "--top", "3"], stdout=subprocess.PIPE, text=True).stdout
+    culprit = truth.get("culprit") or {}
+    functions = [culprit.get("function"), *culprit.get("made_in", [])]
+    line = any(f and f.split(".")[-1] in heap for f in functions) if truth["leak"] else None
+    right = {True: "yes", False: "WRONG"}.get(tree["leak"] == truth["leak"]) if tree["leak"] is not None else "open"
+    return tree["verdict"], right, line
+
+
 def judge(options, name):
     program, _, variant = name.partition("-")
     truth = json.loads((ROOT / "zoo" / program / "truth.json").read_text())
@@ -47,24 +62,18 @@ def judge(options, name):
         flags = [truth["flag"]]
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-zoo-"))
     try:
+        beside = subprocess.Popen([options.program, "run", "--run-dir", folder / "beside", "--", options.python,
+                                   f"zoo/{program}/main.py", *flags], cwd=ROOT, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
         job = start_until_step(options.python, program, flags, folder, options.step)
         ebb = subprocess.run([options.program, "attach", "--run-dir", folder / "run", str(job.pid)],
                              stderr=subprocess.PIPE, text=True, timeout=600)
         status = job.wait(timeout=600)
         if ebb.returncode:
-            return name, status, truth["leak"], "-", "-", ebb.stderr.strip()
-        result = subprocess.run([options.program, "verdict", "--json", folder / "run"],
-                                stdout=subprocess.PIPE, text=True)
-        tree = json.loads(result.stdout)
-        tree = tree.get("tree", tree)
-        heap = subprocess.run([options.program, "heap", folder / "run", "--top", "3"],
-                              stdout=subprocess.PIPE, text=True).stdout
-        culprit = truth.get("culprit") or {}
-        functions = [culprit.get("function"), *culprit.get("made_in", [])]
-        line = any(f and f.split(".")[-1] in heap for f in functions) if truth["leak"] else None
-        right = {True: "yes", False: "WRONG"}.get(tree["leak"] == truth["leak"]) \
-            if tree["leak"] is not None else "open"
-        return name, status, truth["leak"], tree["verdict"], right, line
+            return name, status, truth["leak"], ("-", "-", ebb.stderr.strip()), ("-", "-", "-")
+        beside.wait(timeout=600)
+        return (name, status, truth["leak"], verdict_of(options, folder / "run", truth),
+                verdict_of(options, folder / "beside", truth))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -77,11 +86,12 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--step", type=int, default=50)
     options = parser.parse_args()
-    print(f"{'program':24} {'exit':>4}  {'leak':5}  {'verdict':10}  {'right':5}  line")
+    print(f"{'program':24} {'exit':>4}  {'leak':5}  {'attached':10}  {'right':5}  {'line':5}  "
+          f"{'ebb run':10}  {'right':5}  line")
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for name, status, leak, word, right, line in pool.map(lambda n: judge(options, n),
-                                                              options.names):
-            print(f"{name:24} {status:4}  {leak!s:5}  {word:10}  {right:5}  {line}", flush=True)
+        for name, status, leak, *found in pool.map(lambda n: judge(options, n), options.names):
+            columns = [f"{word:10}  {right:5}  {line!s:5}" for word, right, line in found]
+            print(f"{name:24} {status:4}  {leak!s:5}  {'  '.join(columns)}".rstrip(), flush=True)
 
 
 if __name__ == "__main__":

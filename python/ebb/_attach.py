@@ -443,8 +443,9 @@ def start(
     _enqueue(socket, lambda: attach(socket, run_dir, library, heap_interval))
 
 
-def has_started() -> bool:
-    return _socket is not None
+def is_attached() -> bool:
+    """Returns True while ebb is attached, and while it attaches or detaches."""
+    return _now is not None or _is_working
 
 
 def stop() -> None:

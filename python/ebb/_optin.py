@@ -67,7 +67,7 @@ def _serve(request: dict[str, str]) -> None:
             request.get("LIBRARY") or None,
             int(interval) if interval.isdecimal() else None,
         )
-    elif what == "stop" and _attach.has_started():
+    elif what == "stop" and _attach.is_attached():
         _attach.stop()
     else:
         raise ValueError(

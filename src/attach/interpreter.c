@@ -274,16 +274,18 @@ static int recognise(int fd, const struct elf_module *m, struct interpreter *ret
 {
     struct interpreter i = {.module = *m};
     uint64_t runtime[RUNTIME_BYTES / sizeof(uint64_t)];
-    if (!elf_module_symbol(m, "_PyRuntime", &i.runtime) ||
-        !elf_module_symbol(m, "PyRun_SimpleString", &i.run_string) ||
-        !elf_module_symbol(m, "PyUnicode_Type", &i.text_type) ||
-        !elf_module_symbol(m, "PyBytes_Type", &i.bytes_type) ||
+    if (!elf_module_symbol(m, "PyRun_SimpleString", &i.run_string) ||
         !elf_module_symbol(m, "PyCode_Type", &i.code_type))
         return -ENOENT;
     i.version = version_of(fd, m);
     uint32_t minor = i.version >> 16 & 0xff;
     if (i.version >> 24 != 3 || minor < 9)
-        return err_set(err, -ENOTSUP, "this Python is older than 3.9");
+        return err_set(err, -ENOTSUP,
+                       "its Python is older than 3.9, the oldest version that ebb can attach to");
+    if (!elf_module_symbol(m, "_PyRuntime", &i.runtime) ||
+        !elf_module_symbol(m, "PyUnicode_Type", &i.text_type) ||
+        !elf_module_symbol(m, "PyBytes_Type", &i.bytes_type))
+        return -ENOENT;
     if (!attach_read(fd, i.runtime, runtime, sizeof runtime))
         return err_set(err, -EIO, "the memory of the process cannot be read");
     enum heap_python known = python_layout_find(i.version, runtime, &i.layout);
@@ -381,7 +383,7 @@ int interpreter_find(const struct attach_target *t, struct interpreter *ret, str
     if (r < 0)
         return r;
     if (s.r == -ENOENT)
-        return err_set(err, s.r, "process %d (%s) is not Python, or its Python exports no symbols",
+        return err_set(err, s.r, "process %d (%s) is not Python, or its Python exports no symbols, as in some static builds",
                        (int)t->pid, t->name);
     if (s.r < 0)
         return err_set(err, s.r, "process %d (%s): %s", (int)t->pid, t->name, s.why.text);

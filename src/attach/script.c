@@ -110,7 +110,7 @@ int script_write_stop(const struct script *s, char ret_path[SCRIPT_PATH_MAX], st
     add_head(&text, s);
     buf_printf(&text,
                "    part = sys.modules.get('ebb._attach')\n"
-               "    if part is None:\n"
+               "    if part is None or not part.is_attached():\n"
                "        raise RuntimeError('ebb is not attached to this process')\n"
                "    part.stop()\n%s",
                tail);

@@ -254,7 +254,8 @@ void attach_processes_withdraw(struct attach_processes *p)
             close_request(a);
             attach_process_fail(a, "the process does not answer");
         } else if (inject_withdraw(&a->inject) != -EALREADY) {
-            attach_process_fail(a, "the main thread is in a long C call");
+            attach_process_fail(a, "the main thread has run no Python code, only a long C call; "
+                                   "nothing was changed, try again later");
         }
     }
 }

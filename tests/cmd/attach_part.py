@@ -30,7 +30,7 @@ def start(socket, run_dir, library, heap_interval):
     _send("attached")
 
 
-def has_started():
+def is_attached():
     return _socket is not None
 
 
@@ -39,11 +39,13 @@ def block_signals():
 
 
 def stop():
+    global _socket
     _note("stop")
     try:
         _send("detached")
     except OSError:
         pass
+    _socket = None
 '''
 
 

@@ -172,6 +172,14 @@ def test_detach_reports_that_nothing_is_attached(installed):
         assert result.returncode == 2 and "not attached" in result.stderr
 
 
+def test_second_detach_reports_that_nothing_is_attached(attach, installed):
+    with program(BUSY) as job:
+        assert attach("--for", "100ms", job.pid).returncode == 0
+        result = run_ebb("detach", job.pid, program=str(installed.program))
+        assert result.returncode == 2 and "not attached" in result.stderr
+        assert installed.notes() == [f"start {job.pid}", f"stop {job.pid}"]
+
+
 def test_heap_finds_the_run_of_an_attached_process(installed, open_folder):
     with program(BUSY) as job, attached(installed, open_folder, job.pid):
         result = run_ebb("heap", job.pid, program=str(installed.program))
