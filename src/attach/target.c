@@ -61,11 +61,19 @@ int attach_target_file(const struct attach_target *t, const char *name, size_t m
     return io_read_all(t->root->proc_fd, path, max, ret);
 }
 
+/* Returns true if the process runs the program whose memory was opened. At an exec it keeps its pid
+ * and its start time, but reading the old memory then finds its end, at any address. */
+static bool has_memory(const struct attach_target *t)
+{
+    char byte;
+    return t->mem_fd < 0 || pread(t->mem_fd, &byte, sizeof byte, 0) != 0;
+}
+
 bool attach_target_lives(const struct attach_target *t)
 {
     struct proc_stat stat;
     return proc_read_stat(t->root, t->pid, &stat) == 0 && stat.start_ticks == t->start_ticks &&
-           !proc_stat_is_dead(&stat);
+           !proc_stat_is_dead(&stat) && has_memory(t);
 }
 
 int attach_target_gone(const struct attach_target *t, struct err *err)

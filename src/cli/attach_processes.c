@@ -229,13 +229,14 @@ static void report_late(struct attach_process *a)
 
 size_t attach_processes_check(struct attach_processes *p, uint64_t now_ns)
 {
+    struct err err = {""};
     for (size_t i = 0; i < p->count; i++) {
         struct attach_process *a = &p->at[i];
         take_answer(a);
         if (a->phase == ATTACH_WAITING && !attach_target_lives(&a->target)) {
             a->phase = ATTACH_OFF;
-            snprintf(a->reason, sizeof a->reason, "process %d (%s) has exited", (int)a->target.pid,
-                     a->target.name);
+            (void)attach_target_gone(&a->target, &err);
+            snprintf(a->reason, sizeof a->reason, "%s", err.text);
         }
         if (a->phase == ATTACH_WAITING && !a->has_run && !a->is_late &&
             now_ns - a->since_ns >= LATE_S * NS_PER_S)

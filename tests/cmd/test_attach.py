@@ -246,6 +246,26 @@ def test_attach_reports_a_program_that_dies_during_the_attach(installed, open_fo
         assert not list(open_folder.glob("ebb-runs/*")), "the empty run folder stays"
 
 
+def test_attach_reports_a_program_that_starts_another_program(installed, open_folder):
+    code = """
+        import os, threading, time
+        def start_another():
+            os.read(0, 1)
+            os.execvp("sleep", ["sleep", "600"])
+        threading.Thread(target=start_another).start()
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    with program(code) as job:
+        ebb = subprocess.Popen([installed.program, "attach", str(job.pid)], cwd=open_folder,
+                               env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
+        assert "runs no Python code" in ebb.stderr.readline()
+        job.stdin.write("x")
+        job.stdin.flush()
+        assert "has exited or started another program" in ebb.communicate()[1]
+        assert ebb.returncode == 2 and alive(job.pid)
+
+
 # ---- the guard ----
 
 GROWING = """
