@@ -1,7 +1,7 @@
 /* instructions PID FLAG TURNS: counts the instructions of a program by stepping through its main
- * thread, for machines without performance counters. FLAG is a file that the program maps; its first
- * byte is 1 during a turn. Prints the number of instructions of each of TURNS turns. Runs both
- * processes at real-time priority on one core: each instruction takes two context switches. */
+ * thread, for machines without performance counters. FLAG is a file that the program maps; its
+ * first byte is 1 during a turn. Prints the number of instructions of each of TURNS turns. Runs
+ * both processes at real-time priority on one core: each instruction takes two context switches. */
 #include <fcntl.h>
 #include <sched.h>
 #include <inttypes.h>

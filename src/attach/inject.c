@@ -24,8 +24,8 @@ enum {
     STOP_BIT = 1 << 5, /* bit of eval_breaker that requests a remote script */
 };
 
-/* Sleeps. Returns false if the user wants ebb to end: its main loop, which takes these signals, does
- * not run meanwhile. */
+/* Sleeps. Returns false if the user wants ebb to end: its main loop, which takes these signals,
+ * does not run meanwhile. */
 static bool pause_ms(int ms)
 {
     sigset_t pending;

@@ -383,7 +383,9 @@ int interpreter_find(const struct attach_target *t, struct interpreter *ret, str
     if (r < 0)
         return r;
     if (s.r == -ENOENT)
-        return err_set(err, s.r, "process %d (%s) is not Python, or its Python exports no symbols, as in some static builds",
+        return err_set(err, s.r,
+                       "process %d (%s) is not Python, or its Python exports no symbols, as in "
+                       "some static builds",
                        (int)t->pid, t->name);
     if (s.r < 0)
         return err_set(err, s.r, "process %d (%s): %s", (int)t->pid, t->name, s.why.text);

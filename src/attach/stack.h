@@ -21,7 +21,7 @@ struct stack_frame {
 struct stack_thread {
     int32_t tid; /* 0: unknown (before Python 3.11) */
     bool is_main;
-    char name[64]; /* escaped; "": unknown */
+    char name[64];                    /* escaped; "": unknown */
     const struct stack_frame *frames; /* innermost first */
     size_t frame_count;
     bool is_cut; /* further frames could not be read */

@@ -37,8 +37,8 @@ static json_t *stack_json(const struct stack_thread *t)
                                         (int)f->line, "function", json_text0(f->function)));
     }
     return json_pack("{s:o?,s:b,s:o,s:o,s:b}", "tid", t->tid ? json_integer(t->tid) : NULL,
-                     "is_main", t->is_main, "name", json_text0(t->name), "frames", frames,
-                     "is_cut", t->is_cut);
+                     "is_main", t->is_main, "name", json_text0(t->name), "frames", frames, "is_cut",
+                     t->is_cut);
 }
 
 static void on_stack_thread(void *user, const struct stack_thread *t)

@@ -73,7 +73,8 @@ class Ebb:
 
 # ---- what a detach must restore ----
 
-_GOT = {"x86_64": (1, 6, 7), "aarch64": (257, 1025, 1026)}[os.uname().machine]  # types of relocations of slots
+# types of relocations of slots
+_GOT = {"x86_64": (1, 6, 7), "aarch64": (257, 1025, 1026)}[os.uname().machine]
 _DYNAMIC, _RELA, _RELASZ, _JMPREL, _PLTRELSZ = 2, 7, 8, 23, 2
 
 
@@ -106,8 +107,8 @@ def _module_slots(memory, base):
     head = memory.read(base, 64)
     if head[:5] != b"\x7fELF\x02":
         return
-    kind, at, size, count = (*struct.unpack_from("=H", head, 16), *struct.unpack_from("=Q", head, 32),
-                             *struct.unpack_from("=HH", head, 54))
+    (kind,), (at,) = struct.unpack_from("=H", head, 16), struct.unpack_from("=Q", head, 32)
+    size, count = struct.unpack_from("=HH", head, 54)
     parts = list(struct.iter_unpack("=IIQQQQQQ", memory.read(base + at, size * count)))
     bias = base if kind == 3 else 0
     dynamic = next((p for p in parts if p[0] == _DYNAMIC), None)
@@ -124,8 +125,8 @@ def _module_slots(memory, base):
 
 
 def slots():
-    """Returns the value of each GOT slot of each loaded object. Omits slots of functions that were never called: the
-    dynamic linker binds them at the first call."""
+    """Returns the value of each GOT slot of each loaded object. Omits slots of functions that were
+    never called: the dynamic linker binds them at the first call."""
     memory, found, mappings = _Memory(), {}, _mappings()
     ends = {}
     for start, end, _, _, path in mappings:
@@ -143,7 +144,8 @@ def slots():
 
 def protections():
     """Returns the protection of each mapping of a file."""
-    return {(start, end): mode for start, end, mode, _, path in _mappings() if "libebb-heap" not in path}
+    return {(start, end): mode for start, end, mode, _, path in _mappings()
+            if "libebb-heap" not in path}
 
 
 def python_allocators():
@@ -158,7 +160,8 @@ def python_allocators():
     return found
 
 
-# variables of modules that change while the job runs: workers that were started, and the namespace of a module
+# variables of modules that change while the job runs: workers that were started, and the namespace
+# of a module
 _OF_THE_JOB = ("_finalizer_registry", "__dict__", "__builtins__")
 
 
@@ -172,8 +175,8 @@ def _is_hookable(value):
 
 
 def objects():
-    """Returns the functions, methods and classes that modules and classes refer to, by their place, and the elements
-    of the modules' lists and dicts if these are functions, classes or objects with methods of a hook."""
+    """Returns the functions, methods and classes that modules, their lists and dicts, and classes
+    refer to, by their place."""
     found, classes = {}, {}
     for name, module in list(sys.modules.items()):
         if module is None or name.partition(".")[0] in ("ebb", "attached", "__main__"):
@@ -184,7 +187,8 @@ def objects():
             if _is_hookable(value):
                 found[f"{name}.{key}"] = value
             elif _is(value, list, dict) and len(value) < 1000 and key not in _OF_THE_JOB:
-                for i, element in enumerate(list(dict.values(value) if _is(value, dict) else value)):
+                elements = dict.values(value) if _is(value, dict) else value
+                for i, element in enumerate(list(elements)):
                     if _is_hookable(element):
                         found[f"{name}.{key}[{i}]"] = element
     for value in classes.values():
@@ -211,14 +215,16 @@ def state():
 
 
 class Hooked:
-    """What ebb may change in this process: GOT slots, protections, allocators, and Python objects."""
+    """The GOT slots, protections, allocators and Python objects of this process, which ebb may
+    change."""
 
     def __init__(self):
         self.slots, self.protections = slots(), protections()
         self.allocators, self.objects = python_allocators(), objects()
 
     def changes(self, before):
-        """Returns the names of what differs from BEFORE. What was loaded since is no change."""
+        """Returns the names of the differences from BEFORE, except objects that were loaded since.
+        """
         found = [f"{path}+{address:x}" for (path, address), value in before.slots.items()
                  if self.slots.get((path, address)) != value]
         found += [f"{start:x}-{end:x} {mode}" for (start, end), mode in before.protections.items()

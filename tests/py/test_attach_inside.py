@@ -216,8 +216,8 @@ def test_attach_adds_callback_to_running_lightning_trainer(tmp_path):
     run(tmp_path, LIGHTNING)
 
 
-# A training that begins while ebb is attached, and ends after it has detached. In the middle, another trainer is
-# created that trains afterwards.
+# A training that begins while ebb is attached, and ends after it has detached. In the middle,
+# another trainer is created that trains afterwards.
 BETWEEN = """
     def at_step(n):
         if n == 2:
@@ -273,8 +273,8 @@ def test_detach_removes_callbacks_of_lightning_trainers_created_while_attached(t
 def test_detach_restores_every_framework(tmp_path):
     run(tmp_path, """
     import importlib
-    frameworks = ("torch.optim", "torch.utils.data", "transformers.trainer", "lightning.pytorch", "keras", "optax",
-                  "xgboost", "lightgbm", "sklearn.base", "tqdm.std")
+    frameworks = ("torch.optim", "torch.utils.data", "transformers.trainer", "lightning.pytorch",
+                  "keras", "optax", "xgboost", "lightgbm", "sklearn.base", "tqdm.std")
     for name in frameworks:
         try:
             importlib.import_module(name)
