@@ -4,7 +4,9 @@
     bench/attach/after.py [--python build/venv/bin/python] [--turns 20]
 
 The count does not depend on the other work of the machine, unlike the times that bench/heap/detached.py compares.
-Prints how the median of the turns has changed by an attach and detach, and as a control by a pause without them."""
+Prints how the median of the turns has changed by an attach and detach, and as a control by a pause without them. The
+change includes that of Python's caches and of malloc's lists by the modules that ebb imports, which differs from one
+process to the next: repeat it."""
 
 import argparse
 import pathlib
