@@ -28,7 +28,7 @@ static void step(pid_t pid)
     signal = stopped_by == SIGTRAP ? 0 : stopped_by;
 }
 
-static void set_priority(pid_t pid, int policy, int core)
+static void set_priority(pid_t pid, int policy, unsigned core)
 {
     cpu_set_t cores;
     CPU_ZERO(&cores);
