@@ -125,7 +125,7 @@ def test_server_starts_while_the_folder_of_all_run_folders_hangs(slurm, hanging,
         assert f"the folder {tmp_path}/runs does not answer" in server.said()
         trouble = server.get("/health").json()["trouble"]
         assert f"cannot start jobs: the folder {tmp_path}/runs does not answer" in trouble
-        wait_for(lambda: "does not answer" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
         assert server.job(job)["state"] == "running"
         new = server.submit("true")
         assert "does not answer" in server.job(new)["waits_for"]
