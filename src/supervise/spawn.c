@@ -54,8 +54,6 @@ static int open_terminal(const struct supervisor_tty *tty, int pair[2])
     if (pair[1] < 0 || tcsetattr(pair[1], TCSANOW, &tty->termios) < 0 ||
         ioctl(pair[1], TIOCSWINSZ, &tty->size) < 0)
         return -errno;
-    for (int i = 0; i < 2; i++)
-        fcntl(pair[i], F_SETFD, FD_CLOEXEC);
     /* TIOCSCTTY makes the pseudo terminal the terminal of the session, whose leader is the
      * supervisor. The supervisor itself never reads from it. */
     return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
