@@ -70,8 +70,8 @@ static int diagnose_exec(const struct cli_call *call)
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "all", FLAG, NULL, offsetof(struct diagnose_options, all),
                .help =
-                   "also print the evidence on causes that are ruled out or cannot be tested, and "
-                   "every part of the memory"),
+                   "also print all parts of the memory, and the evidence on causes that are ruled "
+                   "out or cannot be tested"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct diagnose_options, json),
                .help = "print one JSON object"),
     CSV_OPTION_ROWS(struct diagnose_options, csv),
@@ -83,9 +83,9 @@ const struct cli_command cmd_diagnose = {
     .operands = "[RUN_DIR|FILE.ebb|FILE.csv|PID]",
     .summary = "the cause of memory growth: every hypothesis with its evidence, and what to do",
     .description =
-        "Splits the memory of the process that grows into parts (heap by call site, memory "
-        "retained by the allocator, mapped files, shared memory, …), at the start of training "
-        "and now, so that they add up to its RSS. Then tests every common cause of memory "
+        "Finds the process whose memory grows, and divides its RSS at the start of training "
+        "and its RSS now into parts that add up: heap by call site, memory retained by the "
+        "allocator, mapped files, shared memory, … Then tests every common cause of memory "
         "growth against the measurements, and prints the evidence for it (+), against it (−) "
         "and what was not measured (?). Advice comes with its effect, computed from this run's "
         "own numbers.\n"

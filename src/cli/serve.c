@@ -125,8 +125,9 @@ static const struct option_desc serve_table[] = {
                    "folder of the runs (default: runs in the state folder); for Slurm, a folder "
                    "that all nodes share"),
     OPTION_ROW(0, "sbatch-allow", TEXTS, "NAME", AT(sbatch),
-               .help = "sbatch options that requests may set besides partition and time, separated "
-                       "by commas, such as qos"),
+               .help =
+                   "comma-separated list of sbatch options, such as qos, that requests may set in "
+                   "addition to partition and time"),
     OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Resources of jobs", .min = 1,
                .max = 1024,
                .help = "maximum number of jobs at the same time (default: 1; with Slurm, 1024, "

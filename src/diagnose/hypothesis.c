@@ -396,8 +396,8 @@ void evidence_add_baselines(struct hypothesis *h, enum evidence_side side, doubl
 {
     struct sizes s;
     evidence_add(h, side, weight,
-                 "allocations are freed: between the two halves of the run, the baseline of the "
-                 "live heap changed by %s, and the baseline of resident memory by %s",
+                 "allocations are freed: from the first to the second half of the run, the "
+                 "baseline of the live heap changed by %s, but that of resident memory by %s",
                  change_of(&s, 0, floors->live), change_of(&s, 1, floors->memory));
 }
 

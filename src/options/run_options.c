@@ -27,7 +27,8 @@ static int run_parse_pressure(const char *what, const char *text, void *at, stru
     }
     if (!strchr(text, '%'))
         return err_set(err, -EINVAL,
-                       "%s: \"%.100s\" is not a percentage; write it like 30%% or off", what, text);
+                       "%s: \"%.100s\" is neither a percentage such as 30%% nor \"off\"", what,
+                       text);
     int r = quantity_parse_size(what, text, &share, err);
     if (r == 0) {
         rules->no_pressure = false;
@@ -228,7 +229,7 @@ const struct option_desc run_options_table[] = {
                .parse = run_parse_signal,
                .help = "send this signal, such as USR1, to the ranks that handle it"),
     OPTION_ROW(0, "checkpoint-cmd", TEXT, "CMD", AT(guard.checkpoint.command),
-               .help = "run this shell command, which exits when the checkpoint is written"),
+               .help = "run this shell command; it must exit only when the checkpoint is written"),
     OPTION_ROW(0, "checkpoint-done", PATH, "PATH", AT(guard.checkpoint.done),
                .help = "file that appears or changes when the checkpoint is written"),
     OPTION_ROW(0, "checkpoint-time", SECONDS, "TIME", AT(guard.rules.checkpoint_s),

@@ -37,7 +37,8 @@ struct names {
 };
 
 static const struct name no_stack = {.kind = NAME_UNKNOWN, .function = "(no stack)"};
-static const struct name no_memory = {.kind = NAME_UNKNOWN, .function = "(out of memory)"};
+static const struct name no_memory = {.kind = NAME_UNKNOWN,
+                                      .function = "(name unknown: ebb is out of memory)"};
 
 /* ---- which files are the program's own ---- */
 

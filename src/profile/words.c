@@ -21,7 +21,8 @@ static const struct {
     [HEAP_DROP_MODULES] = {"modules", "too many libraries: a frame has no name"},
     [HEAP_DROP_UNWIND] = {"unwind", "a stack could not be unwound completely"},
     [HEAP_DROP_NESTED] = {"nested", "a block was allocated while a sample was being taken"},
-    [HEAP_DROP_STALE] = {"stale", "a free was missed, because the address was allocated again"},
+    [HEAP_DROP_STALE] =
+        {"stale", "a free was missed; this was noticed when the address was allocated again"},
     [HEAP_DROP_GPU] = {"gpu", "a block was on a GPU whose number is out of range"},
 };
 _Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every kind of drop has a text");

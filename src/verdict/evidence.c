@@ -176,8 +176,9 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         rate_text(a, v[0], v[1]), 100 * v[3], 100 * fmin(v[2], 9.99));
     case VERDICT_SAID_LIVE_HIDDEN:
         return snprintf(out, size,
-                        "the live heap leaks %s (%.0f %% confident), %s so far, into memory that "
-                        "was already resident",
+                        "the live heap leaks %s (%.0f %% confident), %s so far; resident memory "
+                        "does not show it, because the heap reuses memory that was already "
+                        "resident",
                         rate_text(a, v[0], v[1]), 100 * v[3], change_size(b, v[2]));
     case VERDICT_SAID_SPARE:
         return snprintf(out, size,

@@ -53,8 +53,8 @@ def wrong(c, sentence, key="call_site"):
 
 
 LIVE = "the live heap changed by {} (± 5.00 MiB) while memory grew by 100 MiB: +1.00 MiB is free"
-LET_GO = ("allocations are freed: between the two halves of the run, the baseline of the live heap changed by "
-          "+100 KiB, and the baseline of resident memory by +50.0 MiB")
+LET_GO = ("allocations are freed: from the first to the second half of the run, the baseline of the live heap "
+          "changed by +100 KiB, but that of resident memory by +50.0 MiB")
 
 
 @pytest.mark.parametrize("live, sentence", [

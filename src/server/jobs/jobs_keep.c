@@ -215,8 +215,10 @@ static int keep_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
         return r < 0 ? r : 1;
     }
     if (k->cleaner->has_left)
-        jobs_trouble_set(k->j, TROUBLE_KEEP,
-                         "cannot remove all folders of removed jobs in %s/.trash", k->j->runs_path);
+        jobs_trouble_set(
+            k->j, TROUBLE_KEEP,
+            "some folders of removed jobs could not be deleted; they remain in %s/.trash",
+            k->j->runs_path);
     else
         jobs_trouble_clear(k->j, TROUBLE_KEEP);
     return 0;

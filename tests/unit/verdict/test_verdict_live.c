@@ -189,7 +189,7 @@ static void leaking_live_heap_with_constant_resident_memory_is_a_leak(void **sta
         assert_int_equal(r.n_evidence, 2);
         assert_int_equal(r.evidence[1].code, VERDICT_SAID_BASELINE);
         verdict_evidence_text(text, sizeof text, &r.evidence[0]);
-        assert_non_null(strstr(text, "into memory that was already resident"));
+        assert_non_null(strstr(text, "the heap reuses memory that was already resident"));
         assert_non_null(strstr(text, "+680 KiB/step (97 % confident), 67 MiB so far"));
     }
 }
