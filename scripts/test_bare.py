@@ -64,7 +64,8 @@ def make_system(folder: pathlib.Path, suite: str) -> test_wheels.Chroot | None:
 
 
 def trust_local_certificates(chroot: test_wheels.Chroot) -> None:
-    """Adds the authorities that this machine's administrator trusts, such as that of a proxy: pip and npm need them."""
+    """Adds this machine's own CA certificates, for example a proxy's, to the chroot. pip and npm need them to
+    download."""
     found = sorted(LOCAL_CERTIFICATES.glob("*.crt"))
     for path in found:
         shutil.copy(path, chroot.folder / LOCAL_CERTIFICATES.relative_to("/"))

@@ -24,7 +24,8 @@ import wheels
 
 TARGETS = {"aarch64": "aarch64-linux-gnu.2.17", "musl": "x86_64-linux-musl"}
 LIMIT_S = 600  # the emulator takes a minute for some programs, and more on a busy machine
-# Programs of tests that the emulator cannot run to their end, and why. On an aarch64 machine all of them must pass.
+# Test executables that cannot run to completion under the emulator, with the reason. On a real aarch64 machine these
+# must pass too.
 LEFT_OUT = {
     r"server_jobs\.test_jobs|proc\.test_unique$":
         "they start programs of the target, and the kernel cannot execute these without binfmt",

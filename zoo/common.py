@@ -64,8 +64,8 @@ class Marks:
                 self.sock.send(text.encode())
 
     def step(self, step, epoch):
-        """Steps that are too fast for one mark each share a mark, as docs/reference/marks.md
-        requires."""
+        """Reports a step. Steps that follow each other too fast to be sent individually share one mark, as
+        docs/reference/marks.md requires."""
         if not self.sock:
             return
         now = time.monotonic()

@@ -318,7 +318,7 @@ VAIN_STARTS = 3  # Number of times that the loop restarted from the same step.
 
 
 class Marks:
-    """Counts the steps of a trainer that runs without ebb, on a socket that replaces ebb's."""
+    """Listens on a socket in place of ebb's, and counts the steps that a trainer without ebb sends to it."""
 
     def __init__(self, path):
         self.steps, self.last = 0, 0

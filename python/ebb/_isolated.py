@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-# seconds for which a mark that must arrive waits for a slow caller before it is dropped
+# how long (s) to retry sending a mark that must arrive while the caller does not read; after that
+# it is dropped
 _PATIENCE_S = 0.2
 _GRACE_S = 5.0
 

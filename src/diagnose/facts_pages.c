@@ -8,9 +8,9 @@
  * process. */
 static const double apart_bytes = 1 << 20;
 
-/* One page count: the number of all unshared pages of the process, and of unshared pages in
- * malloc's heaps. While memory grows, the numbers belong to no exact moment, because counting takes
- * seconds, but both cover the same pages. */
+/* Result of one pass over the unshared pages of a process: the bytes of all of them, and of those
+ * in malloc's heaps. The pass takes seconds, so the numbers belong to no exact moment while memory
+ * grows, but every page was counted for both at once. */
 struct count {
     bool is_known;
     double unique, heap;

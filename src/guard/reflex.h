@@ -92,9 +92,9 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd);
 void reflex_remove(struct reflex *r, uint32_t slot);
 
 void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
-/* Kills the job from the loop, even if may_kill is false. May be called again. The reflex's thread
- * then calls process_mrelease, so that memory is freed before the processes have exited. Returns
- * the number of signalled processes, or at least 1 if cgroup.kill accepted the write. */
+/* Kills the job from the loop, even if may_kill is false. After the kill, the reflex's thread calls
+ * process_mrelease, so that memory is freed before the processes have exited. May be called again.
+ * Returns the number of signalled processes, or at least 1 if cgroup.kill accepted the write. */
 int reflex_kill(struct reflex *r);
 /* Returns the time at which the reflex itself killed the job, and the gauge that was the reason; 0
  * if the reflex did not kill the job. */

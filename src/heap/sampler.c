@@ -140,8 +140,9 @@ double sampler_fraction(uint64_t *random)
     return (double)(sampler_random(random) >> 11) * 0x1p-53;
 }
 
-/* Returns a seed. It includes a counter, because threads may start in the same nanosecond, or at
- * the address of a thread that exited. */
+/* Returns a seed from the time, the thread's address and a counter. The counter is needed because
+ * time and address may both repeat: threads may start in the same nanosecond, and an address is
+ * reused after its thread exits. */
 static uint64_t seed(const struct heap_thread *t)
 {
     uint64_t n = atomic_fetch_add_explicit(&seeds, 1, memory_order_relaxed) + 1;
@@ -272,7 +273,8 @@ static void lower_interval(struct pace *p, uint64_t now)
     shift_interval(p, 0, 1);
 }
 
-/* Returns the tokens at NOW, which becomes the time of the last refill. */
+/* Returns the tokens at *NOW, in units of 1 / ONE. If not even one unit was gained, sets *NOW back
+ * to the time of the previous refill, so that the fraction is kept. */
 static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
 {
     uint64_t last = old >> TICK_SHIFT, have = old & TOKENS_MASK, max = tokens_max(p);
@@ -280,7 +282,7 @@ static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
         return max;
     uint64_t gain = *now > last ? (*now - last) * p->rate * ONE / SECOND_TICKS : 0;
     if (gain == 0)
-        *now = last; /* the fraction of a token is kept */
+        *now = last;
     return have + gain < max ? have + gain : max;
 }
 

@@ -14,10 +14,10 @@ struct unwind_frame {
 };
 
 /* Stores the frames above the caller of the hook, innermost first, at most MAX, and returns their
- * number. Leaves out this library's own frames; if the library is linked into the program (unit
- * tests), only the frame of this function. Reads nothing outside the thread's own stack. *ret_whole
- * is true if the outermost frame was reached. A walk that ended before that, but not because of
- * MAX, is counted (HEAP_DROP_UNWIND). */
+ * number. Leaves out this library's own frames. In unit tests the library is part of the program;
+ * there only this function's own frame is left out. Reads nothing outside the thread's own stack.
+ * *ret_whole is true if the outermost frame was reached. A walk that ends before the outermost
+ * frame for a reason other than MAX is counted (HEAP_DROP_UNWIND). */
 size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
 /* Prefetches the rules for these frames into the processor's cache. The outer part of the next
  * stack is probably the same. */

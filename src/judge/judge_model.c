@@ -133,8 +133,8 @@ static double sites_pace(const struct model_evidence *e)
                : 0;
 }
 
-/* Returns true if most of the growth of P is outside the heap, both by malloc's count and by the
- * profiler's, which includes small Python objects. */
+/* Returns true if most of the growth of P is not in the heap: neither malloc's count nor the
+ * profiler's explains it. The profiler's also includes small Python objects. */
 static bool is_outside_heap(const struct judge *j, const struct run_entity *p)
 {
     struct model_evidence e;

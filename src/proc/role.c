@@ -75,10 +75,7 @@ const char *role_maps_library(const struct role_maps *maps)
     return NULL;
 }
 
-/* Input of the rules. A rule either sets *ret and returns true, or leaves *ret unchanged. Rules for
- * workers come before those for launchers, and those before the rules for libraries, because
- * torchrun and every worker also map libtorch. */
-
+/* Input of the rules. */
 struct facts {
     const struct role_input *in;
     struct command command;
@@ -246,6 +243,8 @@ static bool rule_relations(const struct facts *f, struct role_guess *ret)
 
 void role_guess(const struct role_input *in, struct role_guess *ret)
 {
+    /* A rule either sets *ret and returns true, or leaves *ret unchanged. The rules for workers and
+     * launchers come before rule_library, because torchrun and every worker also map libtorch. */
     static bool (*const rules[])(const struct facts *, struct role_guess *) = {
         rule_multiprocessing_helper,
         rule_compile_worker,

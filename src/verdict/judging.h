@@ -57,7 +57,8 @@ static inline uint64_t judging_step(double x)
 /* Judges memory that has stopped growing as stable, spiking or plateaued. CAP is the highest
  * confidence. */
 void judge_level(struct judging *j, double cap);
-/* Judges growth without a known epoch end, which may be the first epoch or a warm-up. */
+/* Judges growth while no epoch end is known. Such growth may belong to the first epoch or to a
+ * warm-up. */
 void judge_open(struct judging *j, double cap);
 /* Judges growth within the first epoch as filling, whatever its slope. */
 void judge_first_epoch(struct judging *j);

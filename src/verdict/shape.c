@@ -226,8 +226,9 @@ static double freshness(const struct view *w, const struct shape *r)
     return rise > 0 ? 6 * growth_since(w, end - (end - r->onset) / 6) / rise : 0;
 }
 
-/* Returns true if the points are too few to prefer a saturating curve or a line. Growth in steps is
- * a random walk about its line: its residuals are not independent, so every curve fits. */
+/* Returns true if the points cannot decide between a saturating curve and a line: they are too few,
+ * or memory grows in steps. Growth in steps is a random walk about its line, so its residuals are
+ * not independent and any curve seems to fit. */
 static bool few_points(const struct fit_separation *sep, bool chunky, double few, double margin)
 {
     return (chunky || sep->n_eff < few) && sep->bic_end > sep->bic_line - (chunky ? 8 : margin);

@@ -366,7 +366,7 @@ def test_checkpoint_by_command_is_done_when_its_file_appears(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_checkpoint_of_job_that_cannot_write_one_is_refused(guarded):
+def test_checkpoint_request_is_refused_if_the_job_cannot_write_checkpoints(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     control = connect(guarded)
     answer = control.ask(do="checkpoint")

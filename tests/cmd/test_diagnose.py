@@ -254,7 +254,7 @@ def test_growth_cause_is_found_in_a_recording_without_a_profile(tmp_path, name, 
 
 @pytest.mark.parametrize("name", ["leaking_collator-leak", "lazy_images-leak", "dict_cache-leak",
                                   "kept_loss_graph-leak"])
-def test_diagnosis_without_a_heap_profile_says_the_line_is_unknown(tmp_path, name):
+def test_diagnosis_without_a_heap_profile_says_the_leaking_line_is_unknown(tmp_path, name):
     doc = diagnosis_of_zoo(name)
     found = by_key(doc)
     assert found["first_touch"]["word"] == found["no_growth"]["word"] == "ruled out"

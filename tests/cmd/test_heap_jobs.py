@@ -312,7 +312,7 @@ def test_oom_killed_job_leaves_complete_heap_file(tmp_path, small_cgroup):
 
 
 def test_job_killed_by_guard_leaves_complete_heap_file(tmp_path):
-    # The job has no cgroup, because on a busy machine the kernel could be faster than the guard.
+    # Without a cgroup, only the guard can kill the job. With one, the kernel might kill it first on a busy machine.
     result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off",
                                                     "--no-cgroup"])
     assert result.returncode == 124, result.stderr

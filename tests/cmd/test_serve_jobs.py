@@ -116,7 +116,7 @@ def test_large_jobs_do_not_grow_memory_or_open_files_of_the_server(server):
     assert list((server.state / "locks").iterdir()) == []
 
 
-def test_peak_and_learned_memory_match_run_json(server):
+def test_peak_of_a_job_and_memory_learned_for_the_next_job_match_run_json(server):
     hold_and_end = """
 import os
 ready, said = os.pipe()

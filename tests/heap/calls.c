@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-/* The sizes are volatile, because the compiler warns about a huge size or a NULL that it can
- * see. */
+/* volatile hides the values from the compiler, which otherwise warns about calls with a huge or
+ * zero size. */
 static volatile size_t huge = SIZE_MAX, half = SIZE_MAX / 2, zero = 0;
 
 /* Hides that P is the same pointer: the compiler assumes that a block is freed by realloc, even if

@@ -250,7 +250,7 @@ static void spikes_at_evaluations_are_unlikely_without_memory_peaks(void **state
         has_evidence(synthetic_test(&s, HYPOTHESIS_EVAL_SPIKE), EVIDENCE_AGAINST, "1 eval"));
 }
 
-static void evaluations_cannot_be_tested_without_marks(void **state)
+static void hypotheses_about_evaluations_cannot_be_tested_without_marks(void **state)
 {
     (void)state;
     memory_leaks();
@@ -403,7 +403,7 @@ int main(void)
         T(gradient_accumulation_cannot_be_tested_without_steps),
         T(memory_peaks_at_evaluations_that_recover_are_spikes),
         T(spikes_at_evaluations_are_unlikely_without_memory_peaks),
-        T(evaluations_cannot_be_tested_without_marks),
+        T(hypotheses_about_evaluations_cannot_be_tested_without_marks),
         T(baseline_that_rises_at_evaluations_is_growth_at_events),
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(growth_between_evaluations_is_not_explained_by_evaluations),

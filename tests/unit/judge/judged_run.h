@@ -35,7 +35,8 @@ static inline const struct verdict_result *result_at(const struct judge *j, size
     return judge_result(j->listed[i]);
 }
 
-/* Returns the next figure or GPU that has a verdict, or NULL at the end. */
+/* Returns the next entity of KIND (RUN_FIGURE or RUN_GPU) that has a verdict, or NULL if there are
+ * no more. */
 static inline const struct run_entity *next_judged(const struct judge *j, enum run_kind kind,
                                                    size_t *at)
 {

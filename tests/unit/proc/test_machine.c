@@ -168,7 +168,7 @@ static void cgroup_limit_with_unreadable_usage_still_counts(void **state)
     assert_int_equal(l.headroom_bytes, GiB);
 }
 
-static void rlimits_of_the_process_count_as_memory_limits(void **state)
+static void rlimits_of_a_process_are_memory_limits(void **state)
 {
     (void)state;
     expect("rlimit", LIMIT_RLIMIT_AS, "RLIMIT_AS", 2 * GiB, GiB + GiB / 2);
@@ -451,7 +451,7 @@ int main(void)
         cmocka_unit_test(machine_without_cgroups_is_limited_by_host_memory),
         cmocka_unit_test(cgroup_limit_files_with_invalid_content_are_ignored),
         cmocka_unit_test(cgroup_limit_with_unreadable_usage_still_counts),
-        cmocka_unit_test(rlimits_of_the_process_count_as_memory_limits),
+        cmocka_unit_test(rlimits_of_a_process_are_memory_limits),
         cmocka_unit_test(sampling_reads_memory_pressure_and_the_limit),
         cmocka_unit_test(sampling_updates_the_usage_below_an_effective_rlimit),
         cmocka_unit_test(missing_machine_files_leave_fields_unknown),

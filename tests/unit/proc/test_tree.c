@@ -990,7 +990,7 @@ static void process_tree_refuses_a_kernel_thread(void **state)
 
 /* ---- readings ---- */
 
-static void status_and_pss_of_a_process_give_consistent_memory(void **state)
+static void memory_in_statm_status_and_smaps_rollup_agrees(void **state)
 {
     (void)state;
     struct watch w;
@@ -1219,7 +1219,7 @@ int main(void)
         cmocka_unit_test(refusal_of_another_users_process_names_the_user),
         cmocka_unit_test(process_tree_refuses_a_thread_id_and_names_its_process),
         cmocka_unit_test(process_tree_refuses_a_kernel_thread),
-        cmocka_unit_test(status_and_pss_of_a_process_give_consistent_memory),
+        cmocka_unit_test(memory_in_statm_status_and_smaps_rollup_agrees),
         cmocka_unit_test(memory_bounds_are_largest_and_summed_rss_if_nothing_is_known),
         cmocka_unit_test(unique_memory_raises_the_lower_memory_bound_of_the_tree),
         cmocka_unit_test(file_pages_are_subtracted_from_the_lower_memory_bound),

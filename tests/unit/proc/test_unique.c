@@ -654,8 +654,8 @@ static void unique_count_of_an_ordinary_process_succeeds_on_old_kernels(void **s
 /* ---- pace ---- */
 
 static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
-/* A pause is as long as the work, which takes longer on a busy machine. At a share of 1 %, pauses
- * would be seconds of simulated time. */
+/* 100 % of a CPU: each pause is only as long as the slice before it. At the default of 1 %, pauses
+ * would be seconds of simulated time on a busy machine. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
 static void pauses_keep_the_unique_count_within_its_cpu_share(void **state)

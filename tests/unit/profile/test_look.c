@@ -103,7 +103,7 @@ static void many_samples_in_random_order_are_sorted_by_call_site(void **state)
     look_live_fini(&live);
 }
 
-static void heap_sample_that_was_freed_is_not_read(void **state)
+static void sample_of_a_freed_block_is_not_read(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -352,7 +352,7 @@ int main(void)
         T(opened_heap_table_has_its_start_time_and_interval),
         T(live_samples_are_sorted_by_call_site),
         T(many_samples_in_random_order_are_sorted_by_call_site),
-        T(heap_sample_that_was_freed_is_not_read),
+        T(sample_of_a_freed_block_is_not_read),
         T(live_entry_without_interval_size_or_kind_is_ignored),
         T(sample_of_an_unknown_call_site_counts_without_a_stack),
         T(heap_table_counts_are_capped_at_the_table_size),

@@ -336,7 +336,7 @@ static void growth_before_the_end_of_the_first_epoch_is_not_a_leak(void **state)
     }
 }
 
-static void filling_verdict_at_the_epoch_end_names_the_decision_step(void **state)
+static void filling_at_the_end_of_the_first_epoch_says_when_it_is_decided(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -743,7 +743,7 @@ int main(void)
         TEST(small_growth_after_a_flat_phase_is_undecided),
         TEST(growth_within_the_first_epoch_is_filling_with_an_upper_bound),
         TEST(growth_before_the_end_of_the_first_epoch_is_not_a_leak),
-        TEST(filling_verdict_at_the_epoch_end_names_the_decision_step),
+        TEST(filling_at_the_end_of_the_first_epoch_says_when_it_is_decided),
         TEST(growth_that_ends_with_the_first_epoch_is_plateaued),
         TEST(growth_that_ends_at_a_later_evaluation_names_that_evaluation),
         TEST(growth_that_continues_after_the_first_epoch_is_leaking),

@@ -145,7 +145,8 @@ export class JobView implements View {
     setText(this.problem, oneLine(why));
   }
 
-  // Reads the samples. Without a live stream, the current memory of the job is added as one more sample.
+  // Reads the samples. If they were read less than readAgain_ms ago and isWhole is false, adds the job's current memory
+  // as a sample instead (used without a live stream).
   private async readSamples(isWhole: boolean, asked: number): Promise<void> {
     if (this.job?.started_s == null) return;
     const now = Date.now();
