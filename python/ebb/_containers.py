@@ -1,6 +1,7 @@
 """Finds containers that gain entries while memory grows: they keep allocated memory alive. An array
-or a text that a variable replaces by a longer one, as with torch.cat, counts as a container. So does
-a large array that is written to for the first time, part by part; its size is then its maximum.
+or a text that a variable replaces by a longer one, as with torch.cat, counts as a container. So
+does a large array that is written to for the first time, part by part; its size is then its
+maximum.
 
 A stack shows the line that allocated memory, not the reference that keeps it alive. Therefore the
 lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps. If
