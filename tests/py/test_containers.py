@@ -182,7 +182,7 @@ def figures_of(sent, name):
     return [f[f"container:{name}"] for f in sent.figures if f"container:{name}" in f]
 
 
-def test_growing_containers_are_reported_with_their_size_in_bytes(sent, resident):
+def test_growing_containers_are_sent_with_sizes(sent, resident):
     store, local, lists = Store(), {}, {i: [] for i in range(8)}
 
     def add(step):
@@ -204,7 +204,8 @@ def test_growing_containers_are_reported_with_their_size_in_bytes(sent, resident
         Store.shared.clear()
         Clip.loudness.cache_clear()
     assert named(sent) == []  # Memory grows too little for marks about containers.
-    test = "test_growing_containers_are_reported_with_their_size_in_bytes"
+    # a name of a figure is cut after 62 characters
+    test = "test_growing_containers_are_sent_with_sizes"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"{__name__}.Store.shared") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"cache of a {__name__}.Store")[-1] == 8
