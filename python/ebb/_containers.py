@@ -24,11 +24,10 @@ import time
 import weakref
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
-from functools import lru_cache
 from inspect import CO_OPTIMIZED
-from itertools import compress, filterfalse, islice, repeat, takewhile
+from itertools import compress, filterfalse, islice, repeat
 from operator import sub
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any, Container, Iterable, NamedTuple, Optional, Union
 
 from . import _memory, _referrers
@@ -85,8 +84,7 @@ _VALUES = (
     ("builtins", "str"),
 )
 _DICT = frozenset((id(dict),))
-_CACHE_TYPE = type(lru_cache(abs))
-_CACHE = frozenset((id(_CACHE_TYPE),))
+_CACHE = frozenset((id(_referrers.CACHE_TYPE),))
 _CACHE_LINK = "_lru_list_elem"  # the type of the values in the dictionary of a limited lru_cache
 # Classes that limit the entries of a container in one of their attributes: module, class, the
 # attributes with the container and the limit, and an attribute that exists only if the limit does
@@ -203,32 +201,23 @@ def _note_limits(objects: Iterable[Any]) -> None:
         (cls, keys)
         for module, name, *keys in _LIMITED
         for cls in [getattr(sys.modules.get(module), name, None)]
-        if cls is not None
+        if isinstance(cls, type)
     ]
     _limits.clear()
     _caches.clear()
     for o in objects:
         found = most = None
-        if type(o) is _CACHE_TYPE:
-            most = _most_in_cache(o)
+        if type(o) is _referrers.CACHE_TYPE:
+            most = _referrers.CACHE_TYPE.cache_info(o).maxsize
             found = _referrers.cache_dict(o) if most else None
             if found is not None:
                 _caches[id(found)] = weakref.ref(o)
         for cls, (container, limit, other) in classes:
-            if issubclass(type(o), cls):
+            if cls in type(o).__mro__:
                 has = _referrers.attributes(o)
                 most, found = has.get(limit), has.get(container) if other not in has else None
         if found is not None and type(most) is int and most > 0:
             _limits[id(found)] = most
-
-
-def _most_in_cache(cache: Any) -> Optional[int]:
-    """Returns the maximum number of entries of an lru_cache."""
-    get = _referrers.attributes(cache).get("cache_parameters")
-    if type(get) is not FunctionType or get.__module__ != "functools":
-        return None
-    most = get()["maxsize"]
-    return most if type(most) is int else None
 
 
 def _limit_of(o: Any) -> int:
@@ -250,8 +239,10 @@ def _newest_in_cache(d: dict[Any, Any]) -> list[Any]:
     cache = weak() if weak else None
     if cache is None:
         return []
-    parts = list(takewhile(lambda part: part is not d, gc.get_referents(cache)))
+    parts = gc.get_referents(cache)
+    end = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] is d), 0)
     # from Python 3.10 on, gc also visits the type of the cache and of each link
+    parts = parts[max(0, end - 3 * _ENTRIES) : end]
     parts = [p for p in parts if not (type(p) is type and p.__name__ == _CACHE_LINK)]
     pairs = parts[-2 * min(_ENTRIES, len(d)) :]
     return list(zip(pairs[::2], pairs[1::2]))
@@ -423,7 +414,7 @@ class _Follower:
         # ids of containers that gained at the last full scan, or at the last scan of variables
         self._gained: set[_Key] = set()
         self._sizes: dict[str, int] = {}  # sizes of arrays and texts at the last scan, by name
-        self._fixed: dict[str, int] = {}  # those of them that had the same size one scan before
+        self._changed: set[str] = set()  # names of those whose size changed
         self._limited: set[str] = set()  # names of containers whose maximum length was sent
         self._nameless: set[int] = set()
         self._sent: set[str] = set()
@@ -456,16 +447,18 @@ class _Follower:
                 f = self._followed.get(key)
                 if f is not None:
                     f.length, f.is_fresh, f.is_variable = length, True, True
+                    f.limit = 0 if is_nested else _limit_of(o)
                 elif key in before and length > before[key]:
                     of = children[-1] if is_nested else o
                     gained.append((length - before[key], key, name, is_nested, length, of))
         gained += [
             (length - before[name], name, name, False, length, None)
             for name, length in self._lengths.items()
-            if isinstance(name, str) and length > before.get(name, length)
+            if isinstance(name, str)
+            and name not in self._followed
+            and length > before.get(name, length)
         ]
-        # the size of an array is its maximum length, unless a longer array replaces it
-        self._fixed = {n: size for n, size in self._sizes.items() if sizes.get(n) == size}
+        self._limit_values(sizes)
         for key in [k for k, f in self._followed.items() if f.is_variable]:
             if key not in self._lengths:
                 del self._followed[key]  # the container was freed, or its function has returned
@@ -477,19 +470,33 @@ class _Follower:
         True if it was looked at how much of a large array has been written to."""
         from . import _weight
 
-        is_text = isinstance(o, (str, bytes, bytearray))
-        size = len(o) if is_text else _weight.size_of(o)
+        is_text, address = isinstance(o, (str, bytes, bytearray)), 0
+        try:
+            size = len(o) if is_text else _weight.size_of(o)
+            if may_look and size >= _LARGE_BYTES and not is_text:
+                address = _weight.address_of(o)
+        except Exception:  # the value has no memory of its own, as a sparse tensor
+            return False
         if size < _FOLLOWED_BYTES:
             return False
-        address = _weight.address_of(o) if may_look and size >= _LARGE_BYTES and not is_text else 0
         written = _memory.written_bytes(address, size) if address else size
         self._lengths[name] = written + self._lengths.get(name, 0)
         self._sizes[name] = size + self._sizes.get(name, 0)
         f = self._followed.get(name)
         if f is not None:
             f.length, f.is_fresh, f.is_variable = self._lengths[name], True, True
-            f.limit = f.limit if f.limit == self._sizes[name] else 0
         return bool(address)
+
+    def _limit_values(self, before: dict[str, int]) -> None:
+        """Notes which arrays have had the same size since they were first seen. That size is their
+        maximum length; other arrays may be replaced by longer ones. BEFORE has the sizes at the
+        previous scan."""
+        for name, size in self._sizes.items():
+            if before.get(name, size) != size:
+                self._changed.add(name)
+            f = self._followed.get(name)
+            if f is not None:
+                f.limit = 0 if name in self._changed else size
 
     def _follow_gained(self, gained: list[_Gained]) -> None:
         from . import _weight
@@ -503,7 +510,7 @@ class _Follower:
             entry_bytes = 1 if isinstance(key, str) else _entry_bytes(of, modules)[0]
             if added * entry_bytes >= _FOLLOWED_BYTES and self._make_room(added * entry_bytes):
                 if isinstance(key, str):
-                    limit = self._fixed.get(key, 0)
+                    limit = 0 if key in self._changed else self._sizes[key]
                 else:
                     limit = 0 if is_nested else _limit_of(of)
                 figure = _figure_name(name, is_nested)

@@ -31,8 +31,10 @@ def written_bytes(address: int, size: int) -> int:
         with open("/proc/self/pagemap", "rb", buffering=0) as f:
             for i in range(_PAGES_READ):
                 f.seek((address // _PAGE + 1 + i * (pages - 1) // _PAGES_READ) * 8)
-                # the highest two bits: the page is in memory, or swapped out
-                found += f.read(8)[7] >> 6 != 0
+                bits = f.read(8)[7]
+                if bits & 0x20:  # a page of a file or of shared memory, which others may write to
+                    return size
+                found += bits & 0xC0 != 0  # the page is in memory, or swapped out
     except (OSError, IndexError):
         return size
     return size if found == _PAGES_READ else size * found // _PAGES_READ

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections import deque
+from functools import lru_cache
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any, Optional
 
@@ -287,10 +288,21 @@ def is_library_name(name: str) -> bool:
     return False
 
 
+CACHE_TYPE = type(lru_cache(abs))
+_CACHE_MAX = 50_000  # a larger cache is not looked at, because gc would list all its entries
+
+
 def cache_dict(cache: Any) -> Optional[dict[Any, Any]]:
-    """Returns the dictionary that holds the entries of an lru_cache."""
+    """Returns the dictionary that holds the entries of an lru_cache, or None if it has too many."""
+    if type(cache) is not CACHE_TYPE:
+        return None
+    info = CACHE_TYPE.cache_info(cache)
+    if info.maxsize and info.currsize > _CACHE_MAX:
+        return None
     own = object.__getattribute__(cache, "__dict__")
-    return next((d for d in gc.get_referents(cache) if type(d) is dict and d is not own), None)
+    # gc visits the entries first, which may be dictionaries too
+    found = [d for d in gc.get_referents(cache) if type(d) is dict and d is not own]
+    return found[-1] if found else None
 
 
 def _lru_cache_of(r: Any) -> Optional[str]:
@@ -372,7 +384,8 @@ def named_objects() -> dict[int, tuple[str, Any]]:
             has = attributes(value)
             left -= len(has)
             before, after = "", f" of a {t.__module__}.{t.__qualname__}"
-            if not is_program_s(sys.modules.get(t.__module__)):  # users know their own classes
+            module = t.__module__ if type(t.__module__) is str else ""
+            if not is_program_s(sys.modules.get(module)):  # users know their own classes
                 variable, space, where = name.partition(" ")
                 before, after = variable + ".", space + where
             parts += [(before + key + after, part) for key, part in has.items() if type(key) is str]

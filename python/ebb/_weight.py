@@ -42,12 +42,18 @@ def size_of(o: Any) -> int:
     return sizeof(o)
 
 
+def _without_job_code(torch: Any) -> Any:
+    """Returns a context in which torch calls neither modes nor subclasses of the job."""
+    found = getattr(torch._C, "DisableTorchFunction", torch._C.DisableTorchFunctionSubclass)
+    return found()
+
+
 def address_of(o: Any) -> int:
     """Returns the address of the elements of O, an array or a tensor on the host, or 0 if they are
     not in one piece."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and type(o) is torch.Tensor:
-        with torch._C.DisableTorchFunctionSubclass():
+        with _without_job_code(torch):
             return int(o.untyped_storage().data_ptr())
     return int(o.__array_interface__["data"][0]) if o.flags.forc else 0
 
@@ -55,7 +61,7 @@ def address_of(o: Any) -> int:
 def _tensor_size(o: Any, torch: Any) -> int:
     from ._census import storage_bytes
 
-    with torch._C.DisableTorchFunctionSubclass():
+    with _without_job_code(torch):
         return storage_bytes(o, set()) if o.device.type == "cpu" else 0
 
 

@@ -223,6 +223,18 @@ static const struct run_entity *main_grower(const struct judge *j)
     return largest > MAIN_PART * all ? most : NULL;
 }
 
+/* Returns true if a container of P without a maximum number of entries grows beside C. It may keep
+ * the same entries alive. */
+static bool grows_beside(const struct judge *j, const struct run_entity *p,
+                         const struct verdict_container *c)
+{
+    struct verdict_container other;
+    for (size_t at = 0; judge_next_container(j, p, &at, &other);)
+        if (!(other.most > 0) && verdict_grows_beside(c, &other))
+            return true;
+    return false;
+}
+
 /* Returns true if a container of P with a maximum number of entries explains most of the growth of
  * OF, which is the memory of P or of the job, and sets RET. */
 static bool find_limited(const struct judge *j, const struct run_entity *p,
@@ -232,7 +244,7 @@ static bool find_limited(const struct judge *j, const struct run_entity *p,
     struct verdict_container c;
     struct verdict_limited one;
     bool is_outside = false, is_first = true;
-    ret->share = 0;
+    *ret = (struct verdict_limited){.share = 0};
     for (size_t at = 0; judge_next_container(j, p, &at, &c);) {
         if (!(c.most > 0))
             continue;
@@ -241,8 +253,9 @@ static bool find_limited(const struct judge *j, const struct run_entity *p,
         is_first = false;
         /* An array is part of the live heap from the beginning. */
         bool is_live = live && !is_outside && !c.is_array;
-        if (verdict_find_limited(&of->series, is_live ? &live->series : NULL, &c, &one) &&
-            one.share > ret->share)
+        if (!(c.is_array && of == live) &&
+            verdict_find_limited(&of->series, is_live ? &live->series : NULL, &c, &one) &&
+            one.share > ret->share && !grows_beside(j, p, &c))
             *ret = one;
     }
     return ret->share > 0;
@@ -270,7 +283,7 @@ static void settle_by_model(const struct judge *j, const struct run_entity *p,
 static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s,
                        bool has_profile)
 {
-    struct verdict_limited limited;
+    struct verdict_limited limited = {.share = 0};
     if (!s || !s->is_judged || s->series.is_over != j->is_over)
         return;
     const struct run_entity *grower = p ? p : main_grower(j);

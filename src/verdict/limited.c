@@ -8,6 +8,9 @@ enum { READINGS_AT_LEAST = 3 };
 /* Fraction of the growth that the container must explain. In the last third of the time, growth
  * slower than this fraction of the mean rate has ended. */
 static const double MOST = 0.5;
+/* Growth beside the container in the last third of the time, as a fraction of the growth of the
+ * container, from which other memory grows too. */
+static const double BESIDE = 0.1;
 /* A container whose estimated growth is larger by this factor than that of memory was estimated
  * wrongly, for example because its entries share memory. */
 static const double TOO_MUCH = 2;
@@ -37,14 +40,14 @@ bool verdict_find_limited(const struct verdict_series *resident, const struct ve
     struct view w;
     bool by_step = judging_use_steps(resident);
     view_build(&w, c->bytes, by_step, -HUGE_VAL, -HUGE_VAL);
-    if (w.n < READINGS_AT_LEAST || !(c->most > 0) || !(c->entries > 0))
+    if (w.n < READINGS_AT_LEAST || !(c->most > 0) || !(c->entries > 0) || c->entries > c->most)
         return false;
     double from = w.x[0], until = w.x[w.n - 1];
     struct growth own = growth_of(c->bytes, by_step, from, until);
     struct growth all = growth_of(live ? live : resident, by_step, from, until);
     double share = own.all / all.all;
     if (!(own.all > 0) || !(all.all > 0) || share < MOST || share > TOO_MUCH ||
-        all.recent - own.recent > MOST * all.all / 3)
+        all.recent - own.recent > BESIDE * own.all)
         return false;
     double left = fmax(0, c->most - c->entries) * w.y[w.n - 1] / c->entries / own.all;
     *ret = (struct verdict_limited){
@@ -57,6 +60,18 @@ bool verdict_find_limited(const struct verdict_series *resident, const struct ve
         .by_step = by_step,
     };
     return true;
+}
+
+bool verdict_grows_beside(const struct verdict_container *c, const struct verdict_container *other)
+{
+    struct view w;
+    bool by_step = judging_use_steps(c->bytes);
+    view_build(&w, c->bytes, by_step, -HUGE_VAL, -HUGE_VAL);
+    if (!w.n)
+        return false;
+    double from = w.x[0], until = w.x[w.n - 1];
+    return growth_of(other->bytes, by_step, from, until).recent >
+           BESIDE * growth_of(c->bytes, by_step, from, until).all;
 }
 
 static void set_forecast(struct verdict_result *r, const struct verdict_series *v, double ceiling,

@@ -336,6 +336,9 @@ struct verdict_limited {
  * LIVE is NULL, because resident memory also contains what the allocator retains. */
 bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
                           const struct verdict_container *c, struct verdict_limited *ret);
+/* Returns true if the container OTHER grew much in the last third of the time of the container
+ * C. */
+bool verdict_grows_beside(const struct verdict_container *c, const struct verdict_container *other);
 /* Returns true if the memory judged by R will fit into LIMIT when the container is full. */
 bool verdict_limited_fits(const struct verdict_result *r, const struct verdict_limit *limit,
                           const struct verdict_limited *l);

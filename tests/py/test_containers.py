@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import pytest
 
-from ebb import _containers, _referrers, _tap, _weight, _wire
+from ebb import _containers, _memory, _referrers, _tap, _weight, _wire
 from jobs import PATIENCE_S, binary, listening
 
 MIB = 1 << 20
@@ -511,6 +511,71 @@ def test_large_array_that_is_written_to_is_a_container_with_its_size_as_maximum(
     store.cache = make()[:48 * MIB].repeat(2)  # another array, which is longer
     _containers.at_step(5)
     assert sent.figures[-1][f"container_limit:{name}"] == 0
+
+
+def limits_sent(sent):
+    return [{key.partition(":")[2]: value for key, value in figures.items()
+             if key.startswith("container_limit:")} for figures in sent.figures]
+
+
+def test_array_that_was_replaced_by_a_longer_one_never_has_a_maximum_again(sent, resident):
+    store = Store()
+    store.cache = large_array()
+
+    def add(step):
+        if step == 4:
+            store.cache = store.cache.repeat(2)
+        store.cache[(step - 1) * 8 * MIB:step * 8 * MIB] = 1
+
+    grow(resident, add)
+    for step in range(5, 9):
+        add(step)
+        _containers.at_step(step)
+    limits = [one[f"cache of a {__name__}.Store"] for one in limits_sent(sent)]
+    assert limits[0] == 64 * MIB and set(limits[1:]) == {0}, limits
+
+
+def test_arrays_of_the_same_name_have_the_sum_of_their_sizes_as_maximum(sent, resident):
+    stores = first, second = Store(), Store()
+    for store in stores:
+        store.cache = large_array()
+
+    def add(step):
+        for store in stores:
+            store.cache[(step - 1) * 4 * MIB:step * 4 * MIB] = 1
+
+    grow(resident, add)
+    assert [set(one.values()) for one in limits_sent(sent)] == [{128 * MIB}] * len(sent.figures)
+    assert sent.figures and first is not second
+
+
+def test_pages_of_a_file_do_not_count_as_written_by_the_job(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    (tmp_path / "data").write_bytes(bytes(4 * MIB))
+    data = numpy.asarray(numpy.memmap(tmp_path / "data", "u1", "r"))
+    assert data[:MIB].sum() == 0  # brings a part into memory
+    assert _memory.written_bytes(_weight.address_of(data), data.nbytes) == data.nbytes
+
+
+def test_limited_cache_of_dictionaries_has_its_own_maximum(sent, resident):
+    @lru_cache(80)
+    def record(number):
+        return {"pixels": bytearray(MIB)}
+
+    grow(resident, lambda step: [record(10 * step + i) for i in range(10)])
+    found = {key.partition(":")[0]: value for key, value in sent.figures[-1].items()
+             if "lru_cache of" in key}
+    assert (found["container"], found["container_limit"]) == (40, 80)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_sparse_tensor_does_not_end_the_scans(sent, resident):
+    torch = pytest.importorskip("torch")
+    store = Store()
+    store.matrix = torch.sparse_coo_tensor(torch.zeros(1, 2 * MIB, dtype=torch.long),
+                                           torch.zeros(2 * MIB), (4,))
+    grow(resident, lambda step: store.cache.update({step: bytearray(MIB)}))
+    assert f"container:cache of a {__name__}.Store" in sent.figures[-1]
 
 
 def test_container_that_was_freed_is_sent_without_a_maximum(sent, resident):

@@ -169,7 +169,7 @@ static void attach_refusal_names_the_other_pid_namespace(void **state)
 {
     const struct fake_proc *f = *state;
     assert_int_equal(unlinkat(f->root.proc_fd, "77/mem", 0), 0);
-    put_file(f, "77/mem", "");
+    put_file(f, "77/mem", "x"); /* a process whose memory has an end has exited */
     put_file(f, "self/ns/pid", "");
     put_file(f, "77/ns/pid", "");
     assert_refused(f, ATTACH_WRITE,

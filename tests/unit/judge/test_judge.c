@@ -28,6 +28,7 @@ struct job {
     uint64_t t_ns;
     bool has_figures;         /* Whether the trainer reports its heap and two other figures. */
     uint64_t figures_from;    /* Step after which the trainer reports figures. */
+    bool has_list;            /* Whether a list of the trainer has the container's entries too. */
     uint64_t container_limit; /* Maximum number of entries of the trainer's container, or 0. */
     bool is_spare; /* Whether malloc retains all memory that the job kept and then freed. */
 };
@@ -111,6 +112,8 @@ static void put_container(struct job *job, uint64_t step, uint64_t held)
     put_series(job, 4, "container_bytes:buffer@1000", held);
     put_series(job, 5, "container:buffer@1000", step);
     put_series(job, 6, "container_limit:buffer@1000", job->container_limit);
+    if (job->has_list)
+        put_series(job, 7, "container_bytes:list@1000", held);
 }
 
 static void put_process(struct job *job, uint32_t slot, uint64_t rss, uint64_t file, uint64_t swap)
@@ -700,6 +703,18 @@ static void job_that_keeps_its_steps_in_a_limited_container_is_filling(void **st
     judge_free_with_run(job.judge);
 }
 
+static void job_whose_list_keeps_the_entries_of_a_limited_container_leaks(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    job.has_figures = job.has_list = true;
+    job.container_limit = 1000;
+    train(&job, 160, 10 * MIB, 160);
+    judge_update(job.judge);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_LEAKING);
+    judge_free_with_run(job.judge);
+}
+
 static void job_whose_container_can_outgrow_memory_is_leaking(void **state)
 {
     struct job job = job_begin(NULL);
@@ -921,6 +936,7 @@ int main(void)
         cmocka_unit_test(gpu_forecast_counts_cached_memory_as_free),
         cmocka_unit_test(reported_figures_in_bytes_get_their_own_verdicts),
         cmocka_unit_test(job_that_keeps_its_steps_in_a_limited_container_is_filling),
+        cmocka_unit_test(job_whose_list_keeps_the_entries_of_a_limited_container_leaks),
         cmocka_unit_test(job_whose_container_can_outgrow_memory_is_leaking),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
         cmocka_unit_test(reported_figure_that_starts_late_uses_epochs_of_the_job),
