@@ -563,7 +563,7 @@ def install(default: bool = False) -> None:
 
 def _end_default() -> None:
     """Removes the callbacks that were added automatically, also from trainers that were created
-    since."""
+    after that."""
     global _is_default
     _is_default = False
     for added in list(_defaults):

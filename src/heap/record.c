@@ -60,8 +60,8 @@ static uint32_t site_here(struct scratch *d)
     return stacks_site(d->merged, n);
 }
 
-/* Returns the call site of a GPU block. A thread without Python frames runs the backward pass,
- * whose native frames identify the call site. */
+/* Returns the call site of a GPU block. A thread without Python frames is assumed to run the
+ * backward pass, whose native frames identify the call site. */
 static uint32_t gpu_site_here(struct scratch *d, unsigned gpu)
 {
     python_detect();

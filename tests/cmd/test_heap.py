@@ -98,7 +98,7 @@ def test_heap_top_option_limits_rows(leaked):
 
 
 @pytest.mark.parametrize("by, name", [("function", "leak"), ("file", "leak"), ("stack", "leak")])
-def test_heap_by_option_groups_rows_by_the_given_key(leaked, by, name):
+def test_heap_rows_are_grouped_by_the_key_of_the_option_by(leaked, by, name):
     doc = heap(leaked.run, "--by", by)
     assert doc["rows"][0]["where"]["file"] == str(leaked.path)
     if by != "file":

@@ -429,7 +429,7 @@ def test_daemon_without_its_environment_is_found_by_its_cgroup(server):
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
 
 
-def test_lost_job_that_names_a_foreign_cgroup_kills_nothing_there(server):
+def test_cleanup_of_a_lost_job_spares_a_foreign_cgroup(server):
     neighbour, number = hold(server), hold(server)
     path = run_dir(server, number, "hold") / "run.json"
     own = json.loads(path.read_text())

@@ -172,17 +172,17 @@ def test_step_fast_path_accepts_only_the_next_step_of_the_same_epoch(row, n, tai
     assert row._step[0] == 12
 
 
-def test_step_fast_path_is_left_when_a_step_is_sent_immediately(row):
+def test_step_fast_path_is_not_taken_when_a_step_is_sent_immediately(row):
     row.mark("save", step=12)
     assert not row.hold(13, TAIL)
 
 
-def test_step_fast_path_is_left_when_pending_steps_must_be_sent(row):
+def test_step_fast_path_is_not_taken_when_pending_steps_must_be_sent(row):
     hurry(row)
     assert not row.hold(13, TAIL)
 
 
-def test_step_fast_path_is_left_at_the_maximum_of_pending_steps(row):
+def test_step_fast_path_is_not_taken_at_the_maximum_of_pending_steps(row):
     assert [row.hold(n, TAIL) for n in range(13, 268)] == [True] * 254 + [False]
     assert row.step(267, tail=TAIL)
     assert row.take_texts() == ["KIND=step\nSTEP=267\nBY=hook\nSTEPS=256"]

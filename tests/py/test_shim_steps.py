@@ -141,7 +141,7 @@ def test_many_optimizers_with_one_parameter_each_make_one_step(wire, tracker):
     assert sent(wire) == ["begin 0", "step 1", "step 2"]
 
 
-def test_two_optimizers_that_alternate_batches_make_one_step(wire, tracker):
+def test_two_optimizers_on_alternate_batches_count_one_step_per_pair(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     batches = iter(Loader(tracker, 8))
     for _ in range(4):

@@ -213,7 +213,7 @@ static void check_every_item_is_read_once(const struct fake_job *s, const void *
     lines_fini(&read);
 }
 
-static void crash_while_a_block_is_sealed_loses_and_repeats_no_record(void **state)
+static void no_record_is_lost_or_repeated_by_a_crash_while_a_block_is_sealed(void **state)
 {
     (void)state;
     char path[256];
@@ -409,7 +409,7 @@ int main(void)
         cmocka_unit_test(truncated_recording_returns_all_intact_blocks),
         cmocka_unit_test(changed_byte_in_a_recording_never_yields_wrong_values),
         cmocka_unit_test(lost_process_starts_and_exits_are_known_at_the_next_block),
-        cmocka_unit_test(crash_while_a_block_is_sealed_loses_and_repeats_no_record),
+        cmocka_unit_test(no_record_is_lost_or_repeated_by_a_crash_while_a_block_is_sealed),
         cmocka_unit_test(part_of_a_recording_that_was_written_twice_is_read_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),
         cmocka_unit_test(foreign_file_is_refused_and_its_kind_is_named),

@@ -79,7 +79,7 @@ static void garbage_collected_to_the_same_baseline_is_not_growth(void **state)
     assert_true(judge_same_baseline(&w, 7.7e6, 0.3 * 0.4e6));
 }
 
-static void rising_baseline_under_collected_garbage_counts_as_growth(void **state)
+static void rising_baseline_counts_as_growth_although_garbage_is_collected(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 357, 372, 387, 402, 382, 397, 412, 427);
     struct view noisy = VIEW(300, 350, 310, 380, 320, 345, 330, 360, 340, 390, 350, 372, 360, 400);
@@ -117,7 +117,7 @@ int main(void)
         TEST(memory_that_returns_to_an_earlier_level_is_not_growth),
         TEST(growth_above_every_earlier_level_counts_as_growth),
         TEST(garbage_collected_to_the_same_baseline_is_not_growth),
-        TEST(rising_baseline_under_collected_garbage_counts_as_growth),
+        TEST(rising_baseline_counts_as_growth_although_garbage_is_collected),
         TEST(linear_growth_past_the_epoch_is_a_leak_after_three_readings),
         TEST(growth_that_ends_with_the_first_epoch_is_not_a_leak),
     };

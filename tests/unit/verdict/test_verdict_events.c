@@ -167,7 +167,7 @@ static void evaluations_one_reading_apart_with_growth_are_not_stepping(void **st
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void jumps_that_are_mostly_released_later_are_not_stepping(void **state)
+static void jumps_that_are_mostly_released_later_give_no_stepping_verdict(void **state)
 {
     (void)state;
     run((struct program){
@@ -325,7 +325,7 @@ int main(void)
         TEST(evaluations_three_readings_apart_with_growth_are_stepping),
         TEST(steady_growth_between_evaluations_is_leaking_not_stepping),
         TEST(evaluations_one_reading_apart_with_growth_are_not_stepping),
-        TEST(jumps_that_are_mostly_released_later_are_not_stepping),
+        TEST(jumps_that_are_mostly_released_later_give_no_stepping_verdict),
         TEST(memory_jumps_that_get_smaller_are_not_a_leak),
         TEST(memory_added_one_step_after_an_evaluation_belongs_to_it),
         TEST(garbage_freed_soon_after_an_evaluation_is_not_a_jump),

@@ -317,8 +317,8 @@ static void last_memory_drop_is_excluded_and_earlier_ones_are_kept(void **state)
     assert_int_equal(series.samples, 50);
 }
 
-/* Memory rises. Then the process takes 7 s to exit on a busy machine; most of that time its memory
- * stays at one level, which is above its memory of ten seconds before. */
+/* Memory rises until the process begins to exit, which takes 7 s. Meanwhile memory is mostly
+ * constant, but higher than ten seconds earlier, because it was still rising then. */
 static void slow_exit_is_dropped_even_if_memory_was_lower_before(void **state)
 {
     int64_t t = 0;

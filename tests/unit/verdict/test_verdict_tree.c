@@ -80,7 +80,8 @@ static void replaced_worker_is_overhead_and_does_not_change_the_verdict(void **s
     assert_int_equal(tree.word, VERDICT_LEAKING);
 }
 
-/* A level process has undecided workers that grow by 30 MB each. */
+/* The memory of a process is level. The verdict on each of its workers is undecided, and each grows
+ * by 30 MB. */
 static void undecided_processes_are_judged_together_by_their_sum(void **state)
 {
     const struct verdict_result standing = {.word = VERDICT_PLATEAUED,
