@@ -325,3 +325,10 @@ char *text_local_time(char out[TEXT_LOCAL_MAX], uint64_t wall_ns)
         out[0] = '\0';
     return out;
 }
+
+uint64_t text_hash(uint64_t hash, const char *s, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (uint8_t)s[i]) * UINT64_C(1099511628211);
+    return hash;
+}

@@ -50,3 +50,9 @@ char *text_seconds(char out[TEXT_TIME_MAX], double s);
 /* Formats a local time: "2026-01-31T12:00:00+0100", or "" if the time is invalid. */
 enum { TEXT_LOCAL_MAX = 64 };
 char *text_local_time(char out[TEXT_LOCAL_MAX], uint64_t wall_ns);
+
+/* The hash of the empty text. */
+#define TEXT_HASH_EMPTY UINT64_C(14695981039346656037)
+/* Returns the FNV-1a hash of a text whose beginning has HASH and whose rest is S. Databases store
+ * it. */
+uint64_t text_hash(uint64_t hash, const char *s, size_t len);

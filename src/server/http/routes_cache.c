@@ -6,20 +6,18 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "server/http/routes_private.h"
 
 enum { CACHED_MAX = 64 << 10 };
 static const uint64_t fresh_ns = NS_PER_S;
 
-/* The cache entry for the address of a request. Its index is a hash (FNV-1a) of the path and the
- * query. */
+/* The cache entry for the address of a request. Its index is a hash of the path and the query. */
 static struct route_cached *cache_place(const struct route_call *c)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (const char *p = http_path(c->r); *p; p++)
-        hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-    for (const char *p = http_query_text(c->r); *p; p++)
-        hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+    const char *path = http_path(c->r), *query = http_query_text(c->r);
+    uint64_t hash = text_hash(TEXT_HASH_EMPTY, path, strlen(path));
+    hash = text_hash(hash, query, strlen(query));
     return &c->routes->cache[hash % ROUTES_CACHE];
 }
 

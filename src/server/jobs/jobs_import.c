@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/text.h"
 #include "server/jobs/jobfile.h"
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
@@ -91,10 +92,8 @@ static int import_once(struct importing *to, const char *path, const struct buf 
     char key[KEY_MAX];
     double times = 0;
     struct store *store = to->j->store;
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (size_t i = 0; i < text->len; i++)
-        hash = (hash ^ (uint8_t)text->data[i]) * UINT64_C(1099511628211);
-    snprintf(key, sizeof key, "imported.%016" PRIx64, hash);
+    snprintf(key, sizeof key, "imported.%016" PRIx64,
+             text_hash(TEXT_HASH_EMPTY, text->data, text->len));
     int r = store_counter(store, key, &times, err);
     if (r < 0 || times > 0)
         return r;

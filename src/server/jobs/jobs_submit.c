@@ -4,11 +4,13 @@
 #include "server/jobs/jobs_state.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "server/jobs/workers.h"
 
 enum {
@@ -147,10 +149,7 @@ static void free_submission(void *user)
 /* Returns a number other than 0 that is the same for equal paths. */
 static int64_t path_key(const char *path)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (; *path; path++)
-        hash = (hash ^ (uint8_t)*path) * UINT64_C(1099511628211);
-    return (int64_t)(hash >> 1) + 1;
+    return (int64_t)(text_hash(TEXT_HASH_EMPTY, path, strlen(path)) >> 1) + 1;
 }
 
 /* Checks the working folder, and submits the job. */

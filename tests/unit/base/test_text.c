@@ -290,9 +290,18 @@ static void approximate_numbers_have_two_significant_digits(void **state)
     assert_string_equal(text_about_time(out, -1), "0 s");
 }
 
+static void text_hash_is_fnv1a_and_can_be_continued(void **state)
+{
+    (void)state;
+    assert_true(text_hash(TEXT_HASH_EMPTY, "foobar", 6) == UINT64_C(0x85944171f73967e8));
+    assert_true(text_hash(text_hash(TEXT_HASH_EMPTY, "foo", 3), "bar", 3) ==
+                text_hash(TEXT_HASH_EMPTY, "foobar", 6));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_hash_is_fnv1a_and_can_be_continued),
         cmocka_unit_test(escape_leaves_plain_text_unchanged),
         cmocka_unit_test(escape_makes_terminal_control_sequences_visible),
         cmocka_unit_test(escape_makes_bidi_controls_and_line_breaks_visible),
