@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Measures the cost of a detached profiler: a process after attach and detach is compared with an untouched one.
 
-    bench/heap/detached.py loop|objects --library build/libebb-heap.so [--layouts N] [--rounds N] [--cycles N]
+    bench/heap/detached.py loop|objects|train --library build/libebb-heap.so [--layouts N] [--rounds N] [--cycles N]
+                           [--cores N]
 
-Three processes are forked from one, and run blocks of a few hundredths of a second in turn, in random order. One
-was attached to and detached from. The ratio of the other two shows the noise. The position of objects in memory costs
-or saves up to 1 %, so the measurement is repeated for N layouts, each with random objects in front. Prints the CPU time
-in percent, with 95 % bounds over the layouts.
+Four processes are forked from one, and run blocks of a few hundredths of a second in turn, in random order: one that was
+attached to and detached from, one that only imported the modules that an attach imports, and two that did neither. The
+ratio of these two shows the noise. The position of objects in memory costs or saves some per cent, so the measurement is
+repeated for N layouts, each with random objects in front; --cores measures as many layouts at the same time. Prints the
+CPU time relative to a process without an attach, with 95 % bounds over the layouts.
 """
 
 import argparse
 import gc
-import importlib
 import math
+import multiprocessing
 import os
 import pathlib
 import random
@@ -29,17 +31,28 @@ import workloads  # noqa: E402
 
 BLOCK_S = 0.025
 WARM_UP_S = 1.0
-MODULES = ("_attach", "_containers", "_control", "_hooks", "_patches", "_steps", "_truth", "_watch", "_wire")
+
+
+def wait_for_ebb(library):
+    """All compared processes have the same threads, because malloc takes its locks only if there are several."""
+    from attached import Ebb
+
+    return Ebb(library)
+
+
+def nothing(library, cycles):
+    wait_for_ebb(library)
+
+
+def only_import(library, cycles):
+    wait_for_ebb(library)
+    from ebb import _attach
+
+    _attach._import_parts()
 
 
 def attach_and_detach(library, cycles):
-    """All compared processes have the same modules and threads: importing alone moves later objects, and malloc takes
-    its locks only if there are several threads."""
-    from attached import Ebb
-
-    ebb = Ebb(library)
-    for name in MODULES:
-        importlib.import_module(f"ebb.{name}")
+    ebb = wait_for_ebb(library)
     for n in range(1, cycles + 1):
         ebb.start()
         assert ebb.wait_for("attached", n)["HEAP"] == "1"
@@ -47,12 +60,18 @@ def attach_and_detach(library, cycles):
         ebb.wait_for("detached", n)
 
 
+# the first one is the reference
+SIDES = {"never": nothing, "again": nothing, "imported": only_import, "detached": attach_and_detach}
+WHAT = {"again": "another process, never attached to", "imported": "after the imports of an attach",
+        "detached": "after detach"}
+
+
 def serve(channel, unit, units, prepare, seed):
     chance = random.Random(seed)
     moved = [bytes(chance.randrange(16, 500)) for _ in range(chance.randrange(20_000))]
     prepare()
     gc.collect()
-    # freezing excludes the modules of ebb from each collection, which would otherwise slow down a small process
+    # collections skip frozen objects; the modules of ebb would slow down the collections of a small process
     gc.freeze()
     for _ in range(units):
         unit()
@@ -85,10 +104,9 @@ def measure_layout(arguments, unit, units, layout):
     """Returns the logarithms of the CPU-time ratios to the process that was never attached to, each as a mean over all
     rounds."""
     library = os.path.abspath(arguments.library)
-    sides = {"never": 0, "detached": arguments.cycles, "again": 0}
-    channels = {name: fork(unit, units, lambda cycles=cycles: attach_and_detach(library, cycles), f"{name}{layout}")
-                for name, cycles in sides.items()}
-    chance, order, logs = random.Random(layout), list(sides), {"detached": [], "again": []}
+    channels = {name: fork(unit, units, lambda prepare=prepare: prepare(library, arguments.cycles), f"{name}{layout}")
+                for name, prepare in SIDES.items()}
+    chance, order, logs = random.Random(layout), list(SIDES), {name: [] for name in WHAT}
     for _ in range(arguments.rounds):
         chance.shuffle(order)
         times = {name: block(channels[name]) for name in order}
@@ -101,22 +119,38 @@ def measure_layout(arguments, unit, units, layout):
     return {name: heap.trimmed_mean(found) for name, found in logs.items()}
 
 
+def take_core(cores):
+    os.sched_setaffinity(0, {cores.get()})
+
+
+def measure_numbered(job):
+    arguments, units, layout = job
+    return measure_layout(arguments, workloads.make(arguments.name, 0), units, layout)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=("loop", "objects"))
+    parser.add_argument("name", choices=("loop", "objects", "train"))
     parser.add_argument("--library", required=True)
     parser.add_argument("--layouts", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--cycles", type=int, default=10)
+    parser.add_argument("--cores", type=int, default=1)
     arguments = parser.parse_args()
-    unit = workloads.make(arguments.name)
+    unit = workloads.make(arguments.name, 0)
     until, count = time.monotonic() + WARM_UP_S, 0
     while time.monotonic() < until:
         unit()
         count += 1
     units = max(1, round(BLOCK_S / (WARM_UP_S / count)))
-    layouts = [measure_layout(arguments, unit, units, n) for n in range(arguments.layouts)]
-    for name, what in (("detached", "after detach"), ("again", "another process, never attached to")):
+    context = multiprocessing.get_context("forkserver")
+    cores = context.Queue()
+    for core in sorted(os.sched_getaffinity(0))[-arguments.cores:]:
+        cores.put(core)
+    jobs = [(arguments, units, n) for n in range(arguments.layouts)]
+    with context.Pool(arguments.cores, take_core, (cores,)) as pool:
+        layouts = pool.map(measure_numbered, jobs, chunksize=1)
+    for name, what in WHAT.items():
         found = heap.percent([one[name] for one in layouts])
         print(f"{arguments.name}: {what}: {found[0]:+.2f} % [{found[1]:+.2f}, {found[2]:+.2f}], "
               f"{arguments.layouts} layouts of {arguments.rounds} rounds")
