@@ -52,11 +52,12 @@ static const char *site_text(char out[PLACE_MAX], const struct hypothesis *h)
 
 /* Adds the effect of a fix. The growth rate of a call site counts only live memory. The allocator
  * also retains the holes between live blocks, so the fix may save up to the growth rate of the
- * process. */
+ * process or GPU. */
 static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
 {
     struct sizes s;
-    double all = q->f->main->verdict.per_step, rate = all;
+    bool is_on_gpu = h->id == HYPOTHESIS_GPU;
+    double all = is_on_gpu ? q->f->gpu.per_step : q->f->main->verdict.per_step, rate = all;
     if (h->site && h->site->verdict.rate_bytes_per_step.known)
         rate = h->site->verdict.rate_bytes_per_step.value;
     if (rate > 0 && rate < 0.8 * all)

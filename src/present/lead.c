@@ -86,6 +86,13 @@ static const struct hypothesis *lead_hypothesis(const struct summary *s)
     return is_held ? h : NULL;
 }
 
+/* Returns true if the job failed because GPU memory ran out. The failed request explains that. */
+static bool has_exhausted_gpu(const struct summary *s)
+{
+    const char *kind = s->outcome ? s->outcome->end.cause_kind : NULL;
+    return s->gpu_failure && kind && strcmp(kind, "GPU memory") == 0;
+}
+
 /* Returns true if the lead explains the growth. It explains neither a healthy job, nor a job with
  * too few samples for a growth rate, whose growth may all belong to start-up. Growth on a GPU, and
  * failed jobs, are explained even with few samples. */
@@ -98,7 +105,7 @@ static bool has_explanation(const struct summary *s)
         return false;
     return worst->result.word != VERDICT_UNDECIDED || worst->result.rate_bytes_per_step.known ||
            worst->result.rate_bytes_per_min.known || is_on_gpu ||
-           (s->outcome && summary_has_failed(s->outcome));
+           (s->outcome && summary_has_failed(s->outcome) && !has_exhausted_gpu(s));
 }
 
 const char *summary_code(const struct summary *s)

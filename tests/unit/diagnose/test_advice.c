@@ -153,6 +153,31 @@ static void advice_never_names_a_container_inside_a_library(void **state)
     assert_non_null(strstr(list[0].what, "train.py"));
 }
 
+/* The host grows by 1 MiB per step beside a GPU that grows by 40 MiB per step. */
+static void advice_for_gpu_growth_gives_the_rate_of_the_gpu(void **state)
+{
+    (void)state;
+    struct advice list[ADVICE_MAX];
+    struct name name = {.kind = NAME_PYTHON, .function = "validate", .file = "/job/train.py"};
+    struct growth_row row = {.name = &name,
+                             .growth_bytes = MIB(7000),
+                             .verdict = {.word = VERDICT_LEAKING,
+                                         .leak = VERDICT_LEAK_YES,
+                                         .rate_bytes_per_step = {.known = true, .value = MIB(38)}}};
+    memory_is_flat();
+    s.processes[0].verdict.per_step = MIB(1);
+    s.gpu_v[SYNTHETIC_POINTS - 1] = MIB(7000);
+    s.f.gpu_heap.job = (struct facts_series){s.t_s, s.gpu_v, SYNTHETIC_POINTS};
+    s.f.gpu = (struct facts_verdict){
+        .is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES, .per_step = MIB(40)};
+    s.f.gpu_heap.growth = (struct growth){.rows = &row, .count = 1};
+    synthetic_test(&s, HYPOTHESIS_GPU);
+    const struct advice *a = advised(list, HYPOTHESIS_GPU);
+    assert_non_null(a);
+    assert_string_equal(a->effect, "saves 38 MiB/step");
+    s.f.gpu_heap.growth = (struct growth){0};
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, scenario_begin, scenario_end)
 
 int main(void)
@@ -168,6 +193,7 @@ int main(void)
         T(advice_does_not_suggest_the_heap_profiler_if_it_ran),
         T(advice_does_not_suggest_a_heap_profiler_that_cannot_run),
         T(advice_never_names_a_container_inside_a_library),
+        T(advice_for_gpu_growth_gives_the_rate_of_the_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

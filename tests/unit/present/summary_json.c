@@ -99,13 +99,16 @@ void summary_text(struct buf *out, const json_t *doc, enum summary_form form, bo
         verdicts_read(json_object_get(doc, "verdict"), &verdicts) == -ENOMEM || !diagnosis ||
         profile_rows_read(json_object_get(heap, "growing"), &growing) < 0)
         out->failed = true;
+    const struct profile_failure failed_request = {.request_bytes = 1 << 30};
     bool has_spark = spark_unpack(json_object_get(doc, "spark"), &spark);
-    const struct summary s = {.outcome = &outcome,
-                              .verdicts = &verdicts,
-                              .growing = growing.rows,
-                              .n_growing = growing.n_rows,
-                              .diagnosis = diagnosis,
-                              .spark = has_spark ? &spark : NULL};
+    const struct summary s = {
+        .outcome = &outcome,
+        .verdicts = &verdicts,
+        .growing = growing.rows,
+        .n_growing = growing.n_rows,
+        .diagnosis = diagnosis,
+        .gpu_failure = json_is_true(json_object_get(doc, "gpu_failure")) ? &failed_request : NULL,
+        .spark = has_spark ? &spark : NULL};
     if (form == SUMMARY_BRIEF)
         summary_brief(&d, &s);
     else

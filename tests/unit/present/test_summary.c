@@ -167,6 +167,28 @@ static void summary_without_a_growth_rate_names_no_source_line(void **state)
     buf_fini(&text);
 }
 
+static void summary_of_a_job_out_of_gpu_memory_does_not_blame_open_host_growth(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    json_t *doc = golden_doc("out-of-memory");
+    json_t *tree = json_object_get(json_object_get(doc, "verdict"), "tree");
+    json_object_set_new(tree, "verdict", json_string("undecided"));
+    json_object_set_new(tree, "leak", json_null());
+    json_object_set_new(tree, "rate_bytes_per_step", json_null());
+    json_object_set_new(tree, "rate_bytes_per_min", json_null());
+    summary_text(&text, doc, SUMMARY_BRIEF, false, 80);
+    assert_non_null(strstr(buf_str(&text), "ebb explain graph-kept"));
+    buf_fini(&text);
+    json_object_set_new(json_object_get(doc, "end"), "cause_kind", json_string("GPU memory"));
+    json_object_set_new(doc, "gpu_failure", json_true());
+    summary_text(&text, doc, SUMMARY_BRIEF, false, 80);
+    assert_non_null(strstr(buf_str(&text), "out of memory on gpu 0: a request of 1.0 GiB"));
+    assert_null(strstr(buf_str(&text), "graph-kept"));
+    json_decref(doc);
+    buf_fini(&text);
+}
+
 static bool begins_with_unit(const char *s)
 {
     static const char *const units[] = {"B ",  "KiB", "MiB",  "GiB", "TiB", "%",
@@ -480,6 +502,7 @@ int main(void)
         cmocka_unit_test(summary_without_a_growth_rate_names_no_source_line),
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
+        cmocka_unit_test(summary_of_a_job_out_of_gpu_memory_does_not_blame_open_host_growth),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_last),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
