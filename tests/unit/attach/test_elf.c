@@ -72,7 +72,8 @@ static void address_without_elf_module_is_refused(void **state)
     close(fd);
 }
 
-/* Creates a file that holds the first pages of the C library at COPY_AT, as if it were memory. */
+/* Creates a file that stands for the memory of a process: it has the first pages of the C library
+ * at offset COPY_AT. */
 static int copy_of_libc(char *bytes)
 {
     uint64_t function, start = libc_start(&function);

@@ -1,5 +1,5 @@
-/* Tests the error messages for processes whose memory the kernel refuses to open, in a folder that
- * stands for /proc. */
+/* Tests the error messages for processes whose memory the kernel refuses to open. A folder replaces
+ * /proc. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -91,7 +91,7 @@ static void assert_refused(const struct fake_proc *f, enum attach_access access,
     assert_string_equal(err.text, text);
 }
 
-static void attach_refusal_by_ptrace_scope_has_the_remedies(void **state)
+static void attach_error_because_of_ptrace_scope_names_the_remedies(void **state)
 {
     const struct fake_proc *f = *state;
     put_file(f, "sys/kernel/yama/ptrace_scope", "1\n");
@@ -110,7 +110,7 @@ static void attach_refusal_by_ptrace_scope_has_the_remedies(void **state)
                    "EBB_ATTACH=1");
 }
 
-static void attach_refusal_in_a_container_has_the_remedies(void **state)
+static void attach_error_in_a_container_names_the_remedies(void **state)
 {
     static const char sentence[] =
         "access to process 77 (python3) is refused in this container; add the capability "
@@ -122,11 +122,11 @@ static void attach_refusal_in_a_container_has_the_remedies(void **state)
     assert_refused(f, ATTACH_WRITE, sentence);
     unsetenv("KUBERNETES_SERVICE_HOST");
     put_file(f, "self/ns/user", "");
-    put_file(f, "77/ns/user", ""); /* another inode: another user namespace */
+    put_file(f, "77/ns/user", ""); /* A different inode means a different user namespace. */
     assert_refused(f, ATTACH_WRITE, sentence);
 }
 
-static void attach_refusal_for_an_unknown_reason_has_the_error(void **state)
+static void attach_error_of_an_unknown_kind_has_the_errno_text(void **state)
 {
     const struct fake_proc *f = *state;
     if (access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0) {
@@ -144,7 +144,7 @@ static int set_up_other_user(void **state)
     return make_proc(state, NOBODY - 1);
 }
 
-static void attach_refusal_names_the_other_user(void **state)
+static void attach_error_names_the_user_of_the_process(void **state)
 {
     const struct fake_proc *f = *state;
     struct attach_target t;
@@ -165,11 +165,11 @@ static void attach_refusal_names_the_other_user(void **state)
     assert_int_equal(status, 0);
 }
 
-static void attach_refusal_names_the_other_pid_namespace(void **state)
+static void attach_error_mentions_a_different_pid_namespace(void **state)
 {
     const struct fake_proc *f = *state;
     assert_int_equal(unlinkat(f->root.proc_fd, "77/mem", 0), 0);
-    put_file(f, "77/mem", "x"); /* a process whose memory has an end has exited */
+    put_file(f, "77/mem", "x"); /* The memory file of an exited process can be read to its end. */
     put_file(f, "self/ns/pid", "");
     put_file(f, "77/ns/pid", "");
     assert_refused(f, ATTACH_WRITE,
@@ -180,15 +180,15 @@ static void attach_refusal_names_the_other_pid_namespace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(attach_refusal_by_ptrace_scope_has_the_remedies, set_up,
+        cmocka_unit_test_setup_teardown(attach_error_because_of_ptrace_scope_names_the_remedies,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(attach_error_in_a_container_names_the_remedies, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(attach_refusal_in_a_container_has_the_remedies, set_up,
+        cmocka_unit_test_setup_teardown(attach_error_of_an_unknown_kind_has_the_errno_text, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(attach_refusal_for_an_unknown_reason_has_the_error, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(attach_refusal_names_the_other_user, set_up_other_user,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(attach_refusal_names_the_other_pid_namespace, set_up,
+        cmocka_unit_test_setup_teardown(attach_error_names_the_user_of_the_process,
+                                        set_up_other_user, tear_down),
+        cmocka_unit_test_setup_teardown(attach_error_mentions_a_different_pid_namespace, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Waiting for a condition that another thread or process makes true. */
+/* Waits for a condition that another thread or process makes true. */
 #pragma once
 
 #include <setjmp.h>

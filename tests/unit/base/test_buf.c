@@ -42,7 +42,7 @@ static void buffer_keeps_appended_bytes_in_order(void **state)
     buf_fini(&b);
 }
 
-static void buf_printf_grows_for_long_text(void **state)
+static void buf_printf_grows_the_buffer_for_long_text(void **state)
 {
     (void)state;
     char longer[5001];
@@ -191,7 +191,8 @@ static void cursor_reads_no_byte_past_the_end(void **state)
 {
     (void)state;
     for (size_t len = 0; len < 9; len++) {
-        /* The copy has no spare byte, so the sanitizer detects a read past its end. */
+        /* The copy is allocated with its exact length, so the sanitizer detects a read past its
+         * end. */
         uint8_t *exact = malloc(len ? len : 1);
         memset(exact, 0xFF, len ? len : 1);
         size_t blob_len;
@@ -282,7 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zeroed_buffer_is_an_empty_string),
         cmocka_unit_test(buffer_keeps_appended_bytes_in_order),
-        cmocka_unit_test(buf_printf_grows_for_long_text),
+        cmocka_unit_test(buf_printf_grows_the_buffer_for_long_text),
         cmocka_unit_test(buffer_that_failed_to_grow_stays_in_error_until_cleared),
         cmocka_unit_test(buffer_reserve_refuses_a_size_that_overflows),
         cmocka_unit_test(integers_survive_encoding_and_decoding),

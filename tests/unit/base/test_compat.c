@@ -39,7 +39,7 @@ static void getrandom_fills_all_bytes(void **state)
     assert_memory_not_equal(a, b, sizeof a);
 }
 
-static void memfd_create_returns_a_file_closed_on_exec(void **state)
+static void memfd_create_returns_a_descriptor_closed_on_exec(void **state)
 {
     (void)state;
     int fd = compat_memfd_create("test", 1);
@@ -110,7 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reallocarray_refuses_a_product_that_overflows),
         cmocka_unit_test(getrandom_fills_all_bytes),
-        cmocka_unit_test(memfd_create_returns_a_file_closed_on_exec),
+        cmocka_unit_test(memfd_create_returns_a_descriptor_closed_on_exec),
         cmocka_unit_test(statx_returns_the_same_values_as_stat),
         cmocka_unit_test(gettid_of_the_only_thread_returns_the_process_id),
         cmocka_unit_test(getdents64_lists_a_folder_and_fails_on_a_file),

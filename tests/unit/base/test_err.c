@@ -82,7 +82,7 @@ static void err_prefix_prepends_to_the_message(void **state)
     assert_string_equal(err.text, "cannot open a.ebb: no such file");
 }
 
-static void err_prefix_of_an_empty_message_is_the_message(void **state)
+static void err_prefix_of_an_empty_message_becomes_the_message(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -108,7 +108,7 @@ int main(void)
         cmocka_unit_test(long_error_message_is_truncated),
         cmocka_unit_test(truncated_error_never_splits_a_character),
         cmocka_unit_test(err_prefix_prepends_to_the_message),
-        cmocka_unit_test(err_prefix_of_an_empty_message_is_the_message),
+        cmocka_unit_test(err_prefix_of_an_empty_message_becomes_the_message),
         cmocka_unit_test(err_set_accepts_its_previous_message_as_argument),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@
 #include "base/buf.h"
 #include "base/io.h"
 
-/* Each test runs in a new folder, whose path is kept for its removal. */
+/* The folder in which one test runs. Its path is needed to remove it. */
 struct folder {
     char path[64];
     int fd;
@@ -212,7 +212,8 @@ static void file_in_a_subfolder_is_replaced_in_that_folder(void **state)
     assert_int_equal(entries("."), 1);
 }
 
-/* A hostile program can create these names for our pid, and crashes leave them behind. */
+/* Files with these names may exist: a hostile program may have created them, or a process with the
+ * same pid may have crashed. */
 static void file_replacement_skips_temporary_names_that_already_exist(void **state)
 {
     struct folder *f = *state;

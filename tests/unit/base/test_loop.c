@@ -224,7 +224,7 @@ static void callback_of_a_removed_source_is_not_called(void **state)
     two_close(&t);
 }
 
-static void loop_callback_may_remove_all_sources_and_its_own(void **state)
+static void loop_callback_may_remove_all_sources_including_its_own(void **state)
 {
     (void)state;
     struct two t;
@@ -297,7 +297,7 @@ static void timer_fires_once_and_not_early(void **state)
     assert_int_equal(s.calls, 1);
 }
 
-static void timer_in_the_past_fires_at_once(void **state)
+static void timer_with_a_time_in_the_past_fires_at_once(void **state)
 {
     (void)state;
     struct seen zero = {0}, past = {0};
@@ -307,7 +307,8 @@ static void timer_in_the_past_fires_at_once(void **state)
     uint64_t now = clock_mono_ns(), first = now > 200 * period ? now - 200 * period : 0;
     assert_int_equal(loop_add_timer(loop, first, period, on_timer, &past, NULL), 0);
     run_until(&past.calls, 1);
-    /* Periods before the timer's creation are not missed; a slow machine may miss a few. */
+    /* Periods before the creation of the timer do not count as missed. On a slow machine a few
+     * later ones may be missed. */
     assert_true(past.missed <= (past.now_ns - now) / period + 1);
 }
 
@@ -322,7 +323,8 @@ static void missed_timer_periods_are_counted_and_do_not_shift_later_ones(void **
         sleep_ms(35);
         uint64_t before = clock_mono_ns();
         run_until(&s.calls, s.calls + 1);
-        /* Every period counts: at least those before the call, at most those until now. */
+        /* All periods that had elapsed before run_until are counted, and none that has not elapsed
+         * yet. */
         assert_true(s.ticks >= (before - first) / period + 1);
         assert_true(s.ticks <= (s.now_ns - first) / period + 1);
         assert_true(i > 1 || s.missed >= 1);
@@ -536,11 +538,11 @@ int main(void)
         WITH_LOOP(hang_up_is_delivered_even_if_not_requested),
         WITH_LOOP(epoll_errors_are_returned),
         WITH_LOOP(callback_of_a_removed_source_is_not_called),
-        WITH_LOOP(loop_callback_may_remove_all_sources_and_its_own),
+        WITH_LOOP(loop_callback_may_remove_all_sources_including_its_own),
         WITH_LOOP(nested_loop_iteration_keeps_the_sources_of_the_outer_one),
         WITH_LOOP(pending_event_is_dropped_if_it_is_no_longer_requested),
         WITH_LOOP(timer_fires_once_and_not_early),
-        WITH_LOOP(timer_in_the_past_fires_at_once),
+        WITH_LOOP(timer_with_a_time_in_the_past_fires_at_once),
         WITH_LOOP(missed_timer_periods_are_counted_and_do_not_shift_later_ones),
         WITH_LOOP(disarmed_timer_does_not_fire_until_set_again),
         WITH_LOOP(callback_of_a_timer_removed_while_it_is_due_is_not_called),

@@ -247,7 +247,7 @@ static void int_option_refuses_values_out_of_range(void **state)
     assert_string_equal(err.text, "--jobs: \"65\" is out of range; write a number from 1 to 64");
 }
 
-static void percentage_of_a_size_does_not_overflow(void **state)
+static void percentage_of_a_very_large_size_does_not_overflow(void **state)
 {
     const struct quantity_size fixed = {.bytes = 42},
                                most = {.is_percent = true, .permyriad = 8000};
@@ -260,7 +260,7 @@ static void percentage_of_a_size_does_not_overflow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(percentage_of_a_size_does_not_overflow),
+        cmocka_unit_test(percentage_of_a_very_large_size_does_not_overflow),
         cmocka_unit_test(size_units_are_powers_of_1024_in_upper_or_lower_case),
         cmocka_unit_test(parsed_percentage_is_stored_in_hundredths_of_a_percent),
         cmocka_unit_test(invalid_size_is_refused),

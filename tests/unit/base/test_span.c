@@ -49,7 +49,7 @@ static void span_trim_removes_outer_blanks_only(void **state)
     assert_true(span_is(span_trimmed(span_of("\na\n")), "\na\n"));
 }
 
-static void span_holds_any_is_true_if_the_span_contains_one_word(void **state)
+static void span_holds_any_finds_one_of_several_words(void **state)
 {
     (void)state;
     static const char *const words[] = {"Error", "Exit", NULL};
@@ -76,7 +76,7 @@ int main(void)
         cmocka_unit_test(span_ignores_bytes_after_its_end),
         cmocka_unit_test(empty_span_contains_an_empty_text),
         cmocka_unit_test(span_trim_removes_outer_blanks_only),
-        cmocka_unit_test(span_holds_any_is_true_if_the_span_contains_one_word),
+        cmocka_unit_test(span_holds_any_finds_one_of_several_words),
         cmocka_unit_test(span_copy_has_exactly_the_bytes_of_the_span),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

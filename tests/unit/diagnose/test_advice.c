@@ -64,7 +64,7 @@ static void advice_for_a_filling_buffer_names_its_single_allocation(void **state
     assert_non_null(strstr(a->what, "900 MiB was allocated in one block"));
 }
 
-static void leak_with_known_limit_and_steps_gets_advice_on_restarts(void **state)
+static void advice_on_restarts_is_given_if_limit_and_steps_are_known(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -79,7 +79,7 @@ static void leak_with_known_limit_and_steps_gets_advice_on_restarts(void **state
     assert_true(is_there);
 }
 
-static void useless_cleanup_gets_the_advice_to_remove_it(void **state)
+static void advice_suggests_to_remove_useless_cleanup_calls(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -93,7 +93,7 @@ static void useless_cleanup_gets_the_advice_to_remove_it(void **state)
                         "time");
 }
 
-static void unexplained_growth_gets_the_advice_to_use_ebb_run(void **state)
+static void advice_for_unexplained_growth_is_to_use_ebb_run(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -187,9 +187,9 @@ int main(void)
         T(filled_cache_gets_no_advice_about_a_growing_container),
         T(advice_calls_growth_harmless_only_if_the_verdict_does),
         T(advice_for_a_filling_buffer_names_its_single_allocation),
-        T(leak_with_known_limit_and_steps_gets_advice_on_restarts),
-        T(useless_cleanup_gets_the_advice_to_remove_it),
-        T(unexplained_growth_gets_the_advice_to_use_ebb_run),
+        T(advice_on_restarts_is_given_if_limit_and_steps_are_known),
+        T(advice_suggests_to_remove_useless_cleanup_calls),
+        T(advice_for_unexplained_growth_is_to_use_ebb_run),
         T(advice_does_not_suggest_the_heap_profiler_if_it_ran),
         T(advice_does_not_suggest_a_heap_profiler_that_cannot_run),
         T(advice_never_names_a_container_inside_a_library),

@@ -36,7 +36,7 @@ static void python_objects_cannot_be_tested_with_a_sampled_census(void **state)
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
 }
 
-static void python_objects_are_unlikely_if_censuses_are_of_flat_memory(void **state)
+static void python_objects_cannot_be_tested_by_censuses_of_flat_memory(void **state)
 {
     (void)state;
     growth_stops_after(15);
@@ -284,7 +284,7 @@ static void retention_shown_only_by_allocator_count_is_rated_possible(void **sta
 }
 
 /* Workers grow by 90 MiB and this process by 15 MiB. */
-static void flat_heap_of_one_process_rules_out_no_cause_in_another(void **state)
+static void flat_heap_of_one_process_tells_nothing_about_other_processes(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(515), 200);
@@ -333,7 +333,7 @@ int main(void)
         T(growing_object_count_makes_python_objects_a_likely_cause),
         T(constant_object_count_makes_python_objects_an_unlikely_cause),
         T(python_objects_cannot_be_tested_with_a_sampled_census),
-        T(python_objects_are_unlikely_if_censuses_are_of_flat_memory),
+        T(python_objects_cannot_be_tested_by_censuses_of_flat_memory),
         T(growth_before_the_first_census_is_not_python_objects),
         T(python_objects_and_tensors_cannot_be_tested_without_census),
         T(growing_grad_tensors_and_nodes_show_a_kept_graph),
@@ -356,7 +356,7 @@ int main(void)
         T(retention_is_found_despite_a_batch_live_at_one_reading),
         T(small_live_objects_of_a_call_site_are_not_retention),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
-        T(flat_heap_of_one_process_rules_out_no_cause_in_another),
+        T(flat_heap_of_one_process_tells_nothing_about_other_processes),
         T(memory_free_from_the_start_makes_retention_unlikely),
         T(constant_free_memory_in_the_allocator_rules_out_retention),
     };

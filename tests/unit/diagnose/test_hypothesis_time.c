@@ -227,7 +227,7 @@ static void gradient_accumulation_cannot_be_tested_without_steps(void **state)
     expect(HYPOTHESIS_ACCUMULATION, CANNOT_TEST);
 }
 
-static void memory_peaks_at_evaluations_that_recover_are_spikes(void **state)
+static void temporary_peaks_at_evaluations_are_diagnosed_as_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -272,7 +272,7 @@ static void memory_grows_at_evaluations(void)
         synthetic_mark(&s, VERDICT_MARK_EVAL, t_s - 0.5);
 }
 
-static void baseline_that_rises_at_evaluations_is_growth_at_events(void **state)
+static void rise_at_each_evaluation_is_diagnosed_as_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -308,7 +308,7 @@ static void growth_between_evaluations_is_not_explained_by_evaluations(void **st
 }
 
 /* The garbage collector frees memory of evaluations, and the allocator retains it. */
-static void evaluation_peaks_with_a_flat_live_heap_are_spikes(void **state)
+static void growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -338,7 +338,7 @@ static void heap_memory_free_after_evaluations_is_not_growth_at_events(void **st
 
 /* A late evaluation left free memory, which the allocator's count shows but the baselines of the
  * two halves of the run do not. */
-static void free_heap_memory_smaller_than_spikes_suggests_eval_spikes(void **state)
+static void free_memory_left_by_evaluations_does_not_hide_their_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -401,15 +401,15 @@ int main(void)
         T(gradient_accumulation_is_ruled_out_by_growth_at_step_ends),
         T(sawtooth_within_steps_is_gradient_accumulation),
         T(gradient_accumulation_cannot_be_tested_without_steps),
-        T(memory_peaks_at_evaluations_that_recover_are_spikes),
+        T(temporary_peaks_at_evaluations_are_diagnosed_as_spikes),
         T(spikes_at_evaluations_are_unlikely_without_memory_peaks),
         T(hypotheses_about_evaluations_cannot_be_tested_without_marks),
-        T(baseline_that_rises_at_evaluations_is_growth_at_events),
+        T(rise_at_each_evaluation_is_diagnosed_as_growth_at_events),
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(growth_between_evaluations_is_not_explained_by_evaluations),
-        T(evaluation_peaks_with_a_flat_live_heap_are_spikes),
+        T(growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes),
         T(heap_memory_free_after_evaluations_is_not_growth_at_events),
-        T(free_heap_memory_smaller_than_spikes_suggests_eval_spikes),
+        T(free_memory_left_by_evaluations_does_not_hide_their_spikes),
         T(growth_of_the_live_heap_at_evaluations_is_growth_at_events),
         T(steady_growth_is_not_diagnosed_as_growth_at_events),
     };

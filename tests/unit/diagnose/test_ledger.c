@@ -212,7 +212,7 @@ static void call_site_of_a_large_block_that_is_filled_later_is_named(void **stat
     assert_ptr_equal(ledger_site(&s.ledger, LEDGER_TOUCHED), &s.rows[1]);
 }
 
-static void small_blocks_do_not_explain_growth_by_later_writes(void **state)
+static void growth_by_late_writes_is_not_attributed_to_small_blocks(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -223,7 +223,7 @@ static void small_blocks_do_not_explain_growth_by_later_writes(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void ledger_does_not_explain_growth_by_sampling_error(void **state)
+static void sampling_error_does_not_count_as_growth_of_a_call_site(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -514,7 +514,7 @@ static void shared_memory_never_names_a_call_site_without_mappings(void **state)
 }
 
 /* Memory by kind was last read 40 s ago, and 80 MiB has been pinned since then. */
-static void memory_pinned_recently_is_not_subtracted_from_shared(void **state)
+static void recently_pinned_memory_stays_part_of_shared_memory(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -575,8 +575,8 @@ int main(void)
         T(constant_huge_pages_are_not_counted_as_growth),
         T(live_memory_in_huge_pages_counts_as_live_heap),
         T(call_site_of_a_large_block_that_is_filled_later_is_named),
-        T(small_blocks_do_not_explain_growth_by_later_writes),
-        T(ledger_does_not_explain_growth_by_sampling_error),
+        T(growth_by_late_writes_is_not_attributed_to_small_blocks),
+        T(sampling_error_does_not_count_as_growth_of_a_call_site),
         T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
         T(retained_memory_is_the_free_memory_the_allocator_counts),
@@ -597,7 +597,7 @@ int main(void)
         T(call_site_of_unpinned_shared_memory_is_named),
         T(private_mapping_counts_as_heap_even_if_shared_memory_grows),
         T(shared_memory_never_names_a_call_site_without_mappings),
-        T(memory_pinned_recently_is_not_subtracted_from_shared),
+        T(recently_pinned_memory_stays_part_of_shared_memory),
         T(pages_of_a_worker_count_as_shared_until_written_to),
         T(ledger_of_shrinking_memory_adds_up_to_rss),
         T(ledger_of_a_run_without_samples_is_unknown),

@@ -67,7 +67,7 @@ static void causes_are_rated_even_if_growth_is_too_small_to_diagnose(void **stat
     expect_absent(HYPOTHESIS_FIRST_TOUCH, "grew by only 30.0 MiB and then stopped: too little");
 }
 
-static void growth_that_a_flat_phase_follows_is_diagnosed(void **state)
+static void growth_followed_by_a_flat_phase_is_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(100));
@@ -161,7 +161,7 @@ static void undecided_growth_in_only_the_first_half_is_not_diagnosed(void **stat
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void growth_that_stopped_is_diagnosed_if_above_10_percent(void **state)
+static void growth_that_stopped_is_diagnosed_if_it_exceeds_10_percent(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(60));
@@ -216,7 +216,7 @@ int main(void)
         T(initial_file_pages_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
         T(causes_are_rated_even_if_growth_is_too_small_to_diagnose),
-        T(growth_that_a_flat_phase_follows_is_diagnosed),
+        T(growth_followed_by_a_flat_phase_is_diagnosed),
         T(small_growth_that_stopped_is_not_diagnosed),
         T(small_growth_of_a_single_call_site_is_diagnosed),
         T(growth_below_every_threshold_is_not_diagnosed),
@@ -224,7 +224,7 @@ int main(void)
         T(memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
         T(undecided_growth_in_only_the_first_half_is_not_diagnosed),
-        T(growth_that_stopped_is_diagnosed_if_above_10_percent),
+        T(growth_that_stopped_is_diagnosed_if_it_exceeds_10_percent),
         T(growth_by_more_than_a_tenth_of_the_headroom_is_diagnosed),
         T(small_continuing_growth_is_diagnosed),
         T(hypotheses_cannot_be_tested_without_readings),

@@ -60,7 +60,7 @@ static void each_name_and_value_pair_of_a_mark_becomes_a_figure(void **state)
     assert_string_equal(f.at[2].name, "d@7");
 }
 
-static void figures_measured_by_ebb_are_kept_with_those_of_the_job(void **state)
+static void figures_measured_by_ebb_and_by_the_job_are_both_stored(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -88,7 +88,7 @@ static void mark_with_a_non_integer_value_does_not_become_a_figure(void **state)
     assert_int_equal(f.count, 1);
 }
 
-static void figures_of_an_exited_process_make_room_for_new_ones(void **state)
+static void figures_of_an_exited_process_are_replaced_by_new_ones(void **state)
 {
     struct figures f = {.count = 0};
     char text[64];
@@ -112,9 +112,9 @@ int main(void)
         cmocka_unit_test(mark_with_a_name_and_a_value_is_stored_as_a_figure),
         cmocka_unit_test(each_key_of_a_series_mark_becomes_a_figure),
         cmocka_unit_test(each_name_and_value_pair_of_a_mark_becomes_a_figure),
-        cmocka_unit_test(figures_measured_by_ebb_are_kept_with_those_of_the_job),
+        cmocka_unit_test(figures_measured_by_ebb_and_by_the_job_are_both_stored),
         cmocka_unit_test(mark_with_a_non_integer_value_does_not_become_a_figure),
-        cmocka_unit_test(figures_of_an_exited_process_make_room_for_new_ones),
+        cmocka_unit_test(figures_of_an_exited_process_are_replaced_by_new_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/pace.h"
 
-static void sample_that_costs_little_is_due_after_the_set_period(void **state)
+static void cheap_sample_is_repeated_after_the_set_period(void **state)
 {
     struct pace p = pace_of(10 * NS_PER_S, 100);
     (void)state;
@@ -18,7 +18,7 @@ static void sample_that_costs_little_is_due_after_the_set_period(void **state)
     assert_true(pace_due(&p, 110 * NS_PER_S));
 }
 
-static void sample_that_costs_much_is_due_later(void **state)
+static void expensive_sample_is_repeated_after_a_longer_period(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
     (void)state;
@@ -28,7 +28,7 @@ static void sample_that_costs_much_is_due_later(void **state)
     assert_int_equal(p.total_cost_ns, 100 * NS_PER_MS);
 }
 
-static void sample_is_taken_if_it_is_due_in_a_moment(void **state)
+static void sample_may_be_taken_two_milliseconds_early(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100);
     (void)state;
@@ -39,9 +39,9 @@ static void sample_is_taken_if_it_is_due_in_a_moment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sample_that_costs_little_is_due_after_the_set_period),
-        cmocka_unit_test(sample_that_costs_much_is_due_later),
-        cmocka_unit_test(sample_is_taken_if_it_is_due_in_a_moment),
+        cmocka_unit_test(cheap_sample_is_repeated_after_the_set_period),
+        cmocka_unit_test(expensive_sample_is_repeated_after_a_longer_period),
+        cmocka_unit_test(sample_may_be_taken_two_milliseconds_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static void mapped_files_count_fully_in_the_peak_without_a_cgroup(void **state)
     assert_int_equal(peak_request_bytes(&p), 12 * GIB);
 }
 
-static void peak_counts_all_memory_of_processes_that_exit_unmeasured(void **state)
+static void process_that_exits_unmeasured_counts_with_all_its_memory(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -134,7 +134,7 @@ static void job_peak_is_at_least_the_peak_of_its_largest_process(void **state)
     assert_int_equal(peak_bytes(&p), 310 * MIB);
 }
 
-static void peak_of_each_segment_in_one_cgroup_starts_anew(void **state)
+static void new_segment_in_the_same_cgroup_starts_with_a_new_peak(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -156,12 +156,12 @@ int main(void)
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
         cmocka_unit_test(suggested_memory_request_includes_at_most_1_gib_of_files),
         cmocka_unit_test(mapped_files_count_fully_in_the_peak_without_a_cgroup),
-        cmocka_unit_test(peak_counts_all_memory_of_processes_that_exit_unmeasured),
+        cmocka_unit_test(process_that_exits_unmeasured_counts_with_all_its_memory),
         cmocka_unit_test(peaks_of_consecutive_processes_do_not_add_up),
         cmocka_unit_test(process_that_exits_unmeasured_is_not_counted_twice),
         cmocka_unit_test(job_peak_is_the_upper_bound_if_unique_memory_is_unknown),
         cmocka_unit_test(job_peak_is_at_least_the_peak_of_its_largest_process),
-        cmocka_unit_test(peak_of_each_segment_in_one_cgroup_starts_anew),
+        cmocka_unit_test(new_segment_in_the_same_cgroup_starts_with_a_new_peak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

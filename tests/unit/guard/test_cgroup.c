@@ -103,7 +103,7 @@ static void cgroup_v1_allows_a_job_cgroup_in_every_ancestor(void **state)
     tree_end(&t);
 }
 
-static void cgroup_warm_up_does_not_move_ebb_out_of_its_v1_cgroup(void **state)
+static void joining_its_own_v1_cgroup_again_does_not_move_ebb(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -648,7 +648,7 @@ static unsigned groups_named(pid_t pid, const char *name)
     return n;
 }
 
-static void forked_process_is_a_member_of_all_folders_of_its_cgroup(void **state)
+static void forked_process_is_in_the_cgroup_of_every_hierarchy(void **state)
 {
     bool is_in;
     int ends[2];
@@ -852,7 +852,7 @@ static void empty_leftover_cgroup_of_the_same_name_is_replaced(void **state)
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
-static void no_cgroup_is_created_while_a_leftover_one_is_busy(void **state)
+static void cgroup_is_not_created_while_one_of_the_same_name_is_busy(void **state)
 {
     struct guard_cgroup g = guard_cgroup_none;
     struct err err;
@@ -1029,7 +1029,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cgroup_v1_allows_a_job_cgroup_in_every_ancestor),
-        cmocka_unit_test(cgroup_warm_up_does_not_move_ebb_out_of_its_v1_cgroup),
+        cmocka_unit_test(joining_its_own_v1_cgroup_again_does_not_move_ebb),
         cmocka_unit_test(job_cgroup_is_not_created_above_an_existing_memory_limit),
         cmocka_unit_test(cgroup_v2_requires_the_delegated_memory_controller),
         cmocka_unit_test(memory_controller_is_enabled_in_the_real_root_cgroup_only),
@@ -1046,7 +1046,7 @@ int main(void)
         cmocka_unit_test(cgroup_of_a_killed_supervisor_is_removed_by_name),
         cmocka_unit_test(cgroup_folder_that_ebb_did_not_name_is_never_removed),
         cmocka_unit_test(cgroup_name_parser_accepts_only_names_made_by_ebb),
-        HERE(forked_process_is_a_member_of_all_folders_of_its_cgroup),
+        HERE(forked_process_is_in_the_cgroup_of_every_hierarchy),
         HERE(memory_touched_in_a_cgroup_is_charged_to_it),
         HERE(oom_kill_in_the_job_cgroup_is_counted_and_kills_no_others),
         HERE(cgroup_limit_can_be_raised_and_lowered),
@@ -1055,7 +1055,7 @@ int main(void)
         HERE(cgroup_of_another_process_can_be_removed_by_its_paths),
         HERE(cgroup_is_removed_only_after_its_process_has_exited),
         HERE(empty_leftover_cgroup_of_the_same_name_is_replaced),
-        HERE(no_cgroup_is_created_while_a_leftover_one_is_busy),
+        HERE(cgroup_is_not_created_while_one_of_the_same_name_is_busy),
         HERE(cgroups_nested_by_a_job_are_removed),
         HERE(missing_cgroup_permission_is_reported_and_no_folder_is_left),
         HERE(cgroup_name_has_pid_and_start_time),

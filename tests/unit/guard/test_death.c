@@ -561,7 +561,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static void job_with_exit_status_0_has_finished_whatever_it_printed(void **state)
+static void exit_status_0_means_success_whatever_the_job_printed(void **state)
 {
     (void)state;
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .tail = &exception);
@@ -807,7 +807,7 @@ int main(void)
         cmocka_unit_test(output_buffer_keeps_the_last_bytes_of_the_job),
         cmocka_unit_test(line_of_the_cause_is_escaped_and_truncated),
         cmocka_unit_test(random_job_output_does_not_crash_the_parser),
-        cmocka_unit_test(job_with_exit_status_0_has_finished_whatever_it_printed),
+        cmocka_unit_test(exit_status_0_means_success_whatever_the_job_printed),
         cmocka_unit_test(stop_by_the_guard_takes_precedence_over_other_causes),
         cmocka_unit_test(signal_of_the_user_is_the_cause_only_if_it_ended_the_job),
         cmocka_unit_test(kernel_oom_kill_is_found_by_its_counters),

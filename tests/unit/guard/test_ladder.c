@@ -401,7 +401,7 @@ static void guard_reasons_name_headroom_and_needed_time(void **state)
     assert_string_equal(w.last.why, "a planned restart is due; a checkpoint cannot be requested");
 }
 
-static void guard_without_a_limit_makes_only_planned_restarts(void **state)
+static void guard_without_a_limit_only_restarts_the_job_as_planned(void **state)
 {
     (void)state;
     struct world w;
@@ -465,7 +465,7 @@ static void job_with_constant_memory_in_the_reserve_is_not_stopped(void **state)
     assert_int_equal(look_at(&w, 0.05, 51 * MIB), LADDER_DO_TERM);
 }
 
-static void slow_growth_in_the_reserve_requests_few_checkpoints(void **state)
+static void slow_growth_in_the_reserve_causes_few_checkpoint_requests(void **state)
 {
     (void)state;
     struct world w;
@@ -641,7 +641,7 @@ static void gpu_limit_stops_the_job_by_sigterm_but_never_kills_it(void **state)
     assert_string_equal(w.last.why, "gpu 1: 0 B left of 40.0 GiB; the reserve is 2.00 GiB; no time "
                                     "for a checkpoint");
     assert_int_equal(look_at(&w, 9, GIB), LADDER_DO_NOTHING);
-    /* the kill comes after the grace period, as it does on the host */
+    /* SIGKILL follows after the grace period, as for a limit of host memory. */
     assert_int_equal(look_at(&w, 2, GIB), LADDER_DO_KILL);
 }
 
@@ -731,7 +731,7 @@ static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
 
 /* --- hysteresis --- */
 
-/* A gauge cannot be read for a moment while it is replaced. */
+/* While a gauge is replaced, it cannot be read for a short time. */
 static void missing_reading_during_a_checkpoint_does_not_count_as_growth(void **state)
 {
     (void)state;
@@ -1179,11 +1179,11 @@ int main(void)
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
         cmocka_unit_test(action_of_the_guard_depends_on_headroom_and_thresholds),
         cmocka_unit_test(guard_reasons_name_headroom_and_needed_time),
-        cmocka_unit_test(guard_without_a_limit_makes_only_planned_restarts),
+        cmocka_unit_test(guard_without_a_limit_only_restarts_the_job_as_planned),
         cmocka_unit_test(host_memory_or_gpu_memory_alone_can_trigger_the_guard),
         cmocka_unit_test(growing_job_is_stopped_after_its_checkpoint),
         cmocka_unit_test(job_with_constant_memory_in_the_reserve_is_not_stopped),
-        cmocka_unit_test(slow_growth_in_the_reserve_requests_few_checkpoints),
+        cmocka_unit_test(slow_growth_in_the_reserve_causes_few_checkpoint_requests),
         cmocka_unit_test(sigterm_threshold_is_lower_while_a_checkpoint_is_written),
         cmocka_unit_test(forecast_stops_the_job_after_the_checkpoint_is_written),
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),

@@ -35,7 +35,7 @@ static struct leftovers *l;
 static struct proc_tree *tree;
 static struct outcome left; /* Outcome of the last call of end(), with the list of leftovers. */
 
-/* Waits for COND and samples meanwhile. */
+/* Takes samples until COND is true. */
 #define SAMPLED_UNTIL(cond) EVENTUALLY(cond, leftovers_sample(l, tree, clock_mono_ns()))
 
 static void note_birth(void *user, const struct proc_event *event)

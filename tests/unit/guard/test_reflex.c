@@ -458,7 +458,8 @@ static struct grower grower_of(int fd, size_t bytes)
     assert_int_equal(pipe2(back, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        close(there[1]); /* An open copy would keep the pipe from ending. */
+        close(there[1]); /* While this end is open, a read of the pipe would not return end of file.
+                          */
         grow(there[0], back[1], fd, bytes);
     }
     assert_true(pid > 0);
@@ -663,7 +664,7 @@ static void process_removed_from_the_reflex_is_spared(void **state)
     close(fd);
 }
 
-static void reflex_slot_that_is_used_again_kills_only_the_new_process(void **state)
+static void reused_reflex_slot_kills_only_its_new_process(void **state)
 {
     struct reflex *r = reflex_of(true);
     pid_t old = child(), new = child();
@@ -814,7 +815,7 @@ static void reflex_kills_even_if_its_memory_cannot_be_locked(void **state)
 }
 
 /* A fork zeroes the thread's stack, which libc must tolerate. */
-static void process_with_a_reflex_thread_can_fork_and_fork_again(void **state)
+static void process_with_a_reflex_thread_can_fork_repeatedly(void **state)
 {
     struct reflex *r = reflex_of(true);
     int status, fd = usage_of(5);
@@ -918,12 +919,12 @@ int main(void)
         cmocka_unit_test(reflex_growth_rate_is_zero_while_memory_falls),
         cmocka_unit_test(process_added_after_a_reflex_kill_is_also_killed),
         cmocka_unit_test(process_removed_from_the_reflex_is_spared),
-        cmocka_unit_test(reflex_slot_that_is_used_again_kills_only_the_new_process),
+        cmocka_unit_test(reused_reflex_slot_kills_only_its_new_process),
         cmocka_unit_test(full_reflex_table_refuses_a_process_and_closes_its_fds),
         cmocka_unit_test(reflex_kills_the_cgroup_by_one_write),
         cmocka_unit_test(reflex_memory_is_locked),
         cmocka_unit_test(reflex_kills_even_if_its_memory_cannot_be_locked),
-        cmocka_unit_test(process_with_a_reflex_thread_can_fork_and_fork_again),
+        cmocka_unit_test(process_with_a_reflex_thread_can_fork_repeatedly),
         cmocka_unit_test(reflex_thread_is_named_and_blocks_signals),
         cmocka_unit_test(reflex_parses_numbers_of_kernel_files),
     };

@@ -558,8 +558,8 @@ static void sentinel_closes_the_streams_of_earlier_segments(void **state)
 
 /* ---- strays ---- */
 
-/* Writes NAME=/no/OUR_PID/7-END to RET and returns its part from the first slash on. Our pid makes
- * that folder unique to this run of the test. */
+/* Writes NAME=/no/OUR_PID/7-END to RET and returns the path in it. Our pid makes the path unique to
+ * this run of the test. */
 static const char *sign_of(const char *name, const char *end, char ret[64])
 {
     snprintf(ret, 64, "%s=/no/%d/7-%s", name, (int)getpid(), end);

@@ -190,8 +190,8 @@ static void samples_of_threads_that_share_a_filter_bit_are_all_found(void **stat
     assert_int_equal(drops(HEAP_DROP_STALE), 0);
 }
 
-/* In each round half of the threads add samples while the others end theirs. All share one filter
- * bit, which must be set at the end for the live samples. */
+/* In each round half of the threads add samples while the others end theirs. All samples share one
+ * filter bit, which must be set at the end because some samples are still live. */
 static void *add_against_end(void *argument)
 {
     struct worker *w = argument;

@@ -1,5 +1,5 @@
-/* Tests adding, finding and ending live samples, full buckets, thinning and cutting. The filter
- * must never hide a sample. */
+/* Tests adding, finding and ending live samples, full buckets, thinning, and partially unmapped
+ * mappings. The filter must never hide a sample. */
 #include "heap/live.h"
 
 #include <math.h>
@@ -276,7 +276,7 @@ static void start_full(void)
     fill_to_the_last();
 }
 
-static void thinning_makes_room_and_keeps_the_estimate(void **state)
+static void thinning_makes_room_and_keeps_the_estimated_live_bytes(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -375,7 +375,7 @@ static void mapping_unmapped_in_the_middle_becomes_two_mappings(void **state)
     assert_int_equal(heap_process.table->header.ends, 0);
 }
 
-static void remaining_page_of_a_large_mapping_counts_as_one_page(void **state)
+static void last_page_of_a_partly_unmapped_mapping_counts_as_one_page(void **state)
 {
     struct live_sample large = mapping;
 
@@ -502,11 +502,11 @@ int main(void)
         FRESH(reused_live_entry_gets_a_new_generation),
         FRESH(live_table_can_be_filled_almost_completely),
         FRESH(full_live_table_refuses_new_samples),
-        FRESH(thinning_makes_room_and_keeps_the_estimate),
+        FRESH(thinning_makes_room_and_keeps_the_estimated_live_bytes),
         FRESH(thinned_samples_have_the_new_interval),
         FRESH(thinning_keeps_all_large_samples),
         FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
-        FRESH(remaining_page_of_a_large_mapping_counts_as_one_page),
+        FRESH(last_page_of_a_partly_unmapped_mapping_counts_as_one_page),
         FRESH(munmap_over_several_mappings_trims_and_removes_them),
         FRESH(munmap_covers_whole_pages_and_leaves_neighbours),
         FRESH(munmap_does_not_end_samples_that_are_not_mappings),

@@ -19,7 +19,7 @@ static const uintptr_t eval_ip = 0x5000, other_ip = 0x6000, libc_ip = 0x7000;
 
 static uint32_t interpreter;
 
-/* Stand-ins for functions of other files, with only the behaviour that the tests need. */
+/* Replacements for functions of other files, reduced to what the tests need. */
 bool python_is_eval(uintptr_t ip)
 {
     return ip == eval_ip;
@@ -126,7 +126,7 @@ static void each_evaluation_loop_gets_its_own_python_frames(void **state)
     merged("##", "AB", "ba");
 }
 
-static void evaluation_loop_without_a_function_yet_adds_no_frame(void **state)
+static void evaluation_loop_that_has_no_function_yet_adds_no_frame(void **state)
 {
     (void)state;
     merged("1#2#3", ".aB", "3ba21");
@@ -181,7 +181,7 @@ int main(void)
         TEST(frame_of_the_evaluation_loop_is_replaced_by_python_frames),
         TEST(interpreter_frames_of_outer_python_functions_are_dropped),
         TEST(each_evaluation_loop_gets_its_own_python_frames),
-        TEST(evaluation_loop_without_a_function_yet_adds_no_frame),
+        TEST(evaluation_loop_that_has_no_function_yet_adds_no_frame),
         TEST(evaluation_loop_without_python_frames_is_kept),
         TEST(python_frames_without_evaluation_loop_become_outermost),
         TEST(python_frames_without_an_entry_frame_are_kept),

@@ -178,7 +178,7 @@ static void *open_spare(const char *name)
     return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Returns an address in the library of HANDLE, that of its dynamic section. */
+/* Returns the address of the dynamic section of the library HANDLE. */
 static uintptr_t inside(void *handle)
 {
     struct link_map *map;

@@ -20,7 +20,7 @@ static const struct python_symbols symbols = {
     .code_type = &code_type, .text_type = &text_type, .bytes_type = &bytes_type};
 static struct python_layout layout;
 
-/* These stand-ins suffice, because the tests need only the table. */
+/* Replacements for parts of other files, reduced to what the tests need. */
 struct heap_process heap_process;
 static _Atomic(uint32_t) text_limit;
 
@@ -143,7 +143,7 @@ static void python_code_object_is_added_once_with_all_its_data(void **state)
     assert_int_equal(heap_process.table->header.codes, i + 1);
 }
 
-static void python_strings_of_every_width_become_utf_8(void **state)
+static void python_strings_of_every_width_are_converted_to_utf_8(void **state)
 {
     (void)state;
     const uint8_t one[] = {'g', 'r', 0xf6, 0xdf, 'e'};
@@ -298,8 +298,7 @@ static void threads_can_add_code_concurrently(void **state)
     for (int t = 0; t < THREADS; t++)
         for (uint32_t i = 0; i < THREAD_CODES; i++) {
             uint32_t index = workers[t].indices[i];
-            if (index ==
-                0) /* Adding failed three times, because another thread was adding all the time. */
+            if (index == 0) /* Other threads were adding code, so adding failed three times. */
                 index = python_code_index((uintptr_t)workers[t].codes[i], &layout, &symbols);
             assert_int_not_equal(index, PYTHON_CODE_UNKNOWN);
             const struct heap_code *noted = &heap_process.table->codes[index];
@@ -315,7 +314,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(python_code_object_is_added_once_with_all_its_data),
-        TEST(python_strings_of_every_width_become_utf_8),
+        TEST(python_strings_of_every_width_are_converted_to_utf_8),
         TEST(undecodable_byte_in_a_python_name_is_stored_unchanged),
         TEST(python_string_of_an_unknown_kind_is_omitted),
         TEST(long_code_name_is_truncated_and_long_line_table_omitted),

@@ -61,8 +61,8 @@ static bool is_same_frame(const struct stacks *s, size_t i)
     return s->ours[i].ip == theirs - 1 || s->ours[i].ip == theirs;
 }
 
-/* Takes the stacks of ebb and of backtrace() in one place. They differ only in the innermost frame
- * and in a sanitizer's frame above backtrace(). */
+/* Unwinds the current stack with ebb and with backtrace(). The results differ only in the innermost
+ * frame and in a sanitizer's frame above backtrace(). */
 __attribute__((noinline)) static void take(struct stacks *ret)
 {
     ret->our_count = unwind_here(ret->ours, FRAMES_MAX, &ret->is_whole);
@@ -211,7 +211,7 @@ static void library_is_unwound_each_time_it_is_loaded_again(void **state)
     }
 }
 
-/* The frame of a realigned stack is found through a pointer stored in it. */
+/* A function that realigns its stack stores a pointer, through which its frame is found. */
 __attribute__((noinline)) static int aligned(struct stacks *ret, int n, ...)
 {
     _Alignas(128) volatile char room[256];
@@ -238,9 +238,9 @@ static void function_that_realigns_its_stack_is_unwound(void **state)
 
 /* ---- signals ---- */
 
-/* These tests run where the unwinder reads the registers that the kernel saved (x86-64). Elsewhere
- * it follows frame records, and the kernel's record for a handler has the caller of the interrupted
- * function. */
+/* On x86-64 the unwinder reads the registers that the kernel saved when the signal arrived. On
+ * other architectures it follows frame records. The kernel's record for a signal handler skips the
+ * interrupted function, so these tests would fail there. */
 #ifdef __x86_64__
 static struct stacks in_handler;
 
@@ -309,7 +309,7 @@ __asm__(".text\n"
         ".size faults_at_once, . - faults_at_once");
 void faults_at_once(void);
 
-static void signal_at_the_first_instruction_finds_the_function(void **state)
+static void signal_at_the_first_instruction_of_a_function_is_unwound(void **state)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
 
@@ -511,7 +511,7 @@ static void *own_end_in_thread(void *arg)
     return NULL;
 }
 
-static void unwinder_knows_the_end_of_a_thread_stack(void **state)
+static void unwinder_finds_the_end_of_a_thread_stack(void **state)
 {
     uintptr_t seen[4];
     pthread_t thread;
@@ -525,7 +525,7 @@ static void unwinder_knows_the_end_of_a_thread_stack(void **state)
     assert_int_equal(seen[2], 0);
 }
 
-static void unwinder_knows_the_end_of_the_main_stack(void **state)
+static void unwinder_finds_the_end_of_the_main_stack(void **state)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
@@ -639,7 +639,7 @@ int main(void)
 #ifdef __x86_64__
         TEST(signal_handler_stack_includes_the_interrupted_code),
         TEST(handler_on_alternate_stack_includes_interrupted_code),
-        TEST(signal_at_the_first_instruction_finds_the_function),
+        TEST(signal_at_the_first_instruction_of_a_function_is_unwound),
 #endif
         TEST(stacks_of_other_threads_are_unwound_to_their_start),
         TEST(thread_on_a_stack_allocated_by_the_program_is_unwound),
@@ -648,8 +648,8 @@ int main(void)
         TEST(coroutine_of_another_thread_is_unwound),
         TEST(sandboxed_process_reads_one_page_of_an_unknown_stack),
         TEST(sandboxed_process_unwinds_the_whole_main_stack),
-        TEST(unwinder_knows_the_end_of_a_thread_stack),
-        TEST(unwinder_knows_the_end_of_the_main_stack),
+        TEST(unwinder_finds_the_end_of_a_thread_stack),
+        TEST(unwinder_finds_the_end_of_the_main_stack),
         TEST(known_stack_range_grows_only_over_readable_pages),
 #ifdef __x86_64__
         TEST(unwinding_ends_at_code_without_cfi_and_counts_it),

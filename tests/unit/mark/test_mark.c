@@ -244,7 +244,8 @@ static void truncated_marks_are_parsed_or_refused(void **state)
 
     (void)state;
     for (size_t len = 0; len < sizeof(s); len++) {
-        /* The copy has no spare byte, so the sanitizer detects a read past its end. */
+        /* The copy is allocated with its exact length, so the sanitizer detects a read past its
+         * end. */
         char *copy = malloc(len + 1);
         int r;
 

@@ -158,7 +158,7 @@ static void invalid_mark_datagrams_are_counted_and_dropped(void **state)
     assert_int_equal(f->last.len, MARK_TEXT_MAX);
 }
 
-static void burst_of_marks_loses_none_if_the_sender_waits(void **state)
+static void no_mark_of_a_burst_is_lost_if_the_sender_waits(void **state)
 {
     enum { COUNT = 5000 };
     struct fixture *f = *state;
@@ -228,7 +228,7 @@ static void descriptors_attached_to_a_mark_are_closed(void **state)
     close(fd);
 }
 
-static void socket_folder_is_private_and_removed(void **state)
+static void socket_folder_is_private_and_removed_at_the_end(void **state)
 {
     struct fixture *f = *state;
     struct mark_receiver *r;
@@ -562,7 +562,7 @@ static void rank_whose_reply_address_is_unusable_is_not_added(void **state)
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
 }
 
-static void rank_with_a_dead_socket_is_removed_and_a_busy_one_is_kept(void **state)
+static void rank_with_a_dead_socket_is_removed_but_not_a_busy_rank(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -572,7 +572,8 @@ static void rank_with_a_dead_socket_is_removed_and_a_busy_one_is_kept(void **sta
 
     snprintf(file, sizeof(file), "%s/file", f->folder);
     close(open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    /* This address fails with ECONNREFUSED; ENOENT and a file that is not a socket follow below. */
+    /* Sending to "dead" fails with ECONNREFUSED. The other two addresses are a missing file and a
+     * file that is not a socket. */
     close(gone);
     say_hello(f, busy, "");
     snprintf(s, sizeof(s), "KIND=hello\nREPLY=%s\n", dead);
@@ -625,9 +626,9 @@ int main(void)
         TEST(mark_for_several_steps_arrives_as_several_marks),
         TEST(sender_of_a_mark_is_taken_from_the_kernel_and_not_its_text),
         TEST(invalid_mark_datagrams_are_counted_and_dropped),
-        TEST(burst_of_marks_loses_none_if_the_sender_waits),
+        TEST(no_mark_of_a_burst_is_lost_if_the_sender_waits),
         TEST(descriptors_attached_to_a_mark_are_closed),
-        TEST(socket_folder_is_private_and_removed),
+        TEST(socket_folder_is_private_and_removed_at_the_end),
         TEST(socket_folder_is_removed_even_if_the_job_added_files),
         TEST(files_in_a_folder_that_ebb_did_not_create_are_kept),
         TEST(socket_folders_of_killed_receivers_are_removed_later),
@@ -638,7 +639,7 @@ int main(void)
         TEST(loader_worker_receives_no_checkpoint_request),
         TEST(second_hello_of_a_process_replaces_the_first),
         TEST(rank_whose_reply_address_is_unusable_is_not_added),
-        TEST(rank_with_a_dead_socket_is_removed_and_a_busy_one_is_kept),
+        TEST(rank_with_a_dead_socket_is_removed_but_not_a_busy_rank),
         TEST(loop_iteration_reads_at_most_256_marks_of_a_flood),
     };
 

@@ -55,7 +55,7 @@ static void training_processes_are_listed_best_first_with_reasons(void **state)
     assert_int_equal(c[0].rss_bytes, UINT64_C(9000) << 20);
     assert_string_equal(c[0].reasons, "libtorch mapped; /dev/nvidia0 open; libcuda mapped");
     assert_int_equal(c[1].process.id.pid, 600);
-    /* The shell is also an ancestor of the test, so it is not evidence. */
+    /* The shell is not reported as the launcher, because it is also an ancestor of the test. */
     assert_int_equal(c[1].launcher, 0);
     assert_string_equal(c[1].reasons, "training script on its command line");
     assert_true(c[0].score > c[1].score);
@@ -141,7 +141,7 @@ static void launcher_of_several_training_processes_is_watched_itself(void **stat
         "process 10 is `torchrun`, a launcher, with 2 descendants that train; watching them all");
 }
 
-static void watch_of_a_launcher_that_trains_nothing_shows_largest_child(void **state)
+static void watch_of_a_launcher_shows_its_largest_child_if_none_trains(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 20, 21,
@@ -395,7 +395,7 @@ int main(void)
         cmocka_unit_test(launcher_is_followed_to_its_training_process),
         cmocka_unit_test(worker_given_by_pid_is_watched_and_reported_as_a_worker),
         cmocka_unit_test(launcher_of_several_training_processes_is_watched_itself),
-        cmocka_unit_test(watch_of_a_launcher_that_trains_nothing_shows_largest_child),
+        cmocka_unit_test(watch_of_a_launcher_shows_its_largest_child_if_none_trains),
         cmocka_unit_test(launcher_with_a_hostile_name_is_described_in_one_line),
         cmocka_unit_test(unknown_pid_is_refused_and_named),
         cmocka_unit_test(thread_id_is_refused_and_its_process_named),

@@ -195,13 +195,13 @@ static void sampling_reads_memory_pressure_and_the_limit(void **state)
     assert_int_equal(s.v[MACHINE_LIMIT], 4 * GiB);
     assert_int_equal(s.v[MACHINE_LIMIT_USED], 2 * GiB);
     assert_int_equal(s.v[MACHINE_LIMIT_PEAK], 3 * GiB + 5);
-    /* machine_tick does not change the fields of the tree. */
+    /* machine_tick has kept the fields that the process tree has set. */
     assert_true(s.read >> MACHINE_TREE_LOW & 1u);
     machine_free(m);
     proc_root_close(&root);
 }
 
-static void sampling_updates_the_usage_below_an_effective_rlimit(void **state)
+static void usage_of_an_effective_rlimit_is_sampled(void **state)
 {
     (void)state;
     static const char *const names[] = {"rlimit", "rlimit-data"};
@@ -453,7 +453,7 @@ int main(void)
         cmocka_unit_test(cgroup_limit_with_unreadable_usage_still_counts),
         cmocka_unit_test(rlimits_of_a_process_are_memory_limits),
         cmocka_unit_test(sampling_reads_memory_pressure_and_the_limit),
-        cmocka_unit_test(sampling_updates_the_usage_below_an_effective_rlimit),
+        cmocka_unit_test(usage_of_an_effective_rlimit_is_sampled),
         cmocka_unit_test(missing_machine_files_leave_fields_unknown),
         cmocka_unit_test(limit_is_read_from_the_cgroup_that_the_job_moves_to),
         cmocka_unit_test(headroom_of_this_machine_does_not_exceed_its_memory),

@@ -148,7 +148,7 @@ static void each_rank_under_torchrun_has_the_role_main(void **state)
     /* The maps are unreadable, but the process name that torch sets is enough. */
     in.maps = (struct role_maps){0};
     assert_int_equal(guess(in, &p), ROLE_MAIN);
-    /* Nothing is mapped and the process has siblings, so it is not known to train. */
+    /* No training library is mapped and the process has siblings, so it is not known to train. */
     in.maps.known = true;
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
@@ -189,7 +189,7 @@ static void compile_worker_name_as_an_argument_makes_no_compile_worker(void **st
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void data_worker_is_recognised_by_its_name_or_how_it_was_started(void **state)
+static void data_worker_is_recognised_by_its_name_or_command_line(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_main_thread", "python|train.py");
@@ -237,7 +237,7 @@ static void fork_of_a_python_that_does_not_train_is_not_a_data_worker(void **sta
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void scan_of_the_machine_gives_role_main_only_with_evidence(void **state)
+static void only_training_processes_of_the_machine_have_the_role_main(void **state)
 {
     (void)state;
     struct process_info p = process("cron", "/usr/sbin/cron|-f");
@@ -416,10 +416,10 @@ int main(void)
         cmocka_unit_test(each_rank_under_torchrun_has_the_role_main),
         cmocka_unit_test(compile_worker_is_recognised_by_script_title_or_parent),
         cmocka_unit_test(compile_worker_name_as_an_argument_makes_no_compile_worker),
-        cmocka_unit_test(data_worker_is_recognised_by_its_name_or_how_it_was_started),
+        cmocka_unit_test(data_worker_is_recognised_by_its_name_or_command_line),
         cmocka_unit_test(multiprocessing_child_that_sends_steps_is_a_rank),
         cmocka_unit_test(fork_of_a_python_that_does_not_train_is_not_a_data_worker),
-        cmocka_unit_test(scan_of_the_machine_gives_role_main_only_with_evidence),
+        cmocka_unit_test(only_training_processes_of_the_machine_have_the_role_main),
         cmocka_unit_test(fork_of_a_non_python_program_is_not_a_data_worker),
         cmocka_unit_test(helper_processes_of_multiprocessing_are_not_data_workers),
         cmocka_unit_test(parent_of_a_trainer_is_a_launcher_unless_it_trains_too),

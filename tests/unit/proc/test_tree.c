@@ -1058,7 +1058,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void memory_bounds_are_largest_and_summed_rss_if_nothing_is_known(void **state)
+static void memory_bounds_are_the_largest_and_the_total_rss_by_default(void **state)
 {
     (void)state;
     struct figures f;
@@ -1148,7 +1148,7 @@ static void upper_memory_bound_does_not_exceed_mapped_memory_of_the_host(void **
     figures_end(&f);
 }
 
-static void old_unique_memory_is_capped_at_the_resident_memory(void **state)
+static void outdated_unique_memory_is_capped_at_the_resident_memory(void **state)
 {
     (void)state;
     struct figures f;
@@ -1161,7 +1161,7 @@ static void old_unique_memory_is_capped_at_the_resident_memory(void **state)
     figures_end(&f);
 }
 
-static void memory_bounds_are_equal_if_pss_of_all_processes_is_new(void **state)
+static void memory_bounds_are_equal_if_pss_of_all_processes_is_current(void **state)
 {
     (void)state;
     struct figures f;
@@ -1220,13 +1220,13 @@ int main(void)
         cmocka_unit_test(process_tree_refuses_a_thread_id_and_names_its_process),
         cmocka_unit_test(process_tree_refuses_a_kernel_thread),
         cmocka_unit_test(memory_in_statm_status_and_smaps_rollup_agrees),
-        cmocka_unit_test(memory_bounds_are_largest_and_summed_rss_if_nothing_is_known),
+        cmocka_unit_test(memory_bounds_are_the_largest_and_the_total_rss_by_default),
         cmocka_unit_test(unique_memory_raises_the_lower_memory_bound_of_the_tree),
         cmocka_unit_test(file_pages_are_subtracted_from_the_lower_memory_bound),
         cmocka_unit_test(memory_bounds_are_equal_if_nothing_is_shared),
         cmocka_unit_test(upper_memory_bound_does_not_exceed_mapped_memory_of_the_host),
-        cmocka_unit_test(old_unique_memory_is_capped_at_the_resident_memory),
-        cmocka_unit_test(memory_bounds_are_equal_if_pss_of_all_processes_is_new),
+        cmocka_unit_test(outdated_unique_memory_is_capped_at_the_resident_memory),
+        cmocka_unit_test(memory_bounds_are_equal_if_pss_of_all_processes_is_current),
         cmocka_unit_test(memory_of_an_empty_process_tree_is_unknown),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);

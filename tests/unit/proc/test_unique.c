@@ -236,7 +236,7 @@ static void hold_many_mappings(void *arg)
             abort();
 }
 
-/* Touches single pages in scattered places, which are neither one hole nor one block. */
+/* Touches a few pages every 3 MiB, so that present pages and holes alternate. */
 static void hold_scattered(void *arg)
 {
     (void)arg;
@@ -313,7 +313,7 @@ static void unique_count_on_an_old_kernel_reports_no_huge_pages(void **state)
     const struct proc_unique_options old = {.no_pagemap_scan = true};
     pid_t pid = kid_start(hold_a_few_huge_pages, NULL);
     count_begin(&c, pid, &old);
-    /* The scan is complete or, because of the sanitizer's holes, abandoned. */
+    /* Under a sanitizer the scan may be given up, because the address space has huge holes. */
     for (int i = 0; i < 100000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
     assert_false(sample_has(&proc_tree_at(c.tree, 0)->sample, SAMPLE_HUGE));
@@ -575,7 +575,8 @@ static void fork_that_exits_uncounted_does_not_double_job_memory(void **state)
         slice(&c);
     assert_true(unique_of(&c, 0) >= 16 * MIB);
     proc_tree_memory(c.tree, &ending);
-    assert_true(ending.rss_sum_bytes >= 32 * MIB); /* A process that is exiting still counts. */
+    assert_true(ending.rss_sum_bytes >=
+                32 * MIB); /* The total still includes the exiting process. */
     assert_true(ending.low_bytes < with_child.low_bytes + 8 * MIB);
     kid_end(pid);
     count_end(&c);
@@ -620,7 +621,7 @@ static void unmapped_hole_of_a_tebibyte_is_skipped(void **state)
     count_end(&c);
 }
 
-static void unique_count_on_an_old_kernel_gives_up_at_a_huge_hole(void **state)
+static void unique_count_on_an_old_kernel_is_given_up_at_a_huge_hole(void **state)
 {
     (void)state;
     struct count c;
@@ -714,7 +715,7 @@ static void process_whose_memory_changed_is_counted_sooner(void **state)
     count_end(&c);
 }
 
-static void unique_count_done_between_two_samples_is_in_the_next_sample(void **state)
+static void next_sample_contains_a_unique_count_made_before_it(void **state)
 {
     (void)state;
     struct count c;
@@ -736,8 +737,8 @@ static void unique_memory_of_a_large_process_is_stale_until_counted(void **state
 {
     (void)state;
     struct count c;
-    /* The pause is a hundred times the duration of a call, which is seconds on a stalled
-     * machine. */
+    /* Each pause is a hundred times as long as the call before it. On a stalled machine, a call may
+     * take seconds. */
     const struct proc_unique_options tiny = {.slice_ns = 1, .period_ns = 1000 * NS_PER_S};
     pid_t pid = kid_start(hold_scattered, NULL);
     count_begin(&c, pid, &tiny);
@@ -1011,12 +1012,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(fork_during_a_unique_count_does_not_double_job_memory),
         cmocka_unit_test(fork_that_exits_uncounted_does_not_double_job_memory),
         cmocka_unit_test(unmapped_hole_of_a_tebibyte_is_skipped),
-        cmocka_unit_test(unique_count_on_an_old_kernel_gives_up_at_a_huge_hole),
+        cmocka_unit_test(unique_count_on_an_old_kernel_is_given_up_at_a_huge_hole),
         cmocka_unit_test(unique_count_of_an_ordinary_process_succeeds_on_old_kernels),
         cmocka_unit_test(pauses_keep_the_unique_count_within_its_cpu_share),
         cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
         cmocka_unit_test(process_whose_memory_changed_is_counted_sooner),
-        cmocka_unit_test(unique_count_done_between_two_samples_is_in_the_next_sample),
+        cmocka_unit_test(next_sample_contains_a_unique_count_made_before_it),
         cmocka_unit_test(unique_memory_of_a_large_process_is_stale_until_counted),
         cmocka_unit_test(process_that_exits_during_a_scan_is_dropped),
         cmocka_unit_test(process_removed_from_the_tree_during_a_scan_is_dropped),

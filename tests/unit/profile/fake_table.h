@@ -25,5 +25,6 @@ uint32_t fake_site(struct fake *f, uint32_t node);
 /* Adds a live sample of SIZE bytes, allocated MS milliseconds after the start. */
 uint32_t fake_live(struct fake *f, uint32_t site, uint64_t size, uint32_t born_ms);
 void fake_free(struct fake *f, uint32_t live);
-/* Adds a small process with two stacks, one of Python over native frames: sites 1 and 2. */
+/* Adds the data of a small process with two call sites: site 1 is native code called from Python,
+ * site 2 is Python code. */
 void fake_fill(struct fake *f);

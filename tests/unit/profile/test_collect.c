@@ -456,7 +456,7 @@ static void exit_of_a_profiled_process_that_sends_no_message_is_noticed(void **s
         skip();
     }
     close(fd);
-    fake_fill(&f->fake); /* The process has 68 MiB, enough for a file. */
+    fake_fill(&f->fake); /* The process has 68 MiB of live memory, enough for a heap file. */
     pid_t pid = spawn_child(f);
     wait_processes(f, 1);
     kill_child(pid);

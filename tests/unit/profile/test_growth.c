@@ -19,7 +19,7 @@ enum { READINGS = 200, SAMPLES = 64, STEPS_A_READING = 5 };
 static const uint64_t start_ns = 1000;
 static const uint64_t second_ns = 1000000000;
 
-/* Describes a job of 2,000 s that is read every 10 s, with five steps between readings. */
+/* Describes a job of 2,000 s whose heap is read every 10 s, with five steps between readings. */
 struct story {
     struct known_heap heap;
     struct names *names;
@@ -235,7 +235,7 @@ static void call_site_that_first_appears_late_has_grown_from_zero(void **state)
     assert_int_equal(judge(s, (struct growth_options){0}), 0);
     const struct growth_row *r = &s->growth.rows[0];
     assert_string_equal(r->name->function, "evaluate");
-    /* The growth is measured against the baseline of the last tenth. */
+    /* The growth is the baseline of the last tenth minus the live bytes at the start. */
     assert_near(r->growth_bytes, 0.5 * (READINGS - READINGS / 10 - 120) * MIB, 1);
 }
 
@@ -376,7 +376,7 @@ static void heap_rows_are_grouped_by_the_requested_key(void **state)
     }
 }
 
-static void heap_row_shows_the_call_site_in_it_with_most_live_bytes(void **state)
+static void heap_row_shows_its_call_site_with_the_most_live_bytes(void **state)
 {
     struct story *s = *state;
     tell_stacks(s);
@@ -393,7 +393,7 @@ static double large(size_t i)
     return i < READINGS / 4 ? 0 : 900;
 }
 
-static void heap_row_shows_the_call_site_in_it_that_keeps_growing(void **state)
+static void heap_row_shows_its_call_site_that_keeps_growing(void **state)
 {
     struct story *s = *state;
     struct known_heap *h = &s->heap;
@@ -411,11 +411,11 @@ static void heap_row_shows_the_call_site_in_it_that_keeps_growing(void **state)
     assert_string_equal(r->program[1]->function, "evaluate");
 }
 
-/* ---- small lines of one function ---- */
+/* ---- small call sites of one function ---- */
 
 #define LIBRARY "/home/u/venv/lib/python3.11/site-packages/plots/figure.py"
 
-/* Adds COUNT library lines below ABOVE, each in a separate function. */
+/* Adds COUNT call sites: different library functions, all called from the node ABOVE. */
 static void draw(struct story *s, uint32_t above, size_t count, shape_fn *shape)
 {
     static const char *const names[] = {"axis", "canvas", "figure", "font",   "grid",  "legend",
@@ -556,7 +556,7 @@ static void unknown_call_site_counts_as_one_row_without_a_stack(void **state)
 
 /* ---- by step ---- */
 
-static void since_option_counts_only_allocations_after_the_step(void **state)
+static void since_option_counts_only_allocations_after_the_given_step(void **state)
 {
     struct story *s = *state;
     uint32_t old = site(s, "model", flat), young = site(s, "leak", leaks);
@@ -696,8 +696,8 @@ int main(void)
         TEST(age_of_a_heap_row_is_the_age_of_its_median_byte),
         TEST(heap_row_without_a_snapshot_has_no_age),
         TEST(heap_rows_are_grouped_by_the_requested_key),
-        TEST(heap_row_shows_the_call_site_in_it_with_most_live_bytes),
-        TEST(heap_row_shows_the_call_site_in_it_that_keeps_growing),
+        TEST(heap_row_shows_its_call_site_with_the_most_live_bytes),
+        TEST(heap_row_shows_its_call_site_that_keeps_growing),
         TEST(unknown_call_site_counts_as_one_row_without_a_stack),
         TEST(small_call_sites_under_one_user_function_share_a_row),
         TEST(heap_rows_grouped_by_location_are_not_merged),
@@ -706,7 +706,7 @@ int main(void)
         TEST(library_line_has_one_row_per_user_function_that_calls_it),
         TEST(heap_rows_are_not_merged_for_growth_between_two_steps),
         TEST(memory_loaded_before_the_first_step_does_not_count_as_growth),
-        TEST(since_option_counts_only_allocations_after_the_step),
+        TEST(since_option_counts_only_allocations_after_the_given_step),
         TEST(diff_option_shows_the_difference_of_two_readings),
         TEST(unknown_step_error_names_the_known_range),
         TEST(survivors_are_allocated_before_one_step_and_live_at_another),

@@ -129,7 +129,7 @@ static void growth_smaller_than_the_sampling_error_does_not_count(void **state)
     assert_true(sites_of(&h).grown == 0);
 }
 
-static void growth_per_allocated_byte_is_constant_if_the_machine_slows(void **state)
+static void growth_per_allocated_byte_is_constant_on_a_slower_machine(void **state)
 {
     struct history h;
     (void)state;
@@ -158,7 +158,7 @@ static void growth_that_continues_after_the_first_epoch_is_sustained(void **stat
     assert_true(s.slowed < 1);
 }
 
-static void cache_that_is_full_after_the_first_epoch_counts_as_slowed(void **state)
+static void growth_of_a_cache_filled_in_the_first_epoch_has_slowed(void **state)
 {
     struct history h;
     (void)state;
@@ -170,7 +170,7 @@ static void cache_that_is_full_after_the_first_epoch_counts_as_slowed(void **sta
     assert_true(fabs(s.slowed - EPOCH * 2 * MB) < 1);
 }
 
-static void heap_growth_is_not_split_at_an_epoch_end_that_is_unknown(void **state)
+static void heap_growth_is_not_split_if_the_epoch_end_is_unknown(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -182,7 +182,7 @@ static void heap_growth_is_not_split_at_an_epoch_end_that_is_unknown(void **stat
     assert_true(s.known && s.sustained == 0 && s.slowed == 0);
 }
 
-static void no_heap_evidence_is_given_from_less_than_five_readings(void **state)
+static void less_than_five_heap_readings_give_no_evidence(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -203,11 +203,11 @@ int main(void)
         cmocka_unit_test(temporary_batches_alone_do_not_count_as_growth),
         cmocka_unit_test(cache_filled_early_has_no_growth_in_the_second_half),
         cmocka_unit_test(growth_smaller_than_the_sampling_error_does_not_count),
-        cmocka_unit_test(growth_per_allocated_byte_is_constant_if_the_machine_slows),
+        cmocka_unit_test(growth_per_allocated_byte_is_constant_on_a_slower_machine),
         cmocka_unit_test(growth_that_continues_after_the_first_epoch_is_sustained),
-        cmocka_unit_test(cache_that_is_full_after_the_first_epoch_counts_as_slowed),
-        cmocka_unit_test(heap_growth_is_not_split_at_an_epoch_end_that_is_unknown),
-        cmocka_unit_test(no_heap_evidence_is_given_from_less_than_five_readings),
+        cmocka_unit_test(growth_of_a_cache_filled_in_the_first_epoch_has_slowed),
+        cmocka_unit_test(heap_growth_is_not_split_if_the_epoch_end_is_unknown),
+        cmocka_unit_test(less_than_five_heap_readings_give_no_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

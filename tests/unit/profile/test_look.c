@@ -222,7 +222,8 @@ static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **s
     assert_true(all - cost.inside_bytes > (512 << 20) + (100 << 10));
 }
 
-/* Every fourth MiB of the pool is touched, and the first half of the block after it. */
+/* The test touches every fourth MiB of the pool, and the first half of the block that follows the
+ * pool. */
 static void large_block_counts_only_its_resident_pages(void **state)
 {
     struct fixture *f = *state;

@@ -173,7 +173,7 @@ static void number_of_listed_user_functions_is_limited(void **state)
     assert_int_equal(names_program_of_site(f->names, 99999, LEN(found), found), 0);
 }
 
-static void started_package_counts_as_user_code_without_a_user_file(void **state)
+static void package_that_is_run_counts_as_user_code_without_a_user_file(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/train", "<module>");
@@ -275,7 +275,7 @@ static void line_of_a_frame_is_the_line_of_its_instruction(void **state)
     python(f, "/home/u/a.py", "f");
     f->heap.codes[0].lines = (struct profile_text){table, sizeof(table)};
     f->heap.nodes[f->top].frame = HEAP_FRAME_PYTHON | 2;
-    assert_int_equal(shown(f)->line, 13); /* 10 + 1 + 2: the first line and two additions */
+    assert_int_equal(shown(f)->line, 13); /* first line 10, plus the increments 1 and 2 */
 }
 
 static void each_distinct_frame_is_named_once(void **state)
@@ -433,7 +433,7 @@ static void cpp_symbol_names_are_demangled_and_others_unchanged(void **state)
     assert_string_equal(readable(&b, "_Zbroken"), "_Zbroken");
     assert_string_equal(readable(&b, "_Z"), "_Z");
     assert_string_equal(readable(&b, ""), "");
-    /* Demangled as a type, this would become a type name. */
+    /* If demangled as a type, this symbol would become a type name. */
     assert_string_equal(readable(&b, "i"), "i");
     buf_fini(&b);
 }
@@ -498,7 +498,7 @@ int main(void)
         TEST(user_line_is_shown_instead_of_the_numpy_line),
         TEST(library_collator_is_shown_instead_of_its_caller),
         TEST(innermost_frame_is_shown_if_all_code_is_library_code),
-        TEST(started_package_counts_as_user_code_without_a_user_file),
+        TEST(package_that_is_run_counts_as_user_code_without_a_user_file),
         TEST(package_does_not_count_as_user_code_beside_a_user_file),
         TEST(generated_code_of_named_tuples_is_not_shown_as_user_code),
         TEST(user_functions_are_listed_innermost_first),

@@ -163,7 +163,7 @@ static struct profile on_its_way_out(struct profile_reading *seen, struct profil
     return (struct profile){.is_ended = true, .readings = seen, .n_readings = n};
 }
 
-static void heap_reading_before_a_long_exit_is_the_last_of_the_work(void **state)
+static void last_reading_before_a_long_exit_is_the_last_one_at_work(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -176,7 +176,7 @@ static void heap_reading_before_a_long_exit_is_the_last_of_the_work(void **state
         }
 }
 
-static void process_counts_as_working_until_it_starts_to_exit(void **state)
+static void process_counts_as_working_until_its_exit_begins(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -202,8 +202,8 @@ int main(void)
         cmocka_unit_test(empty_profile_has_no_readings),
         cmocka_unit_test(heap_readings_after_the_end_of_work_are_excluded),
         cmocka_unit_test(heap_readings_of_a_short_idle_time_at_the_end_are_excluded),
-        cmocka_unit_test(heap_reading_before_a_long_exit_is_the_last_of_the_work),
-        cmocka_unit_test(process_counts_as_working_until_it_starts_to_exit),
+        cmocka_unit_test(last_reading_before_a_long_exit_is_the_last_one_at_work),
+        cmocka_unit_test(process_counts_as_working_until_its_exit_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

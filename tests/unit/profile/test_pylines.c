@@ -39,7 +39,7 @@ static void line_table_of_python_3_9_is_decoded(void **state)
     assert_int_equal(line(t, sizeof(t), V39, 10, 100000), 16);
 }
 
-static void line_table_of_python_3_10_may_lack_a_line(void **state)
+static void line_table_of_python_3_10_may_have_code_without_a_line(void **state)
 {
     static const uint8_t t[] = {4, 1, 2, 0x80 /* none */, 0, 100, 254, 27, 6, 0xff /* -1 */};
     (void)state;
@@ -210,7 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(line_table_of_python_3_9_is_decoded),
-        cmocka_unit_test(line_table_of_python_3_10_may_lack_a_line),
+        cmocka_unit_test(line_table_of_python_3_10_may_have_code_without_a_line),
         cmocka_unit_test(line_table_of_python_3_11_is_decoded_in_all_six_forms),
         cmocka_unit_test(damaged_python_line_table_is_not_reported_as_a_missing_line),
         cmocka_unit_test(python_line_numbers_below_1_count_as_missing),

@@ -179,7 +179,7 @@ static void heap_reading_has_the_live_bytes_of_each_call_site(void **state)
     profile_free(p);
 }
 
-static void differences_between_heap_readings_add_up_to_the_last_one(void **state)
+static void differences_between_heap_readings_add_up_to_the_last_reading(void **state)
 {
     struct fixture *f = *state;
     /* A complete reading is written every 64th time, so 150 readings include at least two. */
@@ -313,10 +313,10 @@ static void heap_snapshot_is_taken_after_growth_or_an_epoch(void **state)
     fake_fill(&f->fake);
     take(f, 1000, -1, STORE_DUE);
     take(f, 1100, -1, STORE_DUE);
-    assert_int_equal(snapshots_after(f), 1); /* There is no new snapshot if nothing has changed. */
+    assert_int_equal(snapshots_after(f), 1); /* no new snapshot without a change */
     fake_live(&f->fake, 1, 7 << 20, 0);
     take(f, 1102, -1, STORE_DUE);
-    assert_int_equal(snapshots_after(f), 2); /* Growth by a tenth causes a snapshot. */
+    assert_int_equal(snapshots_after(f), 2); /* new snapshot after growth by a tenth */
     take(f, 1110, -1, STORE_EPOCH);
     assert_int_equal(snapshots_after(f), 2); /* too soon */
     take(f, 1200, -1, STORE_EPOCH);
@@ -324,7 +324,7 @@ static void heap_snapshot_is_taken_after_growth_or_an_epoch(void **state)
     take(f, 1201, -1, STORE_LAST);
     assert_int_equal(snapshots_after(f), 4);
     take(f, 2000, -1, STORE_DUE);
-    assert_int_equal(snapshots_after(f), 5); /* A quarter of the run later there is a snapshot. */
+    assert_int_equal(snapshots_after(f), 5); /* new snapshot after a quarter of the run */
 }
 
 static void repeated_requests_for_readings_do_not_fill_the_heap_file(void **state)
@@ -338,7 +338,7 @@ static void repeated_requests_for_readings_do_not_fill_the_heap_file(void **stat
     for (int i = 1; i < 50; i++)
         assert_true(take(f, 10060 + i * 0.1, -1, STORE_ASKED) == live);
     assert_int_equal(store_size_bytes(f->writer), size);
-    /* The request adds a reading, but the snapshot is new enough. */
+    /* The request adds a reading but no snapshot, because the last snapshot is recent. */
     take(f, 10066, -1, STORE_ASKED);
     assert_true(store_size_bytes(f->writer) > size);
     assert_int_equal(snapshots_after(f), 2);
@@ -584,7 +584,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(stored_heap_names_and_stacks_are_read_back),
         T(heap_reading_has_the_live_bytes_of_each_call_site),
-        T(differences_between_heap_readings_add_up_to_the_last_one),
+        T(differences_between_heap_readings_add_up_to_the_last_reading),
         T(sites_without_live_bytes_are_only_in_the_last_heap_reading),
         T(each_heap_reading_has_its_own_arena_bytes),
         T(heap_snapshot_has_every_sample_with_its_age),

@@ -117,7 +117,7 @@ static size_t find(struct fixture *f, const char *path, uintptr_t at, struct sym
     return symbols_find(f->s, path, strlen(path), f->id, f->id_len, at - f->bias, ret);
 }
 
-/* Runs a command line; "%s" in REST is the program and then twice the folder. */
+/* Runs TOOL with the arguments REST in a shell. $F is the test's folder and $E this program. */
 static void shell(const struct fixture *f, const char *tool, const char *rest)
 {
     char command[2 * PATH_MAX];

@@ -62,7 +62,7 @@ static struct run *read_run(const struct folder *f, const struct csv_options *cs
     return run;
 }
 
-static void groups_of_a_table_become_processes(void **state)
+static void groups_of_rows_in_a_csv_table_become_processes(void **state)
 {
     struct folder *f = *state;
     struct series_point last;
@@ -84,7 +84,7 @@ static void groups_of_a_table_become_processes(void **state)
     run_free(run);
 }
 
-static void marks_of_a_table_are_sorted_by_time(void **state)
+static void marks_of_a_csv_table_are_sorted_by_time(void **state)
 {
     struct folder *f = *state;
     struct run_mark_cursor cursor = {{0}};
@@ -143,7 +143,7 @@ static void separate_marks_for_a_table_without_times_are_an_error(void **state)
     assert_non_null(strstr(err.text, "--time-column"));
 }
 
-static void groups_with_the_most_rows_are_kept_if_there_are_too_many(void **state)
+static void largest_groups_of_rows_are_kept_if_there_are_too_many(void **state)
 {
     enum { COUNT = 20000 };
     struct folder *f = *state;
@@ -165,12 +165,12 @@ static void groups_with_the_most_rows_are_kept_if_there_are_too_many(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CSV_TEST(groups_of_a_table_become_processes),
-        CSV_TEST(marks_of_a_table_are_sorted_by_time),
+        CSV_TEST(groups_of_rows_in_a_csv_table_become_processes),
+        CSV_TEST(marks_of_a_csv_table_are_sorted_by_time),
         CSV_TEST(steps_and_epochs_and_phases_are_read_from_columns),
         CSV_TEST(table_without_times_gets_one_second_per_step),
         CSV_TEST(separate_marks_for_a_table_without_times_are_an_error),
-        CSV_TEST(groups_with_the_most_rows_are_kept_if_there_are_too_many),
+        CSV_TEST(largest_groups_of_rows_are_kept_if_there_are_too_many),
     };
     return cmocka_run_group_tests_name("run_csv", tests, NULL, NULL);
 }

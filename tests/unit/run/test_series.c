@@ -44,7 +44,7 @@ static void series_keeps_every_reading_while_it_has_free_buckets(void **state)
     series_fini(&s);
 }
 
-static void series_of_a_week_keeps_its_extremes_and_its_first_and_last(void **state)
+static void week_long_series_keeps_extremes_and_first_and_last_reading(void **state)
 {
     struct series s;
     struct series_point p, *points;
@@ -84,7 +84,7 @@ static void series_of_sparse_readings_does_not_exceed_its_buckets(void **state)
     series_fini(&s);
 }
 
-static void search_by_time_finds_the_first_reading_at_or_after_it(void **state)
+static void series_search_finds_the_first_reading_at_or_after_a_time(void **state)
 {
     struct series s;
     struct series_point p;
@@ -114,7 +114,7 @@ static void reading_with_an_earlier_time_replaces_the_last_one(void **state)
     series_fini(&s);
 }
 
-static void start_of_a_series_is_the_last_reading_of_its_first_second(void **state)
+static void start_value_of_a_series_is_the_last_of_its_first_second(void **state)
 {
     struct series s;
     (void)state;
@@ -149,11 +149,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(series_without_readings_has_no_points),
         cmocka_unit_test(series_keeps_every_reading_while_it_has_free_buckets),
-        cmocka_unit_test(series_of_a_week_keeps_its_extremes_and_its_first_and_last),
+        cmocka_unit_test(week_long_series_keeps_extremes_and_first_and_last_reading),
         cmocka_unit_test(series_of_sparse_readings_does_not_exceed_its_buckets),
-        cmocka_unit_test(search_by_time_finds_the_first_reading_at_or_after_it),
+        cmocka_unit_test(series_search_finds_the_first_reading_at_or_after_a_time),
         cmocka_unit_test(reading_with_an_earlier_time_replaces_the_last_one),
-        cmocka_unit_test(start_of_a_series_is_the_last_reading_of_its_first_second),
+        cmocka_unit_test(start_value_of_a_series_is_the_last_of_its_first_second),
         cmocka_unit_test(newest_values_of_a_series_are_maxima_of_its_last_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

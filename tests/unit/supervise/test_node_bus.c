@@ -45,8 +45,8 @@ static void path_of(const char *name, char ret[128])
     snprintf(ret, 128, "%s/node-00/%s", folder, name);
 }
 
-/* Waits until a writer has passed the FIFO at PATH, and removes it. Returns the reading end, which
- * must stay open so that no writer blocks again. */
+/* Opens the FIFO at PATH for reading, which unblocks its writer. Waits until the writer has closed
+ * the FIFO, and removes it. Returns the reading end: while it is open, no writer blocks. */
 static int end_hang(const char *path)
 {
     struct pollfd p = {.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};

@@ -279,7 +279,7 @@ static void empty_csv_value_is_skipped(void **state)
     assert_int_equal(r.row[0].value_bytes, 4);
 }
 
-static void csv_file_with_only_a_header_is_accepted_and_an_empty_refused(void **state)
+static void csv_file_with_only_a_header_is_accepted_but_no_empty_file(void **state)
 {
     struct rows r;
     struct err err;
@@ -305,7 +305,7 @@ static void truncated_last_csv_line_is_skipped_but_no_other_line(void **state)
                    "f.csv line 2 has 2 fields, but the header has 3");
 }
 
-static void hostile_csv_tables_are_refused_with_an_error(void **state)
+static void malformed_csv_tables_are_refused_with_an_error(void **state)
 {
     struct buf b = {0};
     struct rows r;
@@ -569,9 +569,9 @@ int main(void)
         cmocka_unit_test(missing_csv_column_error_lists_the_existing_columns),
         cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
         cmocka_unit_test(empty_csv_value_is_skipped),
-        cmocka_unit_test(csv_file_with_only_a_header_is_accepted_and_an_empty_refused),
+        cmocka_unit_test(csv_file_with_only_a_header_is_accepted_but_no_empty_file),
         cmocka_unit_test(truncated_last_csv_line_is_skipped_but_no_other_line),
-        cmocka_unit_test(hostile_csv_tables_are_refused_with_an_error),
+        cmocka_unit_test(malformed_csv_tables_are_refused_with_an_error),
         cmocka_unit_test(unreadable_csv_files_are_refused_with_an_error),
         cmocka_unit_test(csv_reader_stops_when_its_callback_returns_an_error),
         cmocka_unit_test(json_lines_are_read_as_marks_in_wire_format),

@@ -29,7 +29,8 @@ static int new_folder(const char *name)
     return fd;
 }
 
-/* Returns the byte at OFFSET of the whole output, so that a misplaced piece is noticed. */
+/* Returns the byte that the tests write at OFFSET of the output. It depends on the offset, so that
+ * a misplaced piece is detected. */
 static char byte_at(uint64_t offset)
 {
     return (char)('a' + offset * 7 % 26 + offset / 26 % 3);
@@ -51,8 +52,8 @@ static void write_log(int dirfd, uint64_t cap, uint64_t bytes)
     assert_int_equal(logs_close(l, LONG_NS), 0);
 }
 
-/* Reads everything from OFFSET on and checks every byte. Returns the length and the first
- * offset. */
+/* Reads everything from OFFSET on and checks every byte. Returns the number of bytes, and the
+ * offset of the first one. */
 static uint64_t read_from(int dirfd, uint64_t offset, uint64_t *ret_first)
 {
     char part[777];
@@ -168,7 +169,7 @@ static void foreign_files_in_the_run_folder_are_not_read_as_log_pieces(void **st
     close(dirfd);
 }
 
-/* A limit on the pieces avoids reading the whole folder to find the next one. */
+/* The number of pieces is limited because finding the next piece reads the whole folder. */
 static void folder_with_too_many_log_pieces_is_refused(void **state)
 {
     (void)state;

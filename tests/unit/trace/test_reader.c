@@ -1,4 +1,4 @@
-/* Tests the reader with truncated, damaged, half replaced, foreign and hostile files. */
+/* Tests the reader with truncated, damaged, partially overwritten, foreign and hostile files. */
 #include "trace/reader.h"
 
 #include <stdarg.h>
@@ -78,8 +78,8 @@ static void check_is_prefix(const struct lines *written, const struct lines *rea
         assert_string_equal(read->line[i], written->line[i]);
 }
 
-/* Returns the next length to test after AT bytes of a part of LEN bytes: every length within the
- * header and a little beyond, then every seventh, and the whole part. */
+/* Returns the length to test after AT, for a part of LEN bytes. Lengths up to twice the header are
+ * all tested, longer ones in steps of seven, and LEN itself always. */
 static size_t next_length(size_t at, size_t len)
 {
     size_t next = at + (at < 2 * BLOCK_HEAD_BYTES ? 1 : 7);
@@ -104,7 +104,7 @@ static void truncated_recording_returns_all_intact_blocks(void **state)
         fake_job_read(r, false, &read);
         trace_reader_damage(r, &damage);
         check_is_prefix(&rec.fake_job.written, &read);
-        if (!whole) /* A partial block adds nothing and removes nothing. */
+        if (!whole) /* A partial block neither adds nor removes items. */
             assert_int_equal(read.count, last_count);
         else if (b->head.type != BLOCK_HEADER)
             assert_true(read.count > last_count);
@@ -233,7 +233,7 @@ static void no_record_is_lost_or_repeated_by_a_crash_while_a_block_is_sealed(voi
         buf_add(&disk, copy, n);
         check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
     }
-    /* The block in place is only partially written, and the complete copy follows it. */
+    /* The final block is only partially written; a complete copy of it follows. */
     for (size_t n = 0; n <= len; n = next_length(n, len)) {
         memcpy(disk.data + tail, copy, n);
         check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
@@ -384,7 +384,8 @@ static void counts_larger_than_the_recording_are_refused(void **state)
     buf_fini(&records);
 }
 
-/* Headers that each claim the rest of the file would take quadratic time to check. */
+/* Each header claims that its block reaches the end of the file. Checking all of these blocks would
+ * take quadratic time. */
 static void recording_full_of_forged_headers_is_scanned_in_linear_time(void **state)
 {
     (void)state;

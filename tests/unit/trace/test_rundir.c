@@ -107,7 +107,7 @@ static void file_in_the_path_of_a_run_folder_is_reported(void **state)
     assert_int_equal(rundir_create("", "x", wall_ns, &dir, &err), -ENOENT);
 }
 
-static void latest_that_is_not_a_link_is_left_unchanged(void **state)
+static void path_named_latest_that_is_not_a_link_is_left_unchanged(void **state)
 {
     (void)state;
     struct rundir dir;
@@ -309,7 +309,7 @@ int main(void)
         cmocka_unit_test(run_name_is_reduced_to_safe_characters),
         cmocka_unit_test(run_folder_given_by_path_does_not_change_latest),
         cmocka_unit_test(file_in_the_path_of_a_run_folder_is_reported),
-        cmocka_unit_test(latest_that_is_not_a_link_is_left_unchanged),
+        cmocka_unit_test(path_named_latest_that_is_not_a_link_is_left_unchanged),
         cmocka_unit_test(unwritable_run_folder_is_reported),
         cmocka_unit_test(run_folder_that_cannot_be_opened_after_creation_is_removed),
         cmocka_unit_test(stale_temporary_link_is_replaced),

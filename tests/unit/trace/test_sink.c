@@ -70,7 +70,7 @@ static void sink_keeps_existing_content_of_the_file(void **state)
     check_content(path, "head more");
 }
 
-static void sink_replaces_the_tail_of_the_file_by_fewer_bytes(void **state)
+static void sink_replaces_the_end_of_the_file_by_fewer_bytes(void **state)
 {
     (void)state;
     char path[256];
@@ -186,7 +186,7 @@ static void partly_written_bytes_are_removed_before_the_next_append(void **state
     check_content(path, "good again");
 }
 
-static void tail_of_the_file_stays_if_the_sink_cannot_replace_it(void **state)
+static void end_of_the_file_is_kept_if_the_sink_cannot_replace_it(void **state)
 {
     (void)state;
     char path[256];
@@ -242,7 +242,7 @@ static void hanging_disk_does_not_block_closing_the_sink(void **state)
         usleep(1000);
 }
 
-static void sink_close_without_a_sink_does_nothing(void **state)
+static void closing_a_null_sink_does_nothing(void **state)
 {
     (void)state;
     assert_int_equal(sink_close(NULL, 0), 0);
@@ -253,14 +253,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sink_writes_bytes_to_the_file_in_order),
         cmocka_unit_test(sink_keeps_existing_content_of_the_file),
-        cmocka_unit_test(sink_replaces_the_tail_of_the_file_by_fewer_bytes),
+        cmocka_unit_test(sink_replaces_the_end_of_the_file_by_fewer_bytes),
         cmocka_unit_test(sink_appends_a_replacement_that_is_longer_than_the_tail),
         cmocka_unit_test(sink_on_a_full_disk_signals_once_and_counts_lost_bytes),
         cmocka_unit_test(sink_signals_when_its_queue_has_room_again),
         cmocka_unit_test(partly_written_bytes_are_removed_before_the_next_append),
-        cmocka_unit_test(tail_of_the_file_stays_if_the_sink_cannot_replace_it),
+        cmocka_unit_test(end_of_the_file_is_kept_if_the_sink_cannot_replace_it),
         cmocka_unit_test(hanging_disk_does_not_block_closing_the_sink),
-        cmocka_unit_test(sink_close_without_a_sink_does_nothing),
+        cmocka_unit_test(closing_a_null_sink_does_nothing),
     };
     fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -499,8 +499,8 @@ static void step_marks_beyond_the_size_budget_are_dropped_and_counted(void **sta
     assert_int_equal(b.steps + b.left_out, written);
     assert_int_equal(b.left_out, st.marks_left_out);
     assert_int_equal(st.blocks_lost, 0);
-    /* The bound is half a burst of 8 s plus the budget of SECONDS, minus the share of the
-     * epochs. */
+    /* The budget allows RATE bytes per second, and 4 s more at the start: half of the largest
+     * burst. Epochs use a small part of it. */
     assert_true(b.steps * BUDGET_TEXT <= (4 + SECONDS) * RATE);
     assert_true(b.steps * BUDGET_TEXT + b.epochs * 11 >= (3 + SECONDS) * RATE);
 }
@@ -536,7 +536,7 @@ static void size_budget_of_marks_halves_as_the_recording_grows(void **state)
     trace_writer_status(w, &st);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
     uint64_t recorded = written - (st.marks_left_out - left);
-    /* The sum is the number of bytes recorded in the last hour. */
+    /* The product is the number of bytes recorded in the last hour. */
     assert_in_range(recorded * BUDGET_TEXT, 1, RATE * 3600 / 4);
 }
 
