@@ -1,5 +1,5 @@
-"""A stand-in for ebb._attach in a small installation of ebb. It only records its calls, so that the tests of `ebb
-attach` test the program without the Python package."""
+"""Replaces ebb._attach in a small installation of ebb and only records its calls. The tests of `ebb attach` thus test
+the program without the Python package."""
 
 import pathlib
 import shutil
@@ -50,7 +50,7 @@ def stop():
 
 
 class Installation:
-    """A copy of the program next to the stand-in package."""
+    """A copy of the program next to the fake package."""
 
     def __init__(self, folder):
         self.program = folder / "bin" / "ebb"

@@ -88,7 +88,7 @@ def run_ebb(*arguments, env=None, program=None, **options):
 
 
 def recorded(folder):
-    """Returns the records written so far, or an empty list."""
+    """Returns the records that a recording contains so far, or an empty list."""
     result = run_ebb("export", folder, "--jsonl")
     return list(map(json.loads, result.stdout.splitlines())) if result.returncode == 0 else []
 
@@ -142,8 +142,9 @@ class Readers:
 
 
 def begun_early(tests, function):
-    """Returns a fixture that gives a future of FUNCTION's result. FUNCTION takes long, so it is started with the first
-    test of the module and runs until one of TESTS needs the result. Its argument is a folder for its files."""
+    """Returns a fixture that runs FUNCTION in a thread and returns a future of its result. The thread starts with the
+    first test of the module, because FUNCTION takes long, and runs while other tests run. Only TESTS use the
+    result. The argument of FUNCTION is a folder for its files."""
     @pytest.fixture(scope="module", autouse=True)
     def early(request, tmp_path_factory):
         names = {item.originalname for item in request.session.items if item.module is request.module}

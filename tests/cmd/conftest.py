@@ -24,7 +24,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """With EBB_PLAIN_ONLY=1, runs only the tests marked plain, in suites that have any."""
+    """With EBB_PLAIN_ONLY=1, runs only the tests marked plain, unless a suite has none."""
     plain = [item for item in items if item.get_closest_marker("plain")]
     if plain and os.environ.get("EBB_PLAIN_ONLY") == "1":
         config.hook.pytest_deselected(items=[item for item in items if item not in plain])

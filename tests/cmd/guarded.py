@@ -31,8 +31,7 @@ def trainer(*settings, leak=LEAK):
 
 
 def cgroups_of_ebb():
-    """Lists (path, "ebb-PID") of the cgroups of jobs; os.walk skips groups that disappear
-    meanwhile."""
+    """Lists (path, "ebb-PID") of the cgroups of jobs. os.walk skips groups that are removed during the walk."""
     return [(os.path.join(folder, name), name.rpartition("-")[0])
             for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")]

@@ -1,4 +1,5 @@
-"""Lets a folder hang for processes that a test starts, as if its file server was gone. See tests/tools/hang."""
+"""Makes accesses to a folder hang in processes that a test starts, as if the file server did not answer. See
+tests/tools/hang."""
 
 import os
 import pathlib
@@ -7,7 +8,7 @@ from commands import ROOT
 
 
 class Hanging:
-    """FILE controls what hangs."""
+    """FILE names the folder that hangs, and the processes for which it hangs."""
 
     def __init__(self, file):
         self.file = pathlib.Path(file)
@@ -19,7 +20,7 @@ class Hanging:
                 "ASAN_OPTIONS": sanitizer}
 
     def begin(self, folder, *who):
-        """From now on every use of FOLDER waits, in all processes or those with the pids or names WHO."""
+        """Makes every access to FOLDER wait, in the processes with the pids or names WHO, or else in all processes."""
         made = self.file.with_suffix(".new")
         made.write_text(f"{','.join(map(str, who))} {folder}" if who else str(folder))
         made.rename(self.file)

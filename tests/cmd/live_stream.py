@@ -1,5 +1,4 @@
-"""A WebSocket client that can also violate the protocol, and the live stream without the rest of
-the server."""
+"""A WebSocket client that can also violate the protocol, and a server that has only the live stream."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A stand-in for Slurm's commands, whose failures a test chooses. It runs jobs on this machine.
+"""Fake commands of Slurm, which run jobs on this machine and fail if a test wants it.
 
 `make_slurm(folder)` makes FOLDER/bin with sbatch, squeue, scancel and sacct. Files in FOLDER change what they do:
 

@@ -1,5 +1,4 @@
-"""A stand-in for the job server that answers on a unix socket as a test specifies and records
-the requests."""
+"""A fake job server, which answers on a unix socket as a test specifies and records the requests."""
 
 import json
 import pathlib

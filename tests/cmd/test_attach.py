@@ -129,7 +129,7 @@ def test_attach_and_detach_leave_the_program_unchanged(python, attach, installed
         assert run["attached"] is True and run["state"] == "ended"
         assert run["end"] == {**run["end"], "kind": "watch_ended", "by": "--for"}
         assert run["pid"] == job.pid and run["command"][0] == python
-        # ebb's statement ran in the namespace of __main__ and left no name there
+        # ebb runs its statement in the namespace of __main__, which must not get a new name
         names = "['done', 'inner', 'os', 'outer', 'sys', 'threading']"
         assert finish(job) == f"finished {names}\n"
 
@@ -184,7 +184,7 @@ def test_heap_finds_the_run_of_an_attached_process(installed, open_folder):
     with program(BUSY) as job, attached(installed, open_folder, job.pid):
         result = run_ebb("heap", job.pid, program=str(installed.program))
         assert "does not run under ebb" not in result.stderr
-        assert "ebb-runs/" in result.stderr  # the stand-in sends no heap table
+        assert "ebb-runs/" in result.stderr  # the fake package sends no heap table
 
 
 def test_second_attach_is_refused(attach, installed, open_folder):
@@ -210,7 +210,7 @@ def test_attach_with_all_option_includes_child_processes(attach, installed):
         assert started == stopped
 
 
-def test_attach_succeeds_on_a_deleted_or_renamed_interpreter(attach, installed, tmp_path):
+def test_attach_succeeds_if_the_interpreter_file_is_deleted_or_renamed(attach, installed, tmp_path):
     if not os.path.exists("/usr/bin/python3"):
         pytest.skip("the Python to copy is missing")
     copy = tmp_path / "renamed"
@@ -222,7 +222,7 @@ def test_attach_succeeds_on_a_deleted_or_renamed_interpreter(attach, installed, 
         assert installed.notes()[0] == f"start {job.pid}"
 
 
-def test_attach_gives_up_on_a_program_inside_a_long_c_call(installed, open_folder):
+def test_attach_gives_up_if_the_program_stays_inside_a_c_call(installed, open_folder):
     with program(IN_C) as job:
         ebb = subprocess.Popen([installed.program, "attach", str(job.pid)], cwd=open_folder,
                                env=environment(), stderr=subprocess.PIPE, encoding="utf-8")
@@ -231,7 +231,7 @@ def test_attach_gives_up_on_a_program_inside_a_long_c_call(installed, open_folde
         assert "long C call" in ebb.communicate()[1]
         assert ebb.returncode == 2
         assert finish(job) == "finished\n"
-        assert installed.notes() == []  # the attach script did not run, because ebb withdrew it
+        assert installed.notes() == []  # ebb removed the attach script before it could run
 
 
 def test_attach_reports_a_program_that_dies_during_the_attach(installed, open_folder):
@@ -298,7 +298,7 @@ def test_attach_with_the_guard_option_may_stop_the_job(attach):
 # ---- refusals ----
 
 
-def test_attach_refuses_invalid_pids_and_other_programs(attach):
+def test_attach_refuses_invalid_pids_and_programs_other_than_python(attach):
     assert refused(attach("2147483647"), "there is no process")
     assert attach("x").returncode == attach("-1").returncode == attach("0").returncode == 2
     sleeper = subprocess.Popen(["sleep", "600"])
@@ -416,7 +416,7 @@ def test_attach_refuses_process_in_another_namespace(flag, word, attach, open_fo
 
 
 @every_python
-def test_stack_names_functions_and_lines(python, installed):
+def test_stack_command_prints_functions_and_lines(python, installed):
     with program(BUSY, python=python) as job:
         def stacks():
             result = run_ebb("stack", "--json", job.pid, program=str(installed.program))
@@ -434,7 +434,7 @@ def test_stack_names_functions_and_lines(python, installed):
 
 
 @every_python
-def test_stack_is_complete_while_threads_start_and_end(python, installed):
+def test_stack_command_prints_whole_stacks_while_threads_come_and_go(python, installed):
     code = """
         import sys, threading
         done = []
@@ -461,7 +461,7 @@ def test_stack_is_complete_while_threads_start_and_end(python, installed):
         assert whole and finish(job) == "finished\n"
 
 
-def test_stack_escapes_function_names(installed):
+def test_stack_command_escapes_function_names(installed):
     code = r"""
         import time
         exec(compile("def f():\n  print('ready', flush=True)\n  time.sleep(600)\nf()",

@@ -1,5 +1,5 @@
-"""Tests `ebb attach` and `ebb detach` of processes that were started with EBB_ATTACH=1, by a user
-who is not root, in a sandbox in which the kernel refuses ptrace, as some containers do."""
+"""Tests `ebb attach` and `ebb detach` of processes that were started with EBB_ATTACH=1. ebb does not run as root, and a
+seccomp filter refuses ptrace, as in some containers."""
 
 import contextlib
 import ctypes
@@ -132,7 +132,7 @@ def test_detach_of_opted_in_process_removes_hooks_of_a_killed_ebb(installed, fol
         assert installed.notes() == [f"start {process.pid}", f"stop {process.pid}"]
 
 
-def test_attach_request_is_withdrawn_if_the_interpreter_is_locked(installed, folder):
+def test_attach_request_is_cancelled_if_the_interpreter_is_locked(installed, folder):
     with job(installed, folder, code=LOCKED) as process:
         with start_ebb(installed, folder, process.pid) as attached:
             assert "does not answer" in attached.stderr.readline()
@@ -149,7 +149,7 @@ def test_attach_request_is_withdrawn_if_the_interpreter_is_locked(installed, fol
 
 
 @pytest.mark.parametrize("what", ["open folder", "socket of another process", "left socket"])
-def test_attach_does_not_use_a_socket_that_its_target_does_not_own(what, installed, folder):
+def test_attach_ignores_a_socket_owned_by_another_process(what, installed, folder):
     with job(installed, folder) as process, job(installed, folder) as other:
         path = folder / "ebb" / f"attach.{process.pid}"
         wait_for(path.exists, "the socket")

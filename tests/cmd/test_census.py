@@ -30,7 +30,7 @@ ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, "R
 sys.exit(sum(r.wait() for r in ranks))
 """
 
-# This job listens as a process with the ebb package does, and answers a request as its argument specifies.
+# This job listens for requests like a process with the ebb package. Its argument specifies how it answers.
 DEAF = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -111,7 +111,7 @@ def test_census_of_job_with_steps_is_taken_at_step_end(job):
     assert one["since"] is None and one["growth"] == []
     assert os.path.dirname(one["path"]) == str(job.folder / "census")
 
-    def by_step():  # If a job sends no step for two seconds, its helper thread takes the census.
+    def by_step():  # A census is taken at the end of a step, or by a helper thread if no step ends within two seconds.
         doc, _ = census_json(job.folder)
         return doc if doc["processes"][0]["census"]["at"] == "step" else None
 
@@ -219,7 +219,7 @@ def test_census_of_finished_run_shows_last_stored_census(job):
         assert grown == 5
 
 
-def test_census_of_a_run_without_censuses_says_how_to_take_one(job):
+def test_census_of_a_finished_run_without_censuses_says_how_to_take_one(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),

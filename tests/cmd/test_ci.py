@@ -165,7 +165,7 @@ def test_compare_markdown_has_both_runs(compare):
     assert text.startswith("worse: ") and "Before and after" in text
 
 
-def test_compare_refuses_one_run_and_unreadable_runs(ebb, tmp_path):
+def test_compare_refuses_a_single_run_and_unreadable_runs(ebb, tmp_path):
     assert refused(ebb("compare", "a"),
                    "compare: HEAD is missing; write ebb compare [OPTION…] BASE HEAD")
     assert refused(ebb("compare", tmp_path / "a", tmp_path / "b"),

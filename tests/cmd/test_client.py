@@ -1,5 +1,4 @@
-"""Tests the client commands of the job server against a stand-in whose answers each test
-defines."""
+"""Tests the client commands of the job server against a fake server, whose answers each test defines."""
 
 import contextlib
 import fcntl
@@ -87,7 +86,7 @@ def test_socket_left_by_a_dead_server_is_reported_as_no_server():
     assert refused_with(result, f"no server at {path};")
 
 
-def test_client_reports_a_server_on_the_socket_that_is_not_ebb(server, client):
+def test_client_reports_that_the_server_on_the_socket_is_not_ebb(server, client):
     for answer, words in [(b"220 smtp.example.org ready\r\n", "not an ebb server"),
                           (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "incomplete"),
                           (b"HTTP/1.1 200 OK\r\n", "incomplete"), (b"", "incomplete"),
@@ -135,7 +134,7 @@ def test_client_refuses_invalid_job_id(client, server, command, text):
 
 
 @pytest.mark.parametrize("text, part", [("0", "invalid job id"), ("1x", "No such file")])
-def test_show_takes_digits_as_a_job_id_and_other_text_as_a_run(client, server, text, part):
+def test_show_command_takes_digits_as_a_job_id_and_other_text_as_a_run(client, server, text, part):
     assert refused_with(client("show", text), part)
     assert not server.asked
 
@@ -245,7 +244,7 @@ def test_jobs_table_has_state_step_memory_and_verdict(server, client):
 
 
 @pytest.mark.parametrize("word", ["undecided", "filling"])
-def test_jobs_table_shows_no_out_of_memory_time_for_unsure_leaks(server, client, word):
+def test_jobs_table_shows_out_of_memory_time_only_for_certain_leaks(server, client, word):
     list_of(server, [{**JOB, "verdict": {**JOB["verdict"], "verdict": word, "leak": None}}])
     assert client("jobs").stdout.splitlines()[1].endswith("7 min 20 s left")
 
@@ -337,7 +336,7 @@ def test_unknown_job_id_is_reported(server, client):
 # ---- logs ----
 
 class Log:
-    """Returns the log of a job as a server does, PIECE bytes at a time."""
+    """Answers requests for the log of a job with at most PIECE bytes each, as a server does."""
 
     def __init__(self, server, text, piece=1000, states=("succeeded",), dropped=None):
         self.text, self.piece, self.dropped = text, piece, dropped
@@ -500,7 +499,7 @@ def test_logs_follow_polls_if_the_server_refuses_more_waiters(server, client):
     assert refusals == []
 
 
-def test_wait_command_fails_at_once_if_the_server_refuses_to_wait(server, client):
+def test_wait_command_fails_if_the_server_refuses_the_request(server, client):
     server.say("GET /api/v1/jobs/17", error(503, "shutting down"))
     assert refused(client("wait", 17), "wait: shutting down")
     assert len(server.asked) == 1

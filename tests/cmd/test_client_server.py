@@ -167,8 +167,8 @@ def sockets(pid):
 
 
 def wait_for_question(server, process):
-    """Waits until the process has sent a request that stays open; the server has then answered
-    all earlier ones."""
+    """Waits until the process has a request that the server keeps open. The server has then answered all earlier
+    requests of the process."""
     def is_waiting():
         found = sockets(process.pid)
         for _ in range(3):

@@ -37,7 +37,7 @@ def rows_of(doc):
 # ---- the verdict ----
 
 
-def test_leaking_rank_is_named_and_differs_from_its_peers(job):
+def test_leaking_rank_is_named_as_different_from_its_peers(job):
     doc, status = verdict_json(job(2, 4, 200, "leak=5"))
     assert status == 1
     assert doc["tree"]["verdict"] == "leaking"
@@ -179,7 +179,7 @@ def test_watch_follows_several_nodes_while_they_record(tmp_path):
     assert docs[-1]["ranks"][0]["rank"] == 5 and docs[-1]["tree"]["verdict"] == "leaking"
     steps = [doc["nodes"][0]["step"] or 0 for doc in docs]
     assert steps == sorted(steps) and len(docs) > 1
-    # a folder read in pieces gives the same verdicts as one read at once
+    # a folder read piece by piece gives the same verdicts as one read as a whole
     whole, _ = verdict_json(folder)
     for row in docs[-1]["ranks"]:
         assert rows_of(whole)[row["rank"]]["verdict"] == row["verdict"]
@@ -202,7 +202,7 @@ def test_summary_names_the_rank_that_failed_first(job, tmp_path):
 @pytest.mark.parametrize("kind, cause", [("guard", "stopped by the guard: 1 GiB left"),
                                          ("requeued", "returned to Slurm's queue: the time limit is near"),
                                          ("cgroup out of memory", "killed by the kernel: the limit of 24 GiB")])
-def test_summary_names_the_end_that_made_slurm_kill_the_other_nodes(job, tmp_path, kind, cause):
+def test_summary_names_the_failure_that_made_slurm_kill_other_nodes(job, tmp_path, kind, cause):
     folder = job(3, 2, 60)
     killed = {"kind": "signalled", "signal": "TERM", "signal_number": 15, "cause_kind": "signal",
               "cause": "killed by SIGTERM (sender unknown)"}

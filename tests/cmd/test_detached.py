@@ -316,7 +316,7 @@ def test_job_that_ignores_cancel_is_killed_together_with_children(guarded):
     assert (end["kind"], end["signal"], end["by"]) == ("signalled", "KILL", "cancelled")
 
 
-def test_cancel_that_comes_too_late_does_not_change_the_end_cause(guarded):
+def test_cancel_after_the_job_ended_does_not_change_its_end_cause(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         (setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 0.1; done' &)
         while [ ! -e ready ]; do sleep 0.05; done

@@ -148,8 +148,7 @@ def test_run_summary_reads_the_heap_history_once(leaking):
         pytest.skip("inotify allows no watch here")
     histories = [name for name in leaking[2] if name.endswith(".ebbheap")]
     seconds = json.loads((leaking[0] / "run.json").read_text())["duration_s"]
-    # The verdict reads the history every two seconds and at the end, and the diagnosis reads it
-    # once more.
+    # The verdict reads the heap history every two seconds and at the end. The diagnosis reads it once.
     assert 1 <= len(histories) <= 2 + seconds // 2, histories
     assert leaking[2].count("trace.ebb") == 1
 
@@ -165,7 +164,7 @@ def test_diagnosis_text_and_json_agree(ebb, leaking):
         assert " ".join(advice["what"].split()) in words
 
 
-def test_restarted_job_is_diagnosed_by_its_longer_leaking_segment(tmp_path):
+def test_restarted_job_is_diagnosed_by_its_longest_segment(tmp_path):
     # After a planned restart at step 200 the job takes ten steps more.
     job = JOB.replace("train(int(sys.argv[1])",
                       "train(10 if os.environ['EBB_SEGMENT'] == '1' else int(sys.argv[1])").replace(
@@ -200,14 +199,14 @@ def test_one_heap_reading_is_too_little_to_diagnose_retention(tmp_path):
     assert found["retention"]["word"] not in ("likely", "nearly certain"), found["retention"]
 
 
-def test_final_memory_of_a_short_run_is_not_from_an_old_heap_reading(tmp_path):
+def test_diagnosis_of_a_short_run_does_not_use_an_old_heap_reading(tmp_path):
     folder = tmp_path / "run"
     job = subprocess.Popen([binary(), "run", "-q", "--interval", "100ms", "--heap-interval", "128K",
                             "--run-dir", folder, "--", PYTHON, write_job(tmp_path, SHORT),
                             tmp_path / "go"], env=environment(), stdin=subprocess.DEVNULL)
     wait_for(lambda: sum(r.get("kind") == "step" for r in recorded(folder)) == 30, "30 steps")
 
-    def is_read():  # A history gets at most one reading per second.
+    def is_read():  # The heap history gets at most one reading per second.
         doc = json.loads(run_ebb("heap", folder, "--json").stdout)
         return doc["steps"]["last"] == 30 and doc["live"]["bytes"] > 80 * MIB
     wait_for(is_read, "a reading")

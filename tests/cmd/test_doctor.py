@@ -38,8 +38,8 @@ def groups():
 
 
 def doctor_and_its_groups(ebb):
-    """Returns the findings, and the cgroups that doctor left behind, whose names begin with its
-    pid. Groups that existed before belong to killed processes."""
+    """Returns the findings of doctor and the cgroups that it has not removed. Their names begin with its pid; older
+    groups belong to killed processes."""
     before = groups()
     read, write = os.pipe()
     try:

@@ -21,7 +21,7 @@ def stopped_by_guard(doc):
 
 # ---- the ladder ----
 
-def test_guard_warns_requests_checkpoint_and_stops_the_job(guarded):
+def test_guard_warns_then_requests_a_checkpoint_then_stops_the_job(guarded):
     result = guarded.run(*LINES, *trainer("steps=3000", "save_ms=300", "checkpoint=saved"))
     doc = guarded.facts()
     assert result.returncode == STOPPED, result.stderr
@@ -190,7 +190,7 @@ FINISHES = ("steps=100", "leak_kib=512", "until=enough")
 
 
 def run_until(guarded, said, *arguments):
-    """Releases the job when ebb has printed the text SAID."""
+    """Lets the job end once ebb has printed the text SAID."""
     with open(guarded.folder / "said", "w") as stderr:
         client = guarded.start(*arguments, stderr=stderr)
     wait_for(lambda: said in (guarded.folder / "said").read_text() or client.poll() is not None, said)

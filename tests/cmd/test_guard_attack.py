@@ -1,5 +1,4 @@
-"""Tests `ebb run` with unlucky and hostile jobs and users: no job may be stopped or restarted
-wrongly."""
+"""Tests `ebb run` with hostile jobs and with signals at bad moments: no job may be stopped or restarted wrongly."""
 
 import fcntl
 import json

@@ -76,7 +76,7 @@ def test_job_without_signal_handler_is_killed_by_forwarded_signal(guarded, numbe
 # ---- kill -9 ----
 
 def kill_at_some_moment(folder, victim, wait_s):
-    """Starts a job and kills the victim WAIT_S after it appeared; returns an error text or None."""
+    """Starts a job and kills the victim WAIT_S after the start of the victim; returns an error text or None."""
     folder.mkdir()
     jobs = Guarded(folder)
     try:

@@ -1,5 +1,5 @@
-"""Tests that the guard does not stop jobs that fill their limit with reclaimable memory, because
-they would survive. bench/guard/lived.py has the programs and compares with a plain cgroup."""
+"""Tests that the guard does not stop jobs that fill their limit with reclaimable memory: the kernel would not kill
+them. bench/guard/lived.py has the programs and runs them in a cgroup without ebb."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Tests `ebb run` with `ebb heap`: the leaking line, by step, by name, and in every format."""
+"""Tests `ebb heap` on runs of `ebb run`: the leaking line, selection by step and by name, and every format."""
 
 import gzip
 import json
@@ -98,7 +98,7 @@ def test_heap_top_option_limits_rows(leaked):
 
 
 @pytest.mark.parametrize("by, name", [("function", "leak"), ("file", "leak"), ("stack", "leak")])
-def test_heap_rows_are_grouped_by_the_key_of_the_option_by(leaked, by, name):
+def test_heap_command_groups_rows_by_the_key_given_as_an_option(leaked, by, name):
     doc = heap(leaked.run, "--by", by)
     assert doc["rows"][0]["where"]["file"] == str(leaked.path)
     if by != "file":
@@ -106,7 +106,7 @@ def test_heap_rows_are_grouped_by_the_key_of_the_option_by(leaked, by, name):
     assert heap(leaked.run)["live"]["bytes"] == pytest.approx(doc["live"]["bytes"])
 
 
-def test_heap_by_lib_option_groups_rows_by_library(leaked):
+def test_heap_command_can_group_rows_by_library(leaked):
     rows = heap(leaked.run, "--by", "lib")["rows"]
     libraries = [row["native"]["lib"] for row in rows if row["native"]]
     assert len(libraries) == len(set(libraries)) > 0
@@ -420,7 +420,7 @@ def living(tmp_path):
 def test_heap_of_a_running_job_shows_current_memory(living):
     for round in range(1, 4):
         living.leak(10)
-        # A history gets at most one reading per second.
+        # The heap history gets at most one reading per second.
         wait_for(lambda: 70 * round <= living.held(living.run) <= 90 * round, "a new reading")
         assert 70 * round <= living.held(living.pid) <= 90 * round
     assert 210 <= living.held(living.job.pid) <= 270  # The pid of a launcher refers to its job.
@@ -428,7 +428,7 @@ def test_heap_of_a_running_job_shows_current_memory(living):
     assert 210 <= living.held(living.run) <= 270
 
 
-def test_heap_every_option_repeats_the_table_until_the_job_ends(living):
+def test_heap_table_is_repeated_until_the_job_ends_if_requested(living):
     living.leak(10)
     command = [binary(), "heap", str(living.run), "--every",
                "500ms"]
@@ -449,7 +449,7 @@ def test_heap_every_option_repeats_the_table_until_the_job_ends(living):
 
 def test_heap_shows_the_last_written_state_if_the_supervisor_hangs(living, tmp_path):
     living.leak(10)
-    # A history gets at most one reading per second.
+    # The heap history gets at most one reading per second.
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")
     stopped = json.loads((living.run / "run.json").read_text())
     shutil.copytree(living.run, tmp_path / "copy")

@@ -1,4 +1,4 @@
-"""Tests the profiler in a process that loads its library late, not by LD_PRELOAD."""
+"""Tests the profiler in a process that loads the profiler's library at run time, not by LD_PRELOAD."""
 
 import os
 import pathlib
@@ -46,7 +46,7 @@ def test_1000_attach_cycles_with_busy_threads_leave_nothing_behind(short):
 
 
 @not_sanitized
-def test_children_forked_while_ebb_attaches_and_detaches_exit(short):
+def test_children_forked_during_attach_and_detach_exit_normally(short):
     assert is_clean(attaches(short, "forks", 200))
 
 

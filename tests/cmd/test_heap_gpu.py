@@ -1,5 +1,5 @@
-"""Tests GPU blocks that a stand-in for PyTorch's allocator reports. The table must contain the blocks of each GPU,
-the real report functions must still be called, and no report may make the program fail."""
+"""Tests GPU blocks that a simulated PyTorch allocator reports. The table must contain the blocks of each GPU, the real
+report functions must still be called, and no report may make the program fail."""
 
 import json
 import math
@@ -204,7 +204,7 @@ for step in range(100):
     time.sleep(0.05)
 """
 
-# torch counts GPU memory, but its allocator reports to a function of another name.
+# torch counts GPU memory, but its report function has a name that ebb does not know.
 UNKNOWN = STANDIN + """
 import types
 torch = types.ModuleType("torch")
@@ -328,7 +328,7 @@ def test_verdict_of_a_gpu_leak_exits_with_1(recorded):
     assert found["gpus"][0]["rate_bytes_per_step"]["value"] == pytest.approx(64 << 20, rel=0.1)
 
 
-def test_gpu_heap_shows_line_growth_and_failed_allocation(recorded):
+def test_gpu_heap_shows_line_and_growth_and_failed_allocation(recorded):
     found = json.loads(ebb("heap", "--gpu", "--json", recorded[0]).stdout)
     row = found["rows"][0]
     assert (row["where"]["function"], row["where"]["line"], row["gpu"]) == ("keep", 18, 0)

@@ -163,7 +163,7 @@ def test_signal_handlers_on_small_stacks_may_allocate(job):
     table = job.table()
     assert is_consistent(table)
     assert table.header()["is_ended"]
-    # Destructors that run after the one of ebb's library free memory, and this is recorded.
+    # Other destructors run after the destructor of ebb's library. Memory that they free is recorded as freed.
     assert live_bytes(table, MAP) == 0
 
 

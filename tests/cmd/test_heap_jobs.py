@@ -55,7 +55,7 @@ def test_static_program_runs_unprofiled_and_is_reported_once(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")
-    # The text is printed once as a message and once in the JSON of the summary.
+    # The text must occur twice: as a message and in the JSON of the summary.
     assert result.stderr.count("statically linked") == 2
     doc = facts(result.run)["heap"]
     assert (doc["on"], doc["trouble"]) == (False, "the program is statically linked")
@@ -261,7 +261,7 @@ print("limit not kept")
 
 
 def own_cgroups():
-    """Returns the place of a memory cgroup below our own, and the files to write."""
+    """Returns the path of a memory cgroup below our own, and the names of its control files."""
     limits = {"memory.limit_in_bytes": "120M", "memory.max": "120M", "memory.swap.max": "0"}
     for line in open("/proc/self/cgroup", encoding="ascii"):
         _, names, path = line.rstrip("\n").split(":", 2)
@@ -324,7 +324,7 @@ def test_heap_history_is_readable_after_the_supervisor_was_killed(tmp_path):
     job = start_job(tmp_path, PYTHON, path)
     try:
         assert job.stdout.readline() == "ready\n"
-        # A history gets at most one reading per second.
+        # The heap history gets at most one reading per second.
         wait_for(lambda: near(held(heap(tmp_path / "run"), path, 1), 20), "a reading of all of it")
         os.kill(facts(tmp_path / "run")["supervisor_pid"], signal.SIGKILL)
         job.communicate(timeout=PATIENCE_S)

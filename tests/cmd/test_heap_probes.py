@@ -59,7 +59,7 @@ def test_usdt_listener_receives_sampled_allocations_and_frees(job, notes):  # no
     truth, weight, squares, samples, ends, unknown, wrong, later = map(int, run.stdout.split())
     # on other machines the test program only sets the semaphores
     if platform.machine() == "x86_64":
-        # The interval grows while samples are frequent, and with it the weights.
+        # While samples are frequent, the sampling interval grows, and so do the weights of samples.
         assert abs(weight - truth) <= SURE * math.sqrt(squares), (weight, truth, squares)
         assert samples == ends > 0
         assert (unknown, wrong) == (0, 0)
@@ -67,7 +67,7 @@ def test_usdt_listener_receives_sampled_allocations_and_frees(job, notes):  # no
 
 
 def test_unsampled_malloc_and_free_do_not_read_probe_semaphores(notes):
-    """The probes cost nothing if a block is not sampled: no instruction there refers to their
+    """Probes cost nothing for blocks that are not sampled: the functions for those blocks do not read the
     semaphores."""
     if not shutil.which("objdump") or platform.machine() != "x86_64":
         pytest.skip("objdump for x86_64 is not installed")
@@ -76,6 +76,6 @@ def test_unsampled_malloc_and_free_do_not_read_probe_semaphores(notes):
     functions = dict(re.findall(r"^[0-9a-f]+ <([^>]+)>:\n(.*?)(?:\n\n|\Z)", text, re.S | re.M))
     readers = {name for name, code in functions.items()
                for probe in notes.values() if f"# {int(probe['semaphore'], 0):x} " in code}
-    assert readers  # the pattern must find the functions that read a semaphore
+    assert readers  # checks that the pattern finds functions that do read a semaphore
     assert not readers & {"malloc", "free", "calloc", "realloc"}
     assert {"malloc", "free"} <= set(functions)

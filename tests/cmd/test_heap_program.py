@@ -81,20 +81,20 @@ def test_library_lines_called_by_one_user_function_share_a_heap_row(drawn):
     assert first["live"]["bytes"] <= doc["live"]["bytes"]
 
 
-def test_heap_by_location_option_has_one_row_per_line(drawn):
+def test_heap_grouped_by_location_has_one_row_per_line(drawn):
     rows = heap(drawn.run, "--by", "location", "--top", PARTS)["rows"]
     assert {row["where"]["function"] for row in rows} == {f"part_{i}" for i in range(PARTS)}
     assert all(row["in_program"]["function"].endswith("on_evaluate") for row in rows)
     assert not any("place_count" in row for row in rows)
 
 
-def test_heap_by_program_option_has_one_row_per_program_function(drawn):
+def test_heap_grouped_by_program_has_one_row_per_program_function(drawn):
     first = heap(drawn.run, "--by", "program")["rows"][0]
     assert first["where"] == first["in_program"] and first["stacks"] >= PARTS
     assert first["where"]["function"].endswith("on_evaluate")
 
 
-def test_heap_text_has_function_callers_and_largest_lines(drawn):
+def test_heap_text_has_a_function_and_its_callers_and_largest_lines(drawn):
     text = run_ebb("heap", drawn.run).stdout
     count = heap(drawn.run)["rows"][0]["place_count"]
     assert "on_evaluate\n" in text and "← job.py:" in text and " evaluate" in text

@@ -1,5 +1,4 @@
-"""Tests that programs which a preloaded library could break run under `ebb run` as they do
-alone."""
+"""Tests that `ebb run` does not break programs with which a preloaded library could interfere."""
 
 import json
 import os

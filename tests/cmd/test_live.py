@@ -131,7 +131,7 @@ def test_machine_message_is_sent_periodically():
 
 # ---- the log ----
 
-def test_viewer_receives_the_log_from_its_subscription_on(server):
+def test_viewer_receives_log_output_written_after_it_subscribed(server):
     server.job(1, "running")
     with Viewer(server) as viewer, Viewer(server) as later:
         server.do("log", id=1, text="before\n")
@@ -178,7 +178,7 @@ def test_rest_of_the_log_is_sent_when_the_job_ends(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
-        # In this stand-in all jobs share one log.
+        # In the test server all jobs share one log.
         server.do("log", id=2, text="said to be another's\n")
         server.job(1, "succeeded")
         assert viewer.message()["text"] == "said to be another's\n"

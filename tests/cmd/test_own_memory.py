@@ -1,5 +1,5 @@
-"""Tests ebb's own memory with `ebb run --fail-on leak`: the server under requests and jobs, and the
-engine at a high rate. The first lines of each driver make an iteration a step."""
+"""Tests ebb's own memory with `ebb run --fail-on leak`: the server under requests and jobs, and the engine at a high
+rate. The first lines of each driver report every iteration as a step."""
 
 import json
 import sys

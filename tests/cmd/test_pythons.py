@@ -22,14 +22,14 @@ for n in range(40):
 
 
 def find_python(version):
-    """Searches for python by its usual name, and then in the folders of pyenv and uv. Returns the
-    interpreter itself, not a script that starts it."""
+    """Searches PATH for the interpreter, and then the folders of pyenv and uv. Returns the path of the interpreter
+    itself, not of a script that starts it."""
     home = pathlib.Path.home()
     pattern = f"{version[:-1]}.*t" if version.endswith("t") else f"{version}.*[0-9]"
     managed = [*home.glob(f".pyenv/versions/{pattern}/bin/python"),
                *home.glob(f".local/share/uv/python/cpython-{version}*/bin/python{version}")]
     for path in [shutil.which(f"python{version}"), *map(str, managed)]:
-        # pyenv also puts shims of inactive versions on PATH, and these fail.
+        # The shims that pyenv puts on PATH fail for inactive versions.
         command = [path or "false", "-c", "import sys; print(sys.executable)"]
         found = subprocess.run(command, check=False, capture_output=True, text=True)
         if found.returncode == 0:

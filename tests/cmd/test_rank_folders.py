@@ -42,7 +42,7 @@ class Job:
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
     def end(self):
-        """Lets the ranks end. Returns what they wrote to standard error."""
+        """Ends the ranks. Returns their standard error output."""
         (self.local / "stop").touch()
         texts = [rank.communicate(timeout=PATIENCE_S) for rank in self.ranks]
         assert [out for out, _ in texts] == ["finished\n"] * 4, texts
@@ -116,7 +116,7 @@ def test_ranks_run_without_a_recording_in_a_read_only_folder(mounted, local):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
-    """A file server that squashes root answers in the same way."""
+    """A file server that maps root to nobody refuses access in the same way."""
     with tempfile.TemporaryDirectory(dir="/tmp") as made:  # other users cannot enter pytest's folders
         shared, local = pathlib.Path(made), pathlib.Path(made, "local")
         local.mkdir()
@@ -129,7 +129,7 @@ def test_ranks_run_without_a_recording_in_a_folder_of_another_user():
 
 
 def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
-    """A supervisor that waits for a hanging file server looks to the ranks like one that is stopped."""
+    """For the ranks, a stopped supervisor behaves like one that waits for a hanging file server."""
     job = Job(tmp_path, local, status=3)
     wait_for(lambda: len(list(tmp_path.glob("ebb-runs/t*/node-*/run.json"))) == 2, "both nodes")
     pids = [node(tmp_path, number)["supervisor_pid"] for number in (0, 1)]
@@ -147,7 +147,7 @@ def test_ranks_can_exit_while_their_supervisors_hang(tmp_path, local):
 
 @pytest.mark.parametrize("who", [["ebb", "ebb-summary"], []])
 def test_ranks_keep_their_exit_status_while_the_shared_folder_hangs(tmp_path, local, who):
-    """The folder hangs for the ranks alone, which print the summary, or also for their supervisors."""
+    """Ranks print the summary. The folder hangs either only for them or also for their supervisors."""
     shared, hanging = tmp_path / "shared", Hanging(tmp_path / "hangs")
     shared.mkdir()
     job = Job(shared, local, status=3, env=hanging.environment())

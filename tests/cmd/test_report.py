@@ -71,7 +71,7 @@ def growing(count=200):
 
 
 def day_of(folder, ticks):
-    """Returns the recording of TICKS seconds of the simulated day, or skips the test."""
+    """Returns a recording of the first TICKS seconds of the simulated day, or skips the test."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
     if not tool.exists():
         pytest.skip("there is no tests/tools/day: the build had no cmocka")
@@ -157,7 +157,7 @@ def test_report_of_a_day_with_many_processes_stays_small(tmp_path):
     assert (tmp_path / "report.html").stat().st_size < 1.5e6
 
 
-def test_report_shows_repeated_event_once(tmp_path):
+def test_report_shows_a_repeated_event_once(tmp_path):
     rows = [f"{t},1,{100 * MIB}\n" for t in range(40)]
     marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(40)]
     # The first event comes from the job, and the event after an evaluation comes from the package.
@@ -230,7 +230,7 @@ def test_report_compare_shows_a_fix_in_every_format(two, tmp_path):
     assert doc["sentence"] in html.unescape(output.read_text())
 
 
-def test_comparison_page_is_written_to_the_second_run(two):
+def test_comparison_page_is_written_into_the_folder_of_the_second_run(two):
     result = run_ebb("report", "--compare", *two)
     assert f"{two[1]}/compare.html (" in result.stdout
     assert (two[1] / "compare.html").exists()
@@ -325,8 +325,7 @@ def test_report_without_marks_has_no_step_axis(tmp_path):
 @pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
 def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     whole = (leak / "trace.ebb").read_bytes()
-    # A short run has one sealed block. Cutting the file before that block would lose nothing, so it
-    # is cut inside.
+    # A short run has only one sealed block. The file is cut inside this block, so that data is lost.
     block = whole.index(b"\x28\xb5\x2f\xfd")
     (tmp_path / "trace.ebb").write_bytes(whole[:block + int((len(whole) - block) * part)])
     (tmp_path / "run.json").write_text('{"state": "running", "name": "half"')

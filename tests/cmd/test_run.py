@@ -1,4 +1,4 @@
-"""Tests that a job under `ebb run` behaves as if started directly, and its status, recording and
+"""Tests that a job under `ebb run` behaves as if started directly. Also tests its exit status, recording and
 cleanup."""
 
 import csv
@@ -192,7 +192,7 @@ def test_spawned_processes_that_send_steps_count_as_ranks(tmp_path):
 
 
 def test_recorded_memory_equals_what_proc_shows(tmp_path):
-    """Uses a real pool of processes; each prints its own statm while its memory is constant."""
+    """The job is a pool of processes. Each prints its own statm while its memory is constant."""
     job = script(tmp_path, """
         import multiprocessing as mp, os, time
         PAGE = os.sysconf("SC_PAGE_SIZE")

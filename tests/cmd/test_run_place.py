@@ -55,7 +55,7 @@ def test_heap_profiler_and_package_work_from_any_install_path(tmp_path, installe
 
 
 @not_sanitized
-def test_run_inside_a_run_adds_no_search_path_twice(tmp_path, installed):
+def test_nested_runs_add_each_search_path_only_once(tmp_path, installed):
     program = installed("a: b")
     look = [PYTHON, "-c", "import os, json; print(json.dumps([os.environ[v] for v in "
             "('PYTHONPATH', 'LD_PRELOAD')]))"]

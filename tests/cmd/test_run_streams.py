@@ -156,7 +156,7 @@ def test_background_run_does_not_change_terminal_settings(shell, tmp_path):
     assert end_of(tmp_path / "r")["signal"] == "INT"
 
 
-def test_two_runs_at_once_restore_terminal_settings(tmp_path):
+def test_two_concurrent_runs_both_restore_terminal_settings(tmp_path):
     """The second run starts while the terminal is in raw mode, and ends last."""
     program = ("import subprocess, sys, termios, time\n"
                "def mode(): return termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)\n"
@@ -241,7 +241,7 @@ def test_killing_a_stopped_job_ends_the_run(tmp_path):
 
 # ---- both streams to the same file ----
 
-# Every write is one line, alternately to the two streams, without pauses.
+# The job writes single lines, alternately to the two streams and without pauses.
 IN_TURN = ("import os\n"
            "for i in range(1000):\n"
            "    os.write(1 + i % 2, b'line %d\\n' % i)\n")
@@ -302,7 +302,7 @@ def test_lines_of_separate_streams_stay_whole_in_the_log(tmp_path):
         lines_of(b"a") + lines_of(b"b"))
 
 
-def test_streams_opened_on_one_file_overwrite_each_other(tmp_path):
+def test_stdout_and_stderr_opened_separately_overwrite_each_other(tmp_path):
     """As without ebb, the second stream overwrites the first."""
     job = "sh -c 'printf aaaaaa; printf bbb >&2'"
     for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -q --no-record -- "):
@@ -377,7 +377,7 @@ def test_job_with_stdout_or_stderr_closed_exits_as_without_ebb(tmp_path, stream)
 
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
-def test_supervisor_runs_while_a_reader_holds_the_pipe_lock(tmp_path):
+def test_supervisor_does_not_wait_for_a_reader_holding_the_pipe_lock(tmp_path):
     """Like pv with a hanging disk, this reader splices to a terminal that was stopped by Ctrl-S."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)

@@ -76,8 +76,7 @@ def test_include_table_has_every_folder_of_src():
 
 
 def fake_path(folder, **programs):
-    """Returns a PATH with these stand-ins and the few programs that setup needs to inspect the
-    system."""
+    """Returns a PATH with these fake programs and the few real ones that setup needs to inspect the system."""
     folder.mkdir()
     for name, script in programs.items():
         path = folder / name.replace("_", "-")
@@ -141,7 +140,7 @@ def test_setup_installs_packages_without_prompt(tmp_path):
     last = log.read_text().splitlines()[-1].split()
     assert last[0] == "noninteractive"
     assert {"-y", "install", "--no-install-recommends", "cmake"} <= set(last)
-    assert "not usable" in result.stderr  # The stand-in installed nothing, and setup noticed.
+    assert "not usable" in result.stderr  # The fake apt installed nothing, and setup noticed.
 
 
 @debian_only
@@ -371,7 +370,7 @@ STUBS = {
 
 @pytest.fixture
 def whole_run(tmp_path, monkeypatch):
-    """Runs run_tests.py with stand-ins for building and testing."""
+    """Runs run_tests.py with fake programs for building and testing."""
     for name, text in STUBS.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -422,7 +421,7 @@ def test_failure_of_one_build_configuration_fails_the_test_run(whole_run, broken
     assert whole_run(broken=broken) == (1, said)
 
 
-# The stand-in for ctest fails test t either always, or only when t runs with all other tests (without -R).
+# The fake ctest fails test t either always, or only when t runs with all other tests (without -R).
 @pytest.mark.parametrize("condition, code, last, unsteady", [
     ("true", 0, "3 passed, 0 failed", 3), ("false", 1, "0 passed, 3 failed", 0)])
 def test_failed_test_that_passes_alone_is_listed_as_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
@@ -483,7 +482,7 @@ def test_thread_sanitizer_is_skipped_only_if_it_cannot_start(tmp_path, body, cod
 # ---- fuzz targets ----
 
 def fuzz(folder, *arguments, **targets):
-    """Runs fuzz.py on stand-ins for targets."""
+    """Runs fuzz.py with fake fuzz targets."""
     for name, text in targets.items():
         (folder / "corpus" / name).mkdir(parents=True)
         program = folder / f"fuzz_{name}"

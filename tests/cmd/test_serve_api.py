@@ -137,7 +137,7 @@ def test_every_api_error_answer_matches_openapi(server, document):
                 assert checked(document, method, path, answer).status == 404
 
 
-def test_openapi_refers_to_no_missing_schema(document):
+def test_openapi_has_no_reference_to_a_missing_schema(document):
     text = json.dumps(document)
     named = set(re.findall(r'"#/components/schemas/(\w+)"', text))
     assert named <= set(document["components"]["schemas"])
@@ -218,7 +218,7 @@ def test_waiting_request_is_answered_when_the_job_state_is_reached(server):
     ({"command": ["true"], "options": {"grace": "soon"}}, "grace"),
     ({"command": ["true"], "options": {"max-restarts": 3}}, "restart"),
 ])
-def test_refusal_of_an_invalid_submit_names_the_key(server, request_, word):
+def test_error_for_an_invalid_submit_names_the_key(server, request_, word):
     answer = server.post("/jobs", request_)
     assert answer.status == 400 and word in answer.message(), answer
 
@@ -892,7 +892,7 @@ def test_waiting_read_only_clients_do_not_use_the_slots_of_the_owner(server):
                 readers.remove(s)
         assert len(readers) == 128
         own = [asked_on(stack, server, path, server.token) for path in [wait, log] * 50]
-        # The answer is the same as without the waiting requests.
+        # The waiting requests of other clients do not change the answer.
         assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409
         assert select.select(own, [], [], 0)[0] == []
         server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
@@ -1053,7 +1053,7 @@ def test_every_serve_option_works_in_config_file(tmp_path):
     ("slotz = 3\n", (":1", "slotz", "slots")), ("\nslots = none\n", (":2", "none")),
     ("slots = 1\nslots = 2\n", (":2", "already")), ("listen\n", (":1", "listen")),
     ("no-auth = perhaps\n", (":1", "perhaps")), ("\0", ("text",)), ("config = x\n", (":1", "config"))])
-def test_refusal_of_an_invalid_serve_config_names_the_line(tmp_path, text, words):
+def test_error_for_an_invalid_serve_config_names_the_line(tmp_path, text, words):
     config = tmp_path / "serve.conf"
     config.write_text(text)
     result = said_by("--config", config, "--state-dir", tmp_path / "s", "--check")

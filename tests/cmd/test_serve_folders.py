@@ -1,4 +1,4 @@
-"""Tests folders in runs/: each job gets its own, and folders of others are never removed."""
+"""Tests the folder runs/ of the server: each job gets a new folder there, and folders of the user are never removed."""
 
 import pytest
 

@@ -55,7 +55,7 @@ def test_hanging_run_folder_does_not_stall_server_or_other_jobs(slurm, hanging, 
         silent = wait_for(lambda: "has not answered since" in str(server.job(one)["reason"]) and server.job(one),
                           "the report of the folder")
         assert silent["state"] == "running"
-        (tmp_path / "one").touch()  # ends while the server cannot see it
+        (tmp_path / "one").touch()  # The job ends while the server cannot read its folder.
         (tmp_path / "two").touch()
         assert server.wait(two)["state"] == "succeeded"
         assert server.wait(server.submit("true"))["state"] == "succeeded"
@@ -95,7 +95,7 @@ def test_queued_jobs_wait_while_all_run_folders_hang(slurm, hanging, tmp_path):
         assert all((tmp_path / f"j{i}.ran").read_text() == "x\n" for i in range(12))
 
 
-def test_server_is_stopped_and_started_while_run_folder_hangs(slurm, hanging, tmp_path):
+def test_server_can_be_stopped_and_started_while_a_run_folder_hangs(slurm, hanging, tmp_path):
     with serving_shared(slurm, hanging, tmp_path) as server:
         job = server.submit(*waiting(tmp_path, "go"), name="x")
         server.wait(job, "running")

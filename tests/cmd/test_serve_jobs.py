@@ -1,5 +1,5 @@
-"""Tests jobs of the server with the real `ebb run`: in sequence, crashing, cancelled in each
-state, adopted, with a killed supervisor or sentinel, and with a stopped server."""
+"""Tests jobs of the server with the real `ebb run`: jobs in sequence, crashing jobs, jobs cancelled in each state, jobs
+continued by a restarted server, and a killed supervisor, sentinel or server."""
 
 import ctypes
 import json
@@ -116,7 +116,7 @@ def test_large_jobs_do_not_grow_memory_or_open_files_of_the_server(server):
     assert list((server.state / "locks").iterdir()) == []
 
 
-def test_peak_of_a_job_and_memory_learned_for_the_next_job_match_run_json(server):
+def test_peak_of_a_job_and_request_of_the_next_job_match_run_json(server):
     hold_and_end = """
 import os
 ready, said = os.pipe()
@@ -371,8 +371,8 @@ echo $$; wait
 
 
 def family(server):
-    """Starts a job of several processes: one in another session, one without our variables, one that ignores SIGTERM.
-    Returns the job's id and the pids of the processes."""
+    """Starts a job of several processes: one in another session, one without ebb's environment variables, and one that
+    ignores SIGTERM. Returns the job's id and the pids of the processes."""
     number = server.submit("sh", "-c", FAMILY, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.count(b"\n") == 4, "its processes")
     return number, [int(line) for line in server.get(f"/jobs/{number}/log").body.split()]
@@ -468,7 +468,7 @@ def test_restarted_server_continues_to_follow_its_running_jobs(server):
 
 
 def sparks(server, number):
-    """Returns the parts of the job's run time for which there is a sample."""
+    """Returns the intervals of the job's run time that contain a sample."""
     return [i for i, value in enumerate(server.job(number)["spark"] or []) if value is not None]
 
 
@@ -487,7 +487,7 @@ def test_memory_peak_reached_while_server_was_down_is_reported(server):
     wait_for(lambda: len(sparks(server, number)) >= 4, "the same of the adopted job")
     assert sparks(server, number)[0] <= first  # On a busy machine the first sample may be late.
     assert server.wait(unseen)["state"] == "succeeded"
-    assert len(sparks(server, unseen)) >= 2  # Two parts of the sparkline may have been merged.
+    assert len(sparks(server, unseen)) >= 2  # Two intervals of the sparkline may have been merged.
 
 
 def test_server_continued_after_sigstop_notices_ended_jobs(server):

@@ -1,4 +1,4 @@
-"""Tests `ebb serve --executor slurm` with a stand-in for Slurm, whose failures the tests choose. tests/slurm has the
+"""Tests `ebb serve --executor slurm` with fake commands of Slurm, which fail as the tests require. tests/slurm has the
 tests with a real Slurm."""
 
 import contextlib
@@ -192,7 +192,7 @@ def test_job_that_slurm_ended_without_a_record_is_reported_lost(slurm, tmp_path)
 
 
 @pytest.mark.parametrize("has_accounts", [True, False])
-def test_sacct_is_asked_about_job_purged_from_queue(slurm, tmp_path, has_accounts):
+def test_sacct_is_queried_for_a_job_purged_from_the_queue(slurm, tmp_path, has_accounts):
     with serving_slurm(slurm) as server:
         job = server.submit("sleep", "600")
         server.wait(job, "running")
@@ -220,7 +220,7 @@ def test_job_cancelled_outside_of_ebb_before_its_start_fails(slurm, tmp_path):
         assert ended["reason"] == "Slurm ended job 1 with state CANCELLED before the command started"
 
 
-def test_job_whose_working_folder_is_missing_on_the_node_fails_and_names_it(slurm, tmp_path):
+def test_slurm_job_names_its_working_folder_missing_on_the_node(slurm, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     slurm.set("hold")

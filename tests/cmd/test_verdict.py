@@ -98,7 +98,7 @@ def test_verdict_of_a_flat_table_exits_with_0(tmp_path):
     assert (doc["verdict"], doc["oom"]) == ("stable", None)
 
 
-def test_verdict_in_first_epoch_exits_with_3_and_has_decision_step(tmp_path):
+def test_verdict_in_first_epoch_exits_with_3_and_names_decision_step(tmp_path):
     path = table(tmp_path / "a.csv", [(s, 300 * MIB + 20 * MIB * s) for s in range(1, 61)],
                  "step,rss")
     doc = verdict(path, "--steps-per-epoch", 83, "--limit", "24G")
@@ -136,7 +136,7 @@ def test_csv_of_another_tool_is_read_with_units_and_groups(tmp_path):
     assert doc["processes"][1]["floor_bytes"]["last"] == 500 * MIB
 
 
-def test_table_sorted_by_group_gets_same_verdict_as_sorted_by_time(tmp_path):
+def test_table_gets_the_same_verdict_sorted_by_group_as_by_time(tmp_path):
     rows = [(t, pid, 400 * MIB + (t * MIB if pid == 7 else 0)) for t in range(2000)
             for pid in (7, 8)]
     marks = tmp_path / "m.jsonl"
@@ -257,7 +257,7 @@ def test_unreadable_table_is_refused_by_every_command(ebb, tmp_path, command, co
 
 
 @pytest.mark.parametrize("cell", ["nan", "-5", "inf", "1e30", "x"])
-def test_refusal_of_an_invalid_table_value_names_the_line(tmp_path, ebb, cell):
+def test_error_for_an_invalid_table_value_names_the_line(tmp_path, ebb, cell):
     path = table(tmp_path / "a.csv", [(0, 5), (1, cell)])
     assert refused_with(ebb("verdict", path), "line 3", cell)
 
@@ -282,13 +282,13 @@ def test_memory_drop_at_process_exit_does_not_change_the_verdict(tmp_path):
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
     doc = verdict(table(tmp_path / "b.csv", rows + exits))
     assert (doc["verdict"], doc["samples"]) == ("leaking", 6000)
-    # With --until, the drop is not taken for an exit, so its samples count.
+    # With --until, the drop does not count as an exit, so its samples are used.
     cut = verdict(tmp_path / "b.csv", "--until", 1201)
     assert cut["samples"] == 6006
 
 
-def test_leak_is_found_although_the_process_needs_6_s_to_exit(tmp_path):
-    """On a busy machine most memory is freed at exit, and the rest stays until the table ends."""
+def test_leak_is_found_although_the_process_takes_6_s_to_exit(tmp_path):
+    """On a busy machine, exiting takes long: most memory is freed at first, and the rest stays until the table ends."""
     rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
     exits = [(48 + t / 5, 450 * MIB) for t in range(30)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "undecided"
@@ -299,7 +299,7 @@ def test_leak_is_found_although_the_process_needs_6_s_to_exit(tmp_path):
     assert doc["leak"] is False and doc["samples"] == 510, "it lived on at that level"
 
 
-def test_memory_drop_at_exit_is_ignored_in_a_table_row_with_a_step(tmp_path):
+def test_memory_drop_at_exit_is_ignored_in_a_table_with_steps(tmp_path):
     rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
     exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")
     lived = table(tmp_path / "lived.csv", rows, "t,rss,step")
@@ -426,7 +426,7 @@ def run_jobs(folder):
 
 
 def run_all(folder):
-    """Runs KEEPER beside the other jobs."""
+    """Runs KEEPER while the other jobs run."""
     for name in ("keeper", "jobs"):
         (folder / name).mkdir()
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -583,7 +583,7 @@ def test_tokenizer_cache_is_not_a_leak():
 
 
 @pytest.mark.parametrize("step, words", [(40, ["filling"]), (83, ["filling", "plateaued"]), (249, ["plateaued"])])
-def test_verdicts_of_the_tour_recording_match_the_tour_text(step, words):
+def test_verdicts_in_the_guided_tour_match_its_recording(step, words):
     folder = ROOT / "examples" / "recordings"
     doc = verdict(folder / "seed-h200.csv", "--marks", folder / "seed-h200.marks.jsonl", "--limit", "32G",
                    "--until-step", step)

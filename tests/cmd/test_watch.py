@@ -34,7 +34,7 @@ def job(*command, **options):
 
 
 def python(code, *arguments, **options):
-    """Runs a Python process until it has printed "ready", possibly followed by more words."""
+    """Starts a Python process and waits until it has printed "ready", possibly with more words after it."""
     return job(sys.executable, "-c", textwrap.dedent(code), *arguments, **options)
 
 
@@ -556,7 +556,7 @@ def test_watch_screen_sorts_processes_and_restores_terminal(terminal):
 
         t.keys("q")
         text = t.shows(r"the job is still running.* stopped by q")
-        t.shows(r"^\$$")  # The shell's prompt is back; keys typed before would be echoed elsewhere.
+        t.shows(r"^\$$")  # Keys typed before the prompt would be echoed elsewhere.
         t.keys("stty -a | grep -c -w -e '-icanon' -e '-echo'; echo back $?", "Enter")
         t.shows(r"^0\nback 1$")
         assert "RSS▼" not in t.screen()
@@ -624,7 +624,7 @@ def test_watch_refuses_unknown_terminal(terminal):
         t.shows(r"^status 2$")
 
 
-def test_watch_screen_keeps_hostile_name_on_its_line(terminal):
+def test_watch_screen_shows_a_hostile_name_within_its_line(terminal):
     t = terminal()
     with python(NAMED, "\x1b[2Jx\ny) R 1") as process:
         ready(process)

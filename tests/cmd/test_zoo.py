@@ -162,7 +162,7 @@ def pairs(*shares):
 
 
 def test_zoo_costs_of_all_programs_are_summed_with_intervals():
-    # One of the pairs of runs contains a disturbance.
+    # The third pair of each program is an outlier.
     found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}
     low, high = overhead.interval(found, "running")
     assert 0 <= low < 0.04 < high

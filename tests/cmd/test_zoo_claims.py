@@ -17,7 +17,7 @@ LEDGER = {"start_s": 0, "now_s": 100, "rss_start_bytes": 400 * MIB, "rss_now_byt
 
 
 def counters(live, events=(), steps_per_epoch=25):
-    """LIVE gives the live MiB at the end of each of a hundred steps."""
+    """LIVE is a function that returns the live MiB at the end of a given step."""
     marks = [{"kind": "begin", "t": 0, "steps_per_epoch": steps_per_epoch}]
     for step in range(1, 101):
         marks.append({"kind": "step", "t": step, "step": step})

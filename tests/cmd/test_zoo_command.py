@@ -1,5 +1,5 @@
-"""Tests the zoo's commands as a user sees them: a typing mistake gives one error line, Ctrl-C
-ends everything, and a full disk destroys no table."""
+"""Tests the commands of the zoo: a typing mistake gives one error line, Ctrl-C ends everything, and a full disk
+destroys no table."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def test_temporary_files_of_a_killed_zoo_program_are_removed(tmp_path, monkeypat
 
 def test_interrupted_zoo_program_leaves_no_folder(tmp_path):
     program = ("import signal, sys, time; sys.path.insert(0, 'zoo'); import common\n"
-               # The parent process may ignore the signal.
+               # The signal may have been ignored in the parent process.
                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                "job = common.Job('about', '--leak', 'leak')\n"
                "print(job.folder, flush=True)\n"
