@@ -14,8 +14,8 @@
  * zero size. */
 static volatile size_t huge = SIZE_MAX, half = SIZE_MAX / 2, zero = 0;
 
-/* Hides that P is the same pointer: the compiler assumes that a block is freed by realloc, even if
- * realloc fails. */
+/* Returns P, but the compiler cannot know that. It assumes that realloc always frees a block, and
+ * would warn about uses of P after a failed realloc. */
 static void *same(void *p)
 {
     __asm__("" : "+r"(p));

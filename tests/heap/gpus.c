@@ -1,4 +1,4 @@
-/* gpus LIBRARY WAY: drives a stand-in for PyTorch's libc10_cuda.so, loaded as Python loads it. WAY
+/* gpus LIBRARY WAY: uses a fake libc10_cuda.so of PyTorch, loaded as Python loads the real one. WAY
  * is one of: hold N (keep N blocks); threads (each thread frees blocks of another thread); nonsense
  * (invalid reports); fork (forks while threads allocate); exit (exit handlers free blocks); unload
  * (unloads the library and loads it again); fail (requests fail); both LIBRARY2 (two copies in one

@@ -1,4 +1,4 @@
-"""Stands in for `ebb attach`, inside the process to which tests attach."""
+"""Does the work of `ebb attach` in tests, inside the process that is attached."""
 
 import itertools
 import os
@@ -65,7 +65,8 @@ class Ebb:
         _attach.stop()
 
     def python_state(self):
-        """Returns the table's state of Python, and whether small objects are counted."""
+        """Returns what the heap table says about Python: its state, and whether small objects are
+        counted."""
         table = self.tables[os.getpid()]
         values = struct.unpack(_HEADER, os.pread(table, struct.calcsize(_HEADER), 0))
         return values[-3], values[-2]
@@ -166,7 +167,8 @@ _OF_THE_JOB = ("_finalizer_registry", "__dict__", "__builtins__")
 
 
 def _is(value, *kinds):
-    """isinstance without the attribute __class__, whose access warns in deprecated objects."""
+    """Like isinstance, but does not read __class__: reading it causes warnings in deprecated
+    objects."""
     return issubclass(type(value), kinds)
 
 
@@ -175,8 +177,8 @@ def _is_hookable(value):
 
 
 def objects():
-    """Returns the functions, methods and classes that modules, their lists and dicts, and classes
-    refer to, by their place."""
+    """Returns all functions, methods and classes of modules, of their lists and dicts, and of
+    classes. The keys are names such as "module.list[3]"."""
     found, classes = {}, {}
     for name, module in list(sys.modules.items()):
         if module is None or name.partition(".")[0] in ("ebb", "attached", "__main__"):
@@ -199,7 +201,7 @@ def objects():
 
 
 def state():
-    """Returns the state that a detach restores soon after it reports."""
+    """Returns the state that a detach restores, possibly only after it has reported its end."""
     found = {"finders": list(sys.meta_path), "environment": dict(os.environ)}
     found["threads"] = sorted(t.name for t in threading.enumerate() if "ebb" in t.name)
     with open("/proc/self/maps") as maps:
@@ -223,7 +225,7 @@ class Hooked:
         self.allocators, self.objects = python_allocators(), objects()
 
     def changes(self, before):
-        """Returns the names of the differences from BEFORE, except objects that were loaded since.
+        """Returns the names of the differences from BEFORE, except objects that were loaded later.
         """
         found = [f"{path}+{address:x}" for (path, address), value in before.slots.items()
                  if self.slots.get((path, address)) != value]
@@ -236,8 +238,8 @@ class Hooked:
 
 
 def state_after(before):
-    """Returns the state once it equals BEFORE, or after a while: the thread that detaches reports
-    before it ends."""
+    """Waits until the state equals BEFORE, and returns the state. The detaching thread reports its
+    end a little early."""
     until = time.monotonic() + PATIENCE_S
     while state() != before and time.monotonic() < until:
         time.sleep(0.01)

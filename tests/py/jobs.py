@@ -38,7 +38,7 @@ def environment(changes=None):
 
 @contextlib.contextmanager
 def listening(monkeypatch):
-    """Stands in for ebb with a socket that receives the marks of this process."""
+    """Replaces ebb in tests: has a socket that receives the marks of this process."""
     from ebb import _wire
 
     with tempfile.TemporaryDirectory(dir="/tmp") as short, \

@@ -203,7 +203,7 @@ def test_growing_containers_are_sent_with_sizes(sent, resident):
         SEEN.clear()
         Store.shared.clear()
         Clip.loudness.cache_clear()
-    assert named(sent) == []  # Memory grows too little for marks about containers.
+    assert named(sent) == []  # Memory grows too little for containers to be reported in marks.
     # a name of a figure is cut after 62 characters
     test = "test_growing_containers_are_sent_with_sizes"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
@@ -343,7 +343,8 @@ def test_container_scan_calls_no_job_code_and_keeps_no_object_alive(sent, reside
 
 
 def graph_job():
-    """Returns (model, function that computes a loss whose graph saves about 8 MiB)."""
+    """Returns a model and a function. The function computes a loss whose graph saves about 8
+    MiB."""
     torch = pytest.importorskip("torch")
     layers = torch.nn.Linear(64, 1024), torch.nn.Tanh(), torch.nn.Linear(1024, 1)
     model = torch.nn.Sequential(*layers)
@@ -401,10 +402,10 @@ def test_sum_of_losses_is_named_even_without_time_for_a_scan(sent, resident, mon
     add(4)
     resident(RESIDENT[3])
     _containers.at_step(4)
-    assert "name" not in sent[-1]  # the report is withdrawn
+    assert "name" not in sent[-1]  # a mark without a name withdraws the report
 
 
-def test_list_of_losses_is_named_with_their_graphs(sent, resident):
+def test_list_of_losses_is_reported_with_the_graphs_of_the_losses(sent, resident):
     _, loss_of = graph_job()
     losses = []
     grow(resident, lambda step: losses.extend(loss_of() for _ in range(4)))
@@ -445,7 +446,7 @@ def test_maximum_number_of_entries_is_sent_with_the_figures(sent, resident, make
     assert found["container"] == 8 and found.get("container_limit") == limit
 
 
-def test_container_inside_an_object_of_a_library_is_named_by_the_program(sent, resident):
+def test_container_in_a_library_object_is_named_by_the_program(sent, resident):
     store = Store()
     store.cache = queue.Queue()
     grow(resident, lambda step: [store.cache.put(bytearray(MIB)) for _ in range(2)])
@@ -495,7 +496,7 @@ def large_tensor():
 
 
 @pytest.mark.parametrize("make", [large_array, large_tensor])
-def test_large_array_that_is_written_to_is_a_container_with_its_size_as_maximum(
+def test_large_array_is_reported_with_its_size_as_maximum(
         sent, resident, make):
     store = Store()
     store.cache = make()
@@ -518,7 +519,7 @@ def limits_sent(sent):
              if key.startswith("container_limit:")} for figures in sent.figures]
 
 
-def test_array_that_was_replaced_by_a_longer_one_never_has_a_maximum_again(sent, resident):
+def test_array_replaced_by_a_longer_one_has_no_maximum(sent, resident):
     store = Store()
     store.cache = large_array()
 
@@ -535,7 +536,7 @@ def test_array_that_was_replaced_by_a_longer_one_never_has_a_maximum_again(sent,
     assert limits[0] == 64 * MIB and set(limits[1:]) == {0}, limits
 
 
-def test_arrays_of_the_same_name_have_the_sum_of_their_sizes_as_maximum(sent, resident):
+def test_arrays_of_one_name_have_the_sum_of_their_sizes_as_maximum(sent, resident):
     stores = first, second = Store(), Store()
     for store in stores:
         store.cache = large_array()
@@ -549,11 +550,11 @@ def test_arrays_of_the_same_name_have_the_sum_of_their_sizes_as_maximum(sent, re
     assert sent.figures and first is not second
 
 
-def test_pages_of_a_file_do_not_count_as_written_by_the_job(tmp_path):
+def test_all_pages_of_a_mapped_file_count_as_written(tmp_path):
     numpy = pytest.importorskip("numpy")
     (tmp_path / "data").write_bytes(bytes(4 * MIB))
     data = numpy.asarray(numpy.memmap(tmp_path / "data", "u1", "r"))
-    assert data[:MIB].sum() == 0  # brings a part into memory
+    assert data[:MIB].sum() == 0  # reads a part of the file into memory
     assert _memory.written_bytes(_weight.address_of(data), data.nbytes) == data.nbytes
 
 
@@ -569,7 +570,7 @@ def test_limited_cache_of_dictionaries_has_its_own_maximum(sent, resident):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")
-def test_sparse_tensor_does_not_end_the_scans(sent, resident):
+def test_sparse_tensor_does_not_stop_container_scans(sent, resident):
     torch = pytest.importorskip("torch")
     store = Store()
     store.matrix = torch.sparse_coo_tensor(torch.zeros(1, 2 * MIB, dtype=torch.long),

@@ -201,7 +201,7 @@ def test_data_loader_worker_starts_with_an_empty_image_cache(paths, method):
 
 def test_fork_while_thread_reads_image_does_not_hang(paths):
     images = LazyImages(paths)
-    with images._store.lock:  # The lock seems to be held by another thread.
+    with images._store.lock:  # From here on another thread seems to hold the lock.
         pid = os.fork()
         if pid == 0:
             os._exit(0 if images[0].getpixel((0, 0)) == ALL[0] else 1)

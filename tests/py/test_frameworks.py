@@ -320,7 +320,7 @@ ray.shutdown()
 
 # ---- tqdm ----
 
-# With these values a bar counts at once, and every update is read.
+# With these values ebb counts the updates of a bar from the start and reads each of them.
 TQDM = """
 import ebb._bars
 ebb._bars._WORTH_S = ebb._bars._APART_S = 0.0

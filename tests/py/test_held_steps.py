@@ -207,7 +207,7 @@ def test_step_fast_path_is_not_used_after_the_epoch_changes(wire, epoch):
     assert wire.take_texts()[1] == "KIND=step\nSTEP=14\nEPOCH=0.9\nBY=hook\nSTEPS=3"
 
 
-def test_step_fast_path_begun_without_epochs_refuses_a_step_with_one(row):
+def test_step_fast_path_without_epochs_refuses_a_step_with_an_epoch(row):
     assert not row.hold(13, TAIL, 0.5)
 
 

@@ -51,7 +51,8 @@ def training(out, *more):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Returns the weights of an undisturbed training without a leak, and its memory without file
-    pages. The guard does not count these either; builds of torch differ much in them."""
+    pages. The guard does not count file pages, and builds of torch differ much in their
+    size."""
     out = tmp_path_factory.mktemp("whole")
     code = (
         "import runpy, sys; sys.argv = sys.argv[1:];"

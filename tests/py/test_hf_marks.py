@@ -107,7 +107,7 @@ def test_last_trainer_step_is_sent_at_once_even_if_it_is_short(held, wire):
     assert wire.of("step")[-1]["STEP"] == "3"
 
 
-def test_epoch_that_max_steps_ends_early_sends_no_epoch_mark(wire, tmp_path):
+def test_epoch_ended_early_by_max_steps_sends_no_epoch_mark(wire, tmp_path):
     hf_trainer(tmp_path, 10, [hf.EbbCallback()], max_steps=8).train()
     (begin,) = wire.of("begin")
     assert (begin["STEPS_PER_EPOCH"], begin["MAX_STEPS"]) == ("5", "8")
@@ -309,7 +309,7 @@ def test_checkpoint_request_saves_even_if_save_strategy_is_best(wire, tmp_path):
         eval_steps=2,
         save_strategy="best",
         metric_for_best_model="loss",
-        # The loss falls while a greater value counts as better, so only the first value is the
+        # greater_is_better is set although the loss falls, so only the first evaluation is the
         # best.
         greater_is_better=True,
         learning_rate=0.05,

@@ -119,7 +119,7 @@ def test_incomplete_object_file_of_an_isolated_call_is_refused(tmp_path):
             assert not _pickled.is_whole(file)
 
 
-def test_object_file_is_replaced_by_the_next_object_written_to_it(tmp_path):
+def test_object_written_to_an_object_file_replaces_the_previous_one(tmp_path):
     with open(tmp_path / "object", "w+b") as file:
         _pickled.dump(file, "x" * 1000)
         _pickled.dump(file, "y")
@@ -156,7 +156,7 @@ def test_missing_main_guard_of_an_isolated_script_is_reported(tmp_path):
     assert 'RuntimeError' in err and 'if __name__ == "__main__":' in err
 
 
-def test_isolating_a_function_of_another_module_skips_main_module(tmp_path):
+def test_isolating_a_function_of_a_module_does_not_run_main_module(tmp_path):
     path = script(tmp_path, """
         import ebb, isolated_functions, os
         print("imported", __name__, flush=True)
@@ -222,7 +222,7 @@ def test_isolate_writes_its_recording_to_the_given_folder(tmp_path):
     assert call.facts["name"] == "three" and call.facts["marks"]["last_step"] == 3
 
 
-def test_partial_can_pass_arguments_named_like_isolate_options():
+def test_functools_partial_can_pass_arguments_named_like_options():
     assert ebb.isolate(functools.partial(functions.add, b=4), 3) == 7
 
 
@@ -288,7 +288,7 @@ def test_invalid_isolate_limit_is_refused_before_start(value):
     ("512M", "536870912"), ("1.5G", "1610612736"), (4096, "4096"), ("80%", "80%"),
     ("2GiB", "2147483648"),
 ])
-def test_isolate_formats_limits_as_the_ebb_program_expects(value, expected):
+def test_isolate_passes_limits_in_the_format_of_the_ebb_program(value, expected):
     assert _size.limit(value) == expected
 
 
@@ -461,7 +461,7 @@ def test_exit_of_forked_child_does_not_end_its_parents_isolated_calls(tmp_path):
 # ---- servers ----
 
 
-def test_isolated_calls_from_several_threads_keep_marks_apart():
+def test_marks_of_isolated_calls_from_several_threads_are_not_mixed():
     marks = {n: [] for n in range(4)}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         got = list(pool.map(

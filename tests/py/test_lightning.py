@@ -168,7 +168,7 @@ def test_limit_train_batches_option_shortens_the_reported_epoch(pl, callback, wi
     assert wire.steps("epoch") == [3, 6]
 
 
-def test_manual_optimization_sends_one_mark_per_batch(
+def test_lightning_manual_optimization_sends_one_mark_per_batch(
     pl, callback, wire, tmp_path
 ):
     fit(pl, tmp_path, [callback.EbbCallback()], by_hand=True)

@@ -17,7 +17,7 @@ from jobs import PACKAGE, PATIENCE_S, environment, listening
 
 @pytest.fixture
 def marks(monkeypatch):
-    """Stands in for ebb with a socket that receives the marks."""
+    """Replaces ebb in tests: has a socket that receives the marks."""
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("EBB_TRUTH", "0")

@@ -104,7 +104,7 @@ def test_each_step_of_a_single_optimizer_counts_as_one_step(wire, tracker):
     for _ in range(3):
         tracker.on_step(optimizer)
     assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3"]
-    # The value lets ebb ignore these marks if the job sends its own.
+    # Because of this value, ebb ignores these marks if the job sends its own.
     assert values(wire, "BY") == ["hook"] * len(wire.texts)
 
 
@@ -116,7 +116,7 @@ def test_begin_mark_escapes_package_versions(wire, tracker):
     assert values(wire, "PYTHON_VERSION") == [sys.version.split()[0]]
 
 
-def test_two_optimizers_that_step_once_per_batch_make_one_step(wire, tracker):
+def test_two_optimizers_stepping_once_per_batch_count_as_one_step(wire, tracker):
     critic, actor = Optimizer(), Optimizer()
     for _ in Loader(tracker, 4):
         tracker.on_step(critic)
@@ -124,7 +124,7 @@ def test_two_optimizers_that_step_once_per_batch_make_one_step(wire, tracker):
     assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3", "step 4", "epoch 4"]
 
 
-def test_optimizer_that_steps_most_often_counts_the_steps(wire, tracker):
+def test_steps_of_the_optimizer_that_steps_most_often_are_counted(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     for i, _ in enumerate(Loader(tracker, 10)):
         tracker.on_step(critic)
@@ -133,7 +133,7 @@ def test_optimizer_that_steps_most_often_counts_the_steps(wire, tracker):
     assert sent(wire)[-2:] == ["step 10", "epoch 10"]
 
 
-def test_many_optimizers_with_one_parameter_each_make_one_step(wire, tracker):
+def test_many_optimizers_with_one_parameter_each_count_as_one_step(wire, tracker):
     many = [Optimizer() for _ in range(50)]
     for _ in range(2):
         for optimizer in many:
@@ -319,7 +319,7 @@ def test_loaded_optimizer_continues_its_step_count(wire, tracker, monkeypatch):
     assert values(wire, "COUNTED") == []
 
 
-def test_steps_counted_from_zero_after_a_restart_are_flagged_so(wire, tracker, monkeypatch):
+def test_steps_counted_from_zero_after_a_restart_have_a_flag(wire, tracker, monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")
     optimizer = Optimizer({"parameter": {"momentum_buffer": None}})
     for _ in range(2):

@@ -110,7 +110,7 @@ for epoch in range(2):
     assert {m["steps_per_epoch"] for m in run.marks() if "steps_per_epoch" in m} == {3}
 
 
-def test_two_torch_optimizers_make_one_step(train):
+def test_two_torch_optimizers_that_step_together_count_as_one_step(train):
     run = train("""
 other = torch.nn.Linear(4, 1)
 first = torch.optim.Adam(model.parameters(), lr=0.01)

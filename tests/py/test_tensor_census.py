@@ -319,7 +319,7 @@ def run(tmp_path, monkeypatch):
     for name, value in (("_pid", 0), ("_is_started", False), ("_every", None), ("_step", None)):
         monkeypatch.setattr(_control, name, value)
     monkeypatch.setattr(_census, "_kept", 0)
-    # On a busy machine threads may end late, so the patience is long.
+    # On a busy machine threads may end late, so the test waits long.
     monkeypatch.setattr(_control, "_FORK_PATIENCE_S", PATIENCE_S)
     with listening(monkeypatch) as marks:
         path = marks.getsockname()

@@ -144,8 +144,8 @@ def test_cuda_figures_are_read_only_if_cuda_is_initialized(monkeypatch):
 
 
 def stand_in_for_jax(monkeypatch, is_started, arrays, stats):
-    """Stands in for jax. Its functions fail before a backend is started, because the real functions
-    would start one."""
+    """A fake jax. Its functions fail before a backend is started, because the real functions would
+    start one."""
     def checked(value):
         assert bridge.backends_are_initialized()
         return value

@@ -42,7 +42,8 @@ class Recorder(_wire.Wire):
         return self.mark("hello", True, rank=rank, role=role)
 
     def hold_back(self):
-        """Makes steps share marks as much as possible from now on; pending steps are not sent."""
+        """From now on, collects steps into as few marks as possible. Steps already pending are not
+        sent."""
         self.help(lambda: None)
         self.help = lambda wake: None
         self._steps_sent = _wire._STEPS_AT_ONCE  # The first steps are always sent one by one.

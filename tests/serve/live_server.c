@@ -1,10 +1,10 @@
 /* The live stream without the rest of the server, for tests: HTTP on a free loopback port.
  * Commands on standard input, one JSON object per line, set jobs and logs:
  *
- *     {"do": "job", "id": 1, "job": {…}, "change": true}    adds or changes a job, and publishes it
- *     {"do": "removed", "id": 1}                            removes a job, and publishes that
+ *     {"do": "job", "id": 1, "job": {…}, "change": true}    adds or changes a job and publishes it
+ *     {"do": "removed", "id": 1}                            removes a job and publishes its removal
  *     {"do": "live", "id": 1, "message": {…}, "times": 5}   publishes a message that many times
- *     {"do": "log", "id": 1, "text": "…", "repeat": 3}      appends to the log, and publishes that
+ *     {"do": "log", "id": 1, "text": "…", "repeat": 3}      appends to the log and publishes it
  *     {"do": "counts"}                                      prints {"viewers", "messages", …}
  *     {"do": "tick", "id": 1, "hz": 10}                     publishes samples at this rate
  *
@@ -79,7 +79,7 @@ int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct task
 
 void task_cancel(struct task *task)
 {
-    (void)task; /* there is none */
+    (void)task; /* no task is ever created */
 }
 
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user)

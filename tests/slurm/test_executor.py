@@ -48,7 +48,7 @@ def server(cluster, ebb, tmp_path):
     made.stop()
 
 
-def test_job_of_server_runs_and_is_cancelled_in_slurm(server, cluster):
+def test_job_of_the_server_runs_in_slurm_and_can_be_cancelled(server, cluster):
     done = server.submit("--slurm", "time=5m", "--", "sh", "-c", "echo in job $SLURM_JOB_ID")
     ended = server.wait(done, "succeeded", "failed", "lost")
     assert ended["state"] == "succeeded", ended

@@ -53,7 +53,7 @@ def test_output_and_exit_status_are_the_same_as_without_ebb(cluster, ebb, folder
     assert {r["rank"]: r["status"] for r in run["ranks"]} == {2: 2, 3: 3}
 
 
-def test_killed_rank_ends_the_slurm_step_in_the_same_way_with_and_without_ebb(cluster, ebb, folder):
+def test_killed_rank_ends_the_slurm_step_as_it_does_without_ebb(cluster, ebb, folder):
     command = ["sh", "-c", "[ $SLURM_PROCID != 1 ] || kill -9 $$"]
     plain = cluster.srun(*TWO_BY_TWO, *command, cwd=folder)
     under = cluster.srun(*TWO_BY_TWO, ebb, "run", "-q", "--", *command, cwd=folder)

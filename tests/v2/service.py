@@ -3,10 +3,10 @@
 
     tests/v2/service.py EBB
 
-Requires root and a writable v2 hierarchy with the memory controller; otherwise prints that and exits with 77.
-Makes the group of a service with Delegate=yes and DelegateSubgroup=server, and the group of a delegated scope,
-both owned by an ordinary user, and checks the cgroup of a job in each. Prints one line per check; exits with 1
-if a check failed.
+Requires root and a writable v2 hierarchy with the memory controller; otherwise prints the reason and exits with 77.
+Makes the group of a service with Delegate=yes and DelegateSubgroup=server, and the group of a delegated scope, both
+owned by an ordinary user, and checks the cgroup of a job in each. Prints one line per check; exits with 1 if a check
+failed.
 """
 
 import contextlib

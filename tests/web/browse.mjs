@@ -99,7 +99,7 @@ async function onPaper(page) {
   });
 }
 
-// When printed, the page draws for paper and restores itself afterwards.
+// For printing, the page redraws its plots for paper; afterwards it restores them.
 async function print(page, path) {
   await page.evaluate(() => {
     addEventListener("beforeprint", () => {

@@ -1,5 +1,4 @@
-// Opens the server's page with a stand-in for the server, whose jobs this script controls. Prints what the page
-// showed as JSON.
+// Opens the server's page with a fake server, whose jobs this script controls. Prints what the page showed as JSON.
 //
 //   node browse_standin.mjs CHROMIUM FOLDER [PICTURES]     FOLDER has the built page
 

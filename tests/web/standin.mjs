@@ -1,4 +1,5 @@
-// A stand-in for the server, with the API of docs/reference/api.md; tests set its jobs. It serves the built page from FOLDER.
+// A fake server with the API of docs/reference/api.md, whose jobs are set by tests. It serves the built page from
+// FOLDER.
 
 import { createServer } from "node:http";
 import { createHash } from "node:crypto";

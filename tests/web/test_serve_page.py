@@ -1,5 +1,4 @@
-"""Tests the page of `ebb serve` in a browser, with a stand-in for the server that controls the
-jobs.
+"""Tests the page of `ebb serve` in a browser, with a fake server that controls the jobs.
 
 Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
 missing. EBB_PICTURES=FOLDER keeps pictures of the page there.
@@ -100,7 +99,7 @@ def test_server_error_about_a_form_field_is_shown_at_that_field(seen):
     assert seen["submit"]["invalid"] == ["field-limit", "true"]
 
 
-def test_page_that_is_open_shows_a_new_job_from_its_start(seen):
+def test_open_page_shows_a_new_job_from_its_start(seen):
     assert seen["begin"]["log"] == ["the first words", ""]
     assert seen["begin"]["plot"] == [{"time": "4 s", "job": "5.00 GiB"}]
 

@@ -56,7 +56,7 @@ test("an escape code split in two pieces is removed", () => {
   assert.equal(text.open, "c");
 });
 
-test("a log line that is too long is truncated and the next one complete", () => {
+test("a log line that is too long is truncated and the next one is complete", () => {
   const text = new LogText();
   for (let i = 0; i < 2000; i++) text.add("x".repeat(1000));
   assert.ok(text.open.length < 5000);

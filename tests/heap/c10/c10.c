@@ -1,5 +1,5 @@
-/* Stands in for PyTorch's libc10.so: the two functions to which its allocators report, with counts
- * of the reports. With C10_OTHER they have names that ebb does not know. */
+/* A fake libc10.so of PyTorch. It has the two functions to which PyTorch's allocators report, and
+ * they count the reports. With C10_OTHER the functions have names that ebb does not know. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Stands in for PyTorch's libc10_cuda.so: reports every block under a lock, as the caching
- * allocator does. The addresses have no memory behind them. */
+/* A fake libc10_cuda.so of PyTorch: reports every block under a lock, as the caching allocator
+ * does. The addresses have no memory behind them. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,8 +24,8 @@ void report_block(void *p, int64_t size, size_t allocated, size_t reserved,
 void report_failure(int64_t size, size_t allocated, size_t reserved,
                     struct c10_device device) __asm__(REPORT_FAILURE);
 
-/* The real library calls many functions of libc10.so; here the list of needed libraries is
- * enough. */
+/* The real library calls many functions of libc10.so. This one calls none, but lists libc10.so as a
+ * needed library, too. */
 #ifndef C10_BARE
 uint64_t c10_blocks(void);
 SEEN uint64_t standin_blocks(void);

@@ -1,7 +1,7 @@
-/* A preloaded library that lets a folder hang, as if its file server was gone: calls that use a
- * file below it wait. $HANG_FILE is the path of a file with one line, "PATH" or "WHO PATH". WHO is
- * a list of pids and process names, separated by commas. While that file exists, all processes, or
- * only WHO, wait for PATH and everything below it. */
+/* A preloaded library that makes a folder hang, as if its file server did not answer: calls that
+ * use a file below the folder wait. $HANG_FILE is the path of a file with one line, "PATH" or "WHO
+ * PATH". WHO is a list of pids and process names, separated by commas. While that file exists, all
+ * processes, or only WHO, wait for PATH and everything below it. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
