@@ -8,8 +8,8 @@ on the CPU; the GPU is not involved.
 
 A reduction hangs if a rank does not take part, for example because only some ranks were started
 under ebb. Therefore the ranks first check, through the process group's store, that all of them are
-present. The first answer written to the store is final. Otherwise a rank that gave up waiting and a
-rank that did not could reach different decisions.
+present. The first answer written to the store is final. If ranks decided separately, one that gave
+up waiting and one that did not could reach different decisions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
             word = "yes" if all(store.get(k) == b"1" for k in keys) else "no"
         else:
             store.wait([decision], timedelta(seconds=PATIENCE_S + 5))
-            word = "no"  # the key exists: rank 0 has stored its decision already
+            word = "no"  # the key exists, because rank 0 has already stored its decision
     except Exception:
         word = "no"
     return bool(store.compare_set(decision, "", word) == b"yes")

@@ -69,7 +69,8 @@ class Asked:
 
     @property
     def is_idle(self) -> bool:
-        """Returns True if no request is pending here and no other rank has to be asked."""
+        """Returns True if this rank has no pending request and need not exchange requests with
+        other ranks."""
         return not (self._agreement.is_shared or self.must_save or self.must_stop)
 
     def started(self) -> None:

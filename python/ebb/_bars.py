@@ -1,9 +1,9 @@
 """Counts steps by tqdm's progress bars, for loops without a better step source.
 
-A bar is read at most ten times per second, and when it closes. Of nested bars the inner one counts.
-Of several loops with bars, the one in which most time was spent counts; if another loop takes its
-place, the count begins anew. Bars that count bytes or end within seconds are ignored, because they
-show downloads or files being loaded.
+A bar is read at most ten times per second, and when it closes. Of nested bars, only the innermost
+is counted. Of several loops with bars, only the loop that has taken the most time is counted; if
+another loop overtakes it, counting begins anew. Bars that count bytes or end within seconds are
+ignored, because they show downloads or files being loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Bar:
 class Bars:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self.due = 0.0  # time before which on_update need not be called
+        self.due = 0.0  # calls of on_update before this time are unnecessary
         self._known: "weakref.WeakKeyDictionary[Any, _Bar]" = weakref.WeakKeyDictionary()
         self._spent: dict[_Site, float] = {}  # seconds spent in the bars of each loop
         self._clock: Optional[_Site] = None  # the loop whose bars count steps
@@ -62,7 +62,7 @@ class Bars:
         count, seconds = bar.n - b.seen, now - before
         b.seen, b.at = bar.n, now
         if count < 1 or (last is not None and last.start > b.start and last.at >= before):
-            return  # a nested bar has been counted since the last call
+            return  # a nested bar was counted since the last call for this bar
         self._last = b
         if len(self._spent) >= _SITES_MAX:
             self._spent.clear()

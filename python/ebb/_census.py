@@ -18,7 +18,7 @@ from . import _process, _referrers, _truth
 from ._wire import rank_of_environment
 
 _ROWS_MAX = 200  # number of rows kept per table; the largest are kept
-# containers of at least this size in bytes are always counted with their entries
+# the entries of containers of at least this size in bytes are always counted
 _BIG_CONTAINER = 1 << 14
 # maximum number of entries counted per container; the total is extrapolated from them
 _OF_ONE_CONTAINER = 10000
@@ -56,8 +56,8 @@ class TypeRow:
 
 @dataclass
 class Holder:
-    """One of the largest objects, or one of many that are large together, with names that lead to
-    it."""
+    """A large object, or one of COUNT objects that are large in total, and a chain of names that
+    leads to it."""
 
     what: str
     count: int
@@ -186,7 +186,7 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
     with quiet():
         tensors = _tensors_among(objects, torch)
         ids = {id(t) for t in tensors}
-        # only if no backward pass in another thread can write the gradients meanwhile
+        # gradients are read only if no backward pass in another thread can be writing them
         grads = _gradients(tensors, ids) if is_safe else []
         leaves = [t for t in tensors if t.requires_grad and t.is_leaf] if is_safe else []
         grad_ids = {id(t.grad) for t in leaves}
@@ -340,8 +340,8 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
         plain.look_into(o)
     others.seen = plain.seen
     numbers = {id(o) for o in big}
-    # each slice has objects from the whole list, so the slices visited in time represent all
-    # objects
+    # each slice is spread over the whole list, so slices visited before time runs out are
+    # representative
     while done < _SLICES and not plain.is_full and time.monotonic() < until:
         others.look([o for o in objects[done::_SLICES] if id(o) not in numbers])
         done += 1
@@ -362,8 +362,8 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
 
 
 def take(step: Optional[int] = None, at: str = "call", budget_s: float = 3.0) -> Census:
-    """Takes a census. The time budget applies to the sizes of objects and to references, which
-    are estimated or omitted beyond it; tensors are always complete."""
+    """Takes a census. When the time budget is used up, the remaining object sizes are estimated,
+    and references are omitted. Tensors are always counted completely."""
     begun = time.monotonic()
     c = Census(os.getpid(), rank_of_environment(), time.time(), step, at)
     torch = sys.modules.get("torch")

@@ -44,8 +44,9 @@ _INTERVAL_S = 1.0  # seconds between two scans
 # scans of the program's own variables take at most this fraction of the time
 _VARIABLES_SHARE = 0.006
 _SHARE = 0.0025  # full scans take at most this fraction of the time since the first step
-_BUDGET_S = 0.3  # seconds that full scans may take in any case if a report is due
-_YOUNG_SHARE = 0.05  # full scans take at most this fraction of the time in a young process
+_BUDGET_S = 0.3  # seconds that full scans may always take if a report is due
+# even within _BUDGET_S, full scans take at most this fraction of the time
+_YOUNG_SHARE = 0.05
 # estimated duration of the first full scan, in seconds per memory block of the interpreter
 _BLOCK_S = 1e-7
 _WALL_S = 2.0  # seconds within which the names for a report must be found, on a busy machine
@@ -72,8 +73,8 @@ _GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
 _FIRST_GRAPHS = 1000  # maximum number of variables whose first graph is remembered
 # maximum number of entries of a dictionary that are checked for tensors with a graph
 _GRAPH_ENTRIES = 16
-_LARGE_BYTES = 16 << 20  # minimum size of an array that may be written to part by part
-_LARGE_MAX = 16  # maximum number of such arrays that are looked at in one scan
+_LARGE_BYTES = 16 << 20  # minimum size in bytes of an array that may be written to part by part
+_LARGE_MAX = 16  # maximum number of arrays in one scan whose written bytes are measured
 _NAME_MAX = 62  # maximum length of a figure's name
 _IDLE_STEPS_S = 5.0  # seconds without a step after which the thread scans
 
@@ -196,7 +197,7 @@ _caches: dict[int, weakref.ref[Any]] = {}  # limited lru_caches by the id of the
 
 
 def _note_limits(objects: Iterable[Any]) -> None:
-    """Notes the limits that OBJECTS set for containers in their attributes."""
+    """Stores the maximum lengths that OBJECTS set for containers in their attributes."""
     classes = [
         (cls, keys)
         for module, name, *keys in _LIMITED
@@ -325,8 +326,8 @@ def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
 
 
 def _note_new_graphs(found: dict[str, _GraphSize]) -> None:
-    """Notes how large each graph was when it was first seen. Full scans are rare, and the first of
-    them may come before the program has created the tensor."""
+    """Stores the size of each graph that is seen for the first time. Full scans are rare, and the
+    first one may come before the program has created the tensor."""
     for key, graph in found.items():
         if key not in _first_graphs and graph.is_whole and len(_first_graphs) < _FIRST_GRAPHS:
             _first_graphs[key] = graph
@@ -404,7 +405,7 @@ def _children(o: Any, types: frozenset[int]) -> list[Any]:
 
 
 class _Follower:
-    """The containers that gain the most, from scan to scan."""
+    """The containers that gain the most entries between scans."""
 
     def __init__(self) -> None:
         self._followed: dict[_Key, _Followed] = {}
@@ -414,7 +415,7 @@ class _Follower:
         # ids of containers that gained at the last full scan, or at the last scan of variables
         self._gained: set[_Key] = set()
         self._sizes: dict[str, int] = {}  # sizes of arrays and texts at the last scan, by name
-        self._changed: set[str] = set()  # names of those whose size changed
+        self._changed: set[str] = set()  # names of arrays and texts whose size has changed
         self._limited: set[str] = set()  # names of containers whose maximum length was sent
         self._nameless: set[int] = set()
         self._sent: set[str] = set()
@@ -466,8 +467,8 @@ class _Follower:
         self._follow_gained(gained)
 
     def _take_value(self, name: str, o: Any, may_look: bool) -> bool:
-        """Notes the bytes of the array or text O, together with others of the same name. Returns
-        True if it was looked at how much of a large array has been written to."""
+        """Adds the bytes of the array or text O to the total of its name. Returns True if the
+        written bytes of a large array were measured."""
         from . import _weight
 
         is_text, address = isinstance(o, (str, bytes, bytearray)), 0
@@ -488,9 +489,9 @@ class _Follower:
         return bool(address)
 
     def _limit_values(self, before: dict[str, int]) -> None:
-        """Notes which arrays have had the same size since they were first seen. That size is their
-        maximum length; other arrays may be replaced by longer ones. BEFORE has the sizes at the
-        previous scan."""
+        """Finds arrays whose size has not changed since they were first seen: this size is also
+        their maximum. Other arrays may be replaced by longer ones. BEFORE has the sizes at
+        the previous scan."""
         for name, size in self._sizes.items():
             if before.get(name, size) != size:
                 self._changed.add(name)
@@ -599,10 +600,10 @@ class _Follower:
 # ---- scans ----
 
 _last: Optional[_Scan] = None
-_kept: Optional[_Scan] = None  # the last scan whose result was reported
+_kept: Optional[_Scan] = None  # the last scan made after memory had grown
 _follower = _Follower()
 _names: dict[int, str] = {}  # names that were reported before
-_first_graphs: dict[str, _GraphSize] = {}  # each graph as it was when it was first seen
+_first_graphs: dict[str, _GraphSize] = {}  # sizes of graphs when they were first seen
 _grown: dict[str, tuple[int, int]] = {}  # nodes and bytes gained by each reported graph
 _graphs_rss: Optional[int] = None  # resident memory at the last report that had only graphs
 _is_reported = False  # True once two full scans were compared

@@ -18,8 +18,8 @@ from ._wire import Request, Wire, above_streams, wire
 _STEP_PATIENCE_S = 2.0  # seconds that a request waits for a step to end
 _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
-# number of automatic censuses after which their interval doubles, so that a long run does not fill
-# the disk
+# after this many automatic censuses the interval between them doubles, so that they do not fill the
+# disk
 _DOUBLE_AFTER = 128
 
 _FORK_PATIENCE_S = 0.1  # seconds that a fork waits for the thread to end
@@ -52,7 +52,7 @@ def start() -> None:
     global _pid, _is_polled, _is_started
     w = wire()
     if _pid == os.getpid() and _thread is not None and _thread.is_alive():
-        _is_started = not _must_end  # a thread that is about to end will be replaced later
+        _is_started = not _must_end  # if the thread is about to end, another one is started later
         return
     _is_started = True
     if not w.is_there or not w.bind():
@@ -155,7 +155,7 @@ def _after_fork() -> None:
     if not _is_paused:
         return
     _is_paused = False
-    # the thread is taking a census, and will end after it
+    # the thread is taking a census and ends afterwards
     if _thread is not None and _thread.is_alive():
         _is_started = False
     else:
@@ -269,7 +269,8 @@ def _answer(at: str) -> None:
 
 
 def _wait_for_step() -> None:
-    """Answers requests that no step has answered in time, and those of an earlier thread."""
+    """Answers requests that no step has answered in time, and requests that an earlier thread
+    left."""
     _answered.clear()
     if not _pending or _must_end:
         return

@@ -10,7 +10,7 @@ _INTERVAL_S = 1.0
 
 
 def run(bell: Any) -> None:
-    """Reads the memory until the main thread releases the lock BELL."""
+    """Reads the memory repeatedly until the main thread releases the lock BELL."""
     while not bell.acquire(True, _INTERVAL_S):
         _truth.without_steps()
         _containers.without_steps()

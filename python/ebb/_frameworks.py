@@ -42,8 +42,8 @@ def _leave() -> None:
 def _counted(
     method: Callable[..., Any], source: str, count_of: Optional[Callable[[Any], int]] = None
 ) -> Callable[..., Any]:
-    """Wraps METHOD so that each call that returns counts as one step of its object; calls inside
-    this call do not count. With COUNT_OF, the call counts only if COUNT_OF(object) has increased.
+    """Wraps METHOD so that each successful call counts as one step of its object. Nested calls do
+    not count. With COUNT_OF, a call counts only if it has increased COUNT_OF(object).
     """
     on_step = tracked(source, "on_step")
 
@@ -102,7 +102,7 @@ def is_worker() -> bool:
 
 
 def _counted_here(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Counts calls in this process only, because its workers fit parts of the same model."""
+    """Calls in worker processes are not counted, because they fit parts of the same model."""
     home, counted = os.getpid(), _counted(method, "sklearn")
 
     @functools.wraps(method)
@@ -293,7 +293,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    # a program that imported optax earlier has a second reference to the function
+    # optax has a second reference to the function if the program imported it earlier
     for place in (module, sys.modules.get("optax")):
         if getattr(place, "apply_updates", None) is apply_updates:
             _patches.put(place, "apply_updates", wrapper)

@@ -12,7 +12,8 @@ from array import array
 from typing import Callable, NamedTuple, Optional, Sequence
 
 MIN_ITERATIONS = 24  # number of iterations that judge() needs at least to fill its blocks
-_NEGLIGIBLE_BYTES = 256  # smaller growth per iteration is ignored, such as a few numbers for a log
+# growth in bytes per iteration that is ignored, such as a few numbers for a log
+_NEGLIGIBLE_BYTES = 256
 _BOUND_BYTES = 1024  # judged "sound" only if growth per iteration, noise included, is below this
 # In a leak, the later half grows by at least this fraction of the growth of the earlier half. A
 # list, which is enlarged by an eighth now and then, is above this fraction; a cache that is three
@@ -125,7 +126,7 @@ class Line(NamedTuple):
     number: int
     bytes_per_iteration: float
     objects_per_iteration: float
-    inside: Optional[tuple[str, int]]  # the allocating line, if it is in a library
+    inside: Optional[tuple[str, int]]  # file and line of the allocation, if a library allocates
 
 
 def _is_library(filename: str) -> bool:

@@ -117,8 +117,8 @@ def _hook_optimizers(module: ModuleType) -> None:
 
 
 def _compiler_callback() -> Callable[[], Any]:
-    """Returns a function that returns True while code of a compiled region runs. The compiler gives
-    up on the hook itself there, but would compile the functions that the hook calls."""
+    """Returns a function that returns True while code of a compiled region runs. In such a region
+    the compiler skips the hook, but it would compile the functions that the hook calls."""
     try:
         from torch._C._dynamo.eval_frame import get_eval_frame_callback as found
     except ImportError:  # torch before 2.5
@@ -127,18 +127,18 @@ def _compiler_callback() -> Callable[[], Any]:
 
 
 def _can_ask(torch: Any) -> bool:
-    """Returns True if torch has torch.compiler.is_compiling. The version decides, because torch is
-    still being imported."""
+    """Returns True if torch has torch.compiler.is_compiling. The version number is used, because
+    torch is still being imported."""
     found = re.match(r"(\d+)\.(\d+)", str(getattr(torch, "__version__", "")))
     return found is not None and (int(found[1]), int(found[2])) >= (2, 3)
 
 
 def _is_for_accelerate() -> bool:
-    """Returns True if the caller fetches the next batch before it returns the current one. The
-    module of the caller decides."""
+    """Returns True if the caller fetches the next batch before it returns the current one.
+    Recognized by the module of the caller."""
     try:
         name = sys._getframe(2).f_globals.get("__name__")
-    except ValueError:  # no Python code called the iterator
+    except ValueError:  # the iterator was not called by Python code
         return False
     return isinstance(name, str) and name.partition(".")[0] == "accelerate"
 

@@ -216,8 +216,8 @@ class IsolatedCall(Generic[T]):
                     pass_fds=fds,
                     stdin=subprocess.DEVNULL,
                     env=_environment(env),
-                    # the caller, which may be a server that shuts down in order, handles Ctrl-C for
-                    # both
+                    # the caller handles Ctrl-C for both processes; it may be a server that shuts
+                    # down in an orderly way
                     start_new_session=True,
                 )
             except BaseException:
@@ -330,7 +330,7 @@ class IsolatedCall(Generic[T]):
             self._end_softly()
             self._pump()
             self._wait_until_gone()
-        except BaseException:  # a second Ctrl-C kills the process at once
+        except BaseException:  # a second Ctrl-C kills the process immediately
             assert self._process is not None
             self._process.kill()
             self._process.wait()
@@ -461,8 +461,8 @@ class IsolatedCall(Generic[T]):
             self = None  # type: ignore[assignment]
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """Calls CALLBACK() in the call's own thread when the call has ended, or at once if it
-        has already."""
+        """Calls CALLBACK() in the call's own thread when the call has ended, or at once if it has
+        ended already."""
         with self._lock:
             if not self._ended.is_set():
                 self._callbacks.append(callback)

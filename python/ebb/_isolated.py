@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-# how long (s) to retry sending a mark that must arrive while the caller does not read; after that
-# it is dropped
+# seconds for which sending a mark that must arrive is retried if the caller does not read; after
+# that, the mark is dropped
 _PATIENCE_S = 0.2
 _GRACE_S = 5.0
 
@@ -106,7 +106,7 @@ def _answer(file: BinaryIO, outcome: Outcome) -> None:
 
 
 def _forward(channel: socket.socket) -> None:
-    """Sends each mark to the caller as well. The job never waits: a slow caller misses some marks.
+    """Also sends each mark to the caller. The job never waits: a slow caller misses some marks.
     """
 
     def sink(text: str, must_arrive: bool) -> None:

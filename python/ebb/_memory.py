@@ -22,7 +22,7 @@ def rss_bytes() -> Optional[int]:
 
 def written_bytes(address: int, size: int) -> int:
     """Returns how many of the SIZE bytes at ADDRESS have been written to, estimated from evenly
-    spaced pages. Memory that was allocated in a large block uses no pages before."""
+    spaced pages. Before the first write, a large block of memory has no pages."""
     pages = size // _PAGE
     if pages < _PAGES_READ:
         return size

@@ -2,9 +2,9 @@
 
 A thread of the kernel samples resident memory and malloc's live heap while the cell runs. The
 samples stay in memory until the cell has ended, and `ebb verdict` judges them as a table. Meanwhile
-the profiler is attached to the kernel, and a child process collects its samples. Both leave nothing
-behind, even if the kernel is killed. Steps count if the cell reports them with ebb.step, or if they
-are those of a training loop.
+the profiler is attached to the kernel, and a child process collects its samples. The profiler and
+the child process are removed even if the kernel is killed. Steps are counted if the cell reports
+them with ebb.step, or if it runs a training loop.
 """
 
 from __future__ import annotations

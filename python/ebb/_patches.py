@@ -43,7 +43,7 @@ def undo(since: int = 0) -> list[str]:
     while len(_undo) > since:
         try:
             what, restore = _undo.pop()
-        except IndexError:  # another thread has undone the last change
+        except IndexError:  # another thread has already undone the change
             break
         try:
             is_restored = restore()

@@ -28,8 +28,8 @@ def set_hooked() -> None:
 
 
 def take_hooked() -> Optional[int]:
-    """Returns the pid of the process with the hooks at the first call, which creates the first
-    wire, and None at later calls."""
+    """Returns the pid of the process that installed the hooks. Called when a wire is created; after
+    the first wire, returns None."""
     global _hooked
     found, _hooked = _hooked, None
     return found

@@ -193,7 +193,8 @@ def _root(o: Any, names: str) -> str:
 
 
 def _module_names() -> dict[int, str]:
-    """Maps the id of each module's variables to the module's name."""
+    """Returns the names of all modules. The keys are the ids of the dictionaries of their
+    variables."""
     named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
     # if a module has two names, the first one wins
     return {id(m.__dict__): n for n, m in reversed(named)}
@@ -289,7 +290,7 @@ def is_library_name(name: str) -> bool:
 
 
 CACHE_TYPE = type(lru_cache(abs))
-_CACHE_MAX = 50_000  # a larger cache is not looked at, because gc would list all its entries
+_CACHE_MAX = 50_000  # a larger cache is skipped, because gc would list all its entries
 
 
 def cache_dict(cache: Any) -> Optional[dict[Any, Any]]:

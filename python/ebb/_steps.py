@@ -28,7 +28,8 @@ from . import _process, _wire
 _CHECKS_APART_S = 0.1
 # the set of optimizers is complete after this many iterations without a new one
 _STEPS_TO_SETTLE = 2
-# priority of each source of steps; others report updates of a model, and have the highest, 0
+# priorities of sources of steps; 0 is the highest, and applies to sources that report updates of a
+# model and are not in this list
 _PRIORITIES = {"sklearn": 1, "tqdm": 2}
 
 
@@ -115,7 +116,7 @@ def _rank() -> Optional[int]:
 
 
 def _nobody() -> None:
-    """Stands for a weak reference whose object does not exist any more."""
+    """Replaces a weak reference whose object no longer exists."""
 
 
 def _steps_before(optimizer: Any) -> int:
@@ -137,7 +138,7 @@ class Tracker:
         self._is_late = bool(_process.attached)
         self.source = ""  # name of the source that counts the steps
         self._priority = max(_PRIORITIES.values()) + 1
-        # ids of threads that run a call which counts as one step
+        # ids of threads that run a call that counts as one step
         self._inside: set[int] = set()
         self.step = 0
         self.epoch = 0
@@ -149,10 +150,12 @@ class Tracker:
         self._only: Callable[[], Any] = _nobody
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._since_new = 0  # number of iterations since a new optimizer was last seen
-        self._has_fetched = False  # True if a batch was fetched after the iteration's first step
+        # True if a batch was fetched after the first step of the iteration
+        self._has_fetched = False
         # unfinished passes, by the id of their iterator
         self._open: dict[int, Pass] = {}
-        # a pass over a loader that has ended, but whose last optimizer step may still come
+        # a pass over a loader: all its batches were fetched, but its last optimizer step may still
+        # come
         self._held: Optional[Pass] = None
         # True if the newest epoch was sent and no batch was fetched since then
         self._has_just_ended = False
@@ -168,7 +171,7 @@ class Tracker:
         # until this time, steps that the job sends itself are counted without further checks
         self._check_due = 0.0
         self._pid, self._is_worker = 0, False  # _is_worker is the result for process _pid
-        # line of a mark; it reports that steps are counted from the start of this process
+        # line added to marks, which says that steps are counted from the start of this process
         self._counted = ""
 
     # ---- sending ----
@@ -246,7 +249,7 @@ class Tracker:
             )
 
     def _flush(self) -> None:
-        """Sends everything that is held back, because another pass or training begins."""
+        """Sends everything that is held back. Called when another pass or training begins."""
         self._begin()
         self._send_epoch()
         self._has_just_ended = False
@@ -277,8 +280,8 @@ class Tracker:
         self._inside.discard(threading.get_ident())
 
     def on_count(self, source: str, count: int, seconds: float) -> None:
-        """Counts COUNT steps, which ended in the last SECONDS, for a source that is read only now
-        and then. The steps of the first reading are part of start-up."""
+        """Counts COUNT steps that ended in the last SECONDS, for a source that is not read at every
+        step. Steps of the first call count as start-up."""
         if not self._admits(source):
             return
         self.step += count
@@ -477,7 +480,7 @@ class Tracker:
         return any(q.steps and q.size > p.size for q in self._open.values())
 
     def close(self) -> None:
-        """Sends everything that is held back, when the process exits."""
+        """Sends everything that is held back. Called when the process exits."""
         self._flush()
         if self._has_begun and self._may_send():
             self._send(f"KIND=end\nSTEP={self.step}")

@@ -40,7 +40,7 @@ class _TappedWire(Wire):
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        # the listener is to receive every step, so no step is held back
+        # the listener must receive every step, so no step is held back
         if _sink() is not None:
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)
@@ -61,7 +61,8 @@ class _TappedWire(Wire):
 
 
 def _tap() -> None:
-    # Changes the wire itself: other objects refer to it, and its hello may have been sent.
+    # Modifies the existing wire instead of creating one, because other objects refer to it and its
+    # hello may have been sent.
     w = wire()
     if type(w) is Wire:
         w.__class__ = _TappedWire
@@ -90,7 +91,7 @@ class tap_thread:
 
 
 def _value(text: str) -> Union[str, int, float]:
-    """Converts TEXT to a number if it has Python's notation of one."""
+    """Converts TEXT to a number if TEXT is a number in Python's notation."""
     for kind in (int, float):
         try:
             number = kind(text)

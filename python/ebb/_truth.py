@@ -19,8 +19,8 @@ _SHARE = 400  # a reading may take at most 1/400 of the time since the last read
 _SLOW_S = 0.002
 # pause in seconds after a slow reading; it doubles with each further slow reading
 _PAUSE_S = 1.0
-# longest pause in seconds: even after slow readings there is another, because the machine may only
-# have been busy
+# longest pause in seconds: readings continue even if several were slow, because the machine may
+# only have been busy for a while
 _PAUSE_MAX_S = 60.0
 # with more arrays than this, their total is omitted, because adding up the sizes takes milliseconds
 _JAX_ARRAYS = 5000

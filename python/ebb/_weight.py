@@ -43,7 +43,8 @@ def size_of(o: Any) -> int:
 
 
 def _without_job_code(torch: Any) -> Any:
-    """Returns a context in which torch calls neither modes nor subclasses of the job."""
+    """Returns a context in which torch calls no code of the job, such as torch modes and tensor
+    subclasses."""
     found = getattr(torch._C, "DisableTorchFunction", torch._C.DisableTorchFunctionSubclass)
     return found()
 
@@ -146,9 +147,9 @@ def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
 
 
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> tuple[int, int]:
-    """Returns the mean number of bytes that each of OBJECTS, entries of CONTAINER, adds, and how
-    many of these bytes are in its autograd graph. The first object is left out, because memory that
-    all of them share would be counted with it."""
+    """OBJECTS are entries of CONTAINER. Returns the mean number of bytes that each of them adds,
+    and how many of these bytes are in its autograd graph. The first object is left out of the
+    mean, because its bytes include memory that all objects share."""
     seen, graph = {id(container)}, Graph()
     first, *others = objects or [None]
     _add(first, seen, graph, modules)

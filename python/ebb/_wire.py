@@ -32,8 +32,8 @@ _TEXT_MAX = 8192
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
-# errors that pass, mostly on a machine that is short of memory; after any other error, nothing is
-# sent
+# temporary errors, mostly on a machine that is short of memory; after any other error, nothing more
+# is sent
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
@@ -151,8 +151,8 @@ _Step = tuple[int, Optional[float], str, int, float]
 
 
 def above_streams(fd: int) -> int:
-    """Moves FD above the standard streams. If the job closed a standard stream, FD could have its
-    number, and output of the job would go into FD."""
+    """Moves FD above the standard streams. If the job has closed a standard stream, FD may have the
+    number of that stream, and output of the job would go into FD."""
     if fd > 2:
         return fd
     try:
@@ -208,9 +208,9 @@ class Wire:
         # called by close(), to wake the thread that reads requests
         self.on_close: Callable[[], None] = nothing
         self.is_sent_by_job = False  # True if the job sends its steps itself
-        # called when a better source of steps appears; ends the count of tqdm or sklearn steps
+        # called when a source of higher priority sends steps; stops counting tqdm or sklearn steps
         self.before_source: Callable[[], None] = nothing
-        # training runs in progress whose callback sends the steps
+        # training runs in progress in which a callback sends the steps
         self.trainings: dict[int, "weakref.ref[Any]"] = {}
 
     # ---- sending ----
@@ -343,8 +343,8 @@ class Wire:
             self._wake()
 
     def substep(self, n: int, tail: str = "") -> None:
-        """Reports the end of a part of step N. Of reports in quick succession, all but the first
-        are dropped."""
+        """Reports the end of a part of step N. If several reports follow quickly, only the first is
+        sent."""
         now = time.monotonic()
         if self._has_helper and now < self._substep_due:
             return
@@ -391,7 +391,7 @@ class Wire:
         self._is_helped = False
         if self._step is self._sent:
             return True
-        self._is_helped = True  # another thread has held back a step since the call began
+        self._is_helped = True  # another thread has held back a step during this call
         return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:

@@ -1,10 +1,11 @@
 """Images that do not fill memory: decoded when they are used, and cached up to a budget.
 
-A list of opened PIL images looks small, since PIL reads pixels late. But it reads them into the
-object that the list holds, so over the first epoch the list grows to the size of all its pixels.
+A list of opened PIL images looks small, because PIL reads the pixels of an image only when they are
+used. But the pixels then stay in the image object, so during the first epoch the list grows to the
+size of all its pixels.
 
     images = ebb.data.LazyImages(paths, budget="2G")  # instead of [Image.open(p) for p in paths]
-    collate = ebb.data.keep_nothing(collate)          # where the list is not yours to change
+    collate = ebb.data.keep_nothing(collate)          # if you cannot replace the list
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class _Store:
                 image = opened.convert(self.mode) if self.mode else opened.copy()
                 image.format = opened.format
                 return image
-        # the message of these exceptions is sufficient
+        # these exceptions already have a clear message
         except (FileNotFoundError, PermissionError, MemoryError):
             raise
         except Exception as error:

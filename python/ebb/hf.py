@@ -458,7 +458,7 @@ def _hook_train(train: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             for c in found:
                 try:
-                    # a training run of this callback that did not finish is over now
+                    # if an earlier training run of this callback did not finish, it is over now
                     c._close(is_clean=False)
                 except Exception:
                     pass
@@ -591,8 +591,8 @@ def _part(handler: Any, added: _DefaultCallback) -> None:
 
 
 def _disarm(added: Any) -> None:
-    """Turns the callback of a trainer that has not trained yet, and is not known, into one that
-    does nothing."""
+    """Turns a callback into one that does nothing. Needed for a trainer that has not begun to
+    train, because ebb has no reference to it."""
     added.__class__ = TrainerCallback
-    for name in set(vars(added)) - {"_training"}:  # only EbbCallback can pickle the others
+    for name in set(vars(added)) - {"_training"}:  # not picklable without our class
         del vars(added)[name]

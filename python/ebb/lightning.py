@@ -243,7 +243,7 @@ class _Hooks:
                 t.asked.started()
                 trainer.save_checkpoint(path)
             except Exception:
-                # the other ranks wait at this barrier
+                # the other ranks wait at the same barrier
                 trainer.strategy.barrier("Trainer.save_checkpoint")
                 t.asked.failed()
             else:
@@ -381,7 +381,7 @@ def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) 
     wire().mark("resume", True, state="checkpoint", path=path, text=text, rank=rank)
     bound.arguments["ckpt_path"] = path
     if "weights_only" in signature.parameters and bound.arguments.get("weights_only") is None:
-        bound.arguments["weights_only"] = False  # this is safe, as this run has written the file
+        bound.arguments["weights_only"] = False  # safe: this run has written the file
     return bound.args[1:], bound.kwargs
 
 
@@ -469,7 +469,8 @@ def install(default: bool = False) -> None:
         for name, hook in _HOOKS.items():
             method = getattr(trainer, "__dict__", {}).get(name)
             if method is None:
-                text = f"this {package.__name__} has no Trainer.{name}, so ebb cannot hook it"
+                text = (f"this version of {package.__name__} has no Trainer.{name}, "
+                        "so ebb cannot hook it")
                 note("lightning", text)
             elif not getattr(method, "_is_ebbs", False):
                 hooked = hook(method, package)

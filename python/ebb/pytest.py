@@ -37,8 +37,8 @@ _MAX_S = 15.0  # limit in seconds of wall time, for blocks that wait and for bus
 # growth in bytes that is reported as a leak at once, before _LEAK_ITERATIONS
 _MAX_GROWTH_BYTES = 256 << 20
 _LINE_ITERATIONS = 16  # number of iterations in which the growing line is searched
-# number of iterations before the search for the line; the first of them may create objects that
-# later ones replace
+# number of iterations before the search for the line; objects of the first iterations may be
+# replaced later
 _SETTLE_ITERATIONS = 2
 
 _failed = pytest.StashKey[bool]()

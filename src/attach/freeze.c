@@ -73,7 +73,7 @@ static int seize_all(struct frozen *f)
 }
 
 /* Updates T if its thread has stopped or exited. A thread may first stop for a signal, which T then
- * remembers, and only then for us. */
+ * stores; its next stop is the one that ebb requested. */
 static void take_stop(struct frozen_thread *t)
 {
     int status;

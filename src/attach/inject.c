@@ -24,8 +24,8 @@ enum {
     STOP_BIT = 1 << 5, /* bit of eval_breaker that requests a remote script */
 };
 
-/* Sleeps. Returns false if the user wants ebb to end: its main loop, which takes these signals,
- * does not run meanwhile. */
+/* Sleeps for MS. Returns false if SIGINT or SIGTERM has arrived. These signals are blocked and stay
+ * pending, because ebb's main loop does not run here. */
 static bool pause_ms(int ms)
 {
     sigset_t pending;

@@ -27,9 +27,9 @@ struct stack_walk {
     const struct attach_target *t;
     const struct interpreter *i;
     int fd;
-    uint64_t *threads; /* of THREADS_MAX */
+    uint64_t *threads; /* array of THREADS_MAX */
     size_t thread_count;
-    struct stack_frame *frames; /* of FRAMES_MAX; the stack that was read last */
+    struct stack_frame *frames; /* array of FRAMES_MAX; the stack that was read last */
     size_t frame_count;
 };
 

@@ -90,7 +90,7 @@ bool attach_target_sees(const struct attach_target *t, const char *path)
     if (stat(path, &a) < 0)
         return false;
     if (fstatat(t->root->proc_fd, theirs, &b, 0) < 0)
-        /* our user cannot look into the root of the process; a process that opted in reports a
+        /* our user may not access the root of the process; a process that opted in reports a
          * missing file itself */
         return t->optin[0] && errno == EACCES;
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;

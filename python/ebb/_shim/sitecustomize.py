@@ -61,7 +61,7 @@ def _watch():
         spec = spec_from_file_location("_ebb_watch", file)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-    except Exception:  # somebody removed the installation of ebb while the job runs
+    except Exception:  # the installation of ebb was removed while the job was running
         return None
     sys.modules["_ebb_watch"] = module
     return module
@@ -139,7 +139,7 @@ class _Memory(object):
 
     @classmethod
     def wait_for_end(cls):
-        """Waits until the kernel has removed the thread, but only for a moment."""
+        """Waits briefly for the kernel to remove the thread."""
         import time
 
         until = time.monotonic() + 0.1
