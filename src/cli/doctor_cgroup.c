@@ -74,24 +74,26 @@ static const char scope_advice[] =
     "ebb measures a job's memory by its processes and sets no hard limit: start ebb with "
     "`systemd-run --user --scope -p Delegate=yes ebb run …`.";
 
-static const char *advice_for(int error)
-{
-    if (error == EROFS)
-        return "The cgroup mount is read-only, as in most containers: ebb enforces the limit "
-               "that it finds or that you give, but cannot set one in the kernel; `docker run "
-               "--cgroupns=private --privileged` allows that.";
-    if (has_systemd())
-        return scope_advice;
-    return "ebb measures a job's memory by its processes and sets no hard limit: run ebb as "
-           "root, or let root create a cgroup, chown it to you and move your shell into it.";
-}
-
 static const char *no_memory_advice(void)
 {
     return has_systemd() ? scope_advice
                          : "ebb measures a job's memory by its processes and sets no hard "
                            "limit: as root, run `echo +memory >cgroup.subtree_control` in the "
                            "cgroup of your shell.";
+}
+
+static const char *advice_for(int error)
+{
+    if (error == EROFS)
+        return "The cgroup mount is read-only, as in most containers: ebb enforces the limit "
+               "that it finds or that you give, but cannot set one in the kernel; `docker run "
+               "--cgroupns=private --privileged` allows that.";
+    if (error == EOPNOTSUPP)
+        return no_memory_advice();
+    if (has_systemd())
+        return scope_advice;
+    return "ebb measures a job's memory by its processes and sets no hard limit: run ebb as "
+           "root, or let root create a cgroup, chown it to you and move your shell into it.";
 }
 
 static void look_at_group(struct doctor *d, const char *version, const struct guard_place *own,

@@ -23,63 +23,34 @@
 #include "proc/tree.h"
 
 const struct guard_cgroup guard_cgroup_none = {
-    .join_fd = {-1, -1}, .fds = {-1, -1, -1}, .peak_fd = -1, .kill_fd = -1, .events_fd = -1};
+    .join_fd = -1, .fds = {-1, -1, -1}, .peak_fd = -1, .kill_fd = -1, .events_fd = -1};
 
 enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g)
 {
-    return g->memory_is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1;
+    return g->is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1;
 }
 
-static bool has_memory(const struct guard_cgroup *g)
+/* Opens FILE of the group. Returns -1 if it does not exist or cannot be opened. */
+static int open_file(const struct proc_root *root, const struct guard_cgroup *g, const char *file,
+                     int flags)
 {
-    return g->memory_dir[0] != '\0';
-}
-
-static bool has_kill_dir(const struct guard_cgroup *g)
-{
-    return g->kill_dir[0] != '\0';
-}
-
-/* Stores FD in *SLOT, or -1 if FD is an error. *FIRST keeps the errno of the first failure. */
-static void keep_fd(int *slot, int fd, int *first)
-{
-    *slot = fd < 0 ? -1 : fd;
-    if (fd < 0 && *first == 0)
-        *first = fd;
-}
-
-/* Opens the kernel's record of peak usage, which cgroup v2 has since kernel 5.19. */
-static void open_peak(const struct proc_root *root, struct guard_cgroup *g)
-{
-    int absent = 0;
-    const char *name = limit_files(guard_cgroup_kind(g))->peak;
-    int fd = cgroup_open(root, g->memory_dir, name, O_RDWR);
-    g->peak_is_resettable = fd >= 0;
-    keep_fd(&g->peak_fd, fd >= 0 ? fd : cgroup_open(root, g->memory_dir, name, O_RDONLY), &absent);
+    int fd = cgroup_open(root, g->dir, file, flags);
+    return fd < 0 ? -1 : fd;
 }
 
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
 {
-    int r = 0;
-    g->join_fd[0] = g->join_fd[1] = -1;
-    g->fds = LIMIT_NO_FDS;
-    g->peak_fd = g->kill_fd = g->events_fd = -1;
-    if (has_memory(g)) {
-        const char *events = g->memory_is_v2 ? "memory.events" : "memory.oom_control";
-        keep_fd(&g->join_fd[0], cgroup_open(root, g->memory_dir, "cgroup.procs", O_WRONLY), &r);
-        g->fds = limit_fds_open(root, guard_cgroup_kind(g), g->memory_dir);
-        if (r == 0 && (g->fds.usage < 0 || g->fds.stat < 0))
-            r = -ENOENT;
-        keep_fd(&g->events_fd, cgroup_open(root, g->memory_dir, events, O_RDONLY), &r);
-        open_peak(root, g);
-    }
-    if (has_kill_dir(g)) {
-        int absent = 0; /* cgroup.kill does not exist before kernel 5.14, so its error is ignored */
-        keep_fd(&g->kill_fd, cgroup_open(root, g->kill_dir, "cgroup.kill", O_WRONLY), &absent);
-        if (strcmp(g->kill_dir, g->memory_dir) != 0)
-            keep_fd(&g->join_fd[1], cgroup_open(root, g->kill_dir, "cgroup.procs", O_WRONLY), &r);
-    }
-    return r;
+    const char *peak = limit_files(guard_cgroup_kind(g))->peak;
+    g->fds = limit_fds_open(root, guard_cgroup_kind(g), g->dir);
+    g->events_fd = open_file(root, g, g->is_v2 ? "memory.events" : "memory.oom_control", O_RDONLY);
+    g->kill_fd = open_file(root, g, "cgroup.kill", O_WRONLY);
+    g->peak_fd = open_file(root, g, peak, O_RDWR);
+    g->peak_is_resettable = g->peak_fd >= 0;
+    if (g->peak_fd < 0)
+        g->peak_fd = open_file(root, g, peak, O_RDONLY);
+    int r = cgroup_open(root, g->dir, "cgroup.procs", O_WRONLY);
+    g->join_fd = r < 0 ? -1 : r;
+    return r < 0 ? r : g->fds.usage < 0 || g->fds.stat < 0 || g->events_fd < 0 ? -ENOENT : 0;
 }
 
 /* Creates the folder DIR. If this process left an older group of the same name, removes it
@@ -91,7 +62,7 @@ static int make_anew(const struct proc_root *root, const char *dir)
         return 0;
     if (errno != EEXIST)
         return -errno;
-    snprintf(old.kill_dir, sizeof old.kill_dir, "%s", dir);
+    snprintf(old.dir, sizeof old.dir, "%s", dir);
     int r = guard_cgroup_remove(root, &old, 0);
     if (r == 0 && mkdirat(root->cgroup_fd, dir, 0755) < 0)
         r = -errno;
@@ -121,18 +92,16 @@ static int make_group(const struct proc_root *root, const struct guard_place *p,
     return 0;
 }
 
-static int make_memory_at(const struct proc_root *root, const struct guard_place *p,
-                          const char *name, struct guard_cgroup *ret)
+static int make_at(const struct proc_root *root, const struct guard_place *p, const char *name,
+                   struct guard_cgroup *ret)
 {
     struct guard_cgroup g = guard_cgroup_none;
     int r = guard_place_divide(root, p);
     if (r == 0)
-        r = make_group(root, p, name, g.memory_dir);
+        r = make_group(root, p, name, g.dir);
     if (r < 0)
         return r;
-    g.memory_is_v2 = p->is_v2;
-    if (p->is_v2)
-        memcpy(g.kill_dir, g.memory_dir, sizeof g.kill_dir);
+    g.is_v2 = p->is_v2;
     r = guard_cgroup_reopen(root, &g);
     if (r < 0) {
         (void)guard_cgroup_remove(root, &g, 0);
@@ -142,7 +111,7 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
      * worker would hang in its next collective operation. The file exists only in v2, since kernel
      * 4.19. */
     if (p->is_v2)
-        (void)cgroup_write(root, g.memory_dir, "memory.oom.group", "1");
+        (void)cgroup_write(root, g.dir, "memory.oom.group", "1");
     *ret = g;
     return 0;
 }
@@ -160,15 +129,15 @@ static void explain_place(const struct guard_place *p, int error, struct err *wh
                 strerror(-error));
 }
 
-/* Creates the group that counts memory. Returns 0, -ENOENT if no hierarchy counts memory, or -errno
- * of the attempt in our own group. */
-static int make_memory(const struct proc_root *root, bool v2, const char *name,
-                       struct guard_cgroup *ret, struct err *why)
+/* Creates the group in one hierarchy. Returns 0, -ENOENT if the hierarchy does not count memory, or
+ * -errno of the attempt in our own group. */
+static int make_in(const struct proc_root *root, bool v2, const char *name,
+                   struct guard_cgroup *ret, struct err *why)
 {
     struct guard_place p;
     int first = 0;
     for (int r = guard_place_own(root, v2, &p); r == 0; r = guard_place_up(root, &p)) {
-        int made = make_memory_at(root, &p, name, ret);
+        int made = make_at(root, &p, name, ret);
         if (made == 0)
             return 0;
         explain_place(&p, made, why);
@@ -181,67 +150,30 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
     return first == 0 ? -ENOENT : first;
 }
 
-/* Creates the folder for cgroup.kill, but only directly below our own group. Elsewhere the job
- * would leave its systemd unit, which is too high a price for a faster kill. */
-static int make_kill(const struct proc_root *root, const char *name, struct guard_cgroup *g)
-{
-    struct guard_place p;
-    struct guard_cgroup k = guard_cgroup_none;
-    int r = guard_place_own(root, true, &p);
-    if (r == 0)
-        r = make_group(root, &p, name, k.kill_dir);
-    if (r < 0)
-        return r;
-    r = guard_cgroup_reopen(root, &k);
-    if (r == 0 && k.kill_fd < 0)
-        r = -EOPNOTSUPP;
-    if (r < 0) {
-        (void)guard_cgroup_remove(root, &k, 0);
-        return r;
-    }
-    memcpy(g->kill_dir, k.kill_dir, sizeof g->kill_dir);
-    g->kill_fd = k.kill_fd;
-    g->join_fd[1] = k.join_fd[1];
-    return 0;
-}
-
-/* Explains which features the new group G lacks. */
-static void explain_missing(const struct guard_cgroup *g, int limited, const struct err *why,
-                            struct err *err)
-{
-    if (!has_memory(g))
-        err_set(err, 0, "the kernel does not count the job's memory: %s", why->text);
-    else if (limited < 0)
-        err_set(err, 0, "cgroup: cannot set the limit of %s: %s", g->memory_dir,
-                strerror(-limited));
-    else if (g->kill_fd < 0)
-        err_set(err, 0, "cgroup: %s has no cgroup.kill: processes are killed one by one",
-                g->memory_dir);
-}
-
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err)
 {
     struct guard_cgroup g = guard_cgroup_none;
-    struct err why = {""};
     struct process_id id;
     err_set(err, 0, "%s", "");
     if (guard_cgroup_name_parse(name, &id) < 0)
         return err_set(err, -EINVAL, "cgroup: invalid name \"%s\"", name);
-    int r = make_memory(root, false, name, &g, &why), limited = 0;
+    int r = make_in(root, false, name, &g, err);
     if (r < 0) {
-        int r2 = make_memory(root, true, name, &g, &why);
-        r = r == -ENOENT ? r2 : r;
+        int in_v2 = make_in(root, true, name, &g, err);
+        r = in_v2 == 0 || r == -ENOENT ? in_v2 : r;
     }
-    if (why.text[0] == '\0')
-        err_set(&why, 0, "cgroup: no hierarchy below /sys/fs/cgroup counts memory");
-    if (!has_kill_dir(&g))
-        (void)make_kill(root, name, &g);
-    if (!has_memory(&g) && !has_kill_dir(&g))
-        return err_set(err, r, "%s", why.text);
-    if (has_memory(&g) && limit_bytes > 0)
-        limited = guard_cgroup_limit(root, &g, limit_bytes);
-    explain_missing(&g, limited, &why, err);
+    if (r < 0 && err->text[0] == '\0')
+        err_set(err, 0, "cgroup: no hierarchy below /sys/fs/cgroup counts memory");
+    if (r < 0)
+        return r;
+    int limited = limit_bytes > 0 ? guard_cgroup_limit(root, &g, limit_bytes) : 0;
+    if (limited < 0)
+        err_set(err, 0, "cgroup: cannot set the limit of %s: %s", g.dir, strerror(-limited));
+    else if (g.kill_fd < 0)
+        err_set(err, 0, "cgroup: %s has no cgroup.kill: processes are killed one by one", g.dir);
+    else
+        err_set(err, 0, "%s", "");
     *ret = g;
     return 0;
 }
@@ -271,37 +203,26 @@ int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uin
 {
     char text[32];
     int swap = 0;
-    if (!has_memory(g))
+    if (!g->dir[0])
         return -EOPNOTSUPP;
     if (limit_bytes == 0)
         return -EINVAL;
     snprintf(text, sizeof text, "%" PRIu64, limit_bytes);
-    int r = g->memory_is_v2 ? limit_v2(root, g->memory_dir, text, &swap)
-                            : limit_v1(root, g->memory_dir, text, &swap);
+    int r = g->is_v2 ? limit_v2(root, g->dir, text, &swap) : limit_v1(root, g->dir, text, &swap);
     g->is_limited = g->is_limited || r == 0;
     return r < 0 ? r : swap;
 }
 
 int guard_cgroup_join(const struct guard_cgroup *g)
 {
-    int r = 0;
-    for (size_t i = 0; i < 2; i++) {
-        int joined = g->join_fd[i] >= 0 ? io_write_all(g->join_fd[i], "0", 1) : 0;
-        r = r == 0 ? joined : r;
-    }
-    return r;
-}
-
-int guard_cgroup_join_rest(const struct guard_cgroup *g)
-{
-    return g->memory_is_v2 || g->join_fd[0] < 0 ? 0 : io_write_all(g->join_fd[0], "0", 1);
+    return g->join_fd < 0 ? 0 : io_write_all(g->join_fd, "0", 1);
 }
 
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g, bool *ret_is_in)
 {
-    const char *dir = g->memory_is_v2 && g->memory_dir[0] ? g->memory_dir : g->kill_dir;
-    AUTO_CLOSE int fd =
-        dir[0] ? openat(root->cgroup_fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    AUTO_CLOSE int fd = g->is_v2 && g->dir[0]
+                            ? openat(root->cgroup_fd, g->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                            : -1;
     struct clone_args args = {
         .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)fd};
     *ret_is_in = true;
@@ -355,10 +276,9 @@ static bool is_below(const struct proc_root *root, const struct guard_cgroup *g,
 {
     char text[4096], path[LIMIT_PATH_MAX];
     struct proc_statm statm;
-    const char *folder = strrchr(g->memory_dir, '/');
+    const char *folder = strrchr(g->dir, '/');
     ssize_t len = proc_read(root, pid, "cgroup", text, sizeof text);
-    if (len < 0 || !folder ||
-        proc_cgroup_parse(text, (size_t)len, g->memory_is_v2, path, sizeof path) < 0)
+    if (len < 0 || !folder || proc_cgroup_parse(text, (size_t)len, g->is_v2, path, sizeof path) < 0)
         return true;
     const char *at = strstr(path, folder);
     if (at && (at[strlen(folder)] == '/' || at[strlen(folder)] == '\0'))
@@ -372,10 +292,9 @@ uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgro
     char path[GUARD_CGROUP_PATH + 32];
     struct buf text = {0};
     uint64_t bytes = 0;
-    snprintf(path, sizeof path, "%s/cgroup.procs", g->memory_dir);
+    snprintf(path, sizeof path, "%s/cgroup.procs", g->dir);
     int32_t *members = NULL;
-    if (g->memory_dir[0] != '\0' &&
-        io_read_all(root->cgroup_fd, path, MEMBERS_TEXT_MAX, &text) == 0)
+    if (g->dir[0] != '\0' && io_read_all(root->cgroup_fd, path, MEMBERS_TEXT_MAX, &text) == 0)
         members = malloc((text.len / 2 + 1) * sizeof *members);
     size_t n = members ? members_parse(buf_str(&text), members) : 0;
     for (size_t i = 0; members && i < proc_tree_count(tree); i++) {

@@ -15,17 +15,11 @@ struct err;
 
 enum { GUARD_CGROUP_PATH = 512 };
 
-/* Up to two cgroup folders: one in the hierarchy that counts memory, and one in v2 for cgroup.kill.
- * In pure v2 both are the same folder. Paths are relative to proc_root.cgroup_fd; "" means no
- * folder. */
 struct guard_cgroup {
-    char memory_dir[GUARD_CGROUP_PATH];
-    char kill_dir[GUARD_CGROUP_PATH];
-    bool memory_is_v2;
-    bool is_limited; /* the kernel's hard limit is set */
-    /* fds of cgroup.procs in memory_dir and kill_dir; -1 for a folder that does not exist, and [1]
-     * is -1 if both are the same */
-    int join_fd[2];
+    char dir[GUARD_CGROUP_PATH]; /* relative to proc_root.cgroup_fd; "" if there is no group */
+    bool is_v2;
+    bool is_limited;      /* the kernel's hard limit is set */
+    int join_fd;          /* fd of cgroup.procs, or -1 */
     struct limit_fds fds; /* files with the memory charged to the group */
     int peak_fd;          /* fd of memory.peak (v2) or memory.max_usage_in_bytes (v1), or -1 */
     /* whether a write to peak_fd resets the peak: in v1, and in v2 from kernel 6.12 on */
@@ -34,15 +28,15 @@ struct guard_cgroup {
     int events_fd; /* fd of the file that counts OOM kills in this group, or -1 */
 };
 
-/* A struct guard_cgroup without folders and files. */
+/* A struct guard_cgroup without folder and files. */
 extern const struct guard_cgroup guard_cgroup_none;
 
-/* Creates the folders below our own cgroup. If that fails, creates them below the nearest ancestor
- * that we may write to and that delegates its memory controller. Never goes above a group with a
- * memory limit, because the job would escape that limit. NAME comes from guard_cgroup_name. If
- * LIMIT_BYTES is not 0, it becomes the hard limit, including swap. Returns 0 if at least one folder
- * was created; ERR then explains which part failed, or is "". If no folder was created, returns
- * -errno with the reason in ERR. */
+/* Creates the folder below our own cgroup in the hierarchy that counts memory. If that fails,
+ * creates it below the nearest ancestor that we may write to and that delegates its memory
+ * controller. Never goes above a group with a memory limit, because the job would escape that
+ * limit. NAME comes from guard_cgroup_name. If LIMIT_BYTES is not 0, it becomes the hard limit,
+ * including swap. Returns 0 if the folder was created; ERR then explains which feature it lacks, or
+ * is "". Returns -errno with the reason in ERR if not. */
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err);
 /* Sets the hard limit. Returns 0 or -errno; -EOPNOTSUPP if G does not count memory. v1 refuses a
@@ -52,18 +46,14 @@ int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uin
 /* Opens the files of G by their paths, without closing the fds that G had. Returns 0, or -errno of
  * the first file that cannot be opened; the remaining files are still opened. */
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
-/* Moves the calling process into both folders of G. Called in the child before exec.
- * Async-signal-safe. Returns 0, or -errno of the first folder that failed; if the first folder
- * fails, the second is still tried. */
+/* Moves the calling process into G. Called in the child before exec. Async-signal-safe. Returns 0
+ * or -errno. */
 int guard_cgroup_join(const struct guard_cgroup *g);
-/* Like fork(), but the child starts in G's v2 folder, if G has a v2 folder and the kernel supports
- * it (5.7). A child that is moved later makes the kernel wait for 10 ms or more. The child may call
- * only async-signal-safe functions. If *ret_is_in is set, the child must call
- * guard_cgroup_join_rest() to join the other folder, otherwise guard_cgroup_join() to join all
- * folders. */
+/* Like fork(), but the child starts in G, if G is a v2 group and the kernel supports it (5.7). A
+ * child that is moved later makes the kernel wait for 10 ms or more. The child may call only
+ * async-signal-safe functions. Unless *ret_is_in is set, it must call guard_cgroup_join(). */
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
                         bool *ret_is_in);
-int guard_cgroup_join_rest(const struct guard_cgroup *g); /* joins the v1 folder */
 /* Makes the next move of a process faster. In v1, moving a process makes the kernel wait for 10 ms
  * or more, but a second move within some milliseconds does not wait again. The sentinel calls this
  * while the supervisor prepares the job: it moves itself into the group in which it already is. */
@@ -79,14 +69,14 @@ enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g);
 int guard_cgroup_kill(const struct guard_cgroup *g);
 /* Reads the number of OOM kills in G. Returns 0 or -ENODATA. */
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
-/* Closes all files. Removes the folders and the empty groups that the job created in them. Retries
- * until UNTIL_NS while the kernel reports EBUSY. Returns 0 with *G empty. Returns -errno if a
+/* Closes all files. Removes the folder and the empty groups that the job created in it. Retries
+ * until UNTIL_NS while the kernel reports EBUSY. Returns 0 with *G empty. Returns -errno if the
  * folder is left; its path is kept in G for another try. */
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
 /* how long removing the cgroup is retried at the end of a job */
 enum { GUARD_CGROUP_BUSY_MS = 2000 };
 /* Removes folders called NAME from every place where guard_cgroup_make could have created them.
- * Used if a supervisor was killed before it reported the paths. */
+ * Used if a supervisor was killed before it reported the path. */
 void guard_cgroup_remove_named(const struct proc_root *root, const char *name, uint64_t until_ns);
 
 /* Writes the name "ebb-PID-TICKS", which is unique because it consists of the caller's pid and

@@ -130,28 +130,17 @@ static int remove_folder(int cgroup_fd, const char *dir, uint64_t until_ns)
     }
 }
 
-static void close_all(struct guard_cgroup *g)
+int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns)
 {
     limit_fds_close(&g->fds);
-    close_fd(&g->join_fd[0]);
-    close_fd(&g->join_fd[1]);
+    close_fd(&g->join_fd);
     close_fd(&g->peak_fd);
     close_fd(&g->kill_fd);
     close_fd(&g->events_fd);
-}
-
-int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns)
-{
-    int memory = 0, kill = 0;
-    close_all(g);
-    if (g->memory_dir[0] != '\0')
-        memory = remove_folder(root->cgroup_fd, g->memory_dir, until_ns);
-    if (g->kill_dir[0] != '\0' && strcmp(g->kill_dir, g->memory_dir) != 0)
-        kill = remove_folder(root->cgroup_fd, g->kill_dir, until_ns);
-    if (memory < 0 || kill < 0)
-        return memory < 0 ? memory : kill;
-    *g = guard_cgroup_none;
-    return 0;
+    int r = g->dir[0] ? remove_folder(root->cgroup_fd, g->dir, until_ns) : 0;
+    if (r == 0)
+        *g = guard_cgroup_none;
+    return r;
 }
 
 void guard_cgroup_remove_named(const struct proc_root *root, const char *name, uint64_t until_ns)
@@ -201,23 +190,15 @@ static bool tidy_one(int parent, const char *name, void *user)
     return true;
 }
 
-static int tidy_beside(const struct proc_root *root, const char *dir)
+int guard_cgroup_tidy(const struct proc_root *root, const struct guard_cgroup *g)
 {
-    const char *own = own_name(dir);
+    const char *own = own_name(g->dir);
     if (!own)
         return 0;
-    AUTO_FREE char *parent = strndup(dir, (size_t)(own - dir - 1));
+    AUTO_FREE char *parent = strndup(g->dir, (size_t)(own - g->dir - 1));
     AUTO_CLOSE int fd = !parent ? -1 : open_group(root->cgroup_fd, parent);
     struct tidying t = {.root = root, .own = own};
     if (fd >= 0)
         (void)each_folder(fd, tidy_one, &t);
     return t.removed;
-}
-
-int guard_cgroup_tidy(const struct proc_root *root, const struct guard_cgroup *g)
-{
-    int n = tidy_beside(root, g->memory_dir);
-    if (strcmp(g->kill_dir, g->memory_dir) != 0)
-        n += tidy_beside(root, g->kill_dir);
-    return n;
 }

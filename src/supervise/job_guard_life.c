@@ -197,8 +197,7 @@ void job_guard_end(struct job *j)
     reflex_free(g->reflex);
     g->reflex = NULL;
     engine_charge(j->engine, &ENGINE_NO_CHARGE);
-    const char *dir = g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir;
-    o->cgroup = dir[0] ? strdup(dir) : NULL;
+    o->cgroup = g->cgroup.dir[0] ? strdup(g->cgroup.dir) : NULL;
     o->kernel_limit = g->cgroup.is_limited;
     int r = guard_cgroup_remove(root, &g->cgroup, now_ns + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     if (r < 0)

@@ -79,9 +79,9 @@ void job_guard_set_own_gauge(struct job_guard *g)
     if (!g->limit_bytes)
         return;
     g->gauge[0] = (struct reflex_gauge){
-        .source = !is_charged       ? REFLEX_TREE
-                  : c->memory_is_v2 ? REFLEX_CGROUP_V2
-                                    : REFLEX_CGROUP_V1,
+        .source = !is_charged ? REFLEX_TREE
+                  : c->is_v2  ? REFLEX_CGROUP_V2
+                              : REFLEX_CGROUP_V1,
         .fds = is_charged ? c->fds : LIMIT_NO_FDS,
         .limit_bytes = g->limit_bytes,
     };
@@ -139,7 +139,7 @@ void job_guard_follow_effective(struct job *j)
     const char *dir = engine_limit_dir(j->engine);
     if (engine_limit(j->engine, &limit) < 0)
         return;
-    bool is_own = g->cgroup.memory_dir[0] && strcmp(dir, g->cgroup.memory_dir) == 0;
+    bool is_own = g->cgroup.dir[0] && strcmp(dir, g->cgroup.dir) == 0;
     if (is_own || (limit.kind == g->effective.kind && strcmp(dir, g->effective_dir) == 0 &&
                    limit.limit_bytes == g->effective.limit_bytes))
         return;

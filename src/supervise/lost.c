@@ -92,10 +92,8 @@ static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 static struct guard_cgroup lost_cgroup(const struct proc_root *root, const struct outcome_about *a)
 {
     struct guard_cgroup g = guard_cgroup_none;
-    char *const dirs[] = {g.memory_dir, g.kill_dir};
-    for (size_t i = 0; i < 2 && i < a->cgroup_count; i++)
-        if (a->cgroup[i] && is_lost_cgroup(root, a->cgroup[i]))
-            memcpy(dirs[i], a->cgroup[i], strlen(a->cgroup[i]) + 1);
+    if (a->cgroup_count && a->cgroup[0] && is_lost_cgroup(root, a->cgroup[0]))
+        memcpy(g.dir, a->cgroup[0], strlen(a->cgroup[0]) + 1);
     return g;
 }
 
@@ -119,7 +117,7 @@ int lost_end_job(const struct proc_root *root, const char *run_dir, const char *
     if (dir >= 0)
         (void)outcome_read_folder(dir, JSON_MAX, NULL, &o);
     struct guard_cgroup cgroup = lost_cgroup(root, &o.about);
-    const char *slash = strrchr(cgroup.memory_dir, '/');
+    const char *slash = strrchr(cgroup.dir, '/');
     const struct stray_signs signs = {.run_dir = run_dir, .cgroup = slash ? slash + 1 : ""};
     int ended = guard_end_strays(root, &signs, grace_ns);
     guard_cgroup_remove(root, &cgroup, clock_mono_ns() + GUARD_CGROUP_BUSY_MS * NS_PER_MS);

@@ -147,9 +147,7 @@ static _Noreturn void child(const struct spawn_request *q, char *const *shell_ar
                             const struct ends *e, bool is_in_cgroup)
 {
     const struct supervisor_options *o = q->options;
-    if (is_in_cgroup)
-        guard_cgroup_join_rest(q->cgroup);
-    else
+    if (!is_in_cgroup)
         guard_cgroup_join(q->cgroup);
     be_first_for_oom(q->oom_score_adj);
     take_foreground(e);

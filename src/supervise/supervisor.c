@@ -47,13 +47,9 @@ void job_announce(struct job *j, uint64_t now_ns)
     if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
         return;
     struct outcome_about *about = &j->outcome.about;
-    struct guard_cgroup *g = &j->guard.cgroup;
-    char *dirs[2];
-    about->cgroup = dirs;
-    if (g->memory_dir[0])
-        dirs[about->cgroup_count++] = g->memory_dir;
-    if (g->kill_dir[0] && strcmp(g->kill_dir, g->memory_dir) != 0)
-        dirs[about->cgroup_count++] = g->kill_dir;
+    char *dir = j->guard.cgroup.dir;
+    about->cgroup = &dir;
+    about->cgroup_count = dir[0] != '\0';
     json_t *doc = job_running_json(j);
     about->cgroup = NULL;
     about->cgroup_count = 0;

@@ -74,9 +74,8 @@ static bool is_there(const struct proc_root *root, const char *path)
 
 static bool is_none(const struct guard_cgroup *g)
 {
-    return g->memory_dir[0] == '\0' && g->kill_dir[0] == '\0' && g->join_fd[0] < 0 &&
-           g->join_fd[1] < 0 && g->fds.usage < 0 && g->fds.stat < 0 && g->kill_fd < 0 &&
-           g->events_fd < 0 && !g->is_limited;
+    return g->dir[0] == '\0' && g->join_fd < 0 && g->fds.usage < 0 && g->fds.stat < 0 &&
+           g->kill_fd < 0 && g->events_fd < 0 && !g->is_limited;
 }
 
 static void cgroup_v1_allows_a_job_cgroup_in_every_ancestor(void **state)
@@ -343,9 +342,8 @@ static void cgroup_v2_limit_excludes_swap(void **state)
                " memory.stat memory.current memory.max memory.swap.max memory.high &&"
                " printf 'oom 4\\noom_kill 3\\noom_group_kill 1\\n' >memory.events &&"
                " echo 4096 >memory.peak");
-    strcpy(g.memory_dir, "./ebb-7-8");
-    strcpy(g.kill_dir, "./ebb-7-8");
-    g.memory_is_v2 = true;
+    strcpy(g.dir, "./ebb-7-8");
+    g.is_v2 = true;
     assert_int_equal(guard_cgroup_reopen(&t.root, &g), 0);
     assert_int_equal(guard_cgroup_limit(&t.root, &g, 0), -EINVAL);
     assert_false(g.is_limited);
@@ -374,7 +372,8 @@ static void child_joins_its_cgroup_although_clone3_fails(void **state)
     int status;
     (void)state;
     tree_begin(&t, "0::/\\n", "mkdir cgroup/ebb-7-8");
-    strcpy(g.kill_dir, "ebb-7-8"); /* clone3 fails, because this folder is not a cgroup. */
+    g.is_v2 = true;
+    strcpy(g.dir, "ebb-7-8"); /* clone3 fails, because this folder is not a cgroup. */
     pid_t pid = guard_cgroup_fork(&t.root, &g, &is_in);
     if (pid == 0)
         _exit(is_in ? 1 : 0);
@@ -385,20 +384,18 @@ static void child_joins_its_cgroup_although_clone3_fails(void **state)
     tree_end(&t);
 }
 
-static void hybrid_hierarchy_counts_the_memory_of_a_job_in_v1(void **state)
+static void cgroup_v1_limit_covers_memory_and_swap(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
     uint64_t n = 0;
     (void)state;
-    tree_begin(&t, "4:memory:/\\n0::/\\n",
-               "mkdir -p cgroup/memory/ebb-7-8 cgroup/unified/ebb-7-8 && cd cgroup &&"
-               " touch unified/ebb-7-8/cgroup.procs unified/ebb-7-8/cgroup.kill &&"
-               " cd memory/ebb-7-8 && touch cgroup.procs memory.stat memory.usage_in_bytes"
+    tree_begin(&t, "4:memory:/\\n",
+               "mkdir -p cgroup/memory/ebb-7-8 && cd cgroup/memory/ebb-7-8 && touch cgroup.procs "
+               "memory.stat memory.usage_in_bytes"
                " memory.limit_in_bytes memory.memsw.limit_in_bytes &&"
                " printf 'oom_kill_disable 0\\nunder_oom 0\\noom_kill 2\\n' >memory.oom_control");
-    strcpy(g.memory_dir, "memory/ebb-7-8");
-    strcpy(g.kill_dir, "unified/ebb-7-8");
+    strcpy(g.dir, "memory/ebb-7-8");
     assert_int_equal(guard_cgroup_reopen(&t.root, &g), 0);
     assert_int_equal(guard_cgroup_limit(&t.root, &g, MIB), 0);
     assert_file(&t, "memory/ebb-7-8/memory.limit_in_bytes", "1048576");
@@ -408,11 +405,10 @@ static void hybrid_hierarchy_counts_the_memory_of_a_job_in_v1(void **state)
     assert_int_equal(g.peak_fd, -1);
     assert_int_equal(guard_cgroup_join(&g), 0);
     assert_file(&t, "memory/ebb-7-8/cgroup.procs", "0");
-    assert_file(&t, "unified/ebb-7-8/cgroup.procs", "0");
+    assert_int_equal(guard_cgroup_kill(&g), -EOPNOTSUPP);
     in_tree(&t, "rm cgroup/*/ebb-7-8/*");
     assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), 0);
     assert_false(is_there(&t.root, "memory/ebb-7-8"));
-    assert_false(is_there(&t.root, "unified/ebb-7-8"));
     tree_end(&t);
 }
 
@@ -424,16 +420,16 @@ static void nested_cgroups_are_removed_and_siblings_kept(void **state)
     tree_begin(&t, "",
                "mkdir -p cgroup/p/ebb-7-8/x/y cgroup/p/ebb-7-8/z cgroup/p/beside/empty &&"
                " ln -s ../beside cgroup/p/ebb-7-8/link");
-    strcpy(g.kill_dir, "p/ebb-7-8");
+    strcpy(g.dir, "p/ebb-7-8");
     /* The link remains because it is not a group. */
     assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), -EBUSY);
-    assert_string_equal(g.kill_dir, "p/ebb-7-8");
+    assert_string_equal(g.dir, "p/ebb-7-8");
     assert_false(is_there(&t.root, "p/ebb-7-8/x"));
     assert_false(is_there(&t.root, "p/ebb-7-8/z"));
     assert_true(is_there(&t.root, "p/beside/empty"));
     in_tree(&t, "rm cgroup/p/ebb-7-8/link");
     assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), 0);
-    assert_string_equal(g.kill_dir, "");
+    assert_string_equal(g.dir, "");
     assert_false(is_there(&t.root, "p/ebb-7-8"));
     assert_true(is_there(&t.root, "p/beside/empty"));
     tree_end(&t);
@@ -465,7 +461,7 @@ static void cgroup_folder_that_ebb_did_not_name_is_never_removed(void **state)
     tree_begin(&t, "", "mkdir -p cgroup/p/beside cgroup/p/ebb-7-8 cgroup/ebb-7-8");
     for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
         struct guard_cgroup g = guard_cgroup_none;
-        strcpy(g.memory_dir, dirs[i]);
+        strcpy(g.dir, dirs[i]);
         assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), -EINVAL);
         assert_true(is_there(&t.root, dirs[i]));
     }
@@ -550,13 +546,11 @@ static int tear_down(void **state)
 }
 
 /* Creates GROUP, or skips the test with a reason. */
-static void need_group(uint64_t limit_bytes, bool needs_memory, bool needs_kill)
+static void need_group(uint64_t limit_bytes, bool needs_kill)
 {
     struct err err;
     int r = guard_cgroup_make(&root, own_name, limit_bytes, &group, &err);
-    bool lacks =
-        r < 0 || (needs_memory && group.memory_dir[0] == '\0') || (needs_kill && group.kill_fd < 0);
-    if (!lacks)
+    if (r == 0 && (!needs_kill || group.kill_fd >= 0))
         return;
     assert_true(err.text[0] != '\0');
     print_message("skipped: %s\n", err.text);
@@ -648,17 +642,17 @@ static unsigned groups_named(pid_t pid, const char *name)
     return n;
 }
 
-static void forked_process_is_in_the_cgroup_of_every_hierarchy(void **state)
+static void forked_process_is_a_member_of_its_cgroup(void **state)
 {
     bool is_in;
     int ends[2];
     char byte;
     (void)state;
-    need_group(0, false, false);
+    need_group(0, false);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     pid_t pid = guard_cgroup_fork(&root, &group, &is_in);
     if (pid == 0) {
-        if ((is_in ? guard_cgroup_join_rest(&group) : guard_cgroup_join(&group)) < 0)
+        if (!is_in && guard_cgroup_join(&group) < 0)
             _exit(90);
         tell(ends[1]);
         stay();
@@ -667,8 +661,7 @@ static void forked_process_is_in_the_cgroup_of_every_hierarchy(void **state)
     close(ends[1]);
     assert_int_equal(read(ends[0], &byte, 1), 1);
     close(ends[0]);
-    bool are_two = group.memory_dir[0] && group.kill_dir[0] && !group.memory_is_v2;
-    assert_int_equal(groups_named(pid, own_name), are_two ? 2 : 1);
+    assert_int_equal(groups_named(pid, own_name), 1);
     assert_int_equal(groups_named(getpid(), own_name), 0);
     assert_int_equal(end_and_reap(pid), SIGKILL);
 }
@@ -678,8 +671,8 @@ static void memory_touched_in_a_cgroup_is_charged_to_it(void **state)
     uint64_t kills = 1;
     struct stat st;
     (void)state;
-    need_group(0, true, false);
-    assert_int_equal(fstatat(root.cgroup_fd, group.memory_dir, &st, 0), 0);
+    need_group(0, false);
+    assert_int_equal(fstatat(root.cgroup_fd, group.dir, &st, 0), 0);
     assert_int_equal(st.st_mode & 07777, 0755);
     assert_false(group.is_limited);
     assert_true(usage() < 16 * MIB);
@@ -696,7 +689,7 @@ static void oom_kill_in_the_job_cgroup_is_counted_and_kills_no_others(void **sta
     uint64_t kills = 0;
     int status;
     (void)state;
-    need_group(64 * MIB, true, false);
+    need_group(64 * MIB, false);
     if (!group.is_limited) {
         print_message("skipped: no limit can be set here\n");
         skip();
@@ -715,8 +708,8 @@ static uint64_t limit_now(void)
     char path[GUARD_CGROUP_PATH + 64], text[64];
     uint64_t n = 0;
     bool unlimited;
-    snprintf(path, sizeof(path), "%s/%s", group.memory_dir,
-             group.memory_is_v2 ? "memory.max" : "memory.limit_in_bytes");
+    snprintf(path, sizeof(path), "%s/%s", group.dir,
+             group.is_v2 ? "memory.max" : "memory.limit_in_bytes");
     ssize_t len = io_read_small(root.cgroup_fd, path, text, sizeof(text));
     assert_true(len > 0);
     assert_int_equal(proc_cgroup_number_parse(text, (size_t)len, &unlimited, &n), 0);
@@ -727,7 +720,7 @@ static void cgroup_limit_can_be_raised_and_lowered(void **state)
 {
     static const uint64_t limits[] = {64 * MIB, 128 * MIB, 32 * MIB, 256 * MIB};
     (void)state;
-    need_group(0, true, false);
+    need_group(0, false);
     assert_true(limit_now() == UINT64_MAX);
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         assert_int_equal(guard_cgroup_limit(&root, &group, limits[i]), 0);
@@ -770,8 +763,8 @@ static void cgroup_kill_ends_a_whole_tree(void **state)
     char dir[GUARD_CGROUP_PATH];
     int fd, status;
     (void)state;
-    need_group(0, false, true);
-    strcpy(dir, group.kill_dir);
+    need_group(0, true);
+    strcpy(dir, group.dir);
     pid_t pid = start_in_group(fork_a_tree, &fd);
     kill_and_see_them_gone(fd, &group);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -781,44 +774,21 @@ static void cgroup_kill_ends_a_whole_tree(void **state)
     assert_int_equal(waitpid(bystander, NULL, WNOHANG), 0);
 }
 
-/* On a hybrid machine the v2 hierarchy has no memory controller. */
-static void cgroup_without_memory_controller_can_be_killed(void **state)
-{
-    struct err err;
-    int fd;
-    (void)state;
-    if (!is_there(&root, "unified/cgroup.controllers")) {
-        print_message("skipped: no v2 beside v1 here\n");
-        skip();
-    }
-    proc_root_close(&root);
-    assert_int_equal(proc_root_open("/proc", "/sys/fs/cgroup/unified", &root, NULL), 0);
-    need_group(0, false, true);
-    assert_int_equal(guard_cgroup_remove(&root, &group, 0), 0);
-    assert_int_equal(guard_cgroup_make(&root, own_name, 64 * MIB, &group, &err), 0);
-    assert_non_null(strstr(err.text, "the kernel does not count the job's memory: cgroup: "));
-    assert_string_equal(group.memory_dir, "");
-    assert_false(group.is_limited);
-    pid_t pid = start_in_group(fork_a_tree, &fd);
-    kill_and_see_them_gone(fd, &group);
-    end_and_reap(pid);
-}
-
-static void cgroup_of_another_process_can_be_removed_by_its_paths(void **state)
+static void cgroup_of_another_process_can_be_removed_by_its_path(void **state)
 {
     struct guard_cgroup copy;
     int fd;
     (void)state;
-    need_group(0, false, true);
+    need_group(0, true);
     copy = group;
-    copy.join_fd[0] = copy.join_fd[1] = copy.fds.usage = copy.fds.stat = copy.events_fd = 9999;
+    copy.join_fd = copy.fds.usage = copy.fds.stat = copy.events_fd = 9999;
     copy.kill_fd = 9999;
     pid_t pid = start_in_group(fork_a_tree, &fd);
     assert_int_equal(guard_cgroup_reopen(&root, &copy), 0);
     kill_and_see_them_gone(fd, &copy);
     end_and_reap(pid);
     assert_int_equal(guard_cgroup_remove(&root, &copy, clock_mono_ns() + 30 * NS_PER_S), 0);
-    assert_false(is_there(&root, group.kill_dir));
+    assert_false(is_there(&root, group.dir));
     assert_int_equal(guard_cgroup_reopen(&root, &group), -ENOENT);
 }
 
@@ -826,8 +796,8 @@ static void cgroup_is_removed_only_after_its_process_has_exited(void **state)
 {
     char dir[GUARD_CGROUP_PATH];
     (void)state;
-    need_group(0, false, false);
-    strcpy(dir, group.memory_dir[0] ? group.memory_dir : group.kill_dir);
+    need_group(0, false);
+    strcpy(dir, group.dir);
     pid_t pid = start_in_group(tell, NULL);
     assert_int_equal(guard_cgroup_remove(&root, &group, 0), -EBUSY);
     assert_true(is_there(&root, dir));
@@ -840,15 +810,15 @@ static void empty_leftover_cgroup_of_the_same_name_is_replaced(void **state)
 {
     struct guard_cgroup forgotten;
     (void)state;
-    need_group(0, false, false);
+    need_group(0, false);
     forgotten = group;
-    need_group(0, false, false);
-    assert_string_equal(forgotten.memory_dir, group.memory_dir);
+    need_group(0, false);
+    assert_string_equal(forgotten.dir, group.dir);
     /* Descriptors of the removed group fail, and those of the new group work. */
     pid_t pid = start_in_group(tell, NULL);
     assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
     end_and_reap(pid);
-    forgotten.memory_dir[0] = forgotten.kill_dir[0] = '\0';
+    forgotten.dir[0] = '\0';
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
@@ -857,7 +827,7 @@ static void cgroup_is_not_created_while_one_of_the_same_name_is_busy(void **stat
     struct guard_cgroup g = guard_cgroup_none;
     struct err err;
     (void)state;
-    need_group(0, true, false);
+    need_group(0, false);
     pid_t pid = start_in_group(tell, NULL);
     assert_int_equal(guard_cgroup_make(&root, own_name, 0, &g, &err), -EBUSY);
     assert_true(err.text[0] != '\0');
@@ -869,8 +839,8 @@ static void cgroups_nested_by_a_job_are_removed(void **state)
 {
     char dir[GUARD_CGROUP_PATH], nested[GUARD_CGROUP_PATH + 16];
     (void)state;
-    need_group(0, false, false);
-    strcpy(dir, group.memory_dir[0] ? group.memory_dir : group.kill_dir);
+    need_group(0, false);
+    strcpy(dir, group.dir);
     snprintf(nested, sizeof(nested), "%s/x", dir);
     assert_int_equal(mkdirat(root.cgroup_fd, nested, 0755), 0);
     snprintf(nested, sizeof(nested), "%s/x/y", dir);
@@ -935,7 +905,7 @@ static void cgroup_name_has_pid_and_start_time(void **state)
  * create. */
 static void beside(int32_t pid, uint64_t start_ticks, char ret[GUARD_CGROUP_PATH + 64])
 {
-    const char *dir = group.memory_dir[0] ? group.memory_dir : group.kill_dir;
+    const char *dir = group.dir;
     snprintf(ret, GUARD_CGROUP_PATH + 64, "%.*s/ebb-%d-%llu", (int)(strrchr(dir, '/') - dir), dir,
              pid, (unsigned long long)start_ticks);
 }
@@ -990,13 +960,13 @@ static void cleanup_removes_only_empty_cgroups_of_dead_processes(void **state)
     struct guard_cgroup other = guard_cgroup_none;
     char dir[COUNT][GUARD_CGROUP_PATH + 64];
     (void)state;
-    need_group(0, false, false);
+    need_group(0, false);
     if (proc_root_is_foreign(&root)) {
         print_message("skipped: /proc is of another pid namespace\n");
         skip();
     }
     uint64_t start = start_of(bystander);
-    int own_fd = group.join_fd[group.memory_dir[0] ? 0 : 1];
+    int own_fd = group.join_fd;
     beside((int32_t)bystander, start, dir[LIVE]);
     beside((int32_t)bystander, start + 1, dir[REUSED]);
     beside((int32_t)bystander, start + 2, dir[BUSY]);
@@ -1007,13 +977,13 @@ static void cleanup_removes_only_empty_cgroups_of_dead_processes(void **state)
     assert_true(tidy_takes(dir[REUSED]));
     assert_true(is_there(&root, dir[LIVE]));
     assert_true(is_there(&root, dir[BUSY]));
-    assert_true(is_there(&root, group.memory_dir[0] ? group.memory_dir : group.kill_dir));
+    assert_true(is_there(&root, group.dir));
 
     assert_true(dprintf(own_fd, "%d", (int)bystander) > 0);
     close(busy_fd);
     for (int i = 0; i < COUNT; i++) {
-        int length = snprintf(other.kill_dir, sizeof(other.kill_dir), "%s", dir[i]);
-        assert_in_range(length, 1, sizeof(other.kill_dir) - 1);
+        int length = snprintf(other.dir, sizeof(other.dir), "%s", dir[i]);
+        assert_in_range(length, 1, sizeof(other.dir) - 1);
         assert_int_equal(guard_cgroup_remove(&root, &other, clock_mono_ns() + 30 * NS_PER_S), 0);
     }
     end_and_reap(bystander);
@@ -1041,18 +1011,17 @@ int main(void)
         cmocka_unit_test(missing_cgroup_hierarchy_is_reported),
         cmocka_unit_test(cgroup_v2_limit_excludes_swap),
         cmocka_unit_test(child_joins_its_cgroup_although_clone3_fails),
-        cmocka_unit_test(hybrid_hierarchy_counts_the_memory_of_a_job_in_v1),
+        cmocka_unit_test(cgroup_v1_limit_covers_memory_and_swap),
         cmocka_unit_test(nested_cgroups_are_removed_and_siblings_kept),
         cmocka_unit_test(cgroup_of_a_killed_supervisor_is_removed_by_name),
         cmocka_unit_test(cgroup_folder_that_ebb_did_not_name_is_never_removed),
         cmocka_unit_test(cgroup_name_parser_accepts_only_names_made_by_ebb),
-        HERE(forked_process_is_in_the_cgroup_of_every_hierarchy),
+        HERE(forked_process_is_a_member_of_its_cgroup),
         HERE(memory_touched_in_a_cgroup_is_charged_to_it),
         HERE(oom_kill_in_the_job_cgroup_is_counted_and_kills_no_others),
         HERE(cgroup_limit_can_be_raised_and_lowered),
         HERE(cgroup_kill_ends_a_whole_tree),
-        HERE(cgroup_without_memory_controller_can_be_killed),
-        HERE(cgroup_of_another_process_can_be_removed_by_its_paths),
+        HERE(cgroup_of_another_process_can_be_removed_by_its_path),
         HERE(cgroup_is_removed_only_after_its_process_has_exited),
         HERE(empty_leftover_cgroup_of_the_same_name_is_replaced),
         HERE(cgroup_is_not_created_while_one_of_the_same_name_is_busy),

@@ -739,7 +739,7 @@ static void oom_counters_are_read_from_host_and_cgroups(void **state)
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);
     struct proc_root root = {.proc_fd = fd, .cgroup_fd = fd, .page_bytes = 4096};
-    struct guard_cgroup g = {.memory_dir = "job"};
+    struct guard_cgroup g = {.dir = "job"};
     struct death_ooms o;
     death_ooms_read(&root, NULL, "", true, &o);
     assert_false(o.host_known || o.group_known || o.above_known);
