@@ -44,11 +44,10 @@ static void on_mark(void *user, const struct mark *mark)
     (void)mark;
 }
 
-static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_timer(void *user, uint64_t now_ns)
 {
     (void)user;
     (void)now_ns;
-    (void)missed;
 }
 
 static void stop(void)

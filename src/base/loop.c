@@ -141,8 +141,7 @@ static struct timespec timespec_of(uint64_t ns)
 
 static int timer_arm(int fd, uint64_t first_ns, uint64_t period_ns)
 {
-    /* A timer whose start is in the past fires at once. Its periods then count from the last grid
-     * point before now, so that earlier periods are not reported as missed. */
+    /* A timer whose start is in the past fires at once, and then at the next grid point. */
     uint64_t now_ns = clock_mono_ns();
     if (period_ns > 0 && first_ns < now_ns)
         first_ns += (now_ns - first_ns) / period_ns * period_ns;
@@ -320,7 +319,7 @@ static void dispatch_timer(struct loop_source *s)
     /* EAGAIN: an earlier callback of this batch changed or disarmed the timer */
     if (read(s->fd, &expirations, sizeof expirations) != sizeof expirations || expirations == 0)
         return;
-    s->on_timer(s->user, clock_mono_ns(), expirations - 1);
+    s->on_timer(s->user, clock_mono_ns());
 }
 
 static void dispatch_signals(struct loop *loop)

@@ -11,8 +11,7 @@ struct loop_source;
 
 /* A callback may remove any source, including its own, and may stop the loop. */
 typedef void loop_fd_fn(void *user, int fd, uint32_t epoll_events);
-/* MISSED is the number of periods that were missed */
-typedef void loop_timer_fn(void *user, uint64_t now_ns, uint64_t missed);
+typedef void loop_timer_fn(void *user, uint64_t now_ns);
 typedef void loop_signal_fn(void *user, const struct signalfd_siginfo *info);
 
 int loop_new(struct loop **ret);
@@ -28,7 +27,7 @@ int loop_change_fd(struct loop_source *source, uint32_t epoll_events);
 
 /* Calls FN at FIRST_NS (a time of clock_mono_ns; a time in the past means at once), then every
  * PERIOD_NS on a fixed grid. A PERIOD_NS of 0 means only once. If periods are missed, FN is called
- * once and receives their number. */
+ * once for all of them. */
 int loop_add_timer(struct loop *loop, uint64_t first_ns, uint64_t period_ns, loop_timer_fn *fn,
                    void *user, struct loop_source **ret);
 int loop_set_timer(struct loop_source *source, uint64_t first_ns, uint64_t period_ns);

@@ -122,10 +122,9 @@ static void on_attach_signal(void *user, const struct signalfd_siginfo *info)
                                                   : "SIGTERM");
 }
 
-static void on_attach_time(void *user, uint64_t now_ns, uint64_t missed)
+static void on_attach_time(void *user, uint64_t now_ns)
 {
     (void)now_ns;
-    (void)missed;
     attach_stop(user, "--for");
 }
 

@@ -121,24 +121,13 @@ void doctor_look_pressure(struct doctor *d)
 {
     char text[256];
     ssize_t r = io_read_small(d->root.proc_fd, "pressure/memory", text, sizeof text);
-    if (r < 0) {
+    if (r < 0)
         doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
                    "ebb cannot see how long processes wait for memory: boot with psi=1 on the "
                    "kernel's command line, or use a kernel with CONFIG_PSI.",
                    "/proc/pressure/memory cannot be read: %s", strerror((int)-r));
-        return;
-    }
-    AUTO_CLOSE int fd =
-        machine_psi_trigger(&d->root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
-    if (fd < 0)
-        doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
-                   "ebb reads memory pressure at every sample instead of being notified: run as "
-                   "root, or use "
-                   "Linux 6.5 or newer, where every user may create triggers.",
-                   "PSI can be read, but a trigger cannot be created: %s", strerror(-fd));
     else
-        doctor_add(d, DOCTOR_OK, "memory pressure", NULL, NULL,
-                   "PSI can be read, and triggers can be created");
+        doctor_add(d, DOCTOR_OK, "memory pressure", NULL, NULL, "PSI can be read");
 }
 
 enum { CAP_SYS_PTRACE_BIT = 19 };

@@ -238,10 +238,9 @@ static void on_resize(void *user, const struct signalfd_siginfo *info)
         screen_resize(w->screen);
 }
 
-static void on_time(void *user, uint64_t now_ns, uint64_t missed)
+static void on_time(void *user, uint64_t now_ns)
 {
     (void)now_ns;
-    (void)missed;
     watch_stop(user, "--for");
 }
 

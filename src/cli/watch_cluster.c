@@ -139,10 +139,9 @@ static bool has_all_ended(const struct cluster *c)
     return over > 0 && cluster_count(c, NODE_RUNNING) == 0;
 }
 
-static void follow_tick(void *user, uint64_t now_ns, uint64_t missed)
+static void follow_tick(void *user, uint64_t now_ns)
 {
     struct follow *f = user;
-    (void)missed;
     f->is_changed |= cluster_refresh(f->cluster, now_ns, clock_wall_ns(), true);
     bool is_over = has_all_ended(f->cluster);
     uint64_t pause_s = now_ns - f->begun_ns < EARLY_S * NS_PER_S ? JUDGE_EARLY_S : JUDGE_S;
@@ -168,11 +167,10 @@ static void follow_stop(void *user, const struct signalfd_siginfo *info)
     loop_stop(f->loop);
 }
 
-static void follow_time(void *user, uint64_t now_ns, uint64_t missed)
+static void follow_time(void *user, uint64_t now_ns)
 {
     struct follow *f = user;
     (void)now_ns;
-    (void)missed;
     loop_stop(f->loop);
 }
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,7 +18,6 @@ enum {
     LIMIT_PERIOD_S = 30,
     PSS_PERIOD_S = 60,
     VERDICT_PERIOD_S = 10,
-    PSI_AFTER_S = 3,
     YOUNG_S = 120, /* a job counts as young in its first seconds, this many */
     /* a young job is sampled less often if sampling takes more than 1/200 of a CPU */
     YOUNG_COST_PART = 200,
@@ -274,36 +272,6 @@ static void note_gap(struct engine *e, uint64_t now_ns)
     engine_note(e, "gap", text);
 }
 
-static void on_pressure(void *user, int fd, uint32_t events)
-{
-    struct engine *e = user;
-    uint64_t now_ns = clock_mono_ns();
-    char text[64];
-    (void)fd;
-    if (events & (EPOLLERR | EPOLLHUP)) {
-        loop_remove(e->sources.psi);
-        e->sources.psi = NULL;
-        return;
-    }
-    if (now_ns - e->sources.last_psi_ns < NS_PER_S)
-        return;
-    e->sources.last_psi_ns = now_ns;
-    snprintf(text, sizeof text, "{\"stall_ms\":%d,\"window_ms\":%d}", MACHINE_STALL_MS,
-             MACHINE_WINDOW_MS);
-    engine_note(e, "pressure", text);
-    tick(e, now_ns, false);
-}
-
-static void watch_pressure(struct engine *e)
-{
-    e->sources.psi_tried = true;
-    e->sources.psi_fd =
-        machine_psi_trigger(e->options.root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
-    if (e->sources.psi_fd >= 0 &&
-        loop_add_fd(e->loop, e->sources.psi_fd, EPOLLPRI, on_pressure, e, &e->sources.psi) < 0)
-        e->sources.psi = NULL;
-}
-
 /* Delays the next tick by the duration of the last one. With hundreds of busy processes a tick may
  * take seconds; this leaves half of the time for other work, such as stopping the job. */
 static void rest(struct engine *e, uint64_t begun_ns)
@@ -313,20 +281,15 @@ static void rest(struct engine *e, uint64_t begun_ns)
         e->paces.rest_ns = now_ns + (now_ns - begun_ns);
 }
 
-static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+static void on_tick(void *user, uint64_t now_ns)
 {
     struct engine *e = user;
-    (void)missed;
     const uint64_t begun_ns = clock_mono_ns();
     if (begun_ns < e->paces.rest_ns)
         return;
     note_gap(e, now_ns);
     tick(e, now_ns, false);
     grow_up(e, now_ns);
-    /* Opens the PSI trigger only after a while. Closing it takes the kernel 10 ms, which would
-     * delay the end of a short job. */
-    if (!e->sources.psi_tried && now_ns - e->started_ns > PSI_AFTER_S * NS_PER_S)
-        watch_pressure(e);
     if (e->callbacks.tick)
         e->callbacks.tick(e->callbacks.user, e, now_ns);
     if (e->had_any && !e->watching_all && !e->is_empty_reported && proc_tree_count(e->tree) == 0) {
@@ -338,10 +301,9 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
 }
 
 /* Flushes the recording, so that marks need not wait for the next tick if the interval is long. */
-static void on_flush(void *user, uint64_t now_ns, uint64_t missed)
+static void on_flush(void *user, uint64_t now_ns)
 {
     struct engine *e = user;
-    (void)missed;
     if (e->writer)
         trace_writer_flush(e->writer, now_ns, false);
 }
@@ -358,11 +320,10 @@ static void tick_early(struct engine *e, uint64_t now_ns)
     loop_set_timer(e->sources.tick, due_ns > now_ns ? due_ns : now_ns, interval_now(e));
 }
 
-static void on_unique(void *user, uint64_t now_ns, uint64_t missed)
+static void on_unique(void *user, uint64_t now_ns)
 {
     struct engine *e = user;
     uint64_t next_ns = now_ns + NS_PER_S;
-    (void)missed;
     proc_unique_slice(e->unique, now_ns, &next_ns);
     loop_set_timer(e->sources.unique, next_ns, 0);
     if (e->now.is_hurried)
@@ -410,7 +371,7 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->loop = loop;
     e->options = *options;
     e->callbacks = *callbacks;
-    e->sources.psi_fd = e->record_dir_fd = -1;
+    e->record_dir_fd = -1;
     engine_charge(e, &ENGINE_NO_CHARGE);
     e->paces.is_young = !e->options.interval_ns;
     if (e->paces.is_young)
@@ -618,12 +579,7 @@ int engine_stop(struct engine *e, const json_t *footer)
     loop_remove(e->sources.tick);
     loop_remove(e->sources.unique);
     loop_remove(e->sources.flush);
-    loop_remove(e->sources.psi);
     loop_remove(e->sources.trouble);
-    e->sources.tick = e->sources.unique = e->sources.flush = e->sources.psi = e->sources.trouble =
-        NULL;
-    if (e->sources.psi_fd >= 0)
-        close(e->sources.psi_fd);
-    e->sources.psi_fd = -1;
+    e->sources = (struct engine_sources){.tick = NULL};
     return e->writer ? close_recording(e, footer) : 0;
 }

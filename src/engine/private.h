@@ -28,10 +28,7 @@ struct engine_process {
 };
 
 struct engine_sources {
-    struct loop_source *tick, *unique, *flush, *psi, *trouble;
-    int psi_fd;
-    bool psi_tried;
-    uint64_t last_psi_ns;
+    struct loop_source *tick, *unique, *flush, *trouble;
 };
 
 struct engine_paces {

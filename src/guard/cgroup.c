@@ -30,27 +30,21 @@ enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g)
     return g->is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1;
 }
 
-/* Opens FILE of the group. Returns -1 if it does not exist or cannot be opened. */
-static int open_file(const struct proc_root *root, const struct guard_cgroup *g, const char *file,
-                     int flags)
-{
-    int fd = cgroup_open(root, g->dir, file, flags);
-    return fd < 0 ? -1 : fd;
-}
-
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
 {
+    const char *events = g->is_v2 ? "memory.events" : "memory.oom_control";
     const char *peak = limit_files(guard_cgroup_kind(g))->peak;
     g->fds = limit_fds_open(root, guard_cgroup_kind(g), g->dir);
-    g->events_fd = open_file(root, g, g->is_v2 ? "memory.events" : "memory.oom_control", O_RDONLY);
-    g->kill_fd = open_file(root, g, "cgroup.kill", O_WRONLY);
-    g->peak_fd = open_file(root, g, peak, O_RDWR);
+    g->join_fd = cgroup_open(root, g->dir, "cgroup.procs", O_WRONLY);
+    g->events_fd = cgroup_open(root, g->dir, events, O_RDONLY);
+    g->kill_fd = cgroup_open(root, g->dir, "cgroup.kill", O_WRONLY);
+    g->peak_fd = cgroup_open(root, g->dir, peak, O_RDWR);
     g->peak_is_resettable = g->peak_fd >= 0;
     if (g->peak_fd < 0)
-        g->peak_fd = open_file(root, g, peak, O_RDONLY);
-    int r = cgroup_open(root, g->dir, "cgroup.procs", O_WRONLY);
-    g->join_fd = r < 0 ? -1 : r;
-    return r < 0 ? r : g->fds.usage < 0 || g->fds.stat < 0 || g->events_fd < 0 ? -ENOENT : 0;
+        g->peak_fd = cgroup_open(root, g->dir, peak, O_RDONLY);
+    if (g->join_fd < 0)
+        return g->join_fd;
+    return g->fds.usage < 0 || g->fds.stat < 0 || g->events_fd < 0 ? -ENOENT : 0;
 }
 
 /* Creates the folder DIR. If this process left an older group of the same name, removes it
@@ -167,13 +161,10 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
         err_set(err, 0, "cgroup: no hierarchy below /sys/fs/cgroup counts memory");
     if (r < 0)
         return r;
+    err_set(err, 0, "%s", "");
     int limited = limit_bytes > 0 ? guard_cgroup_limit(root, &g, limit_bytes) : 0;
     if (limited < 0)
         err_set(err, 0, "cgroup: cannot set the limit of %s: %s", g.dir, strerror(-limited));
-    else if (g.kill_fd < 0)
-        err_set(err, 0, "cgroup: %s has no cgroup.kill: processes are killed one by one", g.dir);
-    else
-        err_set(err, 0, "%s", "");
     *ret = g;
     return 0;
 }

@@ -15,17 +15,19 @@ struct err;
 
 enum { GUARD_CGROUP_PATH = 512 };
 
+/* The folder is relative to proc_root.cgroup_fd, and "" if there is no group. The fds of files that
+ * are not open are negative. */
 struct guard_cgroup {
-    char dir[GUARD_CGROUP_PATH]; /* relative to proc_root.cgroup_fd; "" if there is no group */
+    char dir[GUARD_CGROUP_PATH];
     bool is_v2;
     bool is_limited;      /* the kernel's hard limit is set */
-    int join_fd;          /* fd of cgroup.procs, or -1 */
+    int join_fd;          /* fd of cgroup.procs */
     struct limit_fds fds; /* files with the memory charged to the group */
-    int peak_fd;          /* fd of memory.peak (v2) or memory.max_usage_in_bytes (v1), or -1 */
+    int peak_fd;          /* fd of memory.peak (v2) or memory.max_usage_in_bytes (v1) */
     /* whether a write to peak_fd resets the peak: in v1, and in v2 from kernel 6.12 on */
     bool peak_is_resettable;
-    int kill_fd;   /* fd of cgroup.kill, or -1 if the kernel lacks it (v1, or before 5.14) */
-    int events_fd; /* fd of the file that counts OOM kills in this group, or -1 */
+    int kill_fd;   /* fd of cgroup.kill, which v1 and kernels before 5.14 lack */
+    int events_fd; /* fd of the file that counts OOM kills in this group */
 };
 
 /* A struct guard_cgroup without folder and files. */
@@ -35,16 +37,16 @@ extern const struct guard_cgroup guard_cgroup_none;
  * creates it below the nearest ancestor that we may write to and that delegates its memory
  * controller. Never goes above a group with a memory limit, because the job would escape that
  * limit. NAME comes from guard_cgroup_name. If LIMIT_BYTES is not 0, it becomes the hard limit,
- * including swap. Returns 0 if the folder was created; ERR then explains which feature it lacks, or
- * is "". Returns -errno with the reason in ERR if not. */
+ * including swap. Returns 0 if the folder was created; ERR then explains why the limit is not set,
+ * or is "". Otherwise returns -errno with the reason in ERR. */
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err);
 /* Sets the hard limit. Returns 0 or -errno; -EOPNOTSUPP if G does not count memory. v1 refuses a
  * limit below the current usage (-EBUSY); v2 accepts it, and the kernel kills until the usage
  * fits. */
 int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes);
-/* Opens the files of G by their paths, without closing the fds that G had. Returns 0, or -errno of
- * the first file that cannot be opened; the remaining files are still opened. */
+/* Opens the files of G by its path, without closing the fds that G had. Returns 0, or -errno if a
+ * required file cannot be opened; the remaining files are still opened. */
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
 /* Moves the calling process into G. Called in the child before exec. Async-signal-safe. Returns 0
  * or -errno. */

@@ -192,22 +192,6 @@ int machine_tick(struct machine *m, struct sample *s)
     return r;
 }
 
-int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us)
-{
-    char text[64];
-    int fd = openat(root->proc_fd, "pressure/memory", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int len = snprintf(text, sizeof text, "some %u %u", stall_us, window_us);
-    /* The length includes the NUL, because the kernel replaces the last byte of the text by NUL. */
-    if (write(fd, text, (size_t)len + 1) < 0) {
-        int r = -errno;
-        close(fd);
-        return r;
-    }
-    return fd;
-}
-
 const char *machine_limit_dir(const struct machine *m)
 {
     return m->found_known && limit_files(m->found.limit.kind) ? m->found.dir : "";

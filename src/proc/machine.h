@@ -55,11 +55,4 @@ int machine_limit(struct machine *m, struct machine_limit *ret);
 /* The cgroup folder of the effective limit, below root's cgroup_fd; "" if it is not a cgroup
  * limit. */
 const char *machine_limit_dir(const struct machine *m);
-/* Returns an fd that polls EPOLLPRI when memory stalls reach STALL_US within WINDOW_US. Returns
- * -errno if the kernel or our permissions do not allow it: -EINVAL if WINDOW_US is not a multiple
- * of 2 s and CAP_SYS_RESOURCE is missing. POLLERR means that the cgroup was removed. The caller
- * closes the fd. */
-enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* the values that the engine passes */
-int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us);
-
 const char *limit_kind_name(enum limit_kind kind); /* "host memory", "cgroup v1", "RLIMIT_AS"… */

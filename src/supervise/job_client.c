@@ -105,11 +105,10 @@ void job_client_wake(struct job *j)
 
 /* Wakes the client until it reports that it continues. One attempt is not enough: the client may
  * stop after it. */
-static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
+static void on_wake(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     (void)now_ns;
-    (void)missed;
     if (job_client_sleeps(&j->client))
         syscall(SYS_pidfd_send_signal, j->client.pidfd, SIGCONT, NULL, 0);
     else

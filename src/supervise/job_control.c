@@ -276,7 +276,7 @@ static int listen_at(struct job_control *c, const char *folder)
     return 0;
 }
 
-static void on_log(void *user, uint64_t now_ns, uint64_t missed);
+static void on_log(void *user, uint64_t now_ns);
 
 void job_control_start(struct job *j)
 {
@@ -399,12 +399,11 @@ void job_control_event(struct job *j, uint64_t now_ns, const char *act, const ch
 
 /* Publishes how many bytes of the log are on disk. The timer runs again until the whole log is on
  * disk. */
-static void on_log(void *user, uint64_t now_ns, uint64_t missed)
+static void on_log(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     struct job_control *c = j->control;
     uint64_t bytes = job_log_readable_bytes(j);
-    (void)missed;
     c->is_log_due = false;
     if (!is_followed(j))
         return;

@@ -172,11 +172,10 @@ static uint64_t kill_below(struct job *j, uint64_t now_ns)
                                                                          : j->end.kill.wait_ns;
 }
 
-static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
+static void on_sweep(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     uint64_t wait_ns = SWEEP_MS * NS_PER_MS;
-    (void)missed;
     if (j->now.ending == KILLING)
         wait_ns = kill_below(j, now_ns);
     if (j->end.is_blind && !j->now.exited)
@@ -253,11 +252,10 @@ void job_term(struct job *j)
 
 /* ---- cancelling ---- */
 
-static void on_cancel(void *user, uint64_t now_ns, uint64_t missed)
+static void on_cancel(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     (void)now_ns;
-    (void)missed;
     job_begin_ending(j, KILLING);
 }
 

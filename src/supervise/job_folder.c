@@ -136,11 +136,10 @@ static void publish_folder(struct job *j, struct job_folder *f, uint64_t now_ns)
     buf_fini(&old);
 }
 
-static void on_folder(void *user, uint64_t now_ns, uint64_t missed)
+static void on_folder(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     struct job_folder *f = j->folder;
-    (void)missed;
     bool is_due = take_folder_request(j, f) || now_ns - f->state_ns >= STATE_S * NS_PER_S;
     if (is_due || strcmp(f->state, job_state_name(j)) != 0)
         publish_folder(j, f, now_ns);

@@ -293,11 +293,10 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
     job_guard_decide(j, now_ns);
 }
 
-void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
+void job_guard_on_alert(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     struct reflex_reading r = {0};
-    (void)missed;
     if (j->guard.reflex)
         reflex_read(j->guard.reflex, 0, &r);
     timing_memory(&j->guard.timing, r.known ? r.used_bytes : job_bytes(j));

@@ -89,4 +89,4 @@ void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const 
                          const unsigned *gpu, const char *why);
 void job_guard_put_checkpoint(struct job *j, uint64_t now_ns);
 void job_guard_on_reflex(void *user, int fd, uint32_t events);
-void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed);
+void job_guard_on_alert(void *user, uint64_t now_ns);

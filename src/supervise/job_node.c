@@ -285,12 +285,11 @@ static void on_bus(void *user, int fd, uint32_t events)
     job_guard_decide(j, clock_mono_ns());
 }
 
-static void on_node_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_node_timer(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     struct job_node *n = j->node;
     (void)now_ns;
-    (void)missed;
     if (n->requeue_pid) {
         /* scontrol is not reaped yet, so its pid cannot have been reused */
         kill(n->requeue_pid, SIGKILL);

@@ -53,11 +53,10 @@ void job_streams_pause(struct job *j)
 
 /* ---- log.txt ---- */
 
-static void on_log_stuck(void *user, uint64_t now_ns, uint64_t missed)
+static void on_log_stuck(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     (void)now_ns;
-    (void)missed;
     j->output.log_is_behind = false;
     j->output.log_is_stuck = true;
     job_streams_pause(j);

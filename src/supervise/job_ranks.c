@@ -80,11 +80,10 @@ static void node_over(struct job *j)
     kill(j->now.pid, SIGKILL);
 }
 
-static void on_late(void *user, uint64_t now_ns, uint64_t missed)
+static void on_late(void *user, uint64_t now_ns)
 {
     struct job *j = user;
     (void)now_ns;
-    (void)missed;
     if (j->ranks->live == 0)
         node_over(j);
 }

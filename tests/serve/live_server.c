@@ -148,9 +148,9 @@ static void print_counts(void)
     fflush(stdout);
 }
 
-static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+static void on_tick(void *user, uint64_t now_ns)
 {
-    (void)user, (void)now_ns, (void)missed;
+    (void)user, (void)now_ns;
     json_t *processes = json_array();
     for (int i = 0; i < 16; i++)
         json_array_append_new(processes,

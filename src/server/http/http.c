@@ -35,9 +35,9 @@ static void on_epoll(void *user, int fd, uint32_t events)
     run_daemon(user);
 }
 
-static void on_soon(void *user, uint64_t now_ns, uint64_t missed)
+static void on_soon(void *user, uint64_t now_ns)
 {
-    (void)now_ns, (void)missed;
+    (void)now_ns;
     struct http *h = user;
     for (size_t i = 0; i < h->daemon_count; i++)
         run_daemon(&h->daemons[i]);
@@ -54,9 +54,8 @@ static bool connection_has_ended(const struct http_connection *c)
 
 /* Enforces deadlines. MHD's own timeout restarts with every byte; our deadline applies to the whole
  * request. */
-static void on_http_tick(void *user, uint64_t now_ns, uint64_t missed)
+static void on_http_tick(void *user, uint64_t now_ns)
 {
-    (void)missed;
     struct http *h = user;
     struct http_connection *c;
     LIST_FOREACH(c, &h->connections, link)
@@ -67,7 +66,7 @@ static void on_http_tick(void *user, uint64_t now_ns, uint64_t missed)
         if (is_late || is_gone)
             http_connection_cut(c);
     }
-    on_soon(h, now_ns, 0);
+    on_soon(h, now_ns);
     if (LIST_EMPTY(&h->connections)) {
         loop_disarm_timer(h->tick);
         h->is_ticking = false;

@@ -148,11 +148,10 @@ static void live_news(void *user, const struct jobs_news *news)
     live_sweep(l);
 }
 
-static void on_check(void *user, uint64_t now_ns, uint64_t missed)
+static void on_check(void *user, uint64_t now_ns)
 {
     struct live *l = user;
     struct live_viewer *v;
-    (void)missed;
     if (is_wanted(l, LIVE_MACHINE, 0)) {
         json_t *doc = l->machine(l->machine_user);
         if (doc)

@@ -46,9 +46,8 @@ static void on_gone(void *user)
     set_wait_timer(routes);
 }
 
-static void on_wait_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_wait_timer(void *user, uint64_t now_ns)
 {
-    (void)missed;
     struct routes *routes = user;
     for (struct route_waiter *w = LIST_FIRST(&routes->waiters), *next; w; w = next) {
         next = LIST_NEXT(w, link);

@@ -99,9 +99,9 @@ static void on_command_pipe(void *user, int fd, uint32_t events)
     pipe_read(user);
 }
 
-static void on_command_limit(void *user, uint64_t now_ns, uint64_t missed)
+static void on_command_limit(void *user, uint64_t now_ns)
 {
-    (void)now_ns, (void)missed;
+    (void)now_ns;
     command_stop(user, -ETIMEDOUT);
 }
 

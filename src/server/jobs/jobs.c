@@ -186,7 +186,7 @@ static int open_all(struct jobs *j, struct err *err)
     return r;
 }
 
-static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed);
+static void on_jobs_tick(void *user, uint64_t now_ns);
 
 /* Copies OPTIONS. The caller keeps ownership of the strings. */
 static int take_options(struct jobs *j, const struct jobs_options *options)
@@ -348,10 +348,9 @@ static void trim(struct jobs *j, bool is_any)
     malloc_trim(0);
 }
 
-static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed)
+static void on_jobs_tick(void *user, uint64_t now_ns)
 {
     struct jobs *j = user;
-    (void)missed;
     bool is_left = jobs_sync_all(j);
     bool is_any = publish_new_facts(j, now_ns);
     if (j->is_unsettled && !is_left)

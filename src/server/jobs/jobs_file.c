@@ -136,10 +136,9 @@ static int file_replace(struct jobs_file *f)
     return 0;
 }
 
-static void on_file_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_file_timer(void *user, uint64_t now_ns)
 {
     struct jobs_file *f = user;
-    (void)missed;
     if (f->fd < 0)
         return;
     int r = file_put_slice(f);

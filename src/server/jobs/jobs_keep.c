@@ -232,11 +232,10 @@ static void sleep_until(struct jobs_keeper *k, uint64_t at_ns)
     loop_set_timer(k->timer, at_ns, 0);
 }
 
-static void on_keep_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_keep_timer(void *user, uint64_t now_ns)
 {
     struct jobs_keeper *k = user;
     struct err err;
-    (void)missed;
     int r = keep_some(k, now_ns, &err);
     if (r < 0)
         jobs_trouble_set(k->j, TROUBLE_KEEP, "cannot remove ended jobs: %s", err.text);

@@ -403,8 +403,8 @@ void jobs_start_queued(struct jobs *j)
     publish_waits(j);
 }
 
-void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
+void jobs_on_kick(void *user, uint64_t now_ns)
 {
-    (void)now_ns, (void)missed;
+    (void)now_ns;
     jobs_start_queued(user);
 }

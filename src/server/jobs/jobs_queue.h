@@ -19,7 +19,7 @@ void jobs_plan(struct jobs *j);         /* updates what each queued job waits fo
 void jobs_start_queued(struct jobs *j); /* starts queued jobs, a few at a time */
 /* Returns JOB to the queue, because a temporary problem prevented its start. */
 void jobs_requeue(struct jobs *j, struct job *job, const char *why);
-void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed);
+void jobs_on_kick(void *user, uint64_t now_ns);
 /* Sets the memory to reserve to what earlier runs used, unless the request contains it. */
 void jobs_learn_memory(struct jobs *j, struct job *job);
 /* calls jobs_learn_memory for queued jobs called NAME */

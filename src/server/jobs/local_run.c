@@ -142,11 +142,10 @@ static void local_force_check(struct local_run *run, uint64_t now_ns)
 
 /* ---- the run ---- */
 
-static void on_check_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_check_timer(void *user, uint64_t now_ns)
 {
     struct local_run *run = user;
     (void)now_ns;
-    (void)missed;
     run->timer_ns = UINT64_MAX;
     local_check(run);
 }

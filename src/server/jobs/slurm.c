@@ -85,12 +85,11 @@ void slurm_waits(struct slurm_run *run, const char *fmt, ...)
 
 /* ---- tick ---- */
 
-static void on_slurm_tick(void *user, uint64_t now_ns, uint64_t missed)
+static void on_slurm_tick(void *user, uint64_t now_ns)
 {
     struct slurm *s = user;
     struct slurm_run *run, *next;
     bool is_any = false;
-    (void)missed;
     /* slurm_check may free the run that it checks, but no other run */
     for (run = TAILQ_FIRST(&s->runs); run; run = next) {
         next = TAILQ_NEXT(run, link);

@@ -178,11 +178,10 @@ void task_cancel(struct task *task)
         task_free(task);
 }
 
-static void on_task_limit(void *user, uint64_t now_ns, uint64_t missed)
+static void on_task_limit(void *user, uint64_t now_ns)
 {
     struct workers *w = user;
     struct task *task;
-    (void)missed;
     for (;;) { /* `done` may start and cancel tasks */
         LIST_FOREACH(task, &w->timed, timed_link)
         {

@@ -402,7 +402,7 @@ static void cgroup_v1_limit_covers_memory_and_swap(void **state)
     assert_file(&t, "memory/ebb-7-8/memory.memsw.limit_in_bytes", "1048576");
     assert_int_equal(guard_cgroup_oom_kills(&g, &n), 0);
     assert_int_equal(n, 2);
-    assert_int_equal(g.peak_fd, -1);
+    assert_true(g.peak_fd < 0);
     assert_int_equal(guard_cgroup_join(&g), 0);
     assert_file(&t, "memory/ebb-7-8/cgroup.procs", "0");
     assert_int_equal(guard_cgroup_kill(&g), -EOPNOTSUPP);
@@ -552,8 +552,8 @@ static void need_group(uint64_t limit_bytes, bool needs_kill)
     int r = guard_cgroup_make(&root, own_name, limit_bytes, &group, &err);
     if (r == 0 && (!needs_kill || group.kill_fd >= 0))
         return;
-    assert_true(err.text[0] != '\0');
-    print_message("skipped: %s\n", err.text);
+    assert_true(r == 0 || err.text[0] != '\0');
+    print_message("skipped: %s\n", r < 0 ? err.text : "no cgroup.kill here");
     skip();
 }
 

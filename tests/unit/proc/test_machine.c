@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -354,42 +353,6 @@ static void memory_limit_is_found_after_dropping_root_privileges(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void pressure_trigger_with_a_2_s_window_needs_no_privilege(void **state)
-{
-    (void)state;
-    if (!can_be_nobody()) {
-        print_message("skipped: cannot become another user here\n");
-        skip();
-    }
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        struct proc_root root;
-        if (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0)
-            _exit(1);
-        if (proc_root_open("/proc", NULL, &root, NULL) < 0)
-            _exit(2);
-        int fd = machine_psi_trigger(&root, 150000, 2000000);
-        if (fd < 0) /* Kernels without PSI, and kernels before 6.4, return the expected errno. */
-            _exit(fd == -ENOENT || fd == -EOPNOTSUPP || fd == -EACCES || fd == -EPERM ||
-                          fd == -EROFS
-                      ? 0
-                      : 3);
-        struct pollfd p = {fd, POLLPRI, 0};
-        if (poll(&p, 1, 0) < 0 || (p.revents & POLLERR))
-            _exit(4);
-        close(fd);
-        if (machine_psi_trigger(&root, 150000, 1000000) != -EINVAL)
-            _exit(5);
-        proc_root_close(&root);
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 static void cgroup_parser_accepts_colons_in_paths_and_lists(void **state)
 {
     (void)state;
@@ -458,7 +421,6 @@ int main(void)
         cmocka_unit_test(limit_is_read_from_the_cgroup_that_the_job_moves_to),
         cmocka_unit_test(headroom_of_this_machine_does_not_exceed_its_memory),
         cmocka_unit_test(memory_limit_is_found_after_dropping_root_privileges),
-        cmocka_unit_test(pressure_trigger_with_a_2_s_window_needs_no_privilege),
         cmocka_unit_test(cgroup_parser_accepts_colons_in_paths_and_lists),
         cmocka_unit_test(random_bytes_in_cgroup_files_do_not_crash_the_parser),
     };
