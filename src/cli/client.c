@@ -399,27 +399,24 @@ void client_answer_fini(struct client_answer *answer)
     *answer = (struct client_answer){0};
 }
 
-int client_json(const char *command, const char *socket, const char *method, const char *path,
-                const json_t *body, json_t **ret)
+int client_json(const char *socket, const char *method, const char *path, const json_t *body,
+                json_t **ret, struct err *err)
 {
     const struct client_request request = {
         .socket = socket, .method = method, .path = path, .body = body};
     struct client_answer answer;
-    struct err err = {""};
-    if (client_ask(&request, &answer, &err) < 0) {
+    int r = client_ask(&request, &answer, err);
+    if (r < 0)
         client_answer_fini(&answer);
-        return cli_failf(CLIENT_FAILED, "%s: %s", command, err.text);
-    }
     *ret = answer.doc;
-    return 0;
+    return r;
 }
 
-int client_parse_id(const char *command, const char *text, int64_t *ret)
+int client_parse_id(const char *text, int64_t *ret, struct err *err)
 {
     if (number_parse_i64(text, strlen(text), ret) == 0 && *ret > 0)
         return 0;
-    return cli_failf(CLIENT_FAILED, "%s: invalid job id \"%.100s\"; `ebb jobs` lists the jobs",
-                     command, text);
+    return err_set(err, -EINVAL, "invalid job id \"%.100s\"; `ebb jobs` lists the jobs", text);
 }
 
 bool client_encode(const char *s, char *out, size_t size)
@@ -438,12 +435,4 @@ bool client_encode(const char *s, char *out, size_t size)
     }
     out[n] = '\0';
     return true;
-}
-
-int client_print_json(const json_t *doc)
-{
-    struct buf text = {0};
-    if (json_print(&text, doc, 0) < 0)
-        text.failed = true;
-    return cli_print(&text);
 }
