@@ -48,7 +48,8 @@ extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cmd_diagnose,
     cmd_heap, cmd_census, cmd_report, cmd_compare, cmd_export, cmd_mark, cmd_doctor, cmd_help,
     cmd_version, cmd_series, cmd_submit, cmd_jobs, cmd_show, cmd_logs, cmd_wait, cmd_cancel,
-    cmd_checkpoint, cmd_rerun, cmd_serve, cmd_sweep, cmd_attach, cmd_detach, cmd_stack;
+    cmd_checkpoint, cmd_rerun, cmd_serve, cmd_sweep, cmd_attach, cmd_detach, cmd_stack,
+    cmd_complete;
 
 /* Parses ARGV (argv[0] is the command's name) by COMMAND's table. Returns 0, 1 if --help was
  * found (*ret is then unchanged), or -EINVAL with an error. */
@@ -115,5 +116,5 @@ const struct option_desc *cli_option_at(const struct cli_command *command, size_
 void cli_help_list(struct buf *out, size_t width);
 void cli_help_command(struct buf *out, const struct cli_command *command, size_t width);
 void cli_man(struct buf *out);
-/* Prints completions; SHELL is bash, zsh or fish. */
+/* Prints the completion script for SHELL: bash, zsh or fish. */
 void cli_completions(struct buf *out, const char *shell);

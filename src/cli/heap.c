@@ -34,15 +34,9 @@ struct heap_since {
     int64_t step;
 };
 
-struct heap_rank {
-    bool is_given;
-    int64_t number;
-};
-
 struct heap_options {
-    int64_t top, pid;
+    int64_t top, pid, rank;
     struct heap_since since;
-    struct heap_rank rank;
     struct heap_diff diff, survivors;
     uint64_t every_ns;
     const char *by, *sysroot;
@@ -220,10 +214,11 @@ static int heap_exec(const struct cli_call *call, struct err *err)
         return err_set(err, -EINVAL, "--since, --diff and --survivors are mutually exclusive");
     if (o.survivors.is_given && !o.survivors.has_to)
         return err_set(err, -EINVAL, "--survivors requires two steps, such as --survivors 40..80");
-    if (o.rank.is_given && !cluster_is_folder(operand))
+    bool has_rank = options_find(call->given, "rank");
+    if (has_rank && !cluster_is_folder(operand))
         return err_set(err, -EINVAL, "--rank applies only to a job on several nodes; use --pid");
-    r = o.rank.is_given ? run_target_find_rank(operand, o.rank.number, &run, err)
-                        : run_target_find_recorded(operand, &run, err);
+    r = has_rank ? run_target_find_rank(operand, o.rank, &run, err)
+                 : run_target_find_recorded(operand, &run, err);
     if (r < 0)
         return r;
     if (o.since.is_given)
@@ -241,15 +236,6 @@ static int parse_since(const char *what, const char *text, void *at, struct err 
     if (number_parse_i64(text, strlen(text), &since.step) < 0 || since.step < 0)
         return err_set(err, -EINVAL, "%s: \"%s\" is not a step number", what, text);
     memcpy(at, &since, sizeof since);
-    return 0;
-}
-
-static int parse_rank(const char *what, const char *text, void *at, struct err *err)
-{
-    struct heap_rank rank = {.is_given = true};
-    if (number_parse_i64(text, strlen(text), &rank.number) < 0 || rank.number < 0)
-        return err_set(err, -EINVAL, "%s: invalid rank \"%s\"", what, text);
-    memcpy(at, &rank, sizeof rank);
     return 0;
 }
 
@@ -291,7 +277,7 @@ static const struct option_desc options_table[] = {
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct heap_options, pid), .min = 1, .max = INT32_MAX,
                .help = "the process to show (default: the process whose heap grew most; if none "
                        "grew, the largest)"),
-    OPTION_ROW(0, "rank", PARSED, "N", offsetof(struct heap_options, rank), .parse = parse_rank,
+    OPTION_ROW(0, "rank", INT, "N", offsetof(struct heap_options, rank), .max = INT32_MAX,
                .help = "rank to show if the job runs on several nodes (default: the worst)"),
     OPTION_ROW(0, "every", DURATION, "TIME", offsetof(struct heap_options, every_ns), .min = 500,
                .max = 3600000, .help = "repeat at this interval until the job ends"),

@@ -17,7 +17,8 @@ const struct cli_command *const cli_commands[] = {
     &cmd_help,    &cmd_version,  NULL,
 };
 
-const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, NULL};
+const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, &cmd_complete,
+                                                         NULL};
 
 static const struct cli_command *find_in(const struct cli_command *const *commands,
                                          const char *name)
