@@ -1,5 +1,4 @@
-/* Fuzzes the parser of a job's last output, which contains tracebacks, colours and tables of
- * launchers. */
+/* Fuzzes the reading of a job's last output: tracebacks, colours, launchers' tables. */
 #include "guard/death.h"
 #include "guard/death.h"
 #include "target.h"

@@ -1,4 +1,4 @@
-/* Common leak detectors, for comparison. Each uses all raw readings up to the current time. */
+/* Common detectors, for comparison. Each uses the raw readings so far. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,4 @@
 /* `ebb explain`: prints the page of a diagnosis from docs/troubleshooting.md, which is built in. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -129,7 +128,7 @@ static const struct option_desc options_table[] = {
     {0},
 };
 
-static int explain_exec(const struct cli_call *call, struct err *err)
+static int explain_exec(const struct cli_call *call)
 {
     const struct explain_options *o = call->options;
     const char *codes[HYPOTHESIS_COUNT], *wanted = call->argc ? call->argv[0] : NULL;
@@ -152,8 +151,8 @@ static int explain_exec(const struct cli_call *call, struct err *err)
         return cli_print(&out);
     const char *nearest = option_nearest(wanted, codes, HYPOTHESIS_COUNT);
     if (nearest)
-        return err_set(err, -ENOENT, "unknown code \"%.64s\"; did you mean %s?", wanted, nearest);
-    return err_set(err, -ENOENT, "unknown code \"%.64s\"; `ebb explain` lists all codes", wanted);
+        return cli_failf(2, "explain: unknown code \"%.64s\"; did you mean %s?", wanted, nearest);
+    return cli_failf(2, "explain: unknown code \"%.64s\"; `ebb explain` lists all codes", wanted);
 }
 
 const struct cli_command cmd_explain = {

@@ -17,8 +17,7 @@ const struct cli_command *const cli_commands[] = {
     &cmd_help,    &cmd_version,  NULL,
 };
 
-const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, &cmd_complete,
-                                                         NULL};
+const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, NULL};
 
 static const struct cli_command *find_in(const struct cli_command *const *commands,
                                          const char *name)
@@ -72,12 +71,11 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     struct cli_call call = {0};
     struct err err = {""};
     int r = cli_parse(command, argc, argv, &call, &err);
-    int status = r < 0 ? r : r > 0 ? print_help(command) : command->exec(&call, &err);
+    if (r < 0)
+        return cli_fail(command->usage_status ? command->usage_status : 2, &err);
+    int status = r > 0 ? print_help(command) : command->exec(&call);
     cli_call_fini(&call);
-    if (status >= 0)
-        return status;
-    return cli_failf(command->error_status ? command->error_status : 2, "%s: %s", command->name,
-                     err.text);
+    return status;
 }
 
 /* Handles `ebb` without arguments as a usage error: the list of commands goes to stderr, and the

@@ -40,30 +40,23 @@ __attribute__((format(printf, 2, 3))) static void effect(struct advice *a, const
     va_end(ap);
 }
 
-static const char *about_of(struct sizes *s, double bytes)
-{
-    return text_about_size(s->text[0], bytes);
-}
-
-static const char *site_text(char out[PLACE_MAX], const struct hypothesis *h)
-{
-    return h->site ? place_text(out, h->site) : "";
-}
+#define ABOUT(bytes) text_about_size((char[TEXT_SIZE_MAX]){""}, bytes)
+/* The place of the hypothesis H's call site, or "". */
+#define SITE(h) ((h)->site ? PLACE((h)->site) : "")
 
 /* Adds the effect of a fix. The growth rate of a call site counts only live memory. The allocator
  * also retains the holes between live blocks, so the fix may save up to the growth rate of the
  * process or GPU. */
 static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
 {
-    struct sizes s;
     bool is_on_gpu = h->id == HYPOTHESIS_GPU;
     double all = is_on_gpu ? q->f->gpu.per_step : q->f->main->verdict.per_step, rate = all;
     if (h->site && h->site->verdict.rate_bytes_per_step.known)
         rate = h->site->verdict.rate_bytes_per_step.value;
     if (rate > 0 && rate < 0.8 * all)
-        effect(a, "saves at least %s/step", about_of(&s, rate));
+        effect(a, "saves at least %s/step", ABOUT(rate));
     else if (rate > 0)
-        effect(a, "saves %s/step", about_of(&s, all > 0 ? fmin(rate, all) : rate));
+        effect(a, "saves %s/step", ABOUT(all > 0 ? fmin(rate, all) : rate));
 }
 
 /* Returns how advice on growth that ends by itself begins: "not a leak; ", or "" while the verdict
@@ -96,20 +89,18 @@ static const struct kept *limited_container(const struct facts *f)
 
 static void advise_first_touch(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    char place[PLACE_MAX];
-    struct sizes s;
     if (h->site && h->site == ledger_site(q->l, LEDGER_TOUCHED)) {
         add(l, h->id,
             "%s%s was allocated in one block at %s and becomes resident as the job writes to it; "
             "to use less memory, allocate less",
-            no_leak_text(q), about_of(&s, h->site->live_bytes), site_text(place, h));
+            no_leak_text(q), ABOUT(h->site->live_bytes), SITE(h));
         return;
     }
     const struct kept *kept = q->f->main->verdict.is_limited ? limited_container(q->f) : NULL;
     if (kept) {
         if (kept_is_value(kept))
             add(l, h->id, "to use less memory, make %s smaller than %s", kept->name,
-                about_of(&s, kept->limit));
+                ABOUT(kept->limit));
         else
             add(l, h->id, "to use less memory, allow fewer than %.0f entries in %s", kept->limit,
                 kept->name);
@@ -117,10 +108,10 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
     }
     struct advice *a = add(
         l, h->id, "%sto use less memory, load each example on demand instead of keeping all%s%s%s",
-        no_leak_text(q), h->site ? "; they are allocated at " : "", site_text(place, h),
+        no_leak_text(q), h->site ? "; they are allocated at " : "", SITE(h),
         is_image(h) ? "; for images: ebb.data.LazyImages(paths, budget=…)" : "");
     if (h->word != POSSIBLE)
-        effect(a, "saves %s", about_of(&s, h->share * q->total));
+        effect(a, "saves %s", ABOUT(h->share * q->total));
 }
 
 /* Returns the growing container that the user should limit. Containers of libraries are skipped,
@@ -143,35 +134,33 @@ static bool blames_batches(const struct question *q, const struct hypothesis *h)
 
 static void advise_call_site(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    char place[PLACE_MAX];
     const struct kept *kept = program_container(q->f);
     struct advice *a;
     if (kept)
         a = add(l, h->id, "limit or clear %s, which keeps alive the memory allocated at %s",
-                kept->name, site_text(place, h));
+                kept->name, SITE(h));
     else if (blames_batches(q, h))
         a = add(l, h->id,
                 "find the list, cache or closure that keeps the batches of %s alive, and drop each "
                 "batch after its step",
-                site_text(place, h));
+                SITE(h));
     else if (h->site && made_by_torch(&q->f->heap, h->site))
         a = add(
             l, h->id,
             "at %s, keep numbers instead of tensors: .item(), or .detach() if you need a tensor",
-            site_text(place, h));
+            SITE(h));
     else
         a = add(l, h->id, "find the list, cache or closure that keeps the result of %s alive",
-                site_text(place, h));
+                SITE(h));
     saves_per_step(q, h, a);
 }
 
 static void advise_graph(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    char place[PLACE_MAX];
     saves_per_step(q, h,
                    add(l, h->id,
                        "%s%s%skeep the number, not its graph: loss.item() or loss.detach()",
-                       h->site ? "at " : "", site_text(place, h), h->site ? ", " : ""));
+                       h->site ? "at " : "", SITE(h), h->site ? ", " : ""));
 }
 
 /* Names the object to release, such as "__main__.history[14]['batch']", if the census found a
@@ -193,12 +182,11 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
 
 static void advise_eval(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    struct sizes s;
     if (h->id == HYPOTHESIS_EVAL_STEP)
         effect(add(l, h->id,
                    "after each evaluation or checkpoint, release its predictions, figures and "
                    "copies of the state"),
-               "would have saved %s", about_of(&s, h->share * q->total));
+               "would have saved %s", ABOUT(h->share * q->total));
     else
         add(l, h->id,
             "%sto lower the spike, do not collect all outputs of an evaluation (Hugging Face: "
@@ -208,18 +196,16 @@ static void advise_eval(const struct question *q, const struct hypothesis *h, st
 
 static void advise_retention(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    struct sizes s;
     double kept = 0;
     const struct growth_row *row = keeping_site(q, &kept);
     bool leaves_holes = row && kept > 0.2 * q->growth && made_by_torch(&q->f->heap, row);
-    effect(
-        add(l, h->id,
-            leaves_holes
-                ? "set MALLOC_MMAP_THRESHOLD_=131072, or preload jemalloc: glibc does not return "
-                  "free memory that lies between live tensors"
-                : "set MALLOC_ARENA_MAX=2, trim with MemoryCleanup(trim=True), or preload "
-                  "jemalloc: the allocator does not return free memory to the system"),
-        "saves up to %s", about_of(&s, h->share * q->total));
+    effect(add(l, h->id,
+               leaves_holes
+                   ? "set MALLOC_MMAP_THRESHOLD_=131072, or preload jemalloc: glibc does not "
+                     "return free memory that lies between live tensors"
+                   : "set MALLOC_ARENA_MAX=2, trim with MemoryCleanup(trim=True), or preload "
+                     "jemalloc: the allocator does not return free memory to the system"),
+           "saves up to %s", ABOUT(h->share * q->total));
 }
 
 static double unique_of(const struct facts *f, enum process_role role)
@@ -235,44 +221,39 @@ static double unique_of(const struct facts *f, enum process_role role)
 
 static void advise_workers(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    struct sizes s;
     double compile = unique_of(q->f, ROLE_COMPILE_WORKER), data = unique_of(q->f, ROLE_DATA_WORKER);
     if (h->id == HYPOTHESIS_COPY_ON_WRITE) {
         effect(add(l, h->id,
-                   "keep the data in one array, a table or a mapped file instead of a list "
-                   "of Python objects, or use fewer workers"),
-               "saves up to %s", about_of(&s, h->share * fmax(q->total, data)));
+                   "keep the data in one array, a table or a mapped file instead of a list of "
+                   "Python objects, or use fewer workers"),
+               "saves up to %s", ABOUT(h->share * fmax(q->total, data)));
         return;
     }
     if (compile > 0)
         effect(add(l, h->id,
                    "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or turn "
                    "compilation off (TORCH_COMPILE_DISABLE=1)"),
-               "saves up to %s", about_of(&s, compile));
+               "saves up to %s", ABOUT(compile));
     if (data > 0)
-        effect(add(l, h->id, "use fewer data-loader workers"), "saves up to %s",
-               about_of(&s, data));
+        effect(add(l, h->id, "use fewer data-loader workers"), "saves up to %s", ABOUT(data));
 }
 
 static void advise_kind(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    struct sizes s;
     const char *what =
-        h->id == HYPOTHESIS_PINNED ? "set pin_memory=False"
-        : h->id == HYPOTHESIS_PROCESSES
-            ? "close process pools after use (with Pool(...) as pool:), or create "
-              "workers once (persistent_workers=True)"
+        h->id == HYPOTHESIS_PINNED      ? "set pin_memory=False"
+        : h->id == HYPOTHESIS_PROCESSES ? "close process pools after use (with Pool(...) as "
+                                          "pool:), or create workers once (persistent_workers=True)"
         : h->id == HYPOTHESIS_SHARED_MEMORY && unmapped_growth(q) > 0
-            ? "unlink shared memory after its last use (SharedMemory.unlink()), or "
-              "remove the files that the job writes to /dev/shm"
+            ? "unlink shared memory after its last use (SharedMemory.unlink()), or remove the "
+              "files that the job writes to /dev/shm"
         : h->id == HYPOTHESIS_SHARED_MEMORY && is_leak(q->word)
-            ? "drop each batch after its step: the job keeps tensors that workers sent "
-              "through shared memory"
+            ? "drop each batch after its step: the job keeps tensors that workers sent through "
+              "shared memory"
         : h->id == HYPOTHESIS_SHARED_MEMORY
             ? "keep fewer batches in flight: lower num_workers or prefetch_factor"
-        : h->id == HYPOTHESIS_COMPILE
-            ? "compile for changing shapes (dynamic=True), or turn compilation off "
-              "(TORCH_COMPILE_DISABLE=1)"
+        : h->id == HYPOTHESIS_COMPILE ? "compile for changing shapes (dynamic=True), or turn "
+                                        "compilation off (TORCH_COMPILE_DISABLE=1)"
         : h->id == HYPOTHESIS_MAPPED_FILES
             ? "nothing to do: the kernel reclaims file pages when memory is needed"
             : NULL;
@@ -280,7 +261,7 @@ static void advise_kind(const struct question *q, const struct hypothesis *h, st
         return;
     struct advice *a = add(l, h->id, "%s", what);
     if (h->id != HYPOTHESIS_MAPPED_FILES)
-        effect(a, "saves up to %s", about_of(&s, h->share * q->total));
+        effect(a, "saves up to %s", ABOUT(h->share * q->total));
 }
 
 static void advise(const struct question *q, const struct hypothesis *h, struct list *l)
@@ -340,7 +321,6 @@ static void advise(const struct question *q, const struct hypothesis *h, struct 
 static void advise_restart(const struct question *q, enum hypothesis_id because, struct list *l)
 {
     const struct facts *f = q->f;
-    struct sizes s;
     double rate = f->main->verdict.per_step;
     if (f->main->verdict.leak != VERDICT_LEAK_YES || !(rate > 0) || isnan(f->limit_bytes) ||
         !f->has_steps || (uint64_t)f->last_step >= f->max_steps)
@@ -351,19 +331,18 @@ static void advise_restart(const struct question *q, enum hypothesis_id because,
     add(l, because,
         "to finish despite the leak: ebb run --restart --restart-every %.0fsteps keeps memory "
         "below %s",
-        steps, about_of(&s, f->limit_bytes));
+        steps, ABOUT(f->limit_bytes));
 }
 
 static void advise_cleanup(const struct question *q, enum hypothesis_id because, struct list *l)
 {
     const struct marks_cleanup *c = &q->f->cleanup;
-    struct sizes s;
     double span = q->f->now_s - q->f->start_s;
     if (!c->count || !(span > 0) || c->freed_bytes > 0.1 * q->total)
         return;
     add(l, because,
         "remove MemoryCleanup: %" PRIu64 " calls freed %s in all and took %.1f %% of the time",
-        c->count, about_of(&s, fmax(0, c->freed_bytes)), c->cost_s / span * 100);
+        c->count, ABOUT(fmax(0, c->freed_bytes)), c->cost_s / span * 100);
 }
 
 /* Returns true if the list already has advice that fits H, because an earlier hypothesis has the

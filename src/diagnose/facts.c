@@ -1,14 +1,15 @@
-/* Gathers the facts of a run and answers questions about them. */
+/* Gathers the facts of a run. */
 #include "diagnose/facts.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "diagnose/facts_private.h"
 #include "judge/recorded.h"
+#include "trace/census.h"
 
 enum { EXIT_S = 3 };
 
@@ -20,24 +21,17 @@ static const double settled_share = 0.97, early_share = 0.4;
 static const double library_bytes = 1 << 20;
 /* A process whose memory fell below this fraction of its recent maximum is exiting. */
 static const double exit_share = 0.95;
-/* Readings of resident memory that differ by less than this count as equal. */
-static const double alike_bytes = 1 << 20;
 
 /* ---- marks ---- */
-
-static void keep_known(uint64_t *kept, uint64_t now)
-{
-    if (now)
-        *kept = now;
-}
 
 static void take_mark(struct facts *f, const struct verdict_mark *m, double t_s)
 {
     int64_t step = m->has_step && m->step <= INT64_MAX ? (int64_t)m->step : -1;
-    keep_known(&f->steps_per_epoch, m->steps_per_epoch);
-    keep_known(&f->max_steps, m->max_steps);
-    keep_known(&f->examples, m->examples);
-    keep_known(&f->batch, m->batch);
+    /* each mark repeats the values that earlier marks reported */
+    f->steps_per_epoch = m->steps_per_epoch;
+    f->max_steps = m->max_steps;
+    f->examples = m->examples;
+    f->batch = m->batch;
     if (m->kind == VERDICT_MARK_SUBSTEP) {
         f->substeps++;
         return;
@@ -129,8 +123,6 @@ static double loaded_s(const struct facts_process *p, double from_s, double unti
     double last = (double)NAN, other = (double)NAN, found = from_s;
     for (size_t i = 0; i < file->count && file->t_s[i] <= until_s; i++) {
         double now = resident_without_files(p, file->t_s[i]);
-        if (isnan(file->v[i]))
-            continue;
         if (file->v[i] - last > library_bytes && now - other > library_bytes)
             found = fmax(found, file->t_s[i]);
         last = file->v[i];
@@ -179,61 +171,36 @@ static void facts_choose_moments(struct facts *f)
     f->now_s = fmax(f->now_s, f->start_s);
 }
 
-/* ---- queries ---- */
+/* ---- the censuses ---- */
 
-/* Finds the time of the last reading at or before T_S, and the time of the first reading after T_S.
- * Each is NAN if there is no such reading. */
-static void neighbours(const struct facts_series *s, double t_s, double *ret_before_s,
-                       double *ret_after_s)
+/* Reads a census of the known format. Returns NULL on error. */
+static json_t *facts_census(const struct census_file *file)
 {
-    *ret_before_s = *ret_after_s = (double)NAN;
-    for (size_t i = 0; i < s->count && isnan(*ret_after_s); i++) {
-        if (isnan(s->v[i]))
-            continue;
-        if (s->t_s[i] <= t_s)
-            *ret_before_s = s->t_s[i];
-        else
-            *ret_after_s = s->t_s[i];
-    }
-}
-
-double facts_field_s(const struct facts_process *p, enum sample_process_field field, double t_s)
-{
-    double before_s, after_s;
-    neighbours(&p->field[field], t_s, &before_s, &after_s);
-    return isnan(before_s) ? after_s : isnan(after_s) ? before_s : t_s;
-}
-
-/* Resident memory changed from FROM_S to TO_S. Returns the fraction of this change, 0 to 1, that
- * had happened by T_S. If memory did not change, returns 0 if T_S is nearer to FROM_S, else 1. */
-static double fraction_of_change(const struct facts_series *rss, double from_s, double to_s,
-                                 double t_s)
-{
-    double from = facts_at(rss, from_s), whole = facts_at(rss, to_s) - from;
-    if (fabs(whole) < alike_bytes)
-        return t_s - from_s <= to_s - t_s ? 0 : 1;
-    return fmin(1, fmax(0, (facts_at(rss, t_s) - from) / whole));
-}
-
-double facts_field_at(const struct facts_process *p, enum sample_process_field field, double t_s)
-{
-    const struct facts_series *s = &p->field[field];
-    double before_s, after_s;
-    neighbours(s, t_s, &before_s, &after_s);
-    if (field == SAMPLE_RSS || isnan(before_s) || isnan(after_s))
-        return facts_at(s, t_s);
-    double before = facts_at(s, before_s), after = facts_at(s, after_s);
-    return before +
-           fraction_of_change(&p->field[SAMPLE_RSS], before_s, after_s, t_s) * (after - before);
-}
-
-const struct facts_figure *facts_figure(const struct facts *f, const char *name)
-{
-    for (size_t i = 0; i < f->n_figures; i++)
-        if (strcmp(f->figures[i].name, name) == 0 &&
-            (!f->main || f->figures[i].pid == 0 || f->figures[i].pid == f->main->id.pid))
-            return &f->figures[i];
+    json_t *doc = census_file_read(file->path, NULL);
+    if (doc && json_integer_value(json_object_get(doc, "format")) == 1)
+        return doc;
+    json_decref(doc);
     return NULL;
+}
+
+static void facts_read_census(const char *folder, struct facts *f)
+{
+    struct buf path = {0};
+    struct census_files files = {0};
+    buf_printf(&path, "%s/census", folder);
+    if (f->main)
+        census_files_list(buf_str(&path), f->main->id.pid, &files);
+    json_t *first = files.count ? facts_census(&files.v[0]) : NULL;
+    json_t *last = files.count > 1 ? facts_census(&files.v[files.count - 1]) : json_incref(first);
+    buf_fini(&path);
+    census_files_fini(&files);
+    if (first && last) {
+        f->census_first = first;
+        f->census_last = last;
+        return;
+    }
+    json_decref(first);
+    json_decref(last);
 }
 
 /* ---- the whole ---- */
@@ -273,16 +240,13 @@ void facts_free(struct facts *f)
     free(f->figures);
     free(f->marks);
     free(f->all_marks);
-    growth_fini(&f->heap.growth);
     growth_fini(&f->gpu_heap.growth);
     names_free(f->gpu_heap.names);
     profile_free(f->gpu_heap.profile);
-    free(f->heap.start_bytes);
-    free(f->heap.floor_bytes);
-    free(f->heap.mapped_share);
-    free(f->heap.shared_share);
-    names_free(f->heap.names);
-    profile_free(f->heap.profile);
-    free(f->points);
+    facts_heap_fini(&f->heap);
+    for (struct facts_points *next, *p = f->points; p; p = next) {
+        next = p->next;
+        free(p);
+    }
     free(f);
 }

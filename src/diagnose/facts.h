@@ -18,10 +18,11 @@
 
 struct err;
 struct facts;
+struct facts_points;
 struct facts_process;
 struct recorded;
 
-/* A signal in time order. A value is NAN if it was not read at that time. */
+/* A signal in time order. */
 struct facts_series {
     const double *t_s; /* times in seconds since the start of the run */
     const double *v;
@@ -53,8 +54,7 @@ struct facts_verdict {
     enum verdict_word word;
     enum verdict_leak leak;
     double per_step, per_min;
-    bool has_ended; /* growth ended */
-    int64_t ended_step;
+    int64_t ended_step; /* step at which growth ended */
     enum verdict_boundary ended_at;
     enum verdict_mark_kind event; /* if stepping, the kind of event at which memory grows */
     bool is_limited; /* growth ends when a container with a maximum number of entries is full */
@@ -89,30 +89,35 @@ struct facts_figure {
     struct facts_series series;
 };
 
-/* The heap profile of the main process at the two moments that are compared. */
+/* Live memory of the main process at one of the two moments that are compared. */
+struct facts_moment {
+    double live;     /* all live bytes */
+    double malloc;   /* live bytes allocated by malloc */
+    double rounding; /* bytes that Python adds to small objects by rounding their sizes up */
+    double spare;    /* empty memory in Python's arenas in bytes, or NAN if not counted */
+    double inside;   /* sampled live bytes inside malloc's heaps, or NAN if not counted */
+    /* Sampled change of malloc's live bytes between the allocator's count and this moment. */
+    double drift;
+};
+
+/* Live memory of one call site. */
+struct facts_site {
+    double start_bytes; /* live bytes at the first moment */
+    double floor_bytes; /* lowest live bytes in the second half of the time */
+    /* Fraction of the live bytes that are in memory maps, and in shared memory maps. */
+    double mapped_share, shared_share;
+};
+
+/* The heap profile of the main process at the two moments. */
 struct facts_heap {
     struct profile *profile; /* NULL if the process was not profiled or has too few readings */
     /* True if the profiler ran, whether or not there are enough readings. */
     bool is_on;
     bool is_unavailable; /* the profiler was requested and could not run */
     struct names *names;
-    struct growth growth; /* live memory and growth by call site at the second moment */
-    double *start_bytes;  /* live bytes of each call site at the first moment */
-    double *floor_bytes;  /* lowest live bytes of each call site in the second half of the time */
-    /* For each call site, the fraction of its live bytes that are in memory maps, and the fraction
-     * in shared memory maps. */
-    double *mapped_share, *shared_share;
-    double start, now;               /* all live bytes at the two moments */
-    double start_malloc, now_malloc; /* live bytes allocated by malloc at the two moments */
-    /* bytes that Python adds to small objects by rounding their sizes up */
-    double start_rounding, now_rounding;
-    /* Empty memory in Python's arenas in bytes, or NAN if not counted. */
-    double start_spare, now_spare;
-    /* Sampled live bytes inside malloc's heaps, or NAN if not counted. */
-    double start_inside, now_inside;
-    /* Sampled change of malloc's live bytes between the allocator's count and the compared
-     * moment. */
-    double start_drift, now_drift;
+    struct growth growth;     /* live memory and growth by call site at the second moment */
+    struct facts_site *sites; /* one for each row of GROWTH */
+    struct facts_moment start, now;
     double sigma;      /* standard deviation of the live bytes NOW due to sampling */
     double most;       /* highest live heap that was read, in bytes */
     char why_not[256]; /* the reason for a missing profile, or "" */
@@ -133,8 +138,8 @@ struct facts_gpu {
 
 struct facts {
     uint64_t start_ns; /* monotonic time of the run's start, from which all times are counted */
-    double span_s;
     bool has_run_json, is_running, is_damaged, is_table;
+    bool has_failed; /* memory ran out, so the facts are incomplete */
 
     struct facts_process *processes;
     size_t n_processes;
@@ -175,7 +180,7 @@ struct facts {
     double limit_bytes; /* NAN: unknown */
     /* Setting of transparent huge pages: always, madvise or never; "" if unknown. */
     char thp[16];
-    double *points; /* storage for the points of all series */
+    struct facts_points *points; /* storage for the points of all series */
 };
 
 /* Gathers the facts. Returns 0, or -ENOMEM with a message. A recording without its run folder

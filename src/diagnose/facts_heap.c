@@ -36,16 +36,6 @@ static const struct profile_reading *reading_at(const struct profile *p, uint64_
     return &p->readings[at];
 }
 
-static double live_of(const struct profile_reading *r, double *ret_variance)
-{
-    double sum = 0;
-    for (size_t i = 0; i < r->count; i++) {
-        sum += r->held[i].live_bytes;
-        *ret_variance += r->held[i].live_variance;
-    }
-    return sum;
-}
-
 static double seconds_of(const struct facts *f, const struct profile_reading *r)
 {
     return ((double)r->t_ns - (double)f->start_ns) / 1e9;
@@ -106,27 +96,15 @@ static void align_moments(struct facts *f, const struct profile *p)
     }
 }
 
-static void put_starts(struct facts_heap *h, const size_t *rows, const struct profile_reading *r)
+/* Adds up the live bytes at R by row. */
+static void sum_rows(const struct facts_heap *h, const struct profile_reading *r, double *ret)
 {
+    memset(ret, 0, h->growth.count * sizeof *ret);
     for (size_t i = 0; i < r->count; i++) {
-        size_t row = rows[r->held[i].site];
-        if (row < h->growth.count)
-            h->start_bytes[row] += r->held[i].live_bytes;
+        int32_t row = h->growth.row_of_site[r->held[i].site];
+        if (row >= 0)
+            ret[row] += r->held[i].live_bytes;
     }
-}
-
-/* Sets the least live bytes of each row. HELD is a scratch buffer with one number per row. */
-static void put_floor(struct facts_heap *h, const size_t *rows, const struct profile_reading *r,
-                      double *held)
-{
-    memset(held, 0, h->growth.count * sizeof *held);
-    for (size_t i = 0; i < r->count; i++) {
-        size_t row = rows[r->held[i].site];
-        if (row < h->growth.count)
-            held[row] += r->held[i].live_bytes;
-    }
-    for (size_t i = 0; i < h->growth.count; i++)
-        h->floor_bytes[i] = fmin(h->floor_bytes[i], held[i]);
 }
 
 /* Judges the rows of P up to UNTIL_NS (0: the whole run). OF is the verdict on that memory. */
@@ -146,21 +124,6 @@ static int judge_rows(const struct facts *f, const struct profile *p,
     o.n_marks = f->n_all_marks - before;
     int r = names_new(p, &symbols, ret_names);
     return r < 0 ? r : growth_of(p, *ret_names, &o, ret, err);
-}
-
-static int judge_sites(const struct facts *f, struct facts_heap *h, struct err *err)
-{
-    int r = judge_rows(f, h->profile, &f->job, moment_ns(f, f->now_s), &h->names, &h->growth, err);
-    if (r == 0) {
-        size_t n = h->growth.count ? h->growth.count : 1;
-        h->start_bytes = calloc(n, sizeof *h->start_bytes);
-        h->floor_bytes = calloc(n, sizeof *h->floor_bytes);
-        h->mapped_share = calloc(n, sizeof *h->mapped_share);
-        h->shared_share = calloc(n, sizeof *h->shared_share);
-        bool has_all = h->start_bytes && h->floor_bytes && h->mapped_share && h->shared_share;
-        r = has_all ? 0 : err_set(err, -1, "out of memory");
-    }
-    return r;
 }
 
 /* Bytes of one call site: all bytes; bytes allocated by malloc; bytes in small Python objects; and
@@ -211,26 +174,26 @@ static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
     return sum;
 }
 
-/* Sets the mapped and the shared fraction of each row. HELD is a scratch buffer with one number per
+/* Sets the mapped and the shared fraction of each row. ALL is a scratch buffer with one number per
  * row. */
-static void put_mapped(struct facts_heap *h, const size_t *rows, uint64_t t_ns, double *held)
+static void measure_mapped(struct facts_heap *h, uint64_t t_ns, double *all)
 {
     const struct profile_snapshot *s = profile_snapshot_at(h->profile, t_ns);
-    memset(held, 0, h->growth.count * sizeof *held);
+    memset(all, 0, h->growth.count * sizeof *all);
     for (size_t i = 0; s && i < s->count; i++) {
         const struct profile_sample *one = &s->samples[i];
-        size_t row = one->site < h->profile->n_sites ? rows[one->site] : h->growth.count;
+        int32_t row = one->site < h->profile->n_sites ? h->growth.row_of_site[one->site] : -1;
         double bytes = profile_weight_bytes(one->size, one->interval);
-        if (row == h->growth.count)
+        if (row < 0)
             continue;
-        held[row] += bytes;
         bool is_shared = one->kind == HEAP_KIND_SHARED;
-        h->mapped_share[row] += is_shared || one->kind == HEAP_KIND_MAP ? bytes : 0;
-        h->shared_share[row] += is_shared ? bytes : 0;
+        all[row] += bytes;
+        h->sites[row].mapped_share += is_shared || one->kind == HEAP_KIND_MAP ? bytes : 0;
+        h->sites[row].shared_share += is_shared ? bytes : 0;
     }
     for (size_t i = 0; i < h->growth.count; i++) {
-        h->mapped_share[i] = held[i] > 0 ? h->mapped_share[i] / held[i] : 0;
-        h->shared_share[i] = held[i] > 0 ? h->shared_share[i] / held[i] : 0;
+        h->sites[i].mapped_share /= all[i] > 0 ? all[i] : 1;
+        h->sites[i].shared_share /= all[i] > 0 ? all[i] : 1;
     }
 }
 
@@ -262,67 +225,54 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
 {
     const struct profile *p = h->profile;
     uint64_t from_ns = moment_ns(f, (f->start_s + f->now_s) / 2), to_ns = moment_ns(f, f->now_s);
-    AUTO_FREE size_t *rows = calloc(p->n_sites ? p->n_sites : 1, sizeof *rows);
-    AUTO_FREE double *held = calloc(h->growth.count ? h->growth.count : 1, sizeof *held);
-    if (!rows || !held)
-        return err_set(err, -1, "out of memory");
-    for (uint32_t site = 0; site < p->n_sites; site++) {
-        int32_t row = h->growth.row_of_site[site];
-        /* a call site without a row gets the number of rows as its index */
-        rows[site] = row < 0 ? h->growth.count : (size_t)row;
-    }
-    put_starts(h, rows, reading_at(p, moment_ns(f, f->start_s)));
+    AUTO_FREE double *live = calloc(h->growth.count + 1, sizeof *live);
+    h->sites = calloc(h->growth.count + 1, sizeof *h->sites);
+    if (!live || !h->sites)
+        return err_set(err, -ENOMEM, "out of memory");
+    sum_rows(h, reading_at(p, moment_ns(f, f->start_s)), live);
     for (size_t i = 0; i < h->growth.count; i++)
-        h->floor_bytes[i] = h->growth.rows[i].live_bytes;
-    for (size_t i = 0; i < profile_working(p); i++)
-        if (p->readings[i].t_ns >= from_ns && p->readings[i].t_ns <= to_ns)
-            put_floor(h, rows, &p->readings[i], held);
-    put_mapped(h, rows, to_ns, held);
+        h->sites[i] = (struct facts_site){.start_bytes = live[i],
+                                          .floor_bytes = h->growth.rows[i].live_bytes};
+    for (size_t k = 0; k < profile_working(p); k++) {
+        if (p->readings[k].t_ns < from_ns || p->readings[k].t_ns > to_ns)
+            continue;
+        sum_rows(h, &p->readings[k], live);
+        for (size_t i = 0; i < h->growth.count; i++)
+            h->sites[i].floor_bytes = fmin(h->sites[i].floor_bytes, live[i]);
+    }
+    measure_mapped(h, to_ns, live);
     return 0;
 }
 
-/* Returns the empty memory in Python's arenas at R, without live objects and rounding. */
-static double spare_of(const struct profile_reading *r, const struct kinds *kinds)
+static struct facts_moment moment_at(const struct facts *f, const struct profile *p,
+                                     const struct kinds *kinds, double t_s)
 {
-    double used = kinds->of_python + kinds->rounding;
-    return r->arena_bytes ? fmax(0, (double)r->arena_bytes - used) : (double)NAN;
+    const struct profile_reading *r = reading_at(p, moment_ns(f, t_s));
+    struct kinds k = kinds_at(p, kinds, r);
+    double used = k.of_python + k.rounding;
+    return (struct facts_moment){.live = profile_live_at(r),
+                                 .malloc = k.of_malloc,
+                                 .rounding = k.rounding,
+                                 .spare = r->arena_bytes ? fmax(0, (double)r->arena_bytes - used)
+                                                         : (double)NAN,
+                                 .inside = r->inside_bytes ? (double)r->inside_bytes : (double)NAN,
+                                 .drift = drift_of(f, p, kinds, t_s, k.of_malloc)};
 }
 
-static double inside_of(const struct profile_reading *r)
-{
-    return r->inside_bytes ? (double)r->inside_bytes : (double)NAN;
-}
-
-static void measure_kinds(const struct facts *f, struct facts_heap *h, const struct kinds *kinds)
-{
-    const struct profile *p = h->profile;
-    const struct profile_reading *start = reading_at(p, moment_ns(f, f->start_s));
-    const struct profile_reading *now = reading_at(p, moment_ns(f, f->now_s));
-    struct kinds at_start = kinds_at(p, kinds, start), at_now = kinds_at(p, kinds, now);
-    h->start_malloc = at_start.of_malloc;
-    h->now_malloc = at_now.of_malloc;
-    h->start_drift = drift_of(f, p, kinds, f->start_s, h->start_malloc);
-    h->now_drift = drift_of(f, p, kinds, f->now_s, h->now_malloc);
-    h->start_rounding = at_start.rounding;
-    h->now_rounding = at_now.rounding;
-    h->start_spare = spare_of(start, &at_start);
-    h->now_spare = spare_of(now, &at_now);
-    h->start_inside = inside_of(start);
-    h->now_inside = inside_of(now);
-}
-
-static int measure(const struct facts *f, struct facts_heap *h, struct err *err)
+static int measure_moments(const struct facts *f, struct facts_heap *h, struct err *err)
 {
     const struct profile *p = h->profile;
     uint64_t now_ns = moment_ns(f, f->now_s);
+    const struct profile_reading *now = reading_at(p, now_ns);
     double variance = 0;
     AUTO_FREE struct kinds *kinds = kinds_new(p);
     if (!kinds)
-        return err_set(err, -1, "out of memory");
-    h->start = profile_live_at(reading_at(p, moment_ns(f, f->start_s)));
-    h->now = live_of(reading_at(p, now_ns), &variance);
+        return err_set(err, -ENOMEM, "out of memory");
+    h->start = moment_at(f, p, kinds, f->start_s);
+    h->now = moment_at(f, p, kinds, f->now_s);
+    for (size_t i = 0; i < now->count; i++)
+        variance += now->held[i].live_variance;
     h->sigma = sqrt(variance);
-    measure_kinds(f, h, kinds);
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)
         h->most = fmax(h->most, profile_live_at(&p->readings[i]));
     return 0;
@@ -370,22 +320,24 @@ static void facts_read_reserved(const struct folder_heaps *heaps, struct facts_g
         }
 }
 
-void facts_read_gpu(const struct recorded *recorded, struct facts *f)
+static int pick_profile(const struct recorded *recorded, int32_t pid, enum folder_memory memory,
+                        struct profile **ret, struct err *err)
 {
     struct folder_heap found = {0};
-    struct facts_gpu *g = &f->gpu_heap;
-    struct err err = {""};
-    struct stat st;
-    g->reserved_bytes = g->most_allocated_bytes = (double)NAN;
-    if (stat(recorded->path, &st) < 0 || !S_ISDIR(st.st_mode))
-        return;
-    facts_read_reserved(recorded_heaps(recorded), g);
-    if (folder_heaps_pick(recorded_heaps(recorded), 0, FOLDER_GPU, &found, &err) < 0)
-        return;
-    g->profile = found.profile;
+    int r = folder_heaps_pick(recorded_heaps(recorded), pid, memory, &found, err);
+    *ret = found.profile;
     found.profile = NULL;
     folder_heap_fini(&found);
-    if (judge_rows(f, g->profile, &f->gpu, 0, &g->names, &g->growth, &err) == 0)
+    return r;
+}
+
+void facts_read_gpu(const struct recorded *recorded, struct facts *f)
+{
+    struct facts_gpu *g = &f->gpu_heap;
+    struct err err = {""};
+    facts_read_reserved(recorded_heaps(recorded), g);
+    if (pick_profile(recorded, 0, FOLDER_GPU, &g->profile, &err) < 0 ||
+        judge_rows(f, g->profile, &f->gpu, 0, &g->names, &g->growth, &err) == 0)
         return;
     names_free(g->names);
     profile_free(g->profile);
@@ -393,45 +345,39 @@ void facts_read_gpu(const struct recorded *recorded, struct facts *f)
     g->profile = NULL;
 }
 
+void facts_heap_fini(struct facts_heap *h)
+{
+    growth_fini(&h->growth);
+    free(h->sites);
+    names_free(h->names);
+    profile_free(h->profile);
+}
+
 void facts_read_heap(const struct recorded *recorded, struct facts *f)
 {
-    const char *folder = recorded->path;
-    struct folder_heap found = {0};
     struct facts_heap h = {0};
     struct err err = {"the recording is not in a run folder"};
     struct stat st;
-    bool is_folder = stat(folder, &st) == 0 && S_ISDIR(st.st_mode);
-    int r = f->main && is_folder ? folder_heaps_pick(recorded_heaps(recorded), f->main->id.pid,
-                                                     FOLDER_HOST, &found, &err)
-                                 : -1;
-    bool has_history = r == 0;
-    if (has_history) {
-        h.is_on = true;
-        h.profile = found.profile;
-        found.profile = NULL;
+    bool is_folder = stat(recorded->path, &st) == 0 && S_ISDIR(st.st_mode);
+    int r = f->main && is_folder
+                ? pick_profile(recorded, f->main->id.pid, FOLDER_HOST, &h.profile, &err)
+                : -ENOENT;
+    h.is_on = r == 0;
+    if (r == 0) {
         align_moments(f, h.profile);
-        if (has_one_reading(f, h.profile)) {
-            err_set(&err, -ENODATA, "the heap was read only once while memory changed");
-            r = -ENODATA;
-        } else {
-            r = judge_sites(f, &h, &err);
-        }
-        if (r == 0)
-            r = measure_rows(f, &h, &err);
-        if (r == 0)
-            r = measure(f, &h, &err);
+        r = has_one_reading(f, h.profile)
+                ? err_set(&err, -ENODATA, "the heap was read only once while memory changed")
+                : judge_rows(f, h.profile, &f->job, moment_ns(f, f->now_s), &h.names, &h.growth,
+                             &err);
     }
-    folder_heap_fini(&found);
+    if (r == 0)
+        r = measure_rows(f, &h, &err);
+    if (r == 0)
+        r = measure_moments(f, &h, &err);
     if (r == 0) {
         f->heap = h;
         return;
     }
-    growth_fini(&h.growth);
-    free(h.start_bytes);
-    free(h.floor_bytes);
-    free(h.mapped_share);
-    free(h.shared_share);
-    names_free(h.names);
-    profile_free(h.profile);
-    set_why_not(f, recorded->run_json, has_history, &err);
+    facts_heap_fini(&h);
+    set_why_not(f, recorded->run_json, h.is_on, &err);
 }

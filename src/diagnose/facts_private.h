@@ -11,6 +11,11 @@ int facts_take_run(struct facts *f, const struct recorded *recorded, bool *ret_i
  * from facts_take_run. */
 void facts_take_verdicts(struct facts *f, const struct verdicts *v, bool is_earlier);
 void facts_read_heap(const struct recorded *recorded, struct facts *f);
+void facts_heap_fini(struct facts_heap *h);
 void facts_read_gpu(const struct recorded *recorded, struct facts *f);
-/* Reads the censuses of the main process. */
-void facts_read_census(const char *folder, struct facts *f);
+
+/* Storage for the points of one series. */
+struct facts_points {
+    struct facts_points *next;
+    double v[];
+};

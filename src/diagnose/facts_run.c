@@ -17,59 +17,46 @@ static double facts_seconds(uint64_t ns)
 
 /* ---- series ---- */
 
-static size_t points_of(const struct series *s)
-{
-    return s ? (size_t)s->count * POINTS_PER_BUCKET : 0;
-}
-
-static size_t points_of_entity(const struct run_entity *e)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < SAMPLE_FIELDS_MAX; i++)
-        sum += points_of(e->signal[i]);
-    return sum;
-}
-
-/* Free storage for the points of series. */
-struct points {
-    double *t_s, *v;
-    size_t count;
-};
-
 /* A part of the run, from FROM_NS to just before UNTIL_NS. */
 struct period {
     uint64_t from_ns, until_ns;
 };
 
-static void points_add(struct points *p, struct period when, struct series_point point)
+/* Converts the readings of S in the period WHEN. Returns an empty series if out of memory. */
+static struct facts_series take_series(struct facts *f, const struct series *s, struct period when)
 {
-    double t_s = facts_seconds(point.t_ns);
-    if (point.t_ns < when.from_ns || point.t_ns >= when.until_ns ||
-        (p->count && p->t_s[p->count - 1] >= t_s))
-        return;
-    p->t_s[p->count] = t_s;
-    p->v[p->count++] = (double)point.v;
-}
-
-static struct facts_series points_take(struct points *room, const struct series *s,
-                                       struct period when)
-{
-    struct points p = {room->t_s, room->v, 0};
-    for (size_t i = 0; s && i < s->count; i++) {
+    const size_t most = s ? (size_t)s->count * POINTS_PER_BUCKET : 0;
+    struct facts_points *room = most ? calloc(1, sizeof *room + 2 * most * sizeof *room->v) : NULL;
+    if (!most)
+        return (struct facts_series){0};
+    if (!room) {
+        f->has_failed = true;
+        return (struct facts_series){0};
+    }
+    double *t_s = room->v, *v = room->v + most;
+    size_t count = 0;
+    room->next = f->points;
+    f->points = room;
+    for (size_t i = 0; i < s->count; i++) {
         const struct series_bucket *b = &s->buckets[i];
         bool is_rising = b->min.t_ns < b->max.t_ns;
-        points_add(&p, when, is_rising ? b->min : b->max);
-        points_add(&p, when, is_rising ? b->max : b->min);
-        points_add(&p, when, b->last);
+        const struct series_point points[POINTS_PER_BUCKET] = {
+            is_rising ? b->min : b->max, is_rising ? b->max : b->min, b->last};
+        for (size_t k = 0; k < POINTS_PER_BUCKET; k++) {
+            double at_s = facts_seconds(points[k].t_ns);
+            if (points[k].t_ns < when.from_ns || points[k].t_ns >= when.until_ns ||
+                (count && t_s[count - 1] >= at_s))
+                continue;
+            t_s[count] = at_s;
+            v[count++] = (double)points[k].v;
+        }
     }
-    room->t_s += points_of(s);
-    room->v += points_of(s);
-    return (struct facts_series){p.t_s, p.v, p.count};
+    return (struct facts_series){t_s, v, count};
 }
 
 /* ---- entities ---- */
 
-static void facts_take_process(struct facts *f, const struct run_entity *e, struct points *room)
+static void facts_take_process(struct facts *f, const struct run_entity *e)
 {
     struct facts_process *p = &f->processes[f->n_processes++];
     size_t len = e->info.comm_len < PROCESS_COMM_MAX ? e->info.comm_len : PROCESS_COMM_MAX;
@@ -80,17 +67,16 @@ static void facts_take_process(struct facts *f, const struct run_entity *e, stru
                                .died_s = e->is_dead ? facts_seconds(e->died_ns) : (double)INFINITY};
     memcpy(p->name, e->info.comm, len);
     for (size_t i = 0; i < SAMPLE_PROCESS_COUNT; i++)
-        p->field[i] = points_take(room, e->signal[i], (struct period){e->execed_ns, UINT64_MAX});
+        p->field[i] = take_series(f, e->signal[i], (struct period){e->execed_ns, UINT64_MAX});
     p->peak_bytes = facts_max(&p->field[SAMPLE_RSS], 0, (double)INFINITY);
 }
 
-static void facts_take_figure(struct facts *f, const struct run_entity *e, struct points *room,
-                              struct period when)
+static void facts_take_figure(struct facts *f, const struct run_entity *e, struct period when)
 {
     struct facts_figure *figure = &f->figures[f->n_figures++];
     figure->pid = e->info.id.pid;
     memcpy(figure->name, e->name, sizeof figure->name);
-    figure->series = points_take(room, e->signal[0], when);
+    figure->series = take_series(f, e->signal[0], when);
 }
 
 static void facts_take_header(struct facts *f, const struct run *run)
@@ -99,7 +85,6 @@ static void facts_take_header(struct facts *f, const struct run *run)
     if (thp && strlen(thp) < sizeof f->thp)
         memcpy(f->thp, thp, strlen(thp) + 1);
     f->start_ns = run->start_mono_ns;
-    f->span_s = facts_seconds(run->now_ns);
     f->is_table = run->table.is_rows || run->table.is_imported;
     f->is_damaged = trace_is_damaged(&run->damage);
 }
@@ -174,37 +159,26 @@ int facts_take_run(struct facts *f, const struct recorded *recorded, bool *ret_i
     size_t n = run_list(run, RUN_PROCESS, &processes), m = run_list(run, RUN_FIGURE, &figures);
     size_t n_gpus = run_list(run, RUN_GPU, &gpus);
     const struct run_entity *gpu = gpus ? gpu_that_reserves(gpus, n_gpus) : NULL;
-    size_t room_for = points_of_entity(job) + (gpu ? points_of_entity(gpu) : 0);
-    for (size_t i = 0; i < n; i++)
-        room_for += points_of_entity(processes[i]);
-    for (size_t i = 0; i < m; i++)
-        room_for += points_of_entity(figures[i]);
     f->processes = calloc(n + 1, sizeof *f->processes);
     f->figures = calloc(m + 1, sizeof *f->figures);
-    f->points = calloc(2 * room_for + 1, sizeof *f->points);
-    bool is_complete = processes && figures && f->processes && f->figures && f->points;
-    struct points room = {f->points, f->points + room_for, 0};
-    for (size_t i = 0; is_complete && i < n; i++)
+    f->has_failed = !processes || !figures || !f->processes || !f->figures;
+    for (size_t i = 0; !f->has_failed && i < n; i++)
         if (processes[i]->segment == segment)
-            facts_take_process(f, processes[i], &room);
-    for (size_t i = 0; is_complete && i < m; i++)
+            facts_take_process(f, processes[i]);
+    for (size_t i = 0; !f->has_failed && i < m; i++)
         if (!figures[i]->is_dead || figures[i]->died_ns >= when.from_ns)
-            facts_take_figure(f, figures[i], &room, when);
-    if (is_complete) {
-        f->charge = points_take(&room, job->signal[JOB_CHARGE], when);
-        f->tree = points_take(&room, job->signal[JOB_TREE], when);
-        f->tree_high = points_take(&room, job->signal[JOB_TREE_HIGH], when);
-        f->gpu_heap.job = points_take(&room, job->signal[JOB_GPU], when);
-    }
-    if (is_complete && gpu) {
-        f->gpu_heap.reserved = points_take(&room, gpu->signal[GPU_RESERVED], when);
-        f->gpu_heap.allocated = points_take(&room, gpu->signal[GPU_ALLOCATED], when);
-    }
+            facts_take_figure(f, figures[i], when);
+    f->charge = take_series(f, job->signal[JOB_CHARGE], when);
+    f->tree = take_series(f, job->signal[JOB_TREE], when);
+    f->tree_high = take_series(f, job->signal[JOB_TREE_HIGH], when);
+    f->gpu_heap.job = take_series(f, job->signal[JOB_GPU], when);
+    f->gpu_heap.reserved = take_series(f, gpu ? gpu->signal[GPU_RESERVED] : NULL, when);
+    f->gpu_heap.allocated = take_series(f, gpu ? gpu->signal[GPU_ALLOCATED] : NULL, when);
     free(processes);
     free(figures);
     free(gpus);
     *ret_is_earlier = segment < run->segment_count;
     facts_take_header(f, run);
     facts_take_limit(f, recorded);
-    return is_complete ? 0 : -ENOMEM;
+    return f->has_failed ? -ENOMEM : 0;
 }

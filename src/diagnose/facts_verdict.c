@@ -13,7 +13,6 @@ static struct facts_verdict facts_verdict_of(const struct verdict_result *r)
                                   .leak = r->leak,
                                   .per_step = step->known ? step->value : (double)NAN,
                                   .per_min = min->known ? min->value : (double)NAN,
-                                  .has_ended = r->growth_ended.known,
                                   .ended_step =
                                       r->growth_ended.has_step ? (int64_t)r->growth_ended.step : -1,
                                   .ended_at = r->growth_ended.at,

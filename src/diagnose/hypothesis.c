@@ -134,8 +134,8 @@ static bool row_keeps_growth(const struct question *q, size_t i, double grown)
     const struct facts_heap *heap = &q->f->heap;
     const struct growth_row *row = &heap->growth.rows[i];
     bool is_growing = row->verdict.leak != VERDICT_LEAK_NO;
-    double kept = heap->floor_bytes[i] - heap->start_bytes[i];
-    bool is_kept = kept > kept_share * (row->live_bytes - heap->start_bytes[i]);
+    double kept = heap->sites[i].floor_bytes - heap->sites[i].start_bytes;
+    bool is_kept = kept > kept_share * (row->live_bytes - heap->sites[i].start_bytes);
     return grown >= material_bytes && (is_growing || (is_kept && !is_leak(q->word)));
 }
 
@@ -340,16 +340,6 @@ void decide_by(struct hypothesis *h, const char *fmt, ...)
     va_end(ap);
 }
 
-const char *size_of(struct sizes *s, size_t place, double bytes)
-{
-    return text_size(s->text[place], number_to_u64(round(bytes)));
-}
-
-const char *change_of(struct sizes *s, size_t place, double bytes)
-{
-    return text_size_signed(s->text[place], number_to_i64(bytes));
-}
-
 static void frame_text(char *out, size_t size, const struct name *n)
 {
     const char *slash = n->file ? strrchr(n->file, '/') : NULL;
@@ -382,23 +372,20 @@ bool has_grown_a_little(const struct question *q)
 
 void evidence_add_no_growth(const struct question *q, struct hypothesis *h, double weight)
 {
-    struct sizes s;
     if (has_grown_a_little(q))
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "memory grew by only %s and then stopped: too little to diagnose",
-                     size_of(&s, 0, q->total));
+        evidence_absent(h, "memory grew by only %s and then stopped: too little to diagnose",
+                        SIZE(q->total));
     else
-        evidence_add(h, EVIDENCE_AGAINST, weight, "memory did not grow");
+        evidence_against(h, weight, "memory did not grow");
 }
 
 void evidence_add_baselines(struct hypothesis *h, enum evidence_side side, double weight,
                             const struct floors *floors)
 {
-    struct sizes s;
     evidence_add(h, side, weight,
                  "allocations are freed: from the first to the second half of the run, the "
                  "baseline of the live heap changed by %s, but that of resident memory by %s",
-                 change_of(&s, 0, floors->live), change_of(&s, 1, floors->memory));
+                 CHANGE(floors->live), CHANGE(floors->memory));
 }
 
 const char *hypothesis_evidence(const struct hypothesis *h, enum evidence_side side)
@@ -462,11 +449,11 @@ static void follow_verdict(const struct question *q, struct hypothesis *h)
     if (!h->is_opposed || !hypothesis_evidence(h, EVIDENCE_FOR))
         return;
     if (leak == VERDICT_LEAK_YES)
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "the verdict is %s: memory keeps growing",
-                     verdict_word_name(word));
+        evidence_against(h, DECIDES, "the verdict is %s: memory keeps growing",
+                         verdict_word_name(word));
     else
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                     "the verdict is %s: memory does not keep growing", verdict_word_name(word));
+        evidence_against(h, DECIDES, "the verdict is %s: memory does not keep growing",
+                         verdict_word_name(word));
 }
 
 void hypotheses_test(const struct question *q, struct hypothesis ret[HYPOTHESIS_COUNT])

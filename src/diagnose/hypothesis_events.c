@@ -42,33 +42,30 @@ static double rise_in_step(const struct question *q)
 
 void test_accumulation(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     int64_t steps = steps_between(q);
     if (!q->f->has_steps || !q->f->main) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "no marks: steps are unknown");
+        evidence_absent(h, "no marks: steps are unknown");
         return;
     }
     if (q->f->substeps == 0)
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "no marks of micro-batches: gradient accumulation is unknown");
+        evidence_absent(h, "no marks of micro-batches: gradient accumulation is unknown");
     if (q->has_grown && q->growth > 0) {
-        evidence_add(h, EVIDENCE_AGAINST, steps >= 8 ? DECIDES : FAIR,
-                     "memory at the end of steps grew by %s in %" PRId64
-                     " steps; gradient accumulation frees its memory within each step",
-                     size_of(&s, 0, q->growth), steps);
+        evidence_against(h, steps >= 8 ? DECIDES : FAIR,
+                         "memory at the end of steps grew by %s in %" PRId64
+                         " steps; gradient accumulation frees its memory within each step",
+                         SIZE(q->growth), steps);
         return;
     }
     double rise = rise_in_step(q), level = main_at(q, SAMPLE_RSS, q->f->now_s);
     if (isnan(rise)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "too few samples within steps");
+        evidence_absent(h, "too few samples within steps");
     } else if (q->f->substeps > 0 && rise > spike_least_share * level) {
         h->share = fmin(1, rise / level);
-        evidence_add(h, EVIDENCE_FOR, FAIR,
+        evidence_for(h, FAIR,
                      "memory grows by %s within a step and is freed by the end of the step",
-                     size_of(&s, 0, rise));
+                     SIZE(rise));
     } else {
-        evidence_add(h, EVIDENCE_AGAINST, FAIR, "memory rises and falls by only %s within a step",
-                     size_of(&s, 0, rise));
+        evidence_against(h, FAIR, "memory rises and falls by only %s within a step", SIZE(rise));
     }
 }
 
@@ -150,14 +147,12 @@ static bool is_tied(const struct question *q, const struct events *e)
 static bool test_freed_at_events(const struct question *q, struct hypothesis *h,
                                  const struct events *e)
 {
-    struct sizes s;
     struct floors floors = baselines_of(q);
     if (!q->has_grown || !floors.is_freed || !is_tied(q, e))
         return false;
     h->share = share_of(q, e->jumps);
-    evidence_add(h, EVIDENCE_FOR, FAIR,
-                 "%zu evaluations and checkpoints account for %s of the growth of %s", e->count,
-                 change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+    evidence_for(h, FAIR, "%zu evaluations and checkpoints account for %s of the growth of %s",
+                 e->count, CHANGE(e->jumps), SIZE(q->total));
     evidence_add_baselines(h, EVIDENCE_FOR, FAIR, &floors);
     return true;
 }
@@ -165,25 +160,22 @@ static bool test_freed_at_events(const struct question *q, struct hypothesis *h,
 static void evidence_add_free(const struct question *q, struct hypothesis *h,
                               enum evidence_side side, double weight, double live)
 {
-    struct sizes s;
     evidence_add(h, side, weight, "memory grew by %s, while the live heap changed by %s",
-                 size_of(&s, 0, q->total), change_of(&s, 1, live));
+                 SIZE(q->total), CHANGE(live));
 }
 
 void test_eval_spike(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     struct events e = events_of(q);
     if (e.count == 0) {
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "no evaluation or checkpoint was marked between two steps");
+        evidence_absent(h, "no evaluation or checkpoint was marked between two steps");
         return;
     }
     if (test_freed_at_events(q, h, &e))
         return;
     if (e.spikes == 0) {
-        evidence_add(h, EVIDENCE_AGAINST, FAIR,
-                     "no significant growth at %zu evaluations and checkpoints", e.count);
+        evidence_against(h, FAIR, "no significant growth at %zu evaluations and checkpoints",
+                         e.count);
         return;
     }
     bool recovers = e.recovered * 2 > e.spikes;
@@ -192,31 +184,29 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
                    (!q->is_growing || e.highest > 0.3 * q->total);
     bool rises = q->is_growing && !is_free;
     h->share = rises ? 0 : !q->has_grown || is_free ? 1 : e.highest / (e.highest + q->total);
-    evidence_add(
-        h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
-        "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu recovered by the next "
-        "step",
-        e.spikes, e.count, size_of(&s, 0, e.highest), e.recovered);
+    evidence_add(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
+                 "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu recovered by "
+                 "the next step",
+                 e.spikes, e.count, SIZE(e.highest), e.recovered);
     if (is_free && recovers)
         evidence_add_free(q, h, EVIDENCE_FOR, WEAK, live);
     if (q->word == VERDICT_SPIKING)
-        evidence_add(h, EVIDENCE_FOR, FAIR,
+        evidence_for(h, FAIR,
                      "the verdict is \"spiking\": after each peak, memory returns to its baseline");
     if (rises)
-        evidence_add(h, EVIDENCE_AGAINST, FAIR,
-                     "the baseline rose by %s; a spike that recovers does not raise the baseline",
-                     size_of(&s, 1, q->total));
+        evidence_against(
+            h, FAIR, "the baseline rose by %s; a spike that recovers does not raise the baseline",
+            SIZE(q->total));
 }
 
 static void test_event_share(const struct question *q, struct hypothesis *h, const struct events *e)
 {
-    struct sizes s;
     bool tied = is_tied(q, e);
     if (tied)
         h->share = share_of(q, e->jumps);
     evidence_add(h, tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, tied ? FAIR : STRONG,
                  "%zu evaluations and checkpoints account for %s of the growth of %s", e->count,
-                 change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+                 CHANGE(e->jumps), SIZE(q->total));
 }
 
 void test_eval_step(const struct question *q, struct hypothesis *h)
@@ -230,14 +220,12 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
     if (q->word == VERDICT_STEPPING && v && v->event != VERDICT_MARK_EPOCH) {
         /* The fraction of the growth that came at events, or 1 if there were no events. */
         h->share = e.count > 0 ? share_of(q, e.jumps) : 1;
-        evidence_add(h, EVIDENCE_FOR, STRONG + FAIR,
-                     "the baseline rises at each %s and stays up (verdict "
-                     "\"stepping\")",
+        evidence_for(h, STRONG + FAIR,
+                     "the baseline rises at each %s and stays up (verdict \"stepping\")",
                      v->event == VERDICT_MARK_SAVE ? "checkpoint" : "evaluation");
     }
     if (e.count == 0)
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "no evaluation or checkpoint was marked between two steps");
+        evidence_absent(h, "no evaluation or checkpoint was marked between two steps");
     else
         test_event_share(q, h, &e);
     struct floors floors = baselines_of(q);

@@ -47,20 +47,20 @@ static bool census_covers_growth(const struct question *q, struct hypothesis *h,
         return false;
     }
     if (!f->census_first) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "no census was taken");
+        evidence_absent(h, "no census was taken");
         decide_by(h, "take two censuses: EBB_CENSUS_EVERY=100 ebb run …, or `ebb census` twice");
         return false;
     }
     double first = number(f->census_first, "step"), last = number(f->census_last, "step");
     if (f->census_first == f->census_last) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "only one census: growth of objects is unknown");
+        evidence_absent(h, "only one census: growth of objects is unknown");
         decide_by(h, "take a second census: `ebb census`");
         return false;
     }
     *ret_growth = growth_between_censuses(q);
     if (isnan(*ret_growth) || *ret_growth < census_least_bytes) {
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "memory did not grow between the censuses (steps %.0f and %.0f)", first, last);
+        evidence_absent(h, "memory did not grow between the censuses (steps %.0f and %.0f)", first,
+                        last);
         return false;
     }
     return true;
@@ -70,15 +70,13 @@ static bool census_covers_growth(const struct question *q, struct hypothesis *h,
 static void weigh_once(const struct question *q, struct hypothesis *h)
 {
     if (q->has_grown && !q->is_growing && came_at_once(q))
-        evidence_add(h, EVIDENCE_AGAINST, WEAK,
-                     "memory grew in a single jump, which did not repeat");
+        evidence_against(h, WEAK, "memory grew in a single jump, which did not repeat");
 }
 
 /* Compares growth in the censuses with the growth of memory in the same time. */
 static void weigh_census(const struct question *q, struct hypothesis *h, double grown, double count,
                          double whole, const char *what)
 {
-    struct sizes s;
     double share = fmin(1, fmax(0, grown / whole));
     double first = number(q->f->census_first, "step"), last = number(q->f->census_last, "step");
     bool is_for = share > 0.3;
@@ -87,7 +85,7 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
         h->share = q->is_growing ? share : share_of(q, share * whole);
     evidence_add(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
                  "%s: %s (count %+.0f) from step %.0f to %.0f, while memory grew by %s", what,
-                 change_of(&s, 0, grown), count, first, last, size_of(&s, 1, whole));
+                 CHANGE(grown), count, first, last, SIZE(whole));
     if (is_for)
         weigh_once(q, h);
 }
@@ -95,16 +93,15 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
 void test_python_objects(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
-    struct sizes s;
     double whole;
     if (!census_covers_growth(q, h, &whole))
         return;
     double grown = number(f->census_last, "object_bytes") - number(f->census_first, "object_bytes");
     double count = number(f->census_last, "object_count") - number(f->census_first, "object_count");
     if (json_is_true(json_object_get(f->census_last, "is_sampled")) && grown < 0.3 * whole) {
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "the census covers only some objects: it found %s and cannot rule out more",
-                     change_of(&s, 0, grown));
+        evidence_absent(h,
+                        "the census covers only some objects: it found %s and cannot rule out more",
+                        CHANGE(grown));
         return;
     }
     weigh_census(q, h, grown, count, whole,
@@ -160,7 +157,7 @@ void test_tensors(const struct question *q, struct hypothesis *h)
     if (!census_covers_growth(q, h, &whole))
         return;
     if (!json_is_true(json_object_get(q->f->census_last, "has_torch"))) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "torch is not imported in the growing process");
+        evidence_against(h, DECIDES, "torch is not imported in the growing process");
         return;
     }
     struct tensors t = tensor_growth(q->f);
@@ -214,48 +211,42 @@ bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
 
 static void weigh_graph_census(const struct question *q, struct hypothesis *h, double whole)
 {
-    struct sizes s;
     struct tensors t = tensor_growth(q->f);
     double nodes = node_count(q->f->census_last) - node_count(q->f->census_first);
     if (t.graph_bytes > 0.3 * whole) {
         h->share = q->is_growing ? fmin(1, t.graph_bytes / whole) : share_of(q, t.graph_bytes);
-        evidence_add(h, EVIDENCE_FOR, STRONG, "tensors that require grad grew by %s (count %+.0f)",
-                     size_of(&s, 0, t.graph_bytes), t.graph_count);
+        evidence_for(h, STRONG, "tensors that require grad grew by %s (count %+.0f)",
+                     SIZE(t.graph_bytes), t.graph_count);
     } else if (t.bytes > 0.5 * whole) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "the growing tensors belong to no autograd graph (%s)",
-                     size_of(&s, 0, t.bytes));
+        evidence_against(h, STRONG, "the growing tensors belong to no autograd graph (%s)",
+                         SIZE(t.bytes));
     }
     if (nodes >= 8)
-        evidence_add(h, EVIDENCE_FOR, FAIR, "live autograd nodes (…Backward0): %+.0f", nodes);
+        evidence_for(h, FAIR, "live autograd nodes (…Backward0): %+.0f", nodes);
 }
 
 /* Adds evidence from the call site. Tensors saved by the graph are owned by C++. A census does not
  * find such tensors, but the heap profile does. */
 static void weigh_graph_site(const struct question *q, struct hypothesis *h, double whole)
 {
-    char place[PLACE_MAX];
-    struct sizes s;
     double grown = 0;
     const struct growth_row *row = keeping_site(q, &grown);
     if (!q->f->heap.profile) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", q->f->heap.why_not);
+        evidence_absent(h, "call sites were not recorded: %s", q->f->heap.why_not);
         return;
     }
     if (!row || !made_by_torch(&q->f->heap, row)) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "torch did not allocate the growing memory%s%s",
-                     row ? ", which comes from " : "", row ? place_text(place, row) : "");
+        evidence_against(h, STRONG, "torch did not allocate the growing memory%s%s",
+                         row ? ", which comes from " : "", row ? PLACE(row) : "");
         return;
     }
     if (row == ledger_site(q->l, LEDGER_PINNED) || row == ledger_site(q->l, LEDGER_SHARED)) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "the growth is mapped shared memory, at %s",
-                     place_text(place, row));
+        evidence_against(h, STRONG, "the growth is mapped shared memory, at %s", PLACE(row));
         return;
     }
     if (made_by_compiler(&q->f->heap, row)) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "torch's compiler allocated the growing memory, at %s",
-                     place_text(place, row));
+        evidence_against(h, STRONG, "torch's compiler allocated the growing memory, at %s",
+                         PLACE(row));
         return;
     }
     struct tensors t = q->f->census_first ? tensor_growth(q->f) : (struct tensors){0};
@@ -263,23 +254,22 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
     size_t lines;
     h->site = row;
     h->share = fmax(h->share, share_of(q, grown + keeping_sites_beside(q, row, &lines)));
-    evidence_add(h, EVIDENCE_FOR, is_unseen ? FAIR + WEAK : WEAK,
+    evidence_for(h, is_unseen ? FAIR + WEAK : WEAK,
                  is_unseen ? "torch allocated %s at %s, but the tensors that Python references did "
                              "not grow as much"
                            : "torch allocated %s at %s",
-                 size_of(&s, 0, grown), place_text(place, row));
+                 SIZE(grown), PLACE(row));
 }
 
 /* Adds evidence if the job has a variable or container whose autograd graph grows. */
 static void weigh_graph_kept(const struct question *q, struct hypothesis *h)
 {
     const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
-    char text[KEPT_TEXT_MAX];
     for (size_t i = 0; l && i < l->count; i++) {
         if (!l->at[i].is_graph || l->at[i].bytes < kept_share * l->at[0].bytes)
             continue;
         h->share = fmax(h->share, share_of(q, l->at[i].bytes));
-        evidence_add(h, EVIDENCE_FOR, STRONG, "kept by %s", kept_text(text, l, i));
+        evidence_for(h, STRONG, "kept by %s", KEPT(l, i));
         return;
     }
 }
@@ -305,11 +295,10 @@ void test_autograd(const struct question *q, struct hypothesis *h)
  * and adds this as evidence. */
 static bool is_in_other_processes(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     if (q->growth > q->total / 2)
         return false;
-    evidence_add(h, EVIDENCE_ABSENT, 0, "only %s of the growth of %s is in the profiled process",
-                 size_of(&s, 0, fmax(0, q->growth)), size_of(&s, 1, q->total));
+    evidence_absent(h, "only %s of the growth of %s is in the profiled process",
+                    SIZE(fmax(0, q->growth)), SIZE(q->total));
     return true;
 }
 
@@ -317,10 +306,9 @@ static bool is_in_other_processes(const struct question *q, struct hypothesis *h
 static void add_containers(const struct question *q, struct hypothesis *h)
 {
     const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
-    char text[KEPT_TEXT_MAX];
     for (size_t i = 0; l && i < l->count; i++)
         if (l->at[i].bytes >= kept_share * l->at[0].bytes)
-            evidence_add(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
+            evidence_for(h, 0, "kept by %s", KEPT(l, i));
 }
 
 /* If the job leaks although no call site certainly keeps memory, names the line that gained most
@@ -329,8 +317,6 @@ static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
 {
     const struct growth *g = &q->f->heap.growth;
     const struct growth_row *most = NULL;
-    char place[PLACE_MAX];
-    struct sizes s;
     bool leaks = q->f->job.is_known && q->f->job.leak == VERDICT_LEAK_YES;
     for (size_t i = 0; leaks && i < g->count; i++)
         if (g->rows[i].verdict.leak != VERDICT_LEAK_NO &&
@@ -340,20 +326,17 @@ static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
         return false;
     h->site = most;
     h->share = share_of(q, most->growth_bytes);
-    evidence_add(h, EVIDENCE_FOR, WEAK, "%s has %s more live memory than at the start (± %s)",
-                 place_text(place, most), size_of(&s, 0, most->growth_bytes),
-                 size_of(&s, 1, z95 * most->growth_sigma));
+    evidence_for(h, WEAK, "%s has %s more live memory than at the start (± %s)", PLACE(most),
+                 SIZE(most->growth_bytes), SIZE(z95 * most->growth_sigma));
     return true;
 }
 
 void test_call_site(const struct question *q, struct hypothesis *h)
 {
-    char place[PLACE_MAX];
-    struct sizes s;
     double grown = 0;
     const struct growth_row *row = keeping_site(q, &grown);
     if (!q->f->heap.profile) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", q->f->heap.why_not);
+        evidence_absent(h, "call sites were not recorded: %s", q->f->heap.why_not);
         decide_by(h, "run the job under `ebb run` with the heap profiler on");
         return;
     }
@@ -362,8 +345,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
     } else if (!row && (is_in_other_processes(q, h) || weigh_doubtful_site(q, h))) {
         return;
     } else if (!row) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "no call site grows; the live heap changed by %s",
-                     change_of(&s, 0, heap_growth(q)));
+        evidence_against(h, STRONG, "no call site grows; the live heap changed by %s",
+                         CHANGE(heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
         /* A worker is compared with its own growth, because the profile covers only one of several
@@ -373,22 +356,21 @@ void test_call_site(const struct question *q, struct hypothesis *h)
         double beside = keeping_sites_beside(q, row, &lines), all = grown + beside;
         h->site = row;
         h->share = is_worker && q->growth > 0 ? fmin(1, all / q->growth) : share_of(q, all);
-        evidence_add(h, EVIDENCE_FOR, is_sure ? STRONG : FAIR + WEAK,
-                     "%s has %s more live memory than at the start (verdict: %s)",
-                     place_text(place, row), size_of(&s, 0, grown),
-                     verdict_word_name(row->verdict.word));
+        evidence_for(h, is_sure ? STRONG : FAIR + WEAK,
+                     "%s has %s more live memory than at the start (verdict: %s)", PLACE(row),
+                     SIZE(grown), verdict_word_name(row->verdict.word));
         if (row->verdict.rate_bytes_per_step.known && is_sure)
-            evidence_add(h, EVIDENCE_FOR, WEAK, "live memory of this call site grows by %s/step",
-                         size_of(&s, 1, row->verdict.rate_bytes_per_step.value));
+            evidence_for(h, WEAK, "live memory of this call site grows by %s/step",
+                         SIZE(row->verdict.rate_bytes_per_step.value));
         if (lines)
-            evidence_add(h, EVIDENCE_FOR, 0, "%zu more growing line%s in the same function: %s",
-                         lines, lines > 1 ? "s" : "", change_of(&s, 3, beside));
+            evidence_for(h, 0, "%zu more growing line%s in the same function: %s", lines,
+                         lines > 1 ? "s" : "", CHANGE(beside));
         weigh_once(q, h);
         add_containers(q, h);
         if (q->has_grown && h->share < 0.2)
-            evidence_add(h, EVIDENCE_AGAINST, FAIR,
-                         "the growing call site explains only a small part of the growth of %s",
-                         size_of(&s, 2, q->total));
+            evidence_against(h, FAIR,
+                             "the growing call site explains only a small part of the growth of %s",
+                             SIZE(q->total));
     }
 }
 
@@ -422,29 +404,25 @@ static double retained_growth(const struct question *q)
 
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)
 {
-    struct sizes s;
     char missed[TEXT_SIZE_MAX + 16] = "";
     double beside = retained_growth(q);
     bool is_for = beside > fmax(census_least_bytes, 0.3 * q->growth);
     h->share = is_for ? fmin(1, beside / q->growth) : 0;
     if (!q->l->knows_retained && q->f->heap.sigma > 0)
-        snprintf(missed, sizeof missed, " (± %s)", size_of(&s, 3, z95 * q->f->heap.sigma));
+        snprintf(missed, sizeof missed, " (± %s)", SIZE(z95 * q->f->heap.sigma));
     evidence_add(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
                  is_for ? retention_weight(q, beside) : STRONG + WEAK,
-                 "the live heap changed by %s%s while memory grew by %s: %s is %s",
-                 change_of(&s, 0, live), missed, size_of(&s, 1, q->growth),
-                 change_of(&s, 2, beside),
+                 "the live heap changed by %s%s while memory grew by %s: %s is %s", CHANGE(live),
+                 missed, SIZE(q->growth), CHANGE(beside),
                  q->l->knows_retained ? "free memory that the allocator retains"
                                       : "not live memory, and not otherwise explained");
     if (!is_for)
         return;
     if (!q->f->heap.profile && !q->l->knows_retained)
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "the live-heap figure excludes small Python objects; only the heap profiler "
-                     "counts them");
-    else if (q->f->heap.most > q->f->heap.now + beside / 2)
-        evidence_add(h, EVIDENCE_FOR, WEAK, "at its peak, the live heap was %s",
-                     size_of(&s, 4, q->f->heap.most));
+        evidence_absent(h, "the live-heap figure excludes small Python objects; only the heap "
+                           "profiler counts them");
+    else if (q->f->heap.most > q->f->heap.now.live + beside / 2)
+        evidence_for(h, WEAK, "at its peak, the live heap was %s", SIZE(q->f->heap.most));
     decide_by(h, "return free memory to the system with MemoryCleanup(trim=True), or run with "
                  "MALLOC_ARENA_MAX=2");
 }
@@ -471,9 +449,8 @@ void test_retention(const struct question *q, struct hypothesis *h)
 {
     double live = heap_growth(q);
     if (isnan(live)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "the live heap was not measured: the job has no heap profile and reported no "
-                     "heap_live_bytes");
+        evidence_absent(h, "the live heap was not measured: the job has no heap profile and "
+                           "reported no heap_live_bytes");
         decide_by(h, "run the job under `ebb run` with the heap profiler on");
     } else if (!q->has_grown || !(q->growth > 0)) {
         evidence_add_no_growth(q, h, STRONG);

@@ -14,26 +14,24 @@ static const double UNMAPPED_SHARE = 0.5;
 static void weigh_part(const struct question *q, struct hypothesis *h, double grown, double whole,
                        const char *what)
 {
-    struct sizes s;
     double share = whole > 0 && grown > 0 ? fmin(1, grown / whole) : 0;
     bool is_much = q->has_grown ? grown > fmax(part_least_bytes, 0.025 * q->base)
                                 : is_worth_diagnosing(q, grown);
     if (is_much && share > 0.1) {
         h->share = share;
-        evidence_add(h, EVIDENCE_FOR, share > 0.5 ? STRONG : FAIR,
-                     "%s grew by %s, out of a total growth of %s", what, size_of(&s, 0, grown),
-                     size_of(&s, 1, whole));
+        evidence_for(h, share > 0.5 ? STRONG : FAIR, "%s grew by %s, out of a total growth of %s",
+                     what, SIZE(grown), SIZE(whole));
         return;
     }
-    evidence_add(h, EVIDENCE_AGAINST, q->has_grown ? STRONG + FAIR : STRONG, "%s changed by %s",
-                 what, change_of(&s, 0, grown));
+    evidence_against(h, q->has_grown ? STRONG + FAIR : STRONG, "%s changed by %s", what,
+                     CHANGE(grown));
 }
 
 void test_mapped_files(const struct question *q, struct hypothesis *h)
 {
     double grown = main_growth(q, SAMPLE_FILE), rss = main_growth(q, SAMPLE_RSS);
     if (isnan(grown))
-        evidence_add(h, EVIDENCE_ABSENT, 0, "resident memory by kind was not sampled");
+        evidence_absent(h, "resident memory by kind was not sampled");
     else
         weigh_part(q, h, grown, fmax(rss, fmax(grown, 0) + fmax(q->growth, 0)),
                    "mapped file pages");
@@ -50,26 +48,25 @@ double unmapped_growth(const struct question *q)
 
 void test_shared_memory(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     double unmapped = unmapped_growth(q);
     if (unmapped > 0) {
         h->share = share_of(q, unmapped);
-        evidence_add(h, EVIDENCE_FOR, STRONG,
+        evidence_for(h, STRONG,
                      "the kernel charges the job %s more than its processes map: files in /dev/shm "
                      "or another tmpfs",
-                     size_of(&s, 0, unmapped));
+                     SIZE(unmapped));
         decide_by(h, "list /dev/shm while the job runs: `ls -l /dev/shm`");
         return;
     }
     double grown = main_growth(q, SAMPLE_SHMEM);
     double pinned = fmax(0, figure_growth(q, "pinned_host_bytes"));
     if (isnan(grown)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "resident memory by kind was not sampled");
+        evidence_absent(h, "resident memory by kind was not sampled");
     } else if (grown > part_least_bytes && pinned > grown / 2) {
         /* drivers pin shared pages, so most of this growth is pinned memory */
-        evidence_add(h, EVIDENCE_AGAINST, STRONG + FAIR,
-                     "shared memory grew by %s, of which %s is pinned for a GPU",
-                     size_of(&s, 0, grown), size_of(&s, 1, fmin(grown, pinned)));
+        evidence_against(h, STRONG + FAIR,
+                         "shared memory grew by %s, of which %s is pinned for a GPU", SIZE(grown),
+                         SIZE(fmin(grown, pinned)));
     } else {
         h->site = ledger_site(q->l, LEDGER_SHARED);
         weigh_part(q, h, grown, fmax(q->total, grown), "shared memory");
@@ -79,19 +76,16 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
 /* Names the line that mapped the pinned memory, if the profiler saw it. */
 static void name_pinning_site(const struct question *q, struct hypothesis *h)
 {
-    char place[PLACE_MAX];
     h->site = h->share > 0 ? ledger_site(q->l, LEDGER_PINNED) : NULL;
     if (h->site)
-        evidence_add(h, EVIDENCE_FOR, WEAK, "the pinned memory is mapped at %s",
-                     place_text(place, h->site));
+        evidence_for(h, WEAK, "the pinned memory is mapped at %s", PLACE(h->site));
 }
 
 void test_pinned(const struct question *q, struct hypothesis *h)
 {
     double grown = figure_growth(q, "pinned_host_bytes");
     if (isnan(grown))
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "pinned memory is unknown (the job did not report pinned_host_bytes)");
+        evidence_absent(h, "pinned memory is unknown (the job did not report pinned_host_bytes)");
     else
         weigh_part(q, h, grown, fmax(q->total, grown), "pinned memory");
     name_pinning_site(q, h);
@@ -103,9 +97,9 @@ void test_swap(const struct question *q, struct hypothesis *h)
     double most =
         q->f->main ? facts_max(&q->f->main->field[SAMPLE_SWAP], 0, q->f->now_s) : (double)NAN;
     if (isnan(grown))
-        evidence_add(h, EVIDENCE_ABSENT, 0, "swap usage of the process was not sampled");
+        evidence_absent(h, "swap usage of the process was not sampled");
     else if (!(most > 0))
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "no memory of the process was ever swapped out");
+        evidence_against(h, DECIDES, "no memory of the process was ever swapped out");
     else
         weigh_part(q, h, grown, fmax(q->total, grown), "swapped-out memory");
 }
@@ -142,42 +136,34 @@ static const struct growth_row *gpu_keeper(const struct facts *f)
 
 static void add_gpu_site(const struct question *q, struct hypothesis *h)
 {
-    char place[PLACE_MAX];
-    struct sizes s;
     h->site = gpu_keeper(q->f);
     if (h->site)
-        evidence_add(h, EVIDENCE_FOR, FAIR, "memory that %s allocated on gpu %d grew by %s",
-                     place_text(place, h->site), h->site->gpu,
-                     size_of(&s, 0, h->site->growth_bytes));
+        evidence_for(h, FAIR, "memory that %s allocated on gpu %d grew by %s", PLACE(h->site),
+                     h->site->gpu, SIZE(h->site->growth_bytes));
 }
 
 void test_gpu(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
-    struct sizes s;
     double job = facts_growth(&f->gpu_heap.job, f->start_s, f->now_s);
     double torch = figure_growth(q, "cuda_allocated_bytes");
     double grown = isnan(torch) ? job : isnan(job) ? torch : fmax(job, torch);
     if (isnan(grown)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "GPU memory of the job was not sampled, or the job uses no GPU");
+        evidence_absent(h, "GPU memory of the job was not sampled, or the job uses no GPU");
     } else if (grown > part_least_bytes && gpu_has_stopped(f, grown)) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "GPU memory of the job grew by %s, and its verdict is \"%s\"",
-                     size_of(&s, 0, grown), verdict_word_name(f->gpu.word));
+        evidence_against(h, STRONG, "GPU memory of the job grew by %s, and its verdict is \"%s\"",
+                         SIZE(grown), verdict_word_name(f->gpu.word));
     } else if (grown > part_least_bytes) {
         bool is_question = !q->has_grown || is_worse_on_gpu(f);
         h->share = is_question ? 1 : 0.2;
-        evidence_add(h, EVIDENCE_FOR, is_question ? STRONG + FAIR : WEAK,
-                     "GPU memory of the job grew by %s", size_of(&s, 0, grown));
+        evidence_for(h, is_question ? STRONG + FAIR : WEAK, "GPU memory of the job grew by %s",
+                     SIZE(grown));
         add_gpu_site(q, h);
     } else {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "GPU memory of the job changed by %s",
-                     change_of(&s, 0, grown));
+        evidence_against(h, STRONG, "GPU memory of the job changed by %s", CHANGE(grown));
     }
     if (q->has_grown && !is_worse_on_gpu(f))
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "host memory grew by %s",
-                     size_of(&s, 1, q->total));
+        evidence_against(h, STRONG, "host memory grew by %s", SIZE(q->total));
 }
 
 /* Growth of reserved memory below this size is common in the first steps of any program. */
@@ -194,39 +180,36 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
     const struct facts_gpu *g = &f->gpu_heap;
-    struct sizes s;
     double had = facts_at(&f->gpu_heap.reserved, f->start_s);
     double reserved = facts_growth(&f->gpu_heap.reserved, f->start_s, f->now_s);
     double allocated = facts_growth(&f->gpu_heap.allocated, f->start_s, f->now_s);
     if (isnan(reserved) || isnan(allocated)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "PyTorch's allocator reported no reserved GPU memory");
+        evidence_absent(h, "PyTorch's allocator reported no reserved GPU memory");
         return;
     }
     if (reserved <= fmax(reserved_least_bytes, 0.1 * had)) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "reserved GPU memory changed by %s",
-                     change_of(&s, 0, reserved));
+        evidence_against(h, DECIDES, "reserved GPU memory changed by %s", CHANGE(reserved));
         return;
     }
     if (allocated > 0.3 * reserved) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                     "allocated GPU memory grew by %s, and reserved GPU memory by %s",
-                     size_of(&s, 0, allocated), size_of(&s, 1, reserved));
+        evidence_against(h, DECIDES,
+                         "allocated GPU memory grew by %s, and reserved GPU memory by %s",
+                         SIZE(allocated), SIZE(reserved));
         return;
     }
     if (is_reserved_needed(g)) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                     "at the peak, %s of %s of reserved GPU memory was allocated",
-                     size_of(&s, 0, g->most_allocated_bytes), size_of(&s, 1, g->reserved_bytes));
+        evidence_against(h, DECIDES, "at the peak, %s of %s of reserved GPU memory was allocated",
+                         SIZE(g->most_allocated_bytes), SIZE(g->reserved_bytes));
         return;
     }
     h->share = q->has_grown ? 0.2 : 1;
-    evidence_add(h, EVIDENCE_FOR, STRONG,
+    evidence_for(h, STRONG,
                  "reserved GPU memory grew by %s, while allocated GPU memory changed by %s",
-                 size_of(&s, 0, reserved), change_of(&s, 1, allocated));
+                 SIZE(reserved), CHANGE(allocated));
     if (!isnan(g->reserved_bytes))
-        evidence_add(h, EVIDENCE_FOR, FAIR,
+        evidence_for(h, FAIR,
                      "at most %s of %s of reserved GPU memory was allocated at the same time",
-                     size_of(&s, 0, g->most_allocated_bytes), size_of(&s, 1, g->reserved_bytes));
+                     SIZE(g->most_allocated_bytes), SIZE(g->reserved_bytes));
     decide_by(h, "run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 
@@ -236,7 +219,6 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
  * not count as growth in huge pages. */
 static void weigh_huge(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     double grown = ledger_growth(q->l, LEDGER_HUGE);
     bool is_much = grown > fmax(part_least_bytes, 0.3 * q->total);
     if (is_much)
@@ -247,28 +229,25 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
                  : strcmp(q->f->thp, "always") == 0 ? FAIR
                                                     : STRONG,
                  "huge pages outside the live heap grew by %s, out of a total growth of %s",
-                 size_of(&s, 0, fmax(0, grown)), size_of(&s, 1, q->total));
+                 SIZE(fmax(0, grown)), SIZE(q->total));
 }
 
 /* Tests for huge pages if they were not counted. Any memory that is not live may be in huge
  * pages. */
 static void guess_huge(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     struct floors floors = baselines_of(q);
     double beside = floors.is_freed         ? q->total
                     : isnan(heap_growth(q)) ? (double)NAN
                                             : ledger_beside_growth(q->l);
-    evidence_add(h, EVIDENCE_ABSENT, 0, "the share of memory in huge pages was not measured");
+    evidence_absent(h, "the share of memory in huge pages was not measured");
     if (strcmp(q->f->thp, "madvise") == 0)
-        evidence_add(h, EVIDENCE_AGAINST, WEAK,
-                     "transparent huge pages are used on request only (madvise)");
+        evidence_against(h, WEAK, "transparent huge pages are used on request only (madvise)");
     if (!isnan(beside) && beside > 0.3 * q->total) {
         h->share = share_of(q, beside) / 2;
-        evidence_add(h, EVIDENCE_FOR, WEAK, "%s of the growth is not live heap",
-                     size_of(&s, 0, beside));
+        evidence_for(h, WEAK, "%s of the growth is not live heap", SIZE(beside));
     } else if (!isnan(beside)) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "the live heap grew with memory");
+        evidence_against(h, STRONG, "the live heap grew with memory");
     }
 }
 
@@ -276,11 +255,11 @@ void test_thp(const struct question *q, struct hypothesis *h)
 {
     bool is_measured = !isnan(main_growth(q, SAMPLE_HUGE));
     if (!q->f->thp[0] && !is_measured) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "the kernel's huge-page setting was not recorded");
+        evidence_absent(h, "the kernel's huge-page setting was not recorded");
         return;
     }
     if (strcmp(q->f->thp, "never") == 0) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "transparent huge pages are off (never)");
+        evidence_against(h, DECIDES, "transparent huge pages are off (never)");
         return;
     }
     if (!q->has_grown)

@@ -1,6 +1,9 @@
 /* Functions that test hypotheses, each as a sum of weighted evidence; private to hypothesis*.c. */
 #pragma once
 
+#include <math.h>
+
+#include "base/number.h"
 #include "base/text.h"
 #include "diagnose/hypothesis.h"
 
@@ -10,6 +13,9 @@ enum { WEAK = 1, FAIR = 2, STRONG = 4, DECIDES = 9 };
 
 void evidence_add(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt,
                   ...) __attribute__((format(printf, 4, 5)));
+#define evidence_for(h, weight, ...) evidence_add(h, EVIDENCE_FOR, weight, __VA_ARGS__)
+#define evidence_against(h, weight, ...) evidence_add(h, EVIDENCE_AGAINST, weight, __VA_ARGS__)
+#define evidence_absent(h, ...) evidence_add(h, EVIDENCE_ABSENT, 0, __VA_ARGS__)
 void decide_by(struct hypothesis *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Returns true for growth above noise that has ended and is too small to diagnose. */
@@ -17,12 +23,13 @@ bool has_grown_a_little(const struct question *q);
 /* Adds evidence against H: memory did not grow, or grew too little to diagnose. */
 void evidence_add_no_growth(const struct question *q, struct hypothesis *h, double weight);
 
-/* Buffers for the sizes in a sentence. */
-struct sizes {
-    char text[6][TEXT_SIZE_MAX];
-};
-const char *size_of(struct sizes *s, size_t place, double bytes);   /* "98.0 MiB" */
-const char *change_of(struct sizes *s, size_t place, double bytes); /* "+98.0 MiB" */
+/* Parts of a sentence. Each text lives until the end of the enclosing block. */
+#define SIZE(bytes) /* "98.0 MiB" */                                                               \
+    text_size((char[TEXT_SIZE_MAX]){""}, number_to_u64(round(bytes)))
+#define CHANGE(bytes) /* "+98.0 MiB" */                                                            \
+    text_size_signed((char[TEXT_SIZE_MAX]){""}, number_to_i64(bytes))
+#define PLACE(row) place_text((char[PLACE_MAX]){""}, row)
+#define KEPT(list, i) kept_text((char[KEPT_TEXT_MAX]){""}, list, i)
 
 /* Returns true if growth of BYTES that has ended is large enough to diagnose: a tenth of the
  * process's memory, or of the headroom. */

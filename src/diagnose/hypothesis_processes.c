@@ -34,23 +34,21 @@ static size_t count_role(const struct facts *f, enum process_role role)
 void test_launcher(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
-    struct sizes s;
     if (!f->main || !knows_roles(f)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "the roles of processes were not recorded");
+        evidence_absent(h, "the roles of processes were not recorded");
         return;
     }
     h->share = 1;
     if (f->main->role == ROLE_LAUNCHER) {
-        evidence_add(
-            h, EVIDENCE_FOR, STRONG + FAIR,
+        evidence_for(
+            h, STRONG + FAIR,
             "no training process among %zu processes; the largest, %s (pid %d), is a launcher",
             f->n_processes, f->main->name, (int)f->main->id.pid);
         return;
     }
-    evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                 "the watched process %d (%s) is not a launcher: role %s, peak %s",
-                 (int)f->main->id.pid, f->main->name, process_role_name(f->main->role),
-                 size_of(&s, 0, f->main->peak_bytes));
+    evidence_against(h, DECIDES, "the watched process %d (%s) is not a launcher: role %s, peak %s",
+                     (int)f->main->id.pid, f->main->name, process_role_name(f->main->role),
+                     SIZE(f->main->peak_bytes));
 }
 
 /* ---- workers ---- */
@@ -116,38 +114,34 @@ static struct workers workers_of(const struct facts *f)
 
 static void weigh_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
 {
-    struct sizes s;
     /* if nothing grows, the sum of RSS is explained, in which shared pages count once per
      * process */
     double all = fmax(q->base + q->growth, 0) + w->rss;
     h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {
-        evidence_add(h, EVIDENCE_FOR, FAIR + WEAK,
+        evidence_for(h, FAIR + WEAK,
                      "%zu workers do not grow: RSS up to %s, in total %s, of which %s is unshared",
-                     w->count, size_of(&s, 0, w->largest), size_of(&s, 1, w->rss),
-                     size_of(&s, 2, w->unique));
+                     w->count, SIZE(w->largest), SIZE(w->rss), SIZE(w->unique));
     } else {
-        evidence_add(h, EVIDENCE_FOR, FAIR, "%zu workers do not grow: RSS up to %s, in total %s",
-                     w->count, size_of(&s, 0, w->largest), size_of(&s, 1, w->rss));
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "unique memory was not sampled: shared pages are counted in each worker");
+        evidence_for(h, FAIR, "%zu workers do not grow: RSS up to %s, in total %s", w->count,
+                     SIZE(w->largest), SIZE(w->rss));
+        evidence_absent(h,
+                        "unique memory was not sampled: shared pages are counted in each worker");
     }
     if (q->is_growing)
-        evidence_add(h, EVIDENCE_AGAINST, FAIR, "the growth of %s is not in the workers",
-                     size_of(&s, 3, q->total));
+        evidence_against(h, FAIR, "the growth of %s is not in the workers", SIZE(q->total));
 }
 
 void test_workers(const struct question *q, struct hypothesis *h)
 {
     struct workers w = workers_of(q->f);
     if (w.count == 0 && !knows_roles(q->f) && q->f->n_processes <= 1) {
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "the recording has one process, and its role is unknown");
+        evidence_absent(h, "the recording has one process, and its role is unknown");
     } else if (w.count == 0) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "there is no worker among %zu process%s",
-                     q->f->n_processes, q->f->n_processes == 1 ? "" : "es");
+        evidence_against(h, DECIDES, "there is no worker among %zu process%s", q->f->n_processes,
+                         q->f->n_processes == 1 ? "" : "es");
     } else if (w.growing) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG, "%zu of %zu workers grow", w.growing, w.count);
+        evidence_against(h, STRONG, "%zu of %zu workers grow", w.growing, w.count);
     } else {
         weigh_workers(q, h, &w);
     }
@@ -160,28 +154,6 @@ struct unsharing {
     double unique, rss; /* growth of all workers over their lives */
     double given;       /* memory that the workers inherited at birth */
 };
-
-static double life_growth(const struct facts_series *s)
-{
-    double first = (double)NAN, last = (double)NAN;
-    for (size_t i = 0; i < s->count; i++) {
-        if (isnan(s->v[i]))
-            continue;
-        first = isnan(first) ? s->v[i] : first;
-        last = s->v[i];
-    }
-    return last - first;
-}
-
-static double most_growth(const struct facts_series *s)
-{
-    double first = (double)NAN, most = (double)NAN;
-    for (size_t i = 0; i < s->count; i++) {
-        first = isnan(first) ? s->v[i] : first;
-        most = fmax(most, s->v[i]);
-    }
-    return most - first;
-}
 
 /* Returns true if P was forked. A forked process begins with its parent's memory, all of it
  * shared. */
@@ -197,9 +169,10 @@ static struct unsharing unsharing_of(const struct facts *f)
     struct unsharing u = {0};
     for (size_t i = 0; i < f->n_processes; i++) {
         const struct facts_process *p = &f->processes[i];
-        double unique = is_forked(f, p) ? facts_max(&p->field[SAMPLE_UNIQUE], 0, (double)INFINITY)
-                                        : most_growth(&p->field[SAMPLE_UNIQUE]);
-        double rss = life_growth(&p->field[SAMPLE_RSS]);
+        const struct facts_series *unshared = &p->field[SAMPLE_UNIQUE];
+        double unique = facts_max(unshared, 0, (double)INFINITY) -
+                        (is_forked(f, p) ? 0 : facts_at(unshared, 0));
+        double rss = facts_growth(&p->field[SAMPLE_RSS], 0, (double)INFINITY);
         if (p->role != ROLE_DATA_WORKER || isnan(unique) || isnan(rss))
             continue;
         u.count++;
@@ -212,35 +185,32 @@ static struct unsharing unsharing_of(const struct facts *f)
 
 void test_copy_on_write(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     struct unsharing u = unsharing_of(q->f);
     size_t workers = count_role(q->f, ROLE_DATA_WORKER);
     if (!knows_roles(q->f)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "the roles of processes were not recorded");
+        evidence_absent(h, "the roles of processes were not recorded");
     } else if (workers == 0) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                     "there is no data-loader worker among %zu process%s", q->f->n_processes,
-                     q->f->n_processes == 1 ? "" : "es");
+        evidence_against(h, DECIDES, "there is no data-loader worker among %zu process%s",
+                         q->f->n_processes, q->f->n_processes == 1 ? "" : "es");
     } else if (u.count == 0) {
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "unique memory of the %zu data-loader workers was not sampled", workers);
+        evidence_absent(h, "unique memory of the %zu data-loader workers was not sampled", workers);
         decide_by(h, "run without --no-unique");
     } else if (u.unique > unshared_least_share * u.given && u.unique > 2 * u.rss &&
                is_worth_diagnosing(q, u.unique)) {
         h->share = q->has_grown ? share_of(q, u.unique) : 1;
-        evidence_add(h, EVIDENCE_FOR, STRONG,
+        evidence_for(h, STRONG,
                      "%zu data-loader workers copied %s of shared pages while their RSS grew by %s",
-                     u.count, size_of(&s, 0, u.unique), size_of(&s, 1, u.rss));
+                     u.count, SIZE(u.unique), SIZE(u.rss));
         if (q->is_growing && q->f->main->role == ROLE_DATA_WORKER)
-            evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                         "the worker's RSS grows; copying shared pages does not raise RSS");
+            evidence_against(h, STRONG,
+                             "the worker's RSS grows; copying shared pages does not raise RSS");
         else if (q->word == VERDICT_STABLE || q->word == VERDICT_PLATEAUED)
-            evidence_add(h, EVIDENCE_FOR, WEAK,
-                         "the parent process of the data-loader workers does not grow");
+            evidence_for(h, WEAK, "the parent process of the data-loader workers does not grow");
     } else {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "%zu data-loader workers copied %s of shared pages while their RSS grew by %s",
-                     u.count, size_of(&s, 0, fmax(0, u.unique)), size_of(&s, 1, u.rss));
+        evidence_against(
+            h, STRONG,
+            "%zu data-loader workers copied %s of shared pages while their RSS grew by %s", u.count,
+            SIZE(fmax(0, u.unique)), SIZE(u.rss));
     }
 }
 
@@ -263,35 +233,31 @@ bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *ro
 void test_compile(const struct question *q, struct hypothesis *h)
 {
     const struct facts_heap *heap = &q->f->heap;
-    struct sizes s;
     double grown = 0;
     size_t workers = count_role(q->f, ROLE_COMPILE_WORKER);
     for (size_t i = 0; i < heap->growth.count; i++)
         if (ledger_row_growth(q->f, q->l, i) > 0 && made_by_compiler(heap, &heap->growth.rows[i]))
             grown += ledger_row_growth(q->f, q->l, i);
     if (!heap->profile && workers == 0 && !knows_roles(q->f)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0,
-                     "neither roles of processes nor call sites were recorded");
+        evidence_absent(h, "neither roles of processes nor call sites were recorded");
         return;
     }
     if (heap->profile && grown > 0.1 * fmax(q->total, compiled_least_bytes)) {
         h->share = share_of(q, grown);
-        evidence_add(h, EVIDENCE_FOR, STRONG,
-                     "memory allocated for the compiler grew by %s since the start",
-                     size_of(&s, 0, grown));
+        evidence_for(h, STRONG, "memory allocated for the compiler grew by %s since the start",
+                     SIZE(grown));
     } else if (heap->profile) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "memory allocated for the compiler grew by %s since the start",
-                     size_of(&s, 0, fmax(0, grown)));
+        evidence_against(h, STRONG, "memory allocated for the compiler grew by %s since the start",
+                         SIZE(fmax(0, grown)));
     } else {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", heap->why_not);
+        evidence_absent(h, "call sites were not recorded: %s", heap->why_not);
     }
     if (workers == 0) /* weak evidence, because not every backend uses compile workers */
-        evidence_add(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
-                     "there is no compile worker among %zu process%s", q->f->n_processes,
-                     q->f->n_processes == 1 ? "" : "es");
+        evidence_against(h, h->share > 0 ? WEAK : FAIR,
+                         "there is no compile worker among %zu process%s", q->f->n_processes,
+                         q->f->n_processes == 1 ? "" : "es");
     else
-        evidence_add(h, EVIDENCE_FOR, WEAK, "%zu compile workers ran", workers);
+        evidence_for(h, WEAK, "%zu compile workers ran", workers);
 }
 
 /* ---- processes that pile up ---- */
@@ -323,23 +289,22 @@ static struct pile pile_at(const struct facts *f, double t_s)
 void test_processes(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
-    struct sizes s;
     if (!f->main || f->is_table) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "starts and exits of processes were not recorded");
+        evidence_absent(h, "starts and exits of processes were not recorded");
         return;
     }
     struct pile before = pile_at(f, f->start_s), now = pile_at(f, f->now_s);
     double grown = now.bytes - before.bytes;
     h->share = share_of(q, grown);
     if (now.count >= before.count + piled_least && now.late > 0 && grown > 0)
-        evidence_add(
-            h, EVIDENCE_FOR, STRONG + (h->share > 0.5 ? FAIR : 0),
+        evidence_for(
+            h, STRONG + (h->share > 0.5 ? FAIR : 0),
             "besides the main process, the job had %zu processes at the start and has %zu now, %zu "
             "of them started in the second half of the run; their total memory grew by %s",
-            before.count, now.count, now.late, size_of(&s, 0, grown));
+            before.count, now.count, now.late, SIZE(grown));
     else
-        evidence_add(
-            h, EVIDENCE_AGAINST, DECIDES,
+        evidence_against(
+            h, DECIDES,
             "besides the main process, the job had %zu processes at the start and has %zu now",
             before.count, now.count);
 }

@@ -21,21 +21,18 @@ static const double touched_least = 0.5;
 
 void test_no_growth(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     if (isnan(q->growth)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "the process's memory was not sampled");
+        evidence_absent(h, "the process's memory was not sampled");
         return;
     }
     h->share = q->has_grown ? 0 : 1;
     if (q->has_grown) {
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "memory grew by %s, from %s to %s",
-                     size_of(&s, 0, q->total), size_of(&s, 1, q->base),
-                     size_of(&s, 2, q->base + q->growth));
+        evidence_against(h, DECIDES, "memory grew by %s, from %s to %s", SIZE(q->total),
+                         SIZE(q->base), SIZE(q->base + q->growth));
         return;
     }
-    evidence_add(h, EVIDENCE_FOR, facts_has_ended(q->word) ? STRONG : WEAK,
-                 "memory changed from %s to %s: %s", size_of(&s, 0, q->base),
-                 size_of(&s, 1, q->base + q->growth),
+    evidence_for(h, facts_has_ended(q->word) ? STRONG : WEAK, "memory changed from %s to %s: %s",
+                 SIZE(q->base), SIZE(q->base + q->growth),
                  q->word == VERDICT_STABLE || q->word == VERDICT_SPIKING
                      ? "the verdict found no growth"
                  : facts_has_ended(q->word) ? "growth has stopped and was small"
@@ -137,13 +134,12 @@ static int64_t steps_of_jump(const struct question *q, const struct jump *j)
 static void test_is_live(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);
-    struct sizes s;
     double kept = q->l->knows_retained ? ledger_beside_growth(q->l) : 0;
     if (floors.is_freed)
         evidence_add_baselines(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
     else if (kept > q->total / 2)
-        evidence_add(h, EVIDENCE_AGAINST, STRONG + FAIR, "%s of the growth of %s is free memory",
-                     size_of(&s, 0, kept), size_of(&s, 1, q->total));
+        evidence_against(h, STRONG + FAIR, "%s of the growth of %s is free memory", SIZE(kept),
+                         SIZE(q->total));
     h->share = fmin(h->share, share_of(q, q->total - kept));
 }
 
@@ -163,37 +159,32 @@ bool came_at_once(const struct question *q)
 
 static void test_one_jump(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     struct jump j = jump_of(q);
     double jump = j.bytes;
     if (j.is_most && j.steps > JUMP_STEPS) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "memory grew gradually: %s of %s in %" PRId64 " steps", size_of(&s, 0, jump),
-                     size_of(&s, 1, q->total), j.steps);
+        evidence_against(h, STRONG, "memory grew gradually: %s of %s in %" PRId64 " steps",
+                         SIZE(jump), SIZE(q->total), j.steps);
     } else if (j.is_most) {
         h->share = share_of(q, jump);
-        evidence_add(h, EVIDENCE_FOR, STRONG,
-                     "%s of the growth of %s came in one jump, %.0f s after the start",
-                     size_of(&s, 0, jump), size_of(&s, 1, q->total), j.from_s);
+        evidence_for(h, STRONG, "%s of the growth of %s came in one jump, %.0f s after the start",
+                     SIZE(jump), SIZE(q->total), j.from_s);
         test_is_live(q, h);
     } else {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "memory grew gradually: at most %s of %s in any twentieth of the run",
-                     size_of(&s, 0, jump), size_of(&s, 1, q->total));
+        evidence_against(h, STRONG,
+                         "memory grew gradually: at most %s of %s in any twentieth of the run",
+                         SIZE(jump), SIZE(q->total));
     }
 }
 
 void test_data_load(const struct question *q, struct hypothesis *h)
 {
-    struct sizes s;
     if (isnan(q->growth)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "the process's memory was not sampled");
+        evidence_absent(h, "the process's memory was not sampled");
         return;
     }
     if (q->is_growing) {
-        evidence_add(h, EVIDENCE_AGAINST, is_leak(q->word) ? DECIDES : STRONG,
-                     "memory kept growing after %s: %s",
-                     q->f->n_marks ? "training began" : "start-up", change_of(&s, 0, q->growth));
+        evidence_against(h, is_leak(q->word) ? DECIDES : STRONG, "memory kept growing after %s: %s",
+                         q->f->n_marks ? "training began" : "start-up", CHANGE(q->growth));
         return;
     }
     if (q->has_grown) {
@@ -204,15 +195,14 @@ void test_data_load(const struct question *q, struct hypothesis *h)
     double level = q->base + q->growth;
     h->share = level > 0 && before > 0 ? fmin(1, before / level) : 0;
     if (before > level / 4)
-        evidence_add(h, EVIDENCE_FOR, FAIR,
-                     "%s of %s was allocated before %s, and memory has been flat since",
-                     size_of(&s, 0, before), size_of(&s, 1, level),
+        evidence_for(h, FAIR, "%s of %s was allocated before %s, and memory has been flat since",
+                     SIZE(before), SIZE(level),
                      q->f->n_marks ? "training began" : "the end of start-up");
     else
-        evidence_add(h, EVIDENCE_AGAINST, FAIR, "only %s of %s was allocated at the start",
-                     size_of(&s, 0, before), size_of(&s, 1, level));
+        evidence_against(h, FAIR, "only %s of %s was allocated at the start", SIZE(before),
+                         SIZE(level));
     if (q->f->n_marks == 0)
-        evidence_add(h, EVIDENCE_ABSENT, 0, "no marks: the start of training is unknown");
+        evidence_absent(h, "no marks: the start of training is unknown");
 }
 
 /* ---- the first epoch ---- */
@@ -253,7 +243,6 @@ static double half_of_steps(const struct facts *f, double start_s, double end_s)
  * less and less. */
 static void test_even_pace(const struct question *q, struct hypothesis *h, double end_s)
 {
-    struct sizes s;
     double start_s = q->f->start_s, middle_s = half_of_steps(q->f, start_s, end_s);
     double first = leakable_at(q, middle_s) - leakable_at(q, start_s);
     double second = leakable_at(q, end_s) - leakable_at(q, middle_s);
@@ -266,15 +255,13 @@ static void test_even_pace(const struct question *q, struct hypothesis *h, doubl
     evidence_add(
         h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,
         "memory changed by %s in the first half of the epoch and by %s in the second%s%s%s",
-        change_of(&s, 0, first), change_of(&s, 1, second), has_examples ? ": about " : "",
-        has_examples ? size_of(&s, 2, (first + second) / (double)q->f->examples) : "",
+        CHANGE(first), CHANGE(second), has_examples ? ": about " : "",
+        has_examples ? SIZE((first + second) / (double)q->f->examples) : "",
         has_examples ? " per example" : "");
 }
 
 static void name_filled_site(const struct question *q, struct hypothesis *h)
 {
-    char place[PLACE_MAX];
-    struct sizes s;
     const struct facts_heap *heap = &q->f->heap;
     for (size_t i = 0; i < heap->growth.count; i++) {
         const struct growth_row *row = &heap->growth.rows[i];
@@ -282,9 +269,8 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
         if (is_leak(row->verdict.word) || grown < 0.3 * q->total)
             continue;
         h->site = row;
-        evidence_add(h, EVIDENCE_FOR, WEAK, "%s of the growth was allocated at %s (verdict: %s)",
-                     size_of(&s, 0, grown), place_text(place, row),
-                     verdict_word_name(row->verdict.word));
+        evidence_for(h, WEAK, "%s of the growth was allocated at %s (verdict: %s)", SIZE(grown),
+                     PLACE(row), verdict_word_name(row->verdict.word));
         return;
     }
 }
@@ -307,7 +293,6 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
 {
     const struct facts_verdict *v = &q->f->main->verdict;
     const int64_t epoch_end = first_epoch_end_step(q->f, end_s);
-    struct sizes s;
     double until_s = isnan(end_s) ? q->f->now_s : end_s;
     double until = leakable_at(q, until_s) - q->base;
     char at_step[32] = "";
@@ -317,55 +302,49 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
         snprintf(at_step, sizeof at_step, " at step %" PRId64, v->ended_step);
     if (v->ended_at == VERDICT_AT_FIRST_EPOCH || is_near) {
         h->share = share_of(q, until);
-        evidence_add(h, EVIDENCE_FOR, h->share > 0.6 ? STRONG : FAIR,
+        evidence_for(h, h->share > 0.6 ? STRONG : FAIR,
                      "memory grew by %s, and growth stopped with the first epoch%s%s",
-                     size_of(&s, 0, fmax(0, until)), *at_step ? "," : "", at_step);
+                     SIZE(fmax(0, until)), *at_step ? "," : "", at_step);
         test_even_pace(q, h, until_s);
         name_filled_site(q, h);
         test_is_live(q, h);
     } else if (epoch_end <= 0) {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     "growth ended%s, which is not the end of the first epoch", at_step);
+        evidence_against(h, STRONG, "growth ended%s, which is not the end of the first epoch",
+                         at_step);
     } else {
-        evidence_add(h, EVIDENCE_AGAINST, STRONG,
-                     q->f->steps_per_epoch
-                         ? "growth ended%s, but the first epoch has %" PRId64 " steps"
-                         : "growth ended%s, but the first epoch ended at step %" PRId64,
-                     at_step, epoch_end);
+        evidence_against(h, STRONG,
+                         q->f->steps_per_epoch
+                             ? "growth ended%s, but the first epoch has %" PRId64 " steps"
+                             : "growth ended%s, but the first epoch ended at step %" PRId64,
+                         at_step, epoch_end);
     }
 }
 
 static void test_grew_beyond(const struct question *q, struct hypothesis *h, double end_s)
 {
-    struct sizes s;
     double beyond = q->base + q->growth - leakable_at(q, end_s);
     bool is_decided = is_leak(q->word) && q->f->now_s > end_s && beyond > 0.1 * q->growth;
     if (is_decided)
-        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "%s of the growth came after the first epoch",
-                     size_of(&s, 0, beyond));
+        evidence_against(h, DECIDES, "%s of the growth came after the first epoch", SIZE(beyond));
     else
-        evidence_add(h, EVIDENCE_AGAINST, WEAK, "the verdict is \"%s\"",
-                     verdict_word_name(q->word));
+        evidence_against(h, WEAK, "the verdict is \"%s\"", verdict_word_name(q->word));
 }
 
 /* Tests whether memory that was allocated earlier is only now written to. Such growth ends when
  * all of it has been written. */
 static bool test_first_written(const struct question *q, struct hypothesis *h)
 {
-    char place[PLACE_MAX];
-    struct sizes s;
     double touched = ledger_growth(q->l, LEDGER_TOUCHED);
     if (!q->has_grown || touched < touched_least * q->total)
         return false;
     h->share = share_of(q, touched);
     h->site = ledger_site(q->l, LEDGER_TOUCHED);
-    evidence_add(h, EVIDENCE_FOR, STRONG,
+    evidence_for(h, STRONG,
                  "the heap did not grow; at least %s of it was not resident at the start, and %s "
                  "has become resident since",
-                 size_of(&s, 0, q->l->untouched_bytes), size_of(&s, 1, touched));
+                 SIZE(q->l->untouched_bytes), SIZE(touched));
     if (h->site)
-        evidence_add(h, EVIDENCE_FOR, WEAK, "%s was allocated at %s",
-                     size_of(&s, 2, h->site->live_bytes), place_text(place, h->site));
+        evidence_for(h, WEAK, "%s was allocated at %s", SIZE(h->site->live_bytes), PLACE(h->site));
     return true;
 }
 
@@ -374,7 +353,6 @@ static bool test_first_written(const struct question *q, struct hypothesis *h)
 static bool test_limited(const struct question *q, struct hypothesis *h)
 {
     const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
-    char text[KEPT_TEXT_MAX];
     double grown;
     if (!q->f->main->verdict.is_limited)
         return false;
@@ -382,29 +360,27 @@ static bool test_limited(const struct question *q, struct hypothesis *h)
     h->site = keeping_site(q, &grown);
     if (!h->site)
         h->site = ledger_site(q->l, LEDGER_TOUCHED);
-    evidence_add(h, EVIDENCE_FOR, DECIDES, "most of the growth is in a container of limited size");
+    evidence_for(h, DECIDES, "most of the growth is in a container of limited size");
     for (size_t i = 0; l && i < l->count; i++)
         if (l->at[i].limit > 0)
-            evidence_add(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
+            evidence_for(h, 0, "kept by %s", KEPT(l, i));
     return true;
 }
 
 void test_first_touch(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
-    struct sizes s;
     double end_s = first_epoch_end(f);
     if ((f->main && test_limited(q, h)) || test_first_written(q, h)) {
         return;
     } else if (!f->main || !f->main->verdict.is_known) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "there is no verdict on memory");
+        evidence_absent(h, "there is no verdict on memory");
     } else if (!q->has_grown) {
         evidence_add_no_growth(q, h, DECIDES);
     } else if (!f->steps_per_epoch && isnan(end_s)) {
-        evidence_add(h, EVIDENCE_ABSENT, 0, "no marks: the length of an epoch is unknown");
+        evidence_absent(h, "no marks: the length of an epoch is unknown");
         if (q->word == VERDICT_PLATEAUED)
-            evidence_add(h, EVIDENCE_FOR, WEAK, "memory grew by %s and stopped",
-                         size_of(&s, 0, q->growth));
+            evidence_for(h, WEAK, "memory grew by %s and stopped", SIZE(q->growth));
         decide_by(
             h, "send marks, as the hooks of `ebb run` do, or run ebb verdict --steps-per-epoch N");
         h->share = q->word == VERDICT_PLATEAUED ? 1 : 0;
@@ -412,17 +388,17 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
         test_filled(q, h, end_s);
     } else if (q->word == VERDICT_FILLING && !isnan(end_s)) {
         h->share = 1;
-        evidence_add(h, EVIDENCE_FOR, FAIR,
+        evidence_for(h, FAIR,
                      "memory grew by %s within the first epoch, and the run ended soon after",
-                     size_of(&s, 0, q->growth));
+                     SIZE(q->growth));
         test_even_pace(q, h, f->now_s);
         decide_by(h, "run more steps of the second epoch");
     } else if (isnan(end_s)) {
         h->share = 1;
-        evidence_add(h, EVIDENCE_FOR, FAIR,
+        evidence_for(h, FAIR,
                      "memory grew by %s, and the first epoch has not ended: step %" PRId64
                      " of %" PRIu64,
-                     size_of(&s, 0, q->growth), f->last_step, f->steps_per_epoch);
+                     SIZE(q->growth), f->last_step, f->steps_per_epoch);
         test_even_pace(q, h, f->now_s);
         decide_by(h, "run until the end of the first epoch, step %" PRIu64, f->steps_per_epoch);
     } else {

@@ -124,13 +124,13 @@ static double shared_of(const struct moment *m)
 static void find_shared_rows(const struct facts *f, const struct moment *start,
                              const struct moment *now, struct ledger *l)
 {
-    double too_much = f->heap.now - f->heap.start - positive(now->left - start->left);
+    double too_much = f->heap.now.live - f->heap.start.live - positive(now->left - start->left);
     double shared = shared_of(now) - shared_of(start);
     for (size_t i = 0; i < f->heap.growth.count && i < GROWTH_ROWS; i++) {
         double grown = ledger_row_sampled(f, i);
-        bool may_be_pinned = grown >= growth_least_bytes && f->heap.mapped_share[i] >= 0.5 &&
+        bool may_be_pinned = grown >= growth_least_bytes && f->heap.sites[i].mapped_share >= 0.5 &&
                              too_much >= grown / 2 && shared >= grown / 2;
-        if (f->heap.shared_share[i] < 0.5 && !may_be_pinned)
+        if (f->heap.sites[i].shared_share < 0.5 && !may_be_pinned)
             continue;
         l->is_shared[i] = true;
         too_much -= grown;
@@ -159,12 +159,9 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
-    double sampled =
-        (m->is_start ? f->heap.start : f->heap.now) - ledger_shared_rows(f, l, m->is_start);
-    double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
-    sampled += m->is_start ? f->heap.start_rounding : f->heap.now_rounding;
-    double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;
-    return is_exact ? m->used + drift + sampled - of_malloc : sampled;
+    const struct facts_moment *heap = m->is_start ? &f->heap.start : &f->heap.now;
+    double sampled = heap->live - ledger_shared_rows(f, l, m->is_start) + heap->rounding;
+    return is_exact ? m->used + heap->drift + sampled - heap->malloc : sampled;
 }
 
 /* Assigns the sampled heap. If more memory was allocated at the start than can have been resident,
@@ -198,13 +195,12 @@ static void take_counted(const struct facts *f, struct moment *m)
 static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
     double pages = facts_heap_pages(f, m->t_s);
-    double inside = m->is_start ? f->heap.start_inside : f->heap.now_inside;
-    double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
-    double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;
+    const struct facts_moment *heap = m->is_start ? &f->heap.start : &f->heap.now;
+    double inside = heap->inside;
     if (!f->heap.profile || f->main->role == ROLE_DATA_WORKER || isnan(pages) || !(inside > 0))
         return (double)NAN;
     if (is_exact)
-        inside += m->used + drift - of_malloc;
+        inside += m->used + heap->drift - heap->malloc;
     if (inside > elsewhere_share * pages + (is_exact ? 0 : z95 * f->heap.sigma))
         return (double)NAN;
     return positive(pages - inside);
@@ -234,10 +230,10 @@ static void take_retained(const struct facts *f, struct ledger *l, struct moment
  * used only if it was counted at both moments. */
 static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
 {
-    if (!(f->heap.start_spare + f->heap.now_spare > 0)) /* NAN too */
+    if (!(f->heap.start.spare + f->heap.now.spare > 0)) /* NAN too */
         return;
-    take(start, LEDGER_ARENAS, f->heap.start_spare);
-    take(now, LEDGER_ARENAS, f->heap.now_spare);
+    take(start, LEDGER_ARENAS, f->heap.start.spare);
+    take(now, LEDGER_ARENAS, f->heap.now.spare);
 }
 
 /* Returns the live bytes of row I that were allocated before the start in large blocks, whose
@@ -245,7 +241,7 @@ static void take_arenas(const struct facts *f, struct moment *start, struct mome
 static double large_row(const struct facts *f, const struct ledger *l, size_t i)
 {
     const struct growth_row *row = &f->heap.growth.rows[i];
-    double held = fmin(row->live_bytes, f->heap.start_bytes[i]);
+    double held = fmin(row->live_bytes, f->heap.sites[i].start_bytes);
     bool is_large = row->live_objects > 0 && row->live_bytes / row->live_objects >= large_bytes;
     return is_large && !ledger_is_shared_row(l, i) ? held : 0;
 }

@@ -9,7 +9,7 @@ static const double z95 = 1.96;
 
 double ledger_row_sampled(const struct facts *f, size_t i)
 {
-    return f->heap.growth.rows[i].live_bytes - f->heap.start_bytes[i];
+    return f->heap.growth.rows[i].live_bytes - f->heap.sites[i].start_bytes;
 }
 
 bool ledger_is_shared_row(const struct ledger *l, size_t i)
@@ -22,7 +22,7 @@ double ledger_shared_rows(const struct facts *f, const struct ledger *l, bool is
     double sum = 0;
     for (size_t i = 0; i < f->heap.growth.count; i++)
         if (ledger_is_shared_row(l, i))
-            sum += is_start ? f->heap.start_bytes[i] : f->heap.growth.rows[i].live_bytes;
+            sum += is_start ? f->heap.sites[i].start_bytes : f->heap.growth.rows[i].live_bytes;
     return sum;
 }
 
@@ -30,12 +30,12 @@ double ledger_shared_rows(const struct facts *f, const struct ledger *l, bool is
  * heap. */
 static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
 {
-    return s->start * f->heap.start_bytes[i];
+    return s->start * f->heap.sites[i].start_bytes;
 }
 
 static double row_now(const struct facts *f, const struct ledger_scale *s, size_t i)
 {
-    double had = f->heap.start_bytes[i], has = f->heap.growth.rows[i].live_bytes;
+    double had = f->heap.sites[i].start_bytes, has = f->heap.growth.rows[i].live_bytes;
     return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
 }
 
@@ -46,13 +46,13 @@ static struct ledger_scale scale_rows(const struct facts *f, const struct ledger
                                       double has)
 {
     const struct growth_row *rows = f->heap.growth.rows;
-    double sampled = f->heap.start - ledger_shared_rows(f, l, true), stays = 0, grown = 0;
+    double sampled = f->heap.start.live - ledger_shared_rows(f, l, true), stays = 0, grown = 0;
     struct ledger_scale s = {sampled > 0 ? had / sampled : 1, 1, 1};
     for (size_t i = 0; i < f->heap.growth.count; i++) {
         if (ledger_is_shared_row(l, i))
             continue;
-        stays += fmin(rows[i].live_bytes, f->heap.start_bytes[i]);
-        grown += positive(rows[i].live_bytes - f->heap.start_bytes[i]);
+        stays += fmin(rows[i].live_bytes, f->heap.sites[i].start_bytes);
+        grown += positive(rows[i].live_bytes - f->heap.sites[i].start_bytes);
     }
     if (grown > 0)
         s.growth = fmin(2, positive((has - s.start * stays) / grown));

@@ -25,16 +25,16 @@ static void next_window(struct heap_gpu *g, uint64_t allocated, bool is_first)
 {
     uint64_t start_ns = heap_process.table->header.start_ns;
     uint32_t now_ms = (uint32_t)((heap_clock_ns() - start_ns) / 1000000);
-    uint64_t low = atomic_load_explicit(&g->low_bytes, memory_order_relaxed);
-    bool is_over = now_ms - atomic_load_explicit(&g->low_ms, memory_order_relaxed) >= WINDOW_MS;
+    uint64_t low = HEAP_LOAD(g->low_bytes);
+    bool is_over = now_ms - HEAP_LOAD(g->low_ms) >= WINDOW_MS;
     if (!is_first && !is_over) {
         if (allocated < low)
-            atomic_store_explicit(&g->low_bytes, allocated, memory_order_relaxed);
+            HEAP_STORE(g->low_bytes, allocated);
         return;
     }
-    atomic_store_explicit(&g->low_before_bytes, is_first ? allocated : low, memory_order_relaxed);
-    atomic_store_explicit(&g->low_bytes, allocated, memory_order_relaxed);
-    atomic_store_explicit(&g->low_ms, now_ms, memory_order_relaxed);
+    HEAP_STORE(g->low_before_bytes, is_first ? allocated : low);
+    HEAP_STORE(g->low_bytes, allocated);
+    HEAP_STORE(g->low_ms, now_ms);
 }
 
 /* Updates the totals. The allocator reports under its lock, so plain loads and stores lose
@@ -44,18 +44,18 @@ static void note_totals(unsigned gpu, uint64_t allocated, uint64_t reserved)
     if (!life_is_on())
         return;
     struct heap_gpu *g = &heap_process.table->header.gpus[gpu];
-    uint64_t reports = atomic_load_explicit(&g->reports, memory_order_relaxed);
-    atomic_store_explicit(&g->reports, reports + 1, memory_order_relaxed);
+    uint64_t reports = HEAP_LOAD(g->reports);
+    HEAP_STORE(g->reports, reports + 1);
     if (allocated > INT64_MAX || reserved > INT64_MAX)
         return;
-    atomic_store_explicit(&g->allocated_bytes, allocated, memory_order_relaxed);
-    atomic_store_explicit(&g->reserved_bytes, reserved, memory_order_relaxed);
-    if (allocated > atomic_load_explicit(&g->allocated_peak_bytes, memory_order_relaxed))
-        atomic_store_explicit(&g->allocated_peak_bytes, allocated, memory_order_relaxed);
+    HEAP_STORE(g->allocated_bytes, allocated);
+    HEAP_STORE(g->reserved_bytes, reserved);
+    if (allocated > HEAP_LOAD(g->allocated_peak_bytes))
+        HEAP_STORE(g->allocated_peak_bytes, allocated);
     if (reports % WINDOW_REPORTS == 0)
         next_window(g, allocated, reports == 0);
-    else if (allocated < atomic_load_explicit(&g->low_bytes, memory_order_relaxed))
-        atomic_store_explicit(&g->low_bytes, allocated, memory_order_relaxed);
+    else if (allocated < HEAP_LOAD(g->low_bytes))
+        HEAP_STORE(g->low_bytes, allocated);
 }
 
 static void note_block(struct heap_thread *t, const void *p, int64_t size, uint64_t allocated,
@@ -97,17 +97,17 @@ static _Atomic(uint32_t) is_summing;
 
 static void sum_sites(const struct heap_table *t, unsigned gpu)
 {
-    uint32_t high = atomic_load_explicit(&t->header.live_high, memory_order_acquire);
+    uint32_t high = HEAP_LOAD_ACQUIRE(t->header.live_high);
     memset(site_bytes, 0, sizeof site_bytes);
     for (uint32_t i = 0; i < high && i < HEAP_LIVE; i++) {
         const struct heap_live *e = &t->live[i];
-        uint64_t ptr = atomic_load_explicit(&e->ptr, memory_order_acquire);
-        uint32_t kind = atomic_load_explicit(&e->kind_turn, memory_order_relaxed) & KIND_MASK;
+        uint64_t ptr = HEAP_LOAD_ACQUIRE(e->ptr);
+        uint32_t kind = HEAP_LOAD(e->kind_turn) & KIND_MASK;
         if (kind != HEAP_KIND_GPU || ptr >> KEY_SHIFT != gpu + 1)
             continue;
-        uint64_t size = atomic_load_explicit(&e->size, memory_order_relaxed);
-        uint64_t interval = atomic_load_explicit(&e->interval, memory_order_relaxed);
-        uint32_t site = atomic_load_explicit(&e->site, memory_order_relaxed);
+        uint64_t size = HEAP_LOAD(e->size);
+        uint64_t interval = HEAP_LOAD(e->interval);
+        uint32_t site = HEAP_LOAD(e->site);
         site_bytes[site < HEAP_SITES ? site : 0] +=
             (uint64_t)((double)size / sampler_probability(size, interval * SAMPLER_UNIT));
     }
@@ -120,8 +120,8 @@ static void keep_largest(struct heap_oom *ret)
         for (uint32_t i = 1; i < HEAP_SITES; i++)
             if (site_bytes[i] > site_bytes[best])
                 best = i;
-        atomic_store_explicit(&ret->top[k].site, best, memory_order_relaxed);
-        atomic_store_explicit(&ret->top[k].bytes, site_bytes[best], memory_order_relaxed);
+        HEAP_STORE(ret->top[k].site, best);
+        HEAP_STORE(ret->top[k].bytes, site_bytes[best]);
         site_bytes[best] = 0;
     }
 }
@@ -151,17 +151,16 @@ static void note_failure(int64_t size, uint64_t allocated, uint64_t reserved, in
         /* the failure is counted but not stored, because another thread is storing a failure */
         return;
     struct heap_oom *o = oom_place(&t->header, number);
-    atomic_store_explicit(&o->number, 0, memory_order_release);
-    atomic_store_explicit(&o->gpu, (uint32_t)gpu, memory_order_release);
-    atomic_store_explicit(&o->born_ms, (uint32_t)((heap_clock_ns() - t->header.start_ns) / 1000000),
-                          memory_order_release);
-    atomic_store_explicit(&o->site, site, memory_order_release);
-    atomic_store_explicit(&o->request_bytes, size > 0 ? (uint64_t)size : 0, memory_order_release);
-    atomic_store_explicit(&o->allocated_bytes, allocated, memory_order_release);
-    atomic_store_explicit(&o->reserved_bytes, reserved, memory_order_release);
+    HEAP_STORE_RELEASE(o->number, 0);
+    HEAP_STORE_RELEASE(o->gpu, (uint32_t)gpu);
+    HEAP_STORE_RELEASE(o->born_ms, (uint32_t)((heap_clock_ns() - t->header.start_ns) / 1000000));
+    HEAP_STORE_RELEASE(o->site, site);
+    HEAP_STORE_RELEASE(o->request_bytes, size > 0 ? (uint64_t)size : 0);
+    HEAP_STORE_RELEASE(o->allocated_bytes, allocated);
+    HEAP_STORE_RELEASE(o->reserved_bytes, reserved);
     sum_sites(t, (unsigned)gpu);
     keep_largest(o);
-    atomic_store_explicit(&o->number, (uint32_t)number, memory_order_release);
+    HEAP_STORE_RELEASE(o->number, (uint32_t)number);
     atomic_store(&is_summing, 0);
 }
 

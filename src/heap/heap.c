@@ -32,7 +32,7 @@ bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret)
 void heap_zero(void *pages, size_t len)
 {
     int saved = errno;
-    bool may_call = atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed) == 0;
+    bool may_call = HEAP_LOAD(heap_process.is_confined) == 0;
     if (!may_call || madvise(pages, len, MADV_DONTNEED) != 0)
         memset(pages, 0, len);
     errno = saved;

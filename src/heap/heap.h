@@ -63,7 +63,7 @@ static inline void heap_drop(enum heap_drop kind)
 {
     struct heap_table *t = heap_process.table;
     if (t)
-        atomic_fetch_add_explicit(&t->header.drops[kind], 1, memory_order_relaxed);
+        HEAP_ADD(t->header.drops[kind], 1);
 }
 
 /* Reads the clock through the vDSO, without a system call. */

@@ -49,7 +49,7 @@ HOOK void *malloc(size_t size)
 static HOOKS_COLD void free_slowly(void *p)
 {
     record_end(p);
-    atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
+    HEAP_LOAD(hooks_real.free)(p);
 }
 
 /* The hooks call each other through these functions. A call by exported name would reach the first
@@ -57,7 +57,7 @@ static HOOKS_COLD void free_slowly(void *p)
 static inline void free_any(void *ptr)
 {
     if (HEAP_LIKELY(!live_maybe(ptr)))
-        atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(ptr);
+        HEAP_LOAD(hooks_real.free)(ptr);
     else
         free_slowly(ptr);
 }

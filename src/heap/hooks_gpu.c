@@ -64,7 +64,7 @@ extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP
  * it is itself a hook that calls this library. A call back to it would never end. */
 static bool is_before_us(uintptr_t base)
 {
-    uint32_t n = atomic_load_explicit(&before_count, memory_order_acquire);
+    uint32_t n = HEAP_LOAD_ACQUIRE(before_count);
     for (uint32_t i = 0; i < n; i++)
         if (bases_before[i] == base)
             return true;
@@ -91,7 +91,7 @@ static int find_behind_us(struct dl_phdr_info *info, size_t size, void *user)
 {
     struct module_names names;
     bool *is_behind = user;
-    uint32_t n = atomic_load_explicit(&before_count, memory_order_relaxed);
+    uint32_t n = HEAP_LOAD(before_count);
     (void)size;
     if (*is_behind)
         return find_in(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &at_start);
@@ -99,7 +99,7 @@ static int find_behind_us(struct dl_phdr_info *info, size_t size, void *user)
                  module_names_address(&names, REPORT_BLOCK) == (void *)(uintptr_t)own_block;
     if (!*is_behind && n < BEFORE_MAX) {
         bases_before[n] = info->dlpi_addr;
-        atomic_store_explicit(&before_count, n + 1, memory_order_release);
+        HEAP_STORE_RELEASE(before_count, n + 1);
     }
     return 0;
 }
@@ -110,7 +110,7 @@ static __attribute__((constructor)) void find_reports_at_start(void)
     /* the calls of other libraries do not reach a library that was loaded late */
     if (!modules_is_late())
         dl_iterate_phdr(find_behind_us, &is_behind);
-    atomic_store_explicit(&has_started, 1, memory_order_release);
+    HEAP_STORE_RELEASE(has_started, 1);
 }
 
 /* Number of relocations that are searched. It is small because before glibc 2.35 each lookup
@@ -199,25 +199,22 @@ struct caller {
 static struct caller callers[CALLERS];
 static _Atomic(uint32_t) closed_count;
 
-#define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
-#define STORE(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
-
 void hooks_gpu_unloaded(void)
 {
-    atomic_fetch_add_explicit(&closed_count, 1, memory_order_relaxed);
+    HEAP_ADD(closed_count, 1);
 }
 
 /* Returns true if the entry is valid and belongs to the library that contains IP. */
 static bool read_caller(const struct caller *c, uintptr_t ip, uint32_t *ret_closed,
                         struct real *ret)
 {
-    uint32_t turn = atomic_load_explicit(&c->turn, memory_order_acquire);
-    uintptr_t start = LOAD(c->start), end = LOAD(c->end);
-    *ret_closed = LOAD(c->closed);
-    *ret = (struct real){HOOKS_FUNCTION(report_block_fn *, LOAD(c->block)),
-                         HOOKS_FUNCTION(report_failure_fn *, LOAD(c->failure))};
+    uint32_t turn = HEAP_LOAD_ACQUIRE(c->turn);
+    uintptr_t start = HEAP_LOAD(c->start), end = HEAP_LOAD(c->end);
+    *ret_closed = HEAP_LOAD(c->closed);
+    *ret = (struct real){HOOKS_FUNCTION(report_block_fn *, HEAP_LOAD(c->block)),
+                         HOOKS_FUNCTION(report_failure_fn *, HEAP_LOAD(c->failure))};
     atomic_thread_fence(memory_order_acquire);
-    return turn != 0 && turn % 2 == 0 && LOAD(c->turn) == turn && ip - start < end - start;
+    return turn != 0 && turn % 2 == 0 && HEAP_LOAD(c->turn) == turn && ip - start < end - start;
 }
 
 /* Writes an entry. If another thread is writing it, writes nothing; the search is then repeated at
@@ -225,16 +222,16 @@ static bool read_caller(const struct caller *c, uintptr_t ip, uint32_t *ret_clos
 static void write_caller(struct caller *c, const struct module_map *map, uint32_t closed,
                          const struct real *real)
 {
-    uint32_t turn = LOAD(c->turn);
+    uint32_t turn = HEAP_LOAD(c->turn);
     if (turn % 2 != 0 || !atomic_compare_exchange_strong(&c->turn, &turn, turn + 1))
         return;
     atomic_thread_fence(memory_order_release);
-    STORE(c->closed, closed);
-    STORE(c->start, map->start);
-    STORE(c->end, map->end);
-    STORE(c->block, (uintptr_t)real->block);
-    STORE(c->failure, (uintptr_t)real->failure);
-    atomic_store_explicit(&c->turn, turn + 2, memory_order_release);
+    HEAP_STORE(c->closed, closed);
+    HEAP_STORE(c->start, map->start);
+    HEAP_STORE(c->end, map->end);
+    HEAP_STORE(c->block, (uintptr_t)real->block);
+    HEAP_STORE(c->failure, (uintptr_t)real->failure);
+    HEAP_STORE_RELEASE(c->turn, turn + 2);
 }
 
 static HOOKS_COLD struct real find_and_keep(uintptr_t ip, struct caller *place, uint32_t closed)
@@ -254,9 +251,9 @@ static HOOKS_COLD struct real find_and_keep(uintptr_t ip, struct caller *place, 
  * loaded. */
 static struct real real_of(uintptr_t ip)
 {
-    if (atomic_load_explicit(&has_started, memory_order_acquire) && at_start.block)
+    if (HEAP_LOAD_ACQUIRE(has_started) && at_start.block)
         return at_start;
-    uint32_t now = LOAD(closed_count), closed;
+    uint32_t now = HEAP_LOAD(closed_count), closed;
     struct caller *place = &callers[(ip >> 24) % CALLERS];
     for (size_t i = 0; i < CALLERS; i++) {
         struct real real;
@@ -266,7 +263,7 @@ static struct real real_of(uintptr_t ip)
             place = &callers[i];
             break;
         }
-        if (LOAD(callers[i].turn) == 0) {
+        if (HEAP_LOAD(callers[i].turn) == 0) {
             place = &callers[i];
             break;
         }

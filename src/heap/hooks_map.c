@@ -53,8 +53,7 @@ static bool is_shared_memory(int fd)
 {
     struct statfs fs;
     int saved = errno;
-    bool is_shared = fd >= 0 &&
-                     !atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed) &&
+    bool is_shared = fd >= 0 && !HEAP_LOAD(heap_process.is_confined) &&
                      syscall(SYS_fstatfs, fd, &fs) == 0 &&
                      (fs.f_type == TMPFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC);
     errno = saved;

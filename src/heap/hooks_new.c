@@ -114,7 +114,7 @@ static void search(const void *caller, struct search *ret)
         ret->rank[i] = NONE;
     dl_iterate_phdr(search_in, ret);
     for (int i = 0; i < NEXT_COUNT; i++)
-        atomic_store_explicit(&next[i], ret->found[i], memory_order_release);
+        HEAP_STORE_RELEASE(next[i], ret->found[i]);
 }
 
 static HOOKS_COLD uintptr_t find_operator(int number, uintptr_t otherwise, const void *caller)
@@ -125,7 +125,7 @@ static HOOKS_COLD uintptr_t find_operator(int number, uintptr_t otherwise, const
     if (s.rank[number] != AT_START)
         atomic_store(&has_late, 1);
     if (!s.found[number])
-        atomic_store_explicit(&next[number], otherwise, memory_order_release);
+        HEAP_STORE_RELEASE(next[number], otherwise);
     errno = saved;
     return s.found[number] ? s.found[number] : otherwise;
 }
@@ -187,7 +187,7 @@ static void count_new(void *p, size_t size)
     HOOK void *name parameters;                                                                    \
     HOOK void *name parameters                                                                     \
     {                                                                                              \
-        uintptr_t f = atomic_load_explicit(&next[NEXT_##name], memory_order_acquire);              \
+        uintptr_t f = HEAP_LOAD_ACQUIRE(next[NEXT_##name]);                                        \
         if (HEAP_UNLIKELY(!f))                                                                     \
             f = find_operator(NEXT_##name, (uintptr_t)otherwise, __builtin_return_address(0));     \
         int64_t before = heap_thread.countdown;                                                    \
@@ -201,7 +201,7 @@ static void count_new(void *p, size_t size)
     HOOK void name parameters;                                                                     \
     HOOK void name parameters                                                                      \
     {                                                                                              \
-        uintptr_t f = atomic_load_explicit(&next[NEXT_##name], memory_order_acquire);              \
+        uintptr_t f = HEAP_LOAD_ACQUIRE(next[NEXT_##name]);                                        \
         if (HEAP_UNLIKELY(!f))                                                                     \
             f = find_operator(NEXT_##name, (uintptr_t)free, __builtin_return_address(0));          \
         if (HEAP_UNLIKELY(live_maybe(p)))                                                          \

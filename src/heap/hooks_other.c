@@ -26,7 +26,7 @@ HOOK int dlclose(void *handle)
  * expect may kill it. */
 static void note_sandbox(void)
 {
-    atomic_store_explicit(&heap_process.is_confined, 1, memory_order_relaxed);
+    HEAP_STORE(heap_process.is_confined, 1);
 }
 
 static bool is_sandbox(unsigned long option)

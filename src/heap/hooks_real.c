@@ -39,7 +39,7 @@ static void *arena_take(size_t size)
     atomic_store_explicit(&hooks_real.free, free_but_arena, memory_order_seq_cst);
     size_t want = size <= ARENA_BYTES ? ALIGNMENT + (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT
                                       : ARENA_BYTES + 1;
-    size_t at = atomic_load_explicit(&arena_used, memory_order_relaxed);
+    size_t at = HEAP_LOAD(arena_used);
     do {
         if (want > ARENA_BYTES - at) {
             errno = ENOMEM;
@@ -88,7 +88,7 @@ static void *first_realloc(void *p, size_t size)
 static void first_free(void *p)
 {
     if (hooks_resolve())
-        atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
+        HEAP_LOAD(hooks_real.free)(p);
     else
         free_but_arena(p);
 }
@@ -156,7 +156,7 @@ static void find_all(hooks_find_fn *find)
 
 bool hooks_resolve_by(hooks_find_fn *find)
 {
-    int state = atomic_load_explicit(&resolve_state, memory_order_acquire);
+    int state = HEAP_LOAD_ACQUIRE(resolve_state);
     if (state == RESOLVE_NOT_YET &&
         atomic_compare_exchange_strong(&resolve_state, &state, RESOLVE_NOW)) {
         int saved = errno;

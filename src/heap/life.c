@@ -37,8 +37,6 @@ enum { SECTION_SHARDS = 16, SECTION_SHIFT = 60 };
 enum { DRAIN_TRIES = 10000, PAUSE_NS = 100000 };
 
 /* Weak, because only glibc has this function, and a program with another libc must still start. */
-extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
-                             void *module) __attribute__((weak));
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
 
 /* A page that the kernel zeroes in the child of a fork. */
@@ -108,7 +106,7 @@ void life_settings(const char *heap, const char *socket, struct heap_process *re
         heap += len;
         heap += *heap == ',';
     }
-    atomic_store_explicit(&ret->state, is_off ? HEAP_OFF : HEAP_WAITING, memory_order_release);
+    HEAP_STORE_RELEASE(ret->state, is_off ? HEAP_OFF : HEAP_WAITING);
 }
 
 /* Reads an environment variable. getenv is not used, because the program may define its own. */
@@ -150,21 +148,11 @@ static void unmap(void *p, size_t len)
     syscall(SYS_munmap, p, len);
 }
 
-/* Wipes the page in the child of a fork, for kernels without MADV_WIPEONFORK. */
-static void wipe_page(void)
-{
-    if (page && (atomic_load(&page->pid) || atomic_load(&page->is_mine)))
-        memset(page, 0, sizeof *page);
-}
-
 static bool make_page(void)
 {
     size_t len = (size_t)getauxval(AT_PAGESZ);
     page = map_pages(len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    if (!page)
-        return false;
-    bool is_wiped = syscall(SYS_madvise, page, len, MADV_WIPEONFORK) == 0;
-    if (!is_wiped && __register_atfork(NULL, NULL, wipe_page, NULL) != 0)
+    if (!page || syscall(SYS_madvise, page, len, MADV_WIPEONFORK) != 0)
         return false;
     atomic_store(&page->pid, (int32_t)syscall(SYS_getpid));
     return true;
@@ -179,11 +167,11 @@ static void settle_process(void)
     heap_process.wants_python_small = settings.wants_python_small;
     heap_process.filters = settings.filters;
     heap_process.parent = settings.parent;
-    uint32_t state = atomic_load_explicit(&settings.state, memory_order_relaxed);
-    if (state == HEAP_OFF || life_is_given_up() || !gnu_get_libc_version || !__register_atfork ||
+    uint32_t state = HEAP_LOAD(settings.state);
+    if (state == HEAP_OFF || life_is_given_up() || !gnu_get_libc_version ||
         getauxval(AT_SECURE) != 0 || !set_address(socket) || !make_page())
         state = HEAP_OFF;
-    atomic_store_explicit(&heap_process.state, state, memory_order_release);
+    HEAP_STORE_RELEASE(heap_process.state, state);
 }
 
 void life_give_up(void)
@@ -199,7 +187,7 @@ bool life_is_given_up(void)
 
 bool life_start(void)
 {
-    uint32_t before = atomic_load_explicit(&start_state, memory_order_acquire);
+    uint32_t before = HEAP_LOAD_ACQUIRE(start_state);
     if (HEAP_LIKELY(before == START_DONE))
         return true;
     if (!environ || before == START_NOW ||
@@ -210,7 +198,7 @@ bool life_start(void)
     settle_process();
     heap_thread.busy--;
     errno = saved;
-    atomic_store_explicit(&start_state, START_DONE, memory_order_release);
+    HEAP_STORE_RELEASE(start_state, START_DONE);
     return true;
 }
 
@@ -222,7 +210,7 @@ __attribute__((constructor)) static void begin(void)
 {
     is_late = modules_is_late();
     if (is_late) { /* profiling is off until life_attach, whatever the environment says */
-        atomic_store_explicit(&start_state, START_DONE, memory_order_release);
+        HEAP_STORE_RELEASE(start_state, START_DONE);
         return;
     }
     if (!life_start() || atomic_load(&heap_process.state) != HEAP_WAITING ||
@@ -239,7 +227,7 @@ __attribute__((destructor)) static void end(void)
 {
     struct heap_table *t = heap_process.table;
     if (t && page && atomic_load(&page->is_mine))
-        atomic_store_explicit(&t->header.is_ended, 1, memory_order_release);
+        HEAP_STORE_RELEASE(t->header.is_ended, 1);
 }
 
 /* ---- creating and sending the table ----
@@ -434,7 +422,7 @@ static bool make_table(void)
     heap_process.table = t;
     reset_all();
     atomic_store(&page->is_mine, 1);
-    atomic_store_explicit(&heap_process.state, HEAP_ON, memory_order_release);
+    HEAP_STORE_RELEASE(heap_process.state, HEAP_ON);
     return true;
 }
 
@@ -445,7 +433,7 @@ static bool lock_page(void)
 
 static void unlock_page(void)
 {
-    atomic_store_explicit(&page->is_locked, 0, memory_order_release);
+    HEAP_STORE_RELEASE(page->is_locked, 0);
 }
 
 bool life_make_table(void)
@@ -474,16 +462,16 @@ void life_forked(void)
         if (old && !atomic_load(&heap_process.is_confined))
             unmap(old, sizeof *old);
         errno = saved;
-        atomic_store_explicit(&heap_process.state, HEAP_WAITING, memory_order_release);
+        HEAP_STORE_RELEASE(heap_process.state, HEAP_WAITING);
     }
     unlock_page();
 }
 
 bool life_is_on(void)
 {
-    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) != HEAP_ON)
+    if (HEAP_LOAD_ACQUIRE(heap_process.state) != HEAP_ON)
         return false;
-    if (HEAP_LIKELY(atomic_load_explicit(&page->is_mine, memory_order_relaxed)))
+    if (HEAP_LIKELY(HEAP_LOAD(page->is_mine)))
         return true;
     life_forked();
     return false;
@@ -502,7 +490,7 @@ static _Atomic(uint32_t) *section_of(const struct heap_thread *t)
  * change. */
 bool life_enter(const struct heap_thread *t)
 {
-    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) == HEAP_OFF)
+    if (HEAP_LOAD_ACQUIRE(heap_process.state) == HEAP_OFF)
         return false;
     if (!is_late)
         return true;
@@ -578,7 +566,7 @@ bool life_detach(void)
 
 static const char *attach_refusal(const char *socket)
 {
-    if (!gnu_get_libc_version || !__register_atfork)
+    if (!gnu_get_libc_version)
         return "the C library is not glibc";
     if (!is_late)
         return "the process was started with the profiler";
@@ -605,7 +593,7 @@ const char *life_attach(const char *socket, uint64_t interval, uint64_t filters)
     heap_process.filters = filters;
     page->tries = 0;
     heap_thread.busy++;
-    atomic_store_explicit(&heap_process.state, HEAP_WAITING, memory_order_release);
+    HEAP_STORE_RELEASE(heap_process.state, HEAP_WAITING);
     bool is_made = life_make_table();
     heap_thread.busy--;
     if (is_made)

@@ -63,36 +63,33 @@ static void release_entry(uint32_t entry)
  * before any of the new values. */
 static void fill_entry(struct heap_live *e, uint64_t p, const struct live_sample *sample)
 {
-    uint32_t turn = atomic_load_explicit(&e->kind_turn, memory_order_relaxed) >> TURN_SHIFT;
+    uint32_t turn = HEAP_LOAD(e->kind_turn) >> TURN_SHIFT;
     uint64_t units = sample->interval / SAMPLER_UNIT;
     if (units == 0)
         units = 1;
-    atomic_store_explicit(&e->kind_turn, (turn + 1) << TURN_SHIFT | (uint32_t)sample->kind,
-                          memory_order_release);
-    atomic_store_explicit(&e->size, sample->size, memory_order_release);
-    atomic_store_explicit(&e->site, sample->site, memory_order_release);
-    atomic_store_explicit(&e->born_ms, sample->born_ms, memory_order_release);
-    atomic_store_explicit(&e->interval, units < UINT32_MAX ? (uint32_t)units : UINT32_MAX,
-                          memory_order_release);
-    atomic_store_explicit(&e->ptr, p, memory_order_release);
+    HEAP_STORE_RELEASE(e->kind_turn, (turn + 1) << TURN_SHIFT | (uint32_t)sample->kind);
+    HEAP_STORE_RELEASE(e->size, sample->size);
+    HEAP_STORE_RELEASE(e->site, sample->site);
+    HEAP_STORE_RELEASE(e->born_ms, sample->born_ms);
+    HEAP_STORE_RELEASE(e->interval, units < UINT32_MAX ? (uint32_t)units : UINT32_MAX);
+    HEAP_STORE_RELEASE(e->ptr, p);
 }
 
 static void read_entry(const struct heap_live *e, struct live_sample *ret)
 {
-    ret->size = atomic_load_explicit(&e->size, memory_order_acquire);
-    ret->interval =
-        (uint64_t)atomic_load_explicit(&e->interval, memory_order_acquire) * SAMPLER_UNIT;
-    ret->site = atomic_load_explicit(&e->site, memory_order_acquire);
-    ret->born_ms = atomic_load_explicit(&e->born_ms, memory_order_acquire);
-    ret->kind = atomic_load_explicit(&e->kind_turn, memory_order_acquire) & KIND_MASK;
+    ret->size = HEAP_LOAD_ACQUIRE(e->size);
+    ret->interval = (uint64_t)HEAP_LOAD_ACQUIRE(e->interval) * SAMPLER_UNIT;
+    ret->site = HEAP_LOAD_ACQUIRE(e->site);
+    ret->born_ms = HEAP_LOAD_ACQUIRE(e->born_ms);
+    ret->kind = HEAP_LOAD_ACQUIRE(e->kind_turn) & KIND_MASK;
 }
 
 static void clear_entry(struct heap_table *t, uint32_t entry)
 {
     struct heap_live *e = &t->live[entry];
-    if (is_mapping(atomic_load_explicit(&e->kind_turn, memory_order_relaxed) & KIND_MASK))
+    if (is_mapping(HEAP_LOAD(e->kind_turn) & KIND_MASK))
         atomic_fetch_and(&maps[entry / 64], ~(UINT64_C(1) << entry % 64));
-    atomic_store_explicit(&e->ptr, 0, memory_order_release);
+    HEAP_STORE_RELEASE(e->ptr, 0);
     release_entry(entry);
 }
 
@@ -150,8 +147,7 @@ static bool put_filter_cell(uintptr_t p, uint32_t entry)
     _Atomic(uint32_t) *bucket = bucket_of(bit);
     for (int i = 0; i < LIVE_CELLS; i++) {
         uint32_t empty = 0;
-        if (atomic_load_explicit(&bucket[i], memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong(&bucket[i], &empty, cell)) {
+        if (HEAP_LOAD(bucket[i]) == 0 && atomic_compare_exchange_strong(&bucket[i], &empty, cell)) {
             set_bit(bit);
             /* Another thread may have removed the sample and cleared its bit before this thread set
              * it. */
@@ -170,7 +166,7 @@ static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
 {
     uint32_t found = 0;
     for (int i = 0; i < LIVE_CELLS; i++) {
-        uint32_t cell = atomic_load_explicit(&bucket[i], memory_order_relaxed);
+        uint32_t cell = HEAP_LOAD(bucket[i]);
         found |= (cell ^ print) <= ENTRY_MASK;
     }
     return found != 0;
@@ -184,11 +180,11 @@ static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uin
     if (!may_be_in(bucket, print))
         return NULL;
     for (int i = 0; i < LIVE_CELLS; i++) {
-        uint32_t cell = atomic_load_explicit(&bucket[i], memory_order_acquire);
+        uint32_t cell = HEAP_LOAD_ACQUIRE(bucket[i]);
         if (cell == 0 || (cell & ~(uint32_t)ENTRY_MASK) != print)
             continue;
         uint32_t entry = (cell & ENTRY_MASK) - 1;
-        if (atomic_load_explicit(&t->live[entry].ptr, memory_order_acquire) == p) {
+        if (HEAP_LOAD_ACQUIRE(t->live[entry].ptr) == p) {
             *ret = cell;
             return &bucket[i];
         }
@@ -208,7 +204,7 @@ static uint32_t claim(struct heap_table *t, uintptr_t p)
         uint32_t entry = (cell & ENTRY_MASK) - 1;
         if (!atomic_compare_exchange_strong(at, &cell, 0))
             continue;
-        uint64_t there = atomic_load_explicit(&t->live[entry].ptr, memory_order_acquire);
+        uint64_t there = HEAP_LOAD_ACQUIRE(t->live[entry].ptr);
         if (there == p)
             return entry;
         /* After the look-up, P was removed, and its entry was reused under the same fingerprint. */
@@ -271,7 +267,7 @@ bool live_find(const void *p, struct live_sample *ret)
     const struct heap_live *e = &t->live[(cell & ENTRY_MASK) - 1];
     struct live_sample sample;
     read_entry(e, &sample);
-    if (atomic_load_explicit(&e->ptr, memory_order_acquire) != (uintptr_t)p)
+    if (HEAP_LOAD_ACQUIRE(e->ptr) != (uintptr_t)p)
         return false;
     *ret = sample;
     return true;
@@ -282,11 +278,11 @@ bool live_find(const void *p, struct live_sample *ret)
 static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];
-    uint32_t kind = atomic_load_explicit(&e->kind_turn, memory_order_relaxed) & KIND_MASK;
+    uint32_t kind = HEAP_LOAD(e->kind_turn) & KIND_MASK;
     uint64_t interval = kind == HEAP_KIND_GPU ? sampler_gpu_floor() : sampler_floor();
-    uint64_t p = atomic_load_explicit(&e->ptr, memory_order_acquire);
-    uint64_t size = atomic_load_explicit(&e->size, memory_order_acquire);
-    uint32_t units = atomic_load_explicit(&e->interval, memory_order_acquire);
+    uint64_t p = HEAP_LOAD_ACQUIRE(e->ptr);
+    uint64_t size = HEAP_LOAD_ACQUIRE(e->size);
+    uint32_t units = HEAP_LOAD_ACQUIRE(e->interval);
     uint64_t old = (uint64_t)units * SAMPLER_UNIT;
     if (p == 0 || old >= interval)
         return;
@@ -338,7 +334,7 @@ static void cut_mapping(struct heap_table *t, uintptr_t p, uintptr_t start, uint
     uint64_t gone = whole.size - before - after;
     stacks_freed(whole.site, gone, sampler_probability(whole.size, whole.interval));
     if (before == 0 && after == 0)
-        atomic_fetch_add_explicit(&t->header.ends, 1, memory_order_relaxed);
+        HEAP_ADD(t->header.ends, 1);
     keep_part(p, before, &whole);
     keep_part(end, after, &whole);
 }
@@ -351,8 +347,8 @@ void live_cut(uintptr_t start, size_t len)
     for (uint32_t i = 0; i < words; i++)
         for (uint64_t left = atomic_load(&maps[i]); left != 0; left &= left - 1) {
             const struct heap_live *e = &t->live[i * 64 + (uint32_t)__builtin_ctzll(left)];
-            uint64_t p = atomic_load_explicit(&e->ptr, memory_order_acquire);
-            uint64_t size = atomic_load_explicit(&e->size, memory_order_acquire);
+            uint64_t p = HEAP_LOAD_ACQUIRE(e->ptr);
+            uint64_t size = HEAP_LOAD_ACQUIRE(e->size);
             if (p != 0 && p < end && p + size > start)
                 cut_mapping(t, (uintptr_t)p, start, end);
         }

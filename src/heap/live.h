@@ -33,7 +33,7 @@ static inline uint32_t live_bit(uintptr_t p)
 static inline bool live_maybe(const void *p)
 {
     uint32_t bit = live_bit((uintptr_t)p);
-    return atomic_load_explicit(&live_filter[bit >> 6], memory_order_relaxed) >> (bit & 63) & 1;
+    return HEAP_LOAD(live_filter[bit >> 6]) >> (bit & 63) & 1;
 }
 
 struct live_sample {

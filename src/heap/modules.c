@@ -42,19 +42,17 @@ static bool lock_modules(void)
 
 static bool is_loaded_at(uint32_t i, const struct module_map *map)
 {
-    return atomic_load_explicit(&known[i].start, memory_order_relaxed) == map->start &&
-           atomic_load_explicit(&known[i].end, memory_order_relaxed) == map->end &&
-           atomic_load_explicit(&modules_bases[i + 1], memory_order_relaxed) == map->base;
+    return HEAP_LOAD(known[i].start) == map->start && HEAP_LOAD(known[i].end) == map->end &&
+           HEAP_LOAD(modules_bases[i + 1]) == map->base;
 }
 
 static uint32_t find_known(const struct module_map *map, uint32_t now)
 {
-    uint32_t n = atomic_load_explicit(&known_count, memory_order_acquire);
-    uint32_t first = atomic_load_explicit(&recent, memory_order_relaxed);
+    uint32_t n = HEAP_LOAD_ACQUIRE(known_count);
+    uint32_t first = HEAP_LOAD(recent);
     for (uint32_t i = first < n ? first : 0, left = n; left > 0; left--, i = i + 1 < n ? i + 1 : 0)
-        if (is_loaded_at(i, map) &&
-            atomic_load_explicit(&known[i].generation, memory_order_acquire) == now) {
-            atomic_store_explicit(&recent, i, memory_order_relaxed);
+        if (is_loaded_at(i, map) && HEAP_LOAD_ACQUIRE(known[i].generation) == now) {
+            HEAP_STORE(recent, i);
             return i + 1;
         }
     return MODULE_NONE;
@@ -88,7 +86,7 @@ static bool is_same(const struct heap_table *t, uint32_t i, const struct identit
 
 static void mark_unloaded(struct heap_table *t, uint32_t i)
 {
-    atomic_store_explicit(&known[i].start, 0, memory_order_relaxed);
+    HEAP_STORE(known[i].start, 0);
     t->modules[i].is_gone = 1;
 }
 
@@ -101,9 +99,9 @@ static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
         return;
     swept_generation = now;
     for (uint32_t i = 0; i < n; i++) {
-        uintptr_t was = atomic_load_explicit(&known[i].start, memory_order_relaxed);
-        if (was && (!modules_extent(was, &start, &end) || start != was ||
-                    end != atomic_load_explicit(&known[i].end, memory_order_relaxed)))
+        uintptr_t was = HEAP_LOAD(known[i].start);
+        if (was &&
+            (!modules_extent(was, &start, &end) || start != was || end != HEAP_LOAD(known[i].end)))
             mark_unloaded(t, i);
     }
 }
@@ -116,10 +114,10 @@ static void place_module(struct heap_table *t, uint32_t i, const struct module_m
     m->start = map->start;
     m->end = map->end;
     m->is_gone = 0;
-    atomic_store_explicit(&known[i].end, map->end, memory_order_relaxed);
-    atomic_store_explicit(&modules_bases[i + 1], map->base, memory_order_relaxed);
-    atomic_store_explicit(&known[i].start, map->start, memory_order_relaxed);
-    atomic_store_explicit(&known[i].generation, now, memory_order_release);
+    HEAP_STORE(known[i].end, map->end);
+    HEAP_STORE(modules_bases[i + 1], map->base);
+    HEAP_STORE(known[i].start, map->start);
+    HEAP_STORE_RELEASE(known[i].generation, now);
 }
 
 static uint32_t add_module(struct heap_table *t, uint32_t n, const struct module_map *map,
@@ -134,8 +132,8 @@ static uint32_t add_module(struct heap_table *t, uint32_t n, const struct module
     m->build_id_len = (uint8_t)id->build_id_len;
     memcpy(m->build_id, id->build_id, sizeof m->build_id);
     place_module(t, n, map, now);
-    atomic_store_explicit(&known_count, n + 1, memory_order_release);
-    atomic_store_explicit(&t->header.modules, n + 1, memory_order_release);
+    HEAP_STORE_RELEASE(known_count, n + 1);
+    HEAP_STORE_RELEASE(t->header.modules, n + 1);
     return n + 1;
 }
 
@@ -143,23 +141,21 @@ static uint32_t add_module(struct heap_table *t, uint32_t n, const struct module
  * code. A different library at the same address gets a new number. */
 static uint32_t add_or_reuse(struct heap_table *t, const struct module_map *map, uint32_t now)
 {
-    uint32_t n = atomic_load_explicit(&known_count, memory_order_relaxed);
+    uint32_t n = HEAP_LOAD(known_count);
     uint32_t old = HEAP_MODULES;
     struct identity id;
     sweep(t, n, now);
     identify(map, &id);
     for (uint32_t i = 0; i < n; i++) {
-        uintptr_t start = atomic_load_explicit(&known[i].start, memory_order_relaxed);
+        uintptr_t start = HEAP_LOAD(known[i].start);
         bool same = is_same(t, i, &id);
         if (same && is_loaded_at(i, map)) {
-            atomic_store_explicit(&known[i].generation, now, memory_order_release);
+            HEAP_STORE_RELEASE(known[i].generation, now);
             return i + 1;
         }
-        if (start && start < map->end &&
-            map->start < atomic_load_explicit(&known[i].end, memory_order_relaxed))
+        if (start && start < map->end && map->start < HEAP_LOAD(known[i].end))
             mark_unloaded(t, i);
-        if (same && old == HEAP_MODULES &&
-            !atomic_load_explicit(&known[i].start, memory_order_relaxed))
+        if (same && old == HEAP_MODULES && !HEAP_LOAD(known[i].start))
             old = i;
     }
     if (old == HEAP_MODULES)
@@ -182,7 +178,7 @@ uint32_t modules_add(const struct module_map *map)
     module = find_known(map, now);
     if (module == MODULE_NONE)
         module = add_or_reuse(t, map, now);
-    atomic_store_explicit(&is_noting, 0, memory_order_release);
+    HEAP_STORE_RELEASE(is_noting, 0);
     return module;
 }
 
@@ -198,26 +194,26 @@ uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base)
 
 void modules_changed(void)
 {
-    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    HEAP_ADD(generation, 1);
 }
 
 uint32_t modules_generation(void)
 {
-    return atomic_load_explicit(&generation, memory_order_relaxed);
+    return HEAP_LOAD(generation);
 }
 
 void modules_reset(void)
 {
     int saved = errno;
     ssize_t n = -1;
-    if (!atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed))
+    if (!HEAP_LOAD(heap_process.is_confined))
         n = readlink("/proc/self/exe", program_path, sizeof program_path);
     if (n >= 0)
         program_path_len = (size_t)n;
     errno = saved;
     modules_changed();
-    atomic_store_explicit(&known_count, 0, memory_order_relaxed);
-    atomic_store_explicit(&is_noting, 0, memory_order_release);
+    HEAP_STORE(known_count, 0);
+    HEAP_STORE_RELEASE(is_noting, 0);
 }
 
 uint64_t modules_frame(uint32_t module, uintptr_t base, uintptr_t ip)

@@ -153,10 +153,10 @@ static int find_order(struct dl_phdr_info *info, size_t size, void *user)
 bool modules_is_late(void)
 {
     static _Atomic(int) order;
-    int known = atomic_load_explicit(&order, memory_order_relaxed);
+    int known = HEAP_LOAD(order);
     if (known == ORDER_UNKNOWN) {
         known = dl_iterate_phdr(find_order, &order);
-        atomic_store_explicit(&order, known, memory_order_relaxed);
+        HEAP_STORE(order, known);
     }
     return known == ORDER_AFTER_LIBC;
 }

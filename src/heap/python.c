@@ -171,8 +171,7 @@ static uintptr_t this_thread(void)
 size_t python_frames(struct python_frame *ret, size_t max)
 {
     uintptr_t frame = 0;
-    if (atomic_load_explicit(&phase, memory_order_acquire) != SETTLED ||
-        atomic_load_explicit(&verdict, memory_order_relaxed) != HEAP_PYTHON_OK)
+    if (HEAP_LOAD_ACQUIRE(phase) != SETTLED || HEAP_LOAD(verdict) != HEAP_PYTHON_OK)
         return 0;
     uintptr_t thread = this_thread();
     if (!thread || !innermost_frame(thread, false, &frame))
@@ -182,7 +181,7 @@ size_t python_frames(struct python_frame *ret, size_t max)
 
 bool python_is_ending(void)
 {
-    return atomic_load_explicit(&phase, memory_order_acquire) != ABSENT && symbols.is_finalizing();
+    return HEAP_LOAD_ACQUIRE(phase) != ABSENT && symbols.is_finalizing();
 }
 
 /* ---- verifying the layout ---- */
@@ -235,15 +234,15 @@ static enum heap_python check(uintptr_t thread)
 
 static void settle_python(enum heap_python state)
 {
-    atomic_store_explicit(&verdict, state, memory_order_relaxed);
-    atomic_store_explicit(&phase, SETTLED, memory_order_release);
+    HEAP_STORE(verdict, state);
+    HEAP_STORE_RELEASE(phase, SETTLED);
 }
 
 static void set_symbols(const struct python_symbols *s)
 {
     symbols = *s;
     python_small_found(&symbols);
-    atomic_store_explicit(&phase, FOUND, memory_order_release);
+    HEAP_STORE_RELEASE(phase, FOUND);
 }
 
 /* Most interpreters are the program itself or a library that it links to. They are loaded before
@@ -272,7 +271,7 @@ static bool is_libpython(const struct heap_table *t, const struct heap_module *m
 static void find_late(const struct heap_table *t)
 {
     struct python_symbols s;
-    uint32_t count = atomic_load_explicit(&t->header.modules, memory_order_acquire);
+    uint32_t count = HEAP_LOAD_ACQUIRE(t->header.modules);
     uint32_t i = atomic_exchange_explicit(&modules_seen, count, memory_order_relaxed);
     for (; i < count && i < HEAP_MODULES; i++) {
         const struct heap_module *m = &t->modules[i];
@@ -289,18 +288,18 @@ static void recognise(void)
         return;
     uint32_t v =
         symbols.version ? (uint32_t)*symbols.version : python_layout_version(symbols.get_version());
-    atomic_store_explicit(&version, v, memory_order_relaxed);
+    HEAP_STORE(version, v);
     enum heap_python state = python_layout_find(v, symbols.runtime, &layout);
     if (state != HEAP_PYTHON_OK)
         settle_python(state);
     else
-        atomic_store_explicit(&phase, CHECK, memory_order_release);
+        HEAP_STORE_RELEASE(phase, CHECK);
 }
 
 static void verify_layout(void)
 {
     /* Reads that check the address need a system call, which may kill a sandboxed process. */
-    if (atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed)) {
+    if (HEAP_LOAD(heap_process.is_confined)) {
         settle_python(HEAP_PYTHON_CHECK);
         return;
     }
@@ -314,13 +313,13 @@ static void verify_layout(void)
 
 static void advance_detection(const struct heap_table *t)
 {
-    if (t && atomic_load_explicit(&phase, memory_order_relaxed) == ABSENT)
+    if (t && HEAP_LOAD(phase) == ABSENT)
         find_late(t);
-    if (atomic_load_explicit(&phase, memory_order_relaxed) == FOUND)
+    if (HEAP_LOAD(phase) == FOUND)
         recognise();
-    if (atomic_load_explicit(&phase, memory_order_relaxed) == CHECK)
+    if (HEAP_LOAD(phase) == CHECK)
         verify_layout();
-    uint32_t now = atomic_load_explicit(&phase, memory_order_relaxed);
+    uint32_t now = HEAP_LOAD(phase);
     if (now == CHECK || now == SETTLED)
         python_small_install(&symbols, (const void *)this_thread());
 }
@@ -328,25 +327,22 @@ static void advance_detection(const struct heap_table *t)
 /* Writes the state of Python into the table, once. */
 static void publish_state(struct heap_table *t)
 {
-    uint32_t now = atomic_load_explicit(&phase, memory_order_acquire);
+    uint32_t now = HEAP_LOAD_ACQUIRE(phase);
     if (now == ABSENT)
         return;
-    if (atomic_load_explicit(&module, memory_order_relaxed) == MODULE_NONE) {
+    if (HEAP_LOAD(module) == MODULE_NONE) {
         uintptr_t base;
-        atomic_store_explicit(&module, modules_find(symbols.eval, &base), memory_order_relaxed);
+        HEAP_STORE(module, modules_find(symbols.eval, &base));
     }
-    uint32_t state =
-        now == SETTLED ? atomic_load_explicit(&verdict, memory_order_relaxed) : HEAP_PYTHON_NONE;
-    uint32_t v = atomic_load_explicit(&version, memory_order_relaxed);
-    if (atomic_load_explicit(&t->header.python_state, memory_order_relaxed) != state) {
-        atomic_store_explicit(&t->header.python_version, v, memory_order_relaxed);
-        atomic_store_explicit(&t->header.python_state, state, memory_order_release);
+    uint32_t state = now == SETTLED ? HEAP_LOAD(verdict) : HEAP_PYTHON_NONE;
+    uint32_t v = HEAP_LOAD(version);
+    if (HEAP_LOAD(t->header.python_state) != state) {
+        HEAP_STORE(t->header.python_version, v);
+        HEAP_STORE_RELEASE(t->header.python_state, state);
     }
-    if (python_small_is_on() &&
-        !atomic_load_explicit(&t->header.python_small, memory_order_relaxed))
-        atomic_store_explicit(&t->header.python_small, 1, memory_order_relaxed);
-    atomic_store_explicit(&t->header.python_arena_bytes, python_small_arena_bytes(),
-                          memory_order_relaxed);
+    if (python_small_is_on() && !HEAP_LOAD(t->header.python_small))
+        HEAP_STORE(t->header.python_small, 1);
+    HEAP_STORE(t->header.python_arena_bytes, python_small_arena_bytes());
 }
 
 void python_detect(void)
@@ -356,7 +352,7 @@ void python_detect(void)
     if (atomic_compare_exchange_strong_explicit(&is_detecting, &expected, 1, memory_order_acquire,
                                                 memory_order_relaxed)) {
         advance_detection(t);
-        atomic_store_explicit(&is_detecting, 0, memory_order_release);
+        HEAP_STORE_RELEASE(is_detecting, 0);
     }
     if (t)
         publish_state(t);
@@ -376,25 +372,23 @@ bool python_attach(void)
 
 bool python_detach(void)
 {
-    return atomic_load_explicit(&phase, memory_order_acquire) == ABSENT ||
-           python_small_remove(&symbols);
+    return HEAP_LOAD_ACQUIRE(phase) == ABSENT || python_small_remove(&symbols);
 }
 
 bool python_is_eval(uintptr_t ip)
 {
-    return atomic_load_explicit(&phase, memory_order_acquire) != ABSENT && ip >= symbols.eval &&
-           ip < symbols.eval_end;
+    return HEAP_LOAD_ACQUIRE(phase) != ABSENT && ip >= symbols.eval && ip < symbols.eval_end;
 }
 
 uint32_t python_module(void)
 {
-    return atomic_load_explicit(&module, memory_order_relaxed);
+    return HEAP_LOAD(module);
 }
 
 void python_reset(void)
 {
-    atomic_store_explicit(&module, MODULE_NONE, memory_order_relaxed);
-    atomic_store_explicit(&modules_seen, 0, memory_order_relaxed);
-    atomic_store_explicit(&is_detecting, 0, memory_order_relaxed);
+    HEAP_STORE(module, MODULE_NONE);
+    HEAP_STORE(modules_seen, 0);
+    HEAP_STORE(is_detecting, 0);
     python_code_reset();
 }

@@ -198,7 +198,7 @@ static uint32_t add_code(uintptr_t code, const struct python_layout *l,
                          const struct python_symbols *symbols)
 {
     struct heap_table *t = heap_process.table;
-    uint32_t i = atomic_load_explicit(&t->header.codes, memory_order_relaxed);
+    uint32_t i = HEAP_LOAD(t->header.codes);
     if (i == 0) /* PYTHON_CODE_UNKNOWN stays empty */
         i = 1;
     if (i >= HEAP_CODES) {
@@ -211,7 +211,7 @@ static uint32_t add_code(uintptr_t code, const struct python_layout *l,
         .lines = lines_of(word_at(code, l->code_lines), l, symbols),
         .first_line = int_at(code, l->code_first_line),
     };
-    atomic_store_explicit(&t->header.codes, i + 1, memory_order_release);
+    HEAP_STORE_RELEASE(t->header.codes, i + 1);
     return i;
 }
 
@@ -222,7 +222,7 @@ static struct slot *code_slot(uintptr_t code)
     size_t at = (code >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
     for (size_t i = 0; i < PROBES; i++) {
         struct slot *slot = &slots[(at + i) & (SLOTS - 1)];
-        uintptr_t there = atomic_load_explicit(&slot->code, memory_order_acquire);
+        uintptr_t there = HEAP_LOAD_ACQUIRE(slot->code);
         if (there == code)
             return slot;
         if (!there && atomic_compare_exchange_strong_explicit(
@@ -237,7 +237,7 @@ static struct slot *code_slot(uintptr_t code)
 static bool is_current(const struct slot *slot, uint64_t hash, uint32_t *ret)
 {
     const uint64_t mask = (1U << INDEX_BITS) - 1;
-    uint64_t value = atomic_load_explicit(&slot->value, memory_order_acquire);
+    uint64_t value = HEAP_LOAD_ACQUIRE(slot->value);
     *ret = (uint32_t)(value & mask);
     return value && (value & ~mask) == hash;
 }
@@ -259,22 +259,22 @@ uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
     if (!is_current(slot, hash, &i)) { /* no other thread added the code object meanwhile */
         i = add_code(code, l, symbols);
         if (i != PYTHON_CODE_UNKNOWN)
-            atomic_store_explicit(&slot->value, hash | i, memory_order_release);
+            HEAP_STORE_RELEASE(slot->value, hash | i);
     }
-    atomic_store_explicit(&is_adding, 0, memory_order_release);
+    HEAP_STORE_RELEASE(is_adding, 0);
     return i;
 }
 
 void python_code_reset(void)
 {
     for (size_t i = 0; i < SLOTS; i++) {
-        if (!atomic_load_explicit(&slots[i].code, memory_order_relaxed))
+        if (!HEAP_LOAD(slots[i].code))
             /* an empty slot is not written, because that could allocate a page which was never
              * touched */
             continue;
-        atomic_store_explicit(&slots[i].code, 0, memory_order_relaxed);
-        atomic_store_explicit(&slots[i].value, 0, memory_order_relaxed);
+        HEAP_STORE(slots[i].code, 0);
+        HEAP_STORE(slots[i].value, 0);
     }
     memset(files, 0, sizeof files);
-    atomic_store_explicit(&is_adding, 0, memory_order_relaxed);
+    HEAP_STORE(is_adding, 0);
 }

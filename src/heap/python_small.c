@@ -117,7 +117,7 @@ static void *arena_alloc(void *ctx, size_t size)
 {
     void *p = arenas.alloc(ctx, size);
     if (p)
-        atomic_fetch_add_explicit(&arena_bytes, (int64_t)size, memory_order_relaxed);
+        HEAP_ADD(arena_bytes, (int64_t)size);
     return p;
 }
 
@@ -131,7 +131,7 @@ static void count_arenas(const struct python_symbols *s)
 {
     if (!s->arenas_get || !s->arenas_set)
         return;
-    atomic_store_explicit(&arena_bytes, 0, memory_order_relaxed);
+    HEAP_STORE(arena_bytes, 0);
     s->arenas_get(&arenas);
     const struct python_arenas front = {arenas.ctx, arena_alloc, arena_free};
     s->arenas_set(&front);
@@ -139,7 +139,7 @@ static void count_arenas(const struct python_symbols *s)
 
 uint64_t python_small_arena_bytes(void)
 {
-    int64_t bytes = atomic_load_explicit(&arena_bytes, memory_order_relaxed);
+    int64_t bytes = HEAP_LOAD(arena_bytes);
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
@@ -151,7 +151,7 @@ void python_small_found(const struct python_symbols *symbols)
     symbols->arenas_get(&own);
     uintptr_t code;
     memcpy(&code, &own.alloc, sizeof code);
-    atomic_store_explicit(&arena_code, code, memory_order_relaxed);
+    HEAP_STORE(arena_code, code);
 }
 
 /* Returns true if the current allocator is pymalloc itself; no other allocator is wrapped. Debug
@@ -177,17 +177,17 @@ static bool is_pymalloc(const struct python_symbols *s, struct python_allocator 
 
 void python_small_install(const struct python_symbols *s, const void *mine)
 {
-    if (atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_UNDECIDED)
+    if (HEAP_LOAD(small_state) != SMALL_UNDECIDED)
         return;
     if (!heap_process.wants_python_small) {
-        atomic_store_explicit(&small_state, SMALL_REFUSED, memory_order_relaxed);
+        HEAP_STORE(small_state, SMALL_REFUSED);
         return;
     }
     /* While this thread holds the GIL, no other thread calls the allocators. */
     if (!mine || !s->thread_current || s->thread_current() != mine)
         return;
     if (!is_pymalloc(s, &pymalloc)) {
-        atomic_store_explicit(&small_state, SMALL_REFUSED, memory_order_relaxed);
+        HEAP_STORE(small_state, SMALL_REFUSED);
         return;
     }
     raw_malloc = s->raw_malloc;
@@ -202,7 +202,7 @@ void python_small_install(const struct python_symbols *s, const void *mine)
     s->allocator_set(PYTHON_DOMAIN_MEM, &front);
     s->allocator_set(PYTHON_DOMAIN_OBJ, &front);
     count_arenas(s);
-    atomic_store_explicit(&small_state, SMALL_ON, memory_order_relaxed);
+    HEAP_STORE(small_state, SMALL_ON);
 }
 
 static bool is_in_front(const struct python_symbols *s, int domain)
@@ -215,8 +215,8 @@ static bool is_in_front(const struct python_symbols *s, int domain)
 bool python_small_remove(const struct python_symbols *s)
 {
     struct python_arenas now;
-    if (atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_ON) {
-        atomic_store_explicit(&small_state, SMALL_UNDECIDED, memory_order_relaxed);
+    if (HEAP_LOAD(small_state) != SMALL_ON) {
+        HEAP_STORE(small_state, SMALL_UNDECIDED);
         return true;
     }
     if (!is_in_front(s, PYTHON_DOMAIN_MEM) || !is_in_front(s, PYTHON_DOMAIN_OBJ))
@@ -228,13 +228,13 @@ bool python_small_remove(const struct python_symbols *s)
     }
     s->allocator_set(PYTHON_DOMAIN_MEM, &pymalloc);
     s->allocator_set(PYTHON_DOMAIN_OBJ, &pymalloc);
-    atomic_store_explicit(&small_state, SMALL_UNDECIDED, memory_order_relaxed);
+    HEAP_STORE(small_state, SMALL_UNDECIDED);
     return true;
 }
 
 bool python_small_is_on(void)
 {
-    return atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_ON;
+    return HEAP_LOAD(small_state) == SMALL_ON;
 }
 
 /* Decides early whether small objects are counted. The next sample may be long after this arena is
@@ -257,11 +257,10 @@ static void decide_small(void)
  * first arenas may be counted later. */
 bool python_owns_map(uintptr_t return_address)
 {
-    uintptr_t code = atomic_load_explicit(&arena_code, memory_order_relaxed);
+    uintptr_t code = HEAP_LOAD(arena_code);
     if (!code || return_address - code >= ARENA_CODE || !heap_process.wants_python_small)
         return false;
-    if (atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_UNDECIDED &&
-        !heap_thread.busy)
+    if (HEAP_LOAD(small_state) == SMALL_UNDECIDED && !heap_thread.busy)
         decide_small();
-    return atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_REFUSED;
+    return HEAP_LOAD(small_state) != SMALL_REFUSED;
 }

@@ -26,7 +26,7 @@ static struct scratch scratches[SCRATCHES];
 static struct scratch *scratch_take(void)
 {
     for (int i = 0; i < SCRATCHES; i++)
-        if (!atomic_load_explicit(&scratches[i].is_taken, memory_order_relaxed) &&
+        if (!HEAP_LOAD(scratches[i].is_taken) &&
             !atomic_exchange_explicit(&scratches[i].is_taken, 1, memory_order_acquire))
             return &scratches[i];
     return NULL;
@@ -34,13 +34,13 @@ static struct scratch *scratch_take(void)
 
 static void scratch_leave(struct scratch *d)
 {
-    atomic_store_explicit(&d->is_taken, 0, memory_order_release);
+    HEAP_STORE_RELEASE(d->is_taken, 0);
 }
 
 void record_reset(void)
 {
     for (int i = 0; i < SCRATCHES; i++)
-        if (atomic_load_explicit(&scratches[i].is_taken, memory_order_relaxed))
+        if (HEAP_LOAD(scratches[i].is_taken))
             scratch_leave(&scratches[i]);
 }
 
@@ -90,7 +90,7 @@ static void add_live(const void *p, struct live_sample *sample)
 
 static void count_hook_ns(struct heap_table *t, uint64_t since_ns)
 {
-    atomic_fetch_add_explicit(&t->header.hook_ns, heap_clock_ns() - since_ns, memory_order_relaxed);
+    HEAP_ADD(t->header.hook_ns, heap_clock_ns() - since_ns);
 }
 
 static void take_sample(struct scratch *d, const void *p, struct live_sample *sample, unsigned gpu)
@@ -100,7 +100,7 @@ static void take_sample(struct scratch *d, const void *p, struct live_sample *sa
     uint64_t now = heap_clock_ns();
     sample->born_ms = (uint32_t)((now - t->header.start_ns) / 1000000);
     sample->site = is_gpu ? gpu_site_here(d, gpu) : site_here(d);
-    atomic_fetch_add_explicit(&t->header.samples, 1, memory_order_relaxed);
+    HEAP_ADD(t->header.samples, 1);
     if (!is_gpu || sample->site != 0) /* site 0 belongs to host memory */
         add_live(p, sample);
     if (is_gpu)
@@ -118,7 +118,7 @@ static bool is_closed(void)
     if (!python_is_ending())
         return false;
     if (heap_process.table)
-        atomic_store_explicit(&heap_process.table->header.is_ended, 1, memory_order_relaxed);
+        HEAP_STORE(heap_process.table->header.is_ended, 1);
     return true;
 }
 
@@ -174,7 +174,7 @@ uint32_t record_gpu_site(unsigned gpu)
 
 static void count_end(void)
 {
-    atomic_fetch_add_explicit(&heap_process.table->header.ends, 1, memory_order_relaxed);
+    HEAP_ADD(heap_process.table->header.ends, 1);
 }
 
 static bool take_live(const void *p, struct live_sample *ret)

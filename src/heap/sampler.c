@@ -54,13 +54,13 @@ static uint64_t base_of(const struct pace *p)
 
 static uint64_t interval_of(const struct pace *p)
 {
-    uint64_t now = atomic_load_explicit(&p->interval_now, memory_order_relaxed);
+    uint64_t now = HEAP_LOAD(p->interval_now);
     return now ? now : base_of(p);
 }
 
 static uint64_t floor_of(const struct pace *p)
 {
-    uint64_t floor = atomic_load_explicit(&p->floor, memory_order_relaxed);
+    uint64_t floor = HEAP_LOAD(p->floor);
     return floor ? floor : base_of(p);
 }
 
@@ -89,7 +89,7 @@ static void publish_interval(const struct pace *p)
 
 static void shift_interval(struct pace *p, int up, int down)
 {
-    uint64_t old = atomic_load_explicit(&p->interval_now, memory_order_relaxed), bytes;
+    uint64_t old = HEAP_LOAD(p->interval_now), bytes;
     do {
         bytes = whole_units((old ? old : base_of(p)) << up >> down);
         if (bytes < floor_of(p))
@@ -102,18 +102,18 @@ static void shift_interval(struct pace *p, int up, int down)
 void sampler_set_floor(uint64_t bytes)
 {
     uint64_t ratio = base_of(&gpu) / base_of(&host);
-    atomic_store_explicit(&host.floor, whole_units(bytes), memory_order_relaxed);
-    atomic_store_explicit(&gpu.floor, whole_units(bytes * ratio), memory_order_relaxed);
+    HEAP_STORE(host.floor, whole_units(bytes));
+    HEAP_STORE(gpu.floor, whole_units(bytes * ratio));
     shift_interval(&host, 0, 0);
     shift_interval(&gpu, 0, 0);
 }
 
 static void pace_reset(struct pace *p)
 {
-    atomic_store_explicit(&p->interval_now, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->floor, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->tokens, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->changed_tick, 0, memory_order_relaxed);
+    HEAP_STORE(p->interval_now, 0);
+    HEAP_STORE(p->floor, 0);
+    HEAP_STORE(p->tokens, 0);
+    HEAP_STORE(p->changed_tick, 0);
     publish_interval(p);
 }
 
@@ -145,7 +145,7 @@ double sampler_fraction(uint64_t *random)
  * reused after its thread exits. */
 static uint64_t seed(const struct heap_thread *t)
 {
-    uint64_t n = atomic_fetch_add_explicit(&seeds, 1, memory_order_relaxed) + 1;
+    uint64_t n = HEAP_ADD(seeds, 1) + 1;
     uint64_t state = heap_clock_ns() ^ n << 48 ^ (uint64_t)(uintptr_t)t << 16;
     state = sampler_random(&state);
     return state ? state : n;
@@ -210,8 +210,7 @@ static void count_allocated(const struct heap_thread *t)
     struct heap_table *table = heap_process.table;
     int64_t bytes;
     if (table && !__builtin_sub_overflow(t->drawn, t->countdown, &bytes) && bytes > 0)
-        atomic_fetch_add_explicit(&table->header.allocated_bytes, (uint64_t)bytes,
-                                  memory_order_relaxed);
+        HEAP_ADD(table->header.allocated_bytes, (uint64_t)bytes);
 }
 
 bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
@@ -269,7 +268,7 @@ static void raise_interval(struct pace *p, uint64_t now)
 
 static void lower_interval(struct pace *p, uint64_t now)
 {
-    atomic_store_explicit(&p->changed_tick, now, memory_order_relaxed);
+    HEAP_STORE(p->changed_tick, now);
     shift_interval(p, 0, 1);
 }
 
@@ -292,7 +291,7 @@ static void adapt(struct pace *p, uint64_t now_ns)
     /* A change leaves the bucket half full. Once the bucket is nearly full, the interval may be
      * halved. */
     const uint64_t changed = tokens_max(p) / 2, plenty = tokens_max(p) / 8 * 7;
-    uint64_t now, next, old = atomic_load_explicit(&p->tokens, memory_order_relaxed);
+    uint64_t now, next, old = HEAP_LOAD(p->tokens);
     do {
         now = now_ns >> TICK_SHIFT;
         uint64_t have = fill_tokens(p, old, &now);

@@ -56,7 +56,7 @@ static void fetch_nodes(const struct heap_table *t, uint64_t hash, const uint64_
 {
     for (size_t i = 0; i < n; i++) {
         hash = path_hash(hash, word_of(frames[i]));
-        uint16_t node = atomic_load_explicit(&slots[node_slot(hash)], memory_order_relaxed);
+        uint16_t node = HEAP_LOAD(slots[node_slot(hash)]);
         __builtin_prefetch(&t->nodes[node]);
     }
 }
@@ -99,7 +99,7 @@ static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uin
 {
     uint32_t made = 0;
     for (uint32_t at = node_slot(hash);; at = (at + 1) % SLOTS) {
-        uint16_t node = atomic_load_explicit(&slots[at], memory_order_acquire);
+        uint16_t node = HEAP_LOAD_ACQUIRE(slots[at]);
         if (node == 0) {
             if (made == 0 && (made = make_node(t, parent, frame, room)) == 0)
                 return 0;
@@ -113,7 +113,7 @@ static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uin
 
 static uint32_t site_of(struct heap_table *t, uint32_t node)
 {
-    uint32_t site = atomic_load_explicit(&t->nodes[node].site, memory_order_acquire), made;
+    uint32_t site = HEAP_LOAD_ACQUIRE(t->nodes[node].site), made;
     if (site != 0)
         return site;
     if (!heap_take(&sites_taken, 1, HEAP_SITES, &made)) {
@@ -202,19 +202,16 @@ void stacks_allocated(uint32_t site, uint64_t size, double probability)
     struct heap_site *s = site_at(site);
     if (!s)
         return;
-    atomic_fetch_add_explicit(&s->samples, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->allocated_bytes, round_count((double)size / probability),
-                              memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->allocated_objects_x16, round_count(16 / probability),
-                              memory_order_relaxed);
+    HEAP_ADD(s->samples, 1);
+    HEAP_ADD(s->allocated_bytes, round_count((double)size / probability));
+    HEAP_ADD(s->allocated_objects_x16, round_count(16 / probability));
 }
 
 void stacks_freed(uint32_t site, uint64_t size, double probability)
 {
     struct heap_site *s = site_at(site);
     if (s)
-        atomic_fetch_add_explicit(&s->freed_bytes, round_count((double)size / probability),
-                                  memory_order_relaxed);
+        HEAP_ADD(s->freed_bytes, round_count((double)size / probability));
 }
 
 void stacks_reset(void)

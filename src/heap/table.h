@@ -10,6 +10,17 @@
 
 #define HEAP_TABLE_MAGIC "EBBHEAP\n"
 
+/* Accesses to an atomic field: relaxed unless the name says otherwise. */
+#define HEAP_LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
+#define HEAP_LOAD_ACQUIRE(field) atomic_load_explicit(&(field), memory_order_acquire)
+#define HEAP_STORE(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
+#define HEAP_STORE_RELEASE(field, value)                                                           \
+    atomic_store_explicit(&(field), value, memory_order_release)
+#define HEAP_ADD(field, value) atomic_fetch_add_explicit(&(field), value, memory_order_relaxed)
+/* Reads a plain field exactly once. The compiler may read a plain field twice, and another process
+ * may write to it in between. */
+#define HEAP_ONCE(field) (*(const volatile __typeof__(field) *)&(field))
+
 enum {
     HEAP_TABLE_VERSION = 2,
 #ifdef EBB_FUZZ /* keeps the table small, because a fuzzer fills it for every input */

@@ -149,9 +149,8 @@ __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t gener
         location.module = MODULE_NONE;
     uint64_t packed = pack(&location);
     if (!is_busy) {
-        atomic_store_explicit(&slot->rule, packed, memory_order_relaxed);
-        atomic_store_explicit(&slot->key, rule_key(ip, generation) ^ mix_address(packed),
-                              memory_order_relaxed);
+        HEAP_STORE(slot->rule, packed);
+        HEAP_STORE(slot->key, rule_key(ip, generation) ^ mix_address(packed));
     }
     return packed;
 }
@@ -160,14 +159,14 @@ __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t gener
 static bool location_from(uintptr_t ip, uint32_t generation, struct location *ret)
 {
     const struct slot *slot = rule_slot(ip);
-    uint64_t packed = atomic_load_explicit(&slot->rule, memory_order_relaxed);
-    uint64_t key = atomic_load_explicit(&slot->key, memory_order_relaxed);
+    uint64_t packed = HEAP_LOAD(slot->rule);
+    uint64_t key = HEAP_LOAD(slot->key);
     if (HEAP_UNLIKELY((key ^ mix_address(packed)) != rule_key(ip, generation)))
         packed = find_rule(ip, generation);
     if (HEAP_UNLIKELY(packed == IN_NO_LIBRARY))
         return false;
     rule_unpack(packed, ret);
-    ret->base = atomic_load_explicit(&modules_bases[ret->module], memory_order_relaxed);
+    ret->base = HEAP_LOAD(modules_bases[ret->module]);
     return true;
 }
 
@@ -285,13 +284,13 @@ extern const char etext[] __attribute__((visibility("hidden")));
 static uintptr_t own_bytes(void)
 {
     static _Atomic(uintptr_t) known; /* the length + 1 */
-    uintptr_t len = atomic_load_explicit(&known, memory_order_relaxed);
+    uintptr_t len = HEAP_LOAD(known);
 
     if (!len) {
         uintptr_t headers = getauxval(AT_PHDR), start = (uintptr_t)__ehdr_start;
         bool is_program = headers - start < (uintptr_t)etext - start;
         len = is_program ? 1 : (uintptr_t)etext - start + 1;
-        atomic_store_explicit(&known, len, memory_order_relaxed);
+        HEAP_STORE(known, len);
     }
     return len - 1;
 }

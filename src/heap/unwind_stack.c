@@ -50,7 +50,7 @@ bool unwind_is_readable(uintptr_t address)
 
 static bool may_probe(void)
 {
-    return !atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed);
+    return !HEAP_LOAD(heap_process.is_confined);
 }
 
 static bool is_all_readable(uintptr_t from, uintptr_t to)

@@ -165,13 +165,13 @@ static uint64_t location_id(struct pprof *pp, uint32_t node)
 
 static void add_sample(struct pprof *pp, uint32_t site, const struct export_site *s)
 {
-    uint32_t nodes[EXPORT_DEPTH];
+    uint32_t nodes[HEAP_STACK_MAX];
     struct buf ids = {0}, m = {0};
     size_t n = export_stack(pp->profile, site, nodes);
-    if (n == 0 && pp->profile->n_nodes > 0)
+    if (n == 0)
         nodes[n++] = 0; /* node 0 is the root: the sample has no stack */
-    while (n-- > 0)     /* innermost first */
-        buf_add_varint(&ids, location_id(pp, nodes[n]));
+    for (size_t i = 0; i < n; i++)
+        buf_add_varint(&ids, location_id(pp, nodes[i]));
     add_bytes(&m, SAMPLE_LOCATIONS, ids.data, ids.len);
     buf_clear(&pp->inner);
     buf_add_varint(&pp->inner, s->allocated_objects);

@@ -5,15 +5,12 @@
 
 struct export_site {
     uint64_t live_bytes, live_objects; /* live memory at the last reading */
-    /* Values at the last reading that includes the call site. */
     uint64_t allocated_bytes, allocated_objects;
 };
 
 /* Returns one entry per call site of P, which the caller frees; or -ENODATA if there is no
  * reading, or -ENOMEM. */
 int export_sites(const struct profile *p, struct export_site **ret, struct err *err);
-/* Stores the nodes of SITE's stack, outermost first, and returns their number. Stacks deeper
- * than EXPORT_DEPTH lose their outermost frames. */
-enum { EXPORT_DEPTH = 1024 };
-size_t export_stack(const struct profile *p, uint32_t site, uint32_t ret[EXPORT_DEPTH]);
+/* Stores the nodes of SITE's stack, innermost first, and returns their number. */
+size_t export_stack(const struct profile *p, uint32_t site, uint32_t ret[HEAP_STACK_MAX]);
 int export_no_memory(struct err *err);

@@ -249,7 +249,7 @@ static void fill_row(struct growth_row *row, const struct tallies *t, const stru
 {
     const struct growth_options *o = t->o;
     double half = z95 * sqrt(from->variance > 0 ? from->variance : 0);
-    bool is_asked = o->has_since || o->has_diff || o->has_survivors;
+    bool is_asked = o->kind != GROWTH_OF_BASELINE;
     *row = (struct growth_row){
         .name = names_of_site(names, from->site),
         .native = names_native_of_site(names, from->site),
@@ -309,7 +309,7 @@ static int map_sites(const struct tallies *t, int32_t *row_of, struct growth *re
 static void rank_rows(const struct growth_options *o, struct growth *g)
 {
     double largest = 0;
-    if (o->has_since || o->has_diff || o->has_survivors) {
+    if (o->kind != GROWTH_OF_BASELINE) {
         qsort(g->rows, g->count, sizeof *g->rows, by_row_growth);
         return;
     }
@@ -386,18 +386,13 @@ int growth_of(const struct profile *p, struct names *names, const struct growth_
     int r = tallies_init(&t);
     if (r == 0)
         r = tallies_read(&t, names);
-    if (r == 0 && options->has_since)
-        r = tallies_since(&t, names, err);
-    if (r == 0 && options->has_diff)
-        r = tallies_diff(&t, names, err);
-    if (r == 0 && options->has_survivors)
-        r = tallies_survivors(&t, names, err);
+    if (r == 0)
+        r = tallies_want(&t, names, err);
     if (r == 0)
         r = choose_rows(&t, &chosen, &n);
     if (r == 0) {
         feed(&t, names, chosen, n);
-        if (options->minds_program && !options->has_since && !options->has_diff &&
-            !options->has_survivors)
+        if (options->minds_program && options->kind == GROWTH_OF_BASELINE)
             r = merge_and_judge(&t, names, chosen, &n);
     }
     if (r == 0)

@@ -20,6 +20,11 @@ struct growth_mark {
     struct verdict_mark mark;
 };
 
+/* The growth that is shown: from the baseline at the start to the baseline at the end, memory that
+ * is live at the end and was allocated since from_step, the change from from_step to to_step, or
+ * memory that was allocated before from_step and is live at to_step. */
+enum growth_kind { GROWTH_OF_BASELINE, GROWTH_SINCE, GROWTH_DIFF, GROWTH_SURVIVORS };
+
 struct growth_options {
     /* LOCATION groups by the file and line of names_of_site, PROGRAM by the innermost function
      * in the user's own files */
@@ -28,13 +33,9 @@ struct growth_options {
      * because one caller may keep memory that another frees. Also merges growing lines into one row
      * if the same user function called them and each is small compared with the total growth: a
      * figure that is never closed is one leak, even if a hundred lines of a library allocated it.
-     * With since, diff or survivors, rows are not merged. */
+     * Only the growth of baselines is merged. */
     bool minds_program;
-    bool has_since; /* true if only memory allocated after since_step counts */
-    int64_t since_step;
-    bool has_diff; /* true if the change from from_step to to_step is requested */
-    /* True if only memory counts that was allocated before from_step and is live at to_step. */
-    bool has_survivors;
+    enum growth_kind kind;
     int64_t from_step, to_step;
     /* The verdict on the job from all evidence, which the rows must not contradict. If it is
      * undecided, rows are judged by their own readings. */

@@ -14,12 +14,6 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-/* Reads a field exactly once. The compiler may read a plain field twice, and another process may
- * write to it in between. */
-#define ONCE(field) (*(const volatile __typeof__(field) *)&(field))
-#define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
-#define LOAD_ACQUIRE(field) atomic_load_explicit(&(field), memory_order_acquire)
-
 enum { INTERVAL_UNIT = 64, KIND_MASK = 15 };
 enum { PAGE_BYTES = 4096, OWN_MAPPING_BYTES = 128 << 10 };
 enum { LARGE_MAX = 16, PROBES = 256, PROBE_PAGES = 512 };
@@ -50,7 +44,7 @@ static int check_head(int fd, struct look *l, struct err *err)
 {
     struct stat st;
     const struct heap_header *h = &l->table->header;
-    uint32_t version = ONCE(h->version);
+    uint32_t version = HEAP_ONCE(h->version);
     if (memcmp(h->magic, HEAP_TABLE_MAGIC, sizeof h->magic) != 0)
         return err_set(err, -EBADMSG,
                        "the heap profiler's table does not begin with the magic number");
@@ -60,12 +54,12 @@ static int check_head(int fd, struct look *l, struct err *err)
                        "libebb-heap.so and ebb must come from the same build",
                        version, HEAP_TABLE_VERSION);
     if (fstat(fd, &st) < 0 || st.st_size != (off_t)sizeof *l->table ||
-        ONCE(h->table_bytes) != sizeof *l->table)
+        HEAP_ONCE(h->table_bytes) != sizeof *l->table)
         return err_set(err, -EBADMSG,
                        "the heap profiler's table is %lld bytes long, but %zu were expected",
                        (long long)st.st_size, sizeof *l->table);
-    l->start_ns = ONCE(h->start_ns);
-    l->base_interval = ONCE(h->base_interval);
+    l->start_ns = HEAP_ONCE(h->start_ns);
+    l->base_interval = HEAP_ONCE(h->base_interval);
     return 0;
 }
 
@@ -113,12 +107,12 @@ static uint32_t at_most(uint32_t n, uint32_t max)
 void look_counts(const struct look *l, struct look_counts *ret)
 {
     const struct heap_header *h = &l->table->header;
-    ret->live = at_most(LOAD_ACQUIRE(h->live_high), HEAP_LIVE);
-    ret->sites = at_most(LOAD_ACQUIRE(h->sites), HEAP_SITES);
-    ret->nodes = at_most(LOAD_ACQUIRE(h->nodes), HEAP_NODES);
-    ret->codes = at_most(LOAD_ACQUIRE(h->codes), HEAP_CODES);
-    ret->modules = at_most(LOAD_ACQUIRE(h->modules), HEAP_MODULES);
-    ret->text_bytes = at_most(LOAD_ACQUIRE(h->text_bytes), HEAP_TEXT_BYTES);
+    ret->live = at_most(HEAP_LOAD_ACQUIRE(h->live_high), HEAP_LIVE);
+    ret->sites = at_most(HEAP_LOAD_ACQUIRE(h->sites), HEAP_SITES);
+    ret->nodes = at_most(HEAP_LOAD_ACQUIRE(h->nodes), HEAP_NODES);
+    ret->codes = at_most(HEAP_LOAD_ACQUIRE(h->codes), HEAP_CODES);
+    ret->modules = at_most(HEAP_LOAD_ACQUIRE(h->modules), HEAP_MODULES);
+    ret->text_bytes = at_most(HEAP_LOAD_ACQUIRE(h->text_bytes), HEAP_TEXT_BYTES);
 }
 
 void look_live_fini(struct look_live *l)
@@ -153,14 +147,15 @@ static void scale_to_resident(const struct look *l, uint64_t ptr, struct profile
 static bool read_entry(const struct look *l, const struct heap_live *e, uint32_t sites,
                        struct profile_sample *ret)
 {
-    uint64_t ptr = LOAD_ACQUIRE(e->ptr);
+    uint64_t ptr = HEAP_LOAD_ACQUIRE(e->ptr);
     if (ptr == 0)
         return false;
-    uint32_t turn = LOAD_ACQUIRE(e->kind_turn);
-    uint64_t size = LOAD(e->size);
-    uint32_t site = LOAD(e->site), born_ms = LOAD(e->born_ms), interval = LOAD(e->interval);
+    uint32_t turn = HEAP_LOAD_ACQUIRE(e->kind_turn);
+    uint64_t size = HEAP_LOAD(e->size);
+    uint32_t site = HEAP_LOAD(e->site), born_ms = HEAP_LOAD(e->born_ms),
+             interval = HEAP_LOAD(e->interval);
     atomic_thread_fence(memory_order_acquire);
-    if (LOAD(e->ptr) != ptr || LOAD(e->kind_turn) != turn)
+    if (HEAP_LOAD(e->ptr) != ptr || HEAP_LOAD(e->kind_turn) != turn)
         return false;
     uint32_t kind = turn & KIND_MASK;
     if (interval == 0 || size == 0 || kind >= HEAP_KINDS)
@@ -200,11 +195,12 @@ void look_measure(struct look *l, int pagemap_fd)
 {
     struct look_large found[LARGE_MAX];
     size_t count = 0;
-    uint32_t live = at_most(LOAD_ACQUIRE(l->table->header.live_high), HEAP_LIVE);
+    uint32_t live = at_most(HEAP_LOAD_ACQUIRE(l->table->header.live_high), HEAP_LIVE);
     for (uint32_t i = 0; i < live; i++) {
         const struct heap_live *e = &l->table->live[i];
-        struct look_large one = {.ptr = LOAD_ACQUIRE(e->ptr), .size = LOAD(e->size)};
-        if (one.ptr == 0 || one.size == 0 || !is_large(LOAD(e->kind_turn) & KIND_MASK, one.size))
+        struct look_large one = {.ptr = HEAP_LOAD_ACQUIRE(e->ptr), .size = HEAP_LOAD(e->size)};
+        if (one.ptr == 0 || one.size == 0 ||
+            !is_large(HEAP_LOAD(e->kind_turn) & KIND_MASK, one.size))
             continue;
         size_t least = 0;
         for (size_t k = 1; k < count; k++)
@@ -243,7 +239,7 @@ void look_totals(const struct look *l, struct look_totals *ret)
 
 uint64_t look_allocated_bytes(const struct look *l)
 {
-    return LOAD(l->table->header.allocated_bytes);
+    return HEAP_LOAD(l->table->header.allocated_bytes);
 }
 
 /* Sorts the samples by call site, in place and in linear time. NEXT and END have one zeroed
@@ -308,7 +304,7 @@ static uint64_t inside_bytes(const struct look *l, const struct look_counts *cou
     double sum = 0;
     for (uint32_t i = 0; i < counts->live; i++) {
         struct profile_sample s;
-        uint64_t ptr = LOAD_ACQUIRE(l->table->live[i].ptr);
+        uint64_t ptr = HEAP_LOAD_ACQUIRE(l->table->live[i].ptr);
         if (read_entry(l, &l->table->live[i], counts->sites, &s) &&
             (s.kind == HEAP_KIND_MALLOC || s.kind == HEAP_KIND_NEW) && !has_own_mapping(&s, ptr))
             sum += profile_weight_bytes(s.size, s.interval);
@@ -321,49 +317,49 @@ void look_cost(const struct look *l, struct profile_cost *ret)
 {
     const struct heap_header *h = &l->table->header;
     struct look_counts counts;
-    uint32_t state = LOAD(h->python_state);
+    uint32_t state = HEAP_LOAD(h->python_state);
     look_counts(l, &counts);
     *ret = (struct profile_cost){
-        .samples = LOAD(h->samples),
-        .ends = LOAD(h->ends),
-        .hook_ns = LOAD(h->hook_ns),
-        .interval = LOAD(h->interval),
+        .samples = HEAP_LOAD(h->samples),
+        .ends = HEAP_LOAD(h->ends),
+        .hook_ns = HEAP_LOAD(h->hook_ns),
+        .interval = HEAP_LOAD(h->interval),
         .base_interval = l->base_interval,
-        .python_version = LOAD(h->python_version),
+        .python_version = HEAP_LOAD(h->python_version),
         .python_state = state < HEAP_PYTHON_STATE_COUNT ? state : HEAP_PYTHON_CHECK,
-        .python_small = LOAD(h->python_small) != 0,
+        .python_small = HEAP_LOAD(h->python_small) != 0,
         .modules = counts.modules,
         .codes = counts.codes,
         .nodes = counts.nodes,
         .sites = counts.sites,
         .live = counts.live,
         .text_bytes = counts.text_bytes,
-        .arena_bytes = LOAD(h->python_arena_bytes),
+        .arena_bytes = HEAP_LOAD(h->python_arena_bytes),
         .inside_bytes = inside_bytes(l, &counts),
-        .gpu_interval = LOAD(h->gpu_interval),
+        .gpu_interval = HEAP_LOAD(h->gpu_interval),
     };
     for (unsigned i = 0; i < HEAP_DROP_KINDS; i++)
-        ret->drops[i] = LOAD(h->drops[i]);
+        ret->drops[i] = HEAP_LOAD(h->drops[i]);
 }
 
 /* Reads a failed request. Returns false if the entry is empty or being written. */
 static bool read_oom(const struct look *l, const struct heap_oom *o, struct profile_oom *ret)
 {
-    uint32_t number = LOAD_ACQUIRE(o->number), gpu = LOAD(o->gpu);
+    uint32_t number = HEAP_LOAD_ACQUIRE(o->number), gpu = HEAP_LOAD(o->gpu);
     *ret = (struct profile_oom){
         .number = number,
         .gpu = gpu,
-        .site = LOAD(o->site),
-        .t_ns = l->start_ns + (uint64_t)LOAD(o->born_ms) * 1000000,
-        .request_bytes = LOAD(o->request_bytes),
-        .allocated_bytes = LOAD(o->allocated_bytes),
-        .reserved_bytes = LOAD(o->reserved_bytes),
+        .site = HEAP_LOAD(o->site),
+        .t_ns = l->start_ns + (uint64_t)HEAP_LOAD(o->born_ms) * 1000000,
+        .request_bytes = HEAP_LOAD(o->request_bytes),
+        .allocated_bytes = HEAP_LOAD(o->allocated_bytes),
+        .reserved_bytes = HEAP_LOAD(o->reserved_bytes),
     };
-    for (size_t i = 0; i < HEAP_OOM_SITES && LOAD(o->top[i].bytes) > 0; i++)
-        ret->top[ret->n_top++] =
-            (struct profile_oom_site){.site = LOAD(o->top[i].site), .bytes = LOAD(o->top[i].bytes)};
+    for (size_t i = 0; i < HEAP_OOM_SITES && HEAP_LOAD(o->top[i].bytes) > 0; i++)
+        ret->top[ret->n_top++] = (struct profile_oom_site){.site = HEAP_LOAD(o->top[i].site),
+                                                           .bytes = HEAP_LOAD(o->top[i].bytes)};
     atomic_thread_fence(memory_order_acquire);
-    return number != 0 && LOAD(o->number) == number && gpu < HEAP_GPUS;
+    return number != 0 && HEAP_LOAD(o->number) == number && gpu < HEAP_GPUS;
 }
 
 static void add_oom(struct look_gpus *g, const struct profile_oom *oom)
@@ -378,16 +374,16 @@ void look_gpus(const struct look *l, struct look_gpus *ret)
 {
     const struct heap_header *h = &l->table->header;
     struct profile_oom oom;
-    *ret = (struct look_gpus){.oom_count = LOAD(h->oom_count)};
+    *ret = (struct look_gpus){.oom_count = HEAP_LOAD(h->oom_count)};
     for (unsigned i = 0; i < HEAP_GPUS; i++) {
         ret->at[i] = (struct profile_gpu){
-            .reports = LOAD(h->gpus[i].reports),
-            .allocated_bytes = LOAD(h->gpus[i].allocated_bytes),
-            .reserved_bytes = LOAD(h->gpus[i].reserved_bytes),
-            .allocated_peak_bytes = LOAD(h->gpus[i].allocated_peak_bytes),
-            .low_bytes = LOAD(h->gpus[i].low_bytes),
+            .reports = HEAP_LOAD(h->gpus[i].reports),
+            .allocated_bytes = HEAP_LOAD(h->gpus[i].allocated_bytes),
+            .reserved_bytes = HEAP_LOAD(h->gpus[i].reserved_bytes),
+            .allocated_peak_bytes = HEAP_LOAD(h->gpus[i].allocated_peak_bytes),
+            .low_bytes = HEAP_LOAD(h->gpus[i].low_bytes),
         };
-        uint64_t before = LOAD(h->gpus[i].low_before_bytes);
+        uint64_t before = HEAP_LOAD(h->gpus[i].low_before_bytes);
         if (before < ret->at[i].low_bytes)
             ret->at[i].low_bytes = before;
         ret->used += ret->at[i].reports > 0;
@@ -399,16 +395,16 @@ void look_gpus(const struct look *l, struct look_gpus *ret)
 
 bool look_is_ended(const struct look *l)
 {
-    return LOAD(l->table->header.is_ended) != 0;
+    return HEAP_LOAD(l->table->header.is_ended) != 0;
 }
 
 void look_site(const struct look *l, uint32_t site, struct look_site *ret)
 {
     *ret = (struct look_site){0};
-    if (site >= at_most(LOAD_ACQUIRE(l->table->header.sites), HEAP_SITES))
+    if (site >= at_most(HEAP_LOAD_ACQUIRE(l->table->header.sites), HEAP_SITES))
         return;
     const struct heap_site *s = &l->table->sites[site];
-    ret->allocated_bytes = LOAD(s->allocated_bytes);
-    ret->allocated_objects_x16 = LOAD(s->allocated_objects_x16);
-    ret->freed_bytes = LOAD(s->freed_bytes);
+    ret->allocated_bytes = HEAP_LOAD(s->allocated_bytes);
+    ret->allocated_objects_x16 = HEAP_LOAD(s->allocated_objects_x16);
+    ret->freed_bytes = HEAP_LOAD(s->freed_bytes);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/number.h"
 
 struct profile *profile_ref(struct profile *p)
 {
@@ -132,6 +133,11 @@ double profile_weight_bytes(uint64_t size, uint64_t interval)
 double profile_weight_objects(uint64_t size, uint64_t interval)
 {
     return size > 0 ? 1 / profile_probability(size, interval) : 0;
+}
+
+uint64_t profile_whole(double v)
+{
+    return (uint64_t)number_to_i64(fmax(v, 0));
 }
 
 static bool step_before(const struct profile *p, size_t *at)

@@ -165,6 +165,8 @@ double profile_probability(uint64_t size, uint64_t interval);
 double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);
 
+/* Rounds an estimate to a whole number; negative values and NAN become 0. */
+uint64_t profile_whole(double v);
 /* Finds when STEP was completed. Returns false if that was before the first or after the last
  * reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);

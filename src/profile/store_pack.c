@@ -10,10 +10,6 @@
 #include "trace/block.h"
 #include "trace/pack.h"
 
-/* Reads a field exactly once. The compiler may read a plain field twice, and the other process
- * may write in between. */
-#define ONCE(field) (*(const volatile __typeof__(field) *)&(field))
-
 _Static_assert(HEAP_KINDS <= 1 << 3, "a kind fits in three bits");
 
 /* The job needs the machine's memory, so low memory use matters more here than good compression. */
@@ -51,8 +47,8 @@ void store_pack_head(struct buf *out, const struct look *look)
 
 static void pack_text(struct buf *b, const struct heap_text *text)
 {
-    buf_add_varint(b, ONCE(text->at));
-    buf_add_varint(b, ONCE(text->len));
+    buf_add_varint(b, HEAP_ONCE(text->at));
+    buf_add_varint(b, HEAP_ONCE(text->len));
 }
 
 static void add_range(struct buf *b, uint32_t from, uint32_t to)
@@ -63,9 +59,9 @@ static void add_range(struct buf *b, uint32_t from, uint32_t to)
 
 static void add_module(struct buf *b, const struct heap_module *m)
 {
-    uint8_t len = ONCE(m->build_id_len);
+    uint8_t len = HEAP_ONCE(m->build_id_len);
     pack_text(b, &m->path);
-    buf_add_varint(b, ONCE(m->base));
+    buf_add_varint(b, HEAP_ONCE(m->base));
     buf_add_blob(b, m->build_id, len <= HEAP_BUILD_ID_MAX ? len : 0);
 }
 
@@ -74,7 +70,7 @@ static void pack_code(struct buf *b, const struct heap_code *c)
     pack_text(b, &c->file);
     pack_text(b, &c->name);
     pack_text(b, &c->lines);
-    buf_add_varint(b, ONCE(c->first_line));
+    buf_add_varint(b, HEAP_ONCE(c->first_line));
 }
 
 /* Returns the number of new entries, or 0 if the count of a corrupt table has decreased. */
@@ -113,12 +109,12 @@ void store_pack_news(struct buf *out, const struct look *look, struct look_count
         pack_code(&b, &t->codes[i]);
     add_range(&b, from.nodes, now.nodes);
     for (uint32_t i = from.nodes; i < now.nodes; i++) {
-        buf_add_varint(&b, ONCE(t->nodes[i].frame));
-        buf_add_varint(&b, ONCE(t->nodes[i].parent));
+        buf_add_varint(&b, HEAP_ONCE(t->nodes[i].frame));
+        buf_add_varint(&b, HEAP_ONCE(t->nodes[i].parent));
     }
     add_range(&b, from.sites, now.sites);
     for (uint32_t i = from.sites; i < now.sites; i++)
-        buf_add_varint(&b, ONCE(t->sites[i].node));
+        buf_add_varint(&b, HEAP_ONCE(t->sites[i].node));
     add_block(out, (struct block_head){.type = STORE_NEWS}, &b);
     buf_fini(&b);
     *done = now;

@@ -258,35 +258,30 @@ static int tally_no_step(const struct profile *p, int64_t step, struct err *err)
                    step, first->step, last->step);
 }
 
-static int tallies_want(struct tallies *t, struct names *names, uint32_t site, double bytes)
-{
-    struct tally *row;
-    int r = row_for_site(t, names, site, &row);
-    if (r == 0)
-        row->wanted += bytes;
-    return r;
-}
-
 /* Adds the samples of S that were allocated at SINCE_NS or later, and before BEFORE_NS. */
 static int want_samples(struct tallies *t, struct names *names, const struct profile_snapshot *s,
                         uint64_t since_ns, uint64_t before_ns)
 {
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < s->count; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         const struct profile_sample *one = &s->samples[i];
-        if (one->born_ns >= since_ns && one->born_ns < before_ns)
-            r = tallies_want(t, names, one->site, profile_weight_bytes(one->size, one->interval));
+        struct tally *row;
+        if (one->born_ns < since_ns || one->born_ns >= before_ns)
+            continue;
+        int r = row_for_site(t, names, one->site, &row);
+        if (r < 0)
+            return r;
+        row->wanted += profile_weight_bytes(one->size, one->interval);
     }
-    return r;
+    return 0;
 }
 
-int tallies_since(struct tallies *t, struct names *names, struct err *err)
+static int want_since(struct tallies *t, struct names *names, struct err *err)
 {
     uint64_t since_ns;
     const struct profile_reading *end = &t->p->readings[t->n_readings - 1];
     const struct profile_snapshot *s = profile_snapshot_at(t->p, end->t_ns);
-    if (!profile_time_of(t->p, t->o->since_step, &since_ns))
-        return tally_no_step(t->p, t->o->since_step, err);
+    if (!profile_time_of(t->p, t->o->from_step, &since_ns))
+        return tally_no_step(t->p, t->o->from_step, err);
     if (!s)
         return err_set(err, -ENODATA, "no heap snapshot was kept");
     return want_samples(t, names, s, since_ns, UINT64_MAX);
@@ -301,7 +296,7 @@ static uint64_t last_moment_of(const struct profile *p, int64_t step, uint64_t t
     return t_ns;
 }
 
-int tallies_survivors(struct tallies *t, struct names *names, struct err *err)
+static int want_survivors(struct tallies *t, struct names *names, struct err *err)
 {
     const struct growth_options *o = t->o;
     uint64_t from_ns, to_ns;
@@ -329,7 +324,7 @@ static const struct profile_reading *reading_of_step(const struct profile *p, in
     return r;
 }
 
-int tallies_diff(struct tallies *t, struct names *names, struct err *err)
+static int want_diff(struct tallies *t, struct names *names, struct err *err)
 {
     const struct profile_reading *from = reading_of_step(t->p, t->o->from_step, err);
     const struct profile_reading *to = from ? reading_of_step(t->p, t->o->to_step, err) : NULL;
@@ -343,6 +338,21 @@ int tallies_diff(struct tallies *t, struct names *names, struct err *err)
     for (size_t i = 0; r == 0 && i < t->count; i++)
         t->at[i].wanted -= t->at[i].now;
     return r;
+}
+
+int tallies_want(struct tallies *t, struct names *names, struct err *err)
+{
+    switch (t->o->kind) {
+    case GROWTH_OF_BASELINE:
+        return 0;
+    case GROWTH_SINCE:
+        return want_since(t, names, err);
+    case GROWTH_DIFF:
+        return want_diff(t, names, err);
+    case GROWTH_SURVIVORS:
+        return want_survivors(t, names, err);
+    }
+    return 0;
 }
 
 /* ---- merging small rows of the same user function ---- */

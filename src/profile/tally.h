@@ -22,7 +22,7 @@ struct tally {
     double most;                               /* highest live bytes of any reading */
     double now, now_variance;                  /* live bytes at the current reading */
     double first, first_variance, last;        /* baselines at the start and the end of the run */
-    /* Requested difference in bytes (--since, --diff, --survivors). */
+    /* growth in bytes between two steps, unless the growth of baselines is shown */
     double wanted;
     int32_t part_of;               /* row into which this row was merged, or TALLY_NONE */
     double own_growth, own_live;   /* values before other rows were merged into this row */
@@ -57,12 +57,8 @@ double tally_sigma(const struct tally *row);
 const struct profile_reading *tallies_totals(const struct tallies *t);
 /* Sets `now` of each row to its live bytes at R. */
 int tallies_at(struct tallies *t, struct names *names, const struct profile_reading *r);
-/* Sets `wanted` to the bytes live at the end that were allocated since options.since_step. */
-int tallies_since(struct tallies *t, struct names *names, struct err *err);
-/* Sets `wanted` to the change from options.from_step to to_step. */
-int tallies_diff(struct tallies *t, struct names *names, struct err *err);
-/* Sets `wanted` to the bytes live at options.to_step that were allocated before from_step. */
-int tallies_survivors(struct tallies *t, struct names *names, struct err *err);
+/* Sets `wanted` to the growth that options.kind requests between two steps. */
+int tallies_want(struct tallies *t, struct names *names, struct err *err);
 /* Merges rows that grow, or may grow within the sampling error, and are small compared with the
  * total growth. Rows with the same innermost user function are merged into the one that grew most,
  * and then removed from ROWS. Returns the number of rows into which others were merged. These come

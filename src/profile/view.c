@@ -8,13 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/number.h"
 #include "profile/marks.h"
-
-static uint64_t round_bytes(double bytes)
-{
-    return (uint64_t)number_to_i64(fmax(bytes, 0));
-}
 
 static int copy_text(const char *s, const char **ret)
 {
@@ -89,7 +83,7 @@ static int copy_places(const struct growth_row *r, struct profile_row *row)
     for (size_t i = 0; i < count; i++) {
         struct profile_place *place = &row->places[row->n_places++];
         place->growth_bytes = r->places[i].growth_bytes;
-        place->live_bytes = round_bytes(r->places[i].live_bytes);
+        place->live_bytes = profile_whole(r->places[i].live_bytes);
         if (copy_frame(r->places[i].name, &place->where) < 0)
             return -ENOMEM;
     }
@@ -102,9 +96,10 @@ static int copy_row(const struct growth_row *r, struct profile_row *row)
         .has_gpu = r->gpu >= 0,
         .gpu = r->gpu >= 0 ? (uint64_t)r->gpu : 0,
         .has_native = r->native,
-        .live = {round_bytes(r->live_bytes), round_bytes(r->live_low), round_bytes(r->live_high)},
-        .allocated_bytes = round_bytes(r->allocated_bytes),
-        .survivor_bytes = round_bytes(r->survivor_bytes),
+        .live = {profile_whole(r->live_bytes), profile_whole(r->live_low),
+                 profile_whole(r->live_high)},
+        .allocated_bytes = profile_whole(r->allocated_bytes),
+        .survivor_bytes = profile_whole(r->survivor_bytes),
         .live_objects = r->live_objects,
         .age_s = r->age_s,
         .growth_bytes = r->growth_bytes,
@@ -182,8 +177,9 @@ int profile_view_make(const struct profile *p, struct names *names, const struct
     int r = 0;
     *ret = (struct profile_view){
         .pid = p->pid,
-        .live = {round_bytes(g->live_bytes), round_bytes(g->live_low), round_bytes(g->live_high)},
-        .allocated_bytes = round_bytes(g->allocated_bytes),
+        .live = {profile_whole(g->live_bytes), profile_whole(g->live_low),
+                 profile_whole(g->live_high)},
+        .allocated_bytes = profile_whole(g->allocated_bytes),
         .span_s = g->span_s,
         .before_end_s = g->before_end_s,
         .has_steps = g->has_steps,
@@ -277,9 +273,9 @@ static int copy_branch(const struct tree *t, uint32_t node, struct profile_branc
         else
             list[count++] = c;
     }
-    ret->live_bytes = round_bytes(t->all[node]);
-    ret->own_bytes = round_bytes(t->own[node]);
-    ret->left_out_bytes = round_bytes(left_out);
+    ret->live_bytes = profile_whole(t->all[node]);
+    ret->own_bytes = profile_whole(t->own[node]);
+    ret->left_out_bytes = profile_whole(left_out);
     qsort_r(list, count, sizeof *list, by_live_bytes, t->all);
     for (size_t i = 0; i < count; i++)
         if (copy_branch(t, list[i], &ret->children[ret->n_children++]) < 0)

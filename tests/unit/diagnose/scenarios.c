@@ -41,7 +41,6 @@ void growth_stops_after(double seconds)
 {
     synthetic_memory(&s, MIB(500), MIB(900), 10 + seconds);
     synthetic_verdict(&s, 0, VERDICT_PLATEAUED);
-    s.processes[0].verdict.has_ended = true;
     s.processes[0].verdict.ended_step = (int64_t)seconds;
     synthetic_steps(&s, 50);
 }
@@ -71,7 +70,6 @@ void memory_grew_once_by(double bytes)
 {
     synthetic_memory(&s, MIB(500), MIB(500) + bytes, 30);
     synthetic_verdict(&s, 0, VERDICT_PLATEAUED);
-    s.processes[0].verdict.has_ended = true;
     s.processes[0].verdict.ended_step = 20;
     synthetic_steps(&s, 50);
 }

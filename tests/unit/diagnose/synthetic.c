@@ -14,7 +14,7 @@ void synthetic_begin(struct synthetic *s)
     s->f.marks = s->marks;
     s->f.figures = s->figures;
     s->f.start_s = 10;
-    s->f.now_s = s->f.span_s = SYNTHETIC_POINTS - 1;
+    s->f.now_s = SYNTHETIC_POINTS - 1;
     s->f.limit_bytes = (double)NAN;
     snprintf(s->f.heap.why_not, sizeof s->f.heap.why_not, "the heap profiler was off");
     s->f.main = synthetic_process(s, ROLE_MAIN);
@@ -49,6 +49,19 @@ void synthetic_field(struct synthetic *s, size_t p, enum sample_process_field fi
     s->processes[p].field[field] = (struct facts_series){s->t_s, v, SYNTHETIC_POINTS};
     if (field == SAMPLE_RSS)
         s->processes[p].peak_bytes = fmax(from, to);
+}
+
+void synthetic_remove_nan(struct synthetic *s, enum sample_process_field field)
+{
+    double *v = s->v[0][field];
+    size_t count = 0;
+    for (size_t i = 0; i < SYNTHETIC_POINTS; i++) {
+        if (isnan(v[i]))
+            continue;
+        s->rare_t_s[count] = s->t_s[i];
+        v[count++] = v[i];
+    }
+    s->processes[0].field[field] = (struct facts_series){s->rare_t_s, v, count};
 }
 
 void synthetic_memory(struct synthetic *s, double from, double to, double until_s)
@@ -113,21 +126,18 @@ void synthetic_row(struct synthetic *s, const char *file, double start, double n
                                       .live_low = now,
                                       .live_high = now,
                                       .verdict = {.word = word, .leak = verdict_word_leak(word)}};
-    s->row_start[at] = start;
-    s->row_floor[at] = word == VERDICT_STABLE ? fmin(start, now) : now;
-    s->f.heap.floor_bytes = s->row_floor;
-    s->f.heap.mapped_share = s->row_mapped;
-    s->f.heap.shared_share = s->row_shared;
+    s->sites[at] = (struct facts_site){
+        .start_bytes = start, .floor_bytes = word == VERDICT_STABLE ? fmin(start, now) : now};
+    s->f.heap.sites = s->sites;
     s->profile.n_sites = 1;
     s->profile.site_node = &s->site_node;
     s->f.heap.profile = &s->profile;
     s->f.heap.growth.rows = s->rows;
-    s->f.heap.start_bytes = s->row_start;
-    s->f.heap.start += start;
-    s->f.heap.now += now;
-    s->f.heap.start_malloc += start;
-    s->f.heap.now_malloc += now;
-    s->f.heap.most = fmax(s->f.heap.most, s->f.heap.now);
+    s->f.heap.start.live += start;
+    s->f.heap.now.live += now;
+    s->f.heap.start.malloc += start;
+    s->f.heap.now.malloc += now;
+    s->f.heap.most = fmax(s->f.heap.most, s->f.heap.now.live);
 }
 
 static json_t *census(int step, double objects, double tensors, bool is_graph, int nodes)

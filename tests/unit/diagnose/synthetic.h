@@ -14,7 +14,7 @@ enum {
 struct synthetic {
     struct facts f;
     struct facts_process processes[SYNTHETIC_PROCESSES]; /* [0] is main */
-    double t_s[SYNTHETIC_POINTS];
+    double t_s[SYNTHETIC_POINTS], rare_t_s[SYNTHETIC_POINTS];
     double v[SYNTHETIC_PROCESSES][SAMPLE_PROCESS_COUNT][SYNTHETIC_POINTS];
     struct facts_mark marks[SYNTHETIC_MARKS];
     struct facts_figure figures[4];
@@ -25,8 +25,7 @@ struct synthetic {
     uint32_t site_node;
     struct name names[SYNTHETIC_ROWS];
     struct growth_row rows[SYNTHETIC_ROWS];
-    double row_start[SYNTHETIC_ROWS], row_floor[SYNTHETIC_ROWS];
-    double row_mapped[SYNTHETIC_ROWS], row_shared[SYNTHETIC_ROWS];
+    struct facts_site sites[SYNTHETIC_ROWS];
     struct ledger ledger;
     struct question question;
     struct hypothesis ranked[HYPOTHESIS_COUNT];
@@ -41,6 +40,8 @@ struct facts_process *synthetic_process(struct synthetic *s, enum process_role r
 /* Makes FIELD of process P grow from FROM at the start to TO at UNTIL_S, and then stay constant. */
 void synthetic_field(struct synthetic *s, size_t p, enum sample_process_field field, double from,
                      double to, double until_s);
+/* Removes the readings of FIELD of the main process that are NAN; for one field per test. */
+void synthetic_remove_nan(struct synthetic *s, enum sample_process_field field);
 /* Sets the RSS of the main process, all of which is anonymous memory. */
 void synthetic_memory(struct synthetic *s, double from, double to, double until_s);
 /* Adds a spike of HEIGHT bytes and one second at T_S to the RSS of the main process. */

@@ -267,7 +267,7 @@ static void small_live_objects_of_a_call_site_are_not_retention(void **state)
     (void)state;
     memory_leaks();
     synthetic_row(&s, "/job/train.py", MIB(10), MIB(400), VERDICT_LEAKING);
-    s.f.heap.start_malloc = s.f.heap.now_malloc = 0;
+    s.f.heap.start.malloc = s.f.heap.now.malloc = 0;
     synthetic_figure(&s, "heap_live_bytes", MIB(100), MIB(100));
     expect_first(HYPOTHESIS_CALL_SITE);
     assert_true(synthetic_test(&s, HYPOTHESIS_RETENTION)->word <= UNLIKELY);

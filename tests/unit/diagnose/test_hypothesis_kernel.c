@@ -77,8 +77,8 @@ static void shared_memory_that_is_pinned_is_diagnosed_as_pinned(void **state)
     synthetic_figure(&s, "heap_free_bytes", MIB(10), MIB(10));
     synthetic_row(&s, "/job/train.py", MIB(200), MIB(200), VERDICT_STABLE);
     synthetic_row(&s, "/job/pin.py", MIB(5), MIB(405), VERDICT_LEAKING);
-    s.row_mapped[1] = 1;
-    s.f.heap.start_malloc = s.f.heap.now_malloc = MIB(200);
+    s.sites[1].mapped_share = 1;
+    s.f.heap.start.malloc = s.f.heap.now.malloc = MIB(200);
     expect_first(HYPOTHESIS_PINNED);
     assert_ptr_equal(s.ranked[0].site, &s.rows[1]);
     assert_true(

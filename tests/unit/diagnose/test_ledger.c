@@ -80,8 +80,8 @@ static void ledger_has_an_entry_for_unused_python_arena_memory(void **state)
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
     synthetic_row(&s, "a.py", MIB(200), MIB(250), VERDICT_STABLE);
-    s.f.heap.start_spare = MIB(10);
-    s.f.heap.now_spare = MIB(310);
+    s.f.heap.start.spare = MIB(10);
+    s.f.heap.now.spare = MIB(310);
     make();
     expect_bytes(ledger_growth(&s.ledger, LEDGER_ARENAS), MIB(300));
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(50));
@@ -93,7 +93,7 @@ static void ledger_has_no_entry_for_arenas_that_were_not_counted(void **state)
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
     synthetic_row(&s, "a.py", MIB(200), MIB(250), VERDICT_STABLE);
-    s.f.heap.start_spare = s.f.heap.now_spare = (double)NAN;
+    s.f.heap.start.spare = s.f.heap.now.spare = (double)NAN;
     make();
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(350));
 }
@@ -138,8 +138,8 @@ static void set_heap_pages(double start, double now)
     synthetic_memory(&s, MIB(500), MIB(900), 200);
     synthetic_field(&s, 0, SAMPLE_HEAP, start, now, 200);
     synthetic_row(&s, "a.py", MIB(200), MIB(400), VERDICT_LEAKING);
-    s.f.heap.start_malloc = s.f.heap.start_inside = MIB(200);
-    s.f.heap.now_malloc = s.f.heap.now_inside = MIB(400);
+    s.f.heap.start.malloc = s.f.heap.start.inside = MIB(200);
+    s.f.heap.now.malloc = s.f.heap.now.inside = MIB(400);
 }
 
 static void heap_pages_beyond_live_memory_count_as_retained(void **state)
@@ -331,8 +331,8 @@ static void live_memory_from_mmap_leaves_the_allocator_count_unchanged(void **st
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
     synthetic_row(&s, "a.py", MIB(100), MIB(400), VERDICT_LEAKING);
-    s.f.heap.start_malloc = MIB(50);
-    s.f.heap.now_malloc = MIB(50);
+    s.f.heap.start.malloc = MIB(50);
+    s.f.heap.now.malloc = MIB(50);
     synthetic_figure(&s, "heap_live_bytes", MIB(50), MIB(50));
     synthetic_figure(&s, "heap_free_bytes", MIB(10), MIB(110));
     make();
@@ -347,7 +347,7 @@ static void samples_newer_than_the_allocator_count_are_added_to_it(void **state)
     synthetic_memory(&s, MIB(500), MIB(900), 200);
     synthetic_row(&s, "a.py", MIB(100), MIB(400), VERDICT_LEAKING);
     synthetic_figure(&s, "heap_live_bytes", MIB(110), MIB(330));
-    s.f.heap.now_drift = MIB(80);
+    s.f.heap.now.drift = MIB(80);
     make();
     expect_bytes(ledger_live_growth(&s.ledger), MIB(300));
 }
@@ -358,8 +358,8 @@ static void ledger_counts_the_size_rounding_of_python_objects(void **state)
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
     synthetic_row(&s, "a.py", 0, MIB(300), VERDICT_LEAKING);
-    s.f.heap.now_malloc = 0;
-    s.f.heap.now_rounding = MIB(100);
+    s.f.heap.now.malloc = 0;
+    s.f.heap.now.rounding = MIB(100);
     make();
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 0), MIB(400));
     expect_bytes(s.ledger.named_growth_share * 100, 100);
@@ -447,8 +447,8 @@ static void pin_through_shared_mappings(void)
     synthetic_field(&s, 0, SAMPLE_SHMEM, MIB(30), MIB(430), 200);
     synthetic_row(&s, "/job/train.py", MIB(300), MIB(300), VERDICT_STABLE);
     synthetic_row(&s, "/job/pin.py", MIB(10), MIB(410), VERDICT_LEAKING);
-    s.row_mapped[1] = 1;
-    s.f.heap.start_malloc = s.f.heap.now_malloc = MIB(300);
+    s.sites[1].mapped_share = 1;
+    s.f.heap.start.malloc = s.f.heap.now.malloc = MIB(300);
 }
 
 static void shared_mapping_of_a_call_site_does_not_count_as_heap(void **state)
@@ -472,7 +472,7 @@ static void shared_mapping_is_not_heap_even_if_anonymous_memory_grows(void **sta
     pin_through_shared_mappings();
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(1400), 200);
     synthetic_field(&s, 0, SAMPLE_ANON, MIB(470), MIB(970), 200);
-    s.row_shared[1] = 1;
+    s.sites[1].shared_share = 1;
     make();
     expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), MIB(400));
     assert_ptr_equal(ledger_site(&s.ledger, LEDGER_SHARED), &s.rows[1]);
@@ -508,7 +508,7 @@ static void shared_memory_never_names_a_call_site_without_mappings(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
-    s.row_mapped[1] = 0;
+    s.sites[1].mapped_share = 0;
     make();
     assert_null(ledger_site(&s.ledger, LEDGER_SHARED));
 }
@@ -521,6 +521,7 @@ static void recently_pinned_memory_stays_part_of_shared_memory(void **state)
     synthetic_figure(&s, "pinned_host_bytes", MIB(20), MIB(400));
     for (size_t i = 0; i < SYNTHETIC_POINTS; i++)
         s.v[0][SAMPLE_SHMEM][i] = i <= 162 ? s.figure_v[0][i] + MIB(10) : (double)NAN;
+    synthetic_remove_nan(&s, SAMPLE_SHMEM);
     make();
     expect_bytes(now_bytes(LEDGER_PINNED), MIB(400));
     expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), 0);

@@ -34,6 +34,7 @@ static void initial_file_pages_come_from_the_nearest_reading(void **state)
     double *file = s.v[0][SAMPLE_FILE];
     for (size_t i = 0; i < SYNTHETIC_POINTS; i++)
         file[i] = i == 5 ? MIB(20) : i >= 11 ? MIB(100) : (double)NAN;
+    synthetic_remove_nan(&s, SAMPLE_FILE);
     synthetic_test(&s, HYPOTHESIS_NO_GROWTH);
     assert_true(fabs(s.question.base - MIB(400)) < 1);
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
@@ -47,6 +48,7 @@ static void file_pages_of_an_exiting_process_are_not_used(void **state)
     double *file = s.v[0][SAMPLE_FILE];
     for (size_t i = 0; i < SYNTHETIC_POINTS; i++)
         file[i] = i == 196 ? MIB(20) : i <= 180 ? MIB(100) : (double)NAN;
+    synthetic_remove_nan(&s, SAMPLE_FILE);
     for (size_t i = 196; i < SYNTHETIC_POINTS; i++)
         s.v[0][SAMPLE_RSS][i] -= MIB(80);
     synthetic_test(&s, HYPOTHESIS_NO_GROWTH);
@@ -115,6 +117,7 @@ static void file_pages_are_not_interpolated_between_two_readings(void **state)
         file[i] = i == 9 ? 0 : i >= 14 ? MIB(100) : (double)NAN;
         rss[i] = i < 10 ? MIB(10) : MIB(500);
     }
+    synthetic_remove_nan(&s, SAMPLE_FILE);
     synthetic_test(&s, HYPOTHESIS_NO_GROWTH);
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
 }

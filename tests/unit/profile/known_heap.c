@@ -16,7 +16,7 @@ void known_heap_init(struct known_heap *h)
         (struct profile_module){text("/gone/libgone.so.1"), 0x7f0000000000, 4, {1, 2, 3, 4}};
     h->modules[1] =
         (struct profile_module){text("/gone/\x1b[31m;odd\n.so"), 0x7f1000000000, 0, {0}};
-    h->readings[0] = (struct profile_reading){.t_ns = 2000, .held = h->early, .count = 0};
+    h->readings[0] = (struct profile_reading){.t_ns = 2000};
     h->readings[1] = (struct profile_reading){.t_ns = 5000, .held = h->held, .count = 0};
     h->profile = (struct profile){.pid = 42,
                                   .start_ns = 1000,

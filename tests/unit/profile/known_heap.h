@@ -12,7 +12,6 @@ struct known_heap {
     struct profile_node nodes[KNOWN_NODES];
     uint32_t site_node[KNOWN_SITES];
     struct profile_held held[KNOWN_SITES];
-    struct profile_held early[1];
     struct profile_reading readings[2];
 };
 

@@ -514,7 +514,7 @@ static void heap_rows_are_not_merged_for_growth_between_two_steps(void **state)
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
     const struct growth_options options = {
-        .minds_program = true, .has_diff = true, .from_step = 100, .to_step = 500};
+        .minds_program = true, .kind = GROWTH_DIFF, .from_step = 100, .to_step = 500};
     assert_int_equal(judge(s, options), 0);
     assert_int_equal(s->growth.count, 12);
 }
@@ -564,7 +564,7 @@ static void since_option_counts_only_allocations_after_the_given_step(void **sta
     sample(s, young, 100, 5000);
     sample(s, young, 1200, 700);
     sample(s, young, 1900, 300);
-    assert_int_equal(judge(s, (struct growth_options){.has_since = true, .since_step = 500}), 0);
+    assert_int_equal(judge(s, (struct growth_options){.kind = GROWTH_SINCE, .from_step = 500}), 0);
     assert_string_equal(s->growth.rows[0].name->function, "leak");
     assert_near(s->growth.rows[0].growth_bytes, 1000, 1e-3);
     assert_near(row(s, "model")->growth_bytes, 0, 0);
@@ -577,7 +577,7 @@ static void diff_option_shows_the_difference_of_two_readings(void **state)
     site(s, "leak", leaks);
     site(s, "late", begins_late);
     site(s, "shrinks", shrinks);
-    struct growth_options options = {.has_diff = true, .from_step = 5, .to_step = 505};
+    struct growth_options options = {.kind = GROWTH_DIFF, .from_step = 5, .to_step = 505};
     assert_int_equal(judge(s, options), 0);
     assert_string_equal(s->growth.rows[0].name->function, "leak");
     assert_near(s->growth.rows[0].growth_bytes, 25 * MIB, 1);
@@ -585,7 +585,7 @@ static void diff_option_shows_the_difference_of_two_readings(void **state)
     assert_near(row(s, "late")->growth_bytes, 0, 0);
     assert_near(row(s, "shrinks")->growth_bytes, -25 * MIB, 1);
     assert_string_equal(s->growth.rows[s->growth.count - 1].name->function, "shrinks");
-    options = (struct growth_options){.has_diff = true, .from_step = 505, .to_step = 5};
+    options = (struct growth_options){.kind = GROWTH_DIFF, .from_step = 505, .to_step = 5};
     assert_int_equal(judge(s, options), 0);
     assert_near(row(s, "leak")->growth_bytes, -25 * MIB, 1);
 }
@@ -595,9 +595,9 @@ static void unknown_step_error_names_the_known_range(void **state)
     struct story *s = *state;
     site(s, "leak", leaks);
     struct growth_options beyond[] = {
-        {.has_since = true, .since_step = 7777},
-        {.has_diff = true, .from_step = 7777, .to_step = 10},
-        {.has_diff = true, .from_step = 10, .to_step = 7777},
+        {.kind = GROWTH_SINCE, .from_step = 7777},
+        {.kind = GROWTH_DIFF, .from_step = 7777, .to_step = 10},
+        {.kind = GROWTH_DIFF, .from_step = 10, .to_step = 7777},
     };
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
         s->err.text[0] = '\0';
@@ -615,7 +615,7 @@ static void survivors_are_allocated_before_one_step_and_live_at_another(void **s
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
-    struct growth_options options = {.has_survivors = true, .from_step = 100, .to_step = 600};
+    struct growth_options options = {.kind = GROWTH_SURVIVORS, .from_step = 100, .to_step = 600};
     sample(s, a, 100, 500);
     sample(s, b, 90, 3000);
     sample(s, b, 300, 4000);
@@ -637,7 +637,7 @@ static void survivors_without_a_snapshot_or_step_are_an_error(void **state)
     sample(s, site(s, "leak", leaks), 90, 3000);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const struct growth_options options = {
-            .has_survivors = true, .from_step = bad[i][0], .to_step = bad[i][1]};
+            .kind = GROWTH_SURVIVORS, .from_step = bad[i][0], .to_step = bad[i][1]};
         s->err.text[0] = '\0';
         assert_int_equal(judge(s, options), -ENODATA);
         assert_true(s->err.text[0] != '\0');
