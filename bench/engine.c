@@ -1,6 +1,7 @@
 /* Measures the cost of a complete tick of the engine, as `ebb run` and `ebb watch` make it every
  * second: resident memory of all processes, status of some, the machine, the limit, the recording,
- * the run, and the series of the verdict. The sampled job is held by another process (tick --hold).
+ * the run, and the series of the verdict. Another process provides the job that is sampled (tick
+ * --hold).
  *
  *   engine virtual PID FOLDER    reads commands from stdin and answers each with a line of JSON:
  *     ticks N                    N ticks in virtual time, a second apart
@@ -179,8 +180,8 @@ int main(int argc, char **argv)
     struct rlimit before;
     struct err err = {""};
     const struct engine_callbacks callbacks = {.tick = real ? on_real_tick : NULL};
-    /* Simulates a job that has run for a long time, because a new job is judged at every second
-     * tick. */
+    /* Simulates a job that has run for a long time. In a new job, every second tick also computes a
+     * verdict. */
     const struct engine_options options = {.root = &root, .interval_ns = NS_PER_S};
     int dirfd = open(argv[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dirfd < 0 || loop_new(&loop) < 0 || ticks_wanted > TICKS_MAX) {

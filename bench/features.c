@@ -1,5 +1,5 @@
-/* Prints the features that the verdict's model weighs, for every process of a recorded run and for
- * the job as a whole, as JSON lines: research/fit.py fits the weights to them.
+/* Prints the inputs of the verdict's model, for every process of a recorded run and for the job as
+ * a whole, as JSON lines. research/fit.py fits the model's weights to them.
  *
  *   features [--no-marks] RUN [MOMENT...]
  *
@@ -26,7 +26,8 @@ static void put_features(const char *name, const struct model_evidence *e)
     printf("}");
 }
 
-/* Returns true if the series of P, or of the job, leaks by its shape, without the model. */
+/* Returns true if the shape of the series of P, or of the job, alone shows a leak, without the
+ * model. */
 static bool leaks_by_shape(const struct judge *j, const struct run_entity *p,
                            struct judge_series *s)
 {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs all measurements and prints one table: the measurement, the number, the bar, and whether the bar is held.
+"""Runs all measurements and prints one table: each measurement, its result, the required value, and whether it is met.
 
     bench/run.py [--json] [--long] [--only PART[,PART]] [--build DIR]
 
 Parts: tick, memory, stall, trace, run, output. --long records for ten minutes in `memory` instead of 75 s. Times are
 CPU time unless stated otherwise. Compared variants alternate within one run, so that a busy machine affects both. The
-exit status is 0 even if a bar is missed, because these are measurements and not tests.
+exit status is 0 even if a requirement is not met, because these are measurements and not tests.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Table:
         self.rows.append({"what": what, "value": value, "note": note})
 
     def bar(self, what, value, limit, unit, more_is_better=False, digits=1, note=""):
-        """A number and its bar, with a text that shows by how much the number misses the bar."""
+        """A result and its required value, with a text that shows by how much the result misses it."""
         held = value >= limit if more_is_better else value <= limit
         by = f"{abs(value / limit - 1) * 100:.0f} %" if limit else f"{value - limit:g}"
         by = "" if held else f"MISSED by {by}"

@@ -1,8 +1,8 @@
-/* Measures how long sampling delays a job. A child holds N GiB of 4 KiB pages and maps, touches
- * and unmaps memory in a loop, timing each round. Meanwhile this process either does nothing,
- * samples as ebb does (tick every second, status every 5 s, unique memory at the default pace
- * without pauses), samples unique memory at full speed, or reads smaps_rollup every second. Blocks
- * of the four alternate, so that drift affects all of them.
+/* Measures how long sampling delays a job. A child holds N GiB of 4 KiB pages and maps, touches and
+ * unmaps memory in a loop, timing each round. Meanwhile this process either does nothing, samples
+ * as ebb does (tick every second, status every 5 s, unique memory at the default pace without
+ * pauses), samples unique memory at full speed, or reads smaps_rollup every second. Blocks of these
+ * four ways alternate, so that drift affects all of them equally.
  *
  * On a busy machine, most long rounds wait for a CPU and not for a lock. The kernel counts the wait
  * for a CPU (schedstat). Every figure is therefore given twice: as measured, and without the wait
@@ -30,7 +30,7 @@
 #include "proc/tree.h"
 #include "proc/unique.h"
 
-/* No samples are taken between two blocks, and the rounds there are not counted. */
+/* Between two blocks, no samples are taken, and rounds are not counted. */
 enum look { LOOK_NONE, LOOK_EBB, LOOK_EBB_FLAT_OUT, LOOK_ROLLUP, LOOKS, LOOK_BETWEEN = LOOKS };
 static const char *const look_names[LOOKS] = {"nothing", "ebb", "ebb flat out", "smaps_rollup"};
 

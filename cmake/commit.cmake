@@ -1,6 +1,5 @@
-# Provides the commit for `ebb version`, or "unknown" outside a git checkout of ebb. It is in a separate header, so that
-# a new commit recompiles one file. The log of HEAD changes with each commit, so it is a dependency of the
-# configuration.
+# Provides the commit for `ebb version`, or "unknown" outside a git checkout of ebb. The commit is in a separate header,
+# so that a new commit recompiles only one file. CMake runs again when the log of HEAD changes, which each commit does.
 
 set(EBB_COMMIT "" CACHE STRING "The commit of this build (default: git's)")
 set(ebb_commit ${EBB_COMMIT})

@@ -46,7 +46,7 @@ ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
 # Only the parts of libdw that read ELF and DWARF are linked. libdwfl, which would search for files on servers, is
 # left out, and with it bzip2 and lzma. Newer versions of libdw require zstd.
 ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
-# Packages of elfutils 0.192 have archives that may call functions of a third library without containing it.
+# In packages of elfutils 0.192, the archives may call functions of another library that they do not contain.
 if(EBB_STATIC_DEPS AND ebb_dw_libdw.a AND ebb_dw_libelf.a)
   include(CheckCSourceCompiles)
   foreach(target ebb_dw ebb_zlib ebb_zstd)

@@ -25,7 +25,7 @@ foreach(source ${fuzz_sources})
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/fuzz/replay.c)
   endif()
   add_dependencies(fuzz ${target})
-  # The seed is fixed, so that the same tree gives the same result, as far as the time limit allows.
+  # The seed is fixed, so that runs on the same tree differ only if they reach the time limit.
   if(EBB_TESTS AND EBB_PYTHON)
     ebb_test(fuzz.${name} fuzz 120 ${EBB_PYTHON} scripts/fuzz.py --targets ${ebb_fuzz_dir}
       --only ${name} --seconds 1 --seed 1 --out ${ebb_fuzz_dir}/tested)

@@ -1,6 +1,6 @@
 # Builds the preloaded library. It runs inside the job, so it links libc alone, is never sanitized (the sanitizer's
-# runtime would be loaded into the job), and exports only the functions that it hooks. The unit tests link the same
-# sources as a library without the hooks, because the hooks would hook the tests themselves.
+# runtime would be loaded into the job), and exports only the functions that it hooks. For the unit tests, the same
+# sources are built as a library without the hooks, which would otherwise intercept calls of the tests.
 
 include(CheckSymbolExists)
 check_symbol_exists(__GLIBC__ features.h EBB_HAS_GLIBC)

@@ -27,8 +27,8 @@ set(ebb_test_environment
   "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
-# Costs of long tests: ctest starts the longest first. A test that mostly waits takes a third of a core, so that
-# several run at a time; `ctest -j` counts thirds of a core.
+# Costs of long tests: ctest starts the longest first. A test that mostly waits counts as a third of a core, so that
+# several run at a time; `ctest -j` counts in thirds of a core.
 set(ebb_test_costs ${CMAKE_SOURCE_DIR}/cmake/test_costs.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ebb_test_costs})
 
@@ -217,7 +217,7 @@ foreach(source ${heap_programs})
   add_dependencies(plain_tests heap_${name})
 endforeach()
 
-# Stand-ins for PyTorch's libraries, loaded as Python loads them: two copies with the functions that ebb knows, and one
+# Fake libraries of PyTorch, loaded as Python loads the real ones: two copies with the functions that ebb knows, and one
 # whose functions have other names.
 foreach(copy torch torch2 torch_other)
   set(folder ${CMAKE_BINARY_DIR}/tests/heap_programs/${copy})
@@ -266,7 +266,7 @@ foreach(name table cluster)
   add_dependencies(plain_tests ${name})
 endforeach()
 
-# A library that lets a folder hang for the programs that preload it.
+# A library that makes a folder hang for the programs that preload it.
 add_library(hang MODULE ${CMAKE_SOURCE_DIR}/tests/tools/hang/hang.c)
 set_target_properties(hang PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
 target_compile_options(hang PRIVATE -fno-sanitize=all)
@@ -295,8 +295,8 @@ if(suites)
   add_dependencies(plain_tests command_tests)
 endif()
 
-# cmd.test_watch expects its training job to be the only one on the machine, so it does not run beside suites that
-# start others.
+# cmd.test_watch expects that no other training job runs on the machine, so it does not run at the same time as suites
+# that start training jobs.
 if(TEST cmd.test_watch)
   set_tests_properties(cmd.test_watch PROPERTIES RUN_SERIAL ON)
 endif()

@@ -1,6 +1,6 @@
-"""The case that ebb was made for: a vision-language model is fine-tuned with the Hugging Face Trainer on
-663 images, batch 2, accumulation 4, three epochs, evaluation and checkpoint every 100 steps; memory climbs at
-every step of the first epoch.
+"""The training job for which ebb was written: a vision-language model is fine-tuned with the Hugging Face Trainer on
+663 images, batch 2, accumulation 4, three epochs, evaluation and checkpoint every 100 steps; memory climbs at every
+step of the first epoch.
 
     ebb run -n seed -- python examples/seed_case.py
     ebb run -n seed -- python examples/seed_case.py --fixed         # decoded when needed

@@ -4,7 +4,7 @@
     uvicorn --app-dir examples server:app
     EBB_ISOLATE=0 uvicorn --app-dir examples server:app     # as before, in the server's process
 
-Only `run` and the cancelling of jobs differ from server_before.py.
+Only the function `run` and the code that cancels jobs differ from server_before.py.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
-"""A stand-in for training, used by server_before.py and server.py: like a real one, it leaves memory behind
-in its process."""
+"""A simulated training, used by server_before.py and server.py. Like a real training, it leaves memory behind in its
+process."""
 
 import time
 from typing import Callable, Optional
 
 import ebb
 
-CACHE: "list[bytes]" = []  # This stands for a cache in some library that nobody can clear.
+CACHE: "list[bytes]" = []  # Simulates a cache in a library that cannot be cleared from outside.
 
 
 def train(steps: int, mib_per_step: int, report: "Optional[Callable[[int], None]]" = None) -> "dict[str, float]":

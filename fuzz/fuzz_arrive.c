@@ -1,4 +1,4 @@
-/* Fuzzes the socket that receives tables of heaps: packets of any bytes, with any descriptors. The
+/* Fuzzes the socket that receives heap tables: packets of any bytes, with any descriptors. The
  * first byte is the number of descriptors, the second selects their kinds. The third is the
  * position at which the rest is split into two packets. */
 #include <fcntl.h>
@@ -22,8 +22,9 @@ static struct {
     struct arrive *arrive;
     char dir[64];
     struct sockaddr_un address;
-    int kind[KINDS]; /* Descriptors of a table, a table that may shrink, a pipe, and a folder. */
-    int first;       /* Lowest descriptor that was free at the start of the target. */
+    int kind[KINDS]; /* The kinds of descriptors: a table, a table that may shrink, a pipe, and a
+                        folder. */
+    int first;       /* Lowest free descriptor at the start of the fuzz target. */
     unsigned came;
 } s;
 

@@ -1,6 +1,6 @@
-/* Fuzzes the frames between a supervisor and its followers, in pieces as a socket delivers them,
- * and the server's reader of messages from a supervisor. Both must survive any bytes, because a job
- * can connect to either side. */
+/* Fuzzes the frames between a supervisor and its clients, delivered in pieces as by a socket, and
+ * the server's reader of messages from a supervisor. Both sides must survive any bytes, because a
+ * job can connect to either. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>

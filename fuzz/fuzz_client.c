@@ -1,5 +1,5 @@
-/* Fuzzes how `ebb submit`, `ebb logs` and others read a server's answer: any program may listen on
- * the given socket. */
+/* Fuzzes the parser of server answers in `ebb submit`, `ebb logs` and others: any program may
+ * listen on the given socket. */
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -98,7 +98,7 @@ static void start(void)
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     start_rank();
-    /* There is no /proc, so that only this process can be found and signalled. */
+    /* The target has no /proc, so that no other process can be found and signalled. */
     must(proc_root_open(s.dir, NULL, &s.root, &err) == 0, err.text);
     s.options = (struct supervisor_options){
         .engine = {.root = &s.root, .no_gpu = true}, .rundir.fd = -1, .grace_ns = NS_PER_S};

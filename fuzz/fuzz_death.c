@@ -1,4 +1,5 @@
-/* Fuzzes the reading of a job's last output: tracebacks, colours, launchers' tables. */
+/* Fuzzes the parser of a job's last output, which contains tracebacks, colours and tables of
+ * launchers. */
 #include "guard/death.h"
 #include "guard/death.h"
 #include "target.h"

@@ -142,7 +142,7 @@ static void write_job(void)
 static void start(void)
 {
     const char *parent = getenv("TMPDIR");
-    /* The routes keep a pointer to this text, which explains why there is no live stream. */
+    /* This text explains why there is no live stream. The routes keep a pointer to it. */
     static struct err err;
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
@@ -241,7 +241,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!is_known)
         is_known = atexit(stop) == 0;
     if (s.news > NEWS_MAX)
-        stop(); /* The server has accepted too many jobs by now and is restarted. */
+        stop(); /* The server has accepted too many jobs, so it is restarted. */
     if (!s.loop)
         start();
     if (size > 0)

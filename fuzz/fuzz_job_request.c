@@ -1,5 +1,5 @@
-/* Fuzzes a request to run a job, as POST /api/v1/jobs and `ebb submit` send it: an accepted request
- * can be stored and read back, and yields a command line. */
+/* Fuzzes a request to run a job, as POST /api/v1/jobs and `ebb submit` send it: it must be possible
+ * to store an accepted request, read it back, and make a command line of it. */
 #include "base/err.h"
 #include "server/jobs/spec.h"
 #include "target.h"

@@ -1,4 +1,4 @@
-/* Fuzzes the path of every JSON text from outside: the limits, the parser, and the printer. Printed
+/* Fuzzes the handling of JSON texts from outside: the limits, the parser, and the printer. Printed
  * text must parse to the same value. Texts are also sanitised for a terminal. */
 #include "base/buf.h"
 #include "base/text.h"

@@ -8,7 +8,7 @@
 #include "mark/row.h"
 #include "target.h"
 
-/* Checks that each of the steps that a mark represents is a mark by itself. */
+/* Checks that a mark for several steps can be split into one valid mark per step. */
 static void check_row(const struct mark *m)
 {
     char text[MARK_TEXT_MAX];

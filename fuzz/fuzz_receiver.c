@@ -1,6 +1,6 @@
 /* Fuzzes the receiver of marks: datagrams of any bytes over its socket, including hellos that name
- * a reply socket. The receiver is kept between inputs, so an input also meets the peers that
- * earlier inputs have added. */
+ * a reply socket. The receiver is kept between inputs, so peers that earlier inputs added still
+ * exist. */
 #include <stdio.h>
 
 #include "base/err.h"

@@ -1,5 +1,6 @@
 /* Fuzzes the outputs made from a recording of any content: tables, JSON lines, samples for a page,
- * a report's data. The input is that of fuzz_trace_reader; its last byte selects the output. */
+ * a report's data. The input has the format of fuzz_trace_reader's inputs; its last byte selects
+ * the output. */
 #include <stdio.h>
 
 #include "base/err.h"

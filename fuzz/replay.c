@@ -1,4 +1,4 @@
-/* Replaces libFuzzer if the compiler has none: runs every file of the given folders once, so that
+/* Replaces libFuzzer for compilers without it: runs every file of the given folders once, so that
  * the sanitizers see the corpora. Options of libFuzzer are ignored. */
 #include <dirent.h>
 #include <fcntl.h>

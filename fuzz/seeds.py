@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of those targets whose inputs begin with a selecting byte or consist of frames, and other seeds
-that are easier to write than to record. The remaining seeds are recorded: those of seed_*.c, run_json and answers.
+"""Writes seeds: of targets whose inputs begin with a byte that selects a case, of targets whose inputs consist of
+frames, and others that are easier to write than to record. The seeds of seed_*.c, run_json and answers are recorded.
 """
 
 import json
@@ -120,7 +120,7 @@ def write_frames():
         client=frame("o", b"out") + frame("e", b"err") + frame("a", b"\x05\0\0\0") + frame("x", b"\3") + frame("E", doc({"state": "ended"})),
         request=frame("r", doc({"do": "cancel", "reason": "why", "grace_s": 5})) + frame("s", b"\x0f") + frame("w", b"\0" * 8),
         huge=b"n" + struct.pack("<I", (8 << 20) + 1))
-    # Inputs of fuzz_control have bits of the job's state, the number of connections, and pieces.
+    # Inputs of fuzz_control consist of bits of the job's state, the number of connections, and pieces of messages.
     cancel, checkpoint = (frame("r", doc(dict(do=what, reason="why", grace_s=5))) for what in ("cancel", "checkpoint"))
     put("control", cancel=bytes([0, 0, 0]) + cancel, checkpoint=bytes([16, 0, 0]) + checkpoint + checkpoint + cancel,
         nobody=bytes([0, 0, 0]) + checkpoint, exited=bytes([1, 0, 0]) + cancel + checkpoint, waits=bytes([2, 0, 0]) + cancel,

@@ -1,5 +1,5 @@
-/* A zstd frame that stores its bytes uncompressed: the fuzzer's changes reach the parser unchanged,
- * and packing costs almost nothing. */
+/* Makes a zstd frame that stores its bytes uncompressed. Bytes that the fuzzer changes thus reach
+ * the parser unchanged, and making a frame is cheap. */
 #pragma once
 
 #include "base/buf.h"

@@ -33,6 +33,7 @@ STEPS = 4000
 EVERY_S = 10
 LEAK_FROM, NO_LEAK_UNTIL, RUNNING_LEAK_FROM = 0.75, 0.2, 0.92  # as in src/verdict/settle.c
 SHAPE_LEAK_FROM = 0.8  # as in src/judge/judge_model.c: of a running job that leaks by shape
+LASTING_LEAK_FROM, LASTING_S = 0.6, 10  # there, too: of a running job without a known epoch
 FIRST_EPOCH = 1.15  # as in src/verdict/settle.c: the model is not used before
 LEAK_WORDS = ("leaking", "stepping")
 SOON_S, SOON_EPOCHS = 60, 1.26
@@ -218,19 +219,31 @@ def print_called(mode, rule, runs, is_called, everything):
         print(f"    of {len(with_epochs)} leaks with epochs, by 1.25, 1.5 and 2 epochs: {', '.join(map(str, by.values()))}")
 
 
+def lasts(runs, p):
+    """Returns for each moment whether a leak has been probable at all moments of the last LASTING_S seconds."""
+    found = np.zeros(len(runs), bool)
+    since = {}
+    for i in sorted(range(len(runs)), key=lambda i: runs[i]["at"]):
+        if p[i] < LASTING_LEAK_FROM:
+            since.pop(runs[i]["run"], None)
+        else:
+            begun = since.setdefault(runs[i]["run"], runs[i]["at"])
+            found[i] = runs[i]["at"] - begun >= LASTING_S - 0.5  # moments are those of samples
+    return found
+
+
 def report_moments(found):
     runs = found["running"] + found["past_epoch"]
     p = np.concatenate([left_out(found["running"]), left_out(found["past_epoch"])])
-    known = {(run["run"], run["at"] // EVERY_S) for run in runs}
     is_past = np.array([run["epochs"] > 0 for run in runs])
-    is_confirmed = np.array([(run["run"], run["at"] // EVERY_S - 1) in known for run in runs])
+    is_lasting = lasts(runs, p)
     by_shape = np.array([run["shape"] for run in runs])
     for mode in sorted({run["mode"] for run in runs}):
         for level in (0.8, 0.85, 0.9, RUNNING_LEAK_FROM, 0.95, 0.98):
             print_called(mode, f"threshold {level}", runs, p >= level, found["over"])
         is_sure = p >= RUNNING_LEAK_FROM
-        is_called = np.where(is_past | is_confirmed, is_sure | (by_shape & (p >= SHAPE_LEAK_FROM)), is_sure & by_shape)
-        print_called(mode, "with the shape, confirmed", runs, is_called, found["over"])
+        is_called = np.where(is_past, is_sure | (by_shape & (p >= SHAPE_LEAK_FROM)), is_lasting)
+        print_called(mode, "with the shape, or lasting", runs, is_called, found["over"])
 
 
 def write_weights(found):

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds the gzipped files of ebb's pages: for each PAGE the style, PAGE.css.gz, and the script,
-# PAGE.js.gz, from web/style/PAGE.css, web/src/PAGE.ts and shared sources; and serve.html.gz and
-# icon.svg.gz, which the server sends.
+# Builds the gzipped files of ebb's pages. For each PAGE these are PAGE.css.gz from web/style/PAGE.css, and PAGE.js.gz
+# from web/src/PAGE.ts and shared sources. Also builds serve.html.gz and icon.svg.gz, which the server sends.
 #
 #   scripts/build_web.sh OUT NPM|none|off PAGE…
 #

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks README and docs/: their length, their links, and that the commands, options and make targets they name exist.
+"""Checks README and docs/: their length, their links, and whether the commands, options and make targets that they name
+exist.
 
     scripts/check_docs.py [ROOT]
 """
@@ -16,7 +17,7 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*ebb ([a-z]+)\b([^|#]*)")
 
 
 def slug(title):
-    """Returns the anchor that GitHub gives a heading."""
+    """Returns the anchor that GitHub creates for a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title.strip().lower())
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 

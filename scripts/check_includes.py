@@ -3,7 +3,7 @@
 
     scripts/check_includes.py [--table FILE] [ROOT]
 
-Prints FILE:LINE for each violation and exits 1 if there was one.
+Prints FILE:LINE for each violation, and exits with 1 if there is one.
 """
 
 import argparse

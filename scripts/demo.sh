@@ -59,7 +59,7 @@ command_line "ebb run --interval 250ms --run-dir $shown/demo/leak -- $shown/exam
 "$ebb" run --interval 250ms --run-dir "$run" -- "$build/examples/leak"
 
 title "2. What the two processes did"
-# From the CSV table, prints the largest reading of each second for the trainer (with its evaluations) and its worker.
+# Reads the CSV table and prints the largest reading of each second, for the trainer and for its worker.
 command_line "ebb export $shown/demo/leak --csv | awk …"
 "$ebb" export "$run" --csv | awk -F, '
     NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }

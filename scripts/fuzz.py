@@ -6,7 +6,8 @@
     scripts/fuzz.py --pack fuzz.tar.gz           targets, corpora and this script, to run elsewhere
 
 Exits with 1 when a target crashed, leaked, hung or used too much memory; the folder of --out has the failing inputs,
-and its subfolder inputs/ has the new inputs that reach more code. `TARGET FILE` replays one input.
+and its subfolder inputs/ has new inputs that reach code which the corpora do not reach. `TARGET FILE` replays one
+input.
 """
 
 import argparse
@@ -26,7 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SLICE_S = 20  # Time slice of a target while other targets wait.
 ENVIRONMENT = {
-    # TMPDIR is in memory, because the server target flushes its state often.
+    # TMPDIR is in memory, because the fuzz target of the server flushes its files often.
     "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:malloc_context_size=5:quarantine_size_mb=64",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -117,7 +118,7 @@ def record(target, output, status, cpu_s):
 
 
 class Pool:
-    """Runs workers, each of which takes the target with the least time so far."""
+    """Runs workers, each of which repeatedly takes the target that has run for the shortest time."""
 
     def __init__(self, targets, arguments):
         self.targets, self.arguments = targets, arguments

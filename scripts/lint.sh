@@ -138,7 +138,7 @@ check_types() {
     fi
 }
 
-# Finds paths that exist on one machine only; /proc/PID/root/ is not one of them.
+# Finds paths that exist on one machine only. /proc/PID/root/ is allowed.
 check_paths() {
     local found
     found=$(files . | xargs -0 -r grep -InE '(^|[^][:alnum:]_}).*%-])/(work|root)/' -- || true)
@@ -155,7 +155,7 @@ fi
 tidy=$(first_of clang-tidy-14 clang-tidy)
 
 cmake -S . -B "$build" -G Ninja --log-level=WARNING >/dev/null
-git ls-files >/dev/null # fail if git is missing, as the checks would otherwise see no files and pass
+git ls-files >/dev/null # fails if git is missing, because the checks would then find no files and pass
 check "layout (clang-format)" check_layout
 check "include table" python3 scripts/check_includes.py
 check "dialect" python3 scripts/check_dialect.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the size and the shape of src/, as research/2026-11-17-code-size.md has it.
+"""Prints counts about the code in src/, in the form of research/2026-11-17-code-size.md.
 
 The counts are taken from the text: fields are names declared directly in a struct, and prototypes are functions
 declared in a header.

@@ -29,8 +29,8 @@ ROOT = wheels.ROOT
 # The maintainer comes from Debian's variables. The default address is in a domain that does not exist.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The ebb authors')} "
               f"<{os.environ.get('DEBEMAIL', 'ebb@example.org')}>")
-# These checks of lintian do not apply: the package links static archives so that one file works on every release of
-# Debian and Ubuntu, and it is not meant for Debian's archive.
+# These checks of lintian do not apply: the program is linked statically, so that one package works on every release of
+# Debian and Ubuntu, and the package is not meant for Debian's archive.
 OVERRIDES = "ebbtide: embedded-library *\nebbtide: initial-upload-closes-no-bugs *\n"
 
 

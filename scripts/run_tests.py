@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Builds and runs every test and ends with `N passed, N failed`.
 
-Tests of C code run under sanitizers. Tests labelled "plain" (cmake/tests.cmake) run against the program as it
-is shipped, and fuzz targets run with clang. Many tests wait more than they compute; the next trees are built
-meanwhile, at a lower priority.
+Tests of C code run under sanitizers. Tests labelled "plain" (cmake/tests.cmake) run against the program as it is
+shipped, and fuzz targets run with clang. Many tests mostly wait, so the next build trees are built at the same time, at
+a lower priority.
 
 The counts are of cmocka functions and pytest tests, read from the output of each ctest entry. An entry that
 failed without naming a failed test (a signal, a sanitizer, a timeout, an early exit) counts as one failure.
@@ -175,8 +175,8 @@ def build_first(tree, jobs):
 
 
 def yield_to_others():
-    """Lowers the priority of all processes that the calling thread starts: they get a tenth of a core while a test
-    needs it, and all of an idle core."""
+    """Lowers the priority of all processes that the calling thread starts: beside tests they get a tenth of a core, and
+    otherwise a whole core."""
     os.nice(10)
 
 
@@ -253,7 +253,7 @@ def parse_arguments():
 
 
 def has_fuzzer():
-    """Returns true if clang finds its runtime library with libFuzzer."""
+    """Returns true if clang has the runtime library with libFuzzer."""
     with tempfile.TemporaryDirectory() as scratch:
         source = "int LLVMFuzzerTestOneInput(const char *data, long size) { return data && size ? 0 : 0; }"
         command = ["clang", "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", f"{scratch}/probe"]
@@ -303,7 +303,7 @@ def test_tree(tree, outcome, jobs):
 
 
 def run_all(arguments, beside):
-    """Builds and tests all trees; the executor BESIDE builds the other trees during the tests of the first tree."""
+    """Builds and tests all trees. The executor BESIDE builds the other trees while the tests of the first tree run."""
     jobs, total = arguments.jobs, Counts()
     first, *others = trees_of(arguments)
     say(f"{first.title}: building {first.folder}")

@@ -3,9 +3,8 @@
 
     tmux capture-pane -e -p -N | scripts/term2svg.py [--title TEXT] > picture.svg
 
-Reads lines with SGR escapes (bold, dim, italic, underline, reverse; 8, 16, 256 and true colours).
-Other escapes are ignored. Every word is placed at its own column with its width, so that the
-picture is right whatever monospace font the viewer has.
+Reads lines with SGR escapes (bold, dim, italic, underline, reverse; 8, 16, 256 and true colours). Other escapes are
+ignored. Every word is placed at its own column with its width, so that the picture is correct in any monospace font.
 """
 import argparse
 import re
@@ -96,7 +95,8 @@ def width_of(character):
 
 
 def cells_of(line, style):
-    """Returns [(column, width, character, shown style)] of one line; STYLE carries over from line to line."""
+    """Returns [(column, width, character, shown style)] of one line. STYLE is the style at the end of the previous line
+    and is updated."""
     cells, column = [], 0
     for part in re.split(r"(\x1b\[[0-9;:?]*[A-Za-z]|\x1b[^\[])", line):
         if part.startswith("\x1b"):

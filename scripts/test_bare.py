@@ -5,7 +5,7 @@
 
 The systems are Debian 12 and Ubuntu 24.04, made by debootstrap in FOLDER/chroots and kept there. In each, the last
 commit is cloned, and `make demo` and `make test` must succeed. Both install packages as they do for a user, so the
-system needs the network. A system whose archive cannot be reached is skipped by name.
+system needs the network. A system whose archive cannot be reached is skipped, and its name is printed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def say(text: str) -> None:
 
 
 def ubuntu_keyring(folder: pathlib.Path) -> pathlib.Path:
-    """Returns the keys that Ubuntu signs with. Debian 12 has no package of them, but Debian 13 has."""
+    """Returns the keys that Ubuntu signs with. Debian 13 has a package of these keys, Debian 12 has none."""
     if UBUNTU_KEYRING.is_file():
         return UBUNTU_KEYRING
     trixie = test_wheels.Chroot(folder / "trixie", "trixie")

@@ -3,10 +3,10 @@
 
     scripts/test_foreign.py [--build DIR] [--only SUITE]
 
-jansson and libuv come as source packages of Debian or Ubuntu, numpy with its tests from the index
-that pip uses; all are unpacked into DIR/foreign. Every suite runs under `ebb run`, once with
---no-heap and once with the profiler at its finest interval. If outcomes differ, the suite runs up to
-twice more each way: only a test that differs again counts.
+jansson and libuv come as source packages of Debian or Ubuntu, numpy with its tests from the index that pip uses; all
+are unpacked into DIR/foreign. Every suite runs under `ebb run`, once with --no-heap and once with the profiler at its
+finest interval. If outcomes differ, the suite runs up to two more times in each way; only tests that differ again are
+reported.
 """
 
 import argparse

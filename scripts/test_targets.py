@@ -4,8 +4,8 @@ emulation, and musl, linked statically, which runs on this machine.
 
     scripts/test_targets.py [--build FOLDER] [--target aarch64|musl]… [--only REGEX]
 
-Tests that cannot pass under the emulator are listed below, with the reason. The heap profiler requires
-glibc, so the musl build has neither the library nor its tests.
+Tests that cannot pass under the emulator are listed in this file, with the reason. The heap profiler requires glibc, so
+the musl build has neither the library nor its tests.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def tools_of(target: wheels.Target) -> str:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of daemons that tests start, because tests under the emulator cannot adopt them."""
+    """Makes this process adopt daemons that tests start, because a test under the emulator cannot adopt them itself."""
     pr_set_child_subreaper = 36
     ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 

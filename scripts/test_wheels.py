@@ -3,12 +3,12 @@
 
     scripts/test_wheels.py [--build FOLDER] [--suite NAME]…
 
-The systems are Debian 11, 12, 13 and testing, made by debootstrap in FOLDER/chroots and kept there. In
-each, `ebb run` must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with
-torch if pip finds a torch for the Python of that system. If the system has further Pythons, the leak in plain
-Python runs with each. In a version that ebb does not know it must report the verdict, and why there is no line.
-First, uvx, uv run and pipx run must find the command in the wheel, on this machine. Then the tarball and the .deb are
-installed in a Debian 11 without Python, where `ebb run` must report the leak of a Perl program.
+The systems are Debian 11, 12, 13 and testing, made by debootstrap in FOLDER/chroots and kept there. In each, `ebb run`
+must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with torch if pip finds a
+torch for the Python of that system. If the system has further Pythons, the leak in plain Python runs with each. For a
+Python version that ebb does not know, it must report the verdict and the reason why there is no line. First, uvx, uv
+run and pipx run must find the command in the wheel, on this machine. Then the tarball and the .deb are installed in a
+Debian 11 without Python, where `ebb run` must report the leak of a Perl program.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ for n in range(400):
 PERL_LEAK = "for (1..400) { push @kept, 'x' x 400_000; select undef, undef, undef, 0.04 }"
 
 
-# Mounts what every running system has, with the control groups of this machine, and runs a command there.
+# Mounts /proc and similar file systems and the control groups of this machine in the chroot, and runs a command there.
 MOUNT_AND_RUN = """
 root=$1
 shift
@@ -91,7 +91,7 @@ class Chroot:
         # a mirror that lags behind is expired for apt, unless this machine is set to accept that
         (folder / "etc/apt/apt.conf.d/99valid-until").write_text(
             wheels.output(["apt-config", "dump", "Acquire::Check-Valid-Until"]))
-        # an installer writes this file, debootstrap does not
+        # an installer would write this file, but debootstrap does not
         (folder / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n")
 
     def command(self, *words) -> list[str]:
@@ -115,8 +115,8 @@ class Chroot:
 
 
 def check_runners(folder: pathlib.Path, wheel: pathlib.Path) -> str:
-    """Runs ebb from the wheel without installing it, as README describes: the job must get the packages of the user's
-    Python as well as the package ebb."""
+    """Runs ebb from the wheel without installing it, as README describes. The job must be able to import the packages
+    of the user's Python and the package ebb."""
     log = folder.with_suffix(".log")
     wheels.run([sys.executable, "-m", "venv", "--clear", folder], log)
     pip = [folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q"]
@@ -127,7 +127,7 @@ def check_runners(folder: pathlib.Path, wheel: pathlib.Path) -> str:
     env = {**os.environ, "VIRTUAL_ENV": str(folder), "PATH": f"{folder}/bin:{os.environ['PATH']}",
            "UV_CACHE_DIR": str(folder / "uv"), "PIPX_HOME": str(folder / "pipx")}
     for name, words in runners.items():
-        # uvx puts a Python of its own first on PATH, so the job names the user's
+        # uvx puts a Python of its own first on PATH, so the job names the user's Python by its path
         python = folder / "bin/python" if name == "uvx" else "python"
         result = subprocess.run([folder / words[0], *words[1:], "run", "--", python, "-c",
                                  "import ebb, pipx; ebb.step(1); print(ebb.__file__)"], cwd=folder, env=env,
@@ -166,7 +166,7 @@ def check_packages(folder: pathlib.Path, release: pathlib.Path) -> None:
     say(f"{deb.name}: {check_no_python(chroot, '/usr/bin/ebb')}")
     chroot.worked("ebb", "serve", "--check", "--config", "/etc/ebb/serve.conf")
     compiled = chroot.folder / "usr/share/ebb/python/ebb/__pycache__"
-    compiled.mkdir()  # Python does this
+    compiled.mkdir()  # Python itself writes this folder
     (compiled / "data.cpython-39.pyc").touch()
     chroot.worked("dpkg", "--purge", "ebbtide")
     left = [path for place in ("etc/ebb", "usr/lib/ebb", "usr/share/ebb", "usr/bin/ebb")

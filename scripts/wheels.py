@@ -3,10 +3,10 @@
 
     scripts/wheels.py [--build FOLDER] [--target x86_64|aarch64]… [--once]
 
-Everything goes into FOLDER/release: zig (a C compiler that can link against any glibc version) and
-auditwheel from the Python package index, the sources of the libraries from Debian's archive, the
-libraries as archives, the program, the wheels. Libraries and tools are kept for the next time. Each wheel
-is built a second time, in another folder, and must come out byte for byte equal; --once skips that.
+Everything goes into FOLDER/release: zig (a C compiler that can link against any glibc version) and auditwheel from the
+Python package index, the sources of the libraries from Debian's archive, the libraries as archives, the program, the
+wheels. Libraries and tools are kept for later builds. Each wheel is built a second time in another folder, and both
+must be equal byte for byte; --once skips the second build.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def version() -> str:
     return re.search(r'^__version__ = "(.+)"', text, re.M).group(1)
 
 
-@functools.lru_cache(maxsize=None)  # A commit during the build must not change the result.
+# The commit is read only once, because a new commit during the build must not change the result.
+@functools.lru_cache(maxsize=None)
 def source_date() -> int:
     """Returns the modification time of files in the artifacts, which is that of the commit."""
     if "SOURCE_DATE_EPOCH" in os.environ:
@@ -460,7 +461,8 @@ def check_paths(files: dict[str, tuple[bytes, int]]) -> None:
 
 
 def time_of(work) -> tuple[str, float]:
-    """Returns the time of WORK as a text, and the CPU time of its processes, which a busy machine does not change."""
+    """Returns the wall time of WORK and the CPU time of its processes as a text. CPU time does not depend on other
+    load."""
     start, before = time.monotonic(), os.times()
     work()
     elapsed, after = time.monotonic() - start, os.times()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Counts the instructions that an attach and detach leave in a program, per turn of its loop.
+"""Counts how many more instructions a program executes per turn of its loop after an attach and a detach.
 
     bench/attach/after.py [--python build/venv/bin/python] [--turns 20]
 
 The count does not depend on the other work of the machine, unlike the times that bench/heap/detached.py compares.
-Prints how the median of the turns has changed by an attach and detach, and as a control by a pause without them. The
-change includes that of Python's caches and of malloc's lists by the modules that ebb imports, which differs from one
-process to the next: repeat it."""
+Prints how much the median of the turns changes after an attach and a detach and, as a control, after a pause without
+them. The modules that ebb imports also change Python's caches and malloc's lists. This effect differs from process to
+process, so the measurement should be repeated."""
 
 import argparse
 import pathlib

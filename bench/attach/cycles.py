@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Attaches to busy programs and detaches again, many times, and counts what went wrong.
+"""Attaches to busy programs and detaches again, many times, and counts failures.
 
     bench/attach/cycles.py --cycles 1000                    one torch training, attached to 1,000 times
     bench/attach/cycles.py --cycles 200 --python PYTHON     the same with another Python, without torch
     bench/attach/cycles.py --adversarial 200                programs that import, fork, exec, collect, …
 
-A cycle passes if ebb attached and detached, and the program computes what it computes without ebb. An adversarial
+A cycle passes if ebb attached and detached, and the result of the program is the same as without ebb. An adversarial
 attach passes if the program is unharmed; a refusal with a reason is fine."""
 
 import argparse
@@ -68,8 +68,8 @@ class Target:
         return fds, len(os.listdir(f"/proc/{self.pid}/task")), maps
 
     def left_at_least(self):
-        """Returns the fewest descriptors, threads and mapped files within a while: a data loader holds a socket for the
-        time in which it receives a batch."""
+        """Samples the numbers of descriptors, threads and mapped files for a while, and returns the lowest: a data
+        loader has an additional socket while it receives a batch."""
         fds, threads, maps = self.left()
         until = time.monotonic() + SETTLE_S
         while time.monotonic() < until and self.process.poll() is None:

@@ -3,12 +3,13 @@
 
     bench/attach/peers.py [--python build/bench-venv/bin/python] [--seconds 20] [--rounds 3] [NAME…]
 
-All four run side by side. Each tool attaches at step 50 and detaches at step 200 of 300. Prints for each tool:
+All four variants run at the same time. Each tool attaches at step 50 and detaches at step 200 of 300. Prints for each
+tool:
 
     survived     how often the program survived
     pause        the longest pause of a thread of the program during attach and detach, and before the attach
-    cost         CPU time of the process per step while attached, and after the detach, in percent more than that of
-                 the program without a tool: median and range of the rounds
+    cost         additional CPU time of the process per step while attached, and after the detach, in percent of that
+                 without a tool: median and range of the rounds
     line         how often the leaking function is in the first three entries of the tool's report (memray: anywhere
                  in the stacks of these entries)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Attaches to programs of the zoo at step 50, and compares the verdict and the leaking line with the ground truth, and
-with those of ebb run of the same program at the same time.
+"""Attaches to programs of the zoo at step 50, and compares the verdict and the leaking line with the ground truth. Each
+program also runs under ebb run at the same time, for comparison.
 
     bench/attach/zoo.py [--python PYTHON] [--jobs 2] [NAME…]      NAME-fixed is the variant without the leak"""
 

@@ -3,7 +3,7 @@
 
 The folder already has hours of recordings and grows in real time while ebb watches it. The tool tests/tools/cluster
 writes the folder; tests/tools/day writes the recording of a node with GPUs and reported figures, and heap histories.
-Prints one line per bar; the exit status is 1 if a bar is missed."""
+Prints one line per requirement; the exit status is 1 if a requirement is not met."""
 
 import argparse
 import os

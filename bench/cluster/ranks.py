@@ -3,7 +3,7 @@
 
 The ranks are started as a launcher does, with torchrun's variables, so neither Slurm nor torch is required. All ranks
 do the same work at the same pace. Runs with and without ebb alternate; a cost is the median CPU time over the rounds.
-The exit status is 1 if a bar is missed."""
+The exit status is 1 if a cost is higher than required."""
 
 import argparse
 import json

@@ -16,7 +16,7 @@ def write_text(path, text):
 
 
 def places():
-    """Returns (path, is v2) of folders in which a group could be created, our own group first."""
+    """Returns a list of (path, is v2): groups in which a child group could be created, our own group first."""
     for line in read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         is_v2 = controllers == ""

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the guard and prints one table: the measurement, the number, the bar, and whether the bar is held.
+"""Measures the guard and prints one table: each measurement, its result, the required value, and whether it is met.
 
     bench/guard/guard.py [--json] [--only PART[,PART]] [--runs N] [--build DIR]
 
-Parts: ask, stop, checkpoint, jobs, beside. --runs N makes a quick measurement: N runs instead of 30 or
-100, and 10 N jobs instead of 1,000. Parts that the machine does not allow are left out, and the table
-says so. The exit status is 0 even if a bar is missed.
+Parts: ask, stop, checkpoint, jobs, beside. --runs N makes a quick measurement: N runs instead of 30 or 100, and 10 N
+jobs instead of 1,000. Parts that the machine does not allow are left out, and the table says so. The exit status is 0
+even if a requirement is not met.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def leaker(options, ebb_flags, arguments, cgroup=None):
 
 
 def keep(found):
-    """Returns the part of one run that goes into --json."""
+    """Returns the values of one run that --json writes."""
     doc = found["doc"]
     return {**{key: found[key] for key in FACTS}, "status": found["status"],
             "host_ooms": found["host_ooms"], "cgroup_ooms": found["cgroup_ooms"],
@@ -87,7 +87,7 @@ def keep(found):
 
 
 def counts_memory(options):
-    """Returns whether a job gets its own cgroup that counts its memory on this machine."""
+    """Returns whether, on this machine, a job gets its own cgroup, which counts its memory."""
     found = leaker(options, ["--limit", "512M"], ["leak", "most_mib=1"])
     return found["doc"]["guard"]["kernel_limit"], found["doc"]["guard"].get("cgroup_trouble")
 
@@ -139,7 +139,7 @@ def is_ebb_first(found):
 
 
 def stop_runs(options, what, count, rate, deaf, is_outer):
-    """Returns COUNT runs that reached their growth rate, plus at most COUNT runs that a busy machine slowed down."""
+    """Returns COUNT runs that grew at the intended rate, and at most COUNT runs that a busy machine slowed down."""
     flags = [] if is_outer else ["--limit", "2G"]
     arguments = ["leak", f"rate_mib={rate}", f"deaf={deaf}"]
     at_pace, slow = [], []
@@ -437,7 +437,7 @@ def may_unshare():
         stderr=subprocess.DEVNULL).returncode == 0
 
 
-# Each way to run the job that is compared has a title and a function.
+# Each compared way to run the job: a title and a function.
 WAYS = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
         ("earlyoom, set to act at the same level", beside_earlyoom),
         ("a plain cgroup limit", beside_limit),

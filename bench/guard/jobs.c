@@ -1,6 +1,6 @@
 /* Runs many jobs in sequence from one long-lived parent, like a server: starts each with
- * supervisor_start(), drains its channel and waits for its sentinel. Alternates with other ways to
- * start the same program, and measures the parent's resources afterwards.
+ * supervisor_start(), drains its channel and waits for its sentinel. Also starts the same program
+ * in other ways, in turn, and at the end measures the parent's resources.
  *
  *   jobs COUNT PAUSE_MS PROGRAM FOLDER WAY… < /dev/null
  *

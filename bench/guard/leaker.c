@@ -151,8 +151,8 @@ static void *make_checkpoints(void *unused)
     return unused;
 }
 
-/* Follows an absolute schedule, so that a late piece does not slow down the rest, and continues
- * while a checkpoint is written. */
+/* Allocates at absolute times, so that one delay does not slow down the rest, and continues while a
+ * checkpoint is written. */
 static void leak(void)
 {
     const size_t piece = set.rate_mib > 0 && set.rate_mib < 256 ? MIB / 4 : MIB;

@@ -132,7 +132,7 @@ for _ in range(3):
 """,
 }
 
-# The kernel would kill these programs, so the guard must stop them first.
+# These programs leak and the kernel would kill them, so the guard must stop them first.
 LEAKS = {
     "leak": """
 import time

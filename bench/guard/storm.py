@@ -3,10 +3,10 @@
 
     bench/guard/storm.py EBB [--processes N] [--runs N] [--json]
 
-The job runs as an ordinary user with a limit of N processes; every process forks and ignores SIGTERM. Once
-it has reached the limit, it is cancelled with a grace period of one second. Prints one line per run: when
-the supervisor answered and when the job had ended, in seconds since the cancel. Bar: 10 s with 400 processes
-on two cores. Requires root, to set the limit, and Python 3.8.
+The job runs as an ordinary user with a limit of N processes; every process forks and ignores SIGTERM. Once the job has
+reached the limit, it is cancelled with a grace period of one second. Prints one line per run: the times until the
+supervisor answered and until the job had ended, in seconds since the cancel. Required: 10 s with 400 processes on two
+cores. Requires root, to set the limit, and Python 3.8.
 """
 
 import argparse

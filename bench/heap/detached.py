@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Measures the cost of a detached profiler: a process after attach and detach is compared with an untouched one.
+"""Measures the cost that remains after a detach: compares a process after an attach and a detach with processes that
+were never attached to.
 
     bench/heap/detached.py loop|objects|train --library build/libebb-heap.so [--layouts N] [--rounds N] [--cycles N]
                            [--cores N]
 
-Four processes are forked from one, and run blocks of a few hundredths of a second in turn, in random order: one that was
-attached to and detached from, one that only imported the modules that an attach imports, and two that did neither. The
-ratio of these two shows the noise. The position of objects in memory costs or saves some per cent, so the measurement is
-repeated for N layouts, each with random objects in front; --cores measures as many layouts at the same time. Prints the
-CPU time relative to a process without an attach, with 95 % bounds over the layouts.
+Four processes are forked from one, and run blocks of a few hundredths of a second in turn, in random order: one after
+an attach and a detach, one that only imported the modules that an attach imports, and two unchanged ones. The ratio of
+the last two shows the noise. The position of objects in memory changes the time by some per cent, so the measurement is
+repeated with N random memory layouts, of which --cores are measured at a time. Prints the CPU time relative to a
+process without an attach, with 95 % bounds over the layouts.
 """
 
 import argparse
@@ -60,7 +61,7 @@ def attach_and_detach(library, cycles):
         ebb.wait_for("detached", n)
 
 
-# the first one is the reference
+# the first process is the reference
 SIDES = {"never": nothing, "again": nothing, "imported": only_import, "detached": attach_and_detach}
 WHAT = {"again": "another process, never attached to", "imported": "after the imports of an attach",
         "detached": "after detach"}

@@ -8,8 +8,8 @@
  * frees in random order among 4,096 blocks. The column "live" is the number of live samples. Their
  * addresses are spread like those of a heap of that many times 512 KiB; the heap itself is small,
  * because only the filter is measured. With LD_PRELOAD (under `ebb run`), the preloaded malloc is
- * another variant. It has as many samples of its own, which are made by cutting one mapping into
- * pieces. */
+ * another variant. This variant has the same number of samples; they are created by cutting one
+ * mapping into pieces. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,8 +173,8 @@ static double median(double *values, int n)
     return values[n / 2];
 }
 
-/* Returns the median time over all threads and turns: that of a variant, or its difference to the
- * plain variant. */
+/* Returns the median over all threads and turns: of the time of a variant, or of its difference to
+ * the plain variant. */
 static double result(const struct worker *workers, int threads, int way)
 {
     static double all[THREADS_MAX * TURNS_MAX];

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the profiler and prints one table: the measurement, the number, the bar, and whether the bar is held.
+"""Measures the profiler and prints one table: each measurement, its result, the required value, and whether it is met.
 
     bench/heap/heap.py [--json] [--quick] [--only PART[,PART]] [--python PYTHON] [--build DIR]
 
-Parts: churn, slowdown, peers, memory, truth, leak. --python needs torch, numpy, pillow and, for the comparison,
-memray. Parts whose packages are missing are left out, and the table says so. The exit status is 0 even if a bar
-is missed.
+Parts: churn, slowdown, peers, memory, truth, leak. --python needs torch, numpy, pillow and, for the comparison, memray.
+Parts whose packages are missing are left out, and the table says so. The exit status is 0 even if a requirement is not
+met.
 """
 
 import argparse
@@ -134,7 +134,7 @@ def part_slowdown(table, options):
 # ---- memory and disk ----------------------------------------------------------------------------
 
 def most_bytes(options):
-    """Returns the size of the library and its table if every page of both were in use."""
+    """Returns the size of the library and its table, including pages that are not in use."""
     found = subprocess.run(["size", f"{options.build}/libebb-heap.so"], capture_output=True, text=True, check=False)
     if found.returncode != 0:
         return None
@@ -186,7 +186,7 @@ def disk_rows(table, run, sizes):
     table.row(f"after {end:.0f} s", f"{process['file_bytes'] / MB:.3f} MB", f"{first / MB:.3f} MB with its first reading")
     for label, length in (("an hour", 3600), ("30 days", 30 * 86400)):
         size = first + per_reading * readings_in(length)
-        # After this reading only the final block is written, which contains everything once more.
+        # After this reading only the final block is written, which repeats all data.
         most = FILE_FULL + max(first, per_reading)
         table.bar(f"after {label}, at the same pace", min(size, most) / MB, 64, "MB", digits=2,
                   note=f"{readings_in(length):.0f} readings of {per_reading / 1000:.2f} kB: "

@@ -60,7 +60,8 @@ class Site:
 
 
 def calm_down(interval):
-    """A starting Python allocates so fast that sampling becomes coarser. Waits until the interval is as requested."""
+    """Python allocates so fast at its start that the sampling interval increases. Waits until the interval is as
+    requested again."""
     for _ in range(CALM_S * TICKS_PER_S):
         for _ in range(64):
             bytes(int(interval * CALM_SAMPLES_PER_S / TICKS_PER_S / 64))

@@ -1,4 +1,4 @@
-"""Compares the output of `ebb heap` with call sites of known live bytes, and with a leak among much temporary
+"""Compares the output of `ebb heap` with the truth: call sites with known live bytes, and a leak among much temporary
 memory."""
 
 import json
@@ -121,7 +121,7 @@ def truth_rows(table, kind, sites):
     if n == 0:
         return
     inside = sum(abs(site["sigmas"]) <= 2 for site in sites)
-    # Number of sites expected outside their bounds by chance, if the bounds are 95 % bounds.
+    # Number of sites outside their 95 % bounds that is expected by chance.
     allowed = 100 * 2 * math.sqrt(0.95 * 0.05 / n)
     total = sum(site["found"] for site in sites) / sum(site["true"] for site in sites)
     table.bar(f"{kind}: sites within 2 standard deviations", 100 * inside / n, round(95 - allowed, 1), "%",

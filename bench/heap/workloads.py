@@ -69,7 +69,7 @@ def make_loop():
 
 
 class Images:
-    """JPEGs that a loader worker turns into tensors, as in most training jobs."""
+    """JPEGs that a loader worker converts to tensors, as in most training jobs."""
 
     def __init__(self, count):
         self.jpegs = list(pictures(count, SIDE))

@@ -3,9 +3,9 @@
 
     keeper.py --out FILE --deadline SECONDS [--look-ms MS] -- COMMAND...
 
-This process is a subreaper, so that the CPU time of a watcher that outlives the job is counted and no process is
-left running. --look-ms adds up the memory of all processes at that interval, which disturbs timed runs. File pages
-are excluded: they are shared with other users of the same libraries, so another job would make this one look smaller.
+This process is a subreaper: processes of the tool that outlive the job are counted, and none is left running. --look-ms
+adds up the memory of all processes at that interval, which disturbs timed runs. File pages are excluded: their share
+per process depends on how many other programs map the same libraries.
 """
 
 import argparse

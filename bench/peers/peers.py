@@ -39,7 +39,7 @@ import tools  # noqa: E402
 PROGRAMS = {"logger_table": [], "c_buffer": [], "lazy_images": [], "eval_logits": ["--leak"]}
 QUICK = ("c_buffer", "lazy_images")
 LOOK_MS = 200
-SLOW = 4  # A tool that takes more than this many times as long as the plain run is not run again.
+SLOW = 4  # A tool that takes more than this many times as long as the plain program is not run again.
 NOT_HERE = 77  # Exit status of a zoo program that cannot run here.
 MB = 1e6
 REPORT_BYTES = 4 << 20

@@ -13,7 +13,8 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ROWS = 3
-LEAST = 10e6  # Minimum size of a row that counts as the leak, which has 30 to 130 MB; smaller rows are coincidence.
+# Minimum size of a row that counts as the leak. The leaks have 30 to 130 MB; a smaller row is there by chance.
+LEAST = 10e6
 REPORT_S = 240  # Seconds allowed for making a report from the recording.
 SCALENE_UNSURE = 0.95  # Minimum probability of a leak that scalene reports.
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A typical hand-written check: the sum of RSS of a process tree at intervals, and a threshold.
+"""A typical hand-written leak check: samples the sum of RSS of a process tree, and compares its growth with a
+threshold.
 
     rss_watch.py REPORT PROGRAM [ARGUMENT]...
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures whether a leaking trainer with a limit survives under ebb and under other tools.
 
-This is one round of the part `beside` of bench/guard/guard.py. Run as a program, with a Python that has psutil, it
-prints the same as that part with --json; its argument selects one half of the table.
+This is one round of the part `beside` of bench/guard/guard.py. As a program, it needs a Python with psutil and prints
+the same JSON as this part does with --json; its argument selects one half of the table.
 
 earlyoom depends on the memory of the whole machine, so it is measured alone. The other tools have their own limits
 and run in the background."""
@@ -30,10 +30,11 @@ def measure(options, half):
 
 
 def begin(options):
-    """Measures the half that must run alone. Returns a future of all rows while the rest runs in the background."""
+    """Measures the half of the table that must run alone, starts the other half in the background, and returns a future
+    of all rows."""
     alone = measure(options, "alone")
     pool = ThreadPoolExecutor(1)
-    # Both halves of the table have the same title, so it is printed once.
+    # The title is the same for both halves of the table, so it is printed once.
     return pool.submit(lambda: (alone and measure(options, "rest")) + alone[1:])
 
 

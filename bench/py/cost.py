@@ -14,8 +14,8 @@ removed from the running process and restored (cost_job.py):
   all        all three, as in use
   outside    the supervisor that samples the job, which is stopped (SIGSTOP) for the comparison
 
---costs measures only some of these parts, with more rounds for each. No part costs more than "all", so the bound of
-"all" applies to each part.
+--costs measures only some of these parts, with more rounds for each. No part costs more than "all", so the upper bound
+of "all" is also one for each part.
 
 The cost is the mean of the differences within rounds. Its 95 % interval is a bootstrap over the rounds, and the upper
 bound is the upper end of that interval. The supervisor runs during both kinds of blocks, so its use of cores and
@@ -141,7 +141,7 @@ def cost_of(rounds, what, base_us):
 
 
 def word(cost, bar):
-    """An interval much wider than the bar cannot show whether the bar is held."""
+    """If the interval is much wider than the allowed cost, the measurement is inconclusive."""
     if cost["low"] > bar:
         return "MISSED"
     if cost["high"] - cost["low"] > NOISE_BARS * bar:

@@ -29,7 +29,7 @@ ARMS = {
     "all": (1, 1, 1, 1),
     "unwatched": (0, 0, 0, 0),
 }
-# These arms run twice in a round of all arms, because several others are compared with them.
+# In a round of all arms, these run twice, because several other arms are compared with them.
 TWICE = ("nothing", "profiler")
 BLOCK_S = 0.1
 SHORT_BLOCK_S = 0.05  # Short blocks are used for short steps, because drift within a second affects them less.
@@ -205,8 +205,8 @@ class Work:
 
 
 class Clock:
-    """Called at the start of every step. `script` is a generator with the sequence of events, written as if it called
-    the steps."""
+    """Called at the start of every step. `script` is a generator that runs the whole measurement; each yield lets the
+    training make one step."""
 
     def __init__(self, arguments, work, make_parts):
         self.arguments, self.work, self.make_parts = arguments, work, make_parts

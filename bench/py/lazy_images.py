@@ -3,9 +3,9 @@
 
     python bench/py/lazy_images.py [--images 64] [--side 1024] [--batch 8] [--epochs 3] [--rounds 3]
 
-Each variant runs in its own process, in turn, for several rounds, and the median is printed. A step is only the work
-on the images: decode, resize to 224, convert to bytes. Its time is CPU time, which other programs disturb least. The
-order of images differs in each epoch, as in training.
+Each variant runs in its own process, in turn, for several rounds, and the median is printed. A step consists only of
+work on the images: decode, resize to 224, convert to bytes. Its time is CPU time, which other programs disturb least.
+The order of images differs in each epoch, as in training.
 """
 
 import argparse

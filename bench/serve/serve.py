@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures the server and prints one table: the measurement, the number, the bar, and whether the bar is held.
+"""Measures the server and prints one table: each measurement, its result, the required value, and whether it is met.
 
     bench/serve/serve.py [--json] [--only PART[,PART]] [--quick] [--build DIR]
 
-Parts: start, jobs, memory, viewers, reads, file, kill. --quick uses a tenth of the jobs, kills
-and seconds. The exit status is 0 even if a bar is missed.
+Parts: start, jobs, memory, viewers, reads, file, kill. --quick uses a tenth of the jobs, kills and seconds. The exit
+status is 0 even if a requirement is not met.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Server:
     def __init__(self, options, *flags, name="state"):
         self.folder = os.path.join(options.scratch, name)
         ready = os.path.join(options.scratch, f"{name}.ready")
-        if os.path.exists(ready):  # The previous server in this folder left this file.
+        if os.path.exists(ready):  # An earlier server in this folder may have left this file.
             os.unlink(ready)
         self.log = open(os.path.join(options.scratch, f"{name}.log"), "ab")
         self.process = start([options.ebb, "serve", "--state-dir", self.folder, "--listen", "127.0.0.1:0",

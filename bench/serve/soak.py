@@ -296,8 +296,8 @@ class Soak:
                 self.counts["viewers"] += 60
 
     def abuse(self):
-        """A client with a read-only token that uses everything it can get: waiting requests, broken ones, open
-        connections."""
+        """A client with a read-only token that uses as many resources as possible: waiting requests, broken requests,
+        open connections."""
         held = collections.deque()
         requests = (b"GET /api/v1/jobs/1?until=ended&timeout_s=60 HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
                     b"GET /api/v1/jobs/999999999/logs?follow=1 HTTP/1.1\r\nHost: localhost\r\n%s\r\n",

@@ -1,4 +1,4 @@
-/* Common detectors, for comparison. Each uses the raw readings so far. */
+/* Common leak detectors, for comparison. Each uses all raw readings up to the current time. */
 #pragma once
 
 #include <stdbool.h>

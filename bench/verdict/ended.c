@@ -17,8 +17,8 @@ struct count {
     unsigned runs, before, after;
 };
 
-/* A hash of the run's numbers determines where the run is truncated, so that the place is always
- * the same. */
+/* A hash of the run's values determines where the run is truncated, so that each call truncates it
+ * at the same place. */
 static double part_of(size_t family, uint64_t seed)
 {
     uint64_t z = (seed << 8 | family) * 0x9e3779b97f4a7c15u;

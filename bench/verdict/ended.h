@@ -4,6 +4,6 @@
 #include <stdint.h>
 
 /* Truncates SEEDS runs of each family, from seed SEED0 on, at a random time, without marks or with
- * steps only. Prints how many were called a leak before the end was known, and after. FAMILY may be
- * NULL. */
+ * steps only. Prints how many were judged a leak before the end was known, and how many afterwards.
+ * FAMILY may be NULL. */
 void ended_bench(uint64_t seed0, unsigned seeds, const char *family);

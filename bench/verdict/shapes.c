@@ -61,8 +61,8 @@ static void add(struct draw *d, double (*f)(double, const double *), const doubl
             d->run->y[i] += f(d->run->t[i] - d->startup, p);
 }
 
-/* Adds the noise of an allocator: page churn, bursts above the baseline, small teeth, 2 MiB
- * pages. */
+/* Adds the noise of an allocator: changing pages, bursts above the baseline, a small sawtooth, 2
+ * MiB pages. */
 static void draw_noise(struct draw *d, double scale)
 {
     struct rng *g = &d->g;
@@ -552,7 +552,7 @@ static void leak_teeth(struct draw *d)
     draw_frame(d, true);
     double s[3] = {d->base * uniform(&d->g, .02, .15), loguniform(&d->g, 15, d->length / 12), 0};
     draw_noise(d, .3);
-    /* The teeth count as noise, because the MAD of a sawtooth is a quarter of its height. */
+    /* The sawtooth counts as noise: its MAD is a quarter of its height. */
     d->mad += s[0] / 4;
     double g = draw_growth(d), p[2] = {g / (d->length - d->startup), 0};
     add(d, teeth_f, s);

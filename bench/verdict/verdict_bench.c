@@ -137,7 +137,7 @@ static void run_baseline(enum baseline b, const struct shapes_run *r, struct out
 struct score {
     unsigned benign, false_end, false_ever, benign_open;
     unsigned leaks, caught, missed_open; /* identifiable runs */
-    /* Number of runs in which leak and no leak cannot be told apart yet. */
+    /* Number of runs in which a leak cannot be distinguished from other growth yet. */
     unsigned hard, hard_open, hard_caught;
     /* Number of runs judged a leak within a known first epoch. */
     unsigned before_pass;

@@ -343,27 +343,32 @@ static void attach_remove_folder(struct attach *a)
     }
 }
 
-static int attach_fail(struct attach *a, const char *reason)
+/* Loads the hooks. Returns -errno and an error if no process has them. */
+static int attach_start(struct attach *a, struct err *err)
 {
-    attached_free(a->attached);
-    a->attached = NULL;
-    attach_remove_folder(a);
-    return cli_failf(2, "attach: %s", reason);
-}
-
-static int attach_run(struct attach *a)
-{
-    struct err err = {""};
-    struct rlimit before;
-    proc_raise_nofile(&before);
-    if (attach_begin(a, &err) < 0)
-        return attach_fail(a, err.text);
+    int r = attach_begin(a, err);
+    if (r < 0)
+        return r;
     attach_processes_start(&a->processes, &a->script);
     attach_wait(a);
-    if (!attach_processes_in(&a->processes, ATTACH_ON)) {
-        const struct attach_process *p = &a->processes.at[0];
-        err_set(&err, 0, "process %d (%s): %s", (int)p->target.pid, p->target.name, p->reason);
-        return attach_fail(a, strstr(p->reason, "process ") == p->reason ? p->reason : err.text);
+    if (attach_processes_in(&a->processes, ATTACH_ON))
+        return 0;
+    const struct attach_process *p = &a->processes.at[0];
+    if (strncmp(p->reason, "process ", strlen("process ")) == 0)
+        return err_set(err, -EIO, "%s", p->reason);
+    return err_set(err, -EIO, "process %d (%s): %s", (int)p->target.pid, p->target.name, p->reason);
+}
+
+static int attach_run(struct attach *a, struct err *err)
+{
+    struct rlimit before;
+    proc_raise_nofile(&before);
+    int r = attach_start(a, err);
+    if (r < 0) {
+        attached_free(a->attached);
+        a->attached = NULL;
+        attach_remove_folder(a);
+        return r;
     }
     attach_announce(a);
     if (a->options->for_ns)
@@ -382,34 +387,29 @@ static void attach_fini(struct attach *a)
     proc_root_close(&a->root);
 }
 
-static int attach_exec(const struct cli_call *call)
+static int attach_exec(const struct cli_call *call, struct err *err)
 {
     struct attach a = {.options = call->options,
                        .root = {.proc_fd = -1, .cgroup_fd = -1},
                        .supervisor = {.rundir = {.fd = -1}}};
-    struct err err = {""};
-    int64_t pid;
-    int32_t real = 0;
+    int32_t pid, real;
     char why[256] = "";
-    if (quantity_parse_int("attach: PID", call->argv[0], 1, INT32_MAX, &pid, &err) < 0 ||
-        proc_root_open("/proc", "/sys/fs/cgroup", &a.root, &err) < 0)
-        return cli_fail(2, &err);
-    real = (int32_t)pid;
+    int r = cli_open_pid(call, &a.root, &pid, err);
+    if (r < 0)
+        return r;
+    real = pid;
     if (!a.options->all && pid != getpid() &&
-        find_real_process(&a.root, (int32_t)pid, &real, why, &err) < 0)
-        real = (int32_t)pid; /* attach_target_open explains it */
-    int status;
-    if (attach_processes_open(&a.root, real, a.options->all, &a.processes, &err) < 0) {
-        status = cli_failf(2, "attach: %s", err.text);
-    } else if (attach_listen(&a) < 0) {
-        status = cli_failf(2, "attach: out of memory");
-    } else {
-        if (why[0])
-            cli_say("%s", why);
-        status = attach_run(&a);
-    }
+        find_real_process(&a.root, pid, &real, why, err) < 0)
+        real = pid; /* attach_target_open explains it */
+    r = attach_processes_open(&a.root, real, a.options->all, &a.processes, err);
+    if (r == 0 && attach_listen(&a) < 0)
+        r = err_set(err, -ENOMEM, "out of memory");
+    if (r == 0 && why[0])
+        cli_say("%s", why);
+    if (r == 0)
+        r = attach_run(&a, err);
     attach_fini(&a);
-    return status;
+    return r;
 }
 
 const struct cli_command cmd_attach = {

@@ -219,30 +219,27 @@ static bool has_any(const json_t *processes)
     return false;
 }
 
-static int census_exec(const struct cli_call *call)
+static int census_exec(const struct cli_call *call, struct err *err)
 {
     const struct census_options *o = call->options;
     struct run_target run;
-    struct err err = {""};
     struct doc doc = {0};
     json_t *processes = json_array();
-    int r = run_target_find(call->argv[0], &run, &err);
+    int r = run_target_find(call->argv[0], &run, err);
     if (r == 0)
-        r = census_take(&run, o, processes, &err);
-    if (r < 0) {
-        json_decref(processes);
-        return cli_failf(2, "census: %s", err.text);
-    }
-    AUTO_FREE char *folder = realpath(run.folder, NULL);
-    if (!o->json)
+        r = census_take(&run, o, processes, err);
+    if (r == 0 && o->json) {
+        AUTO_FREE char *folder = realpath(run.folder, NULL);
+        r = cli_print_json(
+            json_pack("{s:o,s:O}", "run", json_text0(folder), "processes", processes));
+    } else if (r == 0) {
         census_doc(&doc, processes, (size_t)o->top);
-    int status = o->json ? cli_print_json(json_pack("{s:o,s:O}", "run", json_text0(folder),
-                                                    "processes", processes))
-                         : cli_print_doc(&doc);
-    if (status == 0 && !has_any(processes))
-        status = 2;
+        r = cli_print_doc(&doc);
+    }
+    if (r == 0 && !has_any(processes))
+        r = 2;
     json_decref(processes);
-    return status;
+    return r;
 }
 
 static const struct option_desc options_table[] = {

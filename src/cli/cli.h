@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "options/option.h"
 
+struct proc_root;
+
 struct cli_call {
     void *options; /* the command's own struct, filled in by the parser */
     int argc;      /* remaining arguments: operands, or the job's command after -- */
@@ -31,10 +33,12 @@ struct cli_command {
     /* a second table or NULL; only its rows with scope ANYWHERE are used */
     const struct option_desc *more_options;
     size_t options_size; /* size of the command's own options struct */
-    int usage_status;    /* exit status of a usage error; 0 means 2 */
+    int error_status;    /* exit status of an error; 0 means 2 */
     /* options must precede the first operand, as in `ebb run -- CMD -x` */
     bool stop_at_operand;
-    int (*exec)(const struct cli_call *call); /* runs the command and returns its exit status */
+    /* Runs the command. Returns its exit status, or -errno and an error, which is printed after the
+     * name of the command. */
+    int (*exec)(const struct cli_call *call, struct err *err);
 };
 
 /* All commands in the order of the help, NULL-terminated. */
@@ -44,13 +48,17 @@ extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cmd_diagnose,
     cmd_heap, cmd_census, cmd_report, cmd_compare, cmd_export, cmd_mark, cmd_doctor, cmd_help,
     cmd_version, cmd_series, cmd_submit, cmd_jobs, cmd_show, cmd_logs, cmd_wait, cmd_cancel,
-    cmd_checkpoint, cmd_rerun, cmd_serve, cmd_sweep, cmd_attach, cmd_detach, cmd_stack;
+    cmd_checkpoint, cmd_rerun, cmd_serve, cmd_sweep, cmd_attach, cmd_detach, cmd_stack,
+    cmd_complete;
 
 /* Parses ARGV (argv[0] is the command's name) by COMMAND's table. Returns 0, 1 if --help was
- * found (*ret is then unchanged), or -EINVAL with an error that begins with the command's name. */
+ * found (*ret is then unchanged), or -EINVAL with an error. */
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
 void cli_call_fini(struct cli_call *call); /* frees the options; accepts a zeroed struct */
+/* Parses the first operand, a pid, and opens /proc and the cgroups. Returns 0 or -errno. */
+int cli_open_pid(const struct cli_call *call, struct proc_root *ret_root, int32_t *ret_pid,
+                 struct err *err);
 /* Finds a command by name; returns NULL if there is none. */
 const struct cli_command *cli_find_command(const char *name);
 /* Prints that there is no such command, and the most similar name. Returns the exit status. */
@@ -85,6 +93,8 @@ int cli_print_doc(struct doc *d);
 /* Writes JSON to standard output, indented, and releases DOC, which is NULL if memory ran out.
  * Returns the exit status. */
 int cli_print_json(json_t *doc);
+/* The same on one line; does not release DOC. */
+int cli_print_json_line(const json_t *doc);
 
 /* A part of a description: a paragraph to wrap, or one verbatim line. */
 struct cli_block {
@@ -106,5 +116,5 @@ const struct option_desc *cli_option_at(const struct cli_command *command, size_
 void cli_help_list(struct buf *out, size_t width);
 void cli_help_command(struct buf *out, const struct cli_command *command, size_t width);
 void cli_man(struct buf *out);
-/* Prints completions; SHELL is bash, zsh or fish. */
+/* Prints the completion script for SHELL: bash, zsh or fish. */
 void cli_completions(struct buf *out, const char *shell);

@@ -1,4 +1,4 @@
-/* The client side of HTTP/1.1: writes a request and reads the complete answer. */
+/* The client side of HTTP/1.0: writes a request and reads the complete answer. */
 #include "cli/client.h"
 
 #include <errno.h>
@@ -178,7 +178,7 @@ static int read_line(struct talk *t, const char **ret, size_t *ret_len, struct e
 
 struct head {
     unsigned status;
-    bool is_chunked, has_length;
+    bool has_length;
     uint64_t length;
 };
 
@@ -210,8 +210,6 @@ static void take_header(struct head *h, struct client_answer *a, const char *lin
     }
     if (is_called(line, name_len, "content-length"))
         h->has_length = take_number(value, value_len, &h->length);
-    else if (is_called(line, name_len, "transfer-encoding"))
-        h->is_chunked = is_called(value, value_len, "chunked");
     else if (is_called(line, name_len, "x-log-offset"))
         a->has_offset = take_number(value, value_len, &a->offset);
     else if (is_called(line, name_len, "x-log-end"))
@@ -243,10 +241,12 @@ static int read_head(struct talk *t, struct head *h, struct client_answer *a, st
 
 /* ---- the body ---- */
 
-/* Passes LEN bytes to FN, or all bytes until the end of the stream if LEN is UINT64_MAX. */
-static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *user, struct err *err)
+/* Passes the body to FN. If its length is unknown, it ends with the stream. */
+static int pass_body(struct talk *t, const struct head *h, client_body_fn *fn, void *user,
+                     struct err *err)
 {
-    bool is_open = len == UINT64_MAX;
+    bool is_open = !h->has_length;
+    uint64_t len = is_open ? UINT64_MAX : h->length;
     while (len) {
         size_t there = t->in.len - t->at;
         size_t n = there < len ? there : (size_t)len;
@@ -267,42 +267,6 @@ static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *us
             return cut_short(err);
     }
     return 0;
-}
-
-static int pass_chunks(struct talk *t, client_body_fn *fn, void *user, struct err *err)
-{
-    for (;;) {
-        const char *line;
-        char text[17], *end;
-        size_t len;
-        int r = read_line(t, &line, &len, err);
-        if (r < 0)
-            return r;
-        size_t digits = 0;
-        while (digits < len && digits < sizeof text &&
-               strchr("0123456789abcdefABCDEF", line[digits]))
-            digits++;
-        if (digits == 0 || digits >= sizeof text)
-            return no_http(err);
-        memcpy(text, line, digits);
-        text[digits] = '\0';
-        uint64_t size = strtoull(text, &end, 16);
-        if (size == 0)
-            return 0; /* trailers are not read, because the connection is not used again */
-        r = size > UINT64_MAX / 2 ? no_http(err) : pass_bytes(t, size, fn, user, err);
-        if (r == 0)
-            r = read_line(t, &line, &len, err);
-        if (r < 0)
-            return r;
-    }
-}
-
-static int pass_body(struct talk *t, const struct head *h, client_body_fn *fn, void *user,
-                     struct err *err)
-{
-    if (h->is_chunked)
-        return pass_chunks(t, fn, user, err);
-    return pass_bytes(t, h->has_length ? h->length : UINT64_MAX, fn, user, err);
 }
 
 struct keep {
@@ -346,8 +310,8 @@ static int send_request(const struct talk *t, const struct client_request *q, st
     struct buf text = {0}, body = {0};
     if (q->body)
         json_print(&body, q->body, 0);
-    buf_printf(&text, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", q->method,
-               q->path);
+    /* with HTTP/1.0, the server closes the connection after the answer and sends no chunks */
+    buf_printf(&text, "%s %s HTTP/1.0\r\nHost: localhost\r\n", q->method, q->path);
     if (strcmp(q->method, "GET") != 0)
         buf_printf(&text, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.len);
     buf_add_str(&text, "\r\n");
@@ -399,27 +363,24 @@ void client_answer_fini(struct client_answer *answer)
     *answer = (struct client_answer){0};
 }
 
-int client_json(const char *command, const char *socket, const char *method, const char *path,
-                const json_t *body, json_t **ret)
+int client_json(const char *socket, const char *method, const char *path, const json_t *body,
+                json_t **ret, struct err *err)
 {
     const struct client_request request = {
         .socket = socket, .method = method, .path = path, .body = body};
     struct client_answer answer;
-    struct err err = {""};
-    if (client_ask(&request, &answer, &err) < 0) {
+    int r = client_ask(&request, &answer, err);
+    if (r < 0)
         client_answer_fini(&answer);
-        return cli_failf(CLIENT_FAILED, "%s: %s", command, err.text);
-    }
     *ret = answer.doc;
-    return 0;
+    return r;
 }
 
-int client_parse_id(const char *command, const char *text, int64_t *ret)
+int client_parse_id(const char *text, int64_t *ret, struct err *err)
 {
     if (number_parse_i64(text, strlen(text), ret) == 0 && *ret > 0)
         return 0;
-    return cli_failf(CLIENT_FAILED, "%s: invalid job id \"%.100s\"; `ebb jobs` lists the jobs",
-                     command, text);
+    return err_set(err, -EINVAL, "invalid job id \"%.100s\"; `ebb jobs` lists the jobs", text);
 }
 
 bool client_encode(const char *s, char *out, size_t size)
@@ -438,12 +399,4 @@ bool client_encode(const char *s, char *out, size_t size)
     }
     out[n] = '\0';
     return true;
-}
-
-int client_print_json(const json_t *doc)
-{
-    struct buf text = {0};
-    if (json_print(&text, doc, 0) < 0)
-        text.failed = true;
-    return cli_print(&text);
 }

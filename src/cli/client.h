@@ -20,9 +20,6 @@ struct client_options {
 #define CLIENT_JSON_OPTION(text)                                                                   \
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct client_options, json), .help = (text))
 
-/* Exit status if there is no server or the server refuses the request. */
-enum { CLIENT_FAILED = 2 };
-
 /* Called with each part of an answer's body when it arrives. Returns 0; anything else cancels
  * the request. */
 typedef int client_body_fn(void *user, const char *data, size_t len);
@@ -59,14 +56,11 @@ int client_receive(int fd, const struct client_request *q, struct client_answer 
 /* Frees the answer, which may be a zeroed struct. */
 void client_answer_fini(struct client_answer *answer);
 
-/* Requests a JSON document, which the caller owns. Returns 0, or CLIENT_FAILED after printing an
- * error that begins with COMMAND. */
-int client_json(const char *command, const char *socket, const char *method, const char *path,
-                const json_t *body, json_t **ret);
+/* Requests a JSON document, which the caller owns. *RET is NULL after an error. */
+int client_json(const char *socket, const char *method, const char *path, const json_t *body,
+                json_t **ret, struct err *err);
 
 /* Parses a job id on a command line. */
-int client_parse_id(const char *command, const char *text, int64_t *ret);
+int client_parse_id(const char *text, int64_t *ret, struct err *err);
 /* Encodes S for a URL query into OUT. Returns false if it does not fit. */
 bool client_encode(const char *s, char *out, size_t size);
-/* Prints DOC as one line on standard output. Returns the exit status. */
-int client_print_json(const json_t *doc);

@@ -77,36 +77,20 @@ int cluster_print_end(int fd, const char *path, bool as_json)
     return r;
 }
 
-static int cluster_print(const char *command, const char *path, const struct run_settings *settings,
-                         const struct judge_options *options, bool as_json,
-                         enum verdict_leak *ret_leak)
+int cluster_print(const char *path, const struct run_settings *settings,
+                  const struct judge_options *options, bool as_json, enum verdict_leak *ret_leak,
+                  struct err *err)
 {
-    struct cluster_read r;
-    struct err err = {""};
+    struct cluster_read read;
     struct doc d = {0};
-    if (cluster_read_all(path, settings, options, !as_json, &r, &err) < 0)
-        return cli_failf(2, "%s: %s", command, err.text);
+    int r = cluster_read_all(path, settings, options, !as_json, &read, err);
+    if (r < 0)
+        return r;
     if (!as_json)
-        cluster_full(&d, r.cluster, &r.summary);
-    int status = as_json ? cli_print_json(cluster_json(r.cluster)) : cli_print_doc(&d);
-    const struct judged *worst = verdict_worst(&r.cluster->verdicts);
+        cluster_full(&d, read.cluster, &read.summary);
+    r = as_json ? cli_print_json(cluster_json(read.cluster)) : cli_print_doc(&d);
+    const struct judged *worst = verdict_worst(&read.cluster->verdicts);
     *ret_leak = worst ? worst->result.leak : VERDICT_LEAK_UNKNOWN;
-    cluster_read_fini(&r);
-    return status;
-}
-
-int cluster_print_verdict(const char *path, const struct run_settings *settings,
-                          const struct judge_options *options, bool as_json)
-{
-    enum verdict_leak leak = VERDICT_LEAK_UNKNOWN;
-    int status = cluster_print("verdict", path, settings, options, as_json, &leak);
-    static const int statuses[] = {
-        [VERDICT_LEAK_UNKNOWN] = 3, [VERDICT_LEAK_NO] = 0, [VERDICT_LEAK_YES] = 1};
-    return status ? status : statuses[leak];
-}
-
-int cluster_print_show(const char *path, bool as_json)
-{
-    enum verdict_leak leak = VERDICT_LEAK_UNKNOWN;
-    return cluster_print("show", path, NULL, NULL, as_json, &leak);
+    cluster_read_fini(&read);
+    return r;
 }

@@ -1,6 +1,6 @@
 /* `ebb compare`: fails if a run grows faster or peaks higher than another run. */
+#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/quantity.h"
@@ -12,7 +12,7 @@
 #include "present/report.h"
 
 /* The exit statuses, which are the same as those of `ebb verdict`. */
-enum { NOT_WORSE = 0, WORSE = 1, CANNOT = 2, NOT_KNOWN = 3 };
+enum { NOT_WORSE = 0, WORSE = 1, NOT_KNOWN = 3 };
 
 struct compare_options {
     struct csv_options csv;
@@ -131,24 +131,20 @@ static int gate_print(const struct gate *g, const struct compare_options *o)
     return cli_print(&out);
 }
 
-static int compare_exec(const struct cli_call *call)
+static int compare_exec(const struct cli_call *call, struct err *err)
 {
     const struct compare_options *o = call->options;
-    struct gate g = {.status = CANNOT};
-    struct err err = {""};
+    struct gate g = {0};
     if (o->json && o->markdown)
-        return cli_failf(CANNOT, "compare: several formats given; use --json or --markdown");
-    if (gate_read(call, &g, &err) < 0) {
-        cli_failf(CANNOT, "compare: %s", err.text);
-    } else {
+        return err_set(err, -EINVAL, "several formats given; use --json or --markdown");
+    int r = gate_read(call, &g, err);
+    if (r == 0) {
         gate_decide(&g, &o->peak);
-        int status = gate_print(&g, o);
-        if (status)
-            g.status = status;
+        r = gate_print(&g, o);
     }
     report_fini(&g.base);
     report_fini(&g.head);
-    return g.status;
+    return r ? r : g.status;
 }
 
 static const struct option_desc options_table[] = {

@@ -75,17 +75,16 @@ static int detach_from(const struct proc_root *root, int32_t pid, struct err *er
     return 0;
 }
 
-static int detach_exec(const struct cli_call *call)
+static int detach_exec(const struct cli_call *call, struct err *err)
 {
     struct proc_root root;
-    struct err err = {""};
-    int64_t pid;
-    if (quantity_parse_int("detach: PID", call->argv[0], 1, INT32_MAX, &pid, &err) < 0 ||
-        proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
-        return cli_fail(2, &err);
-    int r = detach_from(&root, (int32_t)pid, &err);
+    int32_t pid;
+    int r = cli_open_pid(call, &root, &pid, err);
+    if (r < 0)
+        return r;
+    r = detach_from(&root, pid, err);
     proc_root_close(&root);
-    return r < 0 ? cli_failf(2, "detach: %s", err.text) : 0;
+    return r;
 }
 
 const struct cli_command cmd_detach = {

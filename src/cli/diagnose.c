@@ -36,11 +36,10 @@ static void print_diagnosis(struct doc *d, const struct recorded *recorded,
     diagnose_doc(d, diagnosis, all, summary_lead(d, &s, NULL));
 }
 
-static int diagnose_exec(const struct cli_call *call)
+static int diagnose_exec(const struct cli_call *call, struct err *err)
 {
     const struct diagnose_options *o = call->options;
     struct run_target run;
-    struct err err = {""};
     struct diagnosis *found = NULL;
     struct recorded recorded = {0};
     struct doc doc = {0};
@@ -48,23 +47,22 @@ static int diagnose_exec(const struct cli_call *call)
     if (stat(call->argv[0], &st) == 0 && S_ISREG(st.st_mode)) {
         snprintf(run.folder, sizeof run.folder, "%s", call->argv[0]);
     } else {
-        if (run_target_find_recorded(call->argv[0], &run, &err) < 0)
-            return cli_failf(2, "diagnose: %s", err.text);
-        if (run_target_refresh(&run, run.pid, &err) < 0)
-            cli_say("diagnose: %s; using the last heap reading", err.text);
+        int e = run_target_find_recorded(call->argv[0], &run, err);
+        if (e < 0)
+            return e;
+        if (run_target_refresh(&run, run.pid, err) < 0)
+            cli_say("diagnose: %s; using the last heap reading", err->text);
     }
-    int status;
-    if (diagnose(run.folder, &o->csv, &recorded, &found, &err) < 0) {
-        status = cli_failf(2, "diagnose: %s", err.text);
-    } else if (o->json) {
-        status = cli_print_json(diagnosis_json(found));
-    } else {
+    int r = diagnose(run.folder, &o->csv, &recorded, &found, err);
+    if (r == 0 && o->json) {
+        r = cli_print_json(diagnosis_json(found));
+    } else if (r == 0) {
         print_diagnosis(&doc, &recorded, found, o->all);
-        status = cli_print_doc(&doc);
+        r = cli_print_doc(&doc);
     }
     diagnosis_free(found);
     recorded_fini(&recorded);
-    return status;
+    return r;
 }
 
 static const struct option_desc options_table[] = {

@@ -30,15 +30,9 @@ void doctor_add(struct doctor *d, enum doctor_level level, const char *name, jso
                 const char *advice, const char *fact, ...) __attribute__((format(printf, 6, 7)));
 
 typedef void doctor_look(struct doctor *d);
-/* Checks of the kernel's features, in doctor_kernel.c. */
+/* The checks in doctor_machine.c; the others are in doctor.c. */
 doctor_look doctor_look_kernel, doctor_look_children, doctor_look_processes, doctor_look_pagemap,
     doctor_look_pressure, doctor_look_ptrace, doctor_look_pidfd, doctor_look_mrelease,
-    doctor_look_subreaper, doctor_look_files, doctor_look_locked;
-/* doctor_cgroup.c */
-doctor_look doctor_look_cgroup;
-/* Checks of limits and of the machine's memory settings, in doctor_memory.c. */
-doctor_look doctor_look_limit, doctor_look_memory, doctor_look_address_space,
-    doctor_look_overcommit, doctor_look_huge_pages, doctor_look_shm;
-/* Checks of a job's environment, in doctor_job.c. */
-doctor_look doctor_look_gpu, doctor_look_malloc, doctor_look_python, doctor_look_torch,
-    doctor_look_parts;
+    doctor_look_subreaper, doctor_look_files, doctor_look_locked, doctor_look_limit,
+    doctor_look_memory, doctor_look_address_space, doctor_look_overcommit, doctor_look_huge_pages,
+    doctor_look_shm;

@@ -1,4 +1,5 @@
 /* `ebb explain`: prints the page of a diagnosis from docs/troubleshooting.md, which is built in. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -128,7 +129,7 @@ static const struct option_desc options_table[] = {
     {0},
 };
 
-static int explain_exec(const struct cli_call *call)
+static int explain_exec(const struct cli_call *call, struct err *err)
 {
     const struct explain_options *o = call->options;
     const char *codes[HYPOTHESIS_COUNT], *wanted = call->argc ? call->argv[0] : NULL;
@@ -151,8 +152,8 @@ static int explain_exec(const struct cli_call *call)
         return cli_print(&out);
     const char *nearest = option_nearest(wanted, codes, HYPOTHESIS_COUNT);
     if (nearest)
-        return cli_failf(2, "explain: unknown code \"%.64s\"; did you mean %s?", wanted, nearest);
-    return cli_failf(2, "explain: unknown code \"%.64s\"; `ebb explain` lists all codes", wanted);
+        return err_set(err, -ENOENT, "unknown code \"%.64s\"; did you mean %s?", wanted, nearest);
+    return err_set(err, -ENOENT, "unknown code \"%.64s\"; `ebb explain` lists all codes", wanted);
 }
 
 const struct cli_command cmd_explain = {

@@ -73,13 +73,6 @@ static int export_close(const struct export_options *options, FILE *out, int r, 
     return r;
 }
 
-static int export_status(const struct export_options *options, int r, const struct err *err)
-{
-    if (r == -EPIPE && !is_file(options))
-        return CLI_PIPE_STATUS;
-    return r < 0 ? cli_failf(2, "export: %s", err->text) : 0;
-}
-
 /* Returns stat of the recording at PATH, a run folder or the file itself; zeroed if it cannot be
  * read. */
 static struct stat recording_stat(const char *path)
@@ -102,23 +95,23 @@ static void export_report_damage(const struct trace_reader *reader, const char *
     buf_fini(&parts);
 }
 
-static int export_recording(const char *path, const struct export_options *options)
+static int export_recording(const char *path, const struct export_options *options,
+                            struct err *err)
 {
-    struct err err = {""};
     struct trace_reader *reader = NULL;
     struct stat input = recording_stat(path);
     FILE *out = NULL;
-    int r = trace_reader_open(path, &reader, &err);
+    int r = trace_reader_open(path, &reader, err);
     if (r == 0)
-        r = export_open(options, &input, &out, &err);
+        r = export_open(options, &input, &out, err);
     if (r == 0) {
-        r = options->csv ? export_csv(reader, out, &err) : export_jsonl(reader, out, &err);
-        r = export_close(options, out, r, &err);
+        r = options->csv ? export_csv(reader, out, err) : export_jsonl(reader, out, err);
+        r = export_close(options, out, r, err);
     }
     if (r == 0)
         export_report_damage(reader, path);
     trace_reader_free(reader);
-    return export_status(options, r, &err);
+    return r;
 }
 
 /* ---- a heap ---- */
@@ -151,45 +144,43 @@ static int write_heap(const struct folder_heap *h, const struct export_options *
     return r;
 }
 
-static int export_heap(const char *path, const struct export_options *options)
+static int export_heap(const char *path, const struct export_options *options, struct err *err)
 {
-    struct err err = {""};
     struct folder_heap h = {0};
     FILE *out = NULL;
-    if (options->pprof && (!options->output || strcmp(options->output, "-") == 0) &&
-        isatty(STDOUT_FILENO))
-        return cli_failf(2, "export: --pprof is not text; write it to a file with -o FILE");
+    if (options->pprof && !is_file(options) && isatty(STDOUT_FILENO))
+        return err_set(err, -EINVAL, "--pprof is not text; write it to a file with -o FILE");
     int r = folder_heap_read(path, (int32_t)options->pid, options->gpu ? FOLDER_GPU : FOLDER_HOST,
-                             &h, &err);
+                             &h, err);
     struct stat input = {.st_dev = h.dev, .st_ino = h.ino};
     if (r == 0)
-        r = export_open(options, &input, &out, &err);
+        r = export_open(options, &input, &out, err);
     if (r == 0)
-        r = export_close(options, out, write_heap(&h, options, out, &err), &err);
+        r = export_close(options, out, write_heap(&h, options, out, err), err);
     if (r == 0)
         export_report_choice(&h, options);
     folder_heap_fini(&h);
-    return export_status(options, r, &err);
+    return r;
 }
 
-static int export_exec(const struct cli_call *call)
+static int export_exec(const struct cli_call *call, struct err *err)
 {
     const struct export_options *o = call->options;
     int formats = o->csv + o->jsonl + o->pprof + o->collapsed + o->speedscope;
     if (formats == 0)
-        return cli_failf(2, "export: no format given; use --csv, --jsonl, --pprof, --collapsed "
-                            "or --speedscope");
+        return err_set(err, -EINVAL,
+                       "no format given; use --csv, --jsonl, --pprof, --collapsed or --speedscope");
     if (formats > 1)
-        return cli_failf(2, "export: several formats given; use one");
-    if (!o->csv && !o->jsonl)
-        return export_heap(call->argv[0], o);
-    if (o->pid || o->gpu || o->debuginfod || o->sysroot)
-        return cli_failf(2, "export: %s requires --pprof, --collapsed or --speedscope",
-                         o->pid          ? "--pid"
-                         : o->gpu        ? "--gpu"
-                         : o->debuginfod ? "--debuginfod"
-                                         : "--sysroot");
-    return export_recording(call->argv[0], o);
+        return err_set(err, -EINVAL, "several formats given; use one");
+    bool is_heap = !o->csv && !o->jsonl;
+    if (!is_heap && (o->pid || o->gpu || o->debuginfod || o->sysroot))
+        return err_set(err, -EINVAL, "%s requires --pprof, --collapsed or --speedscope",
+                       o->pid          ? "--pid"
+                       : o->gpu        ? "--gpu"
+                       : o->debuginfod ? "--debuginfod"
+                                       : "--sysroot");
+    int r = is_heap ? export_heap(call->argv[0], o, err) : export_recording(call->argv[0], o, err);
+    return r == -EPIPE && !is_file(o) ? CLI_PIPE_STATUS : r;
 }
 
 static const struct option_desc options_table[] = {

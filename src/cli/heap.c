@@ -34,15 +34,9 @@ struct heap_since {
     int64_t step;
 };
 
-struct heap_rank {
-    bool is_given;
-    int64_t number;
-};
-
 struct heap_options {
-    int64_t top, pid;
+    int64_t top, pid, rank;
     struct heap_since since;
-    struct heap_rank rank;
     struct heap_diff diff, survivors;
     uint64_t every_ns;
     const char *by, *sysroot;
@@ -53,8 +47,7 @@ struct heap_options {
 
 struct shown {
     const struct heap_options *o;
-    const struct run_target *run;
-    char meaning[64];
+    char meaning[64]; /* title of the growth column */
 };
 
 static enum growth_by parse_by(const char *word)
@@ -126,61 +119,55 @@ static bool has_ended(const struct run_target *run)
     return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
-static int show_once(const struct shown *s, const struct run_target *run)
+static int show_once(const struct shown *s, const struct run_target *run, struct err *err)
 {
     struct folder_heap heap = {0};
-    struct err err = {""};
     struct profile_view view = {0};
     struct recorded recorded = {0};
     struct doc doc = {0};
-    int status;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
-    int r = run_target_refresh(run, pid, &err);
+    int r = run_target_refresh(run, pid, err);
     if (r < 0 && !has_ended(run))
-        cli_say("heap: %s; showing the last reading", err.text);
+        cli_say("heap: %s; showing the last reading", err->text);
     /* rows are judged without marks if the recording cannot be read */
     (void)recorded_read(run->folder, &(struct run_settings){.dead = RUN_DEAD_READ}, NULL, &recorded,
-                        &err);
+                        err);
     r = folder_heaps_pick(recorded_heaps(&recorded), pid, s->o->gpu ? FOLDER_GPU : FOLDER_HOST,
-                          &heap, &err);
+                          &heap, err);
     if (r < 0)
-        err_prefix(&err, r, "%s", run->folder);
+        err_prefix(err, r, "%s", run->folder);
     if (r == -ENOENT && run->obstacle[0])
-        err_set(&err, r, "%s has no heap profile: %s", run->folder, run->obstacle);
+        err_set(err, r, "%s has no heap profile: %s", run->folder, run->obstacle);
     if (r == 0)
-        r = process_view(s, heap.profile, &recorded, &view, &err);
-    if (r < 0) {
-        recorded_fini(&recorded);
-        folder_heap_fini(&heap);
-        return cli_failf(2, "heap: %s", err.text);
-    }
+        r = process_view(s, heap.profile, &recorded, &view, err);
     const struct kept_list *kept = kept_of(&recorded.marks.kept, view.pid);
-    if (s->o->json) {
-        status = print_json(&view, &heap, kept);
-    } else if (s->o->tree) {
+    if (r == 0 && s->o->json) {
+        r = print_json(&view, &heap, kept);
+    } else if (r == 0 && s->o->tree) {
         heap_tree_doc(&doc, &view.tree);
-        status = cli_print_doc(&doc);
-    } else {
+        r = cli_print_doc(&doc);
+    } else if (r == 0) {
         view.cwd = recorded.outcome.about.cwd;
         heap_doc(&doc, &view, s->meaning, kept);
         put_others(&doc, &heap);
-        status = cli_print_doc(&doc);
+        r = cli_print_doc(&doc);
     }
     recorded_fini(&recorded);
     profile_view_fini(&view);
     folder_heap_fini(&heap);
-    return status;
+    return r;
 }
 
-static int show_again_and_again(const struct shown *s, const struct run_target *run)
+static int show_again_and_again(const struct shown *s, const struct run_target *run,
+                                struct err *err)
 {
     bool is_terminal = isatty(STDOUT_FILENO) && !s->o->json;
     for (;;) {
         if (is_terminal)
             fputs("\033[H\033[2J", stdout);
-        int status = show_once(s, run);
-        if (status || has_ended(run))
-            return status;
+        int r = show_once(s, run, err);
+        if (r || has_ended(run))
+            return r;
         uint64_t ns = s->o->every_ns;
         struct timespec t = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
         while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR)
@@ -191,7 +178,8 @@ static int show_again_and_again(const struct shown *s, const struct run_target *
 /* ---- the command ---- */
 
 /* Parses the operands: the run and, after `--diff A`, the second step. */
-static int take_operands(const struct cli_call *call, struct heap_diff *diff, const char **ret)
+static int take_operands(const struct cli_call *call, struct heap_diff *diff, const char **ret,
+                         struct err *err)
 {
     int64_t step;
     if (call->argc == 1 && (!diff->is_given || diff->has_to)) {
@@ -210,38 +198,37 @@ static int take_operands(const struct cli_call *call, struct heap_diff *diff, co
         }
     }
     if (diff->is_given && !diff->has_to)
-        return cli_failf(2, "heap: --diff requires two steps, such as --diff 40..80");
-    return cli_failf(2, "heap: expected one run folder or pid, not %d", call->argc);
+        return err_set(err, -EINVAL, "--diff requires two steps, such as --diff 40..80");
+    return err_set(err, -EINVAL, "expected one run folder or pid, not %d", call->argc);
 }
 
-static int heap_exec(const struct cli_call *call)
+static int heap_exec(const struct cli_call *call, struct err *err)
 {
     struct heap_options o = *(const struct heap_options *)call->options;
     struct run_target run;
-    struct err err = {""};
     const char *operand = NULL;
-    struct shown s = {.o = &o, .run = &run};
-    int status = take_operands(call, &o.diff, &operand);
-    if (status)
-        return status;
-    if (o.since.is_given + o.diff.is_given + o.survivors.is_given > 1)
-        return cli_failf(2, "heap: --since, --diff and --survivors are mutually exclusive");
-    if (o.survivors.is_given && !o.survivors.has_to)
-        return cli_failf(2, "heap: --survivors requires two steps, such as --survivors 40..80");
-    if (o.rank.is_given && !cluster_is_folder(operand))
-        return cli_failf(2, "heap: --rank applies only to a job on several nodes; use --pid");
-    int r = o.rank.is_given ? run_target_find_rank(operand, o.rank.number, &run, &err)
-                            : run_target_find_recorded(operand, &run, &err);
+    struct shown s = {.o = &o, .meaning = "growth"};
+    int r = take_operands(call, &o.diff, &operand, err);
     if (r < 0)
-        return cli_failf(2, "heap: %s", err.text);
-    snprintf(s.meaning, sizeof s.meaning, "growth");
+        return r;
+    if (o.since.is_given + o.diff.is_given + o.survivors.is_given > 1)
+        return err_set(err, -EINVAL, "--since, --diff and --survivors are mutually exclusive");
+    if (o.survivors.is_given && !o.survivors.has_to)
+        return err_set(err, -EINVAL, "--survivors requires two steps, such as --survivors 40..80");
+    bool has_rank = options_find(call->given, "rank");
+    if (has_rank && !cluster_is_folder(operand))
+        return err_set(err, -EINVAL, "--rank applies only to a job on several nodes; use --pid");
+    r = has_rank ? run_target_find_rank(operand, o.rank, &run, err)
+                 : run_target_find_recorded(operand, &run, err);
+    if (r < 0)
+        return r;
     if (o.since.is_given)
         snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
     if (o.diff.is_given)
         snprintf(s.meaning, sizeof s.meaning, "change");
     if (o.survivors.is_given)
         snprintf(s.meaning, sizeof s.meaning, "survived");
-    return o.every_ns ? show_again_and_again(&s, &run) : show_once(&s, &run);
+    return o.every_ns ? show_again_and_again(&s, &run, err) : show_once(&s, &run, err);
 }
 
 static int parse_since(const char *what, const char *text, void *at, struct err *err)
@@ -250,15 +237,6 @@ static int parse_since(const char *what, const char *text, void *at, struct err 
     if (number_parse_i64(text, strlen(text), &since.step) < 0 || since.step < 0)
         return err_set(err, -EINVAL, "%s: \"%s\" is not a step number", what, text);
     memcpy(at, &since, sizeof since);
-    return 0;
-}
-
-static int parse_rank(const char *what, const char *text, void *at, struct err *err)
-{
-    struct heap_rank rank = {.is_given = true};
-    if (number_parse_i64(text, strlen(text), &rank.number) < 0 || rank.number < 0)
-        return err_set(err, -EINVAL, "%s: invalid rank \"%s\"", what, text);
-    memcpy(at, &rank, sizeof rank);
     return 0;
 }
 
@@ -300,7 +278,7 @@ static const struct option_desc options_table[] = {
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct heap_options, pid), .min = 1, .max = INT32_MAX,
                .help = "the process to show (default: the process whose heap grew most; if none "
                        "grew, the largest)"),
-    OPTION_ROW(0, "rank", PARSED, "N", offsetof(struct heap_options, rank), .parse = parse_rank,
+    OPTION_ROW(0, "rank", INT, "N", offsetof(struct heap_options, rank), .max = INT32_MAX,
                .help = "rank to show if the job runs on several nodes (default: the worst)"),
     OPTION_ROW(0, "every", DURATION, "TIME", offsetof(struct heap_options, every_ns), .min = 500,
                .max = 3600000, .help = "repeat at this interval until the job ends"),

@@ -2,12 +2,12 @@
  * completions. */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/text.h"
 
 static void add_spaces(struct buf *out, size_t n)
 {
@@ -195,13 +195,13 @@ struct help_options {
     const char *completions;
 };
 
-static int help_exec(const struct cli_call *call)
+static int help_exec(const struct cli_call *call, struct err *err)
 {
     const struct help_options *options = call->options;
     const char *name = call->argc ? call->argv[0] : NULL;
     struct buf out = {0};
     if (!!name + options->man + !!options->completions > 1)
-        return cli_failf(2, "help: COMMAND, --man and --completions are mutually exclusive");
+        return err_set(err, -EINVAL, "COMMAND, --man and --completions are mutually exclusive");
     const struct cli_command *command = name ? cli_find_command(name) : NULL;
     if (name && !command)
         return cli_unknown_command(name);

@@ -1,7 +1,7 @@
 /* `ebb cancel`, `checkpoint`, `rerun` and `wait`: act on jobs of the server. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -12,24 +12,24 @@
 #include "cli/job_wait.h"
 #include "present/jobs.h"
 
-/* Sends POST jobs/ID/WHAT. Returns 0, or the exit status after printing an error. The caller
- * owns *RET; RET may be NULL. */
-static int post(const char *what, const char *socket, const char *text, const json_t *body,
-                json_t **ret)
+/* Sends POST jobs/ID/WHAT with BODY, and releases BODY. The caller owns *RET; RET may be NULL. */
+static int post(const char *what, const char *socket, const char *text, json_t *body, json_t **ret,
+                struct err *err)
 {
     char path[80];
     int64_t id;
     json_t *doc = NULL;
-    int status = client_parse_id(what, text, &id);
-    if (status)
-        return status;
-    snprintf(path, sizeof path, "/api/v1/jobs/%lld/%s", (long long)id, what);
-    status = client_json(what, socket, "POST", path, body, &doc);
-    if (status == 0 && ret)
+    int r = client_parse_id(text, &id, err);
+    if (r == 0) {
+        snprintf(path, sizeof path, "/api/v1/jobs/%lld/%s", (long long)id, what);
+        r = client_json(socket, "POST", path, body, &doc, err);
+    }
+    json_decref(body);
+    if (ret)
         *ret = doc;
     else
         json_decref(doc);
-    return status;
+    return r;
 }
 
 /* ---- cancel ---- */
@@ -50,21 +50,20 @@ static const struct option_desc cancel_table[] = {
     {0},
 };
 
-static int cancel_exec(const struct cli_call *call)
+static int cancel_exec(const struct cli_call *call, struct err *err)
 {
     const struct cancel_options *o = call->options;
-    int worst = 0;
+    int status = 0;
     json_t *body = json_object();
     if (o->reason)
         json_object_set_new(body, "reason", json_text0(o->reason));
     if (options_find(call->given, "grace"))
         json_object_set_new(body, "grace_s", json_seconds(o->grace_ns));
-    for (int i = 0; i < call->argc; i++) {
-        int status = post("cancel", o->client.socket, call->argv[i], body, NULL);
-        worst = status > worst ? status : worst;
-    }
+    for (int i = 0; i < call->argc; i++)
+        if (post("cancel", o->client.socket, call->argv[i], json_incref(body), NULL, err) < 0)
+            status = cli_failf(2, "cancel: %s", err->text);
     json_decref(body);
-    return worst;
+    return status;
 }
 
 const struct cli_command cmd_cancel = {
@@ -89,13 +88,10 @@ static const struct option_desc checkpoint_table[] = {
     {0},
 };
 
-static int checkpoint_exec(const struct cli_call *call)
+static int checkpoint_exec(const struct cli_call *call, struct err *err)
 {
     const struct client_options *o = call->options;
-    json_t *body = json_object();
-    int status = post("checkpoint", o->socket, call->argv[0], body, NULL);
-    json_decref(body);
-    return status;
+    return post("checkpoint", o->socket, call->argv[0], json_object(), NULL, err);
 }
 
 const struct cli_command cmd_checkpoint = {
@@ -116,20 +112,19 @@ static const struct option_desc rerun_table[] = {
     {0},
 };
 
-static int rerun_exec(const struct cli_call *call)
+static int rerun_exec(const struct cli_call *call, struct err *err)
 {
     const struct client_options *o = call->options;
-    json_t *body = json_object(), *job = NULL;
+    json_t *job;
     struct buf text = {0};
-    int status = post("rerun", o->socket, call->argv[0], body, &job);
-    json_decref(body);
-    if (status)
-        return status;
+    int r = post("rerun", o->socket, call->argv[0], json_object(), &job, err);
+    if (r < 0)
+        return r;
     if (!o->json)
         buf_printf(&text, "%lld\n", (long long)json_integer_value(json_object_get(job, "id")));
-    status = o->json ? client_print_json(job) : cli_print(&text);
+    r = o->json ? cli_print_json_line(job) : cli_print(&text);
     json_decref(job);
-    return status;
+    return r;
 }
 
 const struct cli_command cmd_rerun = {
@@ -167,48 +162,49 @@ static int print_end(const struct wait_options *o, int64_t id, const json_t *job
     if (o->quiet)
         return 0;
     if (o->client.json)
-        return client_print_json(job);
+        return cli_print_json_line(job);
     buf_printf(&text, "%lld ", (long long)id);
     job_end_text(&text, job);
     buf_add_byte(&text, '\n');
     return cli_print(&text);
 }
 
-/* Waits for one job. Returns 0 and the status of that job in *RET_STATUS, or our own exit
- * status. */
-static int wait_one(const struct wait_options *o, int64_t id, uint64_t until_ns, int *ret_status)
+/* Waits for one job. Returns 0 and the status of that job in *RET_STATUS, our own exit status, or
+ * -errno. */
+static int wait_one(const struct wait_options *o, int64_t id, uint64_t until_ns, int *ret_status,
+                    struct err *err)
 {
     json_t *job;
-    int status = job_wait("wait", o->client.socket, id, until_ns, &job);
-    if (status)
-        return status;
+    int r = job_wait(o->client.socket, id, until_ns, &job, err);
+    if (r < 0)
+        return r;
     if (job_is_ended(job)) {
-        status = print_end(o, id, job);
+        r = print_end(o, id, job);
         *ret_status = job_exit_status(job);
     } else {
-        status = cli_failf(JOB_WAIT_TIMEOUT, "wait: job %lld has not ended", (long long)id);
+        r = cli_failf(JOB_WAIT_TIMEOUT, "wait: job %lld has not ended", (long long)id);
     }
     json_decref(job);
-    return status;
+    return r;
 }
 
-static int wait_exec(const struct cli_call *call)
+static int wait_exec(const struct cli_call *call, struct err *err)
 {
     const struct wait_options *o = call->options;
     AUTO_FREE int64_t *ids = calloc((size_t)call->argc, sizeof *ids);
-    int worst = 0, status = 0;
+    int worst = 0, r = 0;
     if (!ids)
-        return cli_failf(2, "wait: out of memory");
+        return err_set(err, -ENOMEM, "out of memory");
     bool has_timeout = options_find(call->given, "timeout");
     uint64_t until_ns = has_timeout ? clock_mono_ns() + o->timeout_ns : UINT64_MAX;
-    for (int i = 0; status == 0 && i < call->argc; i++)
-        status = client_parse_id("wait", call->argv[i], &ids[i]);
-    for (int i = 0; status == 0 && i < call->argc; i++) {
+    for (int i = 0; r == 0 && i < call->argc; i++)
+        r = client_parse_id(call->argv[i], &ids[i], err);
+    for (int i = 0; r == 0 && i < call->argc; i++) {
         int own = 0;
-        status = wait_one(o, ids[i], until_ns, &own);
+        r = wait_one(o, ids[i], until_ns, &own, err);
         worst = own > worst ? own : worst;
     }
-    return status ? status : worst;
+    return r ? r : worst;
 }
 
 const struct cli_command cmd_wait = {

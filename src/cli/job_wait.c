@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 
-enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, BUSY_MAX_S = 10, AGAIN = -1 };
+enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, BUSY_MAX_S = 10 };
 
 static bool is_state(const json_t *job, const char *word)
 {
@@ -80,39 +80,38 @@ static bool was_busy(int r, const struct client_answer *answer, uint64_t until_n
 }
 
 /* Requests a job. Sets *RET to NULL if the server was too busy. */
-static int get_job(const char *command, const char *socket, int64_t id, unsigned wait_s,
-                   uint64_t until_ns, struct patience *patience, json_t **ret)
+static int get_job(const char *socket, int64_t id, unsigned wait_s, uint64_t until_ns,
+                   struct patience *patience, json_t **ret, struct err *err)
 {
     char path[96];
     struct client_answer answer;
-    struct err err = {""};
     int r, n = snprintf(path, sizeof path, "/api/v1/jobs/%lld", (long long)id);
     if (wait_s)
         snprintf(path + n, sizeof path - (size_t)n, "?until=ended&timeout_s=%u", wait_s);
     const struct client_request request = {
         .socket = socket, .method = "GET", .path = path, .wait_s = wait_s};
     do {
-        r = client_ask(&request, &answer, &err);
+        r = client_ask(&request, &answer, err);
         if (r < 0) {
             json_decref(answer.doc);
             answer.doc = NULL;
         }
     } while (try_again(patience, r, answer.status));
     if (r < 0 && !(wait_s && was_busy(r, &answer, until_ns)))
-        return cli_failf(CLIENT_FAILED, "%s: %s", command, err.text);
+        return r;
     *ret = answer.doc;
     return 0;
 }
 
-int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret)
+int job_wait(const char *socket, int64_t id, uint64_t until_ns, json_t **ret, struct err *err)
 {
     struct patience patience = {0};
     unsigned wait_s = 0; /* the first request does not wait: it checks whether the job exists */
     for (;;) {
         json_t *job;
-        int status = get_job(command, socket, id, wait_s, until_ns, &patience, &job);
-        if (status)
-            return status;
+        int r = get_job(socket, id, wait_s, until_ns, &patience, &job, err);
+        if (r < 0)
+            return r;
         uint64_t now = clock_mono_ns();
         if (job && (job_is_ended(job) || now >= until_ns)) {
             *ret = job;
@@ -140,23 +139,24 @@ static int print_part(void *user, const char *data, size_t len)
     return p->error;
 }
 
-/* Prints one answer and moves the offset. Returns 0, AGAIN, or the exit status. */
-static int print_some(const char *command, const char *socket, const char *path, unsigned wait_s,
-                      struct patience *patience, uint64_t *offset, uint64_t *ret_end)
+/* Prints one answer and moves the offset. Returns 0, -EAGAIN if the request should be repeated,
+ * another -errno with an error, or the exit status. */
+static int print_some(const char *socket, const char *path, unsigned wait_s,
+                      struct patience *patience, uint64_t *offset, uint64_t *ret_end,
+                      struct err *err)
 {
     struct printing p = {0};
     struct client_answer answer;
-    struct err err = {""};
     const struct client_request request = {.socket = socket,
                                            .method = "GET",
                                            .path = path,
                                            .wait_s = wait_s,
                                            .fn = print_part,
                                            .user = &p};
-    int r = client_ask(&request, &answer, &err);
+    int r = client_ask(&request, &answer, err);
     uint64_t from = answer.has_offset ? answer.offset : *offset;
     if (from > *offset && p.bytes && *offset > 0)
-        cli_say("%s: %llu bytes of the log were dropped here", command,
+        cli_say("logs: %llu bytes of the log were dropped here",
                 (unsigned long long)(from - *offset));
     *offset = from + p.bytes;
     *ret_end = answer.has_end ? answer.end : *offset;
@@ -164,20 +164,19 @@ static int print_some(const char *command, const char *socket, const char *path,
     bool is_busy = wait_s && was_busy(r, &answer, UINT64_MAX);
     client_answer_fini(&answer);
     if (is_busy)
-        return AGAIN;
+        return -EAGAIN;
+    if (p.error == -EPIPE)
+        return CLI_PIPE_STATUS;
     if (p.error)
-        return p.error == -EPIPE
-                   ? CLI_PIPE_STATUS
-                   : cli_failf(CLIENT_FAILED, "%s: cannot write to standard output: %s", command,
-                               strerror(-p.error));
+        return err_set(err, p.error, "cannot write to standard output: %s", strerror(-p.error));
     /* The answer was cut off, because this program read slowly or the server stopped. The next
      * request gets the missing part. */
     if (try_again(patience, r, http_status) || (p.bytes && r == -EBADMSG))
-        return AGAIN;
-    return r < 0 ? cli_failf(CLIENT_FAILED, "%s: %s", command, err.text) : 0;
+        return -EAGAIN;
+    return r;
 }
 
-int job_print_log(const char *command, const char *socket, int64_t id, uint64_t offset, bool follow)
+int job_print_log(const char *socket, int64_t id, uint64_t offset, bool follow, struct err *err)
 {
     char path[128];
     uint64_t end = UINT64_MAX;
@@ -190,20 +189,17 @@ int job_print_log(const char *command, const char *socket, int64_t id, uint64_t 
         if (waits)
             snprintf(path + n, sizeof path - (size_t)n, "&wait_s=%d", LOG_POLL_S);
         uint64_t before = offset;
-        int status =
-            print_some(command, socket, path, waits ? LOG_POLL_S : 0, &patience, &offset, &end);
-        if (status > 0)
-            return status;
-        if (status == AGAIN || offset > before)
+        int r = print_some(socket, path, waits ? LOG_POLL_S : 0, &patience, &offset, &end, err);
+        if (r == -EAGAIN || (r == 0 && offset > before))
             continue;
-        if (is_ended)
-            return 0;
+        if (r || is_ended)
+            return r;
         /* The job may have ended after the last request. Its log is complete only if it had ended
          * before. */
         json_t *job;
-        status = get_job(command, socket, id, 0, UINT64_MAX, &patience, &job);
-        if (status)
-            return status;
+        r = get_job(socket, id, 0, UINT64_MAX, &patience, &job, err);
+        if (r < 0)
+            return r;
         is_ended = job_is_ended(job);
         json_decref(job);
     }

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 /* Exit statuses if the job did not end by itself, and if --timeout has passed. */
 enum { JOB_WAIT_NO_STATUS = 125, JOB_WAIT_TIMEOUT = 3 };
 
@@ -13,10 +15,9 @@ bool job_is_ended(const json_t *job);
 int job_exit_status(const json_t *job);
 /* Waits until the job has ended or UNTIL_NS is reached; in the second case *RET may be a job that
  * is still running. The caller owns *RET. Jobs continue while the server is restarted, so this
- * function waits half a minute for a server that does not answer. Returns 0, or the exit status
- * after printing an error. */
-int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret);
-/* Prints the log from OFFSET on; if FOLLOW, until the job has ended. Returns 0 or the exit
- * status. */
-int job_print_log(const char *command, const char *socket, int64_t id, uint64_t offset,
-                  bool follow);
+ * function waits half a minute for a server that does not answer. Returns 0, or -errno and an
+ * error. */
+int job_wait(const char *socket, int64_t id, uint64_t until_ns, json_t **ret, struct err *err);
+/* Prints the log from OFFSET on; if FOLLOW, until the job has ended. Returns 0, -errno and an error,
+ * or the exit status if the reader of the output has closed the pipe. */
+int job_print_log(const char *socket, int64_t id, uint64_t offset, bool follow, struct err *err);

@@ -1,4 +1,5 @@
 /* `ebb jobs` and `ebb show`: list the jobs of the server, or show one of them or a run. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -43,7 +44,7 @@ static double now_s(void)
 /* ---- a list ---- */
 
 static int query(const struct jobs_options *o, const char *state, int64_t before, unsigned limit,
-                 char ret[QUERY_MAX])
+                 char ret[QUERY_MAX], struct err *err)
 {
     char encoded[QUERY_MAX / 2];
     int n = snprintf(ret, QUERY_MAX, "/api/v1/jobs?limit=%u", limit);
@@ -51,30 +52,31 @@ static int query(const struct jobs_options *o, const char *state, int64_t before
         n += snprintf(ret + n, QUERY_MAX - (size_t)n, "&before=%lld", (long long)before);
     if (state) {
         if (!client_encode(state, encoded, QUERY_MAX / 4))
-            return cli_failf(2, "jobs: --state: \"%.50s…\" is too long", state);
+            return err_set(err, -EINVAL, "--state: \"%.50s…\" is too long", state);
         n += snprintf(ret + n, QUERY_MAX - (size_t)n, "&state=%s", encoded);
     }
     if (o->name) {
         if (!client_encode(o->name, encoded, sizeof encoded))
-            return cli_failf(2, "jobs: --name: \"%.50s…\" is too long", o->name);
+            return err_set(err, -EINVAL, "--name: \"%.50s…\" is too long", o->name);
         snprintf(ret + n, QUERY_MAX - (size_t)n, "&name=%s", encoded);
     }
     return 0;
 }
 
 /* Adds the newest MOST jobs in STATE (NULL for any) to LIST. */
-static int jobs_gather(const struct jobs_options *o, const char *state, size_t most, json_t *list)
+static int jobs_gather(const struct jobs_options *o, const char *state, size_t most, json_t *list,
+                       struct err *err)
 {
     int64_t before = 0;
     for (size_t got = 0; got < most;) {
         char path[QUERY_MAX];
         size_t left = most - got;
         json_t *doc = NULL;
-        int status = query(o, state, before, (unsigned)(left < PAGE ? left : PAGE), path);
-        if (status == 0)
-            status = client_json("jobs", o->client.socket, "GET", path, NULL, &doc);
-        if (status)
-            return status;
+        int r = query(o, state, before, (unsigned)(left < PAGE ? left : PAGE), path, err);
+        if (r == 0)
+            r = client_json(o->client.socket, "GET", path, NULL, &doc, err);
+        if (r < 0)
+            return r;
         const json_t *jobs = json_object_get(doc, "jobs");
         size_t count = json_array_size(jobs);
         int64_t last =
@@ -113,7 +115,7 @@ static int print_list(const struct jobs_options *o, const json_t *list)
     if (o->client.json) {
         json_array_foreach((json_t *)(uintptr_t)list, i, job)
         {
-            int status = client_print_json(job);
+            int status = cli_print_json_line(job);
             if (status)
                 return status;
         }
@@ -127,22 +129,18 @@ static int print_list(const struct jobs_options *o, const json_t *list)
     return print_doc(&doc, WIDE);
 }
 
-static int jobs_exec(const struct cli_call *call)
+static int jobs_exec(const struct cli_call *call, struct err *err)
 {
     const struct jobs_options *o = call->options;
     json_t *list = json_array();
-    int status;
-    if (o->state || o->all) {
-        status = jobs_gather(o, o->state, JOBS_MAX, list);
-    } else {
-        status = jobs_gather(o, "active", JOBS_MAX, list);
-        if (status == 0)
-            status = jobs_gather(o, "ended", ENDED_SHOWN, list);
-    }
-    if (status == 0)
-        status = print_list(o, list);
+    bool is_part = !o->state && !o->all;
+    int r = jobs_gather(o, is_part ? "active" : o->state, JOBS_MAX, list, err);
+    if (r == 0 && is_part)
+        r = jobs_gather(o, "ended", ENDED_SHOWN, list, err);
+    if (r == 0)
+        r = print_list(o, list);
     json_decref(list);
-    return status;
+    return r;
 }
 
 const struct cli_command cmd_jobs = {
@@ -169,27 +167,27 @@ static const struct option_desc show_table[] = {
     {0},
 };
 
-static int show_exec(const struct cli_call *call)
+static int show_exec(const struct cli_call *call, struct err *err)
 {
     const struct client_options *o = call->options;
     char path[64];
     int64_t id;
     json_t *job = NULL;
     if (call->argv[0][strspn(call->argv[0], "0123456789")])
-        return run_end_show(call->argv[0], o->json);
-    int status = client_parse_id("show", call->argv[0], &id);
-    if (status)
-        return status;
+        return run_end_show(call->argv[0], o->json, err);
+    int r = client_parse_id(call->argv[0], &id, err);
+    if (r < 0)
+        return r;
     snprintf(path, sizeof path, "/api/v1/jobs/%lld", (long long)id);
-    status = client_json("show", o->socket, "GET", path, NULL, &job);
-    if (status)
-        return status;
+    r = client_json(o->socket, "GET", path, NULL, &job, err);
+    if (r < 0)
+        return r;
     struct doc doc = {0};
     if (!o->json)
         job_doc(&doc, job, now_s());
-    status = o->json ? client_print_json(job) : print_doc(&doc, 0);
+    r = o->json ? cli_print_json_line(job) : print_doc(&doc, 0);
     json_decref(job);
-    return status;
+    return r;
 }
 
 const struct cli_command cmd_show = {

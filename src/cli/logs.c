@@ -53,12 +53,12 @@ static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
 }
 
 /* Prints the last lines of the log. RET_OFFSET is the offset after these lines. */
-static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_offset)
+static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_offset,
+                      struct err *err)
 {
     struct buf text = {0};
     struct client_answer answer = {0};
-    struct err err = {""};
-    int status = 0, r = 0;
+    int r = 0;
     size_t from = 0;
     for (int64_t size = TAIL_FIRST;; size *= 4) {
         char path[96];
@@ -70,7 +70,7 @@ static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_of
                                                .fn = logs_keep,
                                                .user = &text};
         buf_clear(&text);
-        r = client_ask(&request, &answer, &err);
+        r = client_ask(&request, &answer, err);
         bool is_enough = r == 0 && (cut_lines(&text, o->tail, &from) || size >= TAIL_MOST ||
                                     (int64_t)text.len < size);
         *ret_offset = answer.has_offset ? answer.offset + text.len : answer.end;
@@ -78,27 +78,29 @@ static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_of
         if (r < 0 || is_enough)
             break;
     }
-    if (r < 0)
-        status = cli_failf(CLIENT_FAILED, "logs: %s", err.text);
-    else if ((r = io_write_all(STDOUT_FILENO, text.data + from, text.len - from)) < 0)
-        status = r == -EPIPE ? CLI_PIPE_STATUS
-                             : cli_failf(CLIENT_FAILED, "logs: cannot write: %s", strerror(-r));
+    if (r == 0) {
+        r = io_write_all(STDOUT_FILENO, text.data + from, text.len - from);
+        if (r == -EPIPE)
+            r = CLI_PIPE_STATUS;
+        else if (r < 0)
+            err_set(err, r, "cannot write to standard output: %s", strerror(-r));
+    }
     buf_fini(&text);
-    return status;
+    return r;
 }
 
-static int logs_exec(const struct cli_call *call)
+static int logs_exec(const struct cli_call *call, struct err *err)
 {
     const struct logs_options *o = call->options;
     int64_t id;
     uint64_t offset = 0;
-    int status = client_parse_id("logs", call->argv[0], &id);
+    int r = client_parse_id(call->argv[0], &id, err);
     bool is_tail = options_find(call->given, "tail");
-    if (status == 0 && is_tail)
-        status = print_tail(o, id, &offset);
-    if (status == 0 && (!is_tail || o->follow))
-        status = job_print_log("logs", o->client.socket, id, offset, o->follow);
-    return status;
+    if (r == 0 && is_tail)
+        r = print_tail(o, id, &offset, err);
+    if (r == 0 && (!is_tail || o->follow))
+        r = job_print_log(o->client.socket, id, offset, o->follow, err);
+    return r;
 }
 
 const struct cli_command cmd_logs = {

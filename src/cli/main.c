@@ -17,7 +17,8 @@ const struct cli_command *const cli_commands[] = {
     &cmd_help,    &cmd_version,  NULL,
 };
 
-const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, NULL};
+const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, &cmd_complete,
+                                                         NULL};
 
 static const struct cli_command *find_in(const struct cli_command *const *commands,
                                          const char *name)
@@ -71,11 +72,12 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     struct cli_call call = {0};
     struct err err = {""};
     int r = cli_parse(command, argc, argv, &call, &err);
-    if (r < 0)
-        return cli_fail(command->usage_status ? command->usage_status : 2, &err);
-    int status = r > 0 ? print_help(command) : command->exec(&call);
+    int status = r < 0 ? r : r > 0 ? print_help(command) : command->exec(&call, &err);
     cli_call_fini(&call);
-    return status;
+    if (status >= 0)
+        return status;
+    return cli_failf(command->error_status ? command->error_status : 2, "%s: %s", command->name,
+                     err.text);
 }
 
 /* Handles `ebb` without arguments as a usage error: the list of commands goes to stderr, and the

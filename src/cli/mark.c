@@ -25,23 +25,23 @@ static int check_argument(const char *argument, struct err *err)
     size_t key = strspn(argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
     if (strchr(argument, '\n'))
         return err_set(err, -EINVAL,
-                       "mark: \"%.100s\" contains a line break; a mark has one line for each "
+                       "\"%.100s\" contains a line break; a mark has one line for each "
                        "KEY=VALUE",
                        argument);
     if (argument[key] != '=' || key == 0 || argument[0] < 'A')
         return err_set(err, -EINVAL,
-                       "mark: \"%.100s\" is not KEY=VALUE; write it like STEP=3, with the key "
+                       "\"%.100s\" is not KEY=VALUE; write it like STEP=3, with the key "
                        "in capitals",
                        argument);
     buf_printf(&text, "KIND=other\n%s\n", argument);
     int r = mark_parse(buf_str(&text), text.len, &mark);
     buf_fini(&text);
     if (r < 0 && strlen(argument) > MARK_TEXT_MAX - 16)
-        return err_set(err, -EINVAL, "mark: \"%.60s…\" is too long; a mark has at most %d bytes",
+        return err_set(err, -EINVAL, "\"%.60s…\" is too long; a mark has at most %d bytes",
                        argument, (int)MARK_TEXT_MAX);
     if (r < 0)
         return err_set(err, -EINVAL,
-                       "mark: \"%.100s\": invalid value for %.*s; write it like %.*s=3", argument,
+                       "\"%.100s\": invalid value for %.*s; write it like %.*s=3", argument,
                        (int)key, argument, (int)key, argument);
     return 0;
 }
@@ -58,46 +58,45 @@ static int build_mark(const struct cli_call *call, struct buf *ret, struct err *
         buf_printf(ret, "%s\n", call->argv[i]);
     }
     if (!has_kind)
-        return err_set(err, -EINVAL, "mark: KIND is missing; write it like KIND=step");
+        return err_set(err, -EINVAL, "KIND is missing; write it like KIND=step");
     if (ret->failed)
-        return err_set(err, -ENOMEM, "mark: out of memory");
+        return err_set(err, -ENOMEM, "out of memory");
     if (ret->len > MARK_TEXT_MAX)
         return err_set(err, -EINVAL,
-                       "mark: a mark of %zu bytes is too long; at most %d are allowed", ret->len,
+                       "a mark of %zu bytes is too long; at most %d are allowed", ret->len,
                        (int)MARK_TEXT_MAX);
     if (mark_parse(ret->data, ret->len, &mark) < 0)
-        return err_set(err, -EINVAL, "mark: KIND has no value; write it like KIND=step");
+        return err_set(err, -EINVAL, "KIND has no value; write it like KIND=step");
     return 0;
 }
 
-static int send_mark(const struct mark_options *options, const struct buf *text)
+static int send_mark(const struct mark_options *options, const struct buf *text, struct err *err)
 {
     const char *path = options->socket ? options->socket : getenv("EBB_SOCKET");
     if (!path || !*path) {
         if (options->quiet)
             return 0;
-        return cli_failf(2, "mark: EBB_SOCKET is not set, so this command does not run under `ebb "
-                            "run`; give --socket PATH, or --quiet to ignore this");
+        return err_set(err, -ENOENT,
+                       "EBB_SOCKET is not set, so this command does not run under `ebb run`; give "
+                       "--socket PATH, or --quiet to ignore this");
     }
     int r = mark_send(path, text->data, text->len, WAIT_MS);
     if (r == 0 || (options->quiet && (r == -ENOENT || r == -ECONNREFUSED)))
         return 0; /* the run that created the socket has ended */
     if (r == -EAGAIN)
-        return cli_failf(2,
-                         "mark: no process receives marks from %s at the moment; the mark is "
-                         "lost",
-                         path);
-    return cli_failf(2, "mark: cannot send to %s: %s", path, strerror(-r));
+        return err_set(err, r, "no process receives marks from %s at the moment; the mark is lost",
+                       path);
+    return err_set(err, r, "cannot send to %s: %s", path, strerror(-r));
 }
 
-static int mark_exec(const struct cli_call *call)
+static int mark_exec(const struct cli_call *call, struct err *err)
 {
-    struct err err = {""};
     struct buf text = {0};
-    int r = build_mark(call, &text, &err);
-    int status = r < 0 ? cli_fail(2, &err) : send_mark(call->options, &text);
+    int r = build_mark(call, &text, err);
+    if (r == 0)
+        r = send_mark(call->options, &text, err);
     buf_fini(&text);
-    return status;
+    return r;
 }
 
 static const struct option_desc options_table[] = {

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quantity.h"
+#include "proc/procfs.h"
+
 enum { LONG_BASE = 256 }; /* getopt's value for the option at INDEX is LONG_BASE + INDEX */
 
 const struct option_desc cli_help_option = {
@@ -86,7 +89,6 @@ static const struct option_desc *table_find(const struct table *t, int value)
 /* Reports a long option that getopt does not know: TEXT is "--name" or "--name=value". */
 static int unknown_long(const struct table *t, const char *text, struct err *err)
 {
-    const char *command = t->command->name;
     const char *names[OPTIONS_MAX + 1];
     const char *fits[2] = {NULL, NULL};
     char name[100];
@@ -97,29 +99,27 @@ static int unknown_long(const struct table *t, const char *text, struct err *err
             fits[found++] = names[i];
     }
     if (fits[1])
-        return err_set(err, -EINVAL, "%s: --%s is ambiguous: it could be --%s or --%s", command,
-                       name, fits[0], fits[1]);
+        return err_set(err, -EINVAL, "--%s is ambiguous: it could be --%s or --%s", name, fits[0],
+                       fits[1]);
     const char *nearest = option_nearest(name, names, t->count);
     if (nearest)
-        return err_set(err, -EINVAL, "%s: unknown option --%s; did you mean --%s?", command, name,
-                       nearest);
-    return err_set(err, -EINVAL, "%s: unknown option --%s; `ebb help %s` lists all options",
-                   command, name, command);
+        return err_set(err, -EINVAL, "unknown option --%s; did you mean --%s?", name, nearest);
+    return err_set(err, -EINVAL, "unknown option --%s; `ebb help %s` lists all options", name,
+                   t->command->name);
 }
 
 /* Reports an unknown letter, which may be a long option with one dash missing ("-csv"). */
 static int unknown_letter(const struct table *t, int letter, int argc, char **argv, struct err *err)
 {
-    const char *command = t->command->name;
     for (int a = 1; a < argc; a++) {
         for (size_t i = 0; i < t->count; i++) {
             if (argv[a][0] == '-' && strcmp(argv[a] + 1, t->options[i]->name) == 0)
-                return err_set(err, -EINVAL, "%s: unknown option %s; did you mean --%s?", command,
-                               argv[a], t->options[i]->name);
+                return err_set(err, -EINVAL, "unknown option %s; did you mean --%s?", argv[a],
+                               t->options[i]->name);
         }
     }
-    return err_set(err, -EINVAL, "%s: unknown option -%c; `ebb help %s` lists all options", command,
-                   letter, command);
+    return err_set(err, -EINVAL, "unknown option -%c; `ebb help %s` lists all options", letter,
+                   t->command->name);
 }
 
 /* Writes the error for an option that getopt rejected with '?'. */
@@ -131,8 +131,8 @@ static int explain_refusal(const struct table *t, int argc, char **argv, struct 
         return unknown_long(t, text, err);
     const struct option_desc *o = optopt >= LONG_BASE ? table_find(t, optopt) : NULL;
     if (o)
-        return err_set(err, -EINVAL, "%s: --%s takes no value, but \"%.100s\" was given",
-                       t->command->name, o->name, equals ? equals + 1 : "");
+        return err_set(err, -EINVAL, "--%s takes no value, but \"%.100s\" was given", o->name,
+                       equals ? equals + 1 : "");
     return unknown_letter(t, optopt, argc, argv, err);
 }
 
@@ -150,13 +150,13 @@ static int parse_options(const struct table *t, int argc, char **argv, struct cl
         const struct option_desc *o = table_find(t, value == ':' ? optopt : value);
         assert(o && "getopt returned an option that is in no table");
         if (value == ':')
-            return err_set(err, -EINVAL, "%s: --%s requires a value: --%s %s", t->command->name,
-                           o->name, o->name, o->arg);
+            return err_set(err, -EINVAL, "--%s requires a value: --%s %s", o->name, o->name,
+                           o->arg);
         if (o == &cli_help_option)
             return 1;
         snprintf(what, sizeof what, "--%s", o->name);
         if (options_give(call->given, o, what, optarg, call->options, err) < 0)
-            return err_prefix(err, -EINVAL, "%s", t->command->name);
+            return -EINVAL;
     }
     return 0;
 }
@@ -184,13 +184,13 @@ static int check_operands(const struct cli_command *command, int count, char **o
     const char *wanted = command->operands;
     int named = count_words(wanted);
     if (count < named && !strchr("[-", wanted[0]))
-        return err_set(err, -EINVAL, "%s: %s is missing; write ebb %s %s%s", command->name,
+        return err_set(err, -EINVAL, "%s is missing; write ebb %s %s%s",
                        operands_after(wanted, count), command->name,
                        command->options ? "[OPTION…] " : "", wanted);
     int most = strstr(wanted, "…") ? count : named;
     if (count > most)
-        return err_set(err, -EINVAL, "%s: unexpected operand \"%.100s\"; write ebb %s%s%s%s",
-                       command->name, operands[most], command->name,
+        return err_set(err, -EINVAL, "unexpected operand \"%.100s\"; write ebb %s%s%s%s",
+                       operands[most], command->name,
                        command->options ? " [OPTION…]" : "", wanted[0] ? " " : "", wanted);
     return 0;
 }
@@ -203,7 +203,7 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, struct c
     struct cli_call call = {.options = calloc(1, command->options_size ? command->options_size : 1),
                             .given = calloc(1, sizeof *call.given)};
     if (!call.options || !call.given)
-        return err_set(err, -ENOMEM, "%s: out of memory", command->name);
+        return err_set(err, -ENOMEM, "out of memory");
     int r = options_fall_back(command->options, call.options, err);
     if (r == 0)
         r = options_fall_back(command->more_options, call.options, err);
@@ -229,6 +229,17 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, struct c
     }
     *ret = call;
     return 0;
+}
+
+int cli_open_pid(const struct cli_call *call, struct proc_root *ret_root, int32_t *ret_pid,
+                 struct err *err)
+{
+    int64_t pid;
+    int r = quantity_parse_int("PID", call->argv[0], 1, INT32_MAX, &pid, err);
+    if (r < 0)
+        return r;
+    *ret_pid = (int32_t)pid;
+    return proc_root_open("/proc", "/sys/fs/cgroup", ret_root, err);
 }
 
 void cli_call_fini(struct cli_call *call)

@@ -124,21 +124,19 @@ static void print_where(const struct shown *s, const char *path, size_t len)
     buf_fini(&line);
 }
 
-static int deliver(const struct shown *s, const char *run, struct buf *out)
+static int deliver(const struct shown *s, const char *run, struct buf *out, struct err *err)
 {
     const char *output = s->o->output;
     bool is_page = !s->o->text && !s->o->markdown && !s->o->json;
     char path[PATH_SIZE];
-    struct err err = {""};
     if (output ? strcmp(output, "-") == 0 : !is_page)
         return cli_print(out);
-    int r = output ? 0 : default_path(s, run, path, &err);
+    int r = output ? 0 : default_path(s, run, path, err);
     if (r == 0)
-        r = write_file(output ? output : path, out, &err);
-    if (r < 0)
-        return cli_failf(2, "report: %s", err.text);
-    print_where(s, output ? output : path, out->len);
-    return 0;
+        r = write_file(output ? output : path, out, err);
+    if (r == 0)
+        print_where(s, output ? output : path, out->len);
+    return r;
 }
 
 /* ---- the command ---- */
@@ -173,39 +171,37 @@ static int report_read_runs(const struct cli_call *call, struct shown *s, struct
     return r;
 }
 
-static int check(const struct cli_call *call)
+static int check(const struct cli_call *call, struct err *err)
 {
     const struct report_options *o = call->options;
     if (o->text + o->markdown + o->json > 1)
-        return cli_failf(2, "report: several formats given; use one of --text, --markdown and "
-                            "--json");
+        return err_set(err, -EINVAL,
+                       "several formats given; use one of --text, --markdown and --json");
     if (o->compare && call->argc != 2)
-        return cli_failf(2, "report: --compare requires two runs, before and after: ebb report "
-                            "--compare RUN_A RUN_B");
+        return err_set(err, -EINVAL,
+                       "--compare requires two runs, before and after: ebb report --compare RUN_A "
+                       "RUN_B");
     if (!o->compare && call->argc != 1)
-        return cli_failf(2,
-                         "report: unexpected operand \"%.100s\"; --compare puts two runs side "
-                         "by side",
-                         call->argv[1]);
+        return err_set(err, -EINVAL,
+                       "unexpected operand \"%.100s\"; --compare puts two runs side by side",
+                       call->argv[1]);
     return 0;
 }
 
-static int report_exec(const struct cli_call *call)
+static int report_exec(const struct cli_call *call, struct err *err)
 {
     struct shown s = {.o = call->options};
     struct buf out = {0};
-    struct err err = {""};
-    int status = check(call);
-    if (status)
-        return status;
-    int r = report_read_runs(call, &s, &err);
+    int r = check(call, err);
     if (r == 0)
-        r = make(&s, &out, &err);
-    status = r < 0 ? cli_failf(2, "report: %s", err.text)
-                   : deliver(&s, call->argv[s.o->compare ? 1 : 0], &out);
+        r = report_read_runs(call, &s, err);
+    if (r == 0)
+        r = make(&s, &out, err);
+    if (r == 0)
+        r = deliver(&s, call->argv[s.o->compare ? 1 : 0], &out, err);
     shown_fini(&s);
     buf_fini(&out);
-    return status;
+    return r;
 }
 
 static const struct option_desc options_table[] = {

@@ -364,28 +364,28 @@ static const char *run_variable(const char *name)
 static int check_lock(const struct run_options *o, struct err *err)
 {
     if (o->lock_fd >= 0 && !o->is_detached)
-        return err_set(err, -EINVAL, "run: --lock-fd %d requires --detached", (int)o->lock_fd);
-    return lost_take_lock("run", o->lock_fd, err);
+        return err_set(err, -EINVAL, "--lock-fd %d requires --detached", (int)o->lock_fd);
+    return lost_take_lock(o->lock_fd, err);
 }
 
-static int run_exec(const struct cli_call *call)
+static int run_exec(const struct cli_call *call, struct err *err)
 {
     struct run_options *o = call->options;
-    struct err err = {""};
     if (call->argc < 1)
-        return cli_failf(125, "run: command missing; write it after --, as in: ebb run -- "
-                              "python train.py");
-    if (check_lock(o, &err) < 0)
-        return cli_fail(125, &err);
-    if (run_options_complete(o, call->given, &err) < 0)
-        return cli_failf(125, "run: %s", err.text);
+        return err_set(err, -EINVAL,
+                       "command missing; write it after --, as in: ebb run -- python train.py");
+    int r = check_lock(o, err);
+    if (r == 0)
+        r = run_options_complete(o, call->given, err);
+    if (r < 0)
+        return r;
     struct rank_place place;
     bool is_rank = !o->is_detached && rank_place_read(run_variable, &place) &&
                    (place.ranks > 1 || o->guard.requeue);
     if (o->guard.requeue && (!is_rank || !place.is_slurm))
-        return cli_failf(
-            125,
-            "run: --requeue requires a Slurm job step; start ebb run with srun in a batch script");
+        return err_set(
+            err, -EINVAL,
+            "--requeue requires a Slurm job step; start ebb run with srun in a batch script");
     int status = is_rank ? run_one_rank(call, &place) : run_job(call);
     run_options_fini(o);
     return status;
@@ -441,7 +441,7 @@ const struct cli_command cmd_run = {
                 "ebb run --fail-on leak --junit ebb.xml -- python train.py --max-steps 300\n",
     .options = run_options_table,
     .options_size = sizeof(struct run_options),
-    .usage_status = 125,
+    .error_status = 125,
     .stop_at_operand = true,
     .exec = run_exec,
 };

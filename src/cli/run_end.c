@@ -171,32 +171,30 @@ void run_end_earlier(const char *path, const char *name, struct earlier *ret)
     earlier_read(own, name, ret);
 }
 
-int run_end_show(const char *path, bool as_json)
+int run_end_show(const char *path, bool as_json, struct err *err)
 {
     const struct csv_options no_csv = {0};
-    struct report r = {0};
-    struct err err = {""};
+    enum verdict_leak leak;
+    struct report report = {0};
     struct doc d = {0};
-    int status;
     if (cluster_is_folder(path))
-        return cluster_print_show(path, as_json);
-    if (report_read(path, &no_csv, true, &r, &err) < 0) {
-        status = cli_failf(2, "show: %s", err.text);
-    } else if (as_json && !r.recorded.run_json) {
-        status = cli_failf(2, "show: %s has no run.json", path);
-    } else if (as_json) {
-        const struct summary s = report_summary(&r);
-        add_explanation(r.recorded.run_json, &s, &r);
-        status = cli_print_json(json_incref(r.recorded.run_json));
-    } else {
-        struct summary s = report_summary(&r);
+        return cluster_print(path, NULL, NULL, as_json, &leak, err);
+    int r = report_read(path, &no_csv, true, &report, err);
+    struct summary s = report_summary(&report);
+    json_t *doc = report.recorded.run_json;
+    if (r == 0 && as_json && !doc) {
+        r = err_set(err, -ENOENT, "%s has no run.json", path);
+    } else if (r == 0 && as_json) {
+        add_explanation(doc, &s, &report);
+        r = cli_print_json(json_incref(doc));
+    } else if (r == 0) {
         struct earlier earlier;
-        run_end_earlier(path, r.recorded.outcome.about.name, &earlier);
+        run_end_earlier(path, report.recorded.outcome.about.name, &earlier);
         s.earlier = &earlier;
-        s.planned_steps = run_planned_steps(r.recorded.run);
+        s.planned_steps = run_planned_steps(report.recorded.run);
         summary_full(&d, &s);
-        status = cli_print_doc(&d);
+        r = cli_print_doc(&d);
     }
-    report_fini(&r);
-    return status;
+    report_fini(&report);
+    return r;
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "base/err.h"
 #include "run/earlier.h"
 
 /* The outputs of the end of a run. A file descriptor of -1 means that the file was not requested.
@@ -22,5 +23,6 @@ void run_end_print(json_t *doc, const struct run_end_output *to);
 bool run_end_fails(const json_t *doc, const char *what);
 /* Reads the runs in the same folder as PATH that are called NAME. NAME may be NULL. */
 void run_end_earlier(const char *path, const char *name, struct earlier *ret);
-/* Prints `ebb show` for the run folder or recording at PATH; returns the exit status. */
-int run_end_show(const char *path, bool as_json);
+/* Prints `ebb show` for the run folder or recording at PATH. Returns the exit status, or -errno and
+ * an error. */
+int run_end_show(const char *path, bool as_json, struct err *err);

@@ -8,10 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "run/outcome.h"
 #include "run/samples.h"
 
@@ -54,35 +52,23 @@ static uint64_t started_wall_ns(const char *path)
     return s > 0 && s < 1e10 ? (uint64_t)(s * (double)NS_PER_S) : 0;
 }
 
-static int print(const json_t *doc)
-{
-    struct buf text = {0};
-    int status = 2;
-    if (json_print(&text, doc, 0) == 0)
-        status = cli_print(&text);
-    buf_fini(&text);
-    return status;
-}
-
-static int series_exec(const struct cli_call *call)
+static int series_exec(const struct cli_call *call, struct err *err)
 {
     const struct series_options *o = call->options;
     const char *path = call->argv[0];
     struct run *run = NULL;
-    struct err err = {""};
     const struct run_settings options =
         samples_options(started_wall_ns(path), o->from_ns, o->to_ns, (uint32_t)o->points);
-    if (run_read(path, &options, NULL, &run, &err) < 0)
-        return cli_failf(2, "series: %s", err.text);
+    int r = run_read(path, &options, NULL, &run, err);
+    if (r < 0)
+        return r;
     json_t *doc = samples_json(run);
     run_free(run);
-    if (!doc)
-        return cli_failf(2, "series: out of memory");
-    if (o->id)
+    if (doc && o->id)
         json_object_set_new(doc, "id", json_integer(o->id));
-    int status = print(doc);
+    r = cli_print_json_line(doc);
     json_decref(doc);
-    return status;
+    return r;
 }
 
 const struct cli_command cmd_series = {

@@ -333,28 +333,25 @@ static void start_log(const struct options *o)
     log_start(STDERR_FILENO, (enum log_level)level, !is_text);
 }
 
-static int serve_exec(const struct cli_call *call)
+static int serve_exec(const struct cli_call *call, struct err *err)
 {
     const struct options *o = call->options;
     struct serve_setup *w = calloc(1, sizeof *w);
-    struct err err = {""};
     if (!w)
-        return cli_failf(2, "serve: out of memory");
-    int r = serve_set_up(w, call, &err);
+        return err_set(err, -ENOMEM, "out of memory");
+    int r = serve_set_up(w, call, err);
     if (r == 0 && o->check) {
-        r = serve_check(&w->serve, &err);
+        r = serve_check(&w->serve, err);
+        if (r == 0 && puts("the configuration is valid") < 0)
+            r = 2;
     } else if (r == 0) {
         start_log(o);
-        r = serve_run(&w->serve, &err);
+        r = serve_run(&w->serve, err);
     }
     buf_fini(&w->hosts);
     buf_fini(&w->sbatch);
     free(w);
-    if (r < 0)
-        return cli_failf(2, "serve: %s", err.text);
-    if (o->check && puts("the configuration is valid") < 0)
-        return 2;
-    return 0;
+    return r;
 }
 
 const struct cli_command cmd_serve = {

@@ -78,25 +78,23 @@ static int stack_of(const struct proc_root *root, int32_t pid, struct stack_outp
     return r;
 }
 
-static int stack_exec(const struct cli_call *call)
+static int stack_exec(const struct cli_call *call, struct err *err)
 {
     const struct stack_options *options = call->options;
     struct stack_output o = {.threads = options->json ? json_array() : NULL};
     struct proc_root root;
-    struct err err = {""};
-    int64_t pid;
-    if (quantity_parse_int("stack: PID", call->argv[0], 1, INT32_MAX, &pid, &err) < 0 ||
-        proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
-        return cli_fail(2, &err);
-    int r = stack_of(&root, (int32_t)pid, &o, &err);
-    proc_root_close(&root);
-    int status = r < 0           ? cli_failf(2, "stack: %s", err.text)
-                 : options->json ? cli_print_json(json_pack("{s:O}", "threads", o.threads))
-                                 : cli_print(&o.text);
+    int32_t pid;
+    int r = cli_open_pid(call, &root, &pid, err);
+    if (r == 0) {
+        r = stack_of(&root, pid, &o, err);
+        proc_root_close(&root);
+    }
+    if (r == 0)
+        r = options->json ? cli_print_json(json_pack("{s:O}", "threads", o.threads))
+                          : cli_print(&o.text);
     json_decref(o.threads);
-    if (r < 0 || options->json)
-        buf_fini(&o.text);
-    return status;
+    buf_fini(&o.text);
+    return r;
 }
 
 const struct cli_command cmd_stack = {

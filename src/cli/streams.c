@@ -102,6 +102,14 @@ int cli_print_json(json_t *doc)
     return cli_print(&out);
 }
 
+int cli_print_json_line(const json_t *doc)
+{
+    struct buf out = {0};
+    if (!doc || json_print(&out, doc, 0) < 0)
+        out.failed = true;
+    return cli_print(&out);
+}
+
 static bool was_closed[3];
 
 void cli_open_streams(void)

@@ -197,7 +197,7 @@ static int submit_print_id(const struct submit_options *o, const json_t *job, in
 {
     struct buf text = {0};
     if (o->client.json)
-        return client_print_json(job);
+        return cli_print_json_line(job);
     if (o->follow) {
         cli_say("job %lld", (long long)id);
         return 0;
@@ -206,16 +206,16 @@ static int submit_print_id(const struct submit_options *o, const json_t *job, in
     return cli_print(&text);
 }
 
-static int submit_stay(const struct submit_options *o, int64_t id)
+static int submit_stay(const struct submit_options *o, int64_t id, struct err *err)
 {
     json_t *job;
     struct buf text = {0};
-    int status = o->follow ? job_print_log("submit", o->client.socket, id, 0, true) : 0;
-    if (status == 0)
-        status = job_wait("submit", o->client.socket, id, UINT64_MAX, &job);
-    if (status)
-        return status;
-    status = job_exit_status(job);
+    int r = o->follow ? job_print_log(o->client.socket, id, 0, true, err) : 0;
+    if (r == 0)
+        r = job_wait(o->client.socket, id, UINT64_MAX, &job, err);
+    if (r)
+        return r;
+    int status = job_exit_status(job);
     job_end_text(&text, job);
     if (status)
         cli_say("job %lld %s", (long long)id, buf_str(&text));
@@ -224,26 +224,23 @@ static int submit_stay(const struct submit_options *o, int64_t id)
     return status;
 }
 
-static int submit_exec(const struct cli_call *call)
+static int submit_exec(const struct cli_call *call, struct err *err)
 {
     const struct submit_options *o = call->options;
-    struct err err = {""};
-    json_t *request = json_object(), *job = NULL;
-    int status;
     if (call->argc < 1)
-        status = cli_failf(2, "submit: command missing; write it after --, as in: ebb submit -- "
-                              "python train.py");
-    else if (submit_build(request, call, &err) < 0)
-        status = cli_failf(2, "submit: %s", err.text);
-    else
-        status = client_json("submit", o->client.socket, "POST", "/api/v1/jobs", request, &job);
+        return err_set(err, -EINVAL,
+                       "command missing; write it after --, as in: ebb submit -- python train.py");
+    json_t *request = json_object(), *job = NULL;
+    int r = submit_build(request, call, err);
+    if (r == 0)
+        r = client_json(o->client.socket, "POST", "/api/v1/jobs", request, &job, err);
     json_decref(request);
-    if (status)
-        return status;
+    if (r < 0)
+        return r;
     int64_t id = json_integer_value(json_object_get(job, "id"));
-    status = submit_print_id(o, job, id);
+    r = submit_print_id(o, job, id);
     json_decref(job);
-    return status == 0 && (o->wait || o->follow) ? submit_stay(o, id) : status;
+    return r == 0 && (o->wait || o->follow) ? submit_stay(o, id, err) : r;
 }
 
 const struct cli_command cmd_submit = {

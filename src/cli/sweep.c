@@ -2,10 +2,10 @@
  * the job server. */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "base/err.h"
 #include "supervise/lost.h"
 #include "proc/procfs.h"
 
@@ -27,25 +27,25 @@ static const struct option_desc sweep_table[] = {
     {0},
 };
 
-static int sweep_exec(const struct cli_call *call)
+static int sweep_exec(const struct cli_call *call, struct err *err)
 {
     const struct sweep_options *o = call->options;
     const char *path = call->argv[0];
     struct proc_root root;
-    struct err err = {""};
     const int lock = (int)o->lock_fd;
     if (path[0] != '/')
-        return cli_failf(2, "sweep: %s is not an absolute path", path);
-    if (lost_take_lock("sweep", lock, &err) < 0 ||
-        proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
-        return cli_fail(2, &err);
+        return err_set(err, -EINVAL, "%s is not an absolute path", path);
+    int r = lost_take_lock(lock, err);
+    if (r == 0)
+        r = proc_root_open("/proc", "/sys/fs/cgroup", &root, err);
+    if (r < 0)
+        return r;
     prctl(PR_SET_NAME, "ebb-sweep");
     if (lock >= 0)
         lost_sign_lock(&root, lock);
-    int r = lost_end_job(&root, path, o->folder_id ? o->folder_id : "", o->grace_ns);
+    r = lost_end_job(&root, path, o->folder_id ? o->folder_id : "", o->grace_ns);
     proc_root_close(&root);
-    return r < 0 ? cli_failf(2, "sweep: cannot end the processes of %s: %s", path, strerror(-r))
-                 : 0;
+    return r < 0 ? err_set(err, r, "cannot end the processes of %s: %s", path, strerror(-r)) : 0;
 }
 
 const struct cli_command cmd_sweep = {

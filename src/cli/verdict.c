@@ -15,8 +15,8 @@
 #include "present/summary.h"
 #include "present/verdict.h"
 
-/* Exit statuses of `ebb verdict`. */
-enum { NO_LEAK = 0, LEAK = 1, CANNOT = 2, NOT_KNOWN = 3 };
+static const int statuses[] = {
+    [VERDICT_LEAK_NO] = 0, [VERDICT_LEAK_YES] = 1, [VERDICT_LEAK_UNKNOWN] = 3};
 
 struct verdict_call {
     struct csv_options csv;
@@ -159,13 +159,6 @@ static int judge(const char *path, const struct verdict_call *o, double until_s,
 
 /* ---- output ---- */
 
-static int status_of(const struct verdict_result *one)
-{
-    return one->leak == VERDICT_LEAK_YES  ? LEAK
-           : one->leak == VERDICT_LEAK_NO ? NO_LEAK
-                                          : NOT_KNOWN;
-}
-
 /* The place and the advice come from the diagnosis, which needs a run with its recording. */
 static void print_verdict(struct doc *doc, const struct recorded *recorded)
 {
@@ -178,35 +171,33 @@ static void print_verdict(struct doc *doc, const struct recorded *recorded)
     diagnosis_free(diagnosis);
 }
 
-static int exec(const struct cli_call *call)
+static int verdict_exec(const struct cli_call *call, struct err *err)
 {
     const struct verdict_call *o = call->options;
-    struct err err = {""};
     struct recorded recorded = {0};
     struct doc doc = {0};
     const char *path = call->argv[0];
-    int status = CANNOT;
     double until_s = 0;
-    if (parse_until(path, o, &until_s, &err) < 0)
-        return cli_failf(CANNOT, "verdict: %s", err.text);
+    int r = parse_until(path, o, &until_s, err);
+    if (r < 0)
+        return r;
+    enum verdict_leak leak = VERDICT_LEAK_UNKNOWN;
     if (cluster_is_folder(path)) {
         const struct judge_options judging = judging_of(o);
         struct run_settings reading = reading_of(o, until_s);
         reading.signals[RUN_PROCESS] = 0; /* no series are kept, because nothing is plotted */
-        return cluster_print_verdict(path, &reading, &judging, o->json);
-    }
-    if (judge(path, o, until_s, &recorded, &err) < 0) {
-        cli_failf(CANNOT, "verdict: %s", err.text);
+        r = cluster_print(path, &reading, &judging, o->json, &leak, err);
     } else {
-        if (!o->json)
+        r = judge(path, o, until_s, &recorded, err);
+        if (r == 0 && !o->json)
             print_verdict(&doc, &recorded);
-        status = o->json ? cli_print_json(verdicts_json(&recorded.verdicts)) : cli_print_doc(&doc);
+        if (r == 0)
+            r = o->json ? cli_print_json(verdicts_json(&recorded.verdicts)) : cli_print_doc(&doc);
         const struct judged *worst = verdict_worst(&recorded.verdicts);
-        if (status == 0)
-            status = worst ? status_of(&worst->result) : NOT_KNOWN;
+        leak = worst ? worst->result.leak : VERDICT_LEAK_UNKNOWN;
     }
     recorded_fini(&recorded);
-    return status;
+    return r ? r : statuses[leak];
 }
 
 const struct cli_command cmd_verdict = {
@@ -240,5 +231,5 @@ const struct cli_command cmd_verdict = {
                 "ebb verdict gpu.csv --column used --unit MiB --group gpu\n",
     .options = options_table,
     .options_size = sizeof(struct verdict_call),
-    .exec = exec,
+    .exec = verdict_exec,
 };

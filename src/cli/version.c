@@ -92,10 +92,11 @@ struct version_options {
     bool json;
 };
 
-static int version_exec(const struct cli_call *call)
+static int version_exec(const struct cli_call *call, struct err *err)
 {
     const struct version_options *options = call->options;
     struct buf out = {0};
+    (void)err;
     if (options->json)
         return cli_print_json(version_json());
     version_put_text(&out);

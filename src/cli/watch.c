@@ -379,7 +379,7 @@ static void print_summary(struct watch *w, json_t *doc)
     write_out(w);
 }
 
-static int watch_end(struct watch *w)
+static int watch_end(struct watch *w, struct err *err)
 {
     engine_sample_now(w->engine);
     json_t *footer = json_pack("{s:s}", "kind", w->is_empty ? "gone" : "watch_ended");
@@ -394,50 +394,48 @@ static int watch_end(struct watch *w)
     print_summary(w, doc);
     json_decref(doc);
     if (w->write_error && w->write_error != -EPIPE)
-        return cli_failf(2, "cannot write to standard output: %s", strerror(-w->write_error));
+        return err_set(err, w->write_error, "cannot write to standard output: %s",
+                       strerror(-w->write_error));
     return 0;
 }
 
-static int watch_run(struct watch *w)
+static int watch_run(struct watch *w, struct err *err)
 {
-    struct err err = {""};
-    int status = watch_targets_choose(&w->options->choice, &w->root, &w->targets);
-    if (status)
-        return status;
-    if (begin(w, &err) < 0) {
-        screen_free(w->screen);
-        w->screen = NULL;
-        return cli_fail(2, &err);
-    }
+    int r = watch_targets_choose(&w->options->choice, &w->root, &w->targets, err);
+    if (r == 0)
+        r = begin(w, err);
+    if (r)
+        return r;
     if (w->targets.notice[0] && !w->screen)
         cli_say("%s", w->targets.notice);
-    int r = loop_run(w->loop);
-    status = watch_end(w);
+    r = loop_run(w->loop);
+    if (r < 0)
+        err_set(err, r, "cannot continue watching: %s", strerror(-r));
+    int status = watch_end(w, err);
     watch_attach_end(&w->attach);
-    return r < 0 ? cli_failf(2, "cannot continue watching: %s", strerror(-r)) : status;
+    return r < 0 ? r : status;
 }
 
-static int watch_exec(const struct cli_call *call)
+static int watch_exec(const struct cli_call *call, struct err *err)
 {
     struct watch w = {.options = call->options,
                       .root = {.proc_fd = -1, .cgroup_fd = -1},
                       .dir = {.fd = -1},
                       .started_wall_ns = clock_wall_ns()};
-    struct err err = {""};
     if (call->argc > 0) {
         const struct watch_cluster_options several = {.interval_ns = w.options->interval_ns,
                                                       .for_ns = w.options->for_ns,
                                                       .json = w.options->json};
         if (cluster_is_folder(call->argv[0]))
-            return watch_cluster(call->argv[0], &several);
-        return cli_failf(2,
-                         "watch: \"%.100s\" is not a job on several nodes; give a process with "
-                         "--pid PID",
-                         call->argv[0]);
+            return watch_cluster(call->argv[0], &several, err);
+        return err_set(err, -EINVAL,
+                       "\"%.100s\" is not a job on several nodes; give a process with --pid PID",
+                       call->argv[0]);
     }
-    if (proc_root_open("/proc", "/sys/fs/cgroup", &w.root, &err) < 0)
-        return cli_fail(2, &err);
-    int status = watch_run(&w);
+    int r = proc_root_open("/proc", "/sys/fs/cgroup", &w.root, err);
+    if (r < 0)
+        return r;
+    r = watch_run(&w, err);
     screen_free(w.screen);
     engine_free(w.engine);
     loop_free(w.loop);
@@ -446,7 +444,7 @@ static int watch_exec(const struct cli_call *call)
     watch_frame_fini(&w.frame);
     buf_fini(&w.line);
     proc_root_close(&w.root);
-    return status;
+    return r;
 }
 
 const struct cli_command cmd_watch = {

@@ -189,27 +189,27 @@ static int follow_begin(struct follow *f)
     return r;
 }
 
-int watch_cluster(const char *path, const struct watch_cluster_options *options)
+int watch_cluster(const char *path, const struct watch_cluster_options *options, struct err *err)
 {
     struct follow f = {.options = options,
                        .begun_ns = clock_mono_ns(),
                        .is_screen = !options->json && isatty(STDOUT_FILENO)};
-    struct err err = {""};
-    int status = 0;
-    if (cluster_open(path, NULL, NULL, &f.cluster, &err) < 0)
-        return cli_failf(2, "watch: %s", err.text);
-    int r = follow_begin(&f);
+    int r = cluster_open(path, NULL, NULL, &f.cluster, err);
+    if (r < 0)
+        return r;
+    r = follow_begin(&f);
     if (r == 0)
         r = loop_run(f.loop);
     if (r < 0)
-        status = cli_failf(2, "watch: cannot follow %s: %s", path, strerror(-r));
+        err_set(err, r, "cannot follow %s: %s", path, strerror(-r));
     else if (f.write_error && f.write_error != -EPIPE)
-        status = cli_failf(2, "cannot write to standard output: %s", strerror(-f.write_error));
+        r = err_set(err, f.write_error, "cannot write to standard output: %s",
+                    strerror(-f.write_error));
     bool has_summary = !f.write_error && !options->json && has_all_ended(f.cluster);
     loop_free(f.loop);
     cluster_free(f.cluster);
     buf_fini(&f.out);
-    if (has_summary && status == 0)
+    if (has_summary && r == 0)
         (void)cluster_print_end(STDOUT_FILENO, path, false);
-    return status;
+    return r;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "base/quantity.h"
@@ -38,7 +39,7 @@ static int take_pid(struct watch_targets *t, const struct proc_root *root, const
     int64_t pid;
     int32_t real = 0;
     char why[256] = "";
-    int r = quantity_parse_int("watch: --pid", text, 1, INT32_MAX, &pid, err);
+    int r = quantity_parse_int("--pid", text, 1, INT32_MAX, &pid, err);
     if (r == 0)
         r = find_real_process(root, (int32_t)pid, &real, why, err);
     if (r < 0)
@@ -69,49 +70,44 @@ static void list_candidates(const struct find_candidate *c, size_t count)
     buf_fini(&out);
 }
 
-/* Finds the training job. Returns 0 or the exit status. */
-static int take_training(struct watch_targets *t, const struct proc_root *root)
+/* Finds the training job. */
+static int take_training(struct watch_targets *t, const struct proc_root *root, struct err *err)
 {
-    struct find_candidate *c = calloc(CANDIDATES_MAX, sizeof *c);
-    struct err err = {""};
+    AUTO_FREE struct find_candidate *c = calloc(CANDIDATES_MAX, sizeof *c);
     char sentence[WATCH_NOTICE_MAX];
-    int status = 0;
-    int count = c ? find_training(root, getpid(), c, CANDIDATES_MAX, &err) : -ENOMEM;
     if (!c)
-        err_set(&err, -ENOMEM, "out of memory");
-    if (count < 0) {
-        status = cli_fail(2, &err);
-    } else if (count == 0) {
-        status =
-            cli_failf(2, "no training job found: no process that you may inspect has "
-                         "torch, jax or tensorflow mapped, uses a GPU or is a Python with "
-                         "a training script on its command line; --pid PID watches any process");
-    } else if (count > 1 && 2 * c[0].score < 3 * c[1].score) {
+        return err_set(err, -ENOMEM, "out of memory");
+    int count = find_training(root, getpid(), c, CANDIDATES_MAX, err);
+    if (count < 0)
+        return count;
+    if (count == 0)
+        return err_set(err, -ENOENT,
+                       "no training job found: no process that you may inspect has torch, jax or "
+                       "tensorflow mapped, uses a GPU or is a Python with a training script on its "
+                       "command line; --pid PID watches any process");
+    if (count > 1 && 2 * c[0].score < 3 * c[1].score) {
         list_candidates(c, (size_t)count);
-        status = 2;
-    } else {
-        snprintf(sentence, sizeof sentence, "watching %d (%.*s): %s", (int)c[0].process.id.pid,
-                 (int)c[0].process.comm_len, c[0].process.comm, c[0].reasons);
-        watch_notice_add(t, sentence);
-        add_pid(t, c[0].process.id.pid);
+        return 2;
     }
-    free(c);
-    return status;
+    snprintf(sentence, sizeof sentence, "watching %d (%.*s): %s", (int)c[0].process.id.pid,
+             (int)c[0].process.comm_len, c[0].process.comm, c[0].reasons);
+    watch_notice_add(t, sentence);
+    add_pid(t, c[0].process.id.pid);
+    return 0;
 }
 
 int watch_targets_choose(const struct watch_choice *choice, const struct proc_root *root,
-                         struct watch_targets *ret)
+                         struct watch_targets *ret, struct err *err)
 {
-    struct err err = {""};
     int ways = (choice->pids.count > 0) + choice->find_training + choice->system;
     if (ways != 1)
-        return cli_failf(2,
-                         "watch: %s: --pid PID for a process and its descendants, "
-                         "--find-training to search for the job, or --system for all processes",
-                         ways ? "several targets given; choose one of three"
-                              : "no target given; choose one of three");
-    for (size_t i = 0; i < choice->pids.count; i++)
-        if (take_pid(ret, root, choice->pids.v[i], &err) < 0)
-            return cli_fail(2, &err);
-    return choice->find_training ? take_training(ret, root) : 0;
+        return err_set(err, -EINVAL,
+                       "%s: --pid PID for a process and its descendants, --find-training to search "
+                       "for the job, or --system for all processes",
+                       ways ? "several targets given; choose one of three"
+                            : "no target given; choose one of three");
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < choice->pids.count; i++)
+        r = take_pid(ret, root, choice->pids.v[i], err);
+    return r == 0 && choice->find_training ? take_training(ret, root, err) : r;
 }

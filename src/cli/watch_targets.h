@@ -24,8 +24,8 @@ struct watch_targets {
     char notice[WATCH_NOTICE_MAX]; /* why these processes were chosen, or "" */
 };
 
-/* Chooses the processes to watch. Returns 0, or the exit status after printing an error or the
- * candidates to choose from. */
+/* Chooses the processes to watch. Returns 0, -errno and an error, or the exit status after printing
+ * the candidates to choose from. */
 int watch_targets_choose(const struct watch_choice *choice, const struct proc_root *root,
-                         struct watch_targets *ret);
+                         struct watch_targets *ret, struct err *err);
 void watch_notice_add(struct watch_targets *t, const char *sentence);

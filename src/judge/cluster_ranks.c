@@ -228,12 +228,13 @@ static void settle_rank(const struct cluster *c, const struct cluster_rank *rank
     struct verdict_result *r = &d->result;
     double p = ranks_probability(r, &rank->place, &c->peers), most = CONFIDENCE_MOST;
     bool is_special = rank->number == 0 && !c->is_over;
-    if (is_special || verdict_leak_of(p, c->is_over) != VERDICT_LEAK_YES)
+    enum verdict_leak leak = verdict_leak_of(p, c->is_over);
+    if (is_special || leak != VERDICT_LEAK_YES)
         return;
     r->has_probability = true;
     r->probability = p;
     if (r->leak != VERDICT_LEAK_YES && d->series) {
-        verdict_settle(r, &d->series->series, &d->series->limit, 0, true);
+        verdict_settle(r, &d->series->series, &d->series->limit, leak, 0, true);
         most = PEERS_CONFIDENCE;
     }
     if (r->leak != VERDICT_LEAK_YES)

@@ -62,6 +62,14 @@ struct held_window judge_held_window(const struct judge *j, uint64_t until_ns);
 /* Reads the heap profiles in the run folder PATH, up to UNTIL_NS (CLOCK_MONOTONIC). */
 void judge_read_held(struct judge *j, const char *path, uint64_t until_ns);
 
+/* For how long a leak must have been probable in a running job without a known epoch. */
+enum { JUDGE_LASTING_S = 10 };
+/* Returns true if a leak is probable now for the first time. If it was probable JUDGE_LASTING_S
+ * before too, which judge BEFORE knows, judge_confirm makes the next judge_update call it a leak.
+ */
+bool judge_awaits_confirmation(const struct judge *j);
+void judge_confirm(struct judge *j, const struct judge *before);
+
 /* Updates all verdicts, which the functions below return. The newest reading, and all readings of
  * the last TAIL_S seconds, do not count yet: if the process exits now, they are part of its exit. A
  * mark shows that it still works, and makes them count at once. */

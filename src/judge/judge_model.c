@@ -13,11 +13,19 @@ enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its
 static const double OUTSIDE = 0.5;
 /* A process with at least this fraction of the growth of all processes represents the job. */
 static const double MAIN_PART = 0.5;
-/* Evidence from the first seconds of a running job never counts as confirmed. */
-enum { RUNNING_AT_LEAST_S = 25 };
-/* Minimum probability of a leak at which a running job is called one, if the shape of its resident
- * memory shows a leak. */
+/* Minimum probability at which a job past its first epoch is called a leak, if the shape of its
+ * resident memory shows one. */
 static const double SHAPE_LEAK_FROM = 0.8;
+/* If no epoch is known, a running job is called a leak once its probability has been at least this
+ * high for JUDGE_LASTING_S. At a single moment, the start of a cache that fills is often as
+ * probable. */
+static const double LASTING_LEAK_FROM = 0.6;
+
+/* A job that was killed runs no longer, although it is not over. */
+static bool is_running(const struct judge *j)
+{
+    return !j->is_over && !j->has_ended;
+}
 
 const struct held *judge_held_of(const struct judge *j, const struct run_entity *p)
 {
@@ -181,25 +189,60 @@ static void weigh_evidence(const struct judge *j, const struct run_entity *p,
     memcpy(r->contributions, contributions, sizeof r->contributions);
 }
 
-/* Returns true if the evidence E on a running job may be trusted. If no epoch is known, a cache
- * that fills in the first seconds often looks like a leak. */
-static bool is_confirmed(const struct judge *j, const struct model_evidence *e)
+/* Keeps in S the time since which a leak has been probable. */
+static void note_probability(const struct judge *j, struct judge_series *s)
 {
-    return e->moment == MODEL_PAST_EPOCH ||
-           j->run->tick_ns - j->begun_ns >= RUNNING_AT_LEAST_S * NS_PER_S;
+    if (!s->result.has_probability || s->result.probability < LASTING_LEAK_FROM)
+        s->probable_since_ns = 0;
+    else if (!s->probable_since_ns)
+        s->probable_since_ns = j->run->tick_ns;
 }
 
-/* Returns true if a running job with the verdict R, which is based on its shape, is called a
- * leak. */
+/* Returns true if a running job is called a leak. The result of S is still based on its shape. */
 static bool is_running_leak(const struct judge *j, const struct model_evidence *e,
-                            const struct verdict_result *r)
+                            const struct judge_series *s)
 {
-    bool by_shape = r->leak == VERDICT_LEAK_YES;
-    bool is_nearly_certain = verdict_leak_of(r->probability, false) == VERDICT_LEAK_YES;
+    const struct verdict_result *r = &s->result;
     if (!r->has_probability)
         return false;
-    return is_confirmed(j, e) ? is_nearly_certain || (by_shape && r->probability >= SHAPE_LEAK_FROM)
-                              : is_nearly_certain && by_shape;
+    if (e->moment == MODEL_RUNNING)
+        return s->probable_since_ns &&
+               j->run->tick_ns - s->probable_since_ns >= JUDGE_LASTING_S * NS_PER_S;
+    return verdict_leak_of(r->probability, false) == VERDICT_LEAK_YES ||
+           (r->leak == VERDICT_LEAK_YES && r->probability >= SHAPE_LEAK_FROM);
+}
+
+static bool is_awaited(const struct judge *j, const struct judge_series *s)
+{
+    return s && s->probable_since_ns == j->run->tick_ns;
+}
+
+bool judge_awaits_confirmation(const struct judge *j)
+{
+    struct run_entity *e;
+    if (!j->run || !is_running(j))
+        return false;
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
+        if (is_awaited(j, judge_known(e)->series))
+            return true;
+    return is_awaited(j, j->whole);
+}
+
+static void confirm(struct judge_series *s, const struct judge_series *before)
+{
+    if (s && before && before->probable_since_ns && s->probable_since_ns)
+        s->probable_since_ns = before->probable_since_ns;
+}
+
+void judge_confirm(struct judge *j, const struct judge *before)
+{
+    struct run_entity *e, *b;
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
+        for (size_t k = 0; (b = judge_next(before, RUN_PROCESS, &k));)
+            if (e->info.id.pid == b->info.id.pid &&
+                e->info.id.start_ticks == b->info.id.start_ticks)
+                confirm(judge_known(e)->series, judge_known(b)->series);
+    confirm(j->whole, before->whole);
 }
 
 /* Returns the process with the largest growth of its baseline if that is most of the job's growth,
@@ -269,13 +312,15 @@ static void settle_by_model(const struct judge *j, const struct run_entity *p,
     if (!judge_evidence(j, p, &e) || verdict_may_be_first_epoch(&e.resident))
         return;
     struct verdict_result *r = &s->result;
-    bool is_running = !j->is_over && !j->has_ended;
     weigh_evidence(j, p, &e, s);
-    if (is_running && !is_running_leak(j, &e, r))
+    note_probability(j, s);
+    if (is_running(j) && !is_running_leak(j, &e, s))
         verdict_leave_open(r);
     else if (r->has_probability)
-        verdict_settle(r, &s->series, &s->limit, sites_pace(&e),
-                       p ? is_outside_heap(j, p) : is_job_outside_heap(j));
+        verdict_settle(r, &s->series, &s->limit,
+                       is_running(j) ? VERDICT_LEAK_YES
+                                     : verdict_leak_of(r->probability, s->series.is_over),
+                       sites_pace(&e), p ? is_outside_heap(j, p) : is_job_outside_heap(j));
 }
 
 /* A container with a maximum number of entries decides while it grows, and later rules out a leak
@@ -299,9 +344,8 @@ static void settle_one(const struct judge *j, const struct run_entity *p, struct
  * running job may still get enough readings. */
 static bool has_profile(const struct judge *j)
 {
-    bool is_running = !j->is_over && !j->has_ended;
     for (size_t i = 0; i < j->held_count; i++)
-        if (is_running || j->held[i].sites.known)
+        if (is_running(j) || j->held[i].sites.known)
             return true;
     return false;
 }
@@ -321,6 +365,18 @@ void judge_settle_whole(struct judge *j)
     settle_one(j, NULL, j->whole, has_profile(j));
 }
 
+/* Returns true if ONE decides the verdict on the job rather than OTHER, which may be NULL. In a
+ * running job, the most probable leak is not always a lasting one. */
+static bool is_graver(const struct judge *j, const struct verdict_result *one,
+                      const struct verdict_result *other)
+{
+    if (!other)
+        return true;
+    if (is_running(j) && (one->leak == VERDICT_LEAK_YES) != (other->leak == VERDICT_LEAK_YES))
+        return one->leak == VERDICT_LEAK_YES;
+    return one->probability > other->probability;
+}
+
 /* A replaced worker does not count, because it will release its memory. */
 void judge_settle_job(struct judge *j, const struct verdict_member *members, size_t n)
 {
@@ -332,8 +388,7 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
     for (size_t i = 0; i < n; i++) {
         const struct verdict_result *one = members[i].result;
         has_filling |= one->word == VERDICT_FILLING && !members[i].is_replacement;
-        if (one->has_probability && !members[i].is_replacement &&
-            (!most || one->probability > most->probability))
+        if (one->has_probability && !members[i].is_replacement && is_graver(j, one, most))
             most = one;
     }
     r->has_probability =
@@ -346,7 +401,9 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
         if (r->evidence[i].code == VERDICT_SAID_WEIGHED)
             /* verdict_settle has put this evidence first */
             r->evidence[i] = most->evidence[0];
-    enum verdict_leak leak = verdict_leak_of(most->probability, j->is_over);
+    enum verdict_leak leak = !is_running(j) ? verdict_leak_of(most->probability, j->is_over)
+                             : most->leak == VERDICT_LEAK_YES ? VERDICT_LEAK_YES
+                                                              : VERDICT_LEAK_UNKNOWN;
     r->confidence = fmin(r->confidence, most->confidence);
     if (leak == VERDICT_LEAK_UNKNOWN || r->leak == leak || r->leak == VERDICT_LEAK_YES)
         return;

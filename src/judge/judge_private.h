@@ -22,6 +22,8 @@ struct judge_series {
     struct verdict_limit limit;   /* limit that the series was judged against */
     uint64_t first_ns, last_ns;   /* times of the first and newest reading; valid if has_first */
     uint64_t last_bytes;          /* value of the newest reading */
+    /* Time since which a leak has been probable, in the running job; 0 if it is not. */
+    uint64_t probable_since_ns;
     bool has_first, has_ended, is_judged;
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "profile/folder.h"
@@ -55,20 +56,47 @@ static void set_profile_readings(struct recorded *r)
     judge_set_held(r->judge, list, count);
 }
 
+/* Confirms a leak that is probable at the end of the recording of a running job by judging the job
+ * as it was JUDGE_LASTING_S before. */
+static int confirm(const struct recorded *r, const struct run_settings *settings,
+                   const struct judge_options *options, struct err *err)
+{
+    struct recorded before = {.path = r->path, .heaps = r->heaps};
+    struct run_settings s = *settings;
+    if (!judge_awaits_confirmation(r->judge) || r->run->tick_ns < JUDGE_LASTING_S * NS_PER_S)
+        return 0;
+    s.has_until = true;
+    s.has_until_step = false;
+    s.until_ns = r->run->tick_ns - JUDGE_LASTING_S * NS_PER_S;
+    int e = judge_new(options, &before.judge);
+    if (e == 0)
+        e = run_read(r->path, &s, judge_observer(before.judge), &before.run, err);
+    if (e == 0) {
+        set_profile_readings(&before);
+        judge_update(before.judge);
+        judge_confirm(r->judge, before.judge);
+        judge_update(r->judge);
+    }
+    before.heaps = NULL;
+    recorded_fini(&before);
+    return e;
+}
+
 int recorded_read(const char *path, const struct run_settings *settings,
                   const struct judge_options *options, struct recorded *ret, struct err *err)
 {
     const struct judge_options none = {0};
+    options = options ? options : &none;
+    settings = settings ? settings : &run_settings_read;
     *ret = (struct recorded){.path = path};
     ret->heaps = calloc(1, sizeof *ret->heaps);
     read_run_json(ret);
-    int r = ret->heaps ? judge_new(options ? options : &none, &ret->judge) : -ENOMEM;
+    int r = ret->heaps ? judge_new(options, &ret->judge) : -ENOMEM;
     if (r < 0)
         return err_set(err, r, "out of memory while judging %s", path);
     marks_init(&ret->marks);
     ret->marks.observer.next = judge_observer(ret->judge);
-    r = run_read(path, settings ? settings : &run_settings_read, &ret->marks.observer, &ret->run,
-                 err);
+    r = run_read(path, settings, &ret->marks.observer, &ret->run, err);
     if (r < 0)
         return r;
     /* The observer of the marks is removed from the run: it is a part of RET, which the caller may
@@ -77,6 +105,9 @@ int recorded_read(const char *path, const struct run_settings *settings,
     kept_take_figures(&ret->marks.kept, ret->run);
     set_profile_readings(ret);
     judge_update(ret->judge);
+    r = confirm(ret, settings, options, err);
+    if (r < 0)
+        return r;
     r = judge_verdicts(ret->judge, &ret->verdicts);
     return r < 0 ? err_set(err, r, "out of memory while judging %s", path) : 0;
 }

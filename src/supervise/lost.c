@@ -21,13 +21,12 @@
 /* maximum size of run.json; if it is larger or invalid, only the end is written */
 enum { JSON_MAX = 2 << 20 };
 
-int lost_take_lock(const char *command, int64_t lock_fd, struct err *err)
+int lost_take_lock(int64_t lock_fd, struct err *err)
 {
     if (lock_fd < 0)
         return 0;
     if (lock_fd <= STDERR_FILENO || fcntl((int)lock_fd, F_SETFD, FD_CLOEXEC) < 0)
-        return err_set(err, -EBADF, "%s: --lock-fd %d: the file descriptor is not open", command,
-                       (int)lock_fd);
+        return err_set(err, -EBADF, "--lock-fd %d: the file descriptor is not open", (int)lock_fd);
     return 0;
 }
 

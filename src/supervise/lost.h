@@ -12,7 +12,7 @@ struct err;
 
 /* Checks the value of --lock-fd for COMMAND (negative if not given). Makes the fd close-on-exec, so
  * that the job does not inherit the lock. Returns 0 or -EBADF. */
-int lost_take_lock(const char *command, int64_t lock_fd, struct err *err);
+int lost_take_lock(int64_t lock_fd, struct err *err);
 /* Writes our pid and start time into the lock file. The start time distinguishes the holder from a
  * later process with the same pid. */
 void lost_sign_lock(const struct proc_root *root, int lock_fd);

@@ -11,7 +11,8 @@ static const double RUNNING_LEAK_FROM = 0.92;
 /* If a job ends before this many epochs, growth up to its end may be the first epoch filling a
  * cache. */
 static const double FIRST_EPOCH = 1.15;
-/* Highest confidence if no epoch is known: a first epoch as long as the job cannot be excluded. */
+/* Highest confidence if no epoch is known: a first epoch as long as the job cannot be excluded.
+ * While such a job runs, a leak has this confidence, because it was probable for some time. */
 static const double NO_EPOCH_CONFIDENCE = 0.9;
 
 enum verdict_leak verdict_leak_of(double probability, bool is_over)
@@ -101,9 +102,9 @@ void verdict_leave_open(struct verdict_result *r)
 /* A leak that the shape of resident memory shows stays a leak, because a small leak may be visible
  * only there. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
-                    const struct verdict_limit *limit, double bytes_per_s, bool is_outside)
+                    const struct verdict_limit *limit, enum verdict_leak leak, double bytes_per_s,
+                    bool is_outside)
 {
-    enum verdict_leak leak = verdict_leak_of(r->probability, v->is_over);
     if (!v->is_over && leak != VERDICT_LEAK_YES)
         return;
     if (leak == VERDICT_LEAK_YES && r->leak != VERDICT_LEAK_YES)
@@ -113,9 +114,12 @@ void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
     r->leak = verdict_word_leak(r->word);
     bool is_epoch_known = v->steps_per_epoch || v->has_first_epoch;
     double most = leak == VERDICT_LEAK_YES && !is_epoch_known ? NO_EPOCH_CONFIDENCE : 0.99;
-    r->confidence = leak == r->leak && leak != VERDICT_LEAK_UNKNOWN
-                        ? fmin(most, fmax(r->probability, 1 - r->probability))
-                        : fmin(r->confidence, OPEN_CONFIDENCE);
+    if (leak != r->leak || leak == VERDICT_LEAK_UNKNOWN)
+        r->confidence = fmin(r->confidence, OPEN_CONFIDENCE);
+    else if (v->is_over || is_epoch_known)
+        r->confidence = fmin(most, fmax(r->probability, 1 - r->probability));
+    else
+        r->confidence = most;
     /* When a process exits, this evidence is added a second time; the new evidence replaces the
      * old. */
     result_drop(r, VERDICT_SAID_WEIGHED);

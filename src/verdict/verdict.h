@@ -348,12 +348,14 @@ bool verdict_limited_fits(const struct verdict_result *r, const struct verdict_l
 void verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
                          const struct verdict_limit *limit, const struct verdict_limited *l);
 
-/* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job runs,
- * only a nearly certain leak changes them. BYTES_PER_S is the rate of a leak that resident memory
- * does not show, or 0 if unknown. IS_OUTSIDE means that the growth is in no heap. The probability
- * of a leak is then low because evidence is missing, and does not rule out a leak. */
+/* Sets word, leak and confidence of R, the verdict on V, from its probability and from LEAK, which
+ * that probability implies. While the job runs, only a leak changes them. BYTES_PER_S is the rate
+ * of a leak that resident memory does not show, or 0 if unknown. IS_OUTSIDE means that the growth
+ * is in no heap. The probability of a leak is then low because evidence is missing, and does not
+ * rule out a leak. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
-                    const struct verdict_limit *limit, double bytes_per_s, bool is_outside);
+                    const struct verdict_limit *limit, enum verdict_leak leak, double bytes_per_s,
+                    bool is_outside);
 /* Makes R, a leak of a running job that only the shape shows, an open verdict. */
 void verdict_leave_open(struct verdict_result *r);
 enum verdict_leak verdict_leak_of(double probability, bool is_over);

@@ -70,18 +70,13 @@ class StandIn:
         self.answers[what] = answer
 
 
-def reply(body, status=200, headers=None, chunked=False):
+def reply(body, status=200, headers=None):
     """Returns an HTTP answer as bytes."""
     if not isinstance(body, bytes):
         body = json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status} Whatever"] + [f"{k}: {v}" for k, v in (headers or {}).items()]
-    if not chunked:
-        lines.append(f"Content-Length: {len(body)}")
-        return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
-    lines.append("Transfer-Encoding: chunked")
-    parts = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7])
-                     for i in range(0, len(body), 7))
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + parts + b"0\r\n\r\n"
+    lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 def error(status, message):

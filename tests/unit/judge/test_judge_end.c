@@ -226,13 +226,11 @@ static void killed_job_with_unknown_call_sites_is_not_judged_by_model(void **sta
     judge_free_with_run(j);
 }
 
-/* A running process that grows by 4 MiB per second, for SECONDS_LONG; its epochs take EPOCH_S. */
-static struct judge *running_job(uint64_t seconds_long, int64_t epoch_s)
+/* Continues the running job J from FROM_S to UNTIL_S: its process grows by 4 MiB per second, and
+ * its epochs take EPOCH_S. */
+static void run_on(struct judge *j, uint64_t from_s, uint64_t until_s, int64_t epoch_s)
 {
-    struct judge *j = a_judge();
-    struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
-    run_process(j->run, NS_PER_S, PROCESS_BORN, 0, &info);
-    for (uint64_t i = 0; i < seconds_long * A_SECOND; i++) {
+    for (uint64_t i = from_s * A_SECOND; i < until_s * A_SECOND; i++) {
         uint64_t t_ns = NS_PER_S + i * NS_PER_S / A_SECOND;
         struct mark step = {.t_ns = NS_PER_S + t_ns,
                             .kind = i ? MARK_STEP : MARK_BEGIN,
@@ -250,6 +248,14 @@ static struct judge *running_job(uint64_t seconds_long, int64_t epoch_s)
         run_tick_end(j->run);
     }
     judge_update(j);
+}
+
+static struct judge *running_job(uint64_t seconds_long, int64_t epoch_s)
+{
+    struct judge *j = a_judge();
+    struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
+    run_process(j->run, NS_PER_S, PROCESS_BORN, 0, &info);
+    run_on(j, 0, seconds_long, epoch_s);
     return j;
 }
 
@@ -266,8 +272,33 @@ static void running_job_is_undecided_until_call_sites_confirm_growth(void **stat
     sites.earlier = sites.sites;
     judge_set_held(j, &sites, 1);
     judge_update(j);
+    assert_true(judge_tree(j)->result.probability >= 0.6);
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
+    run_on(j, 60, 60 + JUDGE_LASTING_S + 1, 20);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
-    assert_true(judge_tree(j)->result.probability >= 0.5);
+    judge_free_with_run(j);
+}
+
+static void probable_leak_is_confirmed_by_a_judge_of_ten_seconds_before(void **state)
+{
+    struct held sites = grown(1000);
+    struct judge *j = running_job(60 + JUDGE_LASTING_S, 20), *before = running_job(60, 20);
+    (void)state;
+    assert_false(judge_awaits_confirmation(j));
+    sites.earlier = sites.sites;
+    judge_set_held(j, &sites, 1);
+    judge_update(j);
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
+    assert_true(judge_awaits_confirmation(j));
+    judge_confirm(j, before); /* The call sites were unknown then. */
+    judge_update(j);
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
+    judge_set_held(before, &sites, 1);
+    judge_update(before);
+    judge_confirm(j, before);
+    judge_update(j);
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
+    judge_free_with_run(before);
     judge_free_with_run(j);
 }
 
@@ -284,6 +315,7 @@ static void leak_just_after_the_first_epoch_needs_call_site_growth(void **state)
     sites.earlier = sites.sites;
     judge_set_held(j, &sites, 1);
     judge_update(j);
+    run_on(j, 46, 46 + JUDGE_LASTING_S + 1, 36);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
     judge_free_with_run(j);
 }
@@ -367,6 +399,7 @@ int main(void)
         cmocka_unit_test(readings_of_a_process_that_is_exiting_do_not_count),
         cmocka_unit_test(killed_job_with_unknown_call_sites_is_not_judged_by_model),
         cmocka_unit_test(running_job_is_undecided_until_call_sites_confirm_growth),
+        cmocka_unit_test(probable_leak_is_confirmed_by_a_judge_of_ten_seconds_before),
         cmocka_unit_test(leak_just_after_the_first_epoch_needs_call_site_growth),
         cmocka_unit_test(helper_process_that_starts_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),

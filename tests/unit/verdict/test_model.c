@@ -195,7 +195,7 @@ static void model_probability_decides_a_verdict_that_is_undecided(void **state)
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
     r.probability = 0.95;
-    verdict_settle(&r, &v, &limit, 1000, false);
+    verdict_settle(&r, &v, &limit, verdict_leak_of(r.probability, v.is_over), 1000, false);
     assert_int_equal(r.word, VERDICT_LEAKING);
     /* Without a known epoch, confidence is at most 90 %. */
     assert_true(r.confidence == 0.9 && r.rate_bytes_per_min.known);
@@ -203,12 +203,13 @@ static void model_probability_decides_a_verdict_that_is_undecided(void **state)
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
     r.probability = 0.05;
-    verdict_settle(&r, &v, &limit, 0, false);
+    verdict_settle(&r, &v, &limit, verdict_leak_of(r.probability, v.is_over), 0, false);
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
     assert_true(r.confidence == 0.95);
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
-    verdict_settle(&r, &v, &limit, 0, true); /* the growth is not in any heap */
+    verdict_settle(&r, &v, &limit, verdict_leak_of(r.probability, v.is_over), 0,
+                   true); /* the growth is not in any heap */
     assert_int_equal(r.word, VERDICT_UNDECIDED);
     assert_true(r.confidence <= 0.65);
 }
@@ -226,7 +227,7 @@ static void evidence_about_running_out_of_memory_is_dropped_if_no_leak(void **st
     r.leak = VERDICT_LEAK_UNKNOWN;
     verdict_put_evidence_first(&r, &oom);
     r.probability = 0.05;
-    verdict_settle(&r, &v, &limit, 0, false);
+    verdict_settle(&r, &v, &limit, verdict_leak_of(r.probability, v.is_over), 0, false);
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
     for (uint32_t i = 0; i < r.n_evidence; i++)
         assert_int_not_equal(r.evidence[i].code, VERDICT_SAID_PEAK_OOM);
@@ -242,7 +243,7 @@ static void leak_found_by_growth_shape_stays_a_leak_if_the_model_doubts(void **s
     verdict_judge(&v, NULL, &r);
     assert_int_equal(r.word, VERDICT_LEAKING);
     r.probability = 0.1;
-    verdict_settle(&r, &v, &limit, 0, false);
+    verdict_settle(&r, &v, &limit, verdict_leak_of(r.probability, v.is_over), 0, false);
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.confidence <= 0.65);
 }
@@ -256,10 +257,10 @@ static void running_job_is_judged_leaking_only_if_nearly_certain(void **state)
     verdict_judge(&v, &limit, &r);
     enum verdict_word before = r.word;
     r.probability = 0.9;
-    verdict_settle(&r, &v, &limit, 1 << 20, false);
+    verdict_settle(&r, &v, &limit, verdict_leak_of(r.probability, v.is_over), 1 << 20, false);
     assert_int_equal(r.word, before);
     r.probability = 0.99;
-    verdict_settle(&r, &v, &limit, 1 << 20, false);
+    verdict_settle(&r, &v, &limit, verdict_leak_of(r.probability, v.is_over), 1 << 20, false);
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.oom.known && r.oom.eta_s_low > 0 && r.oom.eta_s_low < 1000);
 }
