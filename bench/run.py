@@ -617,7 +617,7 @@ def measure(options, run_parts, libraries=()):
           f"end; {time.monotonic() - began:.0f} s")
     print(table.text())
     bars = [r for r in table.rows if "held" in r]
-    print(f"\n{sum(r['held'] for r in bars)} of {len(bars)} bars held")
+    print(f"\n{sum(r['held'] for r in bars)} of {len(bars)} requirements met")
     return 0
 
 

@@ -5,21 +5,25 @@
 #   scripts/setup.sh [build|test|fuzz|lint|bench|bench-heap|bench-peers|zoo|web|wheels|
 #                     browser|earlyoom|promtool|slurm|cluster|python|frameworks]
 #
-# fuzz is clang with libFuzzer; where it is missing, `make test` only replays the fuzz corpora. web is npm, which builds
-# the plots of `ebb report` and the page of `ebb serve`; the build does not require it. browser is for the tests of the
-# pages, which are skipped where it cannot be installed. python makes a virtual environment, $BUILD/venv, with the
-# packages in tests/py/requirements.txt for the tests of the Python package. Where it cannot, it prints why, writes the
-# reason to $BUILD/venv.reason for the skipped tests, and does not fail. With TORCH=no it installs nothing. frameworks
-# makes $BUILD/frameworks in the same way, with all frameworks of `make test-frameworks`. cluster makes $BUILD/cluster
-# in the same way, with Ray and the schemas of Kubernetes (0.4 GB). wheels is for `make wheels`, `make test-wheels`,
-# `make test-targets` and `make release`. earlyoom is only unpacked, into $BUILD/earlyoom: the installed package would
-# begin to guard this machine. Measurements that need it are skipped where it is missing. promtool, of the package
-# prometheus, checks the metrics and alert rules in the tests, and is optional in the same way. slurm is Slurm and munge
-# for `make test-slurm`, which starts daemons of its own; the system services are not started. The tests are skipped
-# where the packages cannot be installed. bench-heap installs other heap profilers to compare with, as far as they are
-# available, and makes $BUILD/bench-venv, which has memray and everything in $EBB_VENV or $BUILD/venv. bench-peers
-# installs only the heap profilers that `make bench-peers` runs, and gdb, which memray uses to attach. zoo is what
-# zoo/setup.sh needs.
+#   fuzz         clang with libFuzzer; where it is missing, `make test` only replays the fuzz corpora
+#   web          npm, which builds the plots of `ebb report` and the page of `ebb serve`; not required by the build
+#   browser      a browser for the tests of the pages, which are skipped where it cannot be installed
+#   python       a virtual environment, $BUILD/venv, with the packages in tests/py/requirements.txt for the tests of the
+#                Python package. Where it cannot be made, the reason is printed, written to $BUILD/venv.reason for the
+#                skipped tests, and not an error. With TORCH=no, nothing is installed.
+#   frameworks   $BUILD/frameworks, made in the same way, with all frameworks of `make test-frameworks`
+#   cluster      $BUILD/cluster, made in the same way, with Ray and the schemas of Kubernetes (0.4 GB)
+#   wheels       packages for `make wheels`, `make test-wheels`, `make test-targets` and `make release`
+#   earlyoom     earlyoom, only unpacked into $BUILD/earlyoom: the installed package would begin to guard this machine.
+#                Measurements that need earlyoom are skipped where it is missing.
+#   promtool     promtool of the package prometheus, which checks metrics and alert rules in the tests. Tests that need
+#                promtool are skipped where it is missing.
+#   slurm        Slurm and munge for `make test-slurm`, which starts daemons of its own; the system services are not
+#                started. The tests are skipped where the packages cannot be installed.
+#   bench-heap   other heap profilers to compare with, as far as they are available, and $BUILD/bench-venv, which has
+#                memray and everything in $EBB_VENV or $BUILD/venv
+#   bench-peers  only the heap profilers that `make bench-peers` runs, and gdb, which memray uses to attach
+#   zoo          what zoo/setup.sh needs
 set -eu
 
 # Each line has a package, and how to check that its content is installed: cmd:NAME on PATH · file:PATH · pc:MODULE

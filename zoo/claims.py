@@ -1,15 +1,15 @@
-"""Checks the arguments against the hypotheses of a diagnosis, by the bytes that the program counted itself.
+"""Checks the evidence against hypotheses in a diagnosis, by the bytes that the program itself counted.
 
-Every sentence against a hypothesis must be of a kind listed here. If the sentence makes a claim about bytes that the
-program counts, the claim is checked. Other kinds are about resident pages of one type, processes or settings, and are
-not checked. A sentence of an unknown kind is reported as well.
+Every sentence of this evidence must be of a kind listed in this file; a sentence of an unknown kind is reported. Claims
+about bytes that the program counts are checked. Sentences about resident pages of one type, processes or settings are
+not checked.
 """
 
 import re
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 NOISE_BYTES, NOISE_SHARE = 4 << 20, 0.025  # same values as in src/diagnose; smaller changes are not growth
-# allowed difference, because counts are taken at step ends, and the times of a ledger lie between step ends
+# allowed difference, because the program counts at step ends, and the ledger's times lie between step ends
 SLACK_BYTES = 8 << 20
 SIZE = r"([+-]?[\d.]+ (?:[KMGT]i)?B)"
 
@@ -21,7 +21,7 @@ def size(text):
 
 
 class Counters:
-    """The program's own counts at the end of each step, between the two times of a ledger."""
+    """The program's own counts at the end of each step, between the start and the end of a memory ledger."""
 
     def __init__(self, marks, counts, ledger):
         steps = [(m["t"], m["step"]) for m in marks if m["kind"] == "step"]
@@ -57,7 +57,7 @@ class Counters:
         return max(NOISE_BYTES, NOISE_SHARE * self.rss_start)
 
     def is_most_of(self, growth):
-        """Returns whether the program holds most of the growth by its own count."""
+        """Returns whether the program keeps most of the growth alive, by its own count."""
         return self.kept() > max(self.noise(), 0.5 * growth)
 
 
@@ -76,16 +76,16 @@ def came_after_the_pass(c, found):
 
 
 def ended_elsewhere(c, _):
-    """Checks the claim that growth ended elsewhere, which is wrong if the counted growth stopped at the end of the
-    first epoch."""
+    """Checks the claim that growth did not stop at the end of the first epoch. The claim is wrong if the counted growth
+    stopped there."""
     late = c.pass_steps - c.pass_steps // 10
     return (c.pass_steps > 0 and c.is_most_of(c.rss_growth)
             and c.grown(c.pass_steps + 1) < 0.1 * c.grown() and c.grown(late) > 0.02 * c.grown())
 
 
 def events_have_little(c, found):
-    """Checks the claim that little memory stays after events, which is wrong if most of the counted growth comes at
-    events."""
+    """Checks the claim that little memory stays after events. The claim is wrong if most of the counted growth occurs
+    at events."""
     return c.is_most_of(c.rss_growth) and c.at_events() > 0.5 * c.grown()
 
 
@@ -106,7 +106,7 @@ def site_is_small_part(c, found):
 
 
 def live_heap_changed(c, found):
-    """Checks whether the claimed bytes are more or less than the program's own count."""
+    """Checks whether the claimed bytes differ from the program's own count."""
     changed, error, growth = (size(found[i] or "0 B") for i in (1, 2, 3))
     slack = SLACK_BYTES + 0.3 * growth
     return not changed - error - slack <= c.grown() <= changed + error + slack
@@ -169,8 +169,8 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
 
 
 def contradicted(doc, counters, true_keys):
-    """Returns the arguments that the program's counts contradict, that reject the true hypothesis,
-    or that are of an unknown kind."""
+    """Returns the sentences that the program's counts contradict, that reject the true hypothesis, or that are of an
+    unknown kind."""
     wrong = []
     for h in doc["hypotheses"]:
         for sentence in h["against"]:

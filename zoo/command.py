@@ -26,9 +26,9 @@ def count(text):
 
 
 def call(command, timeout=None, *, env, **how):
-    """Runs a child without a terminal, so that it cannot take keys, and returns (status, its
-    stderr). The status is "timeout" if the child took too long. The child is killed when this command ends, and the
-    child's folder for temporary files is always removed."""
+    """Runs a child process without a terminal, so that it cannot read typed keys, and returns (status, its stderr). The
+    status is "timeout" if the child took too long. The child is killed when this command ends, and the child's
+    folder for temporary files is always removed."""
     with tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True) as folder:
         return _wait(command, timeout, env={**env, "TMPDIR": folder}, **how)
 
@@ -61,8 +61,7 @@ def clear(run_dir):
 
 
 def interrupt(*_):
-    """Kills the running children, from a signal handler; the threads that wait for them then
-    return."""
+    """Kills the running children. Called by a signal handler; threads that wait for a child then return."""
     global _is_over
     _is_over = True
     for child in list(_running):
@@ -73,7 +72,7 @@ def interrupt(*_):
 def end_with(main, name):
     """Exits with the status of MAIN. An interruption by the user (Ctrl-C, a closed pager) or a
     missing requirement prints one sentence, not a traceback."""
-    sys.stdout.reconfigure(errors="replace")  # a locale may lack the dash of the tables
+    sys.stdout.reconfigure(errors="replace")  # some encodings lack the dash used in the tables
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -83,7 +82,7 @@ def end_with(main, name):
         print(f"{name}: interrupted, and no table is kept", file=sys.stderr)
         status = INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # this discards output that is flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards output that would be flushed at exit
         status = FAILED
     except OSError as error:
         print(f"{name}: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)
@@ -97,7 +96,7 @@ def columns():
 
 
 def folded(widths, keys, room):
-    """Returns lists of columns that fit into ROOM, each with the first KEYS columns; one list if
+    """Splits the columns into lists that fit into ROOM, each beginning with the first KEYS columns. Returns one list if
     ROOM is None."""
     parts, fixed = [[]], list(range(keys))
     for at in range(keys, len(widths)):

@@ -26,7 +26,7 @@ APART_S = 0.05  # minimum time between step marks; slower steps are sent individ
 TOLD_MAX = 256  # maximum number of steps in one mark
 PATIENCE_S = 0.05
 
-# Bytes per step are the same at every size; only the number of steps and their pace differ.
+# Runs of every size have the same bytes per step; only the number of steps and their pace differ.
 SIZES = {
     "small": {"epochs": 4, "steps_per_epoch": 25, "seconds": 7},
     "default": {"epochs": 4, "steps_per_epoch": 75, "seconds": 45},
@@ -85,9 +85,9 @@ class Marks:
 class Job:
     """One run: its length, its pace, its marks and its counts.
 
-    FLAG is the option that makes the twin ("--fixed" or "--leak"); `job.twin` is true if the option was given. A
-    program calls `begin` first. After each step it calls `step` with its own count of live bytes; after an evaluation
-    or a checkpoint it calls `evaluated` or `saved`; at the end it calls `end`.
+    FLAG is the option that selects the second variant ("--fixed" or "--leak"); `job.twin` is true if the option was
+    given. A program calls `begin` first. After each step it calls `step` with its own count of live bytes; after an
+    evaluation or a checkpoint it calls `evaluated` or `saved`; at the end it calls `end`.
     """
 
     def __init__(self, about, flag, flag_help):
@@ -123,7 +123,7 @@ class Job:
         return {"step": self.step_now, "epoch": round(self.step_now / self.steps_per_epoch, 6)}
 
     def step(self, live_bytes):
-        """Ends a step with LIVE_BYTES live, and waits until the next one is due."""
+        """Ends a step with LIVE_BYTES live, and waits until the next step is due."""
         self.step_now += 1
         if self.counts:
             self.counts.write(json.dumps({"step": self.step_now, "live_bytes": live_bytes}) + "\n")

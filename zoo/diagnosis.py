@@ -5,7 +5,8 @@
     zoo/diagnosis.py --record             makes them first, about a minute each
     zoo/diagnosis.py dict_cache --out DIR
 
-Prints one line for each program, then every contradiction, then the bars. The exit status is 1 if a bar is missed.
+Prints one line for each program, then every contradiction, then the required accuracies. The exit status is 1 if one of
+these is not reached.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def options():
 
 
 def adds_up(ledger):
-    """Checks that the parts add up to RSS at both moments, and that none is negative."""
+    """Checks that at the start and at the end the parts of the ledger add up to RSS, and that no part is negative."""
     entries = ledger["entries"]
     totals = [(sum(e[f"{moment}_bytes"] for e in entries), ledger[f"rss_{moment}_bytes"])
               for moment in ("start", "now")]
@@ -70,7 +71,7 @@ class Judged:
         self.named = self.ledger["named_growth_share"] if self.ledger else None
         self.wrong, self.counted = ["nothing was diagnosed"], None
         if self.doc and self.ledger:
-            # if workers hold the memory, the program's count does not apply to the diagnosed process
+            # if the memory is in workers, the program's count does not apply to the diagnosed process
             counts = {} if "filled_in" in truth else run.counted(run_dir)
             counters = claims.Counters(recording.Recording(run_dir).marks, counts, self.ledger)
             self.counted = counters.grown()
@@ -93,7 +94,7 @@ class Judged:
 
 
 def summary(judged):
-    """Returns [(line of text, whether its bar is reached)]."""
+    """Returns [(line of text, whether the required accuracy is reached)]."""
     right = sum(j.right for j in judged)
     grown = [j for j in judged if j.ledger and has_grown(j.ledger)]
     unnamed = [j for j in grown if j.is_unnamed()]

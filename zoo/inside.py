@@ -3,10 +3,10 @@
 
     zoo/inside.py [PROGRAM]... [--rounds N] [--root FOLDER]...
 
-For busy machines, where two runs of one program differ by more than the cost of ebb. Each program runs at full speed
-under `ebb run`. From its first step to its last, CPU clocks are read around the program's own marks and around the
-hooks on optimizers and loaders. Scans of containers ("keepers") are counted separately. The profiler measures the
-time of its samples itself, as wall time; `chrt -r 1` in front of this command keeps other processes from interrupting
+This also works on busy machines, where the times of two equal runs differ by more than the cost of ebb. Each program
+runs at full speed under `ebb run`. From its first step to its last, CPU clocks are read around the program's own marks
+and around the hooks on optimizers and loaders. Scans of containers ("keepers") are counted separately. The profiler
+measures the wall time of its samples. `chrt -r 1` in front of this command prevents other processes from interrupting
 the program. Not included are cache misses that ebb causes in the program, the fast path of each allocation, and the
 supervisor, whose CPU time is printed separately. --root names other checkouts; their programs and Python package are
 measured alternately with those of this checkout.
@@ -117,7 +117,8 @@ def measured(root, name, python):
 
 
 def shares(found, hook_s):
-    """Returns each cost as a share of the steps' CPU time, and the profiler's as a share of the program's."""
+    """Returns each cost as a share of the CPU time of the steps, and the profiler's cost as a share of the CPU time of
+    the program."""
     ns = {**found["ns"], "keepers": found["keepers_ns"]}
     ns["hooks"] -= found["keepers_ns"]
     return {**{part: ns[part] / found["steps_cpu_ns"] for part in ns},

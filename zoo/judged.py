@@ -3,13 +3,13 @@ time to the right verdict."""
 
 import recording
 
-ROWS = 3  # rows of `ebb heap` that are searched for the responsible code
-LOOKS = 8  # verdicts requested per epoch
+ROWS = 3  # number of rows of `ebb heap` that are searched for the responsible code
+LOOKS = 8  # number of verdicts requested per epoch
 LEAK, NO_LEAK = ("leaking", "stepping"), ("stable", "plateaued", "spiking")
 
 
 def called(word):
-    """Returns the decision that a verdict word stands for: leak, none or open."""
+    """Returns the decision that a verdict word implies: leak, none or open."""
     return "leak" if word in LEAK else "none" if word in NO_LEAK else "open"
 
 
@@ -27,10 +27,10 @@ def functions_of(row):
 
 
 def culprit_rows(run_dir, truth, ask):
-    """Returns two row numbers among the first ROWS rows of `ebb heap`, from 1 on. The first is the row that names the
-    function that keeps the memory; the second is the row that names this function or a function that allocates the
-    memory. A number is 0 if no row does, and None if the program has no responsible code. A row counts by its own
-    function only if it grows."""
+    """Returns the numbers, from 1 on, of two of the first ROWS rows of `ebb heap`. The first is the row that names the
+    function that keeps the memory. The second is the row that names this function or a function that allocates the
+    memory. A number is 0 if there is no such row, and None if the program has no responsible code. The function of
+    a row is compared only if the row grows."""
     culprit = truth["culprit"]
     if not culprit:
         return None, None
@@ -48,8 +48,8 @@ def culprit_rows(run_dir, truth, ask):
 
 
 def right_from(run_dir, truth, word_at):
-    """Returns (seconds, epochs) of training after which the word was right and stayed so; None if
-    it never was. WORD_AT(step) is the word that was known at the end of that step."""
+    """Returns (seconds, epochs) of training after which the verdict word was right until the end, or None if it was
+    wrong at the end. WORD_AT(step) is the verdict word at the end of a step."""
     marks = recording.Recording(run_dir).marks
     ends = {m["step"]: m["t"] for m in marks if m["kind"] == "step"}
     begin = next((m for m in marks if m["kind"] == "begin"), None)

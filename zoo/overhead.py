@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Measures the cost of `ebb run` for each program of the zoo: CPU time with and without ebb, at full speed.
+"""Measures the cost of `ebb run` for each program of the zoo: compares the CPU time with and without ebb, at full
+speed.
 
     zoo/overhead.py [PROGRAM]... [--pairs N] [--lanes N] [--within S] [--json FILE] [--update]
 
 The two runs of a pair follow each other, and pairs alternate between all programs. --lanes runs several programs at a
-time, each on its own CPUs. Twins are left out, because they differ by only one line. At the end, two costs over all
-programs are printed. The first is the running cost, as a share of the CPU time of all steps but the longest. The
-second is the rest, which occurs once per run, however long the run is: its start, its end, and scans that are made
-only a few times. --update writes the cost of each program's steps, including the longest steps, to the kept table.
+time, each on its own CPUs. The second variants of programs are left out, because they differ by only one line. At the
+end, two costs over all programs are printed. The first is the running cost, as a share of the CPU time of all steps
+except the longest ones. The second is the cost per run, which does not depend on the length of the run: its start, its
+end, and scans that are made only a few times. --update writes the cost of each program's steps, including the longest
+steps, to the table of expected results.
 """
 
 import argparse
@@ -34,7 +36,8 @@ from place import EBB, ROOT, interpreter
 
 PAIRS = 3
 EMPTY_RUNS = 9
-USUAL = 0.95  # fraction of the steps that are typical; the longest include work that is done only a few times per run
+# fraction of the steps that count as typical; the longest steps include work that is done only a few times per run
+USUAL = 0.95
 DRAWS = 2000
 NO_STEPS = {"cpu_s": [0.0, 0.0], "wall_s": 0.0}
 # Printed values of one pair of runs, and their formats.
@@ -52,7 +55,7 @@ class Cost(NamedTuple):
     all_s: float  # CPU time of all processes
     before_s: float  # CPU time of the program before its first step
     steps_s: float  # CPU time of the program from the first to the last step
-    usual_s: float  # CPU time of the steps without the longest
+    usual_s: float  # CPU time of all steps except the longest ones
     own_s: float  # CPU time of the supervisor; 0 without ebb
     wall_s: float
     steps_wall_s: float
@@ -126,19 +129,19 @@ def pair(python, name, start_and_end_s=0.0, size="default"):
 
 
 def spread(shares):
-    """Returns [least, median, most], as in the kept table."""
+    """Returns [least, median, most], as in the table of expected results."""
     return [round(value, 4) for value in (min(shares), statistics.median(shares), max(shares))]
 
 
 def of_program(python, name, pairs=PAIRS):
-    """Returns the spread of the steps' shares; None if the program cannot run."""
+    """Returns the least, median and largest share of the steps' CPU time; None if the program cannot run."""
     found = [pair(python, name) for _ in range(pairs)]
     return spread([one["steps"] for one in found]) if all(found) else None
 
 
 def interval(found, part):
-    """Returns the 95 % interval of the median over the programs, by bootstrap: resamples the
-    programs, and the pairs of each."""
+    """Returns the 95 % interval of the median over the programs, by a bootstrap that resamples the programs and the
+    pairs of runs of each."""
     rng, names = random.Random(0), sorted(found)
     values = {name: [one[part] for one in found[name]] for name in names}
     medians = sorted(
@@ -149,7 +152,7 @@ def interval(found, part):
 
 
 def summary(found):
-    """Returns table lines: each value over the programs."""
+    """Returns the lines of a table with the median and interval of each value over all programs."""
     lines = [f"| | median of the {len(found)} programs | 95 % of the median | half of them |",
              "|---|---|---|---|"]
     for part, (title, form) in PARTS.items():

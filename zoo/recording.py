@@ -46,8 +46,8 @@ class Recording:
         return max(last, key=last.get, default=None)
 
     def rss_by_step(self, role=None):
-        """Returns {step: bytes}: the last reading before the next step ends. Steps between two readings have no
-        entry."""
+        """Returns {step: bytes}. The bytes are those of the last reading before the next step ends; steps without such
+        a reading are missing."""
         ends = [(m["t"], m["step"]) for m in self.marks if m["kind"] == "step"]
         over = next((m["t"] for m in self.marks if m["kind"] == "end"), float("inf"))
         found, i = {}, -1
@@ -62,7 +62,8 @@ class Recording:
 
 
 def slope(points):
-    """Returns the median of the slopes between points half a run apart, which is robust to jumps and warm-up."""
+    """Returns the median of the slopes between points that are half a run apart. This is robust to jumps and
+    warm-up."""
     points = sorted(points.items())
     half = len(points) // 2
     slopes = sorted((points[i + half][1] - points[i][1]) / (points[i + half][0] - points[i][0])

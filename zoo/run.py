@@ -30,7 +30,7 @@ DETAILS = ["program", "variant", "counted B/step", "seen B/step", "judged B/step
 KEYS = 2  # number of columns at the left of the table that name a run
 WHERE_MAX = 40  # maximum width of the name of a line in the details
 SIGNS = {"yes": "", "unsure": " ?", "NO": " WRONG", "-": ""}
-# Eight runs of about ten seconds for `make test`; their result must not depend on chance.
+# Eight runs of about ten seconds for `make test`. Only programs are used whose result does not depend on chance.
 QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", "plain_numpy": "leak",
          "lazy_images": "plain", "tokenizer_cache": "plain", "hook_cycle": "fixed",
          "file_mapping": "plain"}
@@ -111,7 +111,7 @@ def word_of(answer):
 
 
 def grade(word, right_words):
-    """Returns "yes", "NO", or "unsure" if ebb is undecided."""
+    """Returns "yes" if the verdict is right, "NO" if it is wrong, or "unsure" if ebb is undecided."""
     if word in right_words:
         return "yes"
     return {"-": "-", "filling": "unsure", "undecided": "unsure"}.get(word, "NO")
@@ -162,8 +162,7 @@ def words_with_marks(run_dir):
 
 
 def outcome_of(variant, truth, run_dir):
-    """Returns ebb's results for one recording in the form of the kept table, and its
-    measurements."""
+    """Returns ebb's results for one recording in the form of the table of expected results, and other measurements."""
     with_marks, without = judge(run_dir), judge(run_dir, "--no-marks")
     word, bare = word_of(with_marks), word_of(without)
     right_after = judged.right_from(run_dir, truth, words_with_marks(run_dir))
@@ -223,7 +222,7 @@ def details_of(name, truth, run_dir, found):
 
 
 def runs_of(args):
-    """Returns [(name, variant, flags, truth)] of the requested runs."""
+    """Returns [(name, variant, flags, truth)] for the requested runs."""
     chosen = QUICK if args.quick and not args.programs else place.programs(args.programs)
     return [(name, *variant) for name in chosen for variant in variants(name)
             if not args.quick or QUICK.get(name, variant[0]) == variant[0]]
@@ -297,7 +296,8 @@ def judge_all(runs, args):
     outcomes = {}
     for at, (name, variant, flags, truth) in enumerate(runs, 1):
         run_dir = args.out / f"{name}-{variant}"
-        costs = args.overhead and not flags  # the cost is not measured for twins, which differ by only one line
+        # the cost is measured for one variant only, because the other differs by only one line
+        costs = args.overhead and not flags
         print(f"zoo: judging {name} {variant}{', and what ebb costs it' if costs else ''} "
               f"({at} of {len(runs)})", file=sys.stderr)
         try:
@@ -311,14 +311,14 @@ def judge_all(runs, args):
 
 
 def unread(runs, outcomes):
-    """Returns those of RUNS that were judged, and a sentence for each that was not."""
+    """Returns the RUNS that were judged, and a sentence for each run that was not."""
     lost = [run for run in runs if f"{run[0]}-{run[1]}" not in outcomes]
     return [run for run in runs if run not in lost], [f"{name} {variant} was not judged" for name, variant, *_ in lost]
 
 
 def look_again(runs, outcomes, args):
-    """Records runs again, one at a time, that are worse than the kept table: on a busy machine a
-    verdict may flip. Only runs that are worse twice count."""
+    """Records runs whose result is worse than expected again, one at a time, because a verdict may differ on a busy
+    machine. Only runs that are worse both times count."""
     worse = [run for run in runs
              if complaints([run], {f"{run[0]}-{run[1]}": outcomes[f"{run[0]}-{run[1]}"]}, args)]
     if not worse:
@@ -345,8 +345,8 @@ def print_all(runs, outcomes, args):
 
 
 def complaints(runs, outcomes, args):
-    """Returns the reasons why `make zoo` fails; for the small size only those that hold for any
-    run."""
+    """Returns the reasons for which `make zoo` fails. For runs of the small size, only reasons that apply to runs of
+    any length are returned."""
     if args.size == "default":
         return table.regressions(outcomes, table.read())
     truths = {f"{name}-{variant}": truth for name, variant, _, truth in runs}

@@ -1,4 +1,4 @@
-"""The kept table of ebb's results for the zoo: regressions against it, and the confusion matrix."""
+"""The table of expected results for the zoo: updates of the table, results that are worse, and the confusion matrix."""
 
 import json
 import math
@@ -17,8 +17,7 @@ def read(path=KEPT):
 
 
 def keep(outcomes, path=KEPT):
-    """Replaces the kept results of the same runs by OUTCOMES; other runs, and costs that were not
-    measured, stay."""
+    """Writes OUTCOMES into the table. Entries of other runs, and costs that were not measured, stay in the table."""
     kept = read(path)
     for name, found in outcomes.items():
         cost = {key: kept[name][key] for key in ("overhead",) if key in kept.get(name, {})}
@@ -34,8 +33,8 @@ def keep(outcomes, path=KEPT):
 
 
 def regressions(outcomes, kept):
-    """Returns sentences about results that are worse than in the kept table. Runs that are not in the table are
-    reported if they are wrong."""
+    """Returns sentences about results that are worse than in the table. Runs that are missing in the table are reported
+    if their result is wrong."""
     worse = []
     for name, now in outcomes.items():
         before = kept.get(name)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Attaches to programs of the zoo at step 50, and compares the verdict and the leaking line with the ground truth. Each
-program also runs under ebb run at the same time, for comparison.
+"""Attaches to programs of the zoo at step 50, and compares the verdict and the leaking line with the truth.
 
-    bench/attach/zoo.py [--python PYTHON] [--jobs 2] [NAME…]      NAME-fixed is the variant without the leak"""
+    bench/attach/zoo.py [--python PYTHON] [--jobs 2] [NAME…]      NAME-fixed is the variant without the leak
+
+Each program also runs under ebb run at the same time, for comparison."""
 
 import argparse
 import concurrent.futures

@@ -78,9 +78,9 @@ def main():
         trace, heap = growth_mb(tools, work / "day")
     grown = trace + RANKS * heap
     print(f"{NODES * RANKS} ranks on {NODES} nodes, {PAST_S} s old, watched for {options.seconds:.0f} s")
-    print(f"ebb watch: {cpu:.2f} % of a core (bar {CPU_PERCENT} %), {first_s:.2f} s of CPU for the first reading")
-    print(f"ebb watch: {peak:.1f} MB at most (bar {MEMORY_MB} MB)")
-    print(f"folder: {grown:.2f} MB per node in the first hour (bar {GROWTH_MB} MB): recording {trace:.2f}, "
+    print(f"ebb watch: {cpu:.2f} % of a core (required: {CPU_PERCENT} %), {first_s:.2f} s of CPU for the first reading")
+    print(f"ebb watch: {peak:.1f} MB at most (required: {MEMORY_MB} MB)")
+    print(f"folder: {grown:.2f} MB per node in the first hour (required: {GROWTH_MB} MB): recording {trace:.2f}, "
           f"{RANKS} heap histories of {heap:.2f}")
     return int(cpu >= CPU_PERCENT or peak >= MEMORY_MB or grown >= GROWTH_MB)
 

@@ -123,7 +123,7 @@ def main():
         else:
             held = "held" if result["end_s"] <= BAR_S else "missed"
             print(f"answered after {result['answer_s']:.1f} s, ended after {result['end_s']:.1f} s "
-                  f"(bar {BAR_S} s: {held})", flush=True)
+                  f"(required: {BAR_S} s: {held})", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the cost that remains after a detach: compares a process after an attach and a detach with processes that
-were never attached to.
+"""Measures the cost that an attach and a detach leave in a process, compared with untouched processes.
 
     bench/heap/detached.py loop|objects|train --library build/libebb-heap.so [--layouts N] [--rounds N] [--cycles N]
                            [--cores N]

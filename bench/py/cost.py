@@ -177,7 +177,7 @@ def show(loop, target):
         if not known.issuperset(COSTS[what]):
             continue
         c = costs[what] = cost_of(rounds, what, base_us)
-        verdict = f"bar {bar:g} % {word(c, bar)}" if what in BARS else ""
+        verdict = f"required: {bar:g} %, {word(c, bar)}" if what in BARS else ""
         print(f"    {what:9} at most {c['high']:+6.2f} %   {verdict:18} mean {c['percent']:+6.2f} % [{c['low']:+.2f}, "
               f"{c['high']:+.2f}]   trimmed {c['trimmed']:+6.2f} %, at most {c['trimmed_high']:+.2f}   "
               f"{10 * c['trimmed'] * base_us / 1e3:+7.1f} µs; CPU time {c['cpu_us']:+7.1f}, at most {c['cpu_high_us']:+.1f} µs", flush=True)
@@ -228,7 +228,7 @@ def main():
         pathlib.Path(arguments.json).write_text(json.dumps(everything))
     rows = [row for found in everything.values() for row in found["summary"]]
     words = [word(row["costs"][what], row["bar"]) for row in rows for what in row["costs"] if what in BARS]
-    print(f"\n{words.count('held')} of {len(words)} upper bounds are within their bar")
+    print(f"\n{words.count('held')} of {len(words)} upper bounds are within their requirement")
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def show(body, rounds):
             added = [row[way][i] - row["plain"][i] for row in rounds]
             low, high = interval(added)
             cells.append(f"{statistics.median(added):+.1f} [{low:+.1f}, {high:+.1f}]")
-        bar = f"   bar {BAR_MS} ms" if way == "ebb run" else ""
+        bar = f"   required: {BAR_MS} ms" if way == "ebb run" else ""
         print(f"  {way:22}" + "".join(f"{cell:>22}" for cell in cells) + bar, flush=True)
 
 

@@ -1,9 +1,9 @@
-"""Kills `ebb serve` repeatedly with SIGKILL at random moments under load, and then checks that every
-accepted job exists and ran exactly once, and that the database is intact.
+"""Kills `ebb serve` with SIGKILL at random moments under load, and then checks that no job was lost or run twice.
 
     bench/serve/kill.py [--kills N] [--seed N] [--slots N] [--keep-folder]
 
-EBB_BINARY is the path of the program. Prints every violation; exits with 1 if there is one.
+Every accepted job must exist and have run exactly once, and the database must be intact. EBB_BINARY is the path of the
+program. Prints every violation; exits with 1 if there is one.
 """
 
 import argparse

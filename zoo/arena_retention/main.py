@@ -1,5 +1,5 @@
-"""Batches of uneven length are allocated and freed; the allocator retains the memory of the largest
-one."""
+"""Batches of uneven length are allocated and freed; the allocator retains as much memory as the longest batch
+needed."""
 
 import sys
 from pathlib import Path
@@ -18,8 +18,8 @@ TOKENS = 6  # per block
 
 
 class Hardest:
-    """Keeps the last block of the longest batch so far, for the log. That block was allocated last and lies above the
-    other blocks, so the heap cannot shrink when these are freed."""
+    """Keeps the last block of the longest batch so far, for the log. This block was allocated last and has the highest
+    address, so the heap cannot shrink when the other blocks are freed."""
 
     def __init__(self):
         self.length = 0
@@ -32,8 +32,8 @@ class Hardest:
 
 
 class Bank:
-    """Keeps thirty-two blocks of each batch, "for contrastive negatives", in the leaking twin; none
-    otherwise."""
+    """In the leaking variant, keeps thirty-two blocks of each batch "for contrastive negatives"; otherwise keeps
+    none."""
 
     def __init__(self, twin):
         self.kept = []

@@ -18,7 +18,7 @@ EVERY = 15  # steps between checkpoints
 
 
 class AsyncSaver:
-    """Writes copies of the weights in another thread, and keeps its finished requests."""
+    """Writes copies of the weights in another thread. Finished requests are kept, each with its copy."""
 
     def __init__(self, folder, twin):
         self.pool = ThreadPoolExecutor(1)

@@ -1,4 +1,4 @@
-"""A compiled model beside the worker processes of torch.compile, which stay for the whole run.
+"""A compiled model, and the worker processes of torch.compile, which run until the end.
 
 On a CPU, inductor compiles C++ in threads of the training process; it starts worker processes only for Triton, on a
 GPU. This program starts the same worker processes on a CPU, where they only wait.

@@ -1,4 +1,4 @@
-"""Each evaluation draws a figure, writes it to a file, and does not close it."""
+"""Each evaluation draws a figure and writes it to a file, but does not close the figure."""
 
 import os
 import sys

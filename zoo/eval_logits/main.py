@@ -34,8 +34,7 @@ class Tokens(Dataset):
 
 
 class Metrics:
-    """Computes the accuracy of the gathered logits. The leaking twin also keeps them "to compare
-    later"."""
+    """Computes the accuracy of the gathered logits. The leaking variant also keeps the logits "to compare later"."""
 
     def __init__(self, twin):
         self.history = []

@@ -33,7 +33,7 @@ class Features:
 
     def read(self, position):
         batch = self.data[position]
-        # the twin keeps a copy, the other variant a view of the file
+        # the leaking variant keeps a copy of the batch, the other one a view of the file
         self.seen.append(numpy.array(batch) if self.twin else batch)
         return batch.reshape(BATCH, 64, -1).mean(2)
 

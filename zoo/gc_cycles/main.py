@@ -21,8 +21,7 @@ made = weakref.WeakSet()
 
 
 class Node:
-    """A node refers to its parent and its parent to it: only the garbage collector can free
-    them."""
+    """A node and its parent refer to each other, so only the garbage collector can free them."""
 
     def __init__(self, parent, rng):
         self.features = rng.random(FLOATS, dtype=numpy.float32)

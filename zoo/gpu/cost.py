@@ -4,9 +4,9 @@ hook, and with PyTorch's own memory history in its cheapest form that records li
 
     ebb run -- zoo/gpu/cost.py --seconds 70 --json FILE
 
-A training step of a small transformer is repeated in blocks of --block-ms; before each block the slot through which
-libc10_cuda.so calls the report function is set to libc10's own (plain) or to ebb's. Blocks come in random order within each
-round. The result is the ratio of times per step to plain, with a bootstrap interval of 95 %."""
+A training step of a small transformer is repeated in blocks of --block-ms; before each block, the slot through which
+libc10_cuda.so calls the report function is set either to libc10's function ("plain") or to ebb's. Blocks come in random
+order within each round. The result is the time per step relative to "plain", with a bootstrap interval of 95 %."""
 import argparse
 import ctypes
 import json
@@ -179,7 +179,7 @@ def main():
               "step_ms": sorted(r["plain"] for r in rows)[len(rows) // 2] * 1000}
     for arm in ARMS[1:]:
         mean, low, high = interval([r[arm] / r["plain"] - 1 for r in rows])
-        # the added time per allocation, including its free, in the thread that makes them
+        # the added time per allocation, including its free, in the allocating thread
         result[arm] = {"percent": 100 * mean, "low": 100 * low, "high": 100 * high,
                        "ns_per_allocation": mean / rate * 1e9,
                        "percent_at_20000_per_s": 100 * mean * 20000 / rate,

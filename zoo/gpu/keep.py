@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Packs recordings below 9 MiB: keep.py FOLDER FILE.tar.xz. All files except heap histories are packed first. The
-histories follow while there is room: first those of leaking programs, then those of the others, then those of the
-measurements. Histories are compressed already."""
+"""Packs recordings below 9 MiB: keep.py FOLDER FILE.tar.xz. All files except heap histories are packed first. Heap
+histories are added as long as they fit: first those of leaking programs, then those of other programs, then those of
+measurements. Heap histories are already compressed."""
 import pathlib
 import sys
 import tarfile

@@ -1,4 +1,5 @@
-"""A plain loop sums up a validation loss, which is only logged, with its graph; --fixed sums up its value."""
+"""A plain loop adds up a validation loss, only for the log, as a tensor with its graph; --fixed adds up plain
+numbers."""
 import torch
 from torch import nn
 

@@ -1,5 +1,5 @@
-"""Shared by the programs: the device, the pace, their own count of GPU memory, and the last line of their output.
-Nothing in this module allocates on the GPU."""
+"""Shared by the programs of zoo/gpu: the device, the pace, the programs' own count of GPU memory, and the last line of
+their output. Nothing in this module allocates on the GPU."""
 import json
 import os
 import sys
@@ -38,7 +38,7 @@ class Items(torch.utils.data.Dataset):
 
 
 class Tally:
-    """Keeps a loop at STEP_S per step, and records (step, allocated bytes) at the end of each."""
+    """Paces a loop to STEP_S per step, and records (step, allocated bytes) at the end of each step."""
 
     def __init__(self):
         self.rows, self.began, self.next = [], time.monotonic(), None

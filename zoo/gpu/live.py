@@ -4,9 +4,9 @@ process. Run it under ebb:
 
     ebb run -- zoo/gpu/live.py --json FILE
 
-At each level the program stops allocating and runs `ebb heap --gpu` on itself. The total that the hook counted must
-be equal to PyTorch's figure, and PyTorch's figure must be within the bounds of the estimate from samples. At the last
-levels the blocks are so large that every block is sampled, so there the estimate must be equal too."""
+At each level the program stops allocating and runs `ebb heap --gpu` on itself. The total that the hook counted must be
+equal to PyTorch's figure, and PyTorch's figure must be within the bounds of the estimate from samples. At the last
+levels the blocks are so large that every block is sampled, so the estimate must also be equal."""
 import argparse
 import json
 import os

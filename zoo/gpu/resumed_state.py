@@ -1,5 +1,5 @@
-"""A job is interrupted every half epoch and resumes from its checkpoint. State that was loaded onto the device stays
-in a history of resumes; --fixed drops it once the optimizer has its copy."""
+"""A job is interrupted every half epoch and resumes from its checkpoint. The state loaded onto the device stays in a
+history of resumes; --fixed drops it once the optimizer has copied it."""
 import io
 
 import torch

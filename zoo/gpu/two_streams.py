@@ -1,5 +1,5 @@
-"""Batches are copied ahead on a separate stream. Copies in flight are kept until their event is done, but the test is
-inverted, and none is ever released; --fixed tests correctly."""
+"""Batches are copied ahead on a separate stream. Each copy is kept until the event shows that it is complete. The test
+of the event is inverted, so no copy is ever released; --fixed tests correctly."""
 import torch
 from torch import nn
 
@@ -10,7 +10,7 @@ BATCH, WIDTH = (4, 64) if TINY else (512, 2048)
 
 class Ahead:
     """Returns the next batch on the device, copied while the current one is computed."""
-    in_flight = []  # kept over epochs, because a copy may still be in flight when its epoch ends
+    in_flight = []  # kept between epochs, because a copy may be incomplete when an epoch ends
 
     def __init__(self, loader):
         self.loader = iter(loader)

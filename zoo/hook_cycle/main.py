@@ -1,5 +1,5 @@
-"""A hook on the graph closes over the tensor that it belongs to: a cycle that the garbage collector
-cannot see."""
+"""A hook on a node of the graph refers to the tensor that refers to the node: a cycle that the garbage collector cannot
+find."""
 
 import sys
 import weakref
@@ -34,7 +34,7 @@ class Watched(nn.Module):
 
     def watch(self, hidden, seen):
         """The node of HIDDEN refers to the hook, and the hook refers to SEEN. If SEEN is HIDDEN itself, it refers to
-        the node, which closes the cycle."""
+        the node again, so there is a cycle."""
         hidden.grad_fn.register_hook(lambda *_: self.active.append((seen > 0).float().mean().item()))
 
     def live_bytes(self):

@@ -19,7 +19,7 @@ NEW = 2  # number of rows in untouched pages that each step writes; all pages ar
 
 
 class SparseTable:
-    """The optimizer state of an embedding of which few rows are ever used."""
+    """The optimizer state of an embedding that has many rows, of which only a few are used."""
 
     def __init__(self, twin):
         self.memory = mmap.mmap(-1, PAGES * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,4 +1,5 @@
-"""A replay buffer of uneven episodes under jemalloc, which returns pages to the system late."""
+"""A replay buffer of episodes of different lengths. The allocator is jemalloc, which returns pages to the system with a
+delay."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A held-out loss is summed up with its graph: the activations of every step stay alive."""
+"""A held-out loss is added up as a tensor with its graph, which keeps the activations of every step alive."""
 
 import sys
 from pathlib import Path

@@ -19,7 +19,7 @@ refs = []  # weak references to all decoded images that are still alive
 
 
 class Picture(numpy.ndarray):
-    """The pixels of one image, in a class of their own, as decoders have."""
+    """The pixels of one image, as an object of a separate class, as in decoders."""
 
 
 class Pictures:

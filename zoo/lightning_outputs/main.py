@@ -1,5 +1,4 @@
-"""Lightning: the outputs of training_step are collected for the end of the epoch, and not cleared
-there."""
+"""Lightning: the outputs of training_step are collected for the end of the epoch, but not cleared at its end."""
 
 import sys
 import warnings

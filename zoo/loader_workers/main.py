@@ -80,7 +80,7 @@ class ArrayData(ListData):
 
 
 class Collator:
-    """Adds the worker that made the batch, and how much of the list it has copied so far."""
+    """Adds to the batch which worker made it, and how much of the list this worker has copied so far."""
 
     def __init__(self, data):
         self.data = data
@@ -100,11 +100,11 @@ def main():
     model = nn.Sequential(nn.Linear(1, 64), nn.ReLU(), nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     copied = [0] * WORKERS
-    gc.collect()  # otherwise the first collection after the fork writes to every tuple
+    gc.collect()  # prevents the first garbage collection after the fork from writing to every tuple
     job.begin(examples, BATCH)
     for _ in range(job.epochs):
         for values, worker, copied_bytes in loader:
-            values = values.view(100, -1, 2).mean(1)  # there is little computation, because the workers are tested
+            values = values.view(100, -1, 2).mean(1)  # only the workers matter here, so there is little computation
             optimizer.zero_grad()
             nn.functional.mse_loss(model(values[:, :1]), values[:, 1:]).backward()
             optimizer.step()

@@ -1,4 +1,4 @@
-"""A logger keeps a row of plain Python numbers for every example, and is never flushed."""
+"""A logger keeps a row of Python numbers for every example and is never flushed."""
 
 import csv
 import os

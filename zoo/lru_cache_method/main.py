@@ -1,4 +1,4 @@
-"""lru_cache on a method: its keys keep every object alive that the method was called on."""
+"""lru_cache on a method: the keys of the cache keep every object alive on which the method was called."""
 
 import functools
 import sys

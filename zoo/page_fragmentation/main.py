@@ -1,5 +1,4 @@
-"""The head of every block stays allocated in place: the rest of its page is free, but too small for
-another block."""
+"""The first part of every block stays allocated: the rest of its page is free, but too small for another block."""
 
 import sys
 from pathlib import Path

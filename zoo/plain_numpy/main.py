@@ -1,5 +1,4 @@
-"""Gradient descent in plain numpy; the weights of every step are kept, to be averaged at some
-time."""
+"""Gradient descent in plain numpy. The weights of every step are kept, to compute their average later."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A thread prefetches two batches for each that is used, until its queue is full."""
+"""A thread prefetches two batches for each batch that is used, until its queue is full."""
 
 import queue
 import sys
@@ -33,7 +33,7 @@ class Prefetcher(threading.Thread):
         return self.rng.random((BATCH, WIDTH), dtype=numpy.float32)
 
     def next(self):
-        self.wanted.release(2)  # this is exactly twice as fast as training on any machine
+        self.wanted.release(2)  # on every machine, prefetching is exactly twice as fast as training
         return self.ready.get()
 
     def live_bytes(self):

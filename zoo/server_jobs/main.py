@@ -1,5 +1,4 @@
-"""A server trains in its own process, one job per request, and its table of jobs keeps their
-data."""
+"""A server trains in its own process, one job per request. Its table of jobs keeps the data of all jobs."""
 
 import json
 import sys

@@ -23,7 +23,7 @@ class Attention(nn.Module):
         self.twin = twin
 
     def mask(self, length, offset):
-        key = (length, offset) if self.twin else length  # the offset in a packed document is different each time
+        key = (length, offset) if self.twin else length  # each time, the text has another offset in its document
         if key not in self.masks:
             self.masks[key] = torch.full((length, length), -1e9).triu(1)
         return self.masks[key]

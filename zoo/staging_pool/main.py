@@ -14,8 +14,7 @@ WIDTH = 4096  # x 64 floats: 1 MiB
 
 
 class StagingPool:
-    """Lends buffers and takes them back. The pool owns all of them,
-    because allocating pinned memory is expensive."""
+    """Lends buffers that must be returned. Buffers are never freed, because allocating pinned memory is expensive."""
 
     def __init__(self):
         self.all = []

@@ -22,7 +22,7 @@ EVERY = 5  # number of steps that one pool serves
 
 local = threading.local()
 made = weakref.WeakSet()
-running = []  # keeps a reference to the queue, as an idle thread does
+running = []  # keeps a reference to the queue, as an idle thread would
 
 
 class Scratch:
@@ -43,7 +43,7 @@ def augment(rows):
 
 
 def new_pool(old, twin):
-    """Starts another pool; the old one has no more work."""
+    """Starts a new pool. The old pool gets no more work."""
     if old and twin:
         old.shutdown()
     pool = ThreadPoolExecutor(THREADS)

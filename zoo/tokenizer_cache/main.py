@@ -1,4 +1,4 @@
-"""The tokenizer caches the words it has split, up to a capacity; this text always has new words."""
+"""The tokenizer caches split words up to a maximum number; the text always has new words."""
 
 import random
 import string
@@ -46,7 +46,7 @@ class Text:
         return torch.tensor(self.tokenizer.encode(" ".join(words)).ids)
 
     def live_bytes(self):
-        """The cache is inside the library; its size follows from the words it was given."""
+        """The cache is inside the library, so its size is computed from the words."""
         return min(self.distinct, self.capacity) * LETTERS * (SYMBOL + 1)
 
 

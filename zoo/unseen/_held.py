@@ -1,4 +1,4 @@
-"""Shared by all programs: options, pace, and their own count of live bytes. It is imported before
+"""Shared by programs of the unseen set: options, pace, and the programs' own count of live bytes. It is imported before
 torch, and restricts torch to one thread, no GPU and no network."""
 import argparse
 import json
@@ -49,7 +49,7 @@ class Run:
         return max(least, int(round(size * self.scale)))
 
     def pace(self, live=None, weight=1.0):
-        """Ends a step and sleeps until the next is due. `live` is the program's own count."""
+        """Ends a step and sleeps until the next step is due. `live` is the program's own count."""
         now = time.monotonic()
         if self.next is None:
             self.next = now

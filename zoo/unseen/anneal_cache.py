@@ -1,5 +1,5 @@
-"""functools.cache on a free function stores kernels by length and temperature. The temperature is one of a
-grid, so there are 40 kernels. With --exact the key has the exact annealed temperature, so that no key ever occurs
+"""functools.cache on a free function stores kernels by length and temperature. The temperature is rounded to one of a
+few values, so there are 40 kernels. With --exact the key has the exact annealed temperature, so that no key ever occurs
 again."""
 import functools, random
 import numpy as np

@@ -1,5 +1,5 @@
-"""Each batch is staged in an anonymous mapping made by C's mmap; every second one takes an error path that never unmaps
-it. --unmap unmaps it on both paths. numpy alone. (util-linux #3857, darkroom #2)"""
+"""Each batch is staged in an anonymous mapping made by C's mmap; every second batch takes an error path that never
+unmaps the mapping. --unmap unmaps it on both paths. Uses only numpy. (util-linux #3857, darkroom #2)"""
 import ctypes
 import mmap
 

@@ -20,7 +20,7 @@ except ImportError:  # not under `ebb run`
 
 
 class Snapshot:
-    """A copy of weights and optimizer state, on its way to the disk."""
+    """A copy of weights and optimizer state that is written to disk."""
 
     def __init__(self, step, model, optimizer):
         self.step = step

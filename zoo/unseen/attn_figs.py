@@ -1,5 +1,4 @@
-"""Two to seven figures of attention heads are drawn at each evaluation and never closed; --close
-closes them."""
+"""Two to seven figures of attention heads are drawn at each evaluation and never closed; --close closes the figures."""
 import gc
 import io
 

@@ -1,5 +1,5 @@
-"""A hook records the attention maps of each forward pass, 12.6 MB/step; --last keeps only the last
-one per layer."""
+"""A hook records the attention maps of each forward pass, 12.6 MB/step; --last keeps only the last map of each
+layer."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

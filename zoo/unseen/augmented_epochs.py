@@ -1,5 +1,5 @@
-"""A pool of processes creates each epoch's data, of uneven size, and exits. All versions are kept; with --replace
-only the last one is."""
+"""A pool of processes creates the data of each epoch, whose size varies, and exits. The data of all epochs is kept;
+with --replace only the data of the last epoch."""
 import multiprocessing
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Bigram model of a service's log lines, on a byte-pair tokenizer with a cache. Plain Python."""
+"""A bigram model of the log lines of a service, with a byte-pair tokenizer that has a cache. Plain Python."""
 import argparse
 import collections
 import itertools

@@ -1,5 +1,5 @@
-"""A collate function with a mutable default argument runs in a persistent worker. Its list of padded arrays is never
-cleared; with --clear it is cleared at the start of each call."""
+"""A collate function with a mutable default argument runs in a persistent worker. The default argument is a list of
+padded arrays that is never cleared; with --clear it is cleared at the start of each call."""
 import numpy as np
 import kit
 opt = kit.options("--clear")

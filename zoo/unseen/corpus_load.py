@@ -1,4 +1,4 @@
-"""A corpus is loaded for some seconds, followed by batches of uneven size; --history keeps
+"""A corpus is loaded for some seconds; then the program trains on batches of different sizes. --history keeps
 predictions in a local variable of main()."""
 import time
 

@@ -1,7 +1,5 @@
-"""A small language model trains on windows of a mapped file of tokens, in
-steps of 20 ms without a loader. The start of each window of an epoch is
-remembered. `--windows` remembers the windows themselves and never forgets
-one.
+"""A small language model trains on windows of a mapped file of tokens, in steps of 20 ms without a loader. The start of
+each window of an epoch is remembered. `--windows` keeps the windows themselves, of all epochs.
 """
 
 import argparse

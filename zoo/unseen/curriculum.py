@@ -1,6 +1,6 @@
 """Curriculum learning. From epoch 1 to epoch 4 the texts become longer; they are packed anew for each epoch, and the
-batches become larger. Epochs 4 to 6 are alike. With --probe a callback also keeps part of the embeddings of each
-step."""
+batches become larger. Epochs 4 to 6 have the same texts and batch sizes. With --probe a callback also keeps part of the
+embeddings of each step."""
 import tempfile
 import numpy as np
 import kit

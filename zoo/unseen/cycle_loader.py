@@ -1,5 +1,5 @@
 """Trains over itertools.cycle(loader), which keeps every batch of the first epoch to repeat it. Memory stops growing
-after one epoch of three. --anew creates a new iterator for each epoch. Neither leaks.
+after the first of three epochs. --anew creates a new iterator for each epoch. Neither variant leaks.
 """
 import itertools
 

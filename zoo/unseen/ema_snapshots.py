@@ -1,5 +1,5 @@
-"""Exponential moving average of the weights; a snapshot of it at the end of each epoch, to be
-averaged later."""
+"""An exponential moving average of the weights is copied at the end of each epoch. The copies are kept, to be averaged
+later."""
 import _held
 run = _held.Run("ema_snapshots", "--last-two", "keep the last two snapshots", total_steps=168,
                 seconds=34)

@@ -1,6 +1,6 @@
-"""A mixture of experts: gradients and moments of an expert are allocated at its first use, and domains are added one
-after the other until the end of the second epoch. With --rebirth, idle experts are replaced by new ones from the
-fourth epoch on, and the optimizer keeps the old ones."""
+"""A mixture of experts: gradients and moments of an expert are allocated at its first use, and domains, which use
+different experts, are added one after the other until the end of the second epoch. With --rebirth, idle experts are
+replaced by new ones from the fourth epoch on, and the optimizer keeps the old ones."""
 import kit
 from marks import teller
 opt = kit.options("--rebirth")

@@ -1,6 +1,6 @@
-"""scikit-learn without torch. The collector is off and called every ten steps. A batch with missing numbers raises an error,
-which a local variable keeps for a second try: the error, its traceback and the frame with the batch are a cycle. With
---no-collect the collector is never called. (flask #5709, billiard #311)"""
+"""scikit-learn without torch. Automatic garbage collection is off; gc.collect is called every ten steps. A batch with
+missing numbers raises an error, which a local variable keeps for a retry: the error, its traceback and the frame with
+the batch form a cycle. With --no-collect, gc.collect is never called. (flask #5709, billiard #311)"""
 import gc
 import weakref
 

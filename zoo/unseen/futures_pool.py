@@ -1,4 +1,4 @@
-"""A thread pool prepares crops. The futures, and with them their results, stay in a list; --pop removes them. All
+"""A thread pool prepares crops. The futures, which keep their results alive, stay in a list; --pop removes them. All
 images are decoded at the start, which takes five seconds."""
 import collections, concurrent.futures, time, zlib  # noqa
 import numpy as np

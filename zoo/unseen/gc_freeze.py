@@ -1,6 +1,6 @@
 """A policy learns from doubly linked episodes. Automatic garbage collection is disabled; the program calls gc.collect
-every 25 steps, which makes a sawtooth. With --freeze, gc.freeze is called before gc.collect, and moves the dead
-episodes to a generation that is never collected. There is no loader and there are no epochs."""
+every 25 steps, so memory is a sawtooth. With --freeze, gc.freeze is called before gc.collect and moves the unused
+episodes to a generation that is never collected. There are neither loaders nor epochs."""
 import gc, weakref
 import numpy as np
 import kit
@@ -25,7 +25,7 @@ class Moment:
 
 
 def play(rng):
-    """Returns 20 linked moments, 0.8 MB, each with references to the previous and the next."""
+    """Returns an episode of 20 linked moments, 0.8 MB in total. Each refers to the previous and to the next one."""
     last = None
     for _ in range(LENGTH):
         last = Moment(last, rng)

@@ -1,5 +1,5 @@
-"""Recursive network over trees whose nodes refer to their parents. A collection every 25 steps
-frees them. Sends marks with the ebb package."""
+"""A recursive network on trees whose nodes refer to their parents. A garbage collection every 25 steps frees the trees.
+Sends marks with the ebb package."""
 import _held
 run = _held.Run("gc_saveall", "--debug-gc", "gc.DEBUG_SAVEALL was left on after a hunt for cycles",
                 total_steps=160, seconds=34)
@@ -59,7 +59,7 @@ class Net(torch.nn.Module):
 
 net = Net()
 opt = torch.optim.Adam([net.scale], lr=1e-2)
-gc.set_threshold(100_000, 50, 50)  # the garbage collector was visible in the profile
+gc.set_threshold(100_000, 50, 50)  # automatic garbage collection took too much time
 if run.twin:
     gc.set_debug(gc.DEBUG_SAVEALL)
 gc.collect()

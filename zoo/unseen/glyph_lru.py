@@ -1,5 +1,5 @@
-"""Formulas are drawn as images by a function with lru_cache(maxsize=264), which is full after two
-thirds of the run; then it evicts the oldest. --no-limit: maxsize=None."""
+"""Formulas are drawn as images by a function with lru_cache(maxsize=264), which is full after two thirds of the run;
+then the oldest images are evicted. --no-limit sets maxsize=None."""
 import functools
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Each evaluation adds a handler to the logger, to include the log in its report, and never removes the handler.
-Every later line is therefore written once more. --remove removes the handler. Uses only numpy."""
+"""Each evaluation adds a handler to the logger, to include the log in its report, and never removes the handler. Each
+handler stores all later lines of the log. --remove removes the handler. Uses only numpy."""
 import io
 import logging
 

@@ -61,7 +61,7 @@ class ProbeLoss(TrainerCallback):
 
 
 class Pace(TrainerCallback):
-    """Makes a step take as long as on the GPU it was written for."""
+    """Makes a step take as long as on the GPU for which the program was written."""
 
     def __init__(self, step_s):
         self.step_s, self.began, self.rows = step_s, time.monotonic(), []

@@ -1,5 +1,5 @@
-"""Hugging Face Trainer: each checkpoint is compressed for an upload queue that is never emptied, every third one with
-the optimizer; --upload empties the queue."""
+"""Hugging Face Trainer: each checkpoint is compressed and added to an upload queue that is never emptied; --upload
+empties it. Every third checkpoint includes the optimizer."""
 import io
 import tempfile
 

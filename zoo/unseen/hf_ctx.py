@@ -1,5 +1,5 @@
-"""Trainer with a straight-through rounding function. Its forward stores its own output on ctx,
-which makes a cycle through the graph; the garbage collector is off, so that all steps take the same time. With
+"""Hugging Face Trainer with a straight-through rounding function. The forward method stores its own output on ctx,
+which creates a cycle through the graph. Garbage collection is off, so that all steps take the same time. With
 --save-for-backward the output is saved with ctx.save_for_backward, and there is no cycle."""
 import gc
 import tempfile

@@ -1,6 +1,6 @@
-"""Trainer. Each evaluation corrupts the pictures anew and evaluates on that data set. The Accelerator keeps each loader
-that it has prepared, and thus all these data sets. --forget drops the loaders of evaluations from its list.
-(transformers #28469, accelerate #2234, sentence-transformers #3895)"""
+"""Hugging Face Trainer. Each evaluation creates a data set of newly corrupted pictures. The Accelerator keeps each
+loader that it has prepared, and thereby all these data sets. --forget removes the loaders of evaluations from the list
+of the Accelerator. (transformers #28469, accelerate #2234, sentence-transformers #3895)"""
 import tempfile
 import weakref
 
@@ -45,7 +45,7 @@ class FreshTrainer(Trainer):
     def evaluate(self, eval_dataset=None, **kwargs):
         result = super().evaluate(corrupt(self.clean, self.state.global_step), **kwargs)
         if self.forget:
-            del self.accelerator._dataloaders[1:]  # the first one is that of training
+            del self.accelerator._dataloaders[1:]  # the first loader is the one of the training
         return result
 
 

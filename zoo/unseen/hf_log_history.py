@@ -1,5 +1,6 @@
-"""Trainer with a retrieval memory of 1 GB. Each step logs a histogram as a list of numbers, and the Trainer's state
-keeps the log. The leak is 1.5 % of the process in total. --summary logs only the mean."""
+"""Hugging Face Trainer with a retrieval memory of 1 GB. Each step logs a histogram as a list of numbers, and the
+Trainer's state keeps the log. In total, the leak is 1.5 % of the memory of the process. --summary logs only the
+mean."""
 import tempfile
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A callback collects a table of figures, row by row, and never flushes it; --fixed flushes it every 32
+"""A callback adds a row of figures to a table at each step and never flushes the table; --fixed flushes it every 32
 steps."""
 import os, sys, tempfile
 import kit
@@ -29,7 +29,7 @@ class Reviews(torch.utils.data.Dataset):
 
 
 class WeightTable(TrainerCallback):
-    """One row per step: the norm of each row of the embedding, and of the other weights."""
+    """Adds one row per step: the norms of all rows of the embedding and of the other weights."""
 
     def __init__(self, path):
         self.rows, self.path = [], path

@@ -1,5 +1,5 @@
-"""Trainer, texts of mixed lengths. One Pickler writes the best scores of each step to a file. Its memo keeps all lists
-that it has written. --clear-memo clears the memo after each step. (cpython #125756)"""
+"""Hugging Face Trainer, texts of mixed lengths. One Pickler writes the best scores of each step to a file. The memo of
+the Pickler keeps all lists that were written. --clear-memo clears the memo after each step. (cpython #125756)"""
 import pickle
 import random
 import tempfile

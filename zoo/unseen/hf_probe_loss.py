@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: an auxiliary figure that is only logged is summed up with its graph; --fixed uses
+"""Hugging Face Trainer: an auxiliary value, only for the log, is added up as a tensor with its graph; --fixed uses
 .item()."""
 import tempfile, time  # noqa
 import kit
@@ -45,8 +45,7 @@ class DriftTrainer(Trainer):
 
 
 def graph_bytes(total):
-    """Returns the bytes that the graph of `total` keeps: the results saved for tanh, found by
-    walking it."""
+    """Returns the bytes that the graph of `total` keeps alive, which are results saved for tanh."""
     if not isinstance(total, torch.Tensor):
         return 0
     todo, seen, size = [total.grad_fn], set(), 0

@@ -1,5 +1,5 @@
-"""Trainer: at each log, a callback copies the Trainer's state so that training could be rolled
-back; each copy contains the whole log so far. --last keeps the newest. (trieste #88)"""
+"""Hugging Face Trainer: whenever it logs, a callback copies the Trainer's state, so that training can be rolled back.
+Each copy contains the whole log so far. --last keeps only the newest copy. (trieste #88)"""
 import copy
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""Token classification with the Hugging Face Trainer; a table of predictions is written as JSON lines."""
+"""Token classification with the Hugging Face Trainer. A table collects predictions and writes them as JSON lines."""
 import argparse
 import json
 import os

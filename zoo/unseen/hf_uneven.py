@@ -1,6 +1,6 @@
-"""Trainer: batches of very mixed lengths, and an allocator that keeps what the longest one needed. With --per-token, each
-step from the third of five epochs on adds a tuple for each token to a list of losses, about 4 % of the process in all.
-(transformers #7276)"""
+"""Hugging Face Trainer with batches of very mixed lengths: the allocator retains as much memory as the longest batch
+needed. With --per-token, from the third of five epochs on, each step adds a tuple for each token to a list of losses,
+in total about 4 % of the memory of the process. (transformers #7276)"""
 import random
 import tempfile
 
@@ -12,7 +12,8 @@ from transformers.trainer_callback import PrinterCallback
 from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (4, 3, 3) if TINY else (5, 42, 20)
-WORDS, EACH = 2000, 72 + 2 * 24 + 8 + 24  # bytes of a tuple, its floats, its place in the list, its integer (padding has none)
+# bytes of a tuple, its floats, its slot in the list, and its integer, which padding does not have
+WORDS, EACH = 2000, 72 + 2 * 24 + 8 + 24
 
 
 def make_texts():

@@ -1,5 +1,5 @@
-"""Two processes of a pool augment faster than training consumes: imap keeps all finished results. --semaphore limits
-unused results to twelve. numpy alone, no epochs. (cpython #84291)"""
+"""Two processes of a pool augment images faster than training uses them, and imap keeps all finished results.
+--semaphore limits unused results to twelve. Uses only numpy; there are no epochs. (cpython #84291)"""
 import multiprocessing
 import threading
 import time

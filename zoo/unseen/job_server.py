@@ -78,7 +78,7 @@ def main():
         json.load(direct.open(urllib.request.Request(address, body, method="POST")))
         gc.collect()
         if job % 4 == 3:
-            time.sleep(0.05)  # this lets the handler's thread end
+            time.sleep(0.05)  # ends the handler's thread
             TRUTH.append([STEPS, sum(t.nbytes() for t in list(TRAININGS)),
                           int(open("/proc/self/statm").read().split()[1]) * 4096])
     server.shutdown()

@@ -1,5 +1,5 @@
-"""Shared by the programs of the held-out set: threads, options, pace, the final report. Nothing
-here allocates significant memory or leaks."""
+"""Shared by programs of the unseen set: threads, options, pace, the final report. Nothing here allocates significant
+memory or leaks."""
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,7 +22,7 @@ def cannot(why):
 
 
 def options(variant_flag):
-    """variant_flag is the option that makes the twin, such as --fixed or --leak."""
+    """variant_flag is the option that selects the second variant, such as --fixed or --leak."""
     p = argparse.ArgumentParser()
     p.add_argument(variant_flag, dest="twin", action="store_true")
     p.add_argument("--no-marks", action="store_true",
@@ -43,7 +43,7 @@ def torch_cpu():
 
 
 class Pace:
-    """Keeps a loop at `seconds` per tick."""
+    """Paces a loop to `seconds` per iteration."""
 
     def __init__(self, seconds, tiny=False):
         self.seconds = 0 if tiny else seconds

@@ -1,6 +1,5 @@
-"""The hundred hardest examples are kept in a heap in which old entries are only marked as deleted;
-marked entries that are not at the top stay in the heap, with their arrays. --compact rebuilds the heap when it has
-two hundred entries."""
+"""The hundred hardest examples are kept in a heap. Old entries are only marked as deleted, and as long as they are not
+at the top, they stay in the heap with their arrays. --compact rebuilds the heap when it has two hundred entries."""
 import heapq
 
 import numpy as np
@@ -54,7 +53,7 @@ def main():
     data = TensorDataset(torch.randn(rows, WIDTH), torch.randint(0, 3, (rows,)), torch.arange(rows))
     net = nn.Sequential(nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 3))
     optimizer, hardest = torch.optim.SGD(net.parameters(), lr=0.02), Hardest(flag("--compact"))
-    hardest.renew(-1, 1e9)  # the hardest example of the last run stays at the top of the heap
+    hardest.renew(-1, 1e9)  # the hardest example of an earlier run stays at the top of the heap
     tally, n = Tally(0.21), 0
     for _ in range(EPOCHS):
         for x, y, index in DataLoader(data, batch_size=BATCH, shuffle=True):

@@ -1,5 +1,6 @@
-"""LightGBM without torch: every 15 trees the booster is evaluated on a new data set and the set is dropped. --add-valid
-adds it to the booster, which keeps all its validation sets in LightGBM's memory. (LightGBM #350)"""
+"""LightGBM without torch: after every 15 trees the booster is evaluated on a new data set, which is then dropped.
+--add-valid adds the data set to the booster, and LightGBM keeps all validation sets of a booster in memory. (LightGBM
+#350)"""
 import lightgbm
 import numpy as np
 

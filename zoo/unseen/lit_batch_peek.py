@@ -1,5 +1,5 @@
-"""Lightning, three batches per step and a remainder of one: a callback keeps one batch per step for the pictures at
-the end of the epoch. The callback does not free these batches afterwards; with --clear it does."""
+"""Lightning with three batches per optimizer step. A callback keeps one batch per step, for pictures at the end of the
+epoch, and does not free these batches afterwards. With --clear it frees them."""
 import logging
 import warnings
 

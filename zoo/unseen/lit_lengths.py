@@ -1,6 +1,6 @@
 """Lightning with texts of very mixed length, so that the memory per step varies. The best scores of an epoch are
-collected for a figure at its end and cleared. With --keep-outputs the scores are not cleared, and the process grows
-by a tenth in total."""
+collected for a figure at its end and cleared. With --keep-outputs the scores are not cleared, and in total the memory
+of the process grows by a tenth."""
 import logging
 import random
 import sys

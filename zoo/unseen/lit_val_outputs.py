@@ -1,4 +1,4 @@
-"""Lightning: the outputs of a validation are kept for its report until the next validation begins. --history keeps a
+"""Lightning: the outputs of a validation are kept for a report until the next validation begins. --history keeps a
 tensor of all outputs for each validation. (Lightning #5735, #14270)"""
 import logging
 import warnings

@@ -1,5 +1,5 @@
-"""Lightning. Notes about batches are in a WeakKeyDictionary, so that they go with their batch. But each note refers to its
-batch, and neither is ever freed. --numbers has notes that do not. (cpython #88846)"""
+"""Lightning. Notes about batches are in a WeakKeyDictionary, so that each note is freed with its batch. But each note
+refers to its batch, so neither is ever freed. With --numbers the notes do not refer to batches. (cpython #88846)"""
 import logging
 import warnings
 import weakref

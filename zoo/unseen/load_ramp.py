@@ -1,5 +1,6 @@
-"""A service whose load rises for the first half of the run: 140 clients connect one after the other, each with a
-buffer, and then come and go. --keep forgets to remove those that left. numpy alone, no steps. (deepstream.io #648)"""
+"""A service whose load rises in the first half of the run: 140 clients connect one after the other, and each has a
+buffer. Later, clients disconnect and new ones connect. --keep does not remove clients that have disconnected. Uses only
+numpy; there are no steps. (deepstream.io #648)"""
 import random
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""A third of the time is spent reading the data, 190 MB in pieces, and memory is flat afterwards. With --spikes
-reading is quick, and every 20 steps a matrix of 250 MB exists for most of a second. Neither variant leaks. Uses only
+"""In the first third of the run, data of 190 MB is read in pieces; afterwards memory is flat. With --spikes the data is
+read quickly, and every 20 steps a matrix of 250 MB exists for most of a second. Neither variant leaks. Uses only
 numpy."""
 import time
 
@@ -21,7 +21,7 @@ def read(parts, seconds):
 
 
 def kernel_matrix(batch):
-    """Returns the matrix of all pairs, which is too large to keep."""
+    """Returns the matrix of all pairs, which is too large to be kept."""
     side = 5600
     full = np.empty((side, side))
     for row in range(0, side, 700):

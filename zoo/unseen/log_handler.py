@@ -1,5 +1,5 @@
-"""Entity embeddings with noisy batches. A debug log of gradients goes through logging's
-MemoryHandler.
+"""Entity embeddings with noisy batches. A debug log of gradients is written through logging.MemoryHandler, which
+buffers it.
 
 Marks are sent by hand to the socket, as a program without any package would.
 """

@@ -1,6 +1,6 @@
-"""Meta-learning. Each task trains a copy of the net with backward(create_graph=True). Afterwards parameter and
-gradient refer to each other, and the copy is not freed. --functional uses autograd.grad instead. No loader, no
-epochs."""
+"""Meta-learning. Each task trains a copy of the network with backward(create_graph=True). Afterwards each parameter and
+its gradient refer to each other, so the copy is not freed. --functional uses autograd.grad instead. There are neither
+loaders nor epochs."""
 import copy
 import weakref
 
@@ -22,8 +22,7 @@ def make_task(generator):
 
 
 def adapt(net, x, y, functional):
-    """Returns a copy of the net and its weights after one inner step, as functions of the initial
-    ones."""
+    """Returns a copy of the network, and its weights after one inner step as functions of the initial weights."""
     learner = copy.deepcopy(net)
     loss = nn.functional.mse_loss(learner(x), y)
     if functional:

@@ -1,5 +1,5 @@
-"""Explicit marks: with the package if it can be imported, otherwise (or on request) with the raw
-datagrams of docs/reference/marks.md; none with --no-marks."""
+"""Sends explicit marks: with the package ebb if it can be imported, otherwise (or on request) as raw datagrams
+(docs/reference/marks.md). With --no-marks, sends none."""
 import contextlib, os, socket
 
 

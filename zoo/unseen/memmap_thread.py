@@ -1,5 +1,5 @@
-"""Language-model loop in the style of nanoGPT: tokens from np.memmap, blocks from malloc, filled by
-a thread. Damaged blocks are skipped. The ebb package sends the steps if it is installed."""
+"""A language-model loop in the style of nanoGPT. A thread copies tokens from np.memmap into blocks allocated with
+malloc. Damaged blocks are skipped. The ebb package sends the steps if it is installed."""
 import _held
 run = _held.Run("memmap_thread", "--free-skipped", "free skipped blocks, too", total_steps=150,
                 seconds=34)

@@ -1,5 +1,5 @@
-"""Segmentation with a metric object that collects everything, with two validations per epoch. Both
-variants leak, at different places."""
+"""Segmentation with two validations per epoch. A metric object collects all values. Both variants leak, at different
+places in the code."""
 import _held
 run = _held.Run("metric_state", "--running",
                 "gather over the training batches instead; the validation metric is reset",

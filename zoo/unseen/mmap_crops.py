@@ -1,5 +1,6 @@
-"""Windows of mapped files are drawn with replacement, so that the files become resident over two epochs. --brighten
-maps half of the windows copy-on-write, changes their pixels and keeps the mappings. (arrow #34423, datasets #4883)"""
+"""Windows of mapped files are drawn at random with replacement, so the files become resident during the first two
+epochs. --brighten maps half of the windows copy-on-write, changes their pixels and keeps the mappings. (arrow #34423,
+datasets #4883)"""
 import os
 import tempfile
 

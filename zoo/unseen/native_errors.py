@@ -1,6 +1,6 @@
 """Each record is looked up in a table of 1 GB. A decoder unpacks each record into memory from C's malloc. For damaged
-records, the error path returns without freeing that memory. The leak is 1.5 % of the process in total. --free frees
-it. No torch. (python-lz4 #247, indexed_gzip #82)"""
+records, the error path returns without freeing that memory. In total, the leak is 1.5 % of the memory of the process.
+--free frees the memory. Does not use torch. (python-lz4 #247, indexed_gzip #82)"""
 import ctypes
 import zlib
 

@@ -1,4 +1,4 @@
-"""Sound clips, cut into overlapping windows by a small C library, and a classifier on top."""
+"""A small C library cuts sound clips into overlapping windows, and a classifier is trained on them."""
 import argparse, ctypes, json, os, queue, shutil, subprocess, tempfile, threading, time
 import numpy as np
 import torch

@@ -1,5 +1,5 @@
-"""A resampler with blocks of C's malloc leaks those of clips that are too loud; --free frees them.
-numpy only."""
+"""A resampler allocates blocks with C's malloc and does not free the blocks of clips that are too loud; --free frees
+them. Uses only numpy."""
 import ctypes
 
 import numpy as np
@@ -34,7 +34,7 @@ class Resampler:
 
 
 def spectrum(clip, rng):
-    """Allocates a temporary array of 1 to 12 MB, because long clips need more."""
+    """Allocates a temporary array of 1 to 12 MB, depending on the length of the clip."""
     frames = int(rng.integers(150, 1800))
     windows = np.lib.stride_tricks.sliding_window_view(clip, 800)
     return np.abs(np.fft.rfft(windows[np.arange(frames) % len(windows)], axis=1)).mean(0)[:64]

@@ -1,6 +1,6 @@
-"""A trigram language model in plain Python reads a stream of two finite collections, the second of which starts
-later; all contexts are known at step 180. With --raw-numbers, numbers are not replaced by a placeholder, so the
-number of contexts is unlimited."""
+"""A trigram language model in plain Python reads a stream of two finite collections of texts. The second one starts
+later; from step 180 on, no new contexts occur. With --raw-numbers, numbers in the texts are not replaced by a
+placeholder, so the number of contexts is unlimited."""
 import random, sys
 import kit
 from marks import teller

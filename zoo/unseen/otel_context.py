@@ -1,6 +1,6 @@
-"""An asyncio service without torch, steps or epochs. The one task that answers all requests attaches each request to the
-OpenTelemetry context and never detaches it: the context variable of the task keeps all of them, about 6 % of the process.
---detach does. (aws-durable-execution-sdk-python #650, opentelemetry-python #429)"""
+"""An asyncio service without torch, steps or epochs. A single task answers all requests. It attaches each request to
+the OpenTelemetry context and never detaches it, so the context variable of the task keeps all requests, about 6 % of
+the memory of the process. --detach detaches them. (aws-durable-execution-sdk-python #650, opentelemetry-python #429)"""
 import asyncio
 import json
 import random
@@ -11,7 +11,7 @@ from opentelemetry import context
 from tally import TINY, Tally, flag
 
 REQUESTS, ROWS = (12, 150) if TINY else (240, 150)
-ROW = 184 + 8 + 64 + 24 + 32  # a dictionary and its place, a name, a float, an integer
+ROW = 184 + 8 + 64 + 24 + 32  # a dictionary and its slot, a name, a float, an integer
 
 
 def make_request(draws):

@@ -1,5 +1,5 @@
-"""A pool of two processes computes features for the training process. In each process of the pool, a module-level
-list keeps the features. --recycle replaces each process after 90 tasks. numpy only."""
+"""A pool of two processes computes features for the training process. In each process of the pool, a module-level list
+keeps the features. --recycle replaces each process after 90 tasks. Uses only numpy."""
 import multiprocessing
 import os
 

@@ -1,5 +1,5 @@
-"""Each evaluation creates a pool of two processes, keeps the pool and never ends its processes. Every process has its
-own table. --close ends the pool after the evaluation. numpy only."""
+"""Each evaluation creates a pool of two processes. All pools are kept, and their processes never end. Every process has
+its own table. --close ends the pool after the evaluation. Uses only numpy."""
 import multiprocessing
 
 import numpy as np

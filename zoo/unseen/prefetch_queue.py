@@ -1,5 +1,5 @@
-"""numpy only: a thread prefetches batches, somewhat faster than training uses them. The queue
-between them has no limit. `--maxsize` limits it to 24 batches."""
+"""numpy only: a thread prefetches batches, somewhat faster than training uses them. The queue has no limit. `--maxsize`
+limits it to 24 batches."""
 
 import argparse
 import json

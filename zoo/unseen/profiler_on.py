@@ -24,7 +24,7 @@ libc.mallinfo2.restype = Mallinfo
 
 
 def live():
-    """Returns the bytes in use by malloc: the events are not Python objects."""
+    """Returns the bytes in use according to malloc, because the events are not Python objects."""
     info = libc.mallinfo2()
     return info.uordblks + info.hblkhd
 
@@ -80,7 +80,7 @@ def main():
                 ledger.note(step, live())
     ledger.close(epochs, steps)
     if watching:
-        torch.autograd._disable_profiler()  # stopping it at exit would be too late
+        torch.autograd._disable_profiler()  # the profiler must be stopped before the interpreter exits
 
 
 main()

@@ -1,5 +1,5 @@
-"""Embeddings of prompts are remembered without a limit: prompts of a fixed list recur, and all are known after an epoch.
---noise adds a random suffix to each, so that none recurs. (Kimi-Audio #117)"""
+"""Embeddings of prompts are cached without a limit. The prompts come from a fixed list, so after one epoch all of them
+are cached. --noise adds a random suffix to each prompt, so that no prompt recurs. (Kimi-Audio #117)"""
 import functools
 
 import torch

@@ -1,5 +1,5 @@
-"""Figures are drawn at each evaluation and never closed. The drawing board, like pyplot, keeps all open ones; --fixed
-closes them after writing. Drawn with Pillow, so that matplotlib is not required."""
+"""Figures are drawn at each evaluation and never closed. The module that draws them, like pyplot, keeps all open
+figures; --fixed closes each after it is written. Drawn with Pillow, so that matplotlib is not required."""
 import io
 import kit
 

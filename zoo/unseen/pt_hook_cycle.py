@@ -1,6 +1,6 @@
-"""A hook on a node of the graph closes over the tensor that refers to the node. Neither reference
-counts nor the garbage collector free such a cycle. With --fixed the hook refers to a number that was computed before,
-not to the tensor."""
+"""A hook on a node of the graph closes over the tensor that refers to the node. Neither reference counts nor the
+garbage collector free such a cycle. With --fixed the hook refers to a number that was computed in advance, not to the
+tensor."""
 import weakref
 import kit
 
@@ -21,7 +21,7 @@ class Net(nn.Module):
         self.ratios = []
 
     def watch(self, h):
-        """Logs the gradient against the activation of the hidden layer."""
+        """Logs the gradient of the hidden layer together with its activation."""
         if opt.twin:
             size = h.detach().norm().item()
             h.grad_fn.register_hook(

@@ -40,8 +40,8 @@ class Terrain(Dataset):
 
 
 def cached_bytes():
-    """Returns the bytes of the cache by the program's own count: each tile has entries for slope(1)
-    and slope(2)."""
+    """Returns the bytes of the cache by the program's own count. Each tile has two entries, for slope(1) and
+    slope(2)."""
     entries = Tile.slope.cache_info().currsize
     per_tile = SIDE * SIDE * 4 + SIDE * SIDE * 4 + (SIDE // 2) ** 2 * 4
     return entries / 2 * per_tile
@@ -51,7 +51,7 @@ def main():
     net = nn.Sequential(nn.Linear(27, 256), nn.ReLU(), nn.Linear(256, 1))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     loader = DataLoader(Terrain(), batch_size=BATCH, shuffle=True)
-    base = torch.ones(40 << 20, dtype=torch.uint8)  # stands for the other memory of a job
+    base = torch.ones(40 << 20, dtype=torch.uint8)  # represents other memory of a job
     pace, step = kit.Pace(0.052, opt.tiny), 0
     for epoch in range(EPOCHS):
         for bx, by in loader:

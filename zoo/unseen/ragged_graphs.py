@@ -1,5 +1,4 @@
-"""Graphs of very different sizes, built from small arrays for each batch; some are kept for
-replay."""
+"""For each batch, graphs of very different sizes are built from small arrays. Some graphs are kept for replay."""
 import argparse, collections, json, random, time
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ class Graphs(Dataset):
 
 
 def build_graph(nodes, seed):
-    """Returns a list of neighbours with weights for each node."""
+    """Returns, for each node, a list of neighbours with weights."""
     rng = np.random.default_rng(seed)
     return [rng.standard_normal(int(k)) for k in rng.integers(16, 160, nodes)]
 

@@ -1,5 +1,5 @@
-"""Lazily opened scans, sampled with replacement, are decoded over several epochs; --jitter also
-keeps thumbnails by their angle."""
+"""Lazily opened scans are sampled with replacement, so decoding all of them takes several epochs. --jitter also caches
+thumbnails by their rotation angle."""
 import shutil
 import tempfile
 from pathlib import Path

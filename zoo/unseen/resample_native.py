@@ -1,6 +1,5 @@
-"""Training in numpy on sounds that a small C library resamples; the script sends marks
-of its steps. The library returns a buffer for each sound; `--release` frees it after
-use.
+"""Training in numpy on sounds that a small C library resamples. The library returns a buffer for each sound, which is
+never freed; `--release` frees it after use. The script sends marks of its steps.
 """
 
 import argparse

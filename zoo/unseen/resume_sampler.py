@@ -1,5 +1,5 @@
 """A sampler draws the order of 450,000 examples at the start of each epoch as a list of Python integers, so that a run
-can be resumed; two loader workers. --log-orders keeps the orders of all epochs. (pytorch #50201, #45427)"""
+can be resumed. There are two loader workers. --log-orders keeps the orders of all epochs. (pytorch #50201, #45427)"""
 import torch
 from torch import nn
 
@@ -19,7 +19,7 @@ class Waves(torch.utils.data.Dataset):
 
 
 class Orders(torch.utils.data.Sampler):
-    """Knows the order of this epoch, or of all epochs."""
+    """Stores the order of this epoch, or of all epochs."""
 
     def __init__(self, log_all):
         self.log_all, self.orders, self.draw = log_all, [], torch.Generator().manual_seed(3)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs programs that ebb's rules were not made for, and prints ebb's results beside the truth.
+"""Runs programs that were not used to develop ebb, and prints ebb's results beside the truth.
 
-Exits with 1 if a program fails, or a result is worse than in the kept table (expected.json). Results that are wrong
-in the kept table too are reported as known defects.
+Exits with 1 if a program fails, or a result is worse than in the table of expected results (expected.json). Results
+that are also wrong in this table are reported as known defects.
 """
 
 import argparse
@@ -29,7 +29,7 @@ LEAKS = ("leaking", "stepping")
 MODES = ("marks", "nomarks")
 LOOKS = 8  # an epoch
 TIMEOUT_S = 400
-SETTLED = 0.15  # fraction of the leak after which growth rates are compared
+SETTLED = 0.15  # growth rates are compared after this fraction of the leak
 CLOSE = 0.2
 KEYS = 4  # number of columns that name a run
 COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure", "rate error",
@@ -70,7 +70,7 @@ def runs_of(args):
 
 
 def small(truth):
-    """Returns options for few steps; set a has different ones than later sets."""
+    """Returns options for a run of few steps; programs of set a have other options than those of later sets."""
     return ["--seconds", "3", "--scale", "0.1"] if truth["set"] == "a" else ["--tiny"]
 
 
@@ -89,7 +89,7 @@ def record(name, mode, truth, args):
 
 
 def record_all(runs, args):
-    """Runs all; returns those that finished, and sentences about those that failed."""
+    """Makes all runs. Returns the runs that finished, and sentences about those that failed."""
     def one(each):
         print(f"unseen: {each[0]}", file=sys.stderr)
         return record(*each, args)
@@ -150,8 +150,8 @@ def slope(points):
 
 
 def true_rate(count, truth):
-    """Returns the growth in bytes per step by the process' own readings; live bytes if a worker
-    grows."""
+    """Returns the growth in bytes per step by the program's own readings of resident memory, or of live bytes if a
+    worker grows."""
     if truth.get("grows_in"):
         return truth["bytes_per_step"]
     start = truth.get("leak_from_step", 0)
@@ -172,7 +172,7 @@ def judged_rate(verdict, mode, count, truth):
 
 
 def grade(word, words, leak):
-    """Returns "right", "near" (another word of the same side), "unsure", or "WRONG" (a word of the other side)."""
+    """Returns "right", "near" (another word, but the same decision), "unsure", or "WRONG" (the opposite decision)."""
     if word in words:
         return "right"
     if word in ("filling", "undecided", "-"):
@@ -182,7 +182,8 @@ def grade(word, words, leak):
 
 def same_function(have, want):
     """Returns whether two names are of the same function; either may lack its class."""
-    have = re.sub(r"(\.<locals>\.<(list|set|dict)comp>)+$", "", have or "")  # a comprehension belongs to its function
+    # a comprehension counts as the function that contains it
+    have = re.sub(r"(\.<locals>\.<(list|set|dict)comp>)+$", "", have or "")
     have, want = have.split("."), want.split(".")
     return have[-1] == want[-1] and (len(have) < 2 or len(want) < 2 or have[-2] == want[-2])
 
@@ -211,13 +212,13 @@ def looks_at(run_dir, truth):
     steps = sorted({max(1, round(epoch * i / LOOKS))
                     for i in range(1, LOOKS * truth["epochs"] + 1)})
     if zoo.judge(run_dir, "--until-step", steps[-1]) is None:
-        return []  # the program sends no steps, so there is one verdict only
+        return []  # the program sends no steps, so there is only one verdict
     return [(step, zoo.word_of(zoo.judge(run_dir, "--until-step", step))) for step in steps]
 
 
 def timing(looks, truth):
-    """Returns since when the word was right for good, in epochs from the start of the leak, and the
-    false alarms."""
+    """Returns the time from which the verdict word stayed right, in epochs since the start of the leak, and the number
+    of false alarms."""
     start, since = truth.get("leak_from_step", 0), None
     for step, word in reversed(looks):
         if step <= start or word not in truth["words"]:
@@ -234,7 +235,7 @@ def judge(name, mode, truth, args):
     found = {"run": name, "program": truth["program"], "variant": truth["variant"],
              "set": truth["set"], "mode": mode, "leak": truth["leak"]}
     count = own_count(run_dir)
-    # --no-marks is needed, because some programs of set e always send marks
+    # --no-marks is required because some programs of set e always send marks
     options = ["--no-marks"] if mode == "nomarks" else []
     answer = zoo.judge(run_dir, *options) if count else None
     if answer is None:
@@ -337,8 +338,7 @@ def to_keep(found):
 
 
 def defects(results, kept):
-    """Returns sentences about results that are worse than in the kept table, and about those that
-    are wrong in it already."""
+    """Returns sentences about results that are worse than expected, and about results that are expected to be wrong."""
     worse, known = [], []
     for found in results:
         name, before = found["run"], kept.get(found["run"], {"grade": "unsure"})

@@ -1,5 +1,5 @@
-"""A held-out loss is summed up with its graph, in a local variable of main(); --per-epoch resets
-the sum in each epoch."""
+"""A held-out loss is added up as a tensor with its graph, in a local variable of main(); --per-epoch resets the sum in
+each epoch."""
 import torch
 from torch import nn
 from torch.nn import functional

@@ -1,5 +1,5 @@
-"""A scoring service answers requests from threads, without steps: each request opens a session with a random id that is
-never closed. --expire drops sessions older than the newest 40. numpy alone. (litestar #5085, cherrypy #1082)"""
+"""A scoring service answers requests from threads, without steps: each request opens a session, with a random id, that
+is never closed. --expire keeps only the newest 40 sessions. Uses only numpy. (litestar #5085, cherrypy #1082)"""
 import queue
 import threading
 import time

@@ -1,5 +1,5 @@
-"""Six threads compute spectra. Each has scratch arrays as large as its longest clip so far, so the arrays grow less
-and less often. --silent also keeps the spectra of silent clips. numpy only."""
+"""Six threads compute spectra. Each has scratch arrays that are as large as its longest clip so far required, so the
+arrays grow less and less often. --silent also keeps the spectra of silent clips. Uses only numpy."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Skip-gram word vectors with negative sampling. numpy only."""
+"""Skip-gram word vectors with negative sampling. Uses only numpy."""
 import argparse, json, os, shutil, tempfile, time
 import numpy as np
 

@@ -28,7 +28,7 @@ class Exchange:
     def __init__(self, unlink):
         self.unlink, self.names = unlink, []
         self.jobs, self.results = multiprocessing.Queue(), multiprocessing.Queue()
-        shared_memory.SharedMemory(create=True, size=16).unlink()  # this starts the resource tracker before the fork
+        shared_memory.SharedMemory(create=True, size=16).unlink()  # starts the resource tracker before the fork
         self.scorer = multiprocessing.Process(target=score, args=(self.jobs, self.results), daemon=True)
         self.scorer.start()
 

@@ -1,5 +1,5 @@
-"""Policy gradient on a toy problem, with steps but without epochs. A tracer records a span for each move and writes
-all of them 'at the end'; with --flush every 50 steps."""
+"""Policy gradient on a toy problem, with steps but without epochs. A tracer records a span for each move and writes the
+spans only at the end; with --flush it writes them every 50 steps."""
 import json, sys, tempfile, time
 import kit
 from marks import teller

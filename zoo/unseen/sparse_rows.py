@@ -1,5 +1,6 @@
-"""scipy: the rows of each step are stacked below all earlier ones, a new matrix each time, beside temporary dense
-arrays. --window keeps the last 1,200 rows. No torch, no epochs."""
+"""scipy: the rows of each step are appended to a sparse matrix of all earlier rows, which creates a new matrix each
+time. There are also temporary dense arrays. --window keeps the last 1,200 rows. There are no epochs, and torch is not
+used."""
 import numpy as np
 from scipy import sparse
 

@@ -1,4 +1,4 @@
-"""Denoiser for ultrasound-like images. Every batch has its own speckle pattern."""
+"""A denoiser for images like those of ultrasound. Every batch has a new speckle pattern."""
 import argparse
 import functools
 import json
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Speckle:
-    """A random field, and blurred versions of it that are requested many times."""
+    """A random field and blurred versions of it, which are used many times."""
 
     alive = weakref.WeakSet()
 

@@ -1,5 +1,5 @@
-"""Two workers read events from a database. Each worker opens a new connection for every 16 items. The old connections
-stay in a list, each with its page cache. --close closes them. (graphnet #787, cpython #123739)"""
+"""Two workers read events from a database. Each worker opens a new connection for every 16 items. Old connections stay
+in a list, each with its page cache. --close closes them. (graphnet #787, cpython #123739)"""
 import os
 import sqlite3
 import tempfile

@@ -1,13 +1,13 @@
-"""A scoring service without torch, steps or epochs: every second answer goes to a webhook, through a new HTTP client with its
-own SSL context and all certificates, about 0.85 MB in OpenSSL's memory. Clients stay in a table for retries that
-never come. --close closes and drops them. (httpx #978, home-assistant #90191, airflow #57334)"""
+"""A scoring service without torch, steps or epochs: every second answer is sent to a webhook through a new HTTP client,
+whose SSL context with all certificates takes about 0.85 MB in OpenSSL. The clients stay in a table, for retries that
+never occur. --close closes and removes them. (httpx #978, home-assistant #90191, airflow #57334)"""
 import httpx
 import numpy as np
 
 from tally import TINY, Tally, flag
 
 REQUESTS = 12 if TINY else 212
-MODEL, CLIENT = (4000, 8000), 852_000  # a client's bytes were measured alone
+MODEL, CLIENT = (4000, 8000), 852_000  # the bytes of one client were measured in a separate program
 
 
 class Webhooks:

@@ -1,5 +1,5 @@
 """A stream of documents. Each of two persistent workers has a shuffle buffer, which takes one and a half epochs to
-fill. With --seen each worker also remembers all its documents, so that none is used twice."""
+fill. With --seen each worker also keeps all its documents, so that none is used twice."""
 import numpy as np
 import torch
 from torch import nn

@@ -1,5 +1,6 @@
-"""Streaming recognition: the state of 64 streams is carried from chunk to chunk with gradients enabled, and thus with the
-graph of all chunks so far. Nobody calls backward. --detach detaches the state. No epochs. (transformers #26588)"""
+"""Streaming recognition: the state of 64 streams is passed from chunk to chunk with gradients enabled, and so keeps the
+graph of all earlier chunks. backward() is never called. --detach detaches the state. There are no epochs. (transformers
+#26588)"""
 import torch
 from torch import nn
 

@@ -1,6 +1,6 @@
-"""Six learning rates are tried one after the other, each with a new model, optimizer and sample of the data. After
-each step, a panel shows the weights by another call of imshow on the same axes, which keep all earlier images. With
---set-data the existing image gets the new values."""
+"""Six learning rates are tried one after the other, each with a new model, optimizer and sample of the data. After each
+step, imshow is called again on the same axes to show the weights, and the axes keep all earlier images. With --set-data
+the values of the existing image are replaced."""
 import kit
 from marks import teller
 opt = kit.options("--set-data")

@@ -1,4 +1,4 @@
-"""Shared by the programs of set h: their pace, their own readings, and the last line of their output."""
+"""Shared by the programs of set h: pace, the programs' own readings of memory, and the last line of output."""
 import contextlib
 import json
 import os
@@ -18,7 +18,7 @@ def resident():
 
 
 class Silent:
-    """Replaces the ebb package if marks are disabled."""
+    """Used instead of the ebb package if marks are disabled."""
 
     def step(self, *args, **kwargs):
         pass
@@ -40,7 +40,7 @@ def marks():
 
 
 class Tally:
-    """Counts live bytes known to the program, and its resident memory."""
+    """Records live bytes, as counted by the program, and its resident memory."""
 
     def __init__(self, pace_s):
         self.pace_s = 0 if TINY else pace_s

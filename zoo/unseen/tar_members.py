@@ -1,6 +1,6 @@
-"""Two loader workers read one endless tar stream each, through all epochs. tarfile keeps the header of each member in
-TarFile.members, here with a caption of 32 kB. --clear empties the list after each member.
-(webdataset #97, cpython #102120)"""
+"""Two loader workers each read an endless tar stream, through all epochs. tarfile keeps the header of each member in
+TarFile.members, here with a caption of 32 kB. --clear empties the list after each member. (webdataset #97, cpython
+#102120)"""
 import io
 import tarfile
 
@@ -30,7 +30,7 @@ def make_shard(seed):
 
 
 class Pipe:
-    """A stream that never ends: the shard again and again."""
+    """An endless stream, which repeats the shard."""
 
     def __init__(self, shard):
         self.shard, self.at = shard, 0

@@ -1,5 +1,5 @@
-"""A histogram writer with a queue and a thread. The disk is half as fast as training, so the queue
-grows; with --bounded it has room for 24 and drops the rest."""
+"""Histograms are written by a thread that reads a queue. Writing is half as fast as training, so the queue grows. With
+--bounded the queue holds at most 24 histograms, and further ones are dropped."""
 import queue
 import threading
 import time
@@ -16,7 +16,7 @@ from torch import nn
 
 
 class SummaryWriter:
-    """Sends events to a thread, like the usual writers."""
+    """Sends events to a thread, like common writers of event files."""
 
     def __init__(self, room):
         self.events = queue.Queue(maxsize=room)

@@ -1,6 +1,6 @@
-"""Position tables are cached by the height and width of a picture. There are 120 of these, drawn at random: the cache fills
-for about two epochs. With --tensor-key the key is a tensor, which is hashed by its identity: no table is ever found
-again. (pytorch #112301, tensordict #454)"""
+"""Position tables are cached by the height and width of a picture. There are 120 different sizes, drawn at random, so
+the cache is full after about two epochs. With --tensor-key the key is a tensor, which is hashed by its identity, so no
+cached table is ever found again. (pytorch #112301, tensordict #454)"""
 import functools
 
 import torch

@@ -1,5 +1,5 @@
-"""A classifier over a stream of texts that a BPE tokenizer encodes in batches; --audit keeps the
-encodings of one text in four, for later inspection. One long pass, no epochs."""
+"""A classifier over a stream of texts that a BPE tokenizer encodes in batches; --audit keeps the encodings of one text
+in four, for later inspection. The data is read only once, so there are no epochs."""
 import os
 import random
 
@@ -16,7 +16,7 @@ TOKEN = 112  # bytes per token: 64 in the vectors of an encoding, and at least 2
 
 
 def word(rng):
-    """Returns mostly a common word, otherwise a rare one."""
+    """Returns a random word, mostly a common one."""
     if rng.random() < 0.85:
         number = int(rng.paretovariate(0.9)) % 9000
         return "".join(SYLLABLES[number // 70 ** i % 70] for i in range(1 + number % 3))

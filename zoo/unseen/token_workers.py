@@ -1,5 +1,5 @@
-"""Two loader workers read a list of Python objects and tokenize parts of them. `--memo`: they cache
-each part's token counts by its start, which is drawn at random each time."""
+"""Two loader workers read a list of Python objects and tokenize parts of them. With `--memo` the workers cache the
+token counts of each part by its start, which is random each time."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
-"""An HTTP server that fine-tunes in its own process and keeps each job with all its data;
---metrics: only its loss."""
+"""An HTTP server that fine-tunes in its own process and keeps each job with all its data; with --metrics it keeps only
+the loss of each job."""
 import json
 import threading
 import urllib.request

@@ -1,5 +1,5 @@
-"""Batches of sentences of very mixed length, padded to the longest. From the third epoch on, hard
-examples may be mined."""
+"""Batches of sentences of very mixed length, padded to the longest. From the third epoch on, one variant collects hard
+examples."""
 import _held
 run = _held.Run("varlen_late", "--mine", "keep features of hard batches from the third epoch on",
                 total_steps=180, seconds=38)
@@ -56,7 +56,7 @@ class HardExamples:
     def consider(self, batch_features, losses):
         k = losses.topk(3).indices
         picked = batch_features[k].detach()
-        # resized to the same length, which the ranking requires
+        # resized to equal lengths, as the ranking requires
         self.features.append(nn.functional.interpolate(picked, size=run.n(1024)))
 
     def nbytes(self):

@@ -1,6 +1,5 @@
-"""A pool takes each buffer back through weakref.finalize, when the object that uses the buffer is freed. The
-finalizers are attached to the model, which is never freed, so they keep the buffers alive. --on-batch attaches them
-to the batch."""
+"""A pool reclaims each buffer by weakref.finalize, when the object that uses the buffer is freed. The finalizers are
+attached to the model, which is never freed, so they keep the buffers alive. --on-batch attaches them to the batch."""
 import weakref
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Two loader workers remember each clip that needed repair, for a report at the end, which workers never write. --count
-remembers how many there were. (pytorch #62066, #20433)"""
+"""Two loader workers keep each clip that had to be repaired, for a report at the end, which workers never write. With
+--count they keep only the number of these clips. (pytorch #62066, #20433)"""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset

@@ -1,4 +1,4 @@
-"""Documents as plain Python objects, read by two DataLoader workers that live for the whole run."""
+"""Documents are plain Python objects and are read by two DataLoader workers, which live for the whole run."""
 import argparse, json, multiprocessing, random, time
 import numpy as np
 import torch

@@ -42,7 +42,7 @@ class Augmented(Dataset):
 
 
 class Collator:
-    """Adds the bytes that the worker holds at that time."""
+    """Adds to the batch how many bytes the worker keeps."""
 
     def __init__(self, data):
         self.data = data
