@@ -398,8 +398,7 @@ static int attach_exec(const struct cli_call *call, struct err *err)
     if (r < 0)
         return r;
     real = pid;
-    if (!a.options->all && pid != getpid() &&
-        find_real_process(&a.root, pid, &real, why, err) < 0)
+    if (!a.options->all && pid != getpid() && find_real_process(&a.root, pid, &real, why, err) < 0)
         real = pid; /* attach_target_open explains it */
     r = attach_processes_open(&a.root, real, a.options->all, &a.processes, err);
     if (r == 0 && attach_listen(&a) < 0)

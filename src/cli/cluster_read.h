@@ -22,8 +22,8 @@ void cluster_read_fini(struct cluster_read *r);
 /* Prints the summary of the job folder PATH to FD, at the end of a Slurm step. Returns 0 or
  * -errno. */
 int cluster_print_end(int fd, const char *path, bool as_json);
-/* Prints the ranks of the job folder PATH, for `ebb verdict` and `ebb show`. Returns the exit status,
- * or -errno and an error. */
+/* Prints the ranks of the job folder PATH, for `ebb verdict` and `ebb show`. Returns the exit
+ * status, or -errno and an error. */
 int cluster_print(const char *path, const struct run_settings *settings,
                   const struct judge_options *options, bool as_json, enum verdict_leak *ret_leak,
                   struct err *err);

@@ -1,5 +1,5 @@
-/* Checks of `ebb doctor` that concern the kernel and the memory of the machine. Features of the kernel
- * are tested on our own process. */
+/* Checks of `ebb doctor` that concern the kernel and the memory of the machine. Features of the
+ * kernel are tested on our own process. */
 #include "cli/doctor.h"
 
 #include <errno.h>

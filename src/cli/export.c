@@ -95,8 +95,7 @@ static void export_report_damage(const struct trace_reader *reader, const char *
     buf_fini(&parts);
 }
 
-static int export_recording(const char *path, const struct export_options *options,
-                            struct err *err)
+static int export_recording(const char *path, const struct export_options *options, struct err *err)
 {
     struct trace_reader *reader = NULL;
     struct stat input = recording_stat(path);

@@ -40,9 +40,8 @@ static int check_argument(const char *argument, struct err *err)
         return err_set(err, -EINVAL, "\"%.60s…\" is too long; a mark has at most %d bytes",
                        argument, (int)MARK_TEXT_MAX);
     if (r < 0)
-        return err_set(err, -EINVAL,
-                       "\"%.100s\": invalid value for %.*s; write it like %.*s=3", argument,
-                       (int)key, argument, (int)key, argument);
+        return err_set(err, -EINVAL, "\"%.100s\": invalid value for %.*s; write it like %.*s=3",
+                       argument, (int)key, argument, (int)key, argument);
     return 0;
 }
 
@@ -62,9 +61,8 @@ static int build_mark(const struct cli_call *call, struct buf *ret, struct err *
     if (ret->failed)
         return err_set(err, -ENOMEM, "out of memory");
     if (ret->len > MARK_TEXT_MAX)
-        return err_set(err, -EINVAL,
-                       "a mark of %zu bytes is too long; at most %d are allowed", ret->len,
-                       (int)MARK_TEXT_MAX);
+        return err_set(err, -EINVAL, "a mark of %zu bytes is too long; at most %d are allowed",
+                       ret->len, (int)MARK_TEXT_MAX);
     if (mark_parse(ret->data, ret->len, &mark) < 0)
         return err_set(err, -EINVAL, "KIND has no value; write it like KIND=step");
     return 0;

@@ -1,16 +1,21 @@
 /* Parses command lines by table: getopt_long splits them, this file parses the values and writes
  * the errors. */
 #include "cli/cli.h"
-#include "cli/job_folder.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/io.h"
 #include "base/quantity.h"
+#include "judge/cluster.h"
 #include "proc/procfs.h"
 
 enum { LONG_BASE = 256 }; /* getopt's value for the option at INDEX is LONG_BASE + INDEX */
@@ -177,6 +182,34 @@ static const char *operands_after(const char *s, int n)
     return s;
 }
 
+static bool is_job(const char *name, char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "ebb-runs/%s", name);
+    return n > 0 && n < PATH_MAX && cluster_is_folder(path);
+}
+
+/* If OPERAND is the id of a job on several nodes ("123") or of a step ("123.0") with a folder below
+ * ebb-runs, writes the path of that folder to RET and returns RET. Of several steps of a job, uses
+ * the last one. Returns OPERAND in all other cases. */
+static const char *job_folder_find(const char *operand, char ret[PATH_MAX])
+{
+    struct stat st;
+    char last[NAME_MAX + 1] = "", path[PATH_MAX];
+    size_t len = strlen(operand);
+    if (!len || operand[0] == '.' || strchr(operand, '/') || stat(operand, &st) == 0)
+        return operand;
+    if (is_job(operand, ret))
+        return ret;
+    DIR *dir = io_open_folder(AT_FDCWD, "ebb-runs");
+    for (struct dirent *d; dir && (d = readdir(dir));)
+        if (strncmp(d->d_name, operand, len) == 0 && d->d_name[len] == '.' &&
+            strverscmp(d->d_name, last) > 0 && is_job(d->d_name, path))
+            snprintf(last, sizeof last, "%s", d->d_name);
+    if (dir)
+        closedir(dir);
+    return last[0] && is_job(last, ret) ? ret : operand;
+}
+
 /* Checks that the number of operands matches the command's description of its operands. */
 static int check_operands(const struct cli_command *command, int count, char **operands,
                           struct err *err)
@@ -190,8 +223,8 @@ static int check_operands(const struct cli_command *command, int count, char **o
     int most = strstr(wanted, "…") ? count : named;
     if (count > most)
         return err_set(err, -EINVAL, "unexpected operand \"%.100s\"; write ebb %s%s%s%s",
-                       operands[most], command->name,
-                       command->options ? " [OPTION…]" : "", wanted[0] ? " " : "", wanted);
+                       operands[most], command->name, command->options ? " [OPTION…]" : "",
+                       wanted[0] ? " " : "", wanted);
     return 0;
 }
 

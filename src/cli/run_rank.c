@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -17,10 +18,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/run_rank_end.h"
-#include "cli/run_rank_lost.h"
 #include "options/run_options.h"
+#include "run/outcome.h"
 #include "supervise/job_heap.h"
+#include "supervise/lost.h"
 #include "supervise/rank_link.h"
 #include "supervise/spawn.h"
 
@@ -130,6 +131,76 @@ static int meet_supervisor(const struct run_rank *q)
         }
     }
     return -ECONNREFUSED;
+}
+
+/* ---- the death of the supervisor ----
+ *
+ * Records that the supervisor of this node was killed, because the other nodes wait for the end of
+ * this node. Normally the sentinel records it. If the sentinel was killed as well, the `ebb run` of
+ * a rank does. It uses a child process, because writing to a shared folder may hang, and the rank
+ * must exit. */
+
+enum {
+    JSON_MAX = 16 << 20,
+    POLL_MS = 50,
+    SENTINEL_MS = 1500, /* how long to wait for the sentinel, which writes at once */
+    NEXT_RANK_MS = 200, /* how long to wait for each rank with a lower number */
+    RANKS_WAITED = 5,
+    WAIT_MS = 4000, /* how long this rank waits for the child before it exits */
+};
+
+static bool is_end_recorded(int folder)
+{
+    struct outcome o = {0};
+    bool has_ended =
+        outcome_read_folder(folder, JSON_MAX, NULL, &o) == 0 && !outcome_is_running(&o);
+    outcome_fini(&o);
+    return has_ended;
+}
+
+static void record_lost(const char *run_dir, uint32_t local_rank)
+{
+    const struct timespec pause = {.tv_nsec = POLL_MS * (long)NS_PER_MS};
+    unsigned before = local_rank < RANKS_WAITED ? local_rank : RANKS_WAITED;
+    uint64_t until_ns = clock_mono_ns() + (SENTINEL_MS + before * NEXT_RANK_MS) * NS_PER_MS;
+    AUTO_CLOSE int folder = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    while (folder >= 0 && !is_end_recorded(folder)) {
+        if (clock_mono_ns() >= until_ns) {
+            const struct outcome_end end = lost_end(CAUSE_SENTINEL, 0);
+            lost_write(folder, &end);
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* Starts the child. It first waits, to give the sentinel and ranks with a lower LOCAL_RANK time to
+ * write. Returns its pid, or 0 if there is no run folder. */
+static pid_t start_lost(uint32_t local_rank)
+{
+    const char *run_dir = getenv("EBB_RUN_DIR");
+    if (!run_dir || !run_dir[0])
+        return 0;
+    pid_t pid = fork();
+    if (pid > 0)
+        return pid;
+    if (pid < 0)
+        return 0;
+    prctl(PR_SET_NAME, "ebb-lost");
+    for (int fd = 0; fd < 256; fd++) /* srun waits until the rank's streams are closed */
+        close(fd);
+    record_lost(run_dir, local_rank);
+    _exit(0);
+}
+
+/* Waits for the child before this rank exits, because Slurm kills all remaining processes when the
+ * last rank has exited. Does nothing if PID is 0. */
+static void wait_lost(pid_t pid)
+{
+    const struct timespec pause = {.tv_nsec = POLL_MS * (long)NS_PER_MS};
+    uint64_t until_ns = clock_mono_ns() + WAIT_MS * NS_PER_MS;
+    while (pid > 0 && waitpid(pid, NULL, WNOHANG) == 0 && clock_mono_ns() < until_ns)
+        nanosleep(&pause, NULL);
 }
 
 /* ---- signals ---- */
@@ -262,7 +333,7 @@ static void lose_link(struct rank_run *run)
 {
     close_fd(&run->link);
     if (!run->bye)
-        run->lost = run_rank_lost_start(run->q->place->local_rank);
+        run->lost = start_lost(run->q->place->local_rank);
     if (!run->has_ended && run->q->place->local_rank == 0)
         cli_say("the supervisor of node %u was killed; its ranks continue without a recording and "
                 "without a guard",
@@ -315,7 +386,7 @@ static void report_end(struct rank_run *run)
         cli_say("the recording of node %u is incomplete: its supervisor did not finish it within "
                 "%d s; perhaps the run folder does not answer",
                 run->q->place->node, BYE_MS / 1000);
-    run_rank_lost_wait(run->lost);
+    wait_lost(run->lost);
 }
 
 /* Ends this process in the same way as the command ended. */

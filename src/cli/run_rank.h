@@ -3,6 +3,9 @@
  * supervisor, which the first rank starts. */
 #pragma once
 
+#include <jansson.h>
+#include <stdbool.h>
+
 #include "supervise/rank_place.h"
 
 struct run_options;
@@ -21,3 +24,9 @@ struct run_rank {
 /* Runs the command. Returns the exit status; if a signal ended the command, this process ends by
  * the same signal instead. */
 int run_rank(const struct run_rank *q);
+
+/* Ends a rank: writes torchrun's error file and, in the last rank of the first node, prints the
+ * summary of all nodes. BYE is the last message of the node's supervisor; NULL if there is none.
+ * HAS_FAILED means that the rank has failed, so its end must not be delayed for long. */
+void run_rank_end(const struct run_options *o, const struct rank_place *place, const json_t *bye,
+                  bool has_failed);

@@ -1,6 +1,6 @@
 /* Ends a rank: fills torchrun's error file, waits for the other nodes, prints the summary of the
  * job, and sets the comment of the Slurm job to its first line. */
-#include "cli/run_rank_end.h"
+#include "cli/run_rank.h"
 
 #include <errno.h>
 #include <fcntl.h>

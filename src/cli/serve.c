@@ -11,8 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/quantity.h"
-#include "cli/cli.h"
-#include "cli/state_dir.h"
+#include "cli/client.h"
 #include "server/http/log.h"
 #include "trace/logs.h"
 
@@ -302,7 +301,7 @@ static int serve_set_up(struct serve_setup *w, const struct cli_call *call, stru
                                      .values_size = sizeof *o};
     int r = o->config ? options_config_read(&c, err) : 0;
     if (r == 0)
-        r = cli_state_dir(o->state_dir, w->state_dir, err);
+        r = client_state_dir(o->state_dir, w->state_dir, err);
     if (r == 0)
         r = find_program(w->program, err);
     if (r == 0)
