@@ -10,32 +10,42 @@
 
 #include "base/buf.h"
 
-#define BUILT_IN(name, file)                                                                       \
-    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" EBB_WEB_DIR "/" file "\"\n" #name       \
-            "_end:\n.byte 0\n.popsection\n")
-BUILT_IN(asset_report_css, "report.css.gz");
-BUILT_IN(asset_report_js, "report.js.gz");
-BUILT_IN(asset_serve_html, "serve.html.gz");
-BUILT_IN(asset_serve_css, "serve.css.gz");
-BUILT_IN(asset_serve_js, "serve.js.gz");
-BUILT_IN(asset_icon_svg, "icon.svg.gz");
+/* X(symbol, file name, value of the Content-Type header or NULL if the server does not send it) */
+#define ASSETS(X)                                                                                  \
+    X(report_css, "report.css", NULL)                                                              \
+    X(report_js, "report.js", NULL)                                                                \
+    X(serve_html, "serve.html", "text/html; charset=utf-8")                                        \
+    X(serve_css, "serve.css", "text/css; charset=utf-8")                                           \
+    X(serve_js, "serve.js", "text/javascript; charset=utf-8")                                      \
+    X(icon_svg, "icon.svg", "image/svg+xml")
+
+#define X(symbol, file, type)                                                                      \
+    __asm__(".pushsection .rodata\nasset_" #symbol ":\n.incbin \"" EBB_WEB_DIR "/" file            \
+            ".gz\"\nasset_" #symbol "_end:\n.byte 0\n.popsection\n");
+ASSETS(X)
+#undef X
 
 /* hidden symbols need no relocation */
 #pragma GCC visibility push(hidden)
-extern const unsigned char asset_report_css[], asset_report_css_end[];
-extern const unsigned char asset_report_js[], asset_report_js_end[];
-extern const unsigned char asset_serve_html[], asset_serve_html_end[];
-extern const unsigned char asset_serve_css[], asset_serve_css_end[];
-extern const unsigned char asset_serve_js[], asset_serve_js_end[];
-extern const unsigned char asset_icon_svg[], asset_icon_svg_end[];
+#define X(symbol, file, type) extern const unsigned char asset_##symbol[], asset_##symbol##_end[];
+ASSETS(X)
+#undef X
 #pragma GCC visibility pop
 
-static const struct {
+#define X(symbol, file, type) {file, type, asset_##symbol, asset_##symbol##_end},
+static const struct asset_entry {
+    const char *name, *type;
     const unsigned char *from, *end;
-} assets[] = {
-    [ASSET_REPORT_CSS] = {asset_report_css, asset_report_css_end},
-    [ASSET_REPORT_JS] = {asset_report_js, asset_report_js_end},
-};
+} assets[] = {ASSETS(X)};
+#undef X
+
+static const struct asset_entry *find_asset(const char *name)
+{
+    for (size_t i = 0; i < sizeof assets / sizeof *assets; i++)
+        if (strcmp(assets[i].name, name) == 0)
+            return &assets[i];
+    return NULL;
+}
 
 enum { CHUNK = 64 << 10, GZIP_WINDOW = 15 + 16 };
 
@@ -55,40 +65,21 @@ int asset_gunzip(const void *gz, size_t len, struct buf *out)
     return out->failed ? -ENOMEM : r == Z_STREAM_END ? 0 : -EIO;
 }
 
-int asset_unpack(enum asset asset, struct buf *out)
+int asset_unpack(const char *name, struct buf *out)
 {
-    return asset_gunzip(assets[asset].from, (size_t)(assets[asset].end - assets[asset].from), out);
-}
-
-static const struct {
-    const char *name, *type;
-    const unsigned char *from, *end;
-} files[] = {
-    {"serve.html", "text/html; charset=utf-8", asset_serve_html, asset_serve_html_end},
-    {"serve.css", "text/css; charset=utf-8", asset_serve_css, asset_serve_css_end},
-    {"serve.js", "text/javascript; charset=utf-8", asset_serve_js, asset_serve_js_end},
-    {"icon.svg", "image/svg+xml", asset_icon_svg, asset_icon_svg_end},
-};
-
-/* Makes an etag from the end of a gzip file, which contains the checksum and the length of the
- * content. */
-static void etag_of(const unsigned char *end, char *ret, size_t size)
-{
-    uint32_t tail[2];
-    memcpy(tail, end - sizeof tail, sizeof tail);
-    snprintf(ret, size, "\"%08x-%x\"", tail[0], tail[1]);
+    const struct asset_entry *a = find_asset(name);
+    return a ? asset_gunzip(a->from, (size_t)(a->end - a->from), out) : -EIO;
 }
 
 int asset_find(const char *name, struct asset_file *ret)
 {
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        if (strcmp(files[i].name, name) != 0)
-            continue;
-        *ret = (struct asset_file){.type = files[i].type,
-                                   .gzip = files[i].from,
-                                   .len = (size_t)(files[i].end - files[i].from)};
-        etag_of(files[i].end, ret->etag, sizeof ret->etag);
-        return 0;
-    }
-    return -ENOENT;
+    const struct asset_entry *a = find_asset(name);
+    uint32_t tail[2];
+    if (!a || !a->type)
+        return -ENOENT;
+    *ret = (struct asset_file){.type = a->type, .gzip = a->from, .len = (size_t)(a->end - a->from)};
+    /* a gzip file ends with the checksum and the length of the content */
+    memcpy(tail, a->end - sizeof tail, sizeof tail);
+    snprintf(ret->etag, sizeof ret->etag, "\"%08x-%x\"", tail[0], tail[1]);
+    return 0;
 }

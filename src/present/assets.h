@@ -6,10 +6,9 @@
 
 struct buf;
 
-enum asset { ASSET_REPORT_CSS, ASSET_REPORT_JS };
-
-/* Appends the decompressed file, or nothing if it was not built. Returns 0, -EIO or -ENOMEM. */
-int asset_unpack(enum asset asset, struct buf *out);
+/* Appends the decompressed file report.css or report.js, or nothing if it was not built. Returns 0,
+ * -EIO or -ENOMEM. */
+int asset_unpack(const char *name, struct buf *out);
 
 /* Appends the decompressed content of the LEN bytes of GZ. Returns 0, -EIO or -ENOMEM. */
 int asset_gunzip(const void *gz, size_t len, struct buf *out);

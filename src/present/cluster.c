@@ -10,7 +10,6 @@
 #include "judge/cluster.h"
 #include "present/cells.h"
 #include "present/document.h"
-#include "present/request.h"
 #include "present/summary.h"
 #include "present/verdict.h"
 

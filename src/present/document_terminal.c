@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/number.h"
 #include "base/text.h"
-#include "present/braille.h"
+#include "present/chart.h"
 #include "present/cells.h"
 #include "present/document_private.h"
 

@@ -1,5 +1,6 @@
-/* The data for a report's plots (series, steps, events and phases), as JSON for programs or packed
- * for the page. */
+/* The data of a report as JSON, for `ebb report --json` and for the script of the page, and the
+ * page around it. The page forbids loading anything from elsewhere. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,11 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "judge/cluster.h"
+#include "present/assets.h"
+#include "present/html.h"
 #include "present/report_private.h"
+#include "version.h"
 
 enum {
     POINTS_OF_STEPS = 2000,
@@ -36,7 +41,9 @@ static double seconds_of(uint64_t t_ns)
     return round((double)t_ns / (double)NS_PER_MS) / 1e3;
 }
 
-json_t *report_harmless(const char *raw)
+/* Returns a JSON string that the page shows unchanged, with control and bidirectional characters
+ * escaped. */
+static json_t *report_harmless(const char *raw)
 {
     struct buf text = {0};
     text_escape(&text, raw ? raw : "", raw ? strlen(raw) : 0);
@@ -259,4 +266,223 @@ json_t *report_data(const struct run *run, bool is_packed)
                      "series", data_all_series(run, is_packed), "steps", data_steps(run, is_packed),
                      "events", data_events(run), "phases", data_phases(run, is_packed), "segments",
                      data_segments(run));
+}
+
+/* ---- ebb report --json ---- */
+
+static json_t *report_process_json(const struct run_entity *e)
+{
+    static const struct {
+        const char *key;
+        unsigned field;
+    } lasts[] = {{"rss_bytes", SAMPLE_RSS},     {"unique_bytes", SAMPLE_UNIQUE},
+                 {"anon_bytes", SAMPLE_ANON},   {"file_bytes", SAMPLE_FILE},
+                 {"shmem_bytes", SAMPLE_SHMEM}, {"swap_bytes", SAMPLE_SWAP},
+                 {"gpu_bytes", SAMPLE_GPU}};
+    const struct process_info *p = &e->info;
+    const struct series *rss = e->signal[SAMPLE_RSS];
+    json_t *o = json_pack(
+        "{s:i,s:o,s:i,s:s,s:o,s:o,s:f,s:o,s:I,s:o,s:o}", "pid", (int)p->id.pid, "start_ticks",
+        json_u64(p->id.start_ticks), "ppid", (int)p->ppid, "role", process_role_name(p->role),
+        "name", json_text(p->comm, p->comm_len), "command",
+        json_arguments(p->cmdline, p->cmdline_len), "born_s", (double)e->born_ns / (double)NS_PER_S,
+        "died_s", e->is_dead ? json_real((double)e->died_ns / (double)NS_PER_S) : json_null(), "id",
+        (json_int_t)e->id, "first_bytes", rss ? json_u64(rss->first.v) : json_null(), "peak_bytes",
+        rss ? json_u64(e->peak_bytes) : json_null());
+    for (size_t i = 0; o && i < sizeof lasts / sizeof *lasts; i++) {
+        uint64_t v;
+        bool has = run_value(e, lasts[i].field, &v);
+        json_object_set_new(o, lasts[i].key, has ? json_u64(v) : json_null());
+    }
+    return o;
+}
+
+static json_t *report_processes_json(const struct run *run)
+{
+    struct run_entity **all;
+    size_t count = run_list(run, RUN_PROCESS, &all);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count && i < REPORT_PROCESSES; i++)
+        json_array_append_new(list, report_process_json(all[i]));
+    free(all);
+    return list;
+}
+
+static json_t *guard_json(const struct run *run)
+{
+    size_t count = run->guard_count;
+    json_t *list = json_array();
+    for (size_t i = count > REPORT_GUARD_EVENTS ? count - REPORT_GUARD_EVENTS : 0; i < count; i++) {
+        json_t *o = json_copy(run->guard_notes[i].doc);
+        json_object_set_new(o, "t_s", json_real((double)run->guard_notes[i].t_ns / NS_PER_S));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *versions_json(const struct run *run)
+{
+    json_t *o = json_object();
+    for (size_t i = 0; i < run->version_count; i++)
+        json_object_set_new(o, run->versions[i].name, json_text0(run->versions[i].text));
+    return o;
+}
+
+static json_t *data_json(const struct run *run)
+{
+    struct buf damage = {0};
+    json_t *o = report_data(run, false);
+    if (!o)
+        return NULL;
+    json_object_set_new(o, "processes", report_processes_json(run));
+    json_object_set_new(o, "processes_seen", json_u64(run->processes_seen));
+    json_object_set_new(o, "steps_seen", json_u64(run->steps_seen));
+    json_object_set_new(o, "guard", guard_json(run));
+    json_object_set_new(o, "guard_seen", json_u64(run->guard_seen));
+    json_object_set_new(o, "versions", versions_json(run));
+    report_add_damage(&damage, &run->damage);
+    json_object_set_new(o, "damage", damage.len ? json_text(damage.data, damage.len) : json_null());
+    buf_fini(&damage);
+    return o;
+}
+
+static json_t *trouble_json(const struct report *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->trouble_count; i++)
+        json_array_append_new(list, json_text0(r->trouble[i]));
+    return list;
+}
+
+json_t *report_json(const struct report *r)
+{
+    json_t *header = r->recorded.run && r->recorded.run->header
+                         ? json_incref(r->recorded.run->header)
+                         : json_null();
+    json_t *o = json_pack(
+        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "made",
+        json_local_time(clock_wall_ns()), "path", json_text0(r->path), "title",
+        json_text0(report_title(r)), "run",
+        r->recorded.run_json ? json_incref(r->recorded.run_json) : json_null(), "header", header,
+        "verdict", r->has_verdicts ? verdicts_json(&r->recorded.verdicts) : json_null(), "data",
+        r->recorded.run ? data_json(r->recorded.run) : json_null(), "heap",
+        r->has_heap ? profile_json(&r->heap) : json_null(), "trouble", trouble_json(r));
+    if (o && r->has_gpu)
+        json_object_set_new(o, "gpu_heap", profile_json(&r->gpu));
+    if (o && r->heap_trouble)
+        json_object_set_new(o, "heap_trouble", json_text0(r->heap_trouble));
+    if (o && r->diagnosis)
+        json_object_set_new(o, "diagnosis", diagnosis_json(r->diagnosis));
+    if (o && r->cluster)
+        json_object_set_new(o, "job", cluster_json(r->cluster));
+    return o;
+}
+
+/* ---- the page ---- */
+
+/* Packs a frame and its callees as {"n": name, "w": where, "b": bytes, "k": kind, "c": […]}. */
+static json_t *pack_branch(const struct profile_branch *b)
+{
+    json_t *o = json_pack("{s:o,s:o}", "n", report_harmless(b->frame.function), "b",
+                          json_u64(b->live_bytes));
+    struct buf where = {0};
+    if (!o)
+        return NULL;
+    if (b->frame.file && b->frame.has_line)
+        buf_printf(&where, "%s:%u", b->frame.file, (unsigned)b->frame.line);
+    else
+        buf_add_str(&where, b->frame.file ? b->frame.file : b->frame.lib ? b->frame.lib : "");
+    if (where.len)
+        json_object_set_new(o, "w", report_harmless(buf_str(&where)));
+    buf_fini(&where);
+    if (b->frame.kind == NAME_PYTHON)
+        json_object_set_new(o, "k", json_string("p"));
+    if (b->n_children)
+        json_object_set_new(o, "c", json_array());
+    for (size_t i = 0; i < b->n_children; i++)
+        json_array_append_new(json_object_get(o, "c"), pack_branch(&b->children[i]));
+    return o;
+}
+
+/* Packs the process that the report is about: the growing process, or the largest process if none
+ * grows. */
+static json_t *pack_subject(const struct report *r)
+{
+    struct run_entity **list = NULL;
+    json_t *pid = json_null();
+    if (r->recorded.verdicts.has_grower && r->recorded.verdicts.grower.has_pid)
+        return json_integer(r->recorded.verdicts.grower.pid);
+    if (run_list(r->recorded.run, RUN_PROCESS, &list))
+        pid = json_integer(list[0]->info.id.pid);
+    free(list);
+    return pid;
+}
+
+/* Packs the data for the page's script. Returns NULL if out of memory. */
+static json_t *pack_run(const struct report *r)
+{
+    json_t *o = r->recorded.run ? report_data(r->recorded.run, true) : json_object();
+    if (!o || !r->recorded.run)
+        return o;
+    json_object_set_new(o, "pid", pack_subject(r));
+    if (r->has_heap && r->heap.has_tree)
+        json_object_set_new(o, "flame", pack_branch(&r->heap.tree));
+    if (r->has_gpu && r->gpu.has_tree)
+        json_object_set_new(o, "flame_gpu", pack_branch(&r->gpu.tree));
+    return o;
+}
+
+static int page_begin(struct buf *out, const char *title, const char *nonce)
+{
+    buf_printf(out,
+               "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+               "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; "
+               "script-src 'nonce-%s'; style-src 'nonce-%s'; img-src data:; base-uri 'none'; "
+               "form-action 'none'\">\n"
+               "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n"
+               "<meta name=color-scheme content=\"light dark\">\n"
+               "<meta name=referrer content=no-referrer>\n"
+               "<link rel=icon href=\"data:,\">\n<title>",
+               nonce, nonce);
+    html_text0(out, title);
+    buf_printf(out, " · ebb</title>\n<style nonce=%s>", nonce);
+    int r = asset_unpack("report.css", out);
+    buf_add_str(out, "</style>\n</head>\n<body>\n<main>\n");
+    return r;
+}
+
+static int page_end(struct buf *out, const json_t *data, const char *nonce)
+{
+    struct buf js = {0};
+    json_t *now = json_local_time(clock_wall_ns());
+    buf_printf(out, "</main>\n<footer>made by ebb %s, %s</footer>\n", EBB_VERSION,
+               json_is_string(now) ? json_string_value(now) : "");
+    json_decref(now);
+    int r = asset_unpack("report.js", &js);
+    if (r == 0 && js.len) {
+        buf_add_str(out, "<script type=\"application/json\" id=data>");
+        r = html_json(out, data);
+        buf_printf(out, "</script>\n<script nonce=%s>", nonce);
+        buf_add(out, js.data, js.len);
+        buf_add_str(out, "</script>\n");
+    }
+    buf_fini(&js);
+    buf_add_str(out, "</body>\n</html>\n");
+    return r;
+}
+
+int report_page(struct buf *out, const char *title, const struct doc *doc,
+                const struct report *before, const struct report *after, const char *nonce)
+{
+    json_t *data = pack_run(before);
+    if (after)
+        data = json_pack("{s:[o,o]}", "runs", data, pack_run(after));
+    if (!data)
+        return -ENOMEM;
+    int r = page_begin(out, title, nonce);
+    doc_html(out, doc);
+    if (r == 0)
+        r = page_end(out, data, nonce);
+    json_decref(data);
+    return r < 0 ? r : out->failed ? -ENOMEM : 0;
 }

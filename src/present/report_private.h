@@ -20,10 +20,6 @@ double report_span_s(const struct report *r);
 /* Adds a plot of S with the events of the run. The axis extends at least to MOST. */
 void report_add_plot(struct doc *d, const struct run *run, const struct series *s,
                      const char *title, uint64_t most);
-/* Returns a JSON string that the page shows unchanged, with control and bidirectional characters
- * escaped. */
-json_t *report_harmless(const char *raw);
-
 /* Returns the series, steps, events, phases and segments, for programs or packed for the page's
  * script; NULL if out of memory. */
 json_t *report_data(const struct run *run, bool is_packed);

@@ -57,7 +57,3 @@ void paint_begin(struct screen *s);
 
 /* Draws the whole screen from the current frame and table. */
 void draw_all(struct screen *s);
-/* Draws title, machine, job and GPUs, as far as HEIGHT allows. Returns the line below them. */
-int draw_head(struct screen *s, int height);
-/* Returns yellow if RATE uses up the headroom within an hour, red within ten minutes. */
-enum paint paint_rate(const struct frame *f, bool known, double rate);

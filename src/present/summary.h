@@ -16,7 +16,6 @@ struct outcome_measured;
 struct profile_failure;
 struct profile_frame;
 struct profile_row;
-struct request;
 struct series;
 struct verdicts;
 
@@ -48,8 +47,6 @@ void summary_brief(struct doc *d, const struct summary *s);
 /* Renders the output of `ebb show`. */
 void summary_full(struct doc *d, const struct summary *s);
 
-/* Returns the suggested memory request. */
-struct request summary_request(const struct summary *s);
 /* Appends how long the job took, such as "finished in 12 s, 200 steps". */
 void summary_add_end(struct buf *out, const struct outcome *o);
 /* Returns PATH relative to the working directory, as one would type it. */
@@ -76,3 +73,29 @@ void summary_processes(struct doc *d, const struct outcome_measured *m);
 /* Adds the segments of a restarted job, or nothing if there was only one. IS_BRIEF selects fewer
  * columns, for a summary. */
 void summary_segments(struct doc *d, const struct outcome *o, bool is_brief);
+
+/* ---- the suggested memory request, in the syntax of the job's scheduler ---- */
+
+enum request_words { REQUEST_SLURM, REQUEST_KUBERNETES };
+/* Returns the syntax of Kubernetes if this process runs in a pod, otherwise that of Slurm, which
+ * users of other schedulers understand too. */
+enum request_words request_words_here(void);
+
+/* Sizes are per node, with a margin. A size of 0 is unknown. */
+struct request {
+    enum request_words words;
+    bool is_per_node; /* the job runs on several nodes */
+    double bytes;     /* memory that is enough for a run like this one */
+    /* BYTES is enough for 98 % of this many runs of the same name; 0 if BYTES is based on this run
+     * only */
+    size_t runs;
+    /* The memory of a leaking run depends on its length: it needed BYTES up to STEPS, will need
+     * PLANNED_BYTES up to PLANNED_STEPS, and would need FIXED_BYTES without the leak. */
+    bool is_leak;
+    int64_t steps, planned_steps; /* 0: unknown */
+    double planned_bytes, fixed_bytes;
+};
+/* Adds the fact "request", or nothing if no size is known. */
+void request_put(struct doc *d, const struct request *r);
+/* Returns the suggested memory request for a run. */
+struct request summary_request(const struct summary *s);

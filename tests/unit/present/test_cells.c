@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "present/cells.h"
-#include "present/spark.h"
+#include "present/chart.h"
 
 static void short_sizes_take_at_most_five_columns(void **state)
 {

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "present/assets.h"
-#include "present/braille.h"
+#include "present/chart.h"
 #include "present/html.h"
 
 static void html_output_escapes_markup(void **state)
@@ -59,11 +59,11 @@ static void style_of_the_pages_is_embedded_in_the_program(void **state)
 {
     struct buf out = {0};
     (void)state;
-    assert_int_equal(asset_unpack(ASSET_REPORT_CSS, &out), 0);
+    assert_int_equal(asset_unpack("report.css", &out), 0);
     assert_non_null(strstr(buf_str(&out), "prefers-color-scheme"));
     assert_null(strstr(buf_str(&out), "</style"));
     buf_clear(&out);
-    assert_int_equal(asset_unpack(ASSET_REPORT_JS, &out), 0);
+    assert_int_equal(asset_unpack("report.js", &out), 0);
     assert_null(strstr(buf_str(&out), "</script"));
     buf_fini(&out);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "present/document.h"
-#include "present/request.h"
+#include "present/summary.h"
 
 static const double GIB = 1 << 30;
 

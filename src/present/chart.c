@@ -1,10 +1,12 @@
-/* Draws a curve in a terminal with braille characters. */
-#include "present/braille.h"
+/* Draws series in a terminal, as curves of braille characters and as rows of small bars. */
+#include "present/chart.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- a curve ---- */
 
 void braille_init(struct braille *b, size_t columns, size_t rows)
 {
@@ -72,5 +74,46 @@ char *braille_row(const struct braille *b, size_t row, char out[BRAILLE_WIDTH * 
         *at++ = (char)(0x80 | (c & 0x3F));
     }
     *at = '\0';
+    return out;
+}
+
+/* ---- a row of bars ---- */
+
+size_t spark_levels(const uint64_t *values, size_t count, size_t width, uint8_t *ret)
+{
+    size_t shown = count < width ? count : width;
+    const uint64_t *v = values + (count - shown);
+    uint64_t least = UINT64_MAX, most = 0;
+    for (size_t i = 0; i < shown; i++) {
+        least = v[i] < least ? v[i] : least;
+        most = v[i] > most ? v[i] : most;
+    }
+    if (shown == 0)
+        return 0;
+    uint64_t range = most - least > most / 50 ? most - least : most / 50;
+    for (size_t i = 0; i < shown; i++) {
+        double part = range ? (double)(v[i] - least) / (double)range : 0;
+        ret[i] = (uint8_t)(part * (SPARK_LEVELS - 1) + 0.5);
+    }
+    return shown;
+}
+
+char *spark_text(char out[SPARK_TEXT_MAX], const uint64_t *values, size_t count, size_t width,
+                 bool is_ascii)
+{
+    static const char *const bars[SPARK_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char ascii[] = "_.-:=+*#";
+    uint8_t levels[64];
+    assert(width <= sizeof levels);
+    size_t shown = spark_levels(values, count, width, levels);
+    size_t at = width - shown;
+    memset(out, ' ', at);
+    for (size_t i = 0; i < shown; i++) {
+        const char *bar = is_ascii ? &ascii[levels[i]] : bars[levels[i]];
+        size_t len = is_ascii ? 1 : strlen(bar);
+        memcpy(out + at, bar, len);
+        at += len;
+    }
+    out[at] = '\0';
     return out;
 }
