@@ -90,6 +90,8 @@ int cli_print(struct buf *out);
  * status. */
 struct doc;
 int cli_print_doc(struct doc *d);
+/* Writes a document to FD, formatted for the terminal FD, and frees it. Returns 0 or -errno. */
+int cli_write_doc(int fd, struct doc *d);
 /* Writes JSON to standard output, indented, and releases DOC, which is NULL if memory ran out.
  * Returns the exit status. */
 int cli_print_json(json_t *doc);

@@ -3,8 +3,6 @@
 
 #include <errno.h>
 
-#include "base/buf.h"
-#include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/csv_options.h"
@@ -54,7 +52,6 @@ int cluster_print_end(int fd, const char *path, bool as_json)
 {
     struct cluster_read read;
     struct err err = {""};
-    struct buf text = {0};
     struct doc d = {0};
     int r = cluster_read_all(path, NULL, NULL, true, &read, &err);
     if (r < 0) {
@@ -63,16 +60,12 @@ int cluster_print_end(int fd, const char *path, bool as_json)
     }
     if (as_json) {
         json_t *doc = cluster_json(read.cluster);
-        r = doc ? json_print(&text, doc, 0) : -ENOMEM;
+        r = doc ? json_write(fd, doc, 0) : -ENOMEM;
         json_decref(doc);
     } else {
         cluster_brief(&d, read.cluster, &read.summary);
-        doc_terminal(&text, &d, cli_colour(fd), cli_width(fd));
+        r = cli_write_doc(fd, &d);
     }
-    if (r == 0)
-        r = text.failed ? -ENOMEM : io_write_all(fd, text.data, text.len);
-    doc_fini(&d);
-    buf_fini(&text);
     cluster_read_fini(&read);
     return r;
 }

@@ -20,17 +20,6 @@
 #include "present/verdict.h"
 #include "supervise/job_termination.h"
 
-static void print_text(const struct summary *s)
-{
-    struct buf text = {0};
-    struct doc d = {0};
-    summary_brief(&d, s);
-    doc_terminal(&text, &d, cli_colour(STDERR_FILENO), cli_width(STDERR_FILENO));
-    io_write_all(STDERR_FILENO, text.data, text.len);
-    doc_fini(&d);
-    buf_fini(&text);
-}
-
 /* Returns true if memory is not flat, so that the recording must be read to explain it. */
 static bool is_to_explain(const struct verdicts *v)
 {
@@ -125,7 +114,9 @@ static void print_ended(json_t *doc, const struct outcome *o, const struct run_e
         add_explanation(doc, &s, &r);
         json_write(STDERR_FILENO, doc, 0);
     } else if (!to->is_quiet) {
-        print_text(&s);
+        struct doc d = {0};
+        summary_brief(&d, &s);
+        (void)cli_write_doc(STDERR_FILENO, &d);
     }
     run_end_write_files(&s, to);
     report_fini(&r);

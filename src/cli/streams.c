@@ -74,23 +74,37 @@ size_t cli_width(int fd)
     return size.ws_col < 40 ? 40 : size.ws_col > 100 ? 100 : size.ws_col;
 }
 
-int cli_print(struct buf *out)
+static int write_and_free(int fd, struct buf *out)
 {
-    int r = out->failed ? -ENOMEM : io_write_all(STDOUT_FILENO, out->data, out->len);
+    int r = out->failed ? -ENOMEM : io_write_all(fd, out->data, out->len);
     buf_fini(out);
+    return r;
+}
+
+/* Returns the exit status after a write to standard output with the result R. */
+static int written(int r)
+{
     if (r == -EPIPE)
         return CLI_PIPE_STATUS;
-    if (r < 0)
-        return cli_failf(2, "cannot write to standard output: %s", strerror(-r));
-    return 0;
+    return r < 0 ? cli_failf(2, "cannot write to standard output: %s", strerror(-r)) : 0;
+}
+
+int cli_print(struct buf *out)
+{
+    return written(write_and_free(STDOUT_FILENO, out));
+}
+
+int cli_write_doc(int fd, struct doc *d)
+{
+    struct buf out = {0};
+    doc_terminal(&out, d, cli_colour(fd), cli_width(fd));
+    doc_fini(d);
+    return write_and_free(fd, &out);
 }
 
 int cli_print_doc(struct doc *d)
 {
-    struct buf out = {0};
-    doc_terminal(&out, d, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
-    doc_fini(d);
-    return cli_print(&out);
+    return written(cli_write_doc(STDOUT_FILENO, d));
 }
 
 int cli_print_json(json_t *doc)

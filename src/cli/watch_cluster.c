@@ -106,7 +106,7 @@ static void print_line(struct follow *f)
             buf_printf(&f->out, "  %zu %s", n, cluster_state_name((enum cluster_state)state));
     }
     if (worst)
-        verdict_headline(&text, worst, &c->verdicts);
+        verdict_headline(&text, worst, &c->verdicts, true);
     buf_add_str(&f->out, "  ");
     text_escape(&f->out, buf_str(&text), text.len);
     buf_add_byte(&f->out, '\n');

@@ -1,6 +1,7 @@
 /* Formats short numbers, and chooses table columns by priority. */
 #include "present/cells.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <wchar.h>
@@ -58,11 +59,29 @@ char *cell_rate_text(char out[CELL_MAX], double bytes_per_min)
     return out;
 }
 
+const char *known_size(char out[TEXT_SIZE_MAX], bool has, double bytes)
+{
+    return has && bytes >= 0 && bytes < 9e18 ? text_size(out, number_to_u64(bytes)) : "–";
+}
+
+const char *known_change(char out[TEXT_SIZE_MAX], bool has, double bytes)
+{
+    return has && fabs(bytes) < 9e18 ? text_size_signed(out, number_to_i64(bytes)) : "–";
+}
+
 char *cell_role(char out[CELL_MAX], const char *role, bool is_short)
 {
     size_t len = is_short ? strcspn(role, " ") : strlen(role);
     snprintf(out, CELL_MAX, "%.*s", (int)len, role);
     return out;
+}
+
+const char *path_below(const char *path, const char *folder)
+{
+    size_t len = folder ? strlen(folder) : 0;
+    bool is_inside =
+        len > 1 && strncmp(path, folder, len) == 0 && path[len] == '/' && path[len + 1];
+    return is_inside ? path + len + 1 : path;
 }
 
 size_t cell_columns(const char *s)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/text.h"
 #include "present/frame.h"
 
 enum { CELL_MAX = 32 };
@@ -19,8 +20,13 @@ char *cell_bytes(char out[CELL_MAX], const struct frame_bytes *v);
 char *cell_rate(char out[CELL_MAX], bool known, double bytes_per_min);
 /* Writes "+98.0 MiB/min", for running text. */
 char *cell_rate_text(char out[CELL_MAX], double bytes_per_min);
+/* Writes "1.24 GiB" or "+98.0 MiB". Returns "–" if the value is unknown or not a size. */
+const char *known_size(char out[TEXT_SIZE_MAX], bool has, double bytes);
+const char *known_change(char out[TEXT_SIZE_MAX], bool has, double bytes);
 /* Writes the role or, if IS_SHORT, its first word, such as "compile" for "compile worker". */
 char *cell_role(char out[CELL_MAX], const char *role, bool is_short);
+/* Returns the part of PATH below FOLDER, or PATH if it is not inside. FOLDER may be NULL. */
+const char *path_below(const char *path, const char *folder);
 /* Returns the width in columns of UTF-8 text that is already escaped. */
 size_t cell_columns(const char *s);
 

@@ -7,6 +7,7 @@
 
 #include "base/codec.h"
 #include "base/text.h"
+#include "present/cells.h"
 #include "present/document.h"
 
 /* ---- the document ---- */
@@ -126,11 +127,6 @@ static struct census_process census_read(const json_t *doc)
 
 /* ---- rendering ---- */
 
-static const char *size_or_dash(char out[TEXT_SIZE_MAX], int64_t bytes)
-{
-    return bytes < 0 ? "–" : text_size(out, (uint64_t)bytes);
-}
-
 /* Adds a table of the first COUNT rows. */
 static void census_put_rows(struct doc *d, const char *label, const char *name, bool is_growth,
                             const struct census_row *rows, size_t count)
@@ -146,7 +142,8 @@ static void census_put_rows(struct doc *d, const char *label, const char *name, 
         const struct census_row *r = &rows[i];
         doc_row(d);
         doc_cell(d, TONE_PLAIN,
-                 is_growth ? text_size_signed(size, r->bytes) : size_or_dash(size, r->bytes));
+                 is_growth ? text_size_signed(size, r->bytes)
+                           : known_size(size, true, (double)r->bytes));
         doc_cellf(d, TONE_PLAIN, is_growth ? "%+" PRId64 : "%" PRId64, r->count);
         doc_cell(d, TONE_PLAIN, r->name ? r->name : r->type);
     }
@@ -196,7 +193,7 @@ static void census_put_tensors_and_objects(struct doc *d, const struct census *c
         if (r->count > 1)
             doc_textf(d, TONE_PLAIN, "%" PRId64 " × ", r->count);
         doc_textf(d, TONE_PLAIN, "%s, %s: %s", r->what ? r->what : "?",
-                  size_or_dash(size, r->bytes), r->chain ? r->chain : "?");
+                  known_size(size, true, (double)r->bytes), r->chain ? r->chain : "?");
     }
 }
 

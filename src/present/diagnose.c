@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "diagnose/diagnosis.h"
+#include "present/cells.h"
 #include "present/document.h"
 #include "present/heap.h"
 
@@ -18,11 +19,8 @@ enum { PARTS_SHOWN = 10 };
 static void diagnose_put_bytes(struct doc *d, enum doc_tone tone, double bytes, bool is_change)
 {
     char size[TEXT_SIZE_MAX];
-    bool has = isfinite(bytes) && fabs(bytes) < 9e18;
-    doc_cell(d, has ? tone : TONE_DIM,
-             !has        ? "–"
-             : is_change ? text_size_signed(size, number_to_i64(bytes))
-                         : text_size(size, number_to_u64(round(bytes))));
+    doc_cell(d, isfinite(bytes) ? tone : TONE_DIM,
+             is_change ? known_change(size, true, bytes) : known_size(size, true, round(bytes)));
 }
 
 /* Adds a call site, and the user's own function if a library allocates for it. */

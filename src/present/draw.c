@@ -201,7 +201,7 @@ static void draw_verdict(struct screen *s, int y)
     struct pen p = labelled(s, y, "verdict");
     if (!worst)
         return;
-    size_t toned = verdict_headline(&text, worst, s->frame->verdicts);
+    size_t toned = verdict_headline(&text, worst, s->frame->verdicts, true);
     if (!text.failed) {
         pen_raw(&p, paints[worst->result.leak], (size_t)COLS, text.data, toned);
         pen_raw(&p, PAINT_PLAIN, (size_t)COLS, text.data + toned, text.len - toned);

@@ -46,14 +46,6 @@ static void add_path(struct buf *out, const char *path)
     }
 }
 
-/* If PATH is inside the folder CWD, returns the length of CWD with the slash after it; else 0. CWD
- * may be NULL. */
-static size_t path_above(const char *path, const char *cwd)
-{
-    size_t len = cwd ? strlen(cwd) : 0;
-    return len > 1 && strncmp(path, cwd, len) == 0 && path[len] == '/' ? len + 1 : 0;
-}
-
 /* Returns the file name. Names that many packages have, such as "__init__.py", are preceded by
  * their folder. */
 static const char *path_base(const char *path)
@@ -268,8 +260,7 @@ static void heap_put_row(struct doc *d, const struct profile_view *v, const stru
         buf_printf(&where, "gpu %" PRIu64 ": ", row->gpu);
     if (head->file)
         add_path(&path, head->file);
-    add_frame_at(&where, head,
-                 head->file ? buf_str(&path) + path_above(buf_str(&path), v->cwd) : NULL);
+    add_frame_at(&where, head, head->file ? path_below(buf_str(&path), v->cwd) : NULL);
     doc_text(d, TONE_PLAIN, buf_str(&where));
     doc_hide(d, hidden);
     buf_fini(&path);

@@ -17,7 +17,7 @@ enum junit_result { JUNIT_PASSED, JUNIT_FAILURE, JUNIT_ERROR, JUNIT_SKIPPED };
 
 static enum junit_result junit_result_of(const struct summary *s)
 {
-    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    const struct judged *worst = verdict_worst(s->verdicts);
     if (s->outcome && (s->outcome->end.error || summary_has_failed(s->outcome)))
         return JUNIT_ERROR;
     if (!worst || worst->result.leak == VERDICT_LEAK_UNKNOWN)

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "diagnose/diagnosis.h"
 #include "judge/verdicts.h"
+#include "present/cells.h"
 #include "present/document.h"
 #include "present/summary.h"
 #include "present/verdict.h"
@@ -71,12 +72,6 @@ static void lead_put_failure(struct doc *d, const struct outcome *o, const char 
         doc_textf(d, TONE_PLAIN, " at step %lld", (long long)o->measured.marks.last_step);
 }
 
-/* Returns the verdict that the headline is about, or NULL if nothing was judged. */
-static const struct judged *lead_worst(const struct summary *s)
-{
-    return s->verdicts ? verdict_worst(s->verdicts) : NULL;
-}
-
 /* Returns the first hypothesis, if it is likely enough to be named. */
 static const struct hypothesis *lead_hypothesis(const struct summary *s)
 {
@@ -99,7 +94,7 @@ static bool has_exhausted_gpu(const struct summary *s)
  * failed jobs, are explained even with few samples. */
 static bool has_explanation(const struct summary *s)
 {
-    const struct judged *worst = lead_worst(s);
+    const struct judged *worst = verdict_worst(s->verdicts);
     const struct hypothesis *h = lead_hypothesis(s);
     bool is_on_gpu = h && (h->id == HYPOTHESIS_GPU || h->id == HYPOTHESIS_GPU_FRAGMENTS);
     if (!worst || worst->result.leak == VERDICT_LEAK_NO)
@@ -117,7 +112,7 @@ const char *summary_code(const struct summary *s)
 
 static void lead_put_answer(struct doc *d, const struct summary *s, const char *label)
 {
-    const struct judged *worst = lead_worst(s);
+    const struct judged *worst = verdict_worst(s->verdicts);
     bool has_failed = s->outcome && summary_has_failed(s->outcome);
     if (has_failed) {
         lead_put_failure(d, s->outcome, label);
@@ -147,11 +142,8 @@ static bool is_same_place(const struct profile_frame *a, const struct profile_fr
 /* Returns the path as one would type it in the folder where the job was started. */
 static const char *lead_path(const char *file, const struct outcome *o)
 {
-    const char *cwd = o && o->about.cwd ? o->about.cwd : "", *slash = strrchr(file, '/');
-    size_t len = strlen(cwd);
-    if (len > 1 && strncmp(file, cwd, len) == 0 && file[len] == '/')
-        return file + len + 1;
-    return slash && slash[1] ? slash + 1 : file;
+    const char *below = path_below(file, o ? o->about.cwd : NULL);
+    return below == file ? text_base_name(file) : below;
 }
 
 /* True if FILE is the absolute path of a source file. Only source files are read, because the
@@ -215,7 +207,7 @@ static bool find_place(const struct summary *s, struct profile_frame *ret,
 static bool has_own_rate(const struct summary *s, const struct profile_row *row)
 {
     const struct verdict_interval *own = &row->verdict.rate_bytes_per_step;
-    const struct judged *worst = lead_worst(s);
+    const struct judged *worst = verdict_worst(s->verdicts);
     const struct verdict_interval *all = worst ? &worst->result.rate_bytes_per_step : NULL;
     const char *effect =
         s->diagnosis && s->diagnosis->n_advice ? s->diagnosis->advice[0].effect : "";
@@ -389,7 +381,7 @@ static const char *fragments_evidence(const struct summary *s)
 void summary_gpu(struct doc *d, const struct summary *s)
 {
     const char *evidence = fragments_evidence(s);
-    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    const struct judged *worst = verdict_worst(s->verdicts);
     bool has_lead = worst && worst->result.leak != VERDICT_LEAK_NO;
     if (s->gpu_failure)
         put_failure(d, s);

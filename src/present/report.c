@@ -15,6 +15,7 @@
 #include "present/cluster.h"
 #include "present/diagnose.h"
 #include "present/document.h"
+#include "present/cells.h"
 #include "present/heap.h"
 #include "present/report_private.h"
 #include "present/summary.h"
@@ -120,16 +121,6 @@ void report_add_damage(struct buf *out, const struct trace_reader_damage *damage
 
 /* ---- numbers ---- */
 
-const char *report_size(char out[TEXT_SIZE_MAX], bool has, double bytes)
-{
-    return has && bytes >= 0 && bytes < 9e18 ? text_size(out, number_to_u64(bytes)) : "–";
-}
-
-const char *report_change(char out[TEXT_SIZE_MAX], bool has, double bytes)
-{
-    return has && fabs(bytes) < 9e18 ? text_size_signed(out, number_to_i64(bytes)) : "–";
-}
-
 const char *report_time(char out[TEXT_TIME_MAX], double s)
 {
     return s >= 0 && s < 9e9 ? text_duration(out, (uint64_t)(s * 1e9)) : "–";
@@ -148,9 +139,9 @@ void report_add_rate(struct doc *d, const struct verdict_interval *rate, enum do
     char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
     if (!rate->known)
         return;
-    doc_text(d, TONE_PLAIN, report_change(value, true, rate->value));
-    doc_textf(d, range, " (%s to %s)", report_change(low, true, rate->low),
-              report_change(high, true, rate->high));
+    doc_text(d, TONE_PLAIN, known_change(value, true, rate->value));
+    doc_textf(d, range, " (%s to %s)", known_change(low, true, rate->low),
+              known_change(high, true, rate->high));
 }
 
 /* ---- the head ---- */
@@ -216,7 +207,7 @@ static size_t growing_count(const struct profile_view *v)
 const struct profile_view *report_worst_heap(const struct report *r)
 {
     const struct verdicts *v = r->has_verdicts ? &r->recorded.verdicts : NULL;
-    const struct judged *worst = v ? verdict_worst(v) : NULL;
+    const struct judged *worst = verdict_worst(v);
     return r->has_gpu && worst && verdict_is_gpu(worst, v) ? &r->gpu : &r->heap;
 }
 
@@ -238,7 +229,7 @@ struct summary report_summary(const struct report *r)
 static void add_verdict(struct doc *d, const struct report *r)
 {
     const struct summary s = report_summary(r);
-    const struct judged *worst = s.verdicts ? verdict_worst(s.verdicts) : NULL;
+    const struct judged *worst = verdict_worst(s.verdicts);
     if (r->cluster && verdict_worst(&r->cluster->verdicts))
         worst = verdict_worst(&r->cluster->verdicts);
     doc_section(d, "verdict", worst ? verdict_tone(&worst->result) : TONE_OPEN, NULL);
@@ -274,8 +265,8 @@ static void add_figures(struct doc *d, const struct report *r)
     add_size_fact(d, "peak", report_peak(r) > 0, report_peak(r));
     doc_figure(d, "baseline, from start to end");
     if (job && job->result.has_floor)
-        doc_textf(d, TONE_PLAIN, "%s → %s", report_size(first, true, job->result.floor_first_bytes),
-                  report_size(last, true, job->result.floor_last_bytes));
+        doc_textf(d, TONE_PLAIN, "%s → %s", known_size(first, true, job->result.floor_first_bytes),
+                  known_size(last, true, job->result.floor_last_bytes));
     doc_figure(d, "growth per step");
     if (job)
         report_add_rate(d, &job->result.rate_bytes_per_step, TONE_DIM);
@@ -349,30 +340,19 @@ static void add_plots(struct doc *d, const struct run *run)
 
 /* ---- the heap ---- */
 
-static void add_heap(struct doc *d, const struct report *r)
+/* Adds a section with the call sites in V, or with the reason why they are unknown. */
+static void add_heap(struct doc *d, const char *id, const char *title, const struct profile_view *v,
+                     const char *trouble)
 {
-    if (!r->has_heap && !r->heap_trouble)
+    if (!v && !trouble)
         return;
-    doc_section(d, "heap", TONE_PLAIN, "Live allocations by call site");
-    if (r->has_heap) {
-        heap_report_doc(d, &r->heap);
+    doc_section(d, id, TONE_PLAIN, title);
+    if (v) {
+        heap_report_doc(d, v);
         return;
     }
     doc_para(d, TONE_DIM);
-    doc_text(d, TONE_PLAIN, r->heap_trouble);
-}
-
-static void add_gpu_heap(struct doc *d, const struct report *r)
-{
-    if (!r->has_gpu && !r->gpu_trouble)
-        return;
-    doc_section(d, "gpu", TONE_PLAIN, "GPU memory by call site");
-    if (r->has_gpu) {
-        heap_report_doc(d, &r->gpu);
-        return;
-    }
-    doc_para(d, TONE_PLAIN);
-    doc_text(d, TONE_PLAIN, r->gpu_trouble);
+    doc_text(d, TONE_PLAIN, trouble);
 }
 
 /* ---- processes ---- */
@@ -397,11 +377,11 @@ static void add_process(struct doc *d, const struct run_entity *e)
     doc_cellf(d, TONE_PLAIN, "%" PRId32, e->info.id.pid);
     doc_cell(d, TONE_PLAIN, e->name);
     doc_cell(d, TONE_PLAIN, process_role_name(e->info.role));
-    doc_cell(d, TONE_PLAIN, report_size(size, e->peak_bytes, (double)e->peak_bytes));
+    doc_cell(d, TONE_PLAIN, known_size(size, e->peak_bytes, (double)e->peak_bytes));
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         doc_cell(d, TONE_PLAIN,
-                 report_size(size, sample_has(&e->last, fields[i]), (double)e->last.v[fields[i]]));
-    doc_cell(d, TONE_PLAIN, report_change(size, rate.known, rate.value));
+                 known_size(size, sample_has(&e->last, fields[i]), (double)e->last.v[fields[i]]));
+    doc_cell(d, TONE_PLAIN, known_change(size, rate.known, rate.value));
     doc_cell(d, v ? verdict_tone(v) : TONE_PLAIN, v ? verdict_word_name(v->word) : "–");
     doc_cell(d, TONE_PLAIN, NULL);
     buf_add(&command, e->info.cmdline, e->info.cmdline_len);
@@ -565,10 +545,10 @@ static void add_machine(struct doc *d, const struct report *r)
         doc_fact(d, "GPU");
         doc_itemf(d, TONE_PLAIN, "%s", m->gpus[i].name ? m->gpus[i].name : "GPU");
         doc_itemf(d, TONE_PLAIN, "%s",
-                  report_size(size, m->gpus[i].has_total_bytes, (double)m->gpus[i].total_bytes));
+                  known_size(size, m->gpus[i].has_total_bytes, (double)m->gpus[i].total_bytes));
         doc_itemf(
             d, TONE_PLAIN, "used by the job: at most %s",
-            report_size(peak, m->gpus[i].has_job_peak_bytes, (double)m->gpus[i].job_peak_bytes));
+            known_size(peak, m->gpus[i].has_job_peak_bytes, (double)m->gpus[i].job_peak_bytes));
     }
     add_versions(d, r);
     add_text_fact(d, "ebb", ebb ? ebb : "not recorded");
@@ -583,7 +563,7 @@ static void add_machine(struct doc *d, const struct report *r)
         doc_itemf(d, TONE_PLAIN, "%s CPU (%.2f %% of one)", report_time(time, m->cost.cpu_s),
                   (double)m->cost.cpu_permyriad / 100);
         doc_itemf(d, TONE_PLAIN, "%s resident",
-                  report_size(size, m->cost.has_rss_bytes, (double)m->cost.rss_bytes));
+                  known_size(size, m->cost.has_rss_bytes, (double)m->cost.rss_bytes));
     }
     doc_hide(d, DOC_MARKDOWN);
     add_text_fact(d, "working directory", report_cwd(r));
@@ -601,8 +581,9 @@ void report_document(struct doc *d, const struct report *r)
         doc_section(d, "diagnosis", TONE_PLAIN, "Diagnosis");
         diagnose_doc(d, r->diagnosis, false, 0);
     }
-    add_heap(d, r);
-    add_gpu_heap(d, r);
+    add_heap(d, "heap", "Live allocations by call site", r->has_heap ? &r->heap : NULL,
+             r->heap_trouble);
+    add_heap(d, "gpu", "GPU memory by call site", r->has_gpu ? &r->gpu : NULL, r->gpu_trouble);
     add_processes(d, r);
     add_guard(d, r);
     add_machine(d, r);

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "present/cells.h"
 #include "present/heap.h"
 #include "present/report_private.h"
 #include "present/verdict.h"
@@ -325,11 +326,11 @@ static void add_value(struct doc *d, const struct report *r, enum row row)
     else if (row == ROW_MINUTE)
         report_add_rate(d, &v->rate_bytes_per_min, TONE_PLAIN);
     else if (row == ROW_FIRST)
-        doc_text(d, TONE_PLAIN, report_size(size, v->has_floor, v->floor_first_bytes));
+        doc_text(d, TONE_PLAIN, known_size(size, v->has_floor, v->floor_first_bytes));
     else if (row == ROW_LAST)
-        doc_text(d, TONE_PLAIN, report_size(size, v->has_floor, v->floor_last_bytes));
+        doc_text(d, TONE_PLAIN, known_size(size, v->has_floor, v->floor_last_bytes));
     else if (row == ROW_PEAK)
-        doc_text(d, TONE_PLAIN, report_size(size, report_peak(r), (double)report_peak(r)));
+        doc_text(d, TONE_PLAIN, known_size(size, report_peak(r), (double)report_peak(r)));
     else if (row == ROW_STEPS && r->recorded.run && r->recorded.run->steps_seen)
         doc_textf(d, TONE_PLAIN, "%" PRIu64, r->recorded.run->steps_seen);
     else if (row == ROW_TIME)
@@ -368,7 +369,7 @@ static void add_compared_rate(struct doc *d, const struct profile_row *row)
     char size[TEXT_SIZE_MAX];
     bool has = row && row->verdict.rate_bytes_per_step.known;
     doc_cell(d, TONE_PLAIN,
-             report_change(size, has, has ? row->verdict.rate_bytes_per_step.value : 0));
+             known_change(size, has, has ? row->verdict.rate_bytes_per_step.value : 0));
 }
 
 static void add_sites(struct doc *d, const struct report *before, const struct report *after)
@@ -388,8 +389,8 @@ static void add_sites(struct doc *d, const struct report *before, const struct r
     for (size_t i = 0; i < count; i++) {
         const struct profile_row *a = sites[i][0], *b = sites[i][1];
         doc_row(d);
-        doc_cell(d, TONE_PLAIN, report_change(size, true, a->growth_bytes));
-        doc_cell(d, TONE_PLAIN, report_change(size, b, b ? b->growth_bytes : 0));
+        doc_cell(d, TONE_PLAIN, known_change(size, true, a->growth_bytes));
+        doc_cell(d, TONE_PLAIN, known_change(size, b, b ? b->growth_bytes : 0));
         add_compared_rate(d, a);
         add_compared_rate(d, b);
         doc_cell(d, TONE_PLAIN, NULL);

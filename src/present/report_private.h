@@ -6,8 +6,6 @@
 
 /* ---- formatted numbers, "–" if missing ---- */
 
-const char *report_size(char out[TEXT_SIZE_MAX], bool has, double bytes);
-const char *report_change(char out[TEXT_SIZE_MAX], bool has, double bytes);
 const char *report_time(char out[TEXT_TIME_MAX], double s);
 /* Adds text such as "+9.0 MiB (+8.9 MiB to +9.1 MiB)" to the current block or cell, with the
  * range in a tone of its own. */

@@ -68,10 +68,7 @@ void summary_add_end(struct buf *out, const struct outcome *o)
 const char *summary_path(const char *path)
 {
     char cwd[PATH_MAX];
-    size_t len = getcwd(cwd, sizeof cwd) ? strlen(cwd) : 0;
-    if (len > 1 && strncmp(path, cwd, len) == 0 && path[len] == '/' && path[len + 1])
-        return path + len + 1;
-    return path;
+    return path_below(path, getcwd(cwd, sizeof cwd));
 }
 
 static void summary_put_run(struct doc *d, const struct outcome *o)
@@ -283,7 +280,7 @@ struct request summary_request(const struct summary *s)
 {
     const struct outcome_measured *m = &s->outcome->measured;
     const struct outcome_series *t = &m->tree.series;
-    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    const struct judged *worst = verdict_worst(s->verdicts);
     double ask = (double)m->ask_bytes, peak = (double)t->peak_bytes;
     struct request r = {.words = request_words_here()};
     if (!m->has_ask_bytes || !(peak > 0))
@@ -518,7 +515,7 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
 void summary_brief(struct doc *d, const struct summary *s)
 {
     const struct outcome *o = s->outcome;
-    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    const struct judged *worst = verdict_worst(s->verdicts);
     bool is_leak = worst && worst->result.leak == VERDICT_LEAK_YES;
     bool is_fine = worst && (worst->result.leak == VERDICT_LEAK_NO ||
                              (worst->result.word == VERDICT_UNDECIDED && !s->n_growing));

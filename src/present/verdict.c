@@ -137,8 +137,8 @@ bool verdict_is_gpu(const struct judged *one, const struct verdicts *of)
     return of && of->gpus.count && one >= of->gpus.at && one < of->gpus.at + of->gpus.count;
 }
 
-static size_t add_headline(struct buf *out, const struct judged *one, const struct verdicts *of,
-                           bool forecasts)
+size_t verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of,
+                        bool forecasts)
 {
     const struct verdict_result *r = &one->result;
     size_t from = out->len;
@@ -182,16 +182,11 @@ static size_t add_headline(struct buf *out, const struct judged *one, const stru
     return toned;
 }
 
-size_t verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of)
-{
-    return add_headline(out, one, of, true);
-}
-
 void verdict_put_headline(struct doc *d, const struct judged *one, const struct verdicts *of,
                           bool forecasts)
 {
     struct buf text = {0};
-    size_t toned = add_headline(&text, one, of, forecasts);
+    size_t toned = verdict_headline(&text, one, of, forecasts);
     if (!text.failed)
         doc_name(d, verdict_tone(&one->result), text.data, toned, 0);
     doc_text(d, TONE_PLAIN, buf_str(&text) + toned);
@@ -212,6 +207,8 @@ static unsigned badness(const struct judged *one)
 
 const struct judged *verdict_worst(const struct verdicts *v)
 {
+    if (!v)
+        return NULL;
     const struct judged *worst = v->has_job || v->is_series ? &v->job : NULL;
     for (size_t i = 0; i < v->gpus.count; i++)
         if (!worst || badness(&v->gpus.at[i]) / 2 > badness(worst) / 2 ||

@@ -10,16 +10,18 @@ struct verdict_result;
 struct verdicts;
 
 /* Writes the verdict on ONE in one line, such as "leaking: +9.0 MiB/step, out of memory in about
- * 7 min (97 % confident)". Returns the length of the part to be coloured ("leaking"). OF is the
- * set that ONE belongs to, or NULL. Names in the text are not escaped. */
-size_t verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of);
-/* Adds the headline to D. If FORECASTS, it includes when memory runs out. */
+ * 7 min (97 % confident)". If FORECASTS, it includes when memory runs out. Returns the length of
+ * the part to be coloured ("leaking"). OF is the set that ONE belongs to, or NULL. Names in the
+ * text are not escaped. */
+size_t verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of,
+                        bool forecasts);
+/* Adds the headline to D. */
 void verdict_put_headline(struct doc *d, const struct judged *one, const struct verdicts *of,
                           bool forecasts);
 /* Returns true if ONE, which is one of the verdicts OF a run, is about a GPU. */
 bool verdict_is_gpu(const struct judged *one, const struct verdicts *of);
 /* Returns the most serious verdict: the worst of the job's memory and of each GPU or, if there
- * is no job, of the processes; NULL if nothing was judged. */
+ * is no job, of the processes; NULL if nothing was judged. V may be NULL. */
 const struct judged *verdict_worst(const struct verdicts *v);
 /* Appends the worst verdict in a few words, such as "leaking +98 MiB/min". */
 void verdict_brief(struct buf *out, const struct verdicts *v);

@@ -41,7 +41,7 @@ static void headline_is(const char *json, const char *expected)
     struct verdicts v = {0};
     json_t *doc = json_pack("{s:o}", "tree", quoted_json(json));
     assert_int_equal(verdicts_read(doc, &v), 0);
-    verdict_headline(&out, &v.job, &v);
+    verdict_headline(&out, &v.job, &v, true);
     assert_string_equal(buf_str(&out), expected);
     verdicts_fini(&v);
     json_decref(doc);
@@ -121,7 +121,7 @@ static void verdict_headline_names_the_growing_process(void **state)
                      "'processes':[{'pid':606},{'pid':607}]}");
     (void)state;
     assert_int_equal(verdicts_read(doc, &v), 0);
-    verdict_headline(&out, &v.job, &v);
+    verdict_headline(&out, &v.job, &v, true);
     assert_string_equal(buf_str(&out), "leaking: +1.0 MiB/step in 2 processes, fastest in 606 "
                                        "worker (data worker) (90 % confident)");
     verdicts_fini(&v);
@@ -162,7 +162,7 @@ static void headline_names_a_leaking_gpu_and_not_a_stable_host(void **state)
     (void)state;
     assert_int_equal(verdicts_read(doc, &v), 0);
     assert_ptr_equal(verdict_worst(&v), &v.gpus.at[1]);
-    verdict_headline(&out, verdict_worst(&v), &v);
+    verdict_headline(&out, verdict_worst(&v), &v, true);
     assert_string_equal(buf_str(&out), "leaking on gpu 1: +1.0 MiB/step");
     verdicts_fini(&v);
     json_decref(doc);
