@@ -34,6 +34,7 @@ EVERY_S = 10
 LEAK_FROM, NO_LEAK_UNTIL, RUNNING_LEAK_FROM = 0.75, 0.2, 0.92  # as in src/verdict/settle.c
 SHAPE_LEAK_FROM = 0.8  # as in src/judge/judge_model.c: of a running job that leaks by shape
 LASTING_LEAK_FROM, LASTING_S = 0.6, 10  # there, too: of a running job without a known epoch
+SINGLE_LEAK_FROM, SINGLE_AFTER_S = 0.98, 25
 FIRST_EPOCH = 1.15  # as in src/verdict/settle.c: the model is not used before
 LEAK_WORDS = ("leaking", "stepping")
 SOON_S, SOON_EPOCHS = 60, 1.26
@@ -236,7 +237,8 @@ def report_moments(found):
     runs = found["running"] + found["past_epoch"]
     p = np.concatenate([left_out(found["running"]), left_out(found["past_epoch"])])
     is_past = np.array([run["epochs"] > 0 for run in runs])
-    is_lasting = lasts(runs, p)
+    is_late = np.array([run["at"] >= SINGLE_AFTER_S for run in runs])
+    is_lasting = lasts(runs, p) | (is_late & (p >= SINGLE_LEAK_FROM))
     by_shape = np.array([run["shape"] for run in runs])
     for mode in sorted({run["mode"] for run in runs}):
         for level in (0.8, 0.85, 0.9, RUNNING_LEAK_FROM, 0.95, 0.98):

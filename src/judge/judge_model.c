@@ -16,10 +16,11 @@ static const double MAIN_PART = 0.5;
 /* Minimum probability at which a job past its first epoch is called a leak, if the shape of its
  * resident memory shows one. */
 static const double SHAPE_LEAK_FROM = 0.8;
-/* If no epoch is known, a running job is called a leak once its probability has been at least this
- * high for JUDGE_LASTING_S. At a single moment, the start of a cache that fills is often as
- * probable. */
-static const double LASTING_LEAK_FROM = 0.6;
+/* If no epoch is known, a running job is called a leak once its probability has been at least
+ * LASTING_LEAK_FROM for JUDGE_LASTING_S, or is at least SINGLE_LEAK_FROM after SINGLE_AFTER_S. At a
+ * single moment, the start of a cache that fills is often nearly as probable. */
+static const double LASTING_LEAK_FROM = 0.6, SINGLE_LEAK_FROM = 0.98;
+enum { SINGLE_AFTER_S = 25 };
 
 /* A job that was killed runs no longer, although it is not over. */
 static bool is_running(const struct judge *j)
@@ -206,8 +207,10 @@ static bool is_running_leak(const struct judge *j, const struct model_evidence *
     if (!r->has_probability)
         return false;
     if (e->moment == MODEL_RUNNING)
-        return s->probable_since_ns &&
-               j->run->tick_ns - s->probable_since_ns >= JUDGE_LASTING_S * NS_PER_S;
+        return (s->probable_since_ns &&
+                j->run->tick_ns - s->probable_since_ns >= JUDGE_LASTING_S * NS_PER_S) ||
+               (r->probability >= SINGLE_LEAK_FROM &&
+                j->run->tick_ns - j->begun_ns >= SINGLE_AFTER_S * NS_PER_S);
     return verdict_leak_of(r->probability, false) == VERDICT_LEAK_YES ||
            (r->leak == VERDICT_LEAK_YES && r->probability >= SHAPE_LEAK_FROM);
 }
