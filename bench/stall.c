@@ -159,7 +159,7 @@ static void look_with_ebb(struct proc_tree *tree, struct proc_unique *u, uint64_
             status_ns = now + 5 * NS_PER_S;
         }
         uint64_t unique_ns = until_ns;
-        proc_unique_slice(u, now, &unique_ns);
+        unique_ns = proc_unique_slice(u, now);
         sleep_until(min_u64(min_u64(tick_ns, status_ns), min_u64(unique_ns, until_ns)));
     }
 }

@@ -15,8 +15,10 @@ struct buf {
     bool failed;
 };
 
-void buf_fini(struct buf *b);  /* frees the data and zeroes B; accepts a zeroed buffer */
-void buf_clear(struct buf *b); /* keeps the allocated memory; clears `failed` */
+void buf_fini(struct buf *b); /* frees the data and zeroes B; accepts a zeroed buffer */
+/* frees a local buffer at the end of its scope */
+#define AUTO_BUF __attribute__((cleanup(buf_fini)))
+void buf_clear(struct buf *b);               /* keeps the allocated memory; clears `failed` */
 int buf_reserve(struct buf *b, size_t more); /* returns 0 or -ENOMEM; data may move */
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_add_str(struct buf *b, const char *s);

@@ -19,7 +19,7 @@ enum { SIZE_MAX_BYTES = 16 * 1024 * 1024, DEPTH_MAX = 64 };
 
 json_t *json_text(const char *s, size_t len)
 {
-    struct buf clean = {0};
+    AUTO_BUF struct buf clean = {0};
     for (size_t i = 0; i < len;) {
         uint32_t c;
         size_t n = text_utf8(s + i, len - i, &c);
@@ -30,7 +30,6 @@ json_t *json_text(const char *s, size_t len)
         i += n > 0 ? n : 1;
     }
     json_t *string = clean.failed ? NULL : json_stringn_nocheck(buf_str(&clean), clean.len);
-    buf_fini(&clean);
     return string;
 }
 
@@ -90,11 +89,10 @@ int json_print(struct buf *out, const json_t *doc, int indent)
 
 int json_write(int fd, const json_t *doc, int indent)
 {
-    struct buf out = {0};
+    AUTO_BUF struct buf out = {0};
     int r = json_print(&out, doc, indent);
     if (r == 0)
         r = io_write_all(fd, out.data, out.len);
-    buf_fini(&out);
     return r;
 }
 
@@ -162,12 +160,9 @@ int json_refuse(struct err *err, const char *key, const json_t *value, const cha
 {
     enum { SHOWN_MAX = 100 };
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
-    size_t len = text ? strlen(text) : 0;
-    size_t n = len > SHOWN_MAX ? SHOWN_MAX : len;
-    /* avoids a cut in the middle of a UTF-8 character */
-    while (n > 0 && n < len && (text[n] & 0xC0) == 0x80)
-        n--;
-    err_set(err, -EINVAL, "%s: %.*s%s %s", key, (int)n, text ? text : "", n < len ? "…" : "", why);
+    char shown[SHOWN_MAX + 1];
+    text_copy(shown, sizeof shown, text);
+    bool is_cut = text && strlen(shown) < strlen(text);
     free(text);
-    return -EINVAL;
+    return err_set(err, -EINVAL, "%s: %s%s %s", key, shown, is_cut ? "…" : "", why);
 }

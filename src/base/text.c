@@ -200,41 +200,20 @@ void text_command(struct buf *out, const char *args, size_t len)
     }
 }
 
-/* Converts BYTES to units of 2^SHIFT, times SCALE, rounded to nearest. The result must fit into 64
- * bits. */
-static uint64_t in_units(uint64_t bytes, unsigned shift, uint64_t scale)
-{
-    uint64_t whole = bytes >> shift;
-    uint64_t rest = bytes & ((UINT64_C(1) << shift) - 1);
-    /* drops low bits so that rest * scale cannot overflow; the error is below 2^-50 */
-    if (shift > 50) {
-        rest >>= shift - 50;
-        shift = 50;
-    }
-    return whole * scale + ((rest * scale + (UINT64_C(1) << (shift - 1))) >> shift);
-}
-
 static void print_size(char *out, size_t size, const char *sign, uint64_t bytes)
 {
-    static const char units[] = "KMGTPE";
+    const char *unit = "KMGTPE";
     if (bytes < 1024) {
         snprintf(out, size, "%s%u B", sign, (unsigned)bytes);
         return;
     }
-    unsigned shift = 10;
-    const char *unit = units;
-    while (unit[1] && in_units(bytes, shift, 1) >= 1024) {
-        shift += 10;
-        unit++;
-    }
-    unsigned hundredths = (unsigned)in_units(bytes, shift, 100);
-    unsigned tenths = (unsigned)in_units(bytes, shift, 10);
-    if (hundredths < 1000)
-        snprintf(out, size, "%s%u.%02u %ciB", sign, hundredths / 100, hundredths % 100, *unit);
-    else if (tenths < 1000)
-        snprintf(out, size, "%s%u.%u %ciB", sign, tenths / 10, tenths % 10, *unit);
-    else
-        snprintf(out, size, "%s%u %ciB", sign, (unsigned)in_units(bytes, shift, 1), *unit);
+    double v = (double)bytes / 1024;
+    for (; unit[1] && v >= 1023.5; unit++)
+        v /= 1024;
+    int digits = v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
+    double scale = digits == 2 ? 100 : digits == 1 ? 10 : 1;
+    /* printf would round a half to the even digit */
+    snprintf(out, size, "%s%.*f %ciB", sign, digits, floor(v * scale + 0.5) / scale, *unit);
 }
 
 char *text_size(char out[TEXT_SIZE_MAX], uint64_t bytes)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/span.h"
+#include "base/text.h"
 
 enum { TABLE_FIRST = 64 };
 
@@ -17,14 +18,6 @@ static uint64_t mix_key(uint64_t x)
     x ^= x >> 32;
     x *= UINT64_C(0xd6e8feb86659fd93);
     return x ^ x >> 32;
-}
-
-static uint64_t hash_text(const char *s, size_t len)
-{
-    uint64_t h = len;
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)s[i]) * UINT64_C(0x100000001b3);
-    return mix_key(h);
 }
 
 void texts_fini(struct texts *t)
@@ -38,7 +31,7 @@ void texts_fini(struct texts *t)
 
 static size_t text_slot(const struct texts *t, const char *s, size_t len)
 {
-    size_t at = hash_text(s, len) & (t->table_size - 1);
+    size_t at = mix_key(text_hash(len, s, len)) & (t->table_size - 1);
     while (t->table[at]) {
         const char *other = t->items[t->table[at] - 1];
         if (strncmp(other, s, len) == 0 && other[len] == '\0')

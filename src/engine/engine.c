@@ -190,26 +190,15 @@ static void raise_peaks(struct engine *e)
     }
 }
 
-static void clear_read(struct engine *e)
-{
-    proc_tree_clear_read(e->tree);
-    e->now.machine.read = 0;
-    for (size_t i = 0; i < GPU_MAX; i++)
-        e->now.gpu[i].read = 0;
-}
-
-static void walk(struct engine *e, uint64_t now_ns)
-{
-    uint64_t begun = clock_thread_cpu_ns();
-    proc_tree_walk(e->tree, now_ns);
-    pace_done(&e->paces.walk, now_ns, clock_thread_cpu_ns() - begun);
-}
-
 static void tick(struct engine *e, uint64_t now_ns, bool whole)
 {
-    if (whole || pace_due(&e->paces.walk, now_ns))
-        walk(e, now_ns);
     uint64_t begun = clock_thread_cpu_ns();
+    if (whole || pace_due(&e->paces.walk, now_ns)) {
+        proc_tree_walk(e->tree, now_ns);
+        uint64_t walked = clock_thread_cpu_ns();
+        pace_done(&e->paces.walk, now_ns, walked - begun);
+        begun = walked;
+    }
     proc_tree_tick(e->tree, now_ns);
     engine_sample_status(e, now_ns, whole);
     machine_tick(e->machine, &e->now.machine);
@@ -223,7 +212,10 @@ static void tick(struct engine *e, uint64_t now_ns, bool whole)
     engine_apply_own_limit(e);
     pass_on_tick(e, in_order(e, now_ns));
     raise_peaks(e);
-    clear_read(e);
+    proc_tree_clear_read(e->tree);
+    e->now.machine.read = 0;
+    for (size_t i = 0; i < GPU_MAX; i++)
+        e->now.gpu[i].read = 0;
     e->last_tick_ns = now_ns;
     if (pace_due(&e->paces.verdict, now_ns))
         engine_judge_now(e, now_ns);
@@ -323,9 +315,7 @@ static void tick_early(struct engine *e, uint64_t now_ns)
 static void on_unique(void *user, uint64_t now_ns)
 {
     struct engine *e = user;
-    uint64_t next_ns = now_ns + NS_PER_S;
-    proc_unique_slice(e->unique, now_ns, &next_ns);
-    loop_set_timer(e->sources.unique, next_ns, 0);
+    loop_set_timer(e->sources.unique, proc_unique_slice(e->unique, now_ns), 0);
     if (e->now.is_hurried)
         tick_early(e, now_ns);
 }
@@ -377,7 +367,6 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     if (e->paces.is_young)
         e->options.interval_ns = NS_PER_S;
     e->paces.walk = pace_of(walk_period(e), 100);
-    e->paces.status = pace_of(0, 0);
     e->paces.pss = pace_of(PSS_PERIOD_S * NS_PER_S, 100);
     e->paces.limit = pace_of(LIMIT_PERIOD_S * NS_PER_S, 100);
     e->paces.verdict =
@@ -393,21 +382,13 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     return 0;
 }
 
-static void free_processes(struct engine *e)
-{
-    for (size_t i = 0; e->tree && i < proc_tree_count(e->tree); i++) {
-        struct proc_node *node = proc_tree_at(e->tree, i);
-        free(node->user);
-        node->user = NULL;
-    }
-}
-
 void engine_free(struct engine *e)
 {
     if (!e)
         return;
     engine_stop(e, NULL);
-    free_processes(e);
+    for (size_t i = 0; e->tree && i < proc_tree_count(e->tree); i++)
+        free(proc_tree_at(e->tree, i)->user);
     proc_unique_free(e->unique);
     proc_tree_free(e->tree);
     run_free(e->run);
@@ -560,13 +541,12 @@ void engine_read_held(struct engine *e, const char *path)
 /* Closes the recording. A replay cannot compute the peak, so the footer contains it. */
 static int close_recording(struct engine *e, const json_t *footer)
 {
-    json_t *end = footer ? json_deep_copy(footer) : NULL;
+    json_auto_t *end = footer ? json_deep_copy(footer) : NULL;
     if (end && engine_peak(e) && !e->watching_all)
         json_object_set_new(end, "peak_bytes", json_u64(engine_peak(e)));
     trace_writer_status(e->writer, &e->recorded);
     int r = trace_writer_close(e->writer, end, 10 * NS_PER_S);
     e->writer = NULL;
-    json_decref(end);
     return r;
 }
 

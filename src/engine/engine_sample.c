@@ -43,26 +43,15 @@ static void read_status(struct engine *e, struct proc_node *node, struct engine_
     p->status_rss_bytes = node->sample.v[SAMPLE_RSS];
 }
 
-/* Adds credit for reading /proc/PID/status as time passes, so that COUNT processes are read evenly
- * within STATUS_PERIOD_S. */
-static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
-{
-    const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
-    uint64_t since = e->paces.status_earned_ns ? now_ns - e->paces.status_earned_ns : 0;
-    e->paces.status_earned_ns = now_ns;
-    e->paces.status_credit_ns += count * (since < period ? since : period);
-    if (e->paces.status_credit_ns > count * period)
-        e->paces.status_credit_ns = count * period;
-}
-
 /* Reads the status of some processes: a few in turn, so that the work is spread evenly over the
  * ticks, and a few that are new or have changed. If ALL is set, reads every process. */
 void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
     size_t count = proc_tree_count(e->tree), extra = STATUS_PER_TICK;
-    uint64_t begun = clock_thread_cpu_ns();
-    earn_status(e, count, now_ns);
+    /* the share of the processes that is read in turn grows with the time since the last tick */
+    uint64_t since = e->last_tick_ns ? u64_min(now_ns - e->last_tick_ns, period) : 0;
+    uint64_t in_turn = count * since / period + 1;
     size_t at = count ? e->paces.status_cursor % count : 0;
     for (size_t i = 0; i < count; i++, at = (at + 1) % count) {
         struct proc_node *node = proc_tree_at(e->tree, at);
@@ -71,8 +60,8 @@ void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
             continue;
         if (all) {
             read_status(e, node, p, now_ns);
-        } else if (e->paces.status_credit_ns >= period && now_ns - p->status_last_ns > period / 2) {
-            e->paces.status_credit_ns -= period;
+        } else if (in_turn && now_ns - p->status_last_ns > period / 2) {
+            in_turn--;
             e->paces.status_cursor = at + 1;
             read_status(e, node, p, now_ns);
         } else if (extra && status_wanted(p, node, now_ns)) {
@@ -82,7 +71,6 @@ void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
             node->sample.stale |= status_bits();
         }
     }
-    pace_done(&e->paces.status, now_ns, clock_thread_cpu_ns() - begun);
 }
 
 void engine_sample_pss(struct engine *e, uint64_t now_ns)

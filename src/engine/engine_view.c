@@ -32,6 +32,8 @@ void engine_limits_of(struct engine *e, int32_t pid)
         return;
     machine_free(e->machine);
     e->machine = m;
+    e->now.has_limit = false;
+    e->paces.limit.next_ns = 0;
 }
 
 void engine_charge(struct engine *e, const struct engine_charge *charge)
@@ -45,12 +47,12 @@ void engine_own_limit(struct engine *e, uint64_t limit_bytes)
     e->own_limit_bytes = limit_bytes;
 }
 
-int engine_limit(const struct engine *e, struct machine_limit *ret)
+int engine_limit(struct engine *e, struct machine_limit *ret)
 {
     if (!e->now.has_limit)
-        return -ENODATA;
+        engine_sample_limit(e, clock_mono_ns());
     *ret = e->now.limit;
-    return 0;
+    return e->now.has_limit ? 0 : -ENODATA;
 }
 
 const char *engine_limit_dir(const struct engine *e)

@@ -12,7 +12,8 @@ struct engine;
 /* Sets the process whose limits apply: its rlimits and those of its cgroup. By default, this is the
  * first watched process. */
 void engine_limits_of(struct engine *e, int32_t pid);
-int engine_limit(const struct engine *e, struct machine_limit *ret); /* -ENODATA before start */
+/* Gets the effective limit. Returns 0, or -ENODATA if no limit can be read. */
+int engine_limit(struct engine *e, struct machine_limit *ret);
 /* The cgroup with the effective limit, relative to proc_root.cgroup_fd; "" if it is not a cgroup's
  * limit. */
 const char *engine_limit_dir(const struct engine *e);

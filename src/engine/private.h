@@ -32,12 +32,10 @@ struct engine_sources {
 };
 
 struct engine_paces {
-    struct pace walk, status, pss, limit, verdict;
+    struct pace walk, pss, limit, verdict;
     size_t status_cursor;
-    uint64_t status_credit_ns; /* each read of a status costs STATUS_PERIOD_S of this credit */
-    uint64_t status_earned_ns; /* time up to which credit was added */
-    uint64_t rest_ns;          /* earliest time of the next tick */
-    bool is_young; /* the job is young and sampled more often than options.interval_ns */
+    uint64_t rest_ns; /* earliest time of the next tick */
+    bool is_young;    /* the job is young and sampled more often than options.interval_ns */
 };
 
 /* The newest readings. */

@@ -281,7 +281,7 @@ uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgro
                            struct proc_tree *tree, int32_t *ret_pid)
 {
     char path[GUARD_CGROUP_PATH + 32];
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     uint64_t bytes = 0;
     snprintf(path, sizeof path, "%s/cgroup.procs", g->dir);
     int32_t *members = NULL;
@@ -298,6 +298,5 @@ uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgro
         *ret_pid = pid;
     }
     free(members);
-    buf_fini(&text);
     return bytes;
 }

@@ -43,19 +43,17 @@ static bool file_is_new(const struct checkpoint *c)
 
 /* ---- whether the request is done or has failed ---- */
 
-static bool set_started(struct checkpoint *c, uint64_t now_ns)
+static bool set_started(struct checkpoint *c)
 {
     if (c->ack != LADDER_NO_ACK)
         return false;
     c->ack = LADDER_ACK_STARTED;
-    c->started_ns = now_ns;
     return true;
 }
 
-static bool set_done(struct checkpoint *c, const char *by, uint64_t now_ns)
+static bool set_done(struct checkpoint *c, const char *by)
 {
     c->ack = LADDER_ACK_DONE;
-    c->done_ns = now_ns;
     c->is_open = false;
     snprintf(c->by, sizeof c->by, "%s", by);
     return true;
@@ -69,7 +67,7 @@ static bool may_answer(const struct checkpoint_peer *p)
 /* Decides whether the request is done or has failed. Called after an answer, or after the exit of a
  * process or of the command. Before a failure, the file is checked, because the process or command
  * may have written the checkpoint all the same. */
-static bool settle_request(struct checkpoint *c, uint64_t now_ns)
+static bool settle_request(struct checkpoint *c)
 {
     size_t waiting = 0, done = 0, failed = 0;
     for (size_t i = 0; i < c->peers; i++) {
@@ -78,14 +76,14 @@ static bool settle_request(struct checkpoint *c, uint64_t now_ns)
         failed += c->peer[i].ack == LADDER_ACK_FAILED;
     }
     if (waiting == 0 && done > 0 && failed == 0)
-        return set_done(c, "mark", now_ns);
+        return set_done(c, "mark");
     /* Nobody answers a signal. Only the file, or a save mark if no rank is connected, shows that a
      * signalled process has written a checkpoint. */
     bool awaits_signalled = c->signalled_count > 0 && (c->peers == 0 || c->options.done);
     if (waiting > 0 || c->command_pid != 0 || awaits_signalled)
         return false;
     if (file_is_new(c))
-        return set_done(c, "file", now_ns);
+        return set_done(c, "file");
     c->ack = LADDER_ACK_FAILED;
     c->is_open = false;
     return true;
@@ -107,8 +105,7 @@ static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 {
     const struct mark_peer *peers;
     size_t count;
-    c->by_socket = marks ? mark_receiver_request(marks, "CHECKPOINT", c->id) : 0;
-    if (c->by_socket == 0)
+    if (!marks || mark_receiver_request(marks, "CHECKPOINT", c->id) == 0)
         return false;
     count = mark_receiver_peers(marks, &peers);
     for (size_t i = 0; i < count && c->peers < CHECKPOINT_PEERS; i++)
@@ -244,17 +241,13 @@ static bool request_by_signal(struct checkpoint *c, const struct mark_receiver *
             is_explained = true;
         }
     }
-    c->by_signal = (int)c->signalled_count;
-    return c->by_signal > 0;
+    return c->signalled_count > 0;
 }
 
 /* ---- by command ---- */
 
-/* Returns 0 or an errno, as posix_spawn does. */
-static int spawn_shell(const char *command, pid_t *ret)
+int checkpoint_spawn(char *const argv[], pid_t *ret)
 {
-    static char name[] = "sh", option[] = "-c";
-    char *argv[] = {name, option, (char *)(uintptr_t)command, NULL};
     posix_spawn_file_actions_t streams;
     posix_spawnattr_t attr;
     sigset_t none, all;
@@ -271,14 +264,18 @@ static int spawn_shell(const char *command, pid_t *ret)
     if (r == 0)
         r = posix_spawn_file_actions_adddup2(&streams, STDERR_FILENO, STDOUT_FILENO);
     if (r == 0)
-        r = posix_spawn(ret, "/bin/sh", &streams, &attr, argv, environ);
+        r = posix_spawnp(ret, argv[0], &streams, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&streams);
     posix_spawnattr_destroy(&attr);
+    if (r)
+        *ret = 0;
     return r;
 }
 
 static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MAX])
 {
+    static char shell[] = "/bin/sh", option[] = "-c";
+    char *argv[] = {shell, option, (char *)(uintptr_t)c->options.command, NULL};
     char id[24], clause[128];
     if (!c->options.command)
         return false;
@@ -286,11 +283,10 @@ static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MA
         return true;
     snprintf(id, sizeof id, "%" PRIu64, c->id);
     setenv("EBB_CHECKPOINT_ID", id, 1);
-    int r = spawn_shell(c->options.command, &c->command_pid);
+    int r = checkpoint_spawn(argv, &c->command_pid);
     unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit EBB_CHECKPOINT_ID */
     if (r == 0)
         return true;
-    c->command_pid = 0;
     snprintf(clause, sizeof clause, "cannot start the command of --checkpoint-cmd: %s",
              strerror(r));
     add_why(why, clause);
@@ -299,21 +295,20 @@ static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MA
 
 /* ---- requesting ---- */
 
-static size_t count_ranks(const struct mark_receiver *marks)
+static bool has_rank(const struct mark_receiver *marks)
 {
     const struct mark_peer *peers;
     size_t count = marks ? mark_receiver_peers(marks, &peers) : 0;
-    size_t ranks = 0;
-    for (size_t i = 0; i < count; i++)
-        ranks += !peers[i].is_worker;
-    return ranks;
+    while (count > 0 && peers[count - 1].is_worker)
+        count--;
+    return count > 0;
 }
 
 bool checkpoint_is_possible(const struct checkpoint *c, const struct mark_receiver *marks,
                             char why[CHECKPOINT_TEXT_MAX])
 {
     why[0] = '\0';
-    if (count_ranks(marks) > 0 || c->options.signo != 0 || c->options.command)
+    if (has_rank(marks) || c->options.signo != 0 || c->options.command)
         return true;
     add_why(why, "no rank is connected to EBB_SOCKET, and neither --checkpoint-signal nor "
                  "--checkpoint-cmd is given");
@@ -325,10 +320,7 @@ int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiv
 {
     int ways = 0;
     (void)checkpoint_is_possible(c, marks, why); /* called only to set WHY */
-    c->awaits_file = false;
-    c->started_ns = c->done_ns = 0;
     c->ack = LADDER_NO_ACK;
-    c->by_socket = c->by_signal = 0;
     c->peers = c->signalled_count = 0;
     c->path[0] = c->by[0] = '\0';
     c->id = ++c->last_id;
@@ -406,11 +398,11 @@ static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
 static bool apply_command_ack(struct checkpoint *c, const struct mark *m, enum ladder_ack status)
 {
     if (status == LADDER_ACK_STARTED)
-        return set_started(c, m->t_ns);
+        return set_started(c);
     if (status != LADDER_ACK_DONE)
         return false;
     note_path(c, m);
-    return set_done(c, "mark", m->t_ns);
+    return set_done(c, "mark");
 }
 
 static bool apply_ack(struct checkpoint *c, const struct mark *m)
@@ -423,10 +415,10 @@ static bool apply_ack(struct checkpoint *c, const struct mark *m)
         return false;
     p->ack = status;
     if (status == LADDER_ACK_STARTED)
-        return set_started(c, m->t_ns);
+        return set_started(c);
     if (status == LADDER_ACK_DONE)
         note_path(c, m);
-    return settle_request(c, m->t_ns);
+    return settle_request(c);
 }
 
 bool checkpoint_mark(struct checkpoint *c, const struct mark *mark)
@@ -438,15 +430,15 @@ bool checkpoint_mark(struct checkpoint *c, const struct mark *mark)
     if (mark->kind != MARK_SAVE || c->peers > 0)
         return false;
     note_path(c, mark);
-    return set_done(c, "mark", mark->t_ns);
+    return set_done(c, "mark");
 }
 
-bool checkpoint_check_file(struct checkpoint *c, uint64_t now_ns)
+bool checkpoint_check_file(struct checkpoint *c)
 {
-    return c->is_open && file_is_new(c) && set_done(c, "file", now_ns);
+    return c->is_open && file_is_new(c) && set_done(c, "file");
 }
 
-bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status, uint64_t now_ns)
+bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status)
 {
     if (pid <= 0 || pid != c->command_pid)
         return false;
@@ -454,11 +446,10 @@ bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status, uint
     if (!c->is_open)
         return false;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return settle_request(c, now_ns);
+        return settle_request(c);
     if (!c->options.done)
-        return set_done(c, "command", now_ns);
-    c->awaits_file = true;
-    return checkpoint_check_file(c, now_ns) || set_started(c, now_ns);
+        return set_done(c, "command");
+    return checkpoint_check_file(c) || set_started(c);
 }
 
 static bool forget_signalled(struct checkpoint *c, int32_t pid)
@@ -471,7 +462,7 @@ static bool forget_signalled(struct checkpoint *c, int32_t pid)
     return false;
 }
 
-bool checkpoint_process_died(struct checkpoint *c, int32_t pid, uint64_t now_ns)
+bool checkpoint_process_died(struct checkpoint *c, int32_t pid)
 {
     bool was_requested = forget_signalled(c, pid);
     for (size_t i = 0; i < c->peers && pid != 0; i++)
@@ -479,5 +470,5 @@ bool checkpoint_process_died(struct checkpoint *c, int32_t pid, uint64_t now_ns)
             c->peer[i].is_dead = true;
             was_requested = true;
         }
-    return c->is_open && was_requested && settle_request(c, now_ns);
+    return c->is_open && was_requested && settle_request(c);
 }

@@ -34,12 +34,11 @@ struct checkpoint_peer {
 /* The state of checkpoint requests. Code outside checkpoint.c may only read the fields. */
 struct checkpoint {
     struct checkpoint_options options;
-    uint64_t id;                                /* id of the last request; 0 if there was none */
-    uint64_t requested_ns, started_ns, done_ns; /* time of the last request, or 0 */
-    bool is_open; /* a checkpoint was requested, and is neither written nor failed yet */
+    uint64_t id;           /* id of the last request; 0 if there was none */
+    uint64_t requested_ns; /* time of the last request, or 0 */
+    bool is_open;          /* a checkpoint was requested, and is neither written nor failed yet */
     enum ladder_ack ack;
-    int by_socket, by_signal; /* number of ranks to which the request was sent in this way */
-    pid_t command_pid;        /* pid of the running command, or 0 */
+    pid_t command_pid; /* pid of the running command, or 0 */
     struct checkpoint_peer peer[CHECKPOINT_PEERS];
     size_t peers;
     /* path of the checkpoint as the job reported it; "" if unknown */
@@ -52,8 +51,6 @@ struct checkpoint {
     uint64_t last_id;
     int32_t signalled[CHECKPOINT_PEERS]; /* living processes to which the signal was sent */
     size_t signalled_count;
-    /* the command has exited, so the file shows whether the checkpoint was written */
-    bool awaits_file;
     struct stat file; /* state of the file before the request; st_ino is 0 if it did not exist */
 };
 
@@ -81,11 +78,14 @@ int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiv
  * socket. */
 bool checkpoint_mark(struct checkpoint *c, const struct mark *mark);
 /* Call this at least at every tick while a request is open. */
-bool checkpoint_check_file(struct checkpoint *c, uint64_t now_ns);
+bool checkpoint_check_file(struct checkpoint *c);
 /* Call this for each reaped child. If the command exited with status 0, the checkpoint is
  * written. */
-bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status, uint64_t now_ns);
-bool checkpoint_process_died(struct checkpoint *c, int32_t pid, uint64_t now_ns);
+bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status);
+bool checkpoint_process_died(struct checkpoint *c, int32_t pid);
+/* Starts a program in its own process group, with its standard output on our standard error.
+ * Returns 0 or an errno, as posix_spawn does; *RET is 0 after an error. */
+int checkpoint_spawn(char *const argv[], pid_t *ret);
 /* Requests all connected ranks to exit by themselves (STOP) after a checkpoint. Returns the number
  * of ranks. */
 int checkpoint_send_stop(struct checkpoint *c, struct mark_receiver *marks);

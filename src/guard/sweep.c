@@ -371,11 +371,10 @@ static bool file_has_entry(const struct proc_root *root, int32_t pid, const char
                            const char *entry, char before, const char *after)
 {
     char path[48];
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     snprintf(path, sizeof path, "%d/%s", pid, file);
     bool has = io_read_all(root->proc_fd, path, ENVIRON_MAX, &text) == 0 && text.len > 0 &&
                has_entry(&text, entry, before, after);
-    buf_fini(&text);
     return has;
 }
 

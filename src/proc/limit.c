@@ -78,11 +78,10 @@ enum { CGROUP_TEXT_MAX = 16384, MOUNT_TEXT_MAX = 1 << 20 };
 
 static void mount_root(const struct proc_root *root, bool v2, char *ret, size_t size)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     ret[0] = '\0';
     if (io_read_all(root->proc_fd, "self/mountinfo", MOUNT_TEXT_MAX, &text) == 0 && text.len > 0)
         (void)proc_mount_parse(text.data, text.len, v2, ret, size);
-    buf_fini(&text);
 }
 
 void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct limit_group *g)

@@ -11,37 +11,24 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 
-/* Converts ENOENT to -ESRCH: after a process was reaped, a lookup in its folder returns ENOENT,
- * while a read returns ESRCH. */
-static int gone_or(int error)
+/* Converts -ENOENT to -ESRCH: after a process was reaped, a lookup in its folder returns ENOENT,
+ * while a read returns ESRCH. An empty file also means that the process is dead. */
+static ssize_t gone_or(ssize_t r)
 {
-    return error == ENOENT || error == ESRCH ? -ESRCH : -error;
+    return r == -ENOENT || r == 0 ? -ESRCH : r;
 }
 
 static int open_at(int dirfd, const char *path, int flags)
 {
     int fd = openat(dirfd, path, flags | O_CLOEXEC | O_NOCTTY);
-    return fd < 0 ? gone_or(errno) : fd;
-}
-
-/* Reads a file of /proc from the start with one pread, because such a file is generated at each
- * read. An empty file means that the process is dead. */
-static ssize_t pread_whole(int fd, char *buf, size_t size)
-{
-    ssize_t n;
-    do
-        n = pread(fd, buf, size, 0);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return gone_or(errno);
-    return n == 0 ? -ESRCH : n;
+    return fd < 0 ? (int)gone_or(-errno) : fd;
 }
 
 static ssize_t read_below(int dirfd, const char *path, char *buf, size_t size)
 {
-    AUTO_CLOSE int fd = open_at(dirfd, path, O_RDONLY);
-    return fd < 0 ? fd : pread_whole(fd, buf, size);
+    return gone_or(io_read_small(dirfd, path, buf, size));
 }
 
 static int parse_stat(ssize_t len, const char *text, struct proc_stat *ret)
@@ -102,9 +89,9 @@ static ssize_t node_read(const struct proc_root *root, const struct tree_node *n
                          const char *name, char *buf, size_t size)
 {
     if (kept_fd >= 0)
-        return pread_whole(kept_fd, buf, size);
+        return gone_or(io_pread_small(kept_fd, buf, size));
     AUTO_CLOSE int fd = node_open(root, n, name, O_RDONLY);
-    return fd < 0 ? fd : pread_whole(fd, buf, size);
+    return fd < 0 ? fd : gone_or(io_pread_small(fd, buf, size));
 }
 
 int node_read_stat(const struct proc_root *root, struct tree_node *n, struct proc_stat *ret)
@@ -112,7 +99,7 @@ int node_read_stat(const struct proc_root *root, struct tree_node *n, struct pro
     char text[1024];
     ssize_t len;
     if (n->stat_fd >= 0) {
-        len = pread_whole(n->stat_fd, text, sizeof text);
+        len = gone_or(io_pread_small(n->stat_fd, text, sizeof text));
     } else if (n->dir_fd >= 0) {
         len = read_below(n->dir_fd, "stat", text, sizeof text);
     } else {

@@ -185,7 +185,7 @@ void tree_death(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns);
 void tree_bury(struct proc_tree *tree); /* frees all nodes that are marked as dead */
 struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid);
 void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_kind kind,
-               int32_t old_ppid, uint64_t now_ns);
+               uint64_t now_ns);
 
 /* Functions of settle.c: settle_newborn guesses the role at birth, without an event; settle_roles
  * guesses all roles again after a walk. */

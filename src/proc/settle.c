@@ -161,7 +161,7 @@ static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
         if (guess_role(tree, n)) {
             n->role_stamp = tree->role_stamp;
             changed = true;
-            tree_emit(tree, n, PROCESS_ROLE, 0, now_ns);
+            tree_emit(tree, n, PROCESS_ROLE, now_ns);
         }
     }
     return changed;
@@ -174,7 +174,7 @@ static void read_late_names(struct proc_tree *tree, struct tree_node *n, uint64_
     if (n->names_due)
         return;
     n->role_dirty = true;
-    tree_emit(tree, n, PROCESS_ROLE, 0, now_ns);
+    tree_emit(tree, n, PROCESS_ROLE, now_ns);
 }
 
 void settle_roles(struct proc_tree *tree, uint64_t now_ns)

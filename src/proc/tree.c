@@ -85,9 +85,9 @@ void proc_tree_set_fd_budget(struct proc_tree *tree, size_t max)
 }
 
 void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_kind kind,
-               int32_t old_ppid, uint64_t now_ns)
+               uint64_t now_ns)
 {
-    const struct proc_event event = {kind, now_ns, &n->pub, old_ppid};
+    const struct proc_event event = {kind, now_ns, &n->pub};
     if (tree->fn)
         tree->fn(tree->user, &event);
 }
@@ -264,7 +264,7 @@ int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_n
     tree->nodes[tree->count++] = n;
     table_put(tree, n);
     settle_newborn(tree, n, now_ns);
-    tree_emit(tree, n, PROCESS_BORN, 0, now_ns);
+    tree_emit(tree, n, PROCESS_BORN, now_ns);
     return 0;
 }
 
@@ -274,7 +274,7 @@ void tree_death(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
     n->pub.died_ns = now_ns;
     tree->dead++;
     tree->kin_dirty = true;
-    tree_emit(tree, n, PROCESS_DIED, 0, now_ns);
+    tree_emit(tree, n, PROCESS_DIED, now_ns);
 }
 
 void tree_bury(struct proc_tree *tree)
@@ -315,12 +315,11 @@ static void tick_node(struct proc_tree *tree, struct tree_node *n, uint64_t now_
         s->stale |= 1u << SAMPLE_RSS;
 }
 
-int proc_tree_tick(struct proc_tree *tree, uint64_t now_ns)
+void proc_tree_tick(struct proc_tree *tree, uint64_t now_ns)
 {
     for (size_t i = 0; i < tree->count; i++)
         tick_node(tree, tree->nodes[i], now_ns);
     tree_bury(tree);
-    return 0;
 }
 
 void proc_tree_clear_read(struct proc_tree *tree)

@@ -29,13 +29,11 @@ struct proc_node {
 };
 
 /* An event of a process, reported during add, walk and tick. The node is valid until the callback
- * returns. At a death, its sample holds the last readings. OLD_PPID is set for
- * PROCESS_REPARENTED. */
+ * returns. At a death, its sample holds the last readings. */
 struct proc_event {
     enum process_event_kind kind;
     uint64_t t_ns;
     struct proc_node *node;
-    int32_t old_ppid;
 };
 typedef void proc_event_fn(void *user, const struct proc_event *event);
 
@@ -70,7 +68,7 @@ int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
  * dead. */
 int proc_tree_walk(struct proc_tree *tree, uint64_t now_ns);
 /* Reads the resident memory of each process, with one pread each. */
-int proc_tree_tick(struct proc_tree *tree, uint64_t now_ns);
+void proc_tree_tick(struct proc_tree *tree, uint64_t now_ns);
 /* Clears every sample's `read` bits once the caller has used the readings. */
 void proc_tree_clear_read(struct proc_tree *tree);
 /* Reads the status file of NODE (anon, file, shmem, swap, peak). Returns 0 or -errno (-ESRCH if the

@@ -320,20 +320,16 @@ void proc_unique_hurry(struct proc_unique *u, bool is_hurried)
     u->resume_ns = u->slice_ns + pause_ns(u);
 }
 
-int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns)
+uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns)
 {
     enum { AWAY_MS = 100 }; /* time between two checks of a busy helper */
     check_node(u);
     find_stale(u, now_ns);
     /* the function was called before the pause has ended; the pause limits our share of the CPU */
-    if (now_ns < u->resume_ns) {
-        *ret_next_ns = u->resume_ns;
-        return 0;
-    }
-    if (!resume_after_helper(u, now_ns)) {
-        *ret_next_ns = u->resume_ns = now_ns + AWAY_MS * NS_PER_MS;
-        return 0;
-    }
+    if (now_ns < u->resume_ns)
+        return u->resume_ns;
+    if (!resume_after_helper(u, now_ns))
+        return u->resume_ns = now_ns + AWAY_MS * NS_PER_MS;
     uint64_t began_ns = clock_mono_ns(), cpu_ns = clock_thread_cpu_ns(), earliest_ns = 0;
     uint64_t helper_ns = 0;
     bool idle = unique_work(u, began_ns, now_ns, &earliest_ns, &helper_ns);
@@ -343,8 +339,7 @@ int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next
     u->slice_ns = now_ns;
     u->slice_cpu_ns = cpu_ns;
     u->resume_ns = now_ns + pause_ns(u);
-    *ret_next_ns = idle && earliest_ns > u->resume_ns ? earliest_ns : u->resume_ns;
-    return 0;
+    return idle && earliest_ns > u->resume_ns ? earliest_ns : u->resume_ns;
 }
 
 void proc_unique_cost(const struct proc_unique *u, struct proc_unique_cost *ret)

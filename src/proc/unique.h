@@ -37,8 +37,8 @@ void proc_unique_free(struct proc_unique *u); /* NULL is fine */
  * is complete, SAMPLE_UNIQUE (and HUGE, HEAP, STACK) are put into its sample. A reading becomes
  * stale, and keeps its old value, in two cases. The files of the process may not be read. Or the
  * last complete count (or the birth) is older than twice the period, because the process is too
- * large for the CPU share or has too many holes. *ret_next_ns is the time of the next call. */
-int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns);
+ * large for the CPU share or has too many holes. Returns the time of the next call. */
+uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns);
 /* Speeds up measurement while the decision whether a limit is exceeded depends on unmeasured
  * memory. New processes and processes whose memory changed are then counted without delay, with up
  * to a quarter of a CPU. Counting one GiB of small pages takes 9 ms. */

@@ -238,7 +238,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     if (!execed && command_ray_title(info->cmdline, info->cmdline_len, &title) &&
         (before.cmdline_len != info->cmdline_len ||
          memcmp(before.cmdline, info->cmdline, info->cmdline_len) != 0))
-        tree_emit(tree, n, PROCESS_ROLE, 0, now_ns);
+        tree_emit(tree, n, PROCESS_ROLE, now_ns);
     if (!execed)
         return;
     n->start_stack = st->start_stack;
@@ -251,7 +251,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     n->unique_failures = 0;
     n->fork_is_known = false;
     settle_execed(n, now_ns);
-    tree_emit(tree, n, PROCESS_EXECED, 0, now_ns);
+    tree_emit(tree, n, PROCESS_EXECED, now_ns);
 }
 
 static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
@@ -273,11 +273,10 @@ static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t n
     node_keep_fds(tree->root, &tree->fds, n);
     note_names(tree, n, &st, now_ns);
     if (st.ppid != n->pub.info.ppid) {
-        int32_t old = n->pub.info.ppid;
         n->pub.info.ppid = st.ppid;
         tree->kin_dirty = true;
         n->role_dirty = true;
-        tree_emit(tree, n, PROCESS_REPARENTED, old, now_ns);
+        tree_emit(tree, n, PROCESS_REPARENTED, now_ns);
     }
 }
 

@@ -15,7 +15,7 @@
 #include "supervise/job.h"
 
 struct attached {
-    struct job job;
+    struct job job; /* first, so that callbacks of a job also take an attached job */
     /* stands in for memory that is normally shared with the sentinel; an attached job has no
      * sentinel */
     struct sentinel_note note;
@@ -45,18 +45,6 @@ static void on_attached_empty(void *user, struct engine *e, uint64_t now_ns)
     a->callbacks.empty(a->callbacks.user);
 }
 
-static void on_attached_process(void *user, const struct proc_event *event)
-{
-    struct attached *a = user;
-    job_on_process(&a->job, event);
-}
-
-static void on_attached_report(void *user, const char *sentence)
-{
-    struct attached *a = user;
-    job_notify(&a->job, sentence);
-}
-
 /* Sets the facts in run.json about the attached process. */
 static void about_process(struct job *j, int32_t pid)
 {
@@ -82,8 +70,8 @@ static int begin_attached(struct attached *a, int32_t pid, struct err *err)
     struct job *j = &a->job;
     const struct engine_callbacks callbacks = {.tick = on_attached_tick,
                                                .empty = on_attached_empty,
-                                               .report = on_attached_report,
-                                               .process = on_attached_process,
+                                               .report = job_notify,
+                                               .process = job_on_process,
                                                .user = a};
     int r = mark_receiver_new(j->loop, on_attached_mark, a, &j->marks, err);
     if (r == 0)
@@ -93,6 +81,7 @@ static int begin_attached(struct attached *a, int32_t pid, struct err *err)
     j->now.pid = pid;
     j->started_ns = j->now.started_ns = clock_mono_ns();
     j->started_wall_ns = j->now.started_wall_ns = clock_wall_ns();
+    engine_limits_of(j->engine, pid);
     job_guard_begin(j); /* adds the processes that already exist to the guard */
     r = engine_watch_pid(j->engine, pid, err);
     if (r < 0)
@@ -173,10 +162,9 @@ json_t *attached_end(struct attached *a, const char *by)
     outcome_set_text(&j->outcome.end.by, by);
     job_heap_refresh(j, 0);
     job_heap_ended(j);
-    json_t *footer = outcome_end_json(&j->outcome.end);
+    json_auto_t *footer = outcome_end_json(&j->outcome.end);
     job_guard_end(j);
     engine_stop(j->engine, footer);
-    json_decref(footer);
     j->now.ending = ENDED;
     json_t *doc = job_ended_json(j);
     int r = rundir_write_json(&j->options->rundir, doc);

@@ -76,6 +76,7 @@ void job_announce(struct job *j, uint64_t now_ns);
 
 /* ---- job_json.c: run.json ---- */
 
+double job_seconds(const struct job *j, uint64_t t_ns); /* seconds since the start of the job */
 void job_about_start(struct job *j); /* sets the facts that are known at the start */
 /* The caller owns the returned documents. */
 json_t *job_header_json(const struct job *j);

@@ -21,12 +21,6 @@ enum {
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };
 
-static void client_want(struct job *j)
-{
-    if (j->client.source)
-        loop_change_fd(j->client.source, EPOLLIN | (j->client.channel.out.len ? EPOLLOUT : 0u));
-}
-
 static void client_lost(struct job *j)
 {
     loop_remove(j->client.source);
@@ -53,7 +47,8 @@ void job_client_flush(struct job *j)
     size_t most = j->now.ending == DRAINING ? LAST_BACKLOG : CLIENT_BACKLOG;
     j->client.is_behind = j->client.channel.out.len > most;
     job_streams_pause(j);
-    client_want(j);
+    if (j->client.source)
+        loop_change_fd(j->client.source, EPOLLIN | (j->client.channel.out.len ? EPOLLOUT : 0u));
 }
 
 void job_client_leave(struct job *j)

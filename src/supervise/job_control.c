@@ -63,12 +63,6 @@ struct job_control {
 
 /* ---- one reader ---- */
 
-static void peer_want(struct peer *p)
-{
-    uint32_t in = p->channel.out.len > BACKLOG ? 0u : EPOLLIN;
-    loop_change_fd(p->source, in | (p->channel.out.len ? EPOLLOUT : 0u));
-}
-
 static void peer_close(struct peer *p)
 {
     struct job_control *c = p->j->control;
@@ -80,19 +74,20 @@ static void peer_close(struct peer *p)
 
 static void peer_flush(struct peer *p)
 {
-    if (channel_flush(&p->channel) < 0)
+    if (channel_flush(&p->channel) < 0) {
         peer_close(p);
-    else
-        peer_want(p);
+        return;
+    }
+    uint32_t in = p->channel.out.len > BACKLOG ? 0u : EPOLLIN;
+    loop_change_fd(p->source, in | (p->channel.out.len ? EPOLLOUT : 0u));
 }
 
 /* Queues a message. Takes ownership of DOC. */
 static void queue_message(struct channel *channel, json_t *doc)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     if (doc && json_print(&text, doc, 0) == 0)
         channel_queue(channel, CHANNEL_MESSAGE, text.data, text.len);
-    buf_fini(&text);
     json_decref(doc);
 }
 
@@ -105,7 +100,7 @@ static bool peer_has_room(const struct peer *p)
  * verdict, but may miss samples and marks. */
 static void send_all(struct job *j, json_t *doc, bool may_drop)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     int r = doc ? json_print(&text, doc, 0) : -ENOMEM;
     for (size_t i = 0; r == 0 && i < PEERS_MAX; i++) {
         struct peer *p = &j->control->peer[i];
@@ -118,7 +113,6 @@ static void send_all(struct job *j, json_t *doc, bool may_drop)
         else
             peer_flush(p);
     }
-    buf_fini(&text);
     json_decref(doc);
 }
 
@@ -152,10 +146,7 @@ static json_t *answer_request(struct job *j, const struct job_request *request)
         snprintf(why, sizeof why, "unknown request");
     else if (r < 0 && !why[0])
         snprintf(why, sizeof why, "no process could be reached");
-    struct job_message m = {
-        .type = MESSAGE_ANSWER,
-        .answer = {
-            .has_request = request->action[0], .has_ok = true, .ok = r == 0, .has_error = r < 0}};
+    struct job_message m = {.type = MESSAGE_ANSWER, .answer = {.ok = r == 0, .has_error = r < 0}};
     memcpy(m.answer.request, request->action, sizeof m.answer.request);
     snprintf(m.answer.error, sizeof m.answer.error, "%s", why);
     return job_message_json(&m);
@@ -168,13 +159,6 @@ json_t *job_control_answer(struct job *j, const json_t *doc)
     return answer_request(j, &request);
 }
 
-static void take_request(struct peer *p, const char *data, size_t len)
-{
-    json_t *doc = json_parse(data, len, NULL);
-    queue_message(&p->channel, job_control_answer(p->j, doc));
-    json_decref(doc);
-}
-
 static bool take_requests(struct peer *p)
 {
     enum channel_type type;
@@ -184,8 +168,10 @@ static bool take_requests(struct peer *p)
     int next = 0;
     while (p->source && peer_has_room(p) &&
            (next = channel_next(&p->channel, &type, &data, &len)) == 1)
-        if (type == CHANNEL_REQUEST && len <= REQUEST_MAX)
-            take_request(p, data, len);
+        if (type == CHANNEL_REQUEST && len <= REQUEST_MAX) {
+            json_auto_t *doc = json_parse(data, len, NULL);
+            queue_message(&p->channel, job_control_answer(p->j, doc));
+        }
     bool is_too_long = next == 0 && p->channel.in.len - p->channel.in_at > REQUEST_MAX;
     return r >= 0 && next >= 0 && !is_too_long;
 }

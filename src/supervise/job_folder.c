@@ -88,7 +88,7 @@ static bool take_folder_request(struct job *j, struct job_folder *f)
     struct buf text = f->request;
     f->request = (struct buf){0};
     pthread_mutex_unlock(&f->lock);
-    json_t *doc = text.len ? json_parse(text.data, text.len, NULL) : NULL;
+    json_auto_t *doc = text.len ? json_parse(text.data, text.len, NULL) : NULL;
     buf_fini(&text);
     json_int_t id = json_integer_value(json_object_get(doc, "id"));
     bool is_new = doc && (id == 0 || id != f->id);
@@ -97,7 +97,6 @@ static bool take_folder_request(struct job *j, struct job_folder *f)
         json_decref(f->answer);
         f->answer = job_control_answer(j, doc);
     }
-    json_decref(doc);
     return is_new;
 }
 

@@ -300,7 +300,7 @@ void job_guard_on_alert(void *user, uint64_t now_ns)
     if (j->guard.reflex)
         reflex_read(j->guard.reflex, 0, &r);
     timing_memory(&j->guard.timing, r.known ? r.used_bytes : job_bytes(j));
-    if (checkpoint_check_file(&j->guard.checkpoint, now_ns))
+    if (checkpoint_check_file(&j->guard.checkpoint))
         ack_changed(j, now_ns, "");
     else
         job_guard_decide(j, now_ns);
@@ -328,10 +328,9 @@ int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX])
 
 void job_guard_reaped(struct job *j, pid_t pid, int status)
 {
-    uint64_t now_ns = clock_mono_ns();
     if ((WIFEXITED(status) || WIFSIGNALED(status)) &&
-        checkpoint_command_exited(&j->guard.checkpoint, pid, status, now_ns))
-        ack_changed(j, now_ns, "the command of --checkpoint-cmd failed");
+        checkpoint_command_exited(&j->guard.checkpoint, pid, status))
+        ack_changed(j, clock_mono_ns(), "the command of --checkpoint-cmd failed");
 }
 
 static void note_step(struct job_segment *n, const struct mark *mark)
@@ -470,8 +469,7 @@ void job_guard_process(struct job *j, const struct proc_event *event)
         reflex_remove(g->reflex, node->slot);
     if (event->kind == PROCESS_DIED && j->marks)
         mark_receiver_died(j->marks, node->info.id.pid);
-    if (event->kind == PROCESS_DIED &&
-        checkpoint_process_died(&g->checkpoint, node->info.id.pid, event->t_ns))
+    if (event->kind == PROCESS_DIED && checkpoint_process_died(&g->checkpoint, node->info.id.pid))
         ack_changed(j, event->t_ns, "the process exited before the checkpoint was written");
     if (event->kind != PROCESS_BORN || !g->reflex)
         return;

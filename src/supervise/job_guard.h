@@ -32,9 +32,8 @@ struct job_guard {
     /* files that the job leaves in /dev/shm; NULL if the folder cannot be read */
     struct leftovers *leftovers;
     struct death_tail tail;
-    uint64_t limit_bytes; /* --limit; 0: not given */
-    struct machine_limit effective;
-    bool effective_known;
+    uint64_t limit_bytes;           /* --limit; 0: not given */
+    struct machine_limit effective; /* limit_bytes is 0 if it is unknown */
     /* cgroup of the effective limit, relative to the cgroup root; "" if it is not a cgroup's
      * limit */
     char effective_dir[4096];
@@ -77,7 +76,6 @@ void job_guard_free(struct job_guard *g);
 
 /* ---- functions that only the guard's own files use ---- */
 
-void job_guard_find_effective(struct job *j);
 void job_guard_set_lines(struct job_guard *g, unsigned which);
 void job_guard_set_own_gauge(struct job_guard *g);
 void job_guard_set_charge(struct job *j);

@@ -66,7 +66,8 @@ void job_guard_begin(struct job *j)
     struct job_guard *g = &j->guard;
     const struct guard_settings *set = &j->options->guard;
     memory_returned_begin(&j->outcome.given_back, j->options->engine.root);
-    job_guard_find_effective(j);
+    (void)engine_limit(j->engine, &g->effective);
+    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", engine_limit_dir(j->engine));
     if (quantity_is_given(&set->limit))
         g->limit_bytes = quantity_bytes(&set->limit, g->effective.limit_bytes);
     ladder_init(&g->ladder, &set->rules);
@@ -85,7 +86,7 @@ void job_guard_begin(struct job *j)
     if (!g->reflex)
         return;
     job_guard_set_own_gauge(&j->guard);
-    if (g->effective_known)
+    if (g->effective.limit_bytes)
         job_guard_set_effective_gauge(j);
 }
 
@@ -107,16 +108,11 @@ void job_guard_segment(struct job *j)
 
 /* ---- events ---- */
 
-static double since_start_s(const struct job *j, uint64_t now_ns)
-{
-    return now_ns > j->started_ns ? (double)(now_ns - j->started_ns) / (double)NS_PER_S : 0;
-}
-
 void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
                          const unsigned *gpu, const char *why)
 {
     struct outcome_guard *g = &j->outcome.guard;
-    struct outcome_event e = {.t_s = since_start_s(j, now_ns),
+    struct outcome_event e = {.t_s = job_seconds(j, now_ns),
                               .segment = j->now.number,
                               .has_gpu = gpu,
                               .gpu = gpu ? *gpu : 0,
@@ -164,7 +160,7 @@ void job_guard_put_checkpoint(struct job *j, uint64_t now_ns)
     *c =
         (struct outcome_checkpoint){.id = a->id,
                                     .segment = j->now.number,
-                                    .asked_t_s = since_start_s(j, a->requested_ns),
+                                    .asked_t_s = job_seconds(j, a->requested_ns),
                                     .took_s = (double)(now_ns - a->requested_ns) / (double)NS_PER_S,
                                     .path = a->path[0] ? strdup(a->path) : NULL,
                                     .has_step = j->now.progress.has_step,

@@ -8,19 +8,6 @@
 
 #include "proc/limit.h"
 
-/* Finds the limit that applies even without ebb: the limit of the machine, or of a cgroup above the
- * job. */
-void job_guard_find_effective(struct job *j)
-{
-    struct machine *m = NULL;
-    struct job_guard *g = &j->guard;
-    if (machine_new(j->options->engine.root, j->is_attached ? (int32_t)j->now.pid : 0, &m) < 0)
-        return;
-    g->effective_known = machine_limit(m, &g->effective) == 0;
-    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", machine_limit_dir(m));
-    machine_free(m);
-}
-
 /* Sets the alarm line, with room for the memory that a checkpoint needs, and the kill line. */
 void job_guard_set_lines(struct job_guard *g, unsigned which)
 {
@@ -144,7 +131,6 @@ void job_guard_follow_effective(struct job *j)
                    limit.limit_bytes == g->effective.limit_bytes))
         return;
     g->effective = limit;
-    g->effective_known = true;
     snprintf(g->effective_dir, sizeof g->effective_dir, "%s", dir);
     follow_ooms(j);
     job_guard_set_effective_gauge(j);

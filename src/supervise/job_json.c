@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "judge/verdicts.h"
 #include "mark/receiver.h"
@@ -28,6 +29,11 @@ static void copy_command(char *const *argv, struct outcome_about *ret)
         left -= word ? strlen(word) : left;
         ret->command[ret->command_count++] = word;
     }
+}
+
+double job_seconds(const struct job *j, uint64_t t_ns)
+{
+    return outcome_seconds(u64_minus(t_ns, j->started_ns));
 }
 
 void job_about_start(struct job *j)

@@ -11,11 +11,6 @@
 
 enum { LARGEST = 16 }; /* maximum number of processes in a sample */
 
-static double since_start_s(const struct job *j, uint64_t t_ns)
-{
-    return outcome_seconds(u64_minus(t_ns, j->started_ns));
-}
-
 /* Copies a value of a sample to M.FIELD and sets M.has_FIELD, if the sample has that value. */
 #define TAKE_SAMPLE(m, field, sample, index)                                                       \
     ((m).has_##field = sample_has(sample, index), (m).field = (sample)->v[index])
@@ -98,8 +93,7 @@ json_t *job_message_state(struct job *j)
     const struct job_segment *n = &j->now;
     const char *reason = job_state_reason(j);
     struct job_message m = {.type = MESSAGE_STATE,
-                            .state = {.has_state = true,
-                                      .has_reason = reason,
+                            .state = {.has_reason = reason,
                                       .has_pid = n->pid > 0,
                                       .pid = n->pid,
                                       .has_segment = true,
@@ -182,8 +176,7 @@ json_t *job_message_sample(struct job *j, uint64_t now_ns)
     struct proc_tree_memory memory;
     proc_tree_memory(engine_tree(j->engine), &memory);
     struct job_message m = {.type = MESSAGE_SAMPLE,
-                            .sample = {.has_t_s = true,
-                                       .t_s = since_start_s(j, now_ns),
+                            .sample = {.t_s = job_seconds(j, now_ns),
                                        .has_unique_bytes = memory.unique_known,
                                        .unique_bytes = memory.unique_bytes,
                                        .has_rss_sum_bytes = memory.known,
@@ -227,8 +220,7 @@ void job_facts_now(struct job *j, struct job_facts *ret)
 
 json_t *job_message_verdict(struct job *j, uint64_t now_ns)
 {
-    struct job_message m = {.type = MESSAGE_VERDICT,
-                            .verdict = {.has_t_s = true, .t_s = since_start_s(j, now_ns)}};
+    struct job_message m = {.type = MESSAGE_VERDICT, .verdict = {.t_s = job_seconds(j, now_ns)}};
     m.verdict.has_verdict = verdict_of(j, &m.verdict.verdict);
     return m.verdict.has_verdict ? job_message_json(&m) : NULL;
 }
@@ -238,8 +230,7 @@ json_t *job_message_mark(const struct job *j, const struct mark *mark)
     size_t len = 0;
     const char *kind = mark->kind == MARK_OTHER ? mark_get(mark, "KIND", &len) : NULL;
     struct job_message m = {.type = MESSAGE_MARK,
-                            .mark = {.has_t_s = true,
-                                     .t_s = since_start_s(j, mark->t_ns),
+                            .mark = {.t_s = job_seconds(j, mark->t_ns),
                                      .has_step = mark->has & MARK_HAS_STEP,
                                      .step = mark->step,
                                      .has_epoch = mark->has & MARK_HAS_EPOCH,
@@ -253,8 +244,7 @@ json_t *job_message_mark(const struct job *j, const struct mark *mark)
 
 json_t *job_message_event(const struct job *j, uint64_t now_ns, const char *act, const char *why)
 {
-    struct job_message m = {.type = MESSAGE_EVENT,
-                            .event = {.has_t_s = true, .t_s = since_start_s(j, now_ns)}};
+    struct job_message m = {.type = MESSAGE_EVENT, .event = {.t_s = job_seconds(j, now_ns)}};
     snprintf(m.event.act, sizeof m.event.act, "%s", act);
     snprintf(m.event.why, sizeof m.event.why, "%s", why);
     return job_message_json(&m);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,19 +82,11 @@ static void requeue(struct job *j)
     static char name[] = "scontrol", verb[] = "requeue";
     struct job_node *n = j->node;
     char *argv[] = {name, verb, (char *)(uintptr_t)place_of(j)->job_id, NULL};
-    posix_spawnattr_t attr;
-    sigset_t none;
     if (n->requeue_pid || n->has_requeued)
         return;
     unsetenv("LD_PRELOAD"); /* LD_PRELOAD is for the ranks, not for scontrol */
-    sigemptyset(&none);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
-    int r = posix_spawnp(&n->requeue_pid, name, NULL, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
+    int r = checkpoint_spawn(argv, &n->requeue_pid);
     if (r) {
-        n->requeue_pid = 0;
         job_notifyf(j, "--requeue: scontrol cannot be started: %s", strerror(r));
         stop_all(j);
         return;

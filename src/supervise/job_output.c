@@ -137,12 +137,6 @@ static void on_room(void *user, int fd, uint32_t events)
     stop_waiting_for_room(user);
 }
 
-static void wait_for_room(struct job_stream *st)
-{
-    st->is_full =
-        loop_add_fd(st->j->loop, st->client_fd, EPOLLOUT, on_room, st, &st->room_source) == 0;
-}
-
 static void client_pipe_close(struct job_stream *st)
 {
     stop_waiting_for_room(st);
@@ -202,7 +196,8 @@ static size_t pass_on(struct job_stream *st)
         if (ioctl(st->fd, FIONREAD, &left) < 0 || left == 0)
             return 0;
         if (st->j->now.ending != DRAINING) {
-            wait_for_room(st);
+            st->is_full = loop_add_fd(st->j->loop, st->client_fd, EPOLLOUT, on_room, st,
+                                      &st->room_source) == 0;
             return 0;
         }
         send_rest_by_channel(st);
@@ -253,14 +248,6 @@ static void on_pipe(void *user, int fd, uint32_t events)
 
 /* ---- the terminal ---- */
 
-/* The job has closed its terminal but may open it again as /dev/tty. The master side stays open,
- * because closing it hangs up the terminal for good. */
-static void terminal_let_go(struct job_stream *st)
-{
-    loop_remove(st->source);
-    st->source = NULL;
-}
-
 static void on_terminal(void *user, int fd, uint32_t events)
 {
     struct job_stream *st = user;
@@ -275,10 +262,12 @@ static void on_terminal(void *user, int fd, uint32_t events)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) { /* EIO means that no process has the terminal open any more */
+        /* the job may open its terminal again as /dev/tty, so the master side stays open: closing
+         * it would hang up the terminal for good */
+        loop_remove(st->source);
+        st->source = NULL;
         if (j->now.exited)
             stream_close(st);
-        else
-            terminal_let_go(st);
         return;
     }
     /* without output streams, the terminal's output is only echoed input */

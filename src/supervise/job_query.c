@@ -27,22 +27,20 @@ static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
 
 static int query_reply(const char *path, const json_t *doc)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     int r = json_print(&text, doc, 0);
     if (r == 0)
         r = mark_send(path, text.data, text.len, 0);
-    buf_fini(&text);
     return r;
 }
 
 static void answer_verdict(struct job *j, const char *path)
 {
     engine_judge(j->engine);
-    json_t *doc = judge_tree_json(engine_verdict(j->engine));
+    json_auto_t *doc = judge_tree_json(engine_verdict(j->engine));
     /* a reply that is too long is sent without the evidence, its longest part */
     if (doc && query_reply(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
         query_reply(path, doc);
-    json_decref(doc);
 }
 
 /* Writes new heap readings to the run folder, for the process given by PID= or for all. The reply
@@ -54,11 +52,10 @@ static void answer_heap(struct job *j, const struct mark *m, const char *path)
     const char *text = mark_get(m, "PID", &len);
     if (text && (number_parse_i64(text, len, &pid) < 0 || pid < 0 || pid > INT32_MAX))
         return;
-    json_t *doc = json_pack("{s:b,s:I}", "on", j->heap.collect ? 1 : 0, "refreshed",
-                            (json_int_t)job_heap_refresh(j, (int32_t)pid));
+    json_auto_t *doc = json_pack("{s:b,s:I}", "on", j->heap.collect ? 1 : 0, "refreshed",
+                                 (json_int_t)job_heap_refresh(j, (int32_t)pid));
     if (doc)
         query_reply(path, doc);
-    json_decref(doc);
 }
 
 bool job_query(struct job *j, const struct mark *m)

@@ -51,11 +51,6 @@ static struct outcome_rank *rank_of(const struct rank_client *c)
     return c->index < c->j->outcome.rank_count ? &c->j->outcome.ranks[c->index] : NULL;
 }
 
-static double since_start_s(const struct job *j)
-{
-    return outcome_seconds(clock_mono_ns() - j->started_ns);
-}
-
 /* Makes the next tick write run.json again, because run.json lists the ranks. */
 static void list_changed(struct job *j)
 {
@@ -121,7 +116,7 @@ static void rank_ended(struct rank_client *c, bool has_status, int status)
     r->live--;
     snprintf(rank->state, sizeof rank->state, "ended");
     rank->has_ended_t_s = true;
-    rank->ended_t_s = since_start_s(j);
+    rank->ended_t_s = job_seconds(j, clock_mono_ns());
     if (has_status) {
         const struct outcome_end end = outcome_end_of_status(status);
         rank->has_status = true;
@@ -208,7 +203,7 @@ static void take_hello(struct rank_client *c, const json_t *hello)
     list[c->index] = (struct outcome_rank){.rank = (uint32_t)rank,
                                            .local_rank = (uint32_t)local,
                                            .state = "running",
-                                           .started_t_s = since_start_s(j)};
+                                           .started_t_s = job_seconds(j, clock_mono_ns())};
     c->is_live = true;
     j->ranks->live++;
     loop_disarm_timer(j->ranks->late_timer);

@@ -56,7 +56,7 @@ static void set_environment(const struct job *j)
     put_env("EBB_RESUME", j->now.number ? "1" : NULL);
     snprintf(number, sizeof number, "%u", j->now.number);
     put_env("EBB_SEGMENT", number);
-    if (!limit && j->guard.effective_known)
+    if (!limit)
         limit = j->guard.effective.limit_bytes;
     snprintf(number, sizeof number, "%llu", (unsigned long long)limit);
     put_env("EBB_LIMIT_BYTES", limit ? number : NULL);
@@ -229,9 +229,8 @@ static void keep_segment(struct job *j)
                                  .checkpoint_step = p->checkpoint_step,
                                  .peak_bytes = engine_segment_peak(j->engine)};
     fill_end(j, &s->end);
-    json_t *end = outcome_end_json(&s->end);
+    json_auto_t *end = outcome_end_json(&s->end);
     engine_job_ended(j->engine, end);
-    json_decref(end);
     job_heap_ended(j);
     engine_judge(j->engine);
     const struct judge_tree *tree = judge_tree(engine_verdict(j->engine));

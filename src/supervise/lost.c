@@ -48,13 +48,12 @@ static void write_outcome(int rundir_fd, struct outcome *o, const struct outcome
 {
     const struct rundir dir = {.fd = rundir_fd};
     char text[TEXT_LOCAL_MAX];
-    json_t *doc = json_object();
+    json_auto_t *doc = json_object();
     outcome_set_text(&o->about.state, "ended");
     outcome_set_text(&o->ended, text_local_time(text, clock_wall_ns()));
     outcome_put(o, doc);
     json_object_set_new(doc, "end", outcome_end_json(end));
     (void)rundir_write_json(&dir, doc);
-    json_decref(doc);
     outcome_fini(o);
 }
 
@@ -88,14 +87,6 @@ static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
            st.st_uid == geteuid();
 }
 
-static struct guard_cgroup lost_cgroup(const struct proc_root *root, const struct outcome_about *a)
-{
-    struct guard_cgroup g = guard_cgroup_none;
-    if (a->cgroup_count && a->cgroup[0] && is_lost_cgroup(root, a->cgroup[0]))
-        memcpy(g.dir, a->cgroup[0], strlen(a->cgroup[0]) + 1);
-    return g;
-}
-
 /* Removes the folder of the sockets, given the PATH of the control socket in it. */
 static void remove_sockets(const char *path)
 {
@@ -115,7 +106,9 @@ int lost_end_job(const struct proc_root *root, const char *run_dir, const char *
     struct outcome o = {0};
     if (dir >= 0)
         (void)outcome_read_folder(dir, JSON_MAX, NULL, &o);
-    struct guard_cgroup cgroup = lost_cgroup(root, &o.about);
+    struct guard_cgroup cgroup = guard_cgroup_none;
+    if (o.about.cgroup_count && o.about.cgroup[0] && is_lost_cgroup(root, o.about.cgroup[0]))
+        memcpy(cgroup.dir, o.about.cgroup[0], strlen(o.about.cgroup[0]) + 1);
     const char *slash = strrchr(cgroup.dir, '/');
     const struct stray_signs signs = {.run_dir = run_dir, .cgroup = slash ? slash + 1 : ""};
     int ended = guard_end_strays(root, &signs, grace_ns);

@@ -9,6 +9,7 @@
 
 /* Members have the names of their JSON keys. Absent members are written as null. */
 #define TEXT(s, m) CODEC_FIELD(struct job_message_##s, m, #m, CODEC_TEXT)
+#define TIME(s) CODEC_FIELD(struct job_message_##s, t_s, "t_s", CODEC_REAL)
 #define OR_NULL(s, m, type) CODEC_NULL(struct job_message_##s, m, #m, CODEC_##type)
 #define PART(s, m, of) CODEC_PART_HAS(struct job_message_##s, m, #m, of, CODEC_OR_NULL)
 
@@ -32,7 +33,7 @@ static const struct codec process_codec[] = {
     {0}};
 
 static const struct codec sample_codec[] = {
-    OR_NULL(sample, t_s, REAL),
+    TIME(sample),
     OR_NULL(sample, job_bytes, UINT),
     OR_NULL(sample, unique_bytes, UINT),
     OR_NULL(sample, rss_sum_bytes, UINT),
@@ -43,7 +44,7 @@ static const struct codec sample_codec[] = {
     CODEC_MANY(struct job_message_sample, processes, process_count, "processes", process_codec,
                CODEC_REQUIRED),
     {0}};
-static const struct codec state_codec[] = {OR_NULL(state, state, TEXT),
+static const struct codec state_codec[] = {TEXT(state, state),
                                            OR_NULL(state, reason, TEXT),
                                            OR_NULL(state, pid, INT),
                                            OR_NULL(state, segment, INT),
@@ -54,19 +55,15 @@ static const struct codec state_codec[] = {OR_NULL(state, state, TEXT),
                                            PART(state, verdict, job_verdict_codec),
                                            OR_NULL(state, peak_bytes, UINT),
                                            {0}};
-static const struct codec mark_codec[] = {OR_NULL(mark, t_s, REAL),
-                                          TEXT(mark, kind),
-                                          OR_NULL(mark, step, INT),
-                                          OR_NULL(mark, epoch, REAL),
-                                          {0}};
+static const struct codec mark_codec[] = {
+    TIME(mark), TEXT(mark, kind), OR_NULL(mark, step, INT), OR_NULL(mark, epoch, REAL), {0}};
 static const struct codec verdict_codec[] = {
-    OR_NULL(verdict, t_s, REAL), PART(verdict, verdict, job_verdict_codec), {0}};
-static const struct codec event_codec[] = {
-    OR_NULL(event, t_s, REAL), TEXT(event, act), TEXT(event, why), {0}};
+    TIME(verdict), PART(verdict, verdict, job_verdict_codec), {0}};
+static const struct codec event_codec[] = {TIME(event), TEXT(event, act), TEXT(event, why), {0}};
 static const struct codec log_codec[] = {OR_NULL(log, bytes, UINT), {0}};
 static const struct codec answer_codec[] = {
-    CODEC_NULL(struct job_message_answer, request, "do", CODEC_TEXT),
-    OR_NULL(answer, ok, BOOL),
+    CODEC_FIELD(struct job_message_answer, request, "do", CODEC_TEXT),
+    CODEC_FIELD(struct job_message_answer, ok, "ok", CODEC_BOOL),
     OR_NULL(answer, error, TEXT),
     {0}};
 static const struct codec request_codec[] = {

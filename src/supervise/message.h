@@ -24,8 +24,8 @@ enum job_message_type {
 };
 
 struct job_message_sample {
-    bool has_t_s, has_job_bytes, has_unique_bytes, has_rss_sum_bytes, has_limit_bytes;
-    bool has_headroom_bytes, has_step;
+    bool has_job_bytes, has_unique_bytes, has_rss_sum_bytes, has_limit_bytes, has_headroom_bytes;
+    bool has_step;
     double t_s; /* seconds since the job's start, as in the other messages */
     uint64_t job_bytes, unique_bytes, rss_sum_bytes, limit_bytes, headroom_bytes;
     int64_t step;
@@ -45,7 +45,7 @@ struct job_message_sample {
 };
 
 struct job_message_state {
-    bool has_state, has_reason, has_pid, has_segment, has_started_s, has_log_bytes;
+    bool has_reason, has_pid, has_segment, has_started_s, has_log_bytes;
     bool has_limit_bytes, has_progress, has_verdict, has_peak_bytes;
     char state[16], reason[FACTS_TEXT];
     int64_t pid, segment;
@@ -61,18 +61,17 @@ struct job_message {
         struct job_message_sample sample;
         struct job_message_state state;
         struct job_message_mark {
-            bool has_t_s, has_step, has_epoch;
+            bool has_step, has_epoch;
             double t_s, epoch;
             char kind[64];
             int64_t step;
         } mark;
         struct job_message_verdict {
-            bool has_t_s, has_verdict;
+            bool has_verdict;
             double t_s;
             struct job_verdict verdict;
         } verdict;
         struct job_message_event {
-            bool has_t_s;
             double t_s;
             char act[24], why[FACTS_TEXT];
         } event;
@@ -81,7 +80,7 @@ struct job_message {
             uint64_t bytes;
         } log;
         struct job_message_answer {
-            bool has_request, has_ok, has_error, ok;
+            bool has_error, ok;
             char request[16], error[FACTS_TEXT];
         } answer;
     };

@@ -35,11 +35,6 @@ static const char *const phase_names[NODE_PHASES] = {
     [NODE_NONE] = "none", [NODE_READY] = "ready",   [NODE_GO] = "go",     [NODE_ASKED] = "asked",
     [NODE_DONE] = "done", [NODE_FAILED] = "failed", [NODE_STOP] = "stop", [NODE_CANCEL] = "cancel"};
 
-const char *node_phase_name(enum node_phase phase)
-{
-    return phase_names[phase];
-}
-
 static enum node_phase phase_of(const char *name)
 {
     for (int i = 0; name && i < NODE_PHASES; i++)
@@ -84,9 +79,8 @@ struct node_bus {
 /* Rewrites a file in place, padded with blanks to SIZE bytes. */
 static void write_line(int fd, const char *name, const json_t *doc, size_t size)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     if (json_print(&text, doc, 0) < 0 || text.len == 0 || text.len > size) {
-        buf_fini(&text);
         return;
     }
     text.len--; /* the newline */
@@ -96,16 +90,14 @@ static void write_line(int fd, const char *name, const json_t *doc, size_t size)
     AUTO_CLOSE int to = openat(fd, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (to >= 0 && !text.failed)
         (void)!pwrite(to, text.data, text.len, 0);
-    buf_fini(&text);
 }
 
 static json_t *read_line(int fd, const char *name)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     json_t *doc = NULL;
     if (io_read_plain(fd, name, REQUEST_SIZE, &text) == 0 && text.len)
         doc = json_parse(text.data, text.len, NULL);
-    buf_fini(&text);
     return doc;
 }
 
@@ -123,7 +115,7 @@ static void write_beat(struct node_bus *bus, uint64_t now_ns)
     json_t *doc = is_due ? json_deep_copy(bus->beat) : NULL;
     if (doc && bus->answer_id[0]) {
         json_object_set_new(doc, "request", json_text0(bus->answer_id));
-        json_object_set_new(doc, "phase", json_string(node_phase_name(bus->answer)));
+        json_object_set_new(doc, "phase", json_string(phase_names[bus->answer]));
     }
     bus->beat_is_due &= !is_due;
     pthread_mutex_unlock(&bus->lock);
@@ -145,11 +137,10 @@ static void write_request(struct node_bus *bus)
     pthread_mutex_unlock(&bus->lock);
     if (!is_due)
         return;
-    json_t *doc = json_pack("{s:s,s:i,s:s,s:s}", "id", q.id, "node", (int)q.node, "what",
-                            "checkpoint", "phase", node_phase_name(q.phase));
+    json_auto_t *doc = json_pack("{s:s,s:i,s:s,s:s}", "id", q.id, "node", (int)q.node, "what",
+                                 "checkpoint", "phase", phase_names[q.phase]);
     json_object_set_new(doc, "why", json_text0(q.why));
     write_line(bus->job_fd, "request", doc, REQUEST_SIZE);
-    json_decref(doc);
 }
 
 static void wake_loop(struct node_bus *bus)

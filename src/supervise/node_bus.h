@@ -27,7 +27,6 @@ enum node_phase {
     NODE_CANCEL,
     NODE_PHASES
 };
-const char *node_phase_name(enum node_phase phase);
 
 struct node_request {
     char id[NODE_ID_MAX]; /* id of the request; "" if there is no request */

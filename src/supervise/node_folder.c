@@ -32,7 +32,7 @@ static json_t *first_start(const struct node_folder_options *o, int parent_fd)
 {
     struct rank_place first = *o->place;
     char name[RANK_FOLDER_MAX], path[RANK_FOLDER_MAX + sizeof "/job.json"];
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     json_t *found = NULL;
     first.restarts = 0;
     rank_place_folder(&first, name);
@@ -42,7 +42,6 @@ static json_t *first_start(const struct node_folder_options *o, int parent_fd)
         found = json_incref(json_object_get(doc, "started_s"));
         json_decref(doc);
     }
-    buf_fini(&text);
     return json_is_number(found) ? found : json_seconds(o->wall_ns);
 }
 
@@ -85,16 +84,14 @@ static int create_once(int fd, const char *name, const void *data, size_t len)
 
 static int create_job_files(const struct node_folder_options *o, int fd)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     AUTO_CLOSE int parent = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    json_t *doc = job_json(o, parent);
+    json_auto_t *doc = job_json(o, parent);
     int r = json_print(&text, doc, 2);
     if (r == 0)
         r = create_once(fd, "job.json", text.data, text.len);
     if (r == 0)
         r = create_once(fd, "request", "", 0);
-    json_decref(doc);
-    buf_fini(&text);
     return r;
 }
 

@@ -54,11 +54,10 @@ bool rank_link_is_ours(int fd, int32_t *ret_pid)
 
 int rank_link_send(int fd, json_t *doc)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     int r = json_print(&text, doc, 0);
     if (r == 0 && send(fd, text.data, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         r = -errno;
-    buf_fini(&text);
     json_decref(doc);
     return r;
 }

@@ -204,17 +204,8 @@ char **spawn_argv(char *const *argv, char *const *more)
 char **spawn_shell_argv(const char *path, char *const *argv)
 {
     static char shell[] = "/bin/sh";
-    size_t count = 0;
-    while (argv[count])
-        count++;
-    char **v = calloc(count + 2, sizeof *v);
-    if (!v)
-        return NULL;
-    v[0] = shell;
-    v[1] = (char *)(uintptr_t)path;
-    for (size_t i = 1; i < count; i++)
-        v[i + 1] = argv[i];
-    return v;
+    char *const head[] = {shell, (char *)(uintptr_t)path, NULL};
+    return spawn_argv(head, argv[0] ? argv + 1 : argv);
 }
 
 int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error)

@@ -12,6 +12,7 @@
 
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -50,12 +51,11 @@ void job_announce(struct job *j, uint64_t now_ns)
     char *dir = j->guard.cgroup.dir;
     about->cgroup = &dir;
     about->cgroup_count = dir[0] != '\0';
-    json_t *doc = job_running_json(j);
+    json_auto_t *doc = job_running_json(j);
     about->cgroup = NULL;
     about->cgroup_count = 0;
     j->is_announced = rundir_write_json(&j->options->rundir, doc) == 0;
     j->announce_ns = now_ns + ROOM_MS * NS_PER_MS;
-    json_decref(doc);
 }
 
 void job_on_tick(void *user, struct engine *e, uint64_t now_ns)
@@ -86,9 +86,8 @@ void job_record(struct job *j)
     struct err err = {""};
     if (dir->fd < 0)
         return;
-    json_t *header = job_header_json(j);
+    json_auto_t *header = job_header_json(j);
     int r = engine_record(j->engine, dir->fd, header, &err);
-    json_decref(header);
     /* ebb does not redirect the output of ranks and of attached jobs */
     if (!j->is_attached && !j->options->node)
         job_log_start(j);
@@ -153,12 +152,11 @@ static void tear_down(struct job *j)
 
 static void send_end(struct job *j, const json_t *doc)
 {
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     char code = (char)job_run_status(j);
     json_print(&text, doc, 0);
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
-    buf_fini(&text);
     /* Waits until the client has received the end, however slow its reader is (a pager): run.json
      * is already written. A client that is stopped at this point is woken. */
     job_client_flush(j);
@@ -189,16 +187,15 @@ static int write_end(struct job *j, const json_t *doc)
 /* Stops the recording, writes the end of the job to run.json, and sends it to the client. */
 static void finish_job(struct job *j)
 {
-    json_t *footer = outcome_end_json(job_outcome_end(j));
+    json_auto_t *footer = outcome_end_json(job_outcome_end(j));
     if (j->engine) {
         job_guard_end(j);
         job_heap_refresh(j, 0);
         engine_stop(j->engine, footer);
     }
-    json_decref(footer);
     if (j->output.log) /* log.txt must be complete before run.json reports the end */
         sink_wait(logs_sink(j->output.log), LOG_WAIT_S * NS_PER_S);
-    json_t *doc = job_ended_json(j);
+    json_auto_t *doc = job_ended_json(j);
     int r = write_end(j, doc);
     j->note->finished = r == 0;
     if (r < 0 && j->options->rundir.fd >= 0 && !j->failure.text[0])
@@ -206,7 +203,6 @@ static void finish_job(struct job *j)
     job_node_free(j);
     job_ranks_finished(j);
     send_end(j, doc);
-    json_decref(doc);
 }
 
 static int start(struct job *j)
@@ -229,22 +225,6 @@ static int start(struct job *j)
     return r;
 }
 
-static void watch_job(struct job *j)
-{
-    engine_start(j->engine);
-    job_announce(j, clock_mono_ns());
-    if (j->options->is_detached)
-        job_client_leave(j);
-    loop_run(j->loop);
-}
-
-/* The supervisor's ends of the client's channel and pipes. */
-struct client_ends {
-    int fd;        /* the supervisor's end of the channel */
-    int stream[3]; /* [1] and [2] are pipes for the job's output, or -1 */
-    int pidfd;
-};
-
 /* Enlarges the table of open files in advance. The kernel doubles the table whenever it is full. In
  * a process with threads the kernel then waits for all CPUs, which takes seconds on a machine with
  * hundreds of busy processes. */
@@ -260,8 +240,8 @@ static void enlarge_file_table(int any_fd)
         close(fd);
 }
 
-static int supervise(const struct supervisor_options *options, const struct client_ends *client,
-                     struct sentinel_note *note)
+static int supervise(const struct supervisor_options *options,
+                     const struct supervisor_client *client, struct sentinel_note *note)
 {
     struct job j = {.options = options,
                     .note = note,
@@ -279,8 +259,13 @@ static int supervise(const struct supervisor_options *options, const struct clie
     int r = set_up_job(&j, &j.failure);
     if (r == 0)
         r = start(&j);
-    if (r == 0 && !j.exec_error)
-        watch_job(&j);
+    if (r == 0 && !j.exec_error) {
+        engine_start(j.engine);
+        job_announce(&j, clock_mono_ns());
+        if (options->is_detached)
+            job_client_leave(&j);
+        loop_run(j.loop);
+    }
     if (r < 0 && !j.failure.text[0])
         err_set(&j.failure, r, "cannot start the job: %s", strerror(-r));
     if (j.loop)
@@ -303,20 +288,12 @@ static void write_lost(const struct supervisor_options *options, const struct se
     lost_write(options->rundir.fd, &o);
 }
 
-static void close_ends(int fd, const int stream[3])
+static void close_ends(const struct supervisor_client *ends)
 {
-    if (fd >= 0)
-        close(fd);
+    cleanup_close(&ends->fd);
+    cleanup_close(&ends->pidfd);
     for (int i = 0; i < 3; i++)
-        if (stream[i] >= 0)
-            close(stream[i]);
-}
-
-static void close_client_ends(const struct client_ends *client)
-{
-    close_ends(client->fd, client->stream);
-    if (client->pidfd >= 0)
-        close(client->pidfd);
+        cleanup_close(&ends->stream[i]);
 }
 
 /* Closes all streams except the lock. The process that started a detached job waits until its
@@ -336,7 +313,7 @@ static void detach(const struct supervisor_options *options)
  * until they are closed. Ends a detached job together with its supervisor, even with
  * --keep-on-exit: nobody could cancel the job or watch its memory any more. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options,
-                                  const struct client_ends *client)
+                                  const struct supervisor_client *client)
 {
     sigset_t all;
     sigfillset(&all);
@@ -362,7 +339,7 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     if (options->node)
         /* new ranks must not be able to connect after the supervisor's death */
         close(options->node->listen_fd);
-    close_client_ends(client);
+    close_ends(client);
     if (pid > 0) {
         guard_cgroup_warm(options->engine.root);
         sentinel_wait(options->engine.root, pid, options->grace_ns, note, options->rundir.fd, &end);
@@ -372,55 +349,50 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     _exit(end.is_lost);
 }
 
-/* Opens a pipe between supervisor and client. The supervisor must not write to the user's own pipe:
- * a reader that splices from it to a hanging disk keeps it locked, and the supervisor would hang.
- */
-static int open_stream(int *ret_ours, int *ret_theirs)
-{
-    int pair[2];
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return -errno;
-    *ret_ours = pair[0];
-    *ret_theirs = pair[1];
-    return 0;
-}
-
+/* Opens the channel between client and supervisor, and pipes for the output that is not on a
+ * terminal. The supervisor must not write to the user's own pipe: a reader that splices from it to
+ * a hanging disk keeps it locked, and the supervisor would hang. */
 static int open_client(const struct supervisor_options *o, struct supervisor_client *ours,
-                       struct client_ends *theirs)
+                       struct supervisor_client *theirs)
 {
     const struct supervisor_streams *s = &o->streams;
+    const bool is_piped[3] = {false, !o->is_silent && !o->tty.out && !s->closed[1],
+                              !o->is_silent && !o->tty.err && !s->closed[2] && !s->is_one_pipe};
     int pair[2];
-    *ours = (struct supervisor_client){.fd = -1, .stream = {-1, -1, -1}};
-    *theirs = (struct client_ends){.fd = -1, .stream = {-1, -1, -1}, .pidfd = -1};
+    *ours = *theirs = (struct supervisor_client){.fd = -1, .stream = {-1, -1, -1}, .pidfd = -1};
     int r = channel_pair(pair);
     if (r < 0)
         return r;
     ours->fd = pair[0];
     theirs->fd = pair[1];
     theirs->pidfd = io_pidfd_open(getpid());
-    if (!o->is_silent && !o->tty.out && !s->closed[1])
-        r = open_stream(&ours->stream[1], &theirs->stream[1]);
-    if (r == 0 && !o->is_silent && !o->tty.err && !s->closed[2] && !s->is_one_pipe)
-        r = open_stream(&ours->stream[2], &theirs->stream[2]);
-    return r;
+    for (int i = 0; i < 3; i++) {
+        if (!is_piped[i])
+            continue;
+        if (pipe2(pair, O_CLOEXEC) < 0)
+            return -errno;
+        ours->stream[i] = pair[0];
+        theirs->stream[i] = pair[1];
+    }
+    return 0;
 }
 
 int supervisor_start(const struct supervisor_options *options, struct supervisor_client *ret,
                      struct err *err)
 {
     struct supervisor_client ours;
-    struct client_ends theirs;
+    struct supervisor_client theirs;
     int r = open_client(options, &ours, &theirs);
     pid_t pid = r < 0 ? -1 : fork();
     if (pid == 0) {
-        close_ends(ours.fd, ours.stream);
+        close_ends(&ours);
         be_sentinel(options, &theirs);
     }
     if (r == 0 && pid < 0)
         r = -errno;
-    close_client_ends(&theirs);
+    close_ends(&theirs);
     if (r < 0) {
-        close_ends(ours.fd, ours.stream);
+        close_ends(&ours);
         return err_set(err, r, "cannot start a process: %s", strerror(-r));
     }
     *ret = ours;

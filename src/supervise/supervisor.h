@@ -90,13 +90,14 @@ struct supervisor_options {
     const struct supervisor_node *node; /* NULL if the supervisor starts the job itself */
 };
 
-/* The client's ends of its connections to the supervisor. The client must close them. */
+/* The ends of the connections between client and supervisor. Each side must close its own. */
 struct supervisor_client {
-    int fd; /* the client's end of the channel */
+    int fd; /* the channel */
     /* [1] and [2] are pipes with the job's output, or -1. The client must not lock them for long:
      * it may splice from them only into other pipes. */
     int stream[3];
-    pid_t sentinel; /* pid of the sentinel; the caller is its parent and must wait for it */
+    int pidfd;      /* the supervisor's pidfd of the client; -1 in the client */
+    pid_t sentinel; /* pid of the sentinel, for which its parent, the client, must wait */
 };
 
 /* Starts sentinel, supervisor and job. Later errors are sent over the channel. CHANNEL_END comes

@@ -25,7 +25,6 @@ static void expensive_sample_is_repeated_after_a_longer_period(void **state)
     pace_done(&p, 0, 100 * NS_PER_MS); /* After 100 ms of work, the next sample is due in 10 s. */
     assert_false(pace_due(&p, 9 * NS_PER_S));
     assert_true(pace_due(&p, 10 * NS_PER_S));
-    assert_int_equal(p.total_cost_ns, 100 * NS_PER_MS);
 }
 
 static void sample_may_be_taken_two_milliseconds_early(void **state)

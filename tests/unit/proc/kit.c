@@ -20,8 +20,6 @@ void notebook_write(void *user, const struct proc_event *event)
     n->count[event->kind]++;
     n->pid[event->kind] = event->node->info.id.pid;
     n->slot[event->kind] = event->node->slot;
-    if (event->kind == PROCESS_REPARENTED)
-        n->old_ppid = event->old_ppid;
 }
 
 static void or_die(bool ok, const char *what)

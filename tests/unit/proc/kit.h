@@ -16,7 +16,6 @@ struct notebook {
     size_t count[8];
     int32_t pid[8];
     uint32_t slot[8];
-    int32_t old_ppid;
 };
 void notebook_write(void *user, const struct proc_event *event);
 

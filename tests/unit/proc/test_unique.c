@@ -67,8 +67,7 @@ static struct proc_unique_cost cost_of(const struct count *c)
 
 static void slice(struct count *c)
 {
-    uint64_t next;
-    assert_int_equal(proc_unique_slice(c->unique, c->now_ns, &next), 0);
+    uint64_t next = proc_unique_slice(c->unique, c->now_ns);
     assert_true(next > c->now_ns);
     c->now_ns = next;
 }
@@ -415,7 +414,7 @@ static void pages_shared_after_a_fork_are_not_unique(void **state)
     count_begin(&c, pid, NULL);
     assert_int_equal(proc_tree_count(c.tree), 2);
     expect_tree_as_smaps(&c);
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     for (size_t i = 0; i < 2; i++)
         assert_true(unique_of(&c, i) >= 8 * MIB && unique_of(&c, i) < 16 * MIB);
     /* The total is 16 MiB of the parent, 8 MiB of copies, and a little more. */
@@ -446,7 +445,7 @@ static void unmeasured_forked_child_counts_only_growth_since_fork(void **state)
     pid_t pid = kid_start(fork_and_grow, NULL);
     count_begin(&c, pid, NULL);
     assert_int_equal(proc_tree_count(c.tree), 2);
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     uint64_t first = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 0));
     uint64_t child = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 1));
     assert_true(first >= 31 * MIB); /* The kernel's count of resident memory is only approximate. */
@@ -466,7 +465,7 @@ static void unmeasured_forked_child_counts_its_copied_pages(void **state)
     count_begin(&c, pid, NULL);
     assert_int_equal(proc_tree_count(c.tree), 2);
     assert_int_equal(proc_tree_walk(c.tree, c.now_ns), 0);
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     uint64_t child = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 1));
     assert_in_range(child, 8 * MIB, 14 * MIB);
     kid_end(pid);
@@ -531,7 +530,7 @@ static void fork_during_a_unique_count_does_not_double_job_memory(void **state)
     EVENTUALLY(proc_tree_count(c.tree) == 2,
                assert_int_equal(proc_tree_walk(c.tree, c.now_ns += NS_PER_MS), 0));
     count_all(&c, 3);
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     proc_tree_memory(c.tree, &with_child);
     assert_true(with_child.rss_sum_bytes >= alone.rss_sum_bytes + 15 * MIB);
     assert_true(with_child.low_bytes < alone.low_bytes + 8 * MIB);
@@ -565,7 +564,7 @@ static void fork_that_exits_uncounted_does_not_double_job_memory(void **state)
     kill(pid, SIGUSR1);
     EVENTUALLY(proc_tree_count(c.tree) == 2,
                assert_int_equal(proc_tree_walk(c.tree, c.now_ns += NS_PER_MS), 0));
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     proc_tree_memory(c.tree, &with_child);
     pid_t child = proc_tree_at(c.tree, 1)->info.id.pid;
     kill(child, SIGKILL);
@@ -666,13 +665,13 @@ static void pauses_keep_the_unique_count_within_its_cpu_share(void **state)
     pid_t pid = kid_start(hold_private, NULL);
     count_begin(&c, pid, &one_call_per_slice);
     for (int i = 0; i < 50; i++) {
-        uint64_t cpu = cost_of(&c).cpu_ns, now = c.now_ns, next;
-        assert_int_equal(proc_unique_slice(c.unique, now, &next), 0);
+        uint64_t cpu = cost_of(&c).cpu_ns, now = c.now_ns;
+        uint64_t next = proc_unique_slice(c.unique, now);
         cpu = cost_of(&c).cpu_ns - cpu;
         assert_true(next - now >= cpu * 100);
         /* A scan call before the pause ends does nothing. */
-        uint64_t slices = cost_of(&c).slices, again;
-        assert_int_equal(proc_unique_slice(c.unique, now + cpu, &again), 0);
+        uint64_t slices = cost_of(&c).slices;
+        (void)proc_unique_slice(c.unique, now + cpu);
         if (cpu > 0)
             assert_int_equal(cost_of(&c).slices, slices);
         c.now_ns = next;
@@ -723,10 +722,10 @@ static void next_sample_contains_a_unique_count_made_before_it(void **state)
     count_begin(&c, pid, NULL);
     const struct sample *s = &proc_tree_at(c.tree, 0)->sample;
     count_all(&c, 1);
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     assert_true(s->read & UNIQUE_BIT);
     proc_tree_clear_read(c.tree);
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     assert_int_equal(s->read, 1u << SAMPLE_RSS);
     assert_true(s->known & UNIQUE_BIT);
     kid_end(pid);
@@ -775,7 +774,7 @@ static void process_that_exits_during_a_scan_is_dropped(void **state)
         slice(&c);
     assert_int_equal(cost_of(&c).scans_given_up, 1);
     assert_int_equal(cost_of(&c).scans_done, 0);
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     assert_int_equal(proc_tree_count(c.tree), 0);
     slice(&c);
     count_end(&c);
@@ -793,7 +792,7 @@ static void process_removed_from_the_tree_during_a_scan_is_dropped(void **state)
     kid_end(pid);
     struct proc_unique *untold = c.unique;
     c.unique = NULL; /* This tick does not call proc_unique_forget. */
-    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_tick(c.tree, c.now_ns);
     c.unique = untold;
     assert_int_equal(proc_tree_count(c.tree), 0);
     slice(&c);
@@ -848,8 +847,7 @@ static int count_strangers(void *arg)
     if (n == NULL)
         return 2;
     for (int i = 0; i < 1000 && !(n->sample.stale & UNIQUE_BIT); i++)
-        if (proc_unique_slice(u, now, &now) < 0)
-            return 3;
+        now = proc_unique_slice(u, now);
     if (!(n->sample.stale & UNIQUE_BIT) || sample_has(&n->sample, SAMPLE_UNIQUE))
         return 4;
     proc_unique_cost(u, &cost);
@@ -895,12 +893,11 @@ static uint64_t count_next(struct count *c)
 static void urgent_unique_count_does_not_wait_for_new_processes(void **state)
 {
     struct count c;
-    uint64_t next;
     pid_t pid = kid_start(hold_private, NULL);
     (void)state;
     count_begin(&c, pid, NULL);
     uint64_t born_ns = c.now_ns;
-    assert_int_equal(proc_unique_slice(c.unique, c.now_ns, &next), 0);
+    uint64_t next = proc_unique_slice(c.unique, c.now_ns);
     assert_int_equal(cost_of(&c).scans_done, 0);
     assert_true(next > born_ns + NS_PER_S / 2);
     proc_unique_hurry(c.unique, true);
@@ -931,7 +928,7 @@ static void urgent_unique_count_waits_for_a_vfork_child(void **state)
     count_begin(&c, pid, NULL);
     EVENTUALLY(proc_tree_count(c.tree) == 2, proc_tree_walk(c.tree, c.now_ns));
     uint64_t born_ns = c.now_ns;
-    assert_int_equal(proc_tree_tick(c.tree, born_ns), 0);
+    proc_tree_tick(c.tree, born_ns);
     proc_unique_hurry(c.unique, true);
     slice_until(&c, born_ns + NS_PER_S * 9 / 10);
     assert_int_equal(cost_of(&c).scans_done, 1);

@@ -40,7 +40,7 @@ static struct sample count(pid_t pid, const struct proc_unique_options *options)
     assert_int_equal(proc_unique_new(tree, options, &unique), 0);
     assert_int_equal(proc_tree_add(tree, pid, now_ns, NULL), 0);
     for (int i = 0; i < 100000 && cost.scans_done + cost.scans_given_up == 0; i++) {
-        assert_int_equal(proc_unique_slice(unique, now_ns, &now_ns), 0);
+        now_ns = proc_unique_slice(unique, now_ns);
         proc_unique_cost(unique, &cost);
     }
     struct sample s = proc_tree_at(tree, 0)->sample;
