@@ -41,6 +41,13 @@ struct cli_command {
     int (*exec)(const struct cli_call *call, struct err *err);
 };
 
+/* The options of commands that have only --json. */
+struct cli_json_options {
+    bool json;
+};
+#define CLI_JSON_OPTION(text)                                                                      \
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct cli_json_options, json), .help = (text))
+
 /* All commands in the order of the help, NULL-terminated. */
 extern const struct cli_command *const cli_commands[];
 /* Commands for other parts of ebb, which can be called but are not listed. */
@@ -105,6 +112,8 @@ struct cli_block {
     bool is_verbatim;
 };
 bool cli_block_next(const char **at, struct cli_block *ret);
+/* Appends all blocks of TEXT with empty lines between them, and MARGIN before verbatim lines. */
+void cli_put_blocks(struct buf *out, const char *text, const char *margin, size_t width);
 /* Appends LEN bytes of S and a newline, broken at spaces so that each line ends before WIDTH. The
  * caller has already written COLUMN columns of the first line. Further lines are indented by
  * INDENT. */

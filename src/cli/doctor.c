@@ -494,13 +494,9 @@ static json_t *doctor_json(const struct doctor *d)
     return json_pack("{s:o, s:o}", "count", count, "checks", checks);
 }
 
-struct doctor_options {
-    bool json;
-};
-
 static int doctor_exec(const struct cli_call *call, struct err *err)
 {
-    const struct doctor_options *options = call->options;
+    const struct cli_json_options *options = call->options;
     struct doctor d = {.root = {-1, -1, 0}};
     int r = proc_root_open("/proc", "/sys/fs/cgroup", &d.root, err);
     if (r < 0)
@@ -518,8 +514,7 @@ static int doctor_exec(const struct cli_call *call, struct err *err)
 }
 
 static const struct option_desc options_table[] = {
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct doctor_options, json),
-               .help = "print one JSON object"),
+    CLI_JSON_OPTION("print one JSON object"),
     {0},
 };
 
@@ -538,6 +533,6 @@ const struct cli_command cmd_doctor = {
     .examples = "ebb doctor\n"
                 "ebb doctor --json | jq '.checks[] | select(.level != \"ok\")'\n",
     .options = options_table,
-    .options_size = sizeof(struct doctor_options),
+    .options_size = sizeof(struct cli_json_options),
     .exec = doctor_exec,
 };

@@ -47,22 +47,10 @@ static void explain_flatten(struct buf *out, const char *text, size_t len)
 
 static void explain_page(struct buf *out, enum hypothesis_id id, const char *text, size_t len)
 {
-    size_t width = cli_width(STDOUT_FILENO);
     struct buf flat = {0};
-    struct cli_block block;
     explain_flatten(&flat, text, len);
     buf_printf(out, "%s: %s\n", hypothesis_code(id), hypothesis_title(id));
-    const char *at = buf_str(&flat);
-    for (bool was_verbatim = false; cli_block_next(&at, &block); was_verbatim = block.is_verbatim) {
-        if (!block.is_verbatim || !was_verbatim)
-            buf_add_byte(out, '\n');
-        if (block.is_verbatim) {
-            buf_add(out, block.s, block.len);
-            buf_add_byte(out, '\n');
-        } else {
-            cli_wrap(out, block.s, block.len, 0, 0, width);
-        }
-    }
+    cli_put_blocks(out, buf_str(&flat), "", cli_width(STDOUT_FILENO));
     out->failed = out->failed || flat.failed;
     buf_fini(&flat);
 }
@@ -119,19 +107,14 @@ static int explain_print_json(const char *wanted)
     return cli_print_json(doc);
 }
 
-struct explain_options {
-    bool json;
-};
-
 static const struct option_desc options_table[] = {
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct explain_options, json),
-               .help = "print the explanation, or the list of codes, as JSON"),
+    CLI_JSON_OPTION("print the explanation, or the list of codes, as JSON"),
     {0},
 };
 
 static int explain_exec(const struct cli_call *call, struct err *err)
 {
-    const struct explain_options *o = call->options;
+    const struct cli_json_options *o = call->options;
     const char *codes[HYPOTHESIS_COUNT], *wanted = call->argc ? call->argv[0] : NULL;
     struct buf out = {0};
     size_t len = 0;
@@ -168,6 +151,6 @@ const struct cli_command cmd_explain = {
                 "ebb explain graph-kept\n"
                 "ebb explain graph-kept --json | jq -r .fix\n",
     .options = options_table,
-    .options_size = sizeof(struct explain_options),
+    .options_size = sizeof(struct cli_json_options),
     .exec = explain_exec,
 };

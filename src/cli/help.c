@@ -8,22 +8,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-
-static void add_spaces(struct buf *out, size_t n)
-{
-    while (n-- > 0)
-        buf_add_byte(out, ' ');
-}
-
-/* Returns the number of characters, which equals the number of columns in all of ebb's own
- * texts. */
-static size_t help_columns(const char *s, size_t len)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < len; i++)
-        n += ((unsigned char)s[i] & 0xC0) != 0x80;
-    return n;
-}
+#include "present/cells.h"
 
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width)
@@ -38,13 +23,14 @@ void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t 
             n++;
         if (n == 0)
             break;
-        size_t columns = help_columns(s, n);
+        size_t columns = 0; /* ebb's own texts have one column per character */
+        for (size_t i = 0; i < n; i++)
+            columns += ((unsigned char)s[i] & 0xC0) != 0x80;
         if (!is_first && column + gap + columns > width) {
-            buf_add_byte(out, '\n');
-            add_spaces(out, indent);
+            buf_printf(out, "\n%*s", (int)indent, "");
             column = indent;
         } else if (!is_first) {
-            add_spaces(out, gap);
+            buf_printf(out, "%*s", (int)gap, "");
             column += gap;
         }
         buf_add(out, s, n);
@@ -70,21 +56,17 @@ bool cli_block_next(const char **at, struct cli_block *ret)
     return true;
 }
 
-static void add_description(struct buf *out, const char *text, size_t width)
+void cli_put_blocks(struct buf *out, const char *text, const char *margin, size_t width)
 {
     struct cli_block block;
-    bool was_verbatim = false;
-    while (cli_block_next(&text, &block)) {
-        if (!(block.is_verbatim && was_verbatim))
+    for (bool was_verbatim = false; cli_block_next(&text, &block);
+         was_verbatim = block.is_verbatim) {
+        if (!block.is_verbatim || !was_verbatim)
             buf_add_byte(out, '\n');
-        was_verbatim = block.is_verbatim;
-        if (block.is_verbatim) {
-            buf_add_str(out, "    ");
-            buf_add(out, block.s, block.len);
-            buf_add_byte(out, '\n');
-        } else {
+        if (block.is_verbatim)
+            buf_printf(out, "%s%.*s\n", margin, (int)block.len, block.s);
+        else
             cli_wrap(out, block.s, block.len, 0, 0, width);
-        }
     }
 }
 
@@ -97,7 +79,7 @@ static size_t option_left(char *out, size_t size, const struct option_desc *o)
     if (o->letter)
         snprintf(letter, sizeof letter, "-%c, ", o->letter);
     snprintf(out, size, "  %s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-    return help_columns(out, strlen(out));
+    return cell_columns(out);
 }
 
 static size_t options_column(const struct cli_command *command)
@@ -122,7 +104,7 @@ static void add_option(struct buf *out, const struct option_desc *o, size_t colu
         buf_add_byte(out, '\n');
         n = 0;
     }
-    add_spaces(out, column - n);
+    buf_printf(out, "%*s", (int)(column - n), "");
     int len = snprintf(help, sizeof help, "%s%s%s%s", o->help, o->fallback ? " (default " : "",
                        o->fallback ? o->fallback : "", o->fallback ? ")" : "");
     cli_wrap(out, help, (size_t)len < sizeof help ? (size_t)len : sizeof help - 1, column, column,
@@ -157,7 +139,7 @@ void cli_help_command(struct buf *out, const struct cli_command *command, size_t
     buf_printf(out, "Usage: ebb %s%s%s%s\n\n", command->name, command->options ? " [OPTION…]" : "",
                command->operands[0] ? " " : "", command->operands);
     add_sentence(out, command->summary, width);
-    add_description(out, command->description ? command->description : "", width);
+    cli_put_blocks(out, command->description ? command->description : "", "    ", width);
     buf_add_str(out, "\nOptions:\n");
     size_t column = options_column(command);
     const struct option_desc *o;

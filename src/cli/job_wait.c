@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "present/jobs.h"
 
 enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, BUSY_MAX_S = 10 };
 
@@ -17,12 +18,6 @@ static bool is_state(const json_t *job, const char *word)
 {
     const char *state = json_string_value(json_object_get(job, "state"));
     return state && strcmp(state, word) == 0;
-}
-
-bool job_is_ended(const json_t *job)
-{
-    return is_state(job, "succeeded") || is_state(job, "failed") || is_state(job, "cancelled") ||
-           is_state(job, "lost");
 }
 
 int job_exit_status(const json_t *job)

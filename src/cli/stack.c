@@ -12,13 +12,8 @@
 #include "base/json.h"
 #include "base/quantity.h"
 
-struct stack_options {
-    bool json;
-};
-
 static const struct option_desc stack_table[] = {
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct stack_options, json),
-               .help = "print the stacks as JSON"),
+    CLI_JSON_OPTION("print the stacks as JSON"),
     {0},
 };
 
@@ -80,7 +75,7 @@ static int stack_of(const struct proc_root *root, int32_t pid, struct stack_outp
 
 static int stack_exec(const struct cli_call *call, struct err *err)
 {
-    const struct stack_options *options = call->options;
+    const struct cli_json_options *options = call->options;
     struct stack_output o = {.threads = options->json ? json_array() : NULL};
     struct proc_root root;
     int32_t pid;
@@ -110,6 +105,6 @@ const struct cli_command cmd_stack = {
         "kernel.yama.ptrace_scope=0, or root.",
     .examples = "ebb stack 4711\n",
     .options = stack_table,
-    .options_size = sizeof(struct stack_options),
+    .options_size = sizeof(struct cli_json_options),
     .exec = stack_exec,
 };

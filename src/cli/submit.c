@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/number.h"
 #include "cli/cli.h"
 #include "cli/client.h"
@@ -84,45 +85,42 @@ static int submit_put_text(json_t *o, const char *key, const char *text, struct 
     return s ? json_object_set_new(o, key, s) : -EINVAL;
 }
 
-static int submit_put_env(json_t *request, const struct option_texts *env, struct err *err)
+/* Adds an object KEY with the texts of an option that are "NAME=VALUE". The other texts are passed
+ * to BARE, which adds them or fails. */
+static int submit_put_pairs(json_t *request, const char *key, const struct option_texts *texts,
+                            int (*bare)(json_t *o, const char *text, struct err *err),
+                            struct err *err)
 {
     json_t *o = json_object();
-    json_object_set_new(request, "env", o);
-    for (size_t i = 0; i < env->count; i++) {
-        const char *text = env->v[i], *equals = strchr(text, '=');
-        char *name = strndup(text, equals ? (size_t)(equals - text) : strlen(text));
-        const char *value = equals ? equals + 1 : name ? getenv(name) : NULL;
-        int r = value && *name ? submit_put_text(o, name, value, err)
-                               : err_set(err, -EINVAL,
-                                         "--env: \"%.100s\" is neither K=V nor the name of a "
-                                         "variable that is set",
-                                         text);
-        free(name);
-        if (r < 0)
-            return r;
+    int r = json_object_set_new(request, key, o);
+    for (size_t i = 0; i < texts->count && r == 0; i++) {
+        const char *text = texts->v[i], *equals = strchr(text, '=');
+        if (!equals || equals == text) {
+            r = bare(o, text, err);
+            continue;
+        }
+        AUTO_FREE char *name = strndup(text, (size_t)(equals - text));
+        r = name ? submit_put_text(o, name, equals + 1, err) : -ENOMEM;
     }
-    return 0;
+    return r;
 }
 
-static int submit_put_slurm(json_t *request, const struct option_texts *slurm, struct err *err)
+static int submit_put_variable(json_t *o, const char *text, struct err *err)
 {
-    json_t *o = slurm->count ? json_object() : NULL;
-    if (o)
-        json_object_set_new(request, "slurm", o);
-    for (size_t i = 0; i < slurm->count; i++) {
-        const char *text = slurm->v[i], *equals = strchr(text, '=');
-        char *name = strndup(text, equals ? (size_t)(equals - text) : strlen(text));
-        int r = !name    ? -ENOMEM
-                : equals ? submit_put_text(o, name, equals + 1, err)
-                : *name != '-'
-                    ? json_object_set_new(o, name, json_true())
-                    : err_set(err, -EINVAL,
-                              "--slurm: \"%.100s\" is not NAME=VALUE; omit the dashes", text);
-        free(name);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    const char *value = *text != '=' ? getenv(text) : NULL;
+    return value
+               ? submit_put_text(o, text, value, err)
+               : err_set(err, -EINVAL,
+                         "--env: \"%.100s\" is neither K=V nor the name of a variable that is set",
+                         text);
+}
+
+static int submit_put_flag(json_t *o, const char *text, struct err *err)
+{
+    return *text != '-' && *text != '='
+               ? json_object_set_new(o, text, json_true())
+               : err_set(err, -EINVAL, "--slurm: \"%.100s\" is not NAME=VALUE; omit the dashes",
+                         text);
 }
 
 static int submit_put_after(json_t *request, const struct option_texts *after, struct err *err)
@@ -177,11 +175,11 @@ static int submit_build(json_t *request, const struct cli_call *call, struct err
     if (r == 0 && memory)
         r = options_put_json(request, memory, err);
     if (r == 0)
-        r = submit_put_env(request, &o->env, err);
+        r = submit_put_pairs(request, "env", &o->env, submit_put_variable, err);
     if (r == 0)
         r = submit_put_after(request, &o->after, err);
-    if (r == 0)
-        r = submit_put_slurm(request, &o->slurm, err);
+    if (r == 0 && o->slurm.count)
+        r = submit_put_pairs(request, "slurm", &o->slurm, submit_put_flag, err);
     if (r == 0)
         r = run_options_put_request(request, call->given, err);
     if (o->gpus)

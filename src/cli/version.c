@@ -88,13 +88,9 @@ static json_t *version_json(void)
                      ncurses_version(), "features", list);
 }
 
-struct version_options {
-    bool json;
-};
-
 static int version_exec(const struct cli_call *call, struct err *err)
 {
-    const struct version_options *options = call->options;
+    const struct cli_json_options *options = call->options;
     struct buf out = {0};
     (void)err;
     if (options->json)
@@ -104,8 +100,7 @@ static int version_exec(const struct cli_call *call, struct err *err)
 }
 
 static const struct option_desc options_table[] = {
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct version_options, json),
-               .help = "print one JSON object"),
+    CLI_JSON_OPTION("print one JSON object"),
     {0},
 };
 
@@ -116,6 +111,6 @@ const struct cli_command cmd_version = {
     .description = "Prints the version and commit, the platform, the compiler and the libraries "
                    "of this build: a bug report should contain them.",
     .options = options_table,
-    .options_size = sizeof(struct version_options),
+    .options_size = sizeof(struct cli_json_options),
     .exec = version_exec,
 };

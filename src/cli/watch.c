@@ -462,9 +462,8 @@ static int begin(struct watch *w, struct err *err)
         return r;
     name_it(w);
     r = begin_recording(w, err);
-    if (r < 0)
-        return r;
-    r = begin_screen(w, err);
+    if (r == 0)
+        r = begin_screen(w, err);
     if (r < 0)
         return r;
     engine_sample_now(w->engine);

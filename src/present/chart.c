@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +80,12 @@ char *braille_row(const struct braille *b, size_t row, char out[BRAILLE_WIDTH * 
 
 /* ---- a row of bars ---- */
 
-size_t spark_levels(const uint64_t *values, size_t count, size_t width, uint8_t *ret)
+char *spark_text(char out[SPARK_TEXT_MAX], const uint64_t *values, size_t count, size_t width,
+                 bool is_ascii)
 {
+    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char ascii[] = "_.-:=+*#";
+    enum { LEVELS = sizeof bars / sizeof *bars };
     size_t shown = count < width ? count : width;
     const uint64_t *v = values + (count - shown);
     uint64_t least = UINT64_MAX, most = 0;
@@ -88,32 +93,16 @@ size_t spark_levels(const uint64_t *values, size_t count, size_t width, uint8_t 
         least = v[i] < least ? v[i] : least;
         most = v[i] > most ? v[i] : most;
     }
-    if (shown == 0)
-        return 0;
     uint64_t range = most - least > most / 50 ? most - least : most / 50;
+    char *at = out + snprintf(out, SPARK_TEXT_MAX, "%*s", (int)(width - shown), "");
     for (size_t i = 0; i < shown; i++) {
-        double part = range ? (double)(v[i] - least) / (double)range : 0;
-        ret[i] = (uint8_t)(part * (SPARK_LEVELS - 1) + 0.5);
+        double share = range ? (double)(v[i] - least) / (double)range : 0;
+        size_t level = (size_t)(share * (LEVELS - 1) + 0.5);
+        if (is_ascii)
+            *at++ = ascii[level];
+        else
+            at = stpcpy(at, bars[level]);
     }
-    return shown;
-}
-
-char *spark_text(char out[SPARK_TEXT_MAX], const uint64_t *values, size_t count, size_t width,
-                 bool is_ascii)
-{
-    static const char *const bars[SPARK_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    static const char ascii[] = "_.-:=+*#";
-    uint8_t levels[64];
-    assert(width <= sizeof levels);
-    size_t shown = spark_levels(values, count, width, levels);
-    size_t at = width - shown;
-    memset(out, ' ', at);
-    for (size_t i = 0; i < shown; i++) {
-        const char *bar = is_ascii ? &ascii[levels[i]] : bars[levels[i]];
-        size_t len = is_ascii ? 1 : strlen(bar);
-        memcpy(out + at, bar, len);
-        at += len;
-    }
-    out[at] = '\0';
+    *at = '\0';
     return out;
 }

@@ -29,16 +29,10 @@ void braille_draw(struct braille *b, const struct braille_range *range,
 /* Writes one row as UTF-8, such as "⠀⢀⠤⠊". Returns OUT, which ends in NUL. */
 char *braille_row(const struct braille *b, size_t row, char out[BRAILLE_WIDTH * 3 + 1]);
 
-enum { SPARK_LEVELS = 8 };
-
-/* Computes the levels, 0 to 7, of the newest WIDTH of COUNT values. RET must have room for WIDTH
- * levels. The range from minimum to maximum is stretched to all levels. A change below a fiftieth
- * of the maximum remains small, so that noise does not look like growth. Returns the number of
- * levels. */
-size_t spark_levels(const uint64_t *values, size_t count, size_t width, uint8_t *ret);
-
 enum { SPARK_TEXT_MAX = 3 * 64 + 1 };
-/* Writes exactly WIDTH (at most 64) columns, the newest at the right, such as "    ▁▁▂▃▅█" or "
- * __.-=#". */
+/* Writes exactly WIDTH (at most 64) columns for the newest of COUNT values, the newest at the
+ * right, such as "    ▁▁▂▃▅█" or "    __.-=#". The range from minimum to maximum is stretched to
+ * all heights. A change below a fiftieth of the maximum remains small, so that noise does not look
+ * like growth. */
 char *spark_text(char out[SPARK_TEXT_MAX], const uint64_t *values, size_t count, size_t width,
                  bool is_ascii);

@@ -60,14 +60,22 @@ static const struct codec job_codec[] = {
     CODEC_MANY(struct job_view, changes, change_count, "changes", change_codec, CODEC_REQUIRED),
     {0}};
 
+bool job_is_ended(const json_t *job)
+{
+    static const char *const ended[] = {"succeeded", "failed", "cancelled", "lost"};
+    const char *state = json_string_value(json_object_get(job, "state"));
+    for (size_t i = 0; state && i < sizeof ended / sizeof *ended; i++)
+        if (strcmp(state, ended[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Reads the server's document of one job. The result is empty if memory runs out. */
 static struct job_view job_read(const json_t *doc)
 {
-    static const char *const ended[] = {"succeeded", "failed", "cancelled", "lost"};
     struct job_view j = {0};
     codec_read(job_codec, doc, &j, NULL);
-    for (size_t i = 0; i < sizeof ended / sizeof *ended; i++)
-        j.is_ended |= strcmp(j.state, ended[i]) == 0;
+    j.is_ended = job_is_ended(doc);
     return j;
 }
 

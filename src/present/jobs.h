@@ -3,10 +3,13 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct buf;
 struct doc;
 
+/* Returns true if the job succeeded, failed, was cancelled or was lost. */
+bool job_is_ended(const json_t *job);
 /* Renders one line for each job in the list JOBS. NOW_S is the wall clock. */
 void jobs_doc(struct doc *d, const json_t *jobs, double now_s);
 /* Renders the facts of one job. */
