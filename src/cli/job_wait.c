@@ -1,11 +1,14 @@
-/* Long polls for the end of a job and for new output. */
+/* `ebb wait` and `ebb logs`: long polls for the end of a job and for new output. */
 #include "cli/job_wait.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "cli/cli.h"
@@ -13,6 +16,8 @@
 #include "present/jobs.h"
 
 enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, BUSY_MAX_S = 10 };
+/* Exit statuses if the job did not end by itself, and if --timeout has passed. */
+enum { JOB_WAIT_NO_STATUS = 125, JOB_WAIT_TIMEOUT = 3 };
 
 static bool is_state(const json_t *job, const char *word)
 {
@@ -199,3 +204,198 @@ int job_print_log(const char *socket, int64_t id, uint64_t offset, bool follow, 
         json_decref(job);
     }
 }
+
+/* ---- wait ---- */
+
+struct wait_options {
+    struct client_options client;
+    uint64_t timeout_ns;
+    bool quiet;
+};
+
+static const struct option_desc wait_table[] = {
+    OPTION_ROW('t', "timeout", DURATION, "TIME", offsetof(struct wait_options, timeout_ns),
+               .help = "wait at most this long; after that the exit status is 3"),
+    OPTION_ROW('q', "quiet", FLAG, NULL, offsetof(struct wait_options, quiet),
+               .help = "print nothing"),
+    CLIENT_JSON_OPTION("print each job as one line of JSON"),
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
+
+static int print_end(const struct wait_options *o, int64_t id, const json_t *job)
+{
+    struct buf text = {0};
+    if (o->quiet)
+        return 0;
+    if (o->client.json)
+        return cli_print_json_line(job);
+    buf_printf(&text, "%lld ", (long long)id);
+    job_end_text(&text, job);
+    buf_add_byte(&text, '\n');
+    return cli_print(&text);
+}
+
+/* Waits for one job. Returns 0 and the status of that job in *RET_STATUS, our own exit status, or
+ * -errno. */
+static int wait_one(const struct wait_options *o, int64_t id, uint64_t until_ns, int *ret_status,
+                    struct err *err)
+{
+    json_t *job;
+    int r = job_wait(o->client.socket, id, until_ns, &job, err);
+    if (r < 0)
+        return r;
+    if (job_is_ended(job)) {
+        r = print_end(o, id, job);
+        *ret_status = job_exit_status(job);
+    } else {
+        r = cli_failf(JOB_WAIT_TIMEOUT, "wait: job %lld has not ended", (long long)id);
+    }
+    json_decref(job);
+    return r;
+}
+
+static int wait_exec(const struct cli_call *call, struct err *err)
+{
+    const struct wait_options *o = call->options;
+    AUTO_FREE int64_t *ids = calloc((size_t)call->argc, sizeof *ids);
+    int worst = 0, r = 0;
+    if (!ids)
+        return err_set(err, -ENOMEM, "out of memory");
+    bool has_timeout = options_find(call->given, "timeout");
+    uint64_t until_ns = has_timeout ? clock_mono_ns() + o->timeout_ns : UINT64_MAX;
+    for (int i = 0; r == 0 && i < call->argc; i++)
+        r = client_parse_id(call->argv[i], &ids[i], err);
+    for (int i = 0; r == 0 && i < call->argc; i++) {
+        int own = 0;
+        r = wait_one(o, ids[i], until_ns, &own, err);
+        worst = own > worst ? own : worst;
+    }
+    return r ? r : worst;
+}
+
+const struct cli_command cmd_wait = {
+    .name = "wait",
+    .operands = "ID…",
+    .summary = "wait for jobs of the server to end",
+    .description =
+        "Prints a line for each job when it has ended, in the order given. The exit status is "
+        "the job's own, as with `ebb run` (124: stopped by the guard); for several jobs, the "
+        "highest. 125: a job was cancelled or lost, or could not be started; 3: --timeout has "
+        "passed; 2: the server does not answer or does not know the job.",
+    .examples = "ebb wait $(ebb submit -- python train.py)\n"
+                "ebb wait --timeout 2h 17 18 19\n",
+    .options = wait_table,
+    .options_size = sizeof(struct wait_options),
+    .exec = wait_exec,
+};
+
+/* ---- logs ---- */
+
+struct logs_options {
+    struct client_options client;
+    int64_t tail;
+    bool follow;
+};
+
+enum { TAIL_FIRST = 64 << 10, TAIL_MOST = 1 << 20, LINES_MAX = 1000000 };
+
+static const struct option_desc logs_table[] = {
+    OPTION_ROW('f', "follow", FLAG, NULL, offsetof(struct logs_options, follow),
+               .help = "follow the log until the job has ended"),
+    OPTION_ROW('n', "tail", INT, "N", offsetof(struct logs_options, tail), .max = LINES_MAX,
+               .help = "start with the last N lines (default: with the first line)"),
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
+
+static int logs_keep(void *user, const char *data, size_t len)
+{
+    struct buf *b = user;
+    if (b->len + len > 2 * TAIL_MOST)
+        return -EFBIG;
+    buf_add(b, data, len);
+    return b->failed ? -ENOMEM : 0;
+}
+
+/* Finds the start of the last LINES lines of TEXT. Returns false if TEXT has at most LINES
+ * lines. */
+static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
+{
+    size_t at = text->len;
+    if (at && text->data[at - 1] == '\n')
+        at--;
+    while (at > 0 && lines > 0) {
+        if (text->data[at - 1] == '\n' && --lines == 0)
+            break;
+        at--;
+    }
+    *ret = lines == 0 && text->len && at == text->len - 1 ? text->len : at;
+    return at > 0;
+}
+
+/* Prints the last lines of the log. RET_OFFSET is the offset after these lines. */
+static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_offset,
+                      struct err *err)
+{
+    struct buf text = {0};
+    struct client_answer answer = {0};
+    int r = 0;
+    size_t from = 0;
+    for (int64_t size = TAIL_FIRST;; size *= 4) {
+        char path[96];
+        snprintf(path, sizeof path, "/api/v1/jobs/%lld/log?tail=%lld", (long long)id,
+                 (long long)size);
+        const struct client_request request = {.socket = o->client.socket,
+                                               .method = "GET",
+                                               .path = path,
+                                               .fn = logs_keep,
+                                               .user = &text};
+        buf_clear(&text);
+        r = client_ask(&request, &answer, err);
+        bool is_enough = r == 0 && (cut_lines(&text, o->tail, &from) || size >= TAIL_MOST ||
+                                    (int64_t)text.len < size);
+        *ret_offset = answer.has_offset ? answer.offset + text.len : answer.end;
+        client_answer_fini(&answer);
+        if (r < 0 || is_enough)
+            break;
+    }
+    if (r == 0) {
+        r = io_write_all(STDOUT_FILENO, text.data + from, text.len - from);
+        if (r == -EPIPE)
+            r = CLI_PIPE_STATUS;
+        else if (r < 0)
+            err_set(err, r, "cannot write to standard output: %s", strerror(-r));
+    }
+    buf_fini(&text);
+    return r;
+}
+
+static int logs_exec(const struct cli_call *call, struct err *err)
+{
+    const struct logs_options *o = call->options;
+    int64_t id;
+    uint64_t offset = 0;
+    int r = client_parse_id(call->argv[0], &id, err);
+    bool is_tail = options_find(call->given, "tail");
+    if (r == 0 && is_tail)
+        r = print_tail(o, id, &offset, err);
+    if (r == 0 && (!is_tail || o->follow))
+        r = job_print_log(o->client.socket, id, offset, o->follow, err);
+    return r;
+}
+
+const struct cli_command cmd_logs = {
+    .name = "logs",
+    .operands = "ID",
+    .summary = "print the output of a job on the server",
+    .description =
+        "Prints the output of a job unchanged. If the output is long, the server keeps its "
+        "beginning and its newest part (ebb serve --log-max); the gap between them is reported "
+        "on standard error.",
+    .examples = "ebb logs 17\n"
+                "ebb logs -f --tail 20 17\n",
+    .options = logs_table,
+    .options_size = sizeof(struct logs_options),
+    .exec = logs_exec,
+};

@@ -7,9 +7,6 @@
 
 #include "base/err.h"
 
-/* Exit statuses if the job did not end by itself, and if --timeout has passed. */
-enum { JOB_WAIT_NO_STATUS = 125, JOB_WAIT_TIMEOUT = 3 };
-
 /* Returns the exit status of a job that has ended, or 125 if it was cancelled or lost. */
 int job_exit_status(const json_t *job);
 /* Waits until the job has ended or UNTIL_NS is reached; in the second case *RET may be a job that

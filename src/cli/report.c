@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/cluster_read.h"
+#include "cli/run_end.h"
 #include "cli/csv_options.h"
 #include "cli/report_read.h"
 #include "present/document.h"

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "judge/cluster.h"
+#include "present/report.h"
 #include "run/earlier.h"
 
 /* The outputs of the end of a run. A file descriptor of -1 means that the file was not requested.
@@ -21,8 +23,30 @@ struct run_end_output {
 void run_end_print(json_t *doc, const struct run_end_output *to);
 /* True if `--fail-on WHAT` fails on the verdict in DOC. */
 bool run_end_fails(const json_t *doc, const char *what);
-/* Reads the runs in the same folder as PATH that are called NAME. NAME may be NULL. */
-void run_end_earlier(const char *path, const char *name, struct earlier *ret);
 /* Prints `ebb show` for the run folder or recording at PATH. Returns the exit status, or -errno and
  * an error. */
 int run_end_show(const char *path, bool as_json, struct err *err);
+
+/* ---- a run on several nodes ---- */
+
+struct cluster_read {
+    struct cluster *cluster;
+    bool has_report;
+    struct report report; /* report of the worst node, which has the leaking line and the advice */
+    struct summary summary; /* summary of the worst node's run, as far as it was read */
+    struct earlier earlier; /* earlier jobs of the same name */
+};
+/* Reads the job folder PATH. IS_BRIEF has the same meaning as in report_read. Returns 0, or -errno
+ * with an error. */
+int cluster_read_all(const char *path, const struct run_settings *settings,
+                     const struct judge_options *options, bool is_brief, struct cluster_read *ret,
+                     struct err *err);
+void cluster_read_fini(struct cluster_read *r);
+/* Prints the summary of the job folder PATH to FD, at the end of a Slurm step. Returns 0 or
+ * -errno. */
+int cluster_print_end(int fd, const char *path, bool as_json);
+/* Prints the ranks of the job folder PATH, for `ebb verdict` and `ebb show`. Returns the exit
+ * status, or -errno and an error. */
+int cluster_print(const char *path, const struct run_settings *settings,
+                  const struct judge_options *options, bool as_json, enum verdict_leak *ret_leak,
+                  struct err *err);

@@ -24,7 +24,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/cluster_read.h"
+#include "cli/run_end.h"
 #include "options/run_options.h"
 #include "run/outcome.h"
 #include "supervise/node_folder.h"

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/quantity.h"
-#include "cli/cluster_read.h"
+#include "cli/run_end.h"
 #include "cli/csv_options.h"
 #include "diagnose/diagnosis.h"
 #include "judge/recorded.h"

@@ -15,7 +15,7 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/cluster_read.h"
+#include "cli/run_end.h"
 #include "judge/cluster.h"
 #include "present/cluster.h"
 #include "present/document.h"
