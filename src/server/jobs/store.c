@@ -1,6 +1,7 @@
 /* Opens, checks and migrates the store; handles its transactions and error messages. */
 #include "server/jobs/store.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -18,6 +19,57 @@
 enum { NCP_MAGIC = 0x564c, CIFS_MAGIC_OLD = (int)0xFF534D42, SMB2_MAGIC = (int)0xFE534D42 };
 /* time to wait for the lock; a server that was just killed may not have exited yet */
 enum { BUSY_MS = 500 };
+
+/* Existing files contain the numbers of the states, so these must not change. */
+_Static_assert(JOB_QUEUED == 0 && JOB_SUCCEEDED == 5 && JOB_LOST == 8,
+               "the numbers of states are stored and must not change");
+
+/* The index jobs_active makes it cheap to find the few active jobs among all. */
+static const char version_1[] = "CREATE TABLE jobs ("
+                                " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+                                " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 8),"
+                                " priority INTEGER NOT NULL,"
+                                " name TEXT NOT NULL,"
+                                " rerun_of INTEGER,"
+                                " memory_bytes INTEGER,"
+                                " memory_from TEXT,"
+                                " gpus TEXT,"
+                                " run_dir TEXT,"
+                                " submitted_ns INTEGER NOT NULL,"
+                                " started_ns INTEGER,"
+                                " ended_ns INTEGER,"
+                                " reason TEXT,"
+                                " request TEXT NOT NULL,"
+                                " \"end\" TEXT"
+                                ") STRICT;"
+                                "CREATE INDEX jobs_active ON jobs (id) WHERE state < 5;"
+                                "CREATE INDEX jobs_by_state ON jobs (state, id);"
+                                "CREATE INDEX jobs_by_name ON jobs (name, id);"
+                                "CREATE TABLE changes ("
+                                " job INTEGER NOT NULL,"
+                                " n INTEGER NOT NULL,"
+                                " t_ns INTEGER NOT NULL,"
+                                " state INTEGER NOT NULL,"
+                                " reason TEXT,"
+                                " PRIMARY KEY (job, n)"
+                                ") STRICT, WITHOUT ROWID;"
+                                "CREATE TABLE peaks ("
+                                " n INTEGER PRIMARY KEY,"
+                                " name TEXT NOT NULL,"
+                                " t_ns INTEGER NOT NULL,"
+                                " peak_bytes INTEGER NOT NULL"
+                                ") STRICT;"
+                                "CREATE INDEX peaks_by_name ON peaks (name, n);"
+                                "CREATE TABLE counters ("
+                                " key TEXT NOT NULL PRIMARY KEY,"
+                                " value REAL NOT NULL"
+                                ") STRICT, WITHOUT ROWID;";
+
+const char *const store_schema[STORE_VERSION] = {
+    version_1,
+    "ALTER TABLE jobs ADD COLUMN folder_id TEXT;"
+    "ALTER TABLE jobs ADD COLUMN ended_age_ns INTEGER;",
+};
 
 /* ---- errors ---- */
 
@@ -81,11 +133,18 @@ static void settle_pending(struct store *s)
     s->pending = NULL;
 }
 
-sqlite3_stmt *store_prepare(struct store *s, sqlite3_stmt **at, const char *sql, struct err *err)
+static sqlite3_stmt *store_prepare(struct store *s, const char *sql, struct err *err)
 {
+    sqlite3_stmt **at = s->statements, **end = at + s->statement_count;
     settle_pending(s);
-    if (!*at &&
-        sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, at, NULL) != SQLITE_OK)
+    while (at < end && strcmp(sqlite3_sql(*at), sql) != 0)
+        at++;
+    if (at < end)
+        return *at;
+    assert(s->statement_count < STORE_STATEMENTS && "STORE_STATEMENTS is too small");
+    if (sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, at, NULL) == SQLITE_OK)
+        s->statement_count++;
+    else
         store_fail(s, err);
     return *at;
 }
@@ -107,10 +166,10 @@ static void bind_whole(sqlite3_stmt *st, int at, uint64_t v)
 
 /* Binds values to a statement. Texts are not copied, because every call resets its statement before
  * it returns. */
-static sqlite3_stmt *bind_all(struct store *s, enum store_statement which, struct err *err,
-                              const char *types, va_list ap)
+static sqlite3_stmt *bind_all(struct store *s, const char *sql, struct err *err, const char *types,
+                              va_list ap)
 {
-    sqlite3_stmt *st = store_prepare(s, &s->statements[which], store_sql[which], err);
+    sqlite3_stmt *st = store_prepare(s, sql, err);
     for (int i = 0; st && types[i]; i++) {
         if (types[i] == 'i')
             sqlite3_bind_int64(st, i + 1, va_arg(ap, int64_t));
@@ -124,21 +183,20 @@ static sqlite3_stmt *bind_all(struct store *s, enum store_statement which, struc
     return st;
 }
 
-sqlite3_stmt *store_bind(struct store *s, enum store_statement which, struct err *err,
-                         const char *types, ...)
+sqlite3_stmt *store_bind(struct store *s, const char *sql, struct err *err, const char *types, ...)
 {
     va_list ap;
     va_start(ap, types);
-    sqlite3_stmt *st = bind_all(s, which, err, types, ap);
+    sqlite3_stmt *st = bind_all(s, sql, err, types, ap);
     va_end(ap);
     return st;
 }
 
-int store_run(struct store *s, enum store_statement which, struct err *err, const char *types, ...)
+int store_run(struct store *s, const char *sql, struct err *err, const char *types, ...)
 {
     va_list ap;
     va_start(ap, types);
-    sqlite3_stmt *st = bind_all(s, which, err, types, ap);
+    sqlite3_stmt *st = bind_all(s, sql, err, types, ap);
     va_end(ap);
     if (!st)
         return store_fail(s, NULL);
@@ -158,7 +216,7 @@ uint64_t store_u64(sqlite3_stmt *st, int column)
 static void roll_back(struct store *s)
 {
     if (!sqlite3_get_autocommit(s->db)) /* if the disk is full, SQLite has already rolled back */
-        store_run(s, SQL_ROLLBACK, NULL, "");
+        store_run(s, "ROLLBACK", NULL, "");
 }
 
 int store_begin(struct store *s, struct err *err)
@@ -168,7 +226,7 @@ int store_begin(struct store *s, struct err *err)
                        "job store %s: a database transaction failed, and nothing was stored",
                        s->path);
     if (s->depth == 0) {
-        int r = store_run(s, SQL_BEGIN, err, "");
+        int r = store_run(s, "BEGIN IMMEDIATE", err, "");
         if (r < 0)
             return r;
         s->last_id_before = s->last_id;
@@ -189,7 +247,7 @@ int store_end(struct store *s, int r, struct err *err)
                     "job store %s: a database transaction failed, and nothing was stored", s->path);
     s->failure = 0;
     if (r == 0)
-        r = store_run(s, SQL_COMMIT, err, "");
+        r = store_run(s, "COMMIT", err, "");
     if (r < 0) {
         roll_back(s);
         s->last_id = s->last_id_before;
@@ -231,13 +289,13 @@ static int check_place(const char *path, struct err *err)
 /* Runs a pragma or a query and reads its integer result. */
 static int ask(struct store *s, const char *sql, int64_t *ret, struct err *err)
 {
-    sqlite3_stmt *st = NULL;
-    if (!store_prepare(s, &st, sql, err))
+    sqlite3_stmt *st = store_prepare(s, sql, err);
+    if (!st)
         return store_fail(s, NULL);
     int r = store_step(s, st, err);
     if (r == 1)
         *ret = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
+    store_reset(st);
     return r < 0 ? r : 0;
 }
 
@@ -276,8 +334,8 @@ static int start_log(struct store *s, struct err *err)
 
 static int check_whole(struct store *s, struct err *err)
 {
-    sqlite3_stmt *st = NULL;
-    if (!store_prepare(s, &st, "PRAGMA quick_check(1)", err))
+    sqlite3_stmt *st = store_prepare(s, "PRAGMA quick_check(1)", err);
+    if (!st)
         return store_fail(s, NULL);
     int r = store_step(s, st, err);
     const char *says = r == 1 ? (const char *)sqlite3_column_text(st, 0) : NULL;
@@ -286,7 +344,7 @@ static int check_whole(struct store *s, struct err *err)
                     "the job store %s is damaged (%.100s); move it away to start with an empty "
                     "one; run folders are not affected",
                     s->path, says ? says : "quick_check returned nothing");
-    sqlite3_finalize(st);
+    store_reset(st);
     return r < 0 ? r : 0;
 }
 
@@ -295,13 +353,13 @@ static int migrate(struct store *s, int64_t version, struct err *err)
     char sql[128];
     snprintf(sql, sizeof sql, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
              STORE_APPLICATION, STORE_VERSION);
-    int r = store_run(s, SQL_BEGIN, err, "");
+    int r = store_run(s, "BEGIN IMMEDIATE", err, "");
     for (; r == 0 && version < STORE_VERSION; version++)
         r = execute(s, store_schema[version], err);
     if (r == 0)
         r = execute(s, sql, err);
     if (r == 0)
-        r = store_run(s, SQL_COMMIT, err, "");
+        r = store_run(s, "COMMIT", err, "");
     if (r < 0)
         roll_back(s);
     return r;
@@ -340,7 +398,7 @@ static int check_and_migrate(struct store *s, struct err *err)
 static int count_states(struct store *s, struct err *err)
 {
     int r = 0;
-    sqlite3_stmt *st = store_bind(s, SQL_COUNT, err, "");
+    sqlite3_stmt *st = store_bind(s, "SELECT state, count(*) FROM jobs GROUP BY state", err, "");
     while (st && (r = store_step(s, st, err)) == 1) {
         int state = sqlite3_column_int(st, 0);
         if (state >= 0 && state < JOB_STATES)
@@ -390,10 +448,8 @@ void store_close(struct store *s)
     if (!s)
         return;
     settle_pending(s);
-    for (int i = 0; i < SQL_STATEMENTS; i++)
+    for (size_t i = 0; i < s->statement_count; i++)
         sqlite3_finalize(s->statements[i]);
-    for (int i = 0; i < STORE_LISTS; i++)
-        sqlite3_finalize(s->lists[i]);
     sqlite3_close(s->db);
     free(s->path);
     free(s);

@@ -7,42 +7,18 @@
 
 #include "server/jobs/store.h"
 
-/* The prepared statements, whose SQL is in store_sql. */
-enum store_statement {
-    SQL_BEGIN,
-    SQL_COMMIT,
-    SQL_ROLLBACK,
-    SQL_ADD,
-    SQL_GET,
-    SQL_CHANGE,
-    SQL_NOTE,
-    SQL_NOTE_TRIM,
-    SQL_CHANGES,
-    SQL_COUNT,
-    SQL_LEARN,
-    SQL_LEARN_TRIM_NAME,
-    SQL_LEARN_TRIM,
-    SQL_LEARNED,
-    SQL_COUNT_UP,
-    SQL_COUNTERS,
-    SQL_COUNTER,
-    SQL_REMOVE,
-    SQL_REMOVE_CHANGES,
-    SQL_STATEMENTS,
-};
-extern const char *const store_sql[SQL_STATEMENTS];
-enum { STORE_LISTS = 16 };                                  /* prepared lists (store_rows.c) */
 enum { STORE_VERSION = 2, STORE_APPLICATION = 0x65626273 }; /* "ebbs" */
 /* The SQL that migrates each version to the next. Version 0 is an empty file. */
 extern const char *const store_schema[STORE_VERSION];
 /* Maximum length of a text that ebb stores. A damaged file may contain a larger length. */
 enum { STORE_TEXT_MAX = 8 << 20 };
+enum { STORE_STATEMENTS = 48 }; /* more than the number of different statements */
 
 struct store {
     sqlite3 *db;
     char *path;
-    sqlite3_stmt *statements[SQL_STATEMENTS];
-    sqlite3_stmt *lists[STORE_LISTS];
+    sqlite3_stmt *statements[STORE_STATEMENTS]; /* prepared, in the order of their first use */
+    size_t statement_count;
     int errnum;            /* errno of the last step, if it failed */
     sqlite3_stmt *pending; /* the statement that owns the texts which the last call returned */
     uint64_t counts[JOB_STATES];
@@ -54,14 +30,13 @@ struct store {
     int64_t last_id_before;
 };
 
-/* Binds values to a statement. Returns NULL, with an error, on failure. Invalidates the pointers of
+/* Binds values to a statement, which is prepared at its first use. Returns NULL, with an error, on
+ * failure. Invalidates the pointers of
  * the last call. TYPES has a letter for each value: i int64_t, n uint64_t (0 becomes null), t text
  * or NULL, d double. */
-sqlite3_stmt *store_bind(struct store *s, enum store_statement which, struct err *err,
-                         const char *types, ...);
+sqlite3_stmt *store_bind(struct store *s, const char *sql, struct err *err, const char *types, ...);
 /* Binds and runs a statement that returns no rows. */
-int store_run(struct store *s, enum store_statement which, struct err *err, const char *types, ...);
-sqlite3_stmt *store_prepare(struct store *s, sqlite3_stmt **at, const char *sql, struct err *err);
+int store_run(struct store *s, const char *sql, struct err *err, const char *types, ...);
 /* Runs a statement up to its next row. Returns 1 if there is one, 0 at the end, or -errno. */
 int store_step(struct store *s, sqlite3_stmt *st, struct err *err);
 void store_reset(sqlite3_stmt *st);

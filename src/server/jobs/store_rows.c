@@ -9,12 +9,16 @@
 #include "base/json.h"
 #include "server/jobs/store_private.h"
 
+#define COLUMNS                                                                                    \
+    "id, state, priority, name, rerun_of, memory_bytes, memory_from, gpus, run_dir, submitted_ns," \
+    " started_ns, ended_ns, reason, request, \"end\", folder_id, ended_age_ns"
+
 static const char *text_at(sqlite3_stmt *st, int column)
 {
     return (const char *)sqlite3_column_text(st, column);
 }
 
-/* Reads a row. The columns are in the order of SQL_GET and of the lists. */
+/* Reads a row of COLUMNS. */
 static void read_row(sqlite3_stmt *st, struct store_job *ret)
 {
     int state = sqlite3_column_int(st, 1);
@@ -43,8 +47,16 @@ static void read_row(sqlite3_stmt *st, struct store_job *ret)
 static int note_change(struct store *s, int64_t id, uint64_t at_ns, enum job_state state,
                        const char *reason, struct err *err)
 {
-    int r = store_run(s, SQL_NOTE, err, "iiit", id, (int64_t)at_ns, (int64_t)state, reason);
-    return r < 0 ? r : store_run(s, SQL_NOTE_TRIM, err, "i", id);
+    int r = store_run(s,
+                      "INSERT INTO changes (job, n, t_ns, state, reason) VALUES (?1,"
+                      " (SELECT coalesce(max(n), 0) + 1 FROM changes WHERE job = ?1), ?2, ?3, ?4)",
+                      err, "iiit", id, (int64_t)at_ns, (int64_t)state, reason);
+    /* keeps the first 100 and the last 1000 changes */
+    return r < 0 ? r
+                 : store_run(s,
+                             "DELETE FROM changes WHERE job = ?1 AND n > 100 AND n <="
+                             " (SELECT max(n) FROM changes WHERE job = ?1) - 1000",
+                             err, "i", id);
 }
 
 int64_t store_next_id(const struct store *s)
@@ -65,10 +77,13 @@ int store_add(struct store *s, const struct store_job *job, int64_t *ret_id, str
     int r = store_begin(s, err);
     if (r < 0)
         return r;
-    r = store_run(s, SQL_ADD, err, "iitnntttinntttitn", (int64_t)job->state, (int64_t)job->priority,
+    r = store_run(s,
+                  "INSERT INTO jobs (" COLUMNS ") VALUES"
+                  " (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                  err, "iiitnntttinnttttn", id, (int64_t)job->state, (int64_t)job->priority,
                   job->name, (uint64_t)job->rerun_of, job->memory_bytes, job->memory_from,
                   job->gpus, job->run_dir, (int64_t)job->submitted_ns, job->started_ns,
-                  job->ended_ns, job->reason, job->request, job->end, id, job->folder_id,
+                  job->ended_ns, job->reason, job->request, job->end, job->folder_id,
                   job->ended_age_ns);
     if (r == 0) {
         s->counts[job->state]++;
@@ -82,7 +97,7 @@ int store_add(struct store *s, const struct store_job *job, int64_t *ret_id, str
 
 int store_get(struct store *s, int64_t id, struct store_job *ret, struct err *err)
 {
-    sqlite3_stmt *st = store_bind(s, SQL_GET, err, "i", id);
+    sqlite3_stmt *st = store_bind(s, "SELECT " COLUMNS " FROM jobs WHERE id = ?1", err, "i", id);
     if (!st)
         return store_fail(s, NULL);
     int r = store_step(s, st, err);
@@ -100,8 +115,20 @@ static int update_row(struct store *s, int64_t id, const struct store_change *c,
     bool is_begun =
         c->state == JOB_RUNNING || c->state == JOB_CHECKPOINTING || c->state == JOB_STOPPING;
     bool is_final = job_state_is_final(c->state);
-    return store_run(s, SQL_CHANGE, err, "iittttntnntn", id, (int64_t)c->state, c->reason,
-                     c->run_dir, c->gpus, c->memory_from, c->memory_bytes, c->end,
+    return store_run(s,
+                     "UPDATE jobs SET state = ?2, reason = ?3,"
+                     " run_dir = iif(?2 = 0, NULL, nullif(coalesce(?4, run_dir), '')),"
+                     " folder_id = iif(?2 = 0, NULL, coalesce(?11, folder_id)),"
+                     " ended_age_ns = coalesce(ended_age_ns, ?12),"
+                     " gpus = iif(?2 = 0, NULL, coalesce(?5, gpus)),"
+                     " memory_from = coalesce(?6, memory_from),"
+                     " memory_bytes = coalesce(?7, memory_bytes),"
+                     " \"end\" = coalesce(?8, \"end\"),"
+                     " started_ns = iif(?2 = 0, NULL, coalesce(started_ns, ?9)),"
+                     " ended_ns = coalesce(ended_ns, ?10)"
+                     " WHERE id = ?1",
+                     err, "iittttntnntn", id, (int64_t)c->state, c->reason, c->run_dir, c->gpus,
+                     c->memory_from, c->memory_bytes, c->end,
                      c->started_ns ? c->started_ns
                      : is_begun    ? c->at_ns
                                    : (uint64_t)0,
@@ -131,56 +158,26 @@ int store_change(struct store *s, int64_t id, const struct store_change *change,
 
 /* ---- lists ---- */
 
-/* The SQL index by which a list is read. */
-enum list_kind { LIST_ALL, LIST_ACTIVE, LIST_STATE, LIST_NAME };
-
-static enum list_kind kind_of(const struct store_filter *f)
-{
-    unsigned states = f->states & (JOB_ACTIVE | JOB_FINAL);
-    if (f->name)
-        return LIST_NAME;
-    if (states && __builtin_popcount(states) == 1)
-        return LIST_STATE;
-    return states && !(states & JOB_FINAL) ? LIST_ACTIVE : LIST_ALL;
-}
-
-static sqlite3_stmt *prepare_list(struct store *s, enum list_kind kind, bool oldest_first,
-                                  struct err *err)
-{
-    static const char *const where[] = {
-        [LIST_ALL] = "(?1 >> state) & 1",
-        [LIST_ACTIVE] = "state < 5 AND (?1 >> state) & 1",
-        [LIST_STATE] = "state = ?2",
-        [LIST_NAME] = "name = ?3 AND (?1 >> state) & 1",
-    };
-    char sql[512];
-    snprintf(
-        sql, sizeof sql,
-        "SELECT id, state, priority, name, rerun_of, memory_bytes, memory_from, gpus, run_dir,"
-        " submitted_ns, started_ns, ended_ns, reason, request, \"end\", folder_id, ended_age_ns"
-        " FROM jobs"
-        " WHERE %s AND id < ?4 ORDER BY id %s LIMIT ?5",
-        where[kind], oldest_first ? "" : "DESC");
-    return store_prepare(s, &s->lists[2 * kind + oldest_first], sql, err);
-}
-
 int store_list(struct store *s, const struct store_filter *f, store_job_fn *fn, void *user,
                struct err *err)
 {
-    unsigned states = f->states ? f->states : ~0u;
-    enum list_kind kind = kind_of(f);
-    sqlite3_stmt *st = prepare_list(s, kind, f->oldest_first, err);
+    const unsigned states =
+        f->states ? f->states & (JOB_ACTIVE | JOB_FINAL) : JOB_ACTIVE | JOB_FINAL;
+    /* each of these conditions makes SQLite use another index */
+    const char *where = f->name                           ? "name = ?3 AND (?1 >> state) & 1"
+                        : __builtin_popcount(states) == 1 ? "state = ?2 AND (?1 >> state) & 1"
+                        : !(states & JOB_FINAL)           ? "state < 5 AND (?1 >> state) & 1"
+                                                          : "(?1 >> state) & 1";
+    char sql[512];
+    snprintf(sql, sizeof sql,
+             "SELECT " COLUMNS " FROM jobs WHERE %s AND id < ?4 ORDER BY id %s LIMIT ?5", where,
+             f->oldest_first ? "" : "DESC");
+    sqlite3_stmt *st =
+        store_bind(s, sql, err, "iitii", (int64_t)states, (int64_t)__builtin_ctz(states), f->name,
+                   f->before > 0 ? f->before : INT64_MAX, f->limit ? (int64_t)f->limit : -1);
     int r;
     if (!st)
         return store_fail(s, NULL);
-    if (kind == LIST_STATE)
-        sqlite3_bind_int(st, 2, __builtin_ctz(states));
-    else
-        sqlite3_bind_int64(st, 1, states);
-    if (kind == LIST_NAME)
-        sqlite3_bind_text(st, 3, f->name, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(st, 4, f->before > 0 ? f->before : INT64_MAX);
-    sqlite3_bind_int64(st, 5, f->limit ? (sqlite3_int64)f->limit : -1);
     while ((r = store_step(s, st, err)) == 1) {
         struct store_job job;
         read_row(st, &job);
@@ -195,7 +192,8 @@ int store_list(struct store *s, const struct store_filter *f, store_job_fn *fn, 
 
 int store_changes(struct store *s, int64_t id, json_t **ret, struct err *err)
 {
-    sqlite3_stmt *st = store_bind(s, SQL_CHANGES, err, "i", id);
+    sqlite3_stmt *st = store_bind(
+        s, "SELECT t_ns, state, reason FROM changes WHERE job = ?1 ORDER BY n", err, "i", id);
     json_t *list = json_array();
     int r = !list ? err_set(err, -ENOMEM, "out of memory") : st ? 0 : store_fail(s, NULL);
     while (r == 0 && (r = store_step(s, st, err)) == 1) {
@@ -226,17 +224,23 @@ int store_learn(struct store *s, const char *name, uint64_t peak_bytes, uint64_t
     int r = store_begin(s, err);
     if (r < 0)
         return r;
-    r = store_run(s, SQL_LEARN, err, "tin", name, (int64_t)at_ns, peak_bytes);
+    r = store_run(s, "INSERT INTO peaks (name, t_ns, peak_bytes) VALUES (?1, ?2, ?3)", err, "tin",
+                  name, (int64_t)at_ns, peak_bytes);
     if (r == 0)
-        r = store_run(s, SQL_LEARN_TRIM_NAME, err, "t", name);
-    if (r == 0)
-        r = store_run(s, SQL_LEARN_TRIM, err, "");
+        r = store_run(s,
+                      "DELETE FROM peaks WHERE name = ?1 AND n NOT IN"
+                      " (SELECT n FROM peaks WHERE name = ?1 ORDER BY n DESC LIMIT 5)",
+                      err, "t", name);
+    if (r == 0) /* names are user input, so the number of peaks is limited */
+        r = store_run(s, "DELETE FROM peaks WHERE n <= (SELECT max(n) FROM peaks) - 20000", err,
+                      "");
     return store_end(s, r, err);
 }
 
 uint64_t store_learned(struct store *s, const char *name)
 {
-    sqlite3_stmt *st = store_bind(s, SQL_LEARNED, NULL, "t", name);
+    sqlite3_stmt *st =
+        store_bind(s, "SELECT max(peak_bytes) FROM peaks WHERE name = ?1", NULL, "t", name);
     uint64_t peak = st && store_step(s, st, NULL) == 1 ? store_u64(st, 0) : 0;
     store_reset(st);
     return peak;
@@ -247,14 +251,17 @@ int store_count_up(struct store *s, const char *key, double by, struct err *err)
     int r = store_begin(s, err);
     if (r < 0)
         return r;
-    r = store_run(s, SQL_COUNT_UP, err, "td", key, by);
+    r = store_run(s,
+                  "INSERT INTO counters (key, value) VALUES (?1, ?2)"
+                  " ON CONFLICT (key) DO UPDATE SET value = value + ?2",
+                  err, "td", key, by);
     return store_end(s, r, err);
 }
 
 int store_counters(struct store *s, struct store_counter **ret, size_t *ret_count, struct err *err)
 {
     struct buf list = {0};
-    sqlite3_stmt *st = store_bind(s, SQL_COUNTERS, err, "");
+    sqlite3_stmt *st = store_bind(s, "SELECT key, value FROM counters ORDER BY key", err, "");
     int r = st ? 0 : store_fail(s, NULL);
     while (r == 0 && (r = store_step(s, st, err)) == 1) {
         struct store_counter c = {.value = sqlite3_column_double(st, 1)};
@@ -275,7 +282,7 @@ int store_counters(struct store *s, struct store_counter **ret, size_t *ret_coun
 
 int store_counter(struct store *s, const char *key, double *ret, struct err *err)
 {
-    sqlite3_stmt *st = store_bind(s, SQL_COUNTER, err, "t", key);
+    sqlite3_stmt *st = store_bind(s, "SELECT value FROM counters WHERE key = ?1", err, "t", key);
     if (!st)
         return store_fail(s, NULL);
     int r = store_step(s, st, err);
@@ -293,9 +300,9 @@ int store_remove(struct store *s, int64_t id, struct err *err)
         r = store_begin(s, err);
     if (r < 0)
         return r;
-    r = store_run(s, SQL_REMOVE, err, "i", id);
+    r = store_run(s, "DELETE FROM jobs WHERE id = ?1", err, "i", id);
     if (r == 0)
-        r = store_run(s, SQL_REMOVE_CHANGES, err, "i", id);
+        r = store_run(s, "DELETE FROM changes WHERE job = ?1", err, "i", id);
     s->counts[state]--;
     return store_end(s, r, err);
 }
