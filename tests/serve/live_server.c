@@ -72,7 +72,7 @@ int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct task
     (void)jobs, (void)id;
     *ret = NULL;
     r->read(r, it.folder_fd);
-    r->done(r, 0);
+    r->done(r);
     r->free(r);
     return 0;
 }

@@ -160,7 +160,6 @@ static int child_start(struct child *c)
                                         .env = environ,
                                         .limit_ns = o->limit_ns,
                                         .output_max = o->output_max,
-                                        .out_fd = -1,
                                         .lock_fd = -1,
                                         .nice = PRIORITY};
     int r = command_start(c->all->loop, &setup, on_command_done, c, &c->command);

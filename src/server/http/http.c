@@ -66,6 +66,11 @@ static void on_http_tick(void *user, uint64_t now_ns)
         if (is_late || is_gone)
             http_connection_cut(c);
     }
+    for (struct http_request *r = LIST_FIRST(&h->parked), *next; r; r = next) {
+        next = LIST_NEXT(r, link);
+        if (r->late && now_ns > r->late_ns)
+            r->late(r->parked_user);
+    }
     on_soon(h, now_ns);
     if (LIST_EMPTY(&h->connections)) {
         loop_disarm_timer(h->tick);

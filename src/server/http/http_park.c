@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+#include "base/clock.h"
 #include "base/loop.h"
 #include "server/http/http_private.h"
 
@@ -17,13 +18,15 @@ struct http_upgraded {
     enum http_rank rank;
 };
 
-void http_park(struct http_request *r, http_gone_fn *gone, void *user)
+void http_park(struct http_request *r, http_parked_fn *gone, http_parked_fn *late, void *user)
 {
     assert(r->state >= REQUEST_BODY && r->state <= REQUEST_WAITING);
     if (r->state == REQUEST_BODY)
         r->state = REQUEST_PARKED;
     r->gone = gone;
-    r->gone_user = user;
+    r->late = late;
+    r->late_ns = clock_mono_ns() + HTTP_LATE_S * NS_PER_S;
+    r->parked_user = user;
 }
 
 static void on_client(void *user, int fd, uint32_t events)
@@ -62,7 +65,7 @@ void http_request_leave(struct http_request *r)
     http_request_resume(r);
     r->state = REQUEST_GONE;
     if (r->gone)
-        r->gone(r->gone_user);
+        r->gone(r->parked_user);
 }
 
 void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *extra,

@@ -24,6 +24,7 @@ enum {
     HTTP_CONNECTION_BYTES = 16 << 10,
     HTTP_ANSWER_MAX_S = 600, /* maximum time in which a client must read an answer */
     HTTP_ANSWER_SMALL = 64 << 10,
+    HTTP_LATE_S = 10, /* time after which a parked request is late */
 };
 
 struct http_daemon {
@@ -111,8 +112,9 @@ struct http_request {
     struct MHD_Response *response;
     size_t answer_bytes; /* number of bytes taken from the share for answers */
     unsigned status;
-    http_gone_fn *gone;
-    void *gone_user;
+    http_parked_fn *gone, *late; /* see http_park */
+    void *parked_user;
+    uint64_t late_ns;
     /* source that fires if the client disconnects while the request waits */
     struct loop_source *watch;
     LIST_ENTRY(http_request) link;

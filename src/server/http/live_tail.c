@@ -136,7 +136,7 @@ static void publish_skip(struct live *l, const struct live_tail *tail)
     l->busy--;
 }
 
-static void on_tail_read(struct jobs_reading *base, int result)
+static void on_tail_read(struct jobs_reading *base)
 {
     struct tail_reading *r = (struct tail_reading *)base;
     struct live_tail *tail = r->tail;
@@ -144,8 +144,6 @@ static void on_tail_read(struct jobs_reading *base, int result)
     const int64_t id = tail->id;
     bool has_waited = tail->task;
     tail->task = NULL;
-    if (result < 0) /* the log is read again when the job next writes output */
-        return;
     tail->has_offset = true;
     tail->offset = r->offset;
     if (r->is_skipped)

@@ -17,27 +17,13 @@
 #include "base/json.h"
 #include "base/text.h"
 
-enum {
-    MESSAGE_MAX = 1024,
-    BURST = 20,  /* number of lines per event and job that may be written at once */
-    EVERY_S = 5, /* interval at which one more line is allowed after the burst */
-};
-
-/* The token bucket that limits the lines of one event and job. */
-struct log_bucket {
-    int64_t job;
-    const char *event;
-    uint64_t full_ns; /* time of the monotonic clock at which the bucket will be full again */
-    unsigned long suppressed;
-};
+enum { MESSAGE_MAX = 1024 };
 
 static struct {
     int fd;
     enum log_level least;
     int as_json;
     unsigned long lost;
-    struct log_bucket *buckets;
-    size_t bucket_count;
 } out = {.fd = -1};
 
 static const char *const words[] = {"debug", "info", "warn", "error"};
@@ -48,9 +34,6 @@ void log_start(int fd, enum log_level least, int as_json)
     out.least = least;
     out.as_json = as_json;
     out.lost = 0;
-    free(out.buckets);
-    out.buckets = NULL;
-    out.bucket_count = 0;
 }
 
 static void put_time(char ret[40])
@@ -102,95 +85,16 @@ write_line(enum log_level level, const char *event, int64_t job, const char *fmt
     buf_fini(&message);
 }
 
-__attribute__((format(printf, 3, 4))) static void write_warning(const char *event, int64_t job,
-                                                                const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    write_line(LOG_WARN, event, job, fmt, ap);
-    va_end(ap);
-}
-
-static void log_lost_lines(void)
-{
-    unsigned long lost = out.lost;
-    if (!lost)
-        return;
-    out.lost = 0;
-    write_warning("log_lost", 0, "%lu log lines were dropped here", lost);
-    out.lost += out.lost ? lost - 1 : 0;
-}
-
-/* ---- token buckets ---- */
-
-static void log_suppressed_lines(struct log_bucket *b)
-{
-    if (b->suppressed)
-        write_warning("log_limited", b->job, "%lu %s lines suppressed", b->suppressed, b->event);
-    b->suppressed = 0;
-}
-
-/* Finds the bucket of EVENT and JOB. A full bucket equals a new one, so its entry may be reused.
- * Returns NULL if out of memory. */
-static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t now_ns)
-{
-    struct log_bucket *full = NULL;
-    for (size_t i = 0; i < out.bucket_count; i++) {
-        struct log_bucket *b = &out.buckets[i];
-        if (b->job == job && strcmp(b->event, event) == 0)
-            return b;
-        if (b->full_ns <= now_ns)
-            full = b;
-    }
-    if (full) {
-        log_suppressed_lines(full);
-    } else {
-        struct log_bucket *more =
-            realloc(out.buckets, (out.bucket_count + 1) * sizeof *out.buckets);
-        if (!more)
-            return NULL;
-        out.buckets = more;
-        full = &more[out.bucket_count++];
-    }
-    *full = (struct log_bucket){.job = job, .event = event};
-    return full;
-}
-
-/* True if another line of EVENT about JOB may be written now. */
-static bool take_token(const char *event, int64_t job)
-{
-    uint64_t now_ns = clock_mono_ns();
-    struct log_bucket *b = find_bucket(event, job, now_ns);
-    if (!b)
-        return true;
-    if (b->full_ns > now_ns + (BURST - 1) * EVERY_S * NS_PER_S) {
-        b->suppressed++;
-        return false;
-    }
-    log_suppressed_lines(b);
-    b->full_ns = (b->full_ns > now_ns ? b->full_ns : now_ns) + EVERY_S * NS_PER_S;
-    return true;
-}
-
-void log_job_over(int64_t job)
-{
-    for (size_t i = 0; i < out.bucket_count;) {
-        if (out.buckets[i].job != job) {
-            i++;
-            continue;
-        }
-        log_suppressed_lines(&out.buckets[i]);
-        out.buckets[i] = out.buckets[--out.bucket_count];
-    }
-}
-
 void log_line(enum log_level level, const char *event, int64_t job, const char *fmt, ...)
 {
+    unsigned long lost = out.lost;
     if (out.fd < 0 || level < out.least)
         return;
-    log_lost_lines();
-    if (!take_token(event, job))
-        return;
+    if (lost && strcmp(event, "log_lost") != 0) {
+        out.lost = 0;
+        log_line(LOG_WARN, "log_lost", 0, "%lu log lines were dropped here", lost);
+        out.lost += out.lost ? lost - 1 : 0;
+    }
     va_list ap;
     va_start(ap, fmt);
     write_line(level, event, job, fmt, ap);

@@ -1,8 +1,6 @@
 /* The server's log on standard error, one line per event. The lines are JSON unless standard error
  * is a terminal: {"t", "level", "event", "job"?, "message"}. The server never waits for the reader
- * of the log. If the reader is too slow, the server drops lines and logs how many. A token bucket
- * limits the lines per event and job, so that jobs cannot fill the disk. The number of lines
- * suppressed by the bucket is logged as well. */
+ * of the log. If the reader is too slow, the server drops lines and logs how many. */
 #pragma once
 
 #include <stdint.h>
@@ -15,5 +13,3 @@ void log_start(int fd, enum log_level least, int as_json);
  * about a job. */
 void log_line(enum log_level level, const char *event, int64_t job, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Call this when JOB has ended: logs the number of its suppressed lines, and resets its limits. */
-void log_job_over(int64_t job);

@@ -174,7 +174,7 @@ void routes_admit(void *user, struct http_request *r)
 void routes_handle(void *user, struct http_request *r)
 {
     (void)user;
-    const struct route_call *c = http_context(r);
+    struct route_call *c = http_context(r);
     c->route->fn(c);
 }
 
@@ -193,7 +193,7 @@ void route_fail(struct http_request *r, int error, const struct err *err)
     http_answer_error(r, status, "%s", err->text[0] ? err->text : strerror(-error));
 }
 
-void route_answer(const struct route_call *c, unsigned status, int result, json_t *doc,
+void route_answer(struct route_call *c, unsigned status, int result, json_t *doc,
                   const struct err *err)
 {
     if (result < 0)
@@ -249,8 +249,10 @@ static void wake_waiters(void *user, const struct jobs_news *news)
      * wait */
     if (news->kind == JOBS_NEWS_ANSWER || (is_job && is_change))
         route_wake(routes, news->id, WAIT_CHECKPOINT);
-    if (news->kind == JOBS_NEWS_LOG || is_job)
+    if (news->kind == JOBS_NEWS_LOG || is_job) {
+        routes->log_news++;
         route_wake(routes, news->id, WAIT_LOG);
+    }
 }
 
 int routes_new(const struct routes_options *options, struct routes **ret, struct err *err)

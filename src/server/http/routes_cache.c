@@ -13,7 +13,7 @@ enum { CACHED_MAX = 64 << 10 };
 static const uint64_t fresh_ns = NS_PER_S;
 
 /* The cache entry for the address of a request. Its index is a hash of the path and the query. */
-static struct route_cached *cache_place(const struct route_call *c)
+static struct route_cached *cache_place(struct route_call *c)
 {
     const char *path = http_path(c->r), *query = http_query_text(c->r);
     uint64_t hash = text_hash(TEXT_HASH_EMPTY, path, strlen(path));
@@ -28,7 +28,7 @@ static bool is_cache_key(const char *key, const struct http_request *r)
            strcmp(key + len + 1, http_query_text(r)) == 0;
 }
 
-bool route_answer_cached(const struct route_call *c)
+bool route_answer_cached(struct route_call *c)
 {
     const struct route_cached *k = cache_place(c);
     if (!k->key || k->generation != c->routes->generation || !is_cache_key(k->key, c->r) ||
@@ -38,8 +38,7 @@ bool route_answer_cached(const struct route_call *c)
     return true;
 }
 
-void route_answer_and_cache(const struct route_call *c, int result, json_t *doc,
-                            const struct err *err)
+void route_answer_and_cache(struct route_call *c, int result, json_t *doc, const struct err *err)
 {
     struct route_cached *k = cache_place(c);
     struct buf text = {0}, key = {0};

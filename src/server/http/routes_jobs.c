@@ -47,7 +47,7 @@ static bool read_states(struct http_request *r, const char *list, unsigned *ret)
     return true;
 }
 
-void route_jobs_list(const struct route_call *c)
+void route_jobs_list(struct route_call *c)
 {
     struct jobs_query query = {.name = http_query(c->r, "name")};
     const char *state = http_query(c->r, "state");
@@ -68,7 +68,7 @@ void route_jobs_list(const struct route_call *c)
 
 /* ---- one job ---- */
 
-static void answer_job(const struct route_call *c, unsigned status)
+static void answer_job(struct route_call *c, unsigned status)
 {
     json_t *doc = NULL;
     struct err err = {""};
@@ -76,16 +76,23 @@ static void answer_job(const struct route_call *c, unsigned status)
     route_answer(c, status, r, doc, &err);
 }
 
-bool route_answer_state(struct route_waiter *w, bool is_last)
+/* Waits until the job has one of the states UNTIL, or has ended. */
+static void wait_for_state(struct route_call *c, const char *until)
 {
-    enum job_state state = jobs_state(w->call->routes->options.jobs, w->call->id);
-    bool is_so = state == JOB_STATES || job_state_is_final(state) || w->states & 1u << state;
-    if (is_so || is_last)
-        answer_job(w->call, 200);
-    return is_so || is_last;
+    const enum job_state state = jobs_state(c->routes->options.jobs, c->id);
+    unsigned states;
+    double timeout_s;
+    if (!read_states(c->r, until, &states) ||
+        !route_number(c->r, "timeout_s", 0, ROUTES_WAIT_MAX_S, 30, &timeout_s))
+        return;
+    if (state == JOB_STATES || job_state_is_final(state) || states & 1u << state || c->is_last ||
+        timeout_s <= 0)
+        answer_job(c, 200);
+    else
+        route_wait(c, WAIT_STATE, timeout_s, false);
 }
 
-void route_job_request(const struct route_call *c)
+void route_job_request(struct route_call *c)
 {
     json_t *doc = NULL;
     struct err err = {""};
@@ -93,17 +100,13 @@ void route_job_request(const struct route_call *c)
     route_answer(c, 200, r, doc, &err);
 }
 
-void route_job_get(const struct route_call *c)
+void route_job_get(struct route_call *c)
 {
     const char *until = http_query(c->r, "until");
-    struct route_waiter waiter = {.what = WAIT_STATE};
-    double timeout_s;
     json_t *doc = NULL;
     struct err err = {""};
     if (until) {
-        if (read_states(c->r, until, &waiter.states) &&
-            route_number(c->r, "timeout_s", 0, ROUTES_WAIT_MAX_S, 30, &timeout_s))
-            route_wait(c, &waiter, timeout_s);
+        wait_for_state(c, until);
     } else if (!route_answer_cached(c)) {
         int r = jobs_get(c->routes->options.jobs, c->id, true, &doc, &err);
         route_answer_and_cache(c, r, doc, &err);
@@ -114,7 +117,7 @@ void route_job_get(const struct route_call *c)
 
 struct route_submission {
     struct jobs_submission base;
-    const struct route_call *call;
+    struct route_call *call;
     struct task *task;
 };
 
@@ -124,9 +127,18 @@ static void on_submitter_gone(void *user)
     task_cancel(s->task);
 }
 
+static void on_submitter_late(void *user)
+{
+    struct route_submission *s = user;
+    http_answer_error(s->call->r, 503,
+                      "cwd: the folder \"%s\" does not answer; submit the job again later",
+                      s->base.spec.cwd);
+    task_cancel(s->task);
+}
+
 static void on_submitted(struct jobs_submission *base, int r, json_t *job, const struct err *err)
 {
-    const struct route_call *c = ((struct route_submission *)base)->call;
+    struct route_call *c = ((struct route_submission *)base)->call;
     c->routes->generation++;
     route_answer(c, 201, r, job, err);
 }
@@ -137,7 +149,7 @@ static void submission_free(struct jobs_submission *base)
 }
 
 /* Submits a job as REQUEST, or the job of the path again if REQUEST is NULL. */
-static void submit(const struct route_call *c, const json_t *request)
+static void submit(struct route_call *c, const json_t *request)
 {
     struct jobs *jobs = c->routes->options.jobs;
     struct task *task;
@@ -148,7 +160,7 @@ static void submit(const struct route_call *c, const json_t *request)
     }
     *s = (struct route_submission){.base = {.done = on_submitted, .free = submission_free},
                                    .call = c};
-    http_park(c->r, on_submitter_gone, s);
+    http_park(c->r, on_submitter_gone, on_submitter_late, s);
     int r = request ? jobs_submit(jobs, request, &s->base, &task)
                     : jobs_rerun(jobs, c->id, &s->base, &task);
     if (r < 0)
@@ -157,7 +169,7 @@ static void submit(const struct route_call *c, const json_t *request)
         s->task = task;
 }
 
-void route_jobs_submit(const struct route_call *c)
+void route_jobs_submit(struct route_call *c)
 {
     json_t *request = route_body(c->r);
     if (request)
@@ -165,7 +177,7 @@ void route_jobs_submit(const struct route_call *c)
     json_decref(request);
 }
 
-void route_job_rerun(const struct route_call *c)
+void route_job_rerun(struct route_call *c)
 {
     json_t *body = route_body(c->r);
     if (body)
@@ -198,7 +210,7 @@ static bool read_cancel(struct http_request *r, const json_t *body, const char *
     return true;
 }
 
-void route_job_cancel(const struct route_call *c)
+void route_job_cancel(struct route_call *c)
 {
     struct err err = {""};
     const char *reason;
@@ -217,33 +229,28 @@ void route_job_cancel(const struct route_call *c)
     json_decref(body);
 }
 
-/* Answers a checkpoint request once the supervisor reports whether the job accepts it. If the
- * supervisor does not answer in time, the request succeeds, because the checkpoint may still be
- * written. */
-bool route_answer_checkpoint(struct route_waiter *w, bool is_last)
+/* Requests a checkpoint, and answers once the supervisor reports whether the job accepts the
+ * request. If the supervisor does not answer in time, the request succeeds, because the checkpoint
+ * may still be written. */
+void route_job_checkpoint(struct route_call *c)
 {
     struct err err = {""};
-    int r = jobs_checkpoint_answer(w->call->routes->options.jobs, w->call->id, &err);
-    if (r == -EINPROGRESS && !is_last)
-        return false;
-    if (r < 0 && r != -EINPROGRESS)
-        route_fail(w->call->r, r, &err);
-    else
-        answer_job(w->call, 202);
-    return true;
-}
-
-void route_job_checkpoint(const struct route_call *c)
-{
-    struct err err = {""};
-    json_t *body = route_body(c->r);
-    if (!body)
-        return;
-    json_decref(body);
-    int r = jobs_checkpoint(c->routes->options.jobs, c->id, &err);
-    c->routes->generation++;
-    if (r < 0)
+    struct jobs *jobs = c->routes->options.jobs;
+    int r = 0;
+    if (!c->until_ns) {
+        json_t *body = route_body(c->r);
+        if (!body)
+            return;
+        json_decref(body);
+        r = jobs_checkpoint(jobs, c->id, &err);
+        c->routes->generation++;
+    }
+    if (r == 0)
+        r = jobs_checkpoint_answer(jobs, c->id, &err);
+    if (r == -EINPROGRESS && !c->is_last)
+        route_wait(c, WAIT_CHECKPOINT, ANSWER_S, false);
+    else if (r < 0 && r != -EINPROGRESS)
         route_fail(c->r, r, &err);
     else
-        route_wait(c, &(struct route_waiter){.what = WAIT_CHECKPOINT}, ANSWER_S);
+        answer_job(c, 202);
 }

@@ -59,10 +59,8 @@ struct log_reading {
     uint64_t tail, offset;
     bool has_offset;
     char range[80];
-    double wait_s;               /* maximum time to wait for output, if HAS_OFFSET is set */
-    struct route_waiter *waiter; /* set if the request has already waited for output */
-    /* the request must be answered now, even without output */
-    bool is_last;
+    double wait_s;     /* maximum time to wait for output, if HAS_OFFSET is set */
+    uint64_t log_news; /* value of the counter in struct routes before the reading */
     /* the job had ended before this reading began, so the log is complete */
     bool has_ended;
     /* The results: */
@@ -174,13 +172,13 @@ static void read_next(struct jobs_reading *base, int folder)
         next->data ? logs_read(folder, next->at, next->data, PIECE_MAX, &next->at) : -ENOENT;
 }
 
-static void on_next(struct jobs_reading *base, int result)
+static void on_next(struct jobs_reading *base)
 {
     struct log_next *next = (struct log_next *)base;
     struct log_stream *w = next->stream;
     bool has_waited = w->task;
     w->task = NULL;
-    w->has_failed = result < 0 || next->len <= 0;
+    w->has_failed = next->len <= 0;
     if (!w->has_failed) {
         free(w->data);
         w->data = next->data;
@@ -280,88 +278,26 @@ static void answer_log_range_error(struct log_reading *r)
 static void answer_log(struct route_reading *base)
 {
     struct log_reading *r = (struct log_reading *)base;
-    const struct route_call *c = base->call;
-    if (!r->has_folder && r->has_ended && !r->waiter)
+    struct route_call *c = base->call;
+    if (!r->has_folder && r->has_ended && !c->until_ns)
         http_answer_error(c->r, 404, "the run folder of job %lld was removed", (long long)c->id);
     else if (r->status == 416)
         answer_log_range_error(r);
-    else if (r->has_offset && r->count == 0 && r->wait_s > 0 && !r->has_ended)
+    else if (r->has_offset && r->count == 0 && r->wait_s > 0 && !r->has_ended && !c->is_last)
         /* the next reading also finds output that was written during this one */
-        route_wait(
-            c, &(struct route_waiter){.what = WAIT_LOG, .offset = r->offset, .is_due = base->task},
-            r->wait_s);
+        route_wait(c, WAIT_LOG, r->wait_s, c->routes->log_news != r->log_news);
     else
         answer_log_bytes(r);
 }
 
-static struct log_reading *log_reading_new(struct jobs *jobs, int64_t id)
-{
-    const enum job_state state = jobs_state(jobs, id);
-    struct log_reading *r = calloc(1, sizeof *r);
-    if (r)
-        *r = (struct log_reading){
-            .base = {.base = {.read = read_log}, .answer = answer_log, .fini = fini_log},
-            .jobs = jobs,
-            .has_ended = state == JOB_STATES || job_state_is_final(state)};
-    return r;
-}
-
-/* ---- requests that have waited for output ---- */
-
-static void on_waiter_read(struct jobs_reading *base, int result)
-{
-    struct log_reading *r = (struct log_reading *)base;
-    struct route_waiter *w = r->waiter;
-    bool has_waited = w->task;
-    w->task = NULL;
-    w->is_answered = result < 0 || r->count > 0 || r->is_last || r->has_ended;
-    if (result < 0)
-        route_answer_silence(w->call);
-    else if (w->is_answered)
-        answer_log(&r->base);
-    if (has_waited && w->is_answered)
-        route_wait_end(w);
-    else if (has_waited)
-        route_wait_more(w);
-}
-
-static void free_waiter_reading(struct jobs_reading *base)
-{
-    fini_log((struct route_reading *)base);
-    free(base);
-}
-
-/* Answers with the log from an offset on. The answer is empty only if IS_LAST is set or the job has
- * ended. */
-bool route_answer_log(struct route_waiter *w, bool is_last)
-{
-    struct jobs *jobs = w->call->routes->options.jobs;
-    struct log_reading *r = log_reading_new(jobs, w->call->id);
-    if (!r) {
-        http_answer_error(w->call->r, 503, "out of memory");
-        return true;
-    }
-    r->base.base.done = on_waiter_read;
-    r->base.base.free = free_waiter_reading;
-    r->base.call = w->call;
-    r->has_offset = true;
-    r->offset = w->offset;
-    r->waiter = w;
-    r->is_last = is_last;
-    w->is_answered = false;
-    int result = jobs_read(jobs, w->call->id, &r->base.base, &w->task);
-    if (result < 0)
-        http_answer_error(w->call->r, 503, "cannot read the log: %s", strerror(-result));
-    return result < 0 || w->is_answered;
-}
-
-void route_job_log(const struct route_call *c)
+void route_job_log(struct route_call *c)
 {
     struct jobs *jobs = c->routes->options.jobs;
     const char *range = http_header(c->r, "Range");
     double tail = 0, offset = 0, wait_s = 0;
     bool has_offset = http_query(c->r, "offset") || http_query(c->r, "wait_s");
-    if (jobs_state(jobs, c->id) == JOB_STATES) {
+    const enum job_state state = jobs_state(jobs, c->id);
+    if (state == JOB_STATES) {
         http_answer_error(c->r, 404, "no such job: %lld", (long long)c->id);
         return;
     }
@@ -369,12 +305,17 @@ void route_job_log(const struct route_call *c)
                          !route_number(c->r, "wait_s", 0, ROUTES_WAIT_MAX_S, 0, &wait_s)
                    : !route_number(c->r, "tail", 1, TAIL_MAX, 0, &tail))
         return;
-    struct log_reading *r = log_reading_new(jobs, c->id);
+    struct log_reading *r = calloc(1, sizeof *r);
     if (r) {
-        r->has_offset = has_offset;
-        r->offset = (uint64_t)offset;
-        r->wait_s = wait_s;
-        r->tail = (uint64_t)tail;
+        *r = (struct log_reading){
+            .base = {.base = {.read = read_log}, .answer = answer_log, .fini = fini_log},
+            .jobs = jobs,
+            .has_ended = job_state_is_final(state),
+            .has_offset = has_offset,
+            .offset = (uint64_t)offset,
+            .wait_s = wait_s,
+            .log_news = c->routes->log_news,
+            .tail = (uint64_t)tail};
         text_copy(r->range, sizeof r->range, range);
     }
     route_read(c, r ? &r->base : NULL);

@@ -11,7 +11,7 @@
 #include "server/jobs/jobs.h"
 #include "version.h"
 
-static void answer_asset(const struct route_call *c, const char *name)
+static void answer_asset(struct route_call *c, const char *name)
 {
     struct asset_file file;
     if (asset_find(name, &file) < 0) {
@@ -23,17 +23,17 @@ static void answer_asset(const struct route_call *c, const char *name)
 }
 
 /* Answers with the page. All its addresses return the same HTML, whose script reads the address. */
-void route_page(const struct route_call *c)
+void route_page(struct route_call *c)
 {
     answer_asset(c, "serve.html");
 }
 
-void route_asset(const struct route_call *c)
+void route_asset(struct route_call *c)
 {
     answer_asset(c, c->name);
 }
 
-void route_health(const struct route_call *c)
+void route_health(struct route_call *c)
 {
     json_t *trouble = jobs_trouble(c->routes->options.jobs);
     const char *status = json_array_size(trouble) > 0 ? "degraded" : "ok";
@@ -47,7 +47,7 @@ void route_health(const struct route_call *c)
                                "now_s", json_seconds(clock_wall_ns()), "trouble", trouble));
 }
 
-void route_machine(const struct route_call *c)
+void route_machine(struct route_call *c)
 {
     const struct routes_options *o = &c->routes->options;
     if (!route_answer_cached(c))
@@ -58,13 +58,13 @@ __asm__(".pushsection .rodata\n.globl route_openapi_text, "
         "route_openapi_end\nroute_openapi_text:\n.incbin \"" EBB_OPENAPI
         "\"\nroute_openapi_end:\n.byte 0\n.popsection\n");
 
-void route_openapi(const struct route_call *c)
+void route_openapi(struct route_call *c)
 {
     http_answer_text(c->r, 200, "application/json", route_openapi_text,
                      (size_t)(route_openapi_end - route_openapi_text));
 }
 
-void route_metrics(const struct route_call *c)
+void route_metrics(struct route_call *c)
 {
     const struct routes_options *o = &c->routes->options;
     struct buf text = {0};
@@ -77,7 +77,7 @@ void route_metrics(const struct route_call *c)
     buf_fini(&text);
 }
 
-void route_live(const struct route_call *c)
+void route_live(struct route_call *c)
 {
     const struct routes_options *o = &c->routes->options;
     if (o->live)
@@ -93,7 +93,7 @@ static json_t *session_json(enum http_rank rank)
     return json_pack("{s:b}", "write", rank == HTTP_OWNER);
 }
 
-void route_session_get(const struct route_call *c)
+void route_session_get(struct route_call *c)
 {
     if (http_rank(c->r) == HTTP_STRANGER)
         http_answer_error(c->r, 401, "not logged in; POST the token to /api/v1/session");
@@ -101,7 +101,7 @@ void route_session_get(const struct route_call *c)
         http_answer_json(c->r, 200, session_json(http_rank(c->r)));
 }
 
-void route_session_post(const struct route_call *c)
+void route_session_post(struct route_call *c)
 {
     struct auth_grant grant;
     bool again = false;
@@ -133,7 +133,7 @@ void route_session_post(const struct route_call *c)
     }
 }
 
-void route_session_delete(const struct route_call *c)
+void route_session_delete(struct route_call *c)
 {
     char cookie[AUTH_COOKIE_SIZE];
     auth_logout(c->routes->options.auth, c->r, cookie);

@@ -22,8 +22,11 @@ struct route_call {
     const struct route *route;
     int64_t id;       /* the number in place of {id} in the path */
     const char *name; /* the text in place of {name} in the path */
+    /* Set by route_wait: */
+    uint64_t until_ns; /* time at which the wait ends; 0: the request has not waited */
+    bool is_last;      /* the wait has ended, so the request must be answered now */
 };
-typedef void route_fn(const struct route_call *c);
+typedef void route_fn(struct route_call *c);
 
 /* One route. web/openapi.json describes the routes of the API. */
 struct route {
@@ -57,13 +60,14 @@ struct routes {
     struct http_share waiting[2]; /* waiters on TCP, and waiters on the unix socket */
     struct loop_source *timer;    /* timer for the waiter that times out next */
     uint64_t generation;          /* a number that is incremented whenever a job has changed */
+    uint64_t log_news;            /* number of wake-ups of requests that wait for a log */
     struct route_cached cache[ROUTES_CACHE];
 };
 
 /* ---- routes.c ---- */
 void route_fail(struct http_request *r, int error, const struct err *err); /* ERROR is -errno */
 /* Answers with DOC, of which it takes ownership, or with an error if RESULT is -errno. */
-void route_answer(const struct route_call *c, unsigned status, int result, json_t *doc,
+void route_answer(struct route_call *c, unsigned status, int result, json_t *doc,
                   const struct err *err);
 /* Returns the body as a new object, which is empty if there is no body. If the body is invalid,
  * answers the request and returns NULL. */
@@ -75,53 +79,34 @@ bool route_number(struct http_request *r, const char *key, double min, double ma
 
 /* ---- routes_cache.c ---- */
 /* Tries to answer from the cache. Returns true if the request was answered. */
-bool route_answer_cached(const struct route_call *c);
+bool route_answer_cached(struct route_call *c);
 /* Like route_answer with status 200, but also caches the text. */
-void route_answer_and_cache(const struct route_call *c, int result, json_t *doc,
-                            const struct err *err);
+void route_answer_and_cache(struct route_call *c, int result, json_t *doc, const struct err *err);
 void route_cache_free(struct routes *routes);
 
-/* ---- routes_wait.c: requests that wait for a change of a job ---- */
+/* ---- routes_wait.c: requests that wait ---- */
+
 enum route_wait { WAIT_STATE, WAIT_LOG, WAIT_CHECKPOINT };
-struct route_waiter {
-    LIST_ENTRY(route_waiter) link;
-    const struct route_call *call;
-    enum route_wait what;
-    unsigned states; /* WAIT_STATE: bits of the states to wait for */
-    uint64_t offset; /* if WAIT_LOG */
-    uint64_t until_ns;
-    bool is_due;       /* the job has changed, so the condition must be checked again */
-    struct task *task; /* WAIT_LOG: the current read of the log, or NULL */
-    bool is_answered;  /* if WAIT_LOG */
-};
-/* Answers the request of C if its condition holds; otherwise parks it for SECONDS. With WAIT_LOG
- * the condition is not checked here, because the caller has just read the log. If there are too
- * many waiters, the answer is 429. The exception is a checkpoint request, which was already sent to
- * the job: the answer is then the job's current state. */
-void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds);
+/* Parks the request of C until its job changes, or SECONDS have passed since the first call for
+ * this request. The route's handler is then called again. If IS_DUE is set, the job has changed
+ * already. If there are too many waiters, the answer is 429. The exception is a checkpoint request,
+ * which was already sent to the job: its handler is called again at once, with c->is_last set. */
+void route_wait(struct route_call *c, enum route_wait what, double seconds, bool is_due);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
-/* Ends the wait. The caller has answered the request. */
-void route_wait_end(struct route_waiter *w);
-void route_wait_more(struct route_waiter *w); /* call this after w->task was set to NULL */
-/* Answers W's request if its condition holds or if IS_LAST is set. Returns true if it did. */
-typedef bool route_wait_fn(struct route_waiter *w, bool is_last);
-route_wait_fn route_answer_state, route_answer_log, route_answer_checkpoint;
 
-/* ---- routes_read.c: requests that wait for the run folder of their job ---- */
-/* Handlers embed this struct as the first member of their own. */
+/* A read of the run folder of a job. Handlers embed this struct as the first member of their own.
+ */
 struct route_reading {
     struct jobs_reading base; /* `done` and `free` are set by route_read */
-    const struct route_call *call;
+    struct route_call *call;
     struct task *task;
     void (*answer)(struct route_reading *r); /* answers the request */
     void (*fini)(struct route_reading *r);   /* frees the results; may be NULL */
 };
 /* Reads the folder of the job of C, and then calls r->answer. Takes ownership of R; if R is NULL,
  * the answer is "out of memory". If the folder does not answer, the request is refused. */
-void route_read(const struct route_call *c, struct route_reading *r);
-/* answers that the run folder does not answer */
-void route_answer_silence(const struct route_call *c);
+void route_read(struct route_call *c, struct route_reading *r);
 
 /* ---- request handlers ---- */
 route_fn route_health, route_machine, route_openapi, route_metrics, route_live;

@@ -30,7 +30,7 @@ static const char report_policy[] =
 
 /* A request that waits for a child process. */
 struct child_call {
-    const struct route_call *call;
+    struct route_call *call;
     struct child_waiter *waiter;
 };
 
@@ -76,7 +76,7 @@ static void on_child_done(void *user, int status, const char *output, size_t len
 }
 
 /* Refuses a request for the folder of a job that has none. */
-static void answer_no_folder(const struct route_call *c)
+static void answer_no_folder(struct route_call *c)
 {
     enum job_state state = jobs_state(c->routes->options.jobs, c->id);
     http_answer_error(c->r, 404,
@@ -115,7 +115,7 @@ static void read_stamp(struct jobs_reading *base, int folder)
 static void ask_child(struct route_reading *base)
 {
     struct recording_reading *r = (struct recording_reading *)base;
-    const struct route_call *c = base->call;
+    struct route_call *c = base->call;
     struct jobs *jobs = c->routes->options.jobs;
     const char *argv[ARGS_MAX + 1] = {NULL};
     char path[PATH_MAX];
@@ -137,7 +137,7 @@ static void ask_child(struct route_reading *base)
         r->stamp = clock_mono_ns() / live_every_ns * 2 + 1;
     struct child_waiter *waiter = NULL;
     a->call = c;
-    http_park(c->r, on_gone, a);
+    http_park(c->r, on_gone, NULL, a);
     int result = children_ask(c->routes->options.children, argv, r->key, r->stamp,
                               http_rank(c->r) != HTTP_OWNER, on_child_done, a, &waiter);
     if (result < 0) {
@@ -151,7 +151,7 @@ static void ask_child(struct route_reading *base)
     }
 }
 
-static void ask_recording(const struct route_call *c, const char *const *argv, const char *key)
+static void ask_recording(struct route_call *c, const char *const *argv, const char *key)
 {
     struct recording_reading *r = calloc(1, sizeof *r);
     if (r) {
@@ -163,7 +163,7 @@ static void ask_recording(const struct route_call *c, const char *const *argv, c
     route_read(c, r ? &r->base : NULL);
 }
 
-void route_job_samples(const struct route_call *c)
+void route_job_samples(struct route_call *c)
 {
     double from_s, to_s, points;
     char from[32], to[32], count[16], id[32], key[128];
@@ -187,7 +187,7 @@ void route_job_samples(const struct route_call *c)
     ask_recording(c, argv, key);
 }
 
-static void ask_simple(const struct route_call *c, const char *command, const char *option,
+static void ask_simple(struct route_call *c, const char *command, const char *option,
                        const char *value)
 {
     char key[64];
@@ -196,17 +196,17 @@ static void ask_simple(const struct route_call *c, const char *command, const ch
     ask_recording(c, argv, key);
 }
 
-void route_job_verdict(const struct route_call *c)
+void route_job_verdict(struct route_call *c)
 {
     ask_simple(c, "verdict", "--json", NULL);
 }
 
-void route_job_diagnosis(const struct route_call *c)
+void route_job_diagnosis(struct route_call *c)
 {
     ask_simple(c, "diagnose", "--json", NULL);
 }
 
-void route_job_report(const struct route_call *c)
+void route_job_report(struct route_call *c)
 {
     ask_simple(c, "report", "--output", "-");
 }
@@ -231,7 +231,7 @@ static void fini_run_json(struct route_reading *base)
     buf_fini(&((struct run_json_reading *)base)->text);
 }
 
-static void ask_run_json(const struct route_call *c, void (*answer)(struct route_reading *r))
+static void ask_run_json(struct route_call *c, void (*answer)(struct route_reading *r))
 {
     struct run_json_reading *r = calloc(1, sizeof *r);
     if (r)
@@ -243,7 +243,7 @@ static void ask_run_json(const struct route_call *c, void (*answer)(struct route
 static void answer_run_json(struct route_reading *base)
 {
     const struct run_json_reading *r = (struct run_json_reading *)base;
-    const struct route_call *c = base->call;
+    struct route_call *c = base->call;
     if (!r->has_folder)
         answer_no_folder(c);
     else if (!r->has_file)
@@ -253,7 +253,7 @@ static void answer_run_json(struct route_reading *base)
                          r->text.len);
 }
 
-void route_job_run(const struct route_call *c)
+void route_job_run(struct route_call *c)
 {
     ask_run_json(c, answer_run_json);
 }
@@ -280,7 +280,7 @@ static void add_events(json_t *events, const json_t *list, const char *kind)
 static void answer_events(struct route_reading *base)
 {
     const struct run_json_reading *r = (struct run_json_reading *)base;
-    const struct route_call *c = base->call;
+    struct route_call *c = base->call;
     struct err err = {""};
     json_t *job = NULL, *run = NULL, *events = json_array();
     int result = jobs_get(c->routes->options.jobs, c->id, true, &job, &err);
@@ -300,7 +300,7 @@ static void answer_events(struct route_reading *base)
 }
 
 /* Lists the events of a job. A job without a run folder still has state changes. */
-void route_job_events(const struct route_call *c)
+void route_job_events(struct route_call *c)
 {
     if (!route_answer_cached(c))
         ask_run_json(c, answer_events);

@@ -1,10 +1,20 @@
-/* Waiters: requests that wait for a job's state, new log output, or its supervisor's answer. */
+/* Requests that wait for a change of their job, or for its run folder. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/loop.h"
 #include "server/http/routes_private.h"
 #include "server/jobs/workers.h"
+
+/* ---- a change of a job ---- */
+
+struct route_waiter {
+    LIST_ENTRY(route_waiter) link;
+    struct route_call *call;
+    enum route_wait what;
+    bool is_due; /* the job has changed, so the handler must be called again */
+};
 
 static void set_wait_timer(struct routes *routes)
 {
@@ -12,7 +22,7 @@ static void set_wait_timer(struct routes *routes)
     struct route_waiter *w;
     LIST_FOREACH(w, &routes->waiters, link)
     {
-        uint64_t at_ns = w->task ? UINT64_MAX : w->is_due ? 0 : w->until_ns;
+        uint64_t at_ns = w->is_due ? 0 : w->call->until_ns;
         next_ns = at_ns < next_ns ? at_ns : next_ns;
     }
     if (next_ns == UINT64_MAX)
@@ -23,19 +33,10 @@ static void set_wait_timer(struct routes *routes)
 
 static void waiter_free(struct route_waiter *w)
 {
-    const struct route_call *c = w->call;
-    task_cancel(w->task);
+    struct route_call *c = w->call;
     LIST_REMOVE(w, link);
     http_share_return(&c->routes->waiting[http_is_unix(c->r)], http_rank(c->r), 1);
     free(w);
-}
-
-static bool try_answer(struct route_waiter *w, bool is_last)
-{
-    static route_wait_fn *const answers[] = {[WAIT_STATE] = route_answer_state,
-                                             [WAIT_LOG] = route_answer_log,
-                                             [WAIT_CHECKPOINT] = route_answer_checkpoint};
-    return answers[w->what](w, is_last);
 }
 
 static void on_gone(void *user)
@@ -50,50 +51,39 @@ static void on_wait_timer(void *user, uint64_t now_ns)
 {
     struct routes *routes = user;
     for (struct route_waiter *w = LIST_FIRST(&routes->waiters), *next; w; w = next) {
+        struct route_call *c = w->call;
         next = LIST_NEXT(w, link);
-        if (w->task || (!w->is_due && w->until_ns > now_ns))
+        if (!w->is_due && c->until_ns > now_ns)
             continue;
-        w->is_due = false;
-        if (try_answer(w, w->until_ns <= now_ns))
-            waiter_free(w);
+        c->is_last = c->until_ns <= now_ns;
+        waiter_free(w);
+        c->route->fn(c);
     }
     set_wait_timer(routes);
 }
 
-void route_wait_end(struct route_waiter *w)
-{
-    on_gone(w);
-}
-
-void route_wait_more(struct route_waiter *w)
-{
-    set_wait_timer(w->call->routes);
-}
-
-void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds)
+void route_wait(struct route_call *c, enum route_wait what, double seconds, bool is_due)
 {
     struct routes *routes = c->routes;
     struct http_share *share = &routes->waiting[http_is_unix(c->r)];
-    struct route_waiter wanted = *waiter;
-    wanted.call = c;
-    wanted.until_ns = clock_mono_ns() + (uint64_t)(seconds * (double)NS_PER_S);
-    if (wanted.what != WAIT_LOG && try_answer(&wanted, seconds <= 0))
-        return;
+    if (!c->until_ns)
+        c->until_ns = clock_mono_ns() + (uint64_t)(seconds * (double)NS_PER_S);
     bool has_room = http_share_take(share, http_rank(c->r), 1, ROUTES_WAITERS_MAX);
     struct route_waiter *w = has_room ? malloc(sizeof *w) : NULL;
-    if (!w) {
-        if (has_room)
-            http_share_return(share, http_rank(c->r), 1);
-        if (wanted.what == WAIT_CHECKPOINT)
-            try_answer(&wanted, true);
-        else
-            http_answer_error(c->r, 429, "too many waiting requests; try again later");
+    if (w) {
+        *w = (struct route_waiter){.call = c, .what = what, .is_due = is_due};
+        LIST_INSERT_HEAD(&routes->waiters, w, link);
+        http_park(c->r, on_gone, NULL, w);
+        set_wait_timer(routes);
         return;
     }
-    *w = wanted;
-    LIST_INSERT_HEAD(&routes->waiters, w, link);
-    http_park(c->r, on_gone, w);
-    set_wait_timer(routes);
+    if (has_room)
+        http_share_return(share, http_rank(c->r), 1);
+    c->is_last = true;
+    if (what == WAIT_CHECKPOINT)
+        c->route->fn(c);
+    else
+        http_answer_error(c->r, 429, "too many waiting requests; try again later");
 }
 
 /* Wakes the waiters of a job. The caller may be in the middle of a change to the job. Waiters are
@@ -117,4 +107,53 @@ int route_wait_init(struct routes *routes)
     if (r == 0)
         loop_disarm_timer(routes->timer);
     return r;
+}
+
+/* ---- the run folder of a job ---- */
+
+static void on_reader_gone(void *user)
+{
+    struct route_reading *r = user;
+    task_cancel(r->task);
+}
+
+static void on_reader_late(void *user)
+{
+    struct route_reading *r = user;
+    http_answer_error(r->call->r, 503,
+                      "the run folder of job %lld does not answer; try again later",
+                      (long long)r->call->id);
+    task_cancel(r->task);
+}
+
+static void on_reading_done(struct jobs_reading *base)
+{
+    struct route_reading *r = (struct route_reading *)base;
+    r->answer(r);
+}
+
+static void reading_free(struct jobs_reading *base)
+{
+    struct route_reading *r = (struct route_reading *)base;
+    if (r->fini)
+        r->fini(r);
+    free(r);
+}
+
+void route_read(struct route_call *c, struct route_reading *r)
+{
+    if (!r) {
+        http_answer_error(c->r, 503, "out of memory");
+        return;
+    }
+    struct task *task;
+    r->call = c;
+    r->base.done = on_reading_done;
+    r->base.free = reading_free;
+    http_park(c->r, on_reader_gone, on_reader_late, r);
+    int result = jobs_read(c->routes->options.jobs, c->id, &r->base, &task);
+    if (result < 0)
+        http_answer_error(c->r, 503, "cannot read the run folder: %s", strerror(-result));
+    else if (task)
+        r->task = task;
 }

@@ -174,8 +174,6 @@ static void log_news(void *user, const struct jobs_news *news)
         log_line(LOG_INFO, "job_removed", news->id, "removed by --keep");
     if (news->kind != JOBS_NEWS_JOB || !news->is_change)
         return;
-    if (job_state_is_final(news->state))
-        log_job_over(news->id);
     log_line(LOG_INFO, "job_state", news->id, "%s%s%s", job_state_word(news->state),
              news->reason[0] ? ": " : "", news->reason);
 }

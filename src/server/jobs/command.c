@@ -1,7 +1,10 @@
-/* A child process with a pidfd, two pipes and a timer in the event loop. */
+/* A child process with a pidfd, two pipes and a timer in the event loop. It is started with fork
+ * and exec: posix_spawn can create a session only since glibc 2.26, and change the working folder
+ * only since 2.29. */
 #include "server/jobs/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -14,11 +17,114 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/loop.h"
 #include "base/text.h"
-#include "server/jobs/child_process.h"
+
+/* ---- fork and exec ---- */
+
+static int open_null(int at, int flags)
+{
+    int fd = open("/dev/null", flags);
+    if (fd < 0 || fd == at)
+        return fd;
+    int r = dup2(fd, at);
+    close(fd);
+    return r;
+}
+
+/* Runs between fork and exec, so it makes only async-signal-safe calls. Returns -errno if exec
+ * fails. */
+static int exec_child(const struct command_setup *c, int out_fd, int err_fd, const sigset_t *mask)
+{
+    struct rlimit files;
+
+    /* Restores default signal handling, because the loop blocks some signals and the server ignores
+     * SIGPIPE. */
+    for (int n = 1; n < NSIG; n++)
+        signal(n, SIG_DFL);
+    setsid(); /* Ctrl-C in the server's terminal must not reach the jobs */
+    /* Restores the original limit of open files, because programs that use select() fail with a
+     * higher limit. */
+    if (c->files_max && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > c->files_max) {
+        files.rlim_cur = (rlim_t)c->files_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    int out = out_fd < 0 ? open_null(STDOUT_FILENO, O_WRONLY) : dup2(out_fd, STDOUT_FILENO);
+    if (open_null(STDIN_FILENO, O_RDONLY) < 0 || out < 0 || dup2(err_fd, STDERR_FILENO) < 0 ||
+        (c->lock_fd >= 0 && dup2(c->lock_fd, COMMAND_LOCK_FD) < 0) ||
+        chdir(c->cwd ? c->cwd : "/") < 0)
+        return -errno;
+    pthread_sigmask(SIG_SETMASK, mask, NULL);
+    execve(c->program, c->argv, c->env);
+    return -errno;
+}
+
+int command_fd_move_up(int fd)
+{
+    if (fd < 0 || fd > COMMAND_LOCK_FD)
+        return fd;
+    int up = fcntl(fd, F_DUPFD_CLOEXEC, COMMAND_LOCK_FD + 1);
+    int r = up < 0 ? -errno : up;
+    close(fd);
+    return r;
+}
+
+/* Starts the child. Its fds must be above COMMAND_LOCK_FD. Returns 0, or -errno if it could not be
+ * started; no process is left then. */
+static int fork_child(const struct loop *loop, const struct command_setup *setup, int out_fd,
+                      int err_fd, pid_t *ret)
+{
+    int result[2], r = 0; /* a close-on-exec pipe reports a failed exec */
+    sigset_t all, own, mask;
+    if (pipe2(result, O_CLOEXEC) < 0)
+        return -errno;
+    result[1] = command_fd_move_up(result[1]);
+    if (result[1] < 0) {
+        close(result[0]);
+        return result[1];
+    }
+    loop_original_mask(loop, &mask);
+    sigfillset(&all);
+    /* all signals are blocked, because our handlers must not run in the child */
+    pthread_sigmask(SIG_SETMASK, &all, &own);
+    pid_t pid = fork();
+    if (pid == 0) {
+        r = exec_child(setup, out_fd, err_fd, &mask);
+        _exit(write(result[1], &r, sizeof r) < 0 ? 126 : 127);
+    }
+    if (pid < 0)
+        r = -errno;
+    pthread_sigmask(SIG_SETMASK, &own, NULL);
+    close(result[1]);
+    if (pid > 0 && read(result[0], &r, sizeof r) > 0)
+        waitpid(pid, NULL, 0);
+    close(result[0]);
+    if (r == 0)
+        *ret = pid;
+    return r;
+}
+
+/* Opens a pipe. The read end is non-blocking, the write end is for the child. */
+static int child_pipe(int *ret_read, int *ret_write)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -errno;
+    int theirs = command_fd_move_up(ends[1]);
+    if (theirs < 0) {
+        close(ends[0]);
+        return theirs;
+    }
+    fcntl(theirs, F_SETFL, 0); /* the child expects its pipe to be blocking */
+    *ret_read = ends[0];
+    *ret_write = theirs;
+    return 0;
+}
+
+/* ---- the command ---- */
 
 enum { ERROR_MAX = 8 << 10, PIPE_READS = 16, REAP_MS = 1000 };
 
@@ -45,9 +151,7 @@ static void pipe_close(struct command_pipe *p)
 {
     loop_remove(p->source);
     p->source = NULL;
-    if (p->fd >= 0)
-        close(p->fd);
-    p->fd = -1;
+    close_fd(&p->fd);
 }
 
 static void command_free(struct command *c)
@@ -58,8 +162,7 @@ static void command_free(struct command *c)
     }
     loop_remove(c->pid_source);
     loop_remove(c->limit);
-    if (c->pidfd >= 0)
-        close(c->pidfd);
+    close_fd(&c->pidfd);
     free(c);
 }
 
@@ -156,26 +259,14 @@ static int pipe_open(struct command *c, int i, int *ret_theirs)
 
 static int start_child(struct command *c, const struct command_setup *setup)
 {
-    int err_fd = -1, out_fd = -1;
-    int r = setup->out_fd < 0 ? pipe_open(c, 0, &out_fd) : 0;
+    AUTO_CLOSE int err_fd = -1, out_fd = -1;
+    int r = setup->output_max ? pipe_open(c, 0, &out_fd) : 0;
     if (r == 0)
         r = pipe_open(c, 1, &err_fd);
-    if (r == 0) {
-        const struct child_setup child = {.program = setup->program,
-                                          .argv = setup->argv,
-                                          .env = setup->env,
-                                          .cwd = "/",
-                                          .out_fd = setup->out_fd < 0 ? out_fd : setup->out_fd,
-                                          .err_fd = err_fd,
-                                          .lock_fd = setup->lock_fd};
-        r = child_process_start(c->loop, &child, &c->pid);
-    }
+    if (r == 0)
+        r = fork_child(c->loop, setup, setup->output_max ? out_fd : setup->out_fd, err_fd, &c->pid);
     if (r == 0 && setup->nice)
         setpriority(PRIO_PROCESS, (id_t)c->pid, setup->nice);
-    if (out_fd >= 0)
-        close(out_fd);
-    if (err_fd >= 0)
-        close(err_fd);
     return r;
 }
 
@@ -186,7 +277,7 @@ static int watch_child(struct command *c, uint64_t limit_ns)
     int r = c->pidfd < 0 ? c->pidfd : 0;
     if (r == 0)
         r = loop_add_fd(c->loop, c->pidfd, EPOLLIN, on_command_exit, c, &c->pid_source);
-    if (r == 0)
+    if (r == 0 && limit_ns)
         r = loop_add_timer(c->loop, clock_mono_ns() + limit_ns, 0, on_command_limit, c, &c->limit);
     if (r < 0) {
         kill(-c->pid, SIGKILL);

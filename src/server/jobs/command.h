@@ -1,5 +1,6 @@
-/* Runs a short command, such as squeue or `ebb verdict`, with a time limit and without blocking the
- * event loop, and collects its output in memory. */
+/* Runs a child process without blocking the event loop, and collects what it prints: a short
+ * command such as squeue or `ebb verdict`, or the start of a job. The child has a session of its
+ * own, so that it outlives the server. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,18 +8,23 @@
 #include <stdint.h>
 
 struct command;
-struct err;
 struct loop;
+
+enum { COMMAND_LOCK_FD = 3 }; /* number of the lock's fd in the child */
 
 struct command_setup {
     const char *program; /* path */
     char *const *argv;   /* arguments, ended with NULL */
     char *const *env;    /* environment, ended with NULL */
-    uint64_t limit_ns;   /* the command is killed after this time */
-    size_t output_max;   /* maximum size of standard output; longer output is an error */
-    int out_fd;          /* fd for standard output, or -1 to collect the output */
-    int lock_fd;         /* see child_process.h; -1: none */
-    int nice;            /* nice value of the command; 0: the server's */
+    const char *cwd;     /* NULL: the root folder */
+    uint64_t limit_ns;   /* the command is killed after this time; 0: never */
+    uint64_t files_max;  /* soft limit of open files; 0: the same as the server's */
+    /* maximum size of standard output, which is collected; longer output is an error; 0: standard
+     * output goes to OUT_FD */
+    size_t output_max;
+    int out_fd;  /* -1: /dev/null */
+    int lock_fd; /* fd that the child gets as COMMAND_LOCK_FD; -1: none */
+    int nice;    /* nice value of the command; 0: the server's */
 };
 
 /* Called from the event loop once the command has ended. The command is freed afterwards. STATUS is
@@ -26,7 +32,8 @@ struct command_setup {
  * its standard error, without the program's name; it may be "". */
 typedef void command_done_fn(void *user, int status, const char *output, size_t len,
                              const char *error);
-/* Starts a command. Returns 0 or -errno. FN is called only if the start succeeds. */
+/* Starts a command. Its fds must be above COMMAND_LOCK_FD. Returns 0 or -errno. FN is called only
+ * if the start succeeds. */
 int command_start(struct loop *loop, const struct command_setup *setup, command_done_fn *fn,
                   void *user, struct command **ret);
 /* Forgets a command: FN is not called. If IS_KILLED is set, the command is killed; otherwise it
@@ -34,3 +41,6 @@ int command_start(struct loop *loop, const struct command_setup *setup, command_
 void command_release(struct command *c, bool is_killed);
 /* Finds NAME in the folders of $PATH. Returns 0; -ENOENT; or -ENAMETOOLONG. */
 int command_find(const char *name, char *ret, size_t size);
+/* Moves FD to a number above those that a child assigns with dup2, which would close FD. Returns
+ * the new fd or -errno, and closes FD. Returns FD itself if it is negative or high enough. */
+int command_fd_move_up(int fd);

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "run/outcome.h"
+#include "server/jobs/command.h"
 #include "server/jobs/runs_folder.h"
 #include "trace/rundir.h"
 
@@ -99,7 +100,7 @@ int executor_lock_open(const struct executor *x, int64_t id)
 
 int executor_lock_take(const struct executor *x, int64_t id)
 {
-    int fd = open_lock(x, id, O_CREAT);
+    int fd = command_fd_move_up(open_lock(x, id, O_CREAT));
     if (fd < 0)
         return fd;
     int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
@@ -140,7 +141,7 @@ int executor_open_folder(struct runs_folder *runs, const struct executor_folder 
     if (!folder->name[0] || folder->name[0] == '.' || strchr(folder->name, '/'))
         return -ENOENT;
     int fd = runs_folder_fd(runs);
-    return fd < 0 ? -EIO : rundir_open_signed(fd, folder->name, folder->id);
+    return fd < 0 ? fd : rundir_open_signed(fd, folder->name, folder->id);
 }
 
 bool executor_is_disk_full(struct runs_folder *runs)

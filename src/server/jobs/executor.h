@@ -27,13 +27,6 @@ struct slurm;
 struct slurm_options;
 struct workers;
 
-enum executor_found {
-    EXECUTOR_NEVER_STARTED,
-    EXECUTOR_ALIVE,
-    EXECUTOR_ENDED, /* run.json contains the end of the job */
-    EXECUTOR_LOST
-};
-
 enum { EXECUTOR_NAME_MAX = 256, EXECUTOR_SENTENCE_MAX = 512 };
 
 /* The run folder of a job. It belongs to the job only if it is signed with ID. */
@@ -109,11 +102,10 @@ struct executor_kind {
     int (*start)(struct executor *x, int64_t id, const struct job_spec *spec,
                  const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
                  struct err *err);
-    /* Finds out what happened to a job that an earlier server started. For EXECUTOR_ALIVE, *RET is
-     * the run. For EXECUTOR_ENDED, *ret_json is run.json, which the caller owns. */
-    int (*find)(struct executor *x, int64_t id, const struct executor_folder *folder,
-                enum executor_found *found, struct executor_run **ret, json_t **ret_json,
-                struct err *err);
+    /* Follows a job that an earlier server started. The callbacks report what happened to it.
+     * Returns NULL if out of memory. */
+    struct executor_run *(*follow)(struct executor *x, int64_t id,
+                                   const struct executor_folder *folder);
     /* Send a request to the supervisor. Return -ENOTCONN if it cannot be reached. */
     int (*cancel)(struct executor_run *run);
     int (*checkpoint)(struct executor_run *run);
@@ -158,7 +150,8 @@ bool executor_is_disk_full(struct runs_folder *runs);
 int executor_is_held(const struct executor *x, int64_t id);
 /* Removes the lock of a job. Call this when the end of the job is stored. */
 void executor_forget(struct executor *x, int64_t id);
-/* Opens or creates the lock and takes it. Returns an fd, -EBUSY if it is held, or -errno. */
+/* Opens or creates the lock and takes it. Returns an fd that a command can inherit, -EBUSY if the
+ * lock is held, or -errno. */
 int executor_lock_take(const struct executor *x, int64_t id);
 int executor_lock_open(const struct executor *x, int64_t id); /* opens the lock without taking it */
 /* Returns 1 if the lock is held, 0 if it is free, or -errno. */

@@ -29,8 +29,6 @@ enum {
     REASON_MAX = 300,
     TRIM_AFTER = 64, /* malloc_trim is called after this many jobs have ended */
     RUNS_S = 5,      /* maximum time that the start waits for the folder of run folders */
-    READ_S = 10,     /* maximum time that a request waits for a run folder */
-    UNSURE_S = 10,   /* time between searches for jobs that may or may not be running */
 };
 
 /* ---- opening ---- */
@@ -135,9 +133,7 @@ static int open_runs(struct jobs *j, struct err *err)
 {
     const struct executor_kind *kind = j->executor.kind;
     int r = runs_folder_new(j->runs_path, kind->prepare, &j->runs);
-    if (r == 0 && kind->owns_machine)
-        r = runs_folder_fd(j->runs);
-    else if (r == 0)
+    if (r == 0)
         r = runs_folder_open(j->runs, RUNS_S * NS_PER_S);
     if (r == -ETIMEDOUT && !kind->owns_machine)
         report_runs(j, r);
@@ -355,10 +351,6 @@ static void on_jobs_tick(void *user, uint64_t now_ns)
     bool is_any = publish_new_facts(j, now_ns);
     if (j->is_unsettled && !is_left)
         jobs_kick(j);
-    if (j->is_unsure && now_ns >= j->unsure_ns) {
-        j->unsure_ns = now_ns + UNSURE_S * NS_PER_S;
-        jobs_adopt_again(j);
-    }
     jobs_file_check(j, now_ns);
     check_runs(j);
     jobs_check_silence(j, now_ns);
@@ -441,10 +433,10 @@ static void run_reading(void *user)
     r->read(r, folder);
 }
 
-static void on_read(void *user, int result)
+static void on_read(void *user)
 {
     struct jobs_reading *r = user;
-    r->done(r, result);
+    r->done(r);
 }
 
 static void free_reading(void *user)
@@ -469,9 +461,9 @@ int jobs_read(struct jobs *j, int64_t id, struct jobs_reading *r, struct task **
     }
     *ret = NULL;
     if (r->folder[0] && !j->executor.kind->owns_machine)
-        return workers_start(j->workers, &kind, id, READ_S * NS_PER_S, r, ret);
+        return workers_start(j->workers, &kind, id, r, ret);
     run_reading(r);
-    r->done(r, 0);
+    r->done(r);
     r->free(r);
     return 0;
 }

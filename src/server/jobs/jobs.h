@@ -81,8 +81,7 @@ void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
  * and `free`, and belongs to the submission from jobs_submit to `free`. */
 struct jobs_submission {
     /* Called from the event loop. R is 0, and the caller owns JOB, the job as in the API; or
-     * -EINVAL if the request is invalid; -ETIMEDOUT if the working folder does not answer; -ENOSPC
-     * or another -errno if the job was not accepted. */
+     * -EINVAL if the request is invalid; -ENOSPC or another -errno if the job was not accepted. */
     void (*done)(struct jobs_submission *s, int r, json_t *job, const struct err *err);
     void (*free)(struct jobs_submission *s); /* called from the event loop */
     /* Set by jobs_submit: */
@@ -131,9 +130,7 @@ struct jobs_reading {
     /* Called in a thread if the folder may hang. FOLDER is an fd, or -errno: -ENOENT if the job has
      * no folder. */
     void (*read)(struct jobs_reading *r, int folder);
-    /* Called from the event loop: with 0 after `read`, or with -ETIMEDOUT if the folder does not
-     * answer. After -ETIMEDOUT a thread may still be using R. */
-    void (*done)(struct jobs_reading *r, int result);
+    void (*done)(struct jobs_reading *r); /* called from the event loop after `read` */
     void (*free)(struct jobs_reading *r); /* called from the event loop */
     /* Set by jobs_read: */
     struct runs_folder *runs;

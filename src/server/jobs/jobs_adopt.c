@@ -15,8 +15,6 @@
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
 
-/* ---- reading ---- */
-
 /* Reads a stored request without validating it again: the server needs it even if the working
  * folder was removed. */
 static void read_request(const json_t *request, struct job_spec *ret)
@@ -64,6 +62,20 @@ static int add_live(struct job *job, const struct store_job *row, json_t *reques
     return 0;
 }
 
+/* Follows a job. Its room is occupied until the executor reports what happened to the job. */
+static int adopt_one(struct jobs *j, struct job *job)
+{
+    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
+    job->live->run = j->executor.kind->follow(&j->executor, job->id, &folder);
+    if (!job->live->run)
+        return -ENOMEM;
+    jobs_occupy(j, job);
+    job->live->is_alone = false; /* other jobs may have run while there was no server */
+    if (job->live->is_cancelled)
+        executor_cancel(job->live->run, job->live->reason, j->options.grace_ns);
+    return 0;
+}
+
 struct reading {
     struct jobs *j;
     int result;
@@ -89,60 +101,10 @@ static int adopt_row(void *user, const struct store_job *row)
         r = jobs_insert(reading->j, job);
     if (r < 0)
         job_free(job);
+    else if (job->live)
+        r = adopt_one(reading->j, job);
     reading->result = r;
     return r < 0;
-}
-
-/* ---- adopting ---- */
-
-static void end_found(struct jobs *j, struct job *job, const struct executor_end *end)
-{
-    struct job_ending *ending = job_ending_new(job->live, end);
-    if (ending)
-        jobs_end(j, job, ending);
-}
-
-/* Returns a job that was never started to the queue. If its state is already later than `starting`,
- * ends it instead. */
-static void never_started(struct jobs *j, struct job *job)
-{
-    if (job->state != JOB_STARTING) {
-        end_found(j, job, &(struct executor_end){0});
-        return;
-    }
-    job_unlive(job);
-    job->has_room = false;
-    jobs_change(j, job, JOB_QUEUED, NULL);
-}
-
-static void adopt_one(struct jobs *j, struct job *job)
-{
-    enum executor_found found = EXECUTOR_LOST;
-    json_t *run_json = NULL;
-    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
-    struct err err;
-    int r = j->executor.kind->find(&j->executor, job->id, &folder, &found, &job->live->run,
-                                   &run_json, &err);
-    /* It is unknown what happened to the job. The server searches for it again later, and does not
-     * start it in the meantime. */
-    if (r < 0) {
-        jobs_trouble_set(j, TROUBLE_START, "cannot find out whether job %lld is running: %s",
-                         (long long)job->id, err.text);
-        jobs_occupy(j, job);
-        j->is_unsure = true;
-        return;
-    }
-    job->live->is_alone = false; /* other jobs may have run while there was no server */
-    if (found == EXECUTOR_ALIVE) {
-        jobs_occupy(j, job);
-        if (job->live->is_cancelled)
-            executor_cancel(job->live->run, job->live->reason, j->options.grace_ns);
-    } else if (found == EXECUTOR_NEVER_STARTED) {
-        never_started(j, job);
-    } else {
-        end_found(j, job, &(struct executor_end){.run_json = run_json, .has_folder = true});
-    }
-    json_decref(run_json);
 }
 
 /* ---- locks of jobs that have ended ---- */
@@ -185,19 +147,6 @@ void jobs_sweep_locks(struct jobs *j)
     report_strays(j, strays, stray);
 }
 
-static void adopt_all(struct jobs *j)
-{
-    j->is_unsure = false;
-    /* adopt_one may remove the job from the table, and then index I belongs to the next job */
-    for (size_t i = 0; i < j->active_count;) {
-        struct job *job = j->active[i];
-        int64_t id = job->id;
-        if (job->live && !job->live->run && !job->live->ending)
-            adopt_one(j, job);
-        i += i < j->active_count && j->active[i]->id == id;
-    }
-}
-
 /* Adds jobs to the queue by id, so that each job comes after the jobs that it waits for. */
 static void fill_queue(struct jobs *j)
 {
@@ -213,14 +162,6 @@ static void fill_queue(struct jobs *j)
     }
 }
 
-void jobs_adopt_again(struct jobs *j)
-{
-    jobs_trouble_clear(j, TROUBLE_START);
-    adopt_all(j);
-    fill_queue(j);
-    jobs_kick(j);
-}
-
 int jobs_adopt(struct jobs *j, struct err *err)
 {
     struct reading reading = {.j = j};
@@ -232,7 +173,6 @@ int jobs_adopt(struct jobs *j, struct err *err)
     if (r < 0)
         return r;
     jobs_sweep_locks(j);
-    adopt_all(j);
     fill_queue(j);
     return 0;
 }

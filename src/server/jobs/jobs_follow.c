@@ -222,9 +222,7 @@ static void on_over(void *user, int64_t id, const struct executor_end *end)
         jobs_requeue(j, job, end->no_start);
         return;
     }
-    struct job_ending *ending = job_ending_new(job->live, end);
-    if (ending)
-        jobs_end(j, job, ending);
+    jobs_end(j, job, end);
 }
 
 static void on_unstarted(void *user, int64_t id)
@@ -234,14 +232,17 @@ static void on_unstarted(void *user, int64_t id)
     if (!job || !job->live)
         return;
     job->live->run = NULL;
+    if (job->state == JOB_STARTING && j->executor.kind->owns_machine) {
+        jobs_requeue(j, job, NULL); /* the next start chooses another folder */
+        return;
+    }
+    /* Slurm may yet start the earlier submission, and only one of the two can use the folder */
     if (job->state == JOB_STARTING) {
         jobs_launch_again(j, job);
         return;
     }
     /* the job was started, and both its lock and its run folder were removed */
-    struct job_ending *ending = job_ending_new(job->live, &(struct executor_end){0});
-    if (ending)
-        jobs_end(j, job, ending);
+    jobs_end(j, job, &(struct executor_end){0});
 }
 
 const struct executor_callbacks jobs_callbacks = {.waits = on_waits,

@@ -1,19 +1,28 @@
 /* Retention: ended jobs beyond --keep's age, number or bytes are removed, oldest first, with their
- * run folders. */
+ * run folders. A thread removes and measures the folders, because both take long on a slow disk,
+ * and for ever on one that hangs. */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
-#include "server/jobs/cleaner.h"
+#include "base/text.h"
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
+#include "server/jobs/runs_folder.h"
+#include "server/jobs/workers.h"
 
 enum {
     IDLE_S = 60,    /* time between checks while no job ends */
@@ -22,28 +31,202 @@ enum {
     ROWS = 32,      /* number of rows that are compared by age at a time */
     RETRY_S = 3600, /* time between attempts to remove the rest of the trash */
     AGE_S = 600,    /* how often the store's age is written to the store */
+    DEPTH_MAX = 16, /* maximum depth of folders that are measured */
 };
 
-struct choice {
-    uint64_t aged_ns; /* remove only jobs that ended at least this long ago; 0 means any job */
-    int64_t id;       /* id of the job to remove; 0 if there is none */
-    char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
-    const struct jobs *j;
+struct kept_folder {
+    int64_t id; /* id of the job; 0: none */
+    char name[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
+    uint64_t bytes; /* measured size */
 };
 
 struct jobs_keeper {
     struct jobs *j;
-    struct cleaner *cleaner;
-    struct choice removal; /* the job whose folder the cleaner moves into the trash */
-    bool is_cleaning;      /* the cleaner empties the trash and measures */
     struct loop_source *timer;
+    struct task *task; /* NULL: none */
+    bool is_closed;
     uint64_t bytes; /* size of all run folders when last measured, minus those removed since */
     uint64_t measured_ns, due_ns, cleaned_ns;
-    bool has_trash;
     /* is_changed: a job has ended since the last measurement */
     bool is_measured, is_changed;
     size_t folder_cap;
+    atomic_bool is_stopped;
+    /* Used by the thread while it runs: */
+    struct runs_folder *runs;
+    int trash_fd; /* fd of RUNS/.trash, or -1 */
+    unsigned
+        moved; /* number of folders moved so far, which makes their names in the trash unique */
+    struct kept_folder removal; /* the job whose folder is moved into the trash */
+    int removal_result;         /* 0, or why the folder could not be moved */
+    bool has_left;              /* something in the trash could not be removed */
+    bool is_measuring;          /* the folders are to be measured */
+    struct kept_folder *folders;
+    size_t folder_count;
 };
+
+/* ---- in the thread ---- */
+
+static const char trash_name[] = ".trash";
+
+static int open_trash(struct jobs_keeper *k)
+{
+    int runs_fd = runs_folder_fd(k->runs);
+    if (runs_fd < 0)
+        return runs_fd;
+    if (mkdirat(runs_fd, trash_name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    int fd = openat(runs_fd, trash_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    close_fd(&k->trash_fd);
+    k->trash_fd = fd;
+    return 0;
+}
+
+/* Makes a folder accessible that this user owns and whose mode denies access. */
+static void open_up(int dir, const char *name)
+{
+    char path[40];
+    struct stat st;
+    AUTO_CLOSE int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+        (void)!chmod(path, 0700);
+}
+
+static int move_to_trash(struct jobs_keeper *k, int dir, const char *name)
+{
+    char to[64];
+    for (int attempt = 0; attempt < 2; attempt++) {
+        snprintf(to, sizeof to, "%llx.%u", (unsigned long long)clock_mono_ns(), k->moved++);
+        if (renameat(dir, name, k->trash_fd, to) == 0)
+            return 0;
+        if (errno != EACCES && errno != EPERM)
+            break;
+        open_up(dir, name);
+    }
+    return -errno;
+}
+
+/* Moves the folder of the job to remove into the trash. A folder without a signature does not count
+ * as the job's, even if its name matches. Returns 0 or -errno. */
+static int put_folder(struct jobs_keeper *k)
+{
+    const struct executor_folder folder = {.name = k->removal.name, .id = k->removal.folder_id};
+    struct stat st;
+    int fd = executor_open_folder(k->runs, &folder);
+    if (fd == -EACCES) {
+        open_up(runs_folder_fd(k->runs), folder.name);
+        fd = executor_open_folder(k->runs, &folder);
+    }
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    bool is_run = folder.id[0] || fstatat(fd, "run.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
+    close(fd);
+    if (!is_run)
+        return 0;
+    /* creates the trash folder again if a user has removed it */
+    int r = fstat(k->trash_fd, &st) == 0 && st.st_nlink > 0 ? 0 : open_trash(k);
+    if (r == 0)
+        r = move_to_trash(k, runs_folder_fd(k->runs), folder.name);
+    return r == -ENOENT ? 0 : r;
+}
+
+static DIR *open_dir(int dir, const char *name)
+{
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(dir, name, flags);
+    if (fd < 0 && errno == EACCES) {
+        open_up(dir, name);
+        fd = openat(dir, name, flags);
+    }
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d)
+        close_fd(&fd);
+    return d;
+}
+
+static const char *next_name(struct jobs_keeper *k, DIR *dir)
+{
+    const struct dirent *e = NULL;
+    while (!atomic_load(&k->is_stopped) && (e = readdir(dir)) &&
+           (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0))
+        ;
+    return e && !atomic_load(&k->is_stopped) ? e->d_name : NULL;
+}
+
+/* Empties the folder NAME in the trash. Returns how many of its entries were removed or moved
+ * up. */
+static unsigned empty_folder(struct jobs_keeper *k, const char *name)
+{
+    const char *entry;
+    unsigned count = 0;
+    DIR *dir = open_dir(k->trash_fd, name);
+    while (dir && (entry = next_name(k, dir)))
+        count += unlinkat(dirfd(dir), entry, 0) == 0 || move_to_trash(k, dirfd(dir), entry) == 0;
+    if (dir)
+        closedir(dir);
+    return count + (unlinkat(k->trash_fd, name, AT_REMOVEDIR) == 0);
+}
+
+/* Repeats passes over the trash until nothing more can be removed. */
+static void empty_trash(struct jobs_keeper *k)
+{
+    unsigned removed;
+    do {
+        const char *name;
+        DIR *dir = open_dir(k->trash_fd, ".");
+        removed = 0;
+        k->has_left = !dir;
+        while (dir && (name = next_name(k, dir))) {
+            k->has_left = true;
+            removed += unlinkat(k->trash_fd, name, 0) == 0 || empty_folder(k, name) > 0;
+        }
+        if (dir)
+            closedir(dir);
+    } while (removed > 0);
+}
+
+static uint64_t folder_bytes(struct jobs_keeper *k, int dir, const char *name, int depth)
+{
+    struct stat st;
+    const char *entry;
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    uint64_t bytes = d && fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+    while (d && (entry = next_name(k, d))) {
+        if (fstatat(fd, entry, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        if (!S_ISDIR(st.st_mode))
+            bytes += (uint64_t)st.st_blocks * 512;
+        else if (depth < DEPTH_MAX)
+            bytes += folder_bytes(k, fd, entry, depth + 1);
+    }
+    if (d)
+        closedir(d);
+    else
+        close_fd(&fd);
+    return bytes;
+}
+
+static void keeper_run(void *user)
+{
+    struct jobs_keeper *k = user;
+    k->removal_result = k->removal.id ? put_folder(k) : 0;
+    if (k->trash_fd < 0)
+        (void)open_trash(k);
+    empty_trash(k);
+    for (size_t i = 0; k->is_measuring && i < k->folder_count; i++) {
+        struct kept_folder *f = &k->folders[i];
+        const struct executor_folder folder = {.name = f->name, .id = f->folder_id};
+        AUTO_CLOSE int fd = executor_open_folder(k->runs, &folder);
+        f->bytes = fd < 0 ? 0 : folder_bytes(k, fd, ".", 0);
+    }
+}
+
+/* ---- the store's age ---- */
 
 static const char age_key[] = "age_s"; /* name of the counter that stores the age of the store */
 
@@ -71,20 +254,23 @@ static void write_age(struct jobs *j)
         j->age_kept_ns = age_ns;
 }
 
-/* ---- measuring ---- */
+/* ---- choosing ---- */
+
+static void take_row(struct kept_folder *ret, const struct store_job *row)
+{
+    *ret = (struct kept_folder){.id = row->id};
+    text_copy(ret->name, sizeof ret->name, row->run_dir);
+    text_copy(ret->folder_id, sizeof ret->folder_id, row->folder_id);
+}
 
 static int add_folder(void *user, const struct store_job *row)
 {
     struct jobs_keeper *k = user;
-    struct cleaner *c = k->cleaner;
     if (!row->run_dir)
         return 0;
-    if (!ARRAY_ROOM(c->folders, c->folder_count, k->folder_cap))
+    if (!ARRAY_ROOM(k->folders, k->folder_count, k->folder_cap))
         return 1;
-    struct cleaner_folder *f = &c->folders[c->folder_count++];
-    *f = (struct cleaner_folder){.id = row->id};
-    snprintf(f->name, sizeof f->name, "%s", row->run_dir);
-    snprintf(f->folder_id, sizeof f->folder_id, "%s", row->folder_id ? row->folder_id : "");
+    take_row(&k->folders[k->folder_count++], row);
     return 0;
 }
 
@@ -94,127 +280,111 @@ static bool is_measure_due(const struct jobs_keeper *k, uint64_t now_ns)
            (!k->is_measured || now_ns - k->measured_ns >= MEASURE_S * NS_PER_S);
 }
 
-/* Empties the trash and, if that is due, measures all run folders. */
-static int start_cleaning(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
-{
-    k->cleaner->folder_count = 0;
-    if (is_measure_due(k, now_ns)) {
-        k->is_changed = false;
-        k->measured_ns = now_ns;
-        store_list(k->j->store, &(struct store_filter){0}, add_folder, k, NULL);
-    }
-    k->has_trash = false;
-    k->cleaned_ns = now_ns;
-    int r = cleaner_clean(k->cleaner);
-    k->is_cleaning = r == 0;
-    return r < 0 ? err_set(err, r, "cannot start a thread: %s", strerror(-r)) : 0;
-}
-
-static void take_measurement(struct jobs_keeper *k)
-{
-    if (!k->is_cleaning)
-        return;
-    k->is_cleaning = false;
-    if (k->cleaner->folder_count == 0)
-        return;
-    k->bytes = 0;
-    k->is_measured = true;
-    for (size_t i = 0; i < k->cleaner->folder_count; i++)
-        k->bytes += k->cleaner->folders[i].bytes;
-}
-
-/* ---- choosing the next job to remove ---- */
+struct choice {
+    struct jobs_keeper *k;
+    uint64_t aged_ns; /* choose only jobs that ended at least this long ago; 0 means any job */
+};
 
 static int choose(void *user, const struct store_job *row)
 {
-    struct choice *c = user;
-    if (c->aged_ns && jobs_age_ns(c->j) < row->ended_age_ns + c->aged_ns)
+    const struct choice *c = user;
+    const struct jobs *j = c->k->j;
+    if (c->aged_ns && jobs_age_ns(j) < row->ended_age_ns + c->aged_ns)
         return 0;
     /* the job is still in memory, because its end was not published yet */
-    if (jobs_find(c->j, row->id))
+    if (jobs_find(j, row->id))
         return 0;
-    c->id = row->id;
-    snprintf(c->folder, sizeof c->folder, "%s", row->run_dir ? row->run_dir : "");
-    snprintf(c->folder_id, sizeof c->folder_id, "%s", row->folder_id ? row->folder_id : "");
+    take_row(&c->k->removal, row);
     return 1;
 }
 
-static void choose_oldest(struct jobs *j, uint64_t aged_ns, struct choice *ret)
+static void choose_oldest(struct jobs_keeper *k, uint64_t aged_ns)
 {
     const struct store_filter filter = {.states = JOB_FINAL, .oldest_first = true, .limit = ROWS};
-    *ret = (struct choice){.aged_ns = aged_ns, .j = j};
-    store_list(j->store, &filter, choose, ret, NULL);
+    store_list(k->j->store, &filter, choose, &(struct choice){k, aged_ns}, NULL);
 }
 
-/* Finds the job to remove next. Its id is 0 if there is none. */
-static void choose_next(struct jobs_keeper *k, struct choice *ret)
+/* Sets k->removal to the job to remove next, if there is one. */
+static void choose_next(struct jobs_keeper *k)
 {
-    struct jobs *j = k->j;
-    const struct jobs_keep *keep = &j->options.keep;
+    const struct jobs_keep *keep = &k->j->options.keep;
     uint64_t count[JOB_STATES], ended = 0;
-    store_count(j->store, count);
+    store_count(k->j->store, count);
     for (unsigned i = 0; i < JOB_STATES; i++)
         ended += job_state_is_final((enum job_state)i) ? count[i] : 0;
-    *ret = (struct choice){0};
     if ((keep->count && ended > keep->count) ||
         (keep->bytes && k->is_measured && k->bytes > keep->bytes))
-        choose_oldest(j, 0, ret);
-    if (!ret->id && keep->age_ns)
-        choose_oldest(j, keep->age_ns, ret);
+        choose_oldest(k, 0);
+    if (!k->removal.id && keep->age_ns)
+        choose_oldest(k, keep->age_ns);
 }
 
 /* ---- removing ---- */
+
+static void take_measurement(struct jobs_keeper *k)
+{
+    k->is_measuring = false;
+    k->is_measured = true;
+    k->bytes = 0;
+    for (size_t i = 0; i < k->folder_count; i++)
+        k->bytes += k->folders[i].bytes;
+}
 
 /* Removes the row of a job whose folder is already in the trash. This order is safe: if the server
  * stops in between, the next one removes the row. A folder without a row would stay for ever. */
 static int remove_job(struct jobs_keeper *k, struct err *err)
 {
     const int64_t id = k->removal.id;
-    int r = k->cleaner->put_result;
     k->removal.id = 0;
-    if (r < 0)
-        return err_set(err, r, "cannot move %s: %s", k->removal.folder, strerror(-r));
-    k->has_trash = true;
-    r = store_remove(k->j->store, id, err);
+    if (k->removal_result < 0)
+        return err_set(err, k->removal_result, "cannot move %s: %s", k->removal.name,
+                       strerror(-k->removal_result));
+    int r = store_remove(k->j->store, id, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < k->cleaner->folder_count; i++) {
-        if (k->cleaner->folders[i].id == id)
-            k->bytes -= k->cleaner->folders[i].bytes;
+    for (size_t i = 0; i < k->folder_count; i++) {
+        if (k->folders[i].id == id)
+            k->bytes -= k->folders[i].bytes;
     }
     jobs_publish_removed(k->j, id);
     return 0;
 }
 
-static int start_removal(struct jobs_keeper *k, const struct choice *choice, struct err *err)
-{
-    int r = cleaner_put(k->cleaner, choice->folder, choice->folder_id);
-    if (r < 0)
-        return err_set(err, r, "cannot start a thread: %s", strerror(-r));
-    k->removal = *choice;
-    return 0;
-}
+static void keeper_done(void *user);
+static void keeper_free(void *user);
 
-/* Removes some jobs. Returns 1 if there is more to do, 0 if not, or -errno. */
+/* Takes the results of the last task, and starts the next one if there is more to do. Returns 1 if
+ * a task runs, 0 if not, or -errno. */
 static int keep_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
 {
-    struct choice choice;
-    if (k->cleaner->task)
+    static const struct task_kind kind = {keeper_run, keeper_done, keeper_free};
+    if (k->task)
         return 1;
-    take_measurement(k);
+    if (k->is_measuring)
+        take_measurement(k);
     int r = k->removal.id ? remove_job(k, err) : 0;
     if (r < 0)
         return r;
-    choose_next(k, &choice);
-    r = choice.id ? start_removal(k, &choice, err) : 0;
-    if (r < 0 || choice.id)
-        return r < 0 ? r : 1;
-    bool is_retry = k->cleaner->has_left && now_ns - k->cleaned_ns >= RETRY_S * NS_PER_S;
-    if (k->has_trash || is_retry || is_measure_due(k, now_ns)) {
-        r = start_cleaning(k, now_ns, err);
-        return r < 0 ? r : 1;
+    choose_next(k);
+    bool is_clean_due = k->cleaned_ns == 0 /* an earlier server may have left trash behind */ ||
+                        (k->has_left && now_ns - k->cleaned_ns >= RETRY_S * NS_PER_S);
+    if (!k->removal.id && is_measure_due(k, now_ns)) {
+        k->is_changed = false;
+        k->is_measuring = true;
+        k->measured_ns = now_ns;
+        k->folder_count = 0;
+        store_list(k->j->store, &(struct store_filter){0}, add_folder, k, NULL);
     }
-    if (k->cleaner->has_left)
+    if (k->removal.id || k->is_measuring || is_clean_due) {
+        k->cleaned_ns = now_ns;
+        r = workers_start(k->j->workers, &kind, 0, k, &k->task);
+        if (r == 0)
+            return 1;
+        k->removal.id = 0;
+        k->is_measuring = false;
+        return err_set(err, r, "cannot start a thread: %s", strerror(-r));
+    }
+    if (k->has_left)
         jobs_trouble_set(
             k->j, TROUBLE_KEEP,
             "some folders of removed jobs could not be deleted; they remain in %s/.trash",
@@ -249,9 +419,22 @@ static void on_keep_timer(void *user, uint64_t now_ns)
     sleep_until(k, now_ns + nap_ns);
 }
 
-static void on_cleaned(void *user)
+static void keeper_done(void *user)
 {
-    sleep_until(user, clock_mono_ns());
+    struct jobs_keeper *k = user;
+    k->task = NULL;
+    sleep_until(k, clock_mono_ns());
+}
+
+/* Called at the end of each task. Frees the keeper after the last one. */
+static void keeper_free(void *user)
+{
+    struct jobs_keeper *k = user;
+    if (!k->is_closed)
+        return;
+    free(k->folders);
+    close_fd(&k->trash_fd);
+    free(k);
 }
 
 int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
@@ -259,12 +442,11 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
     struct jobs_keeper *k = calloc(1, sizeof *k);
     if (!k)
         return err_set(err, -ENOMEM, "out of memory");
-    k->j = j;
-    k->has_trash = k->is_changed = true; /* an earlier server may have left trash behind */
+    *k = (struct jobs_keeper){.j = j, .runs = j->runs, .trash_fd = -1, .is_changed = true};
     k->due_ns = UINT64_MAX / 2;
     int r = read_age(j, err);
     if (r == 0) {
-        r = cleaner_new(j->workers, j->runs, on_cleaned, k, &k->cleaner);
+        r = runs_folder_is_open(j->runs) ? open_trash(k) : 0;
         if (r == 0)
             r = loop_add_timer(j->loop, k->due_ns, 0, on_keep_timer, k, &k->timer);
         if (r < 0)
@@ -283,8 +465,12 @@ void jobs_keeper_free(struct jobs_keeper *k)
         return;
     loop_remove(k->timer);
     write_age(k->j);
-    cleaner_close(k->cleaner);
-    free(k);
+    atomic_store(&k->is_stopped, true);
+    k->is_closed = true;
+    if (k->task)
+        task_cancel(k->task);
+    else
+        keeper_free(k);
 }
 
 void jobs_keeper_wake(struct jobs_keeper *k)

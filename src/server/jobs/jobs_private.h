@@ -136,9 +136,7 @@ struct jobs {
     struct jobs_file *file; /* NULL: no --job-file */
     bool is_file_due;       /* a job has changed since the last write of the job file began */
     bool is_unsettled;      /* a job has ended, and queued jobs may have waited for it */
-    bool is_unsure;         /* it is unknown whether some jobs still run */
-    uint64_t unsure_ns;
-    unsigned ended; /* number of jobs that ended since the last malloc_trim */
+    unsigned ended;         /* number of jobs that ended since the last malloc_trim */
 };
 
 /* ---- jobs_table.c: jobs that have not ended ---- */

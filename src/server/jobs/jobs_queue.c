@@ -118,20 +118,17 @@ static bool is_hopeless(int r)
            r == -ELOOP || r == -EBADMSG || r == -EBUSY;
 }
 
-static void end_unstarted(struct jobs *j, struct job *job, const char *why)
-{
-    struct job_ending *ending = job_ending_new(job->live, &(struct executor_end){.no_start = why});
-    if (ending)
-        jobs_end(j, job, ending);
-}
-
 void jobs_requeue(struct jobs *j, struct job *job, const char *why)
 {
-    jobs_trouble_set(j, TROUBLE_START, "cannot start jobs: %s", why);
     jobs_vacate(j, job);
     job_unlive(job);
     jobs_enqueue(j, job);
     jobs_change(j, job, JOB_QUEUED, NULL);
+    if (!why) {
+        jobs_kick(j);
+        return;
+    }
+    jobs_trouble_set(j, TROUBLE_START, "cannot start jobs: %s", why);
     hold(j);
 }
 
@@ -144,7 +141,7 @@ void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
         j->hold_wait_ns = 0;
         jobs_trouble_clear(j, TROUBLE_START);
     } else if (is_hopeless(r)) {
-        end_unstarted(j, job, err.text);
+        jobs_end(j, job, &(struct executor_end){.no_start = err.text});
     } else {
         jobs_requeue(j, job, err.text);
     }
@@ -176,7 +173,7 @@ void jobs_launch_again(struct jobs *j, struct job *job)
     if (r == 0)
         jobs_launch(j, job, &spec);
     else if (r == -EINVAL)
-        end_unstarted(j, job, err.text);
+        jobs_end(j, job, &(struct executor_end){.no_start = err.text});
     else
         jobs_requeue(j, job, err.text);
     job_spec_fini(&spec);
@@ -198,11 +195,10 @@ static void run_name_check(void *user)
     c->is_taken = fstatat(runs_folder_fd(c->runs), c->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static void on_name_checked(void *user, int r)
+static void on_name_checked(void *user)
 {
     const struct name_check *c = user;
     struct job *job = jobs_find(c->j, c->id);
-    (void)r; /* there is no time limit */
     c->j->name_task = NULL;
     if (job) {
         job->is_name_checked = true;
@@ -229,7 +225,7 @@ static bool check_name(struct jobs *j, struct job *job)
     copy = malloc(sizeof *copy);
     if (copy)
         *copy = check;
-    if (!copy || workers_start(j->workers, &kind, 0, 0, copy, &j->name_task) < 0)
+    if (!copy || workers_start(j->workers, &kind, 0, copy, &j->name_task) < 0)
         hold(j);
     j->name_ns = clock_mono_ns();
     jobs_tick_on(j);

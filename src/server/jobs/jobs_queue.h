@@ -17,7 +17,8 @@ void jobs_kick(struct jobs *j); /* checks the queue in the next round of the loo
 void jobs_check_silence(struct jobs *j, uint64_t now_ns);
 void jobs_plan(struct jobs *j);         /* updates what each queued job waits for */
 void jobs_start_queued(struct jobs *j); /* starts queued jobs, a few at a time */
-/* Returns JOB to the queue, because a temporary problem prevented its start. */
+/* Returns JOB to the queue. WHY is the temporary problem that prevented its start; NULL: an earlier
+ * server was killed before it started the job. */
 void jobs_requeue(struct jobs *j, struct job *job, const char *why);
 void jobs_on_kick(void *user, uint64_t now_ns);
 /* Sets the memory to reserve to what earlier runs used, unless the request contains it. */
@@ -44,6 +45,4 @@ void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t 
 /* ---- jobs_adopt.c ---- */
 
 int jobs_adopt(struct jobs *j, struct err *err);
-/* searches again for jobs whose state is unknown */
-void jobs_adopt_again(struct jobs *j);
 void jobs_sweep_locks(struct jobs *j); /* removes locks of ended jobs */

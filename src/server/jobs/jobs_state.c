@@ -16,7 +16,8 @@
 enum {
     /* up to this number, each state change that a supervisor reports is stored */
     SOFT_EACH = 100,
-    /* after SOFT_EACH changes, at most one per second is stored; after this number, none */
+    /* after SOFT_EACH changes, at most one per second is stored; after this number, none is stored
+     * or logged */
     SOFT_MAX = 1000,
     /* minimum time since the last message about a job; an earlier verdict is published with the
      * next message */
@@ -190,12 +191,13 @@ bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state)
 
 void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, const char *reason)
 {
-    bool was_dirty = job->is_dirty;
+    bool was_dirty = job->is_dirty, is_kept = ++job->live->changes <= SOFT_MAX;
     set_state(j, job, state, reason);
-    if (++job->live->changes > SOFT_MAX)
+    if (!is_kept)
         job->is_dirty = was_dirty;
+    j->is_file_due = true;
     jobs_tick_on(j);
-    jobs_publish_job(j, job, true);
+    jobs_publish_job(j, job, is_kept);
 }
 
 int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const char *reason,
@@ -290,9 +292,12 @@ static bool jobs_write_end(struct jobs *j, struct job *job)
     return true;
 }
 
-void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
+void jobs_end(struct jobs *j, struct job *job, const struct executor_end *end)
 {
     struct job_live *live = job->live;
+    struct job_ending *ending = job_ending_new(live, end);
+    if (!ending)
+        return;
     uint64_t before_ns = job->changed_ns;
     live->run = NULL;
     set_state(j, job, ending->state, ending->reason);

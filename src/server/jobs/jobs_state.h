@@ -20,8 +20,8 @@ void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, con
  * -errno. */
 int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const char *reason,
                     struct err *err);
-/* Call this when JOB has ended. Takes ownership of ENDING. Frees JOB once the end is stored. */
-void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending);
+/* Call this when JOB has ended. Frees JOB once the end is stored. */
+void jobs_end(struct jobs *j, struct job *job, const struct executor_end *end);
 /* Stores changes that are not on disk yet. Returns true if some changes could not be stored. */
 bool jobs_sync_all(struct jobs *j);
 void jobs_publish_job(struct jobs *j, struct job *job, bool is_change);

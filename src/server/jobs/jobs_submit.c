@@ -13,10 +13,7 @@
 #include "base/text.h"
 #include "server/jobs/workers.h"
 
-enum {
-    QUEUE_MAX = 100000,
-    CWD_S = 10, /* a request waits so long for a working folder that hangs */
-};
+enum { QUEUE_MAX = 100000 };
 
 static int check_after(struct jobs *j, const struct job_spec *spec, struct err *err)
 {
@@ -118,25 +115,17 @@ static void check_cwd(void *user)
     s->result = job_spec_check_cwd(s->spec.cwd, &s->err);
 }
 
-static void answer_submission(struct jobs_submission *s, int r, struct err *err)
-{
-    json_t *job = NULL;
-    int64_t id = 0;
-    if (r == 0)
-        r = accept_spec(s->jobs, &s->spec, s->rerun_of, &id, err);
-    if (r == 0)
-        r = jobs_get(s->jobs, id, false, &job, err);
-    s->done(s, r, job, err);
-}
-
-static void on_cwd_checked(void *user, int r)
+static void on_cwd_checked(void *user)
 {
     struct jobs_submission *s = user;
-    struct err late = {""};
-    if (r < 0) /* the thread may still write s->err */
-        err_set(&late, r, "cwd: the folder \"%s\" does not answer; submit the job again later",
-                s->spec.cwd);
-    answer_submission(s, r < 0 ? r : s->result, r < 0 ? &late : &s->err);
+    json_t *job = NULL;
+    int64_t id = 0;
+    int r = s->result;
+    if (r == 0)
+        r = accept_spec(s->jobs, &s->spec, s->rerun_of, &id, &s->err);
+    if (r == 0)
+        r = jobs_get(s->jobs, id, false, &job, &s->err);
+    s->done(s, r, job, &s->err);
 }
 
 static void free_submission(void *user)
@@ -157,10 +146,9 @@ static int check_and_submit(struct jobs *j, struct jobs_submission *s, struct ta
 {
     static const struct task_kind kind = {check_cwd, on_cwd_checked, free_submission};
     if (!j->executor.kind->owns_machine)
-        return workers_start(j->cwd_workers, &kind, path_key(s->spec.cwd), CWD_S * NS_PER_S, s,
-                             ret);
+        return workers_start(j->cwd_workers, &kind, path_key(s->spec.cwd), s, ret);
     check_cwd(s);
-    on_cwd_checked(s, 0);
+    on_cwd_checked(s);
     free_submission(s);
     return 0;
 }

@@ -3,13 +3,14 @@
  * one of them is alive. So after a restart the server knows: if the lock is held, the job runs; if
  * there is no run folder, it was never started; if run.json says "ended", it has ended; otherwise
  * it is lost, and `ebb sweep` kills its remaining processes. */
-#include "server/jobs/executor.h"
-
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,83 +19,417 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/loop.h"
-#include "server/jobs/child_process.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "guard/sweep.h"
+#include "proc/procfs.h"
+#include "server/jobs/command.h"
 #include "server/jobs/local_private.h"
 #include "server/jobs/plan.h"
+#include "trace/rundir.h"
 
-/* ---- exit of the child ---- */
+enum {
+    EARLY_MS = 50, /* time between checks while the sentinel is not known yet */
+    /* time between checks while the sentinel has exited but the lock is still held */
+    LATE_MS = 500,
+};
 
-/* Returns the last line that the child wrote to its standard error, without "ebb: ". */
-static void read_error_line(struct local_run *run)
+/* Checks which process holds the lock, whether the job has ended, and whether to connect to the
+ * control socket. May call `over`, which frees RUN. */
+static void local_check(struct local_run *run);
+
+/* ---- the lock ---- */
+
+/* Reads the process that holds the lock: the sentinel, which writes its pid and start time into the
+ * lock file. Returns 0, -ENOENT if it is not written yet, or -EBADMSG. */
+static int local_lock_read(int lock_fd, struct process_id *ret)
 {
-    char text[4096];
-    ssize_t n = read(run->stderr_fd, text, sizeof text - 1);
-    size_t len = n > 0 ? (size_t)n : 0;
-    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
-        len--;
-    text[len] = '\0';
-    const char *line = strrchr(text, '\n');
-    line = line ? line + 1 : text;
-    if (strncmp(line, "ebb: ", 5) == 0)
-        line += 5;
-    snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1, line);
+    char text[64];
+    int64_t pid, ticks;
+    ssize_t len = io_pread_small(lock_fd, text, sizeof text);
+    if (len < 0)
+        return (int)len;
+    const char *end = memchr(text, '\n', (size_t)len);
+    const char *space = end ? memchr(text, ' ', (size_t)(end - text)) : NULL;
+    if (!end)
+        return -ENOENT;
+    if (!space || number_parse_i64(text, (size_t)(space - text), &pid) < 0 ||
+        number_parse_i64(space + 1, (size_t)(end - space - 1), &ticks) < 0 || pid <= 1 ||
+        pid > INT32_MAX || ticks < 0)
+        return -EBADMSG;
+    *ret = (struct process_id){.pid = (int32_t)pid, .start_ticks = (uint64_t)ticks};
+    return 0;
 }
 
-static void child_exited(struct local_run *run, const siginfo_t *info)
+static int read_stat(int32_t pid, struct proc_stat *ret)
 {
-    if (info->si_code == CLD_EXITED && info->si_status == 0)
-        run->is_started = true;
-    else if (info->si_code == CLD_EXITED)
-        read_error_line(run);
-    else /* the job may still run; local_check tests the lock */
-        run->child_signal = info->si_status ? info->si_status : SIGKILL;
-    if (info->si_code == CLD_EXITED && info->si_status != 0 && !run->no_start[0])
-        snprintf(run->no_start, sizeof run->no_start, "ebb run exited with status %d",
-                 info->si_status);
+    char path[40], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
+    return len > 0 ? proc_stat_parse(text, (size_t)len, ret) : -ESRCH;
 }
 
-static void on_child(void *user, int fd, uint32_t events)
+/* Opens a pidfd of the process HOLDER. Returns -ESRCH if its pid was reused, or -errno. Compares
+ * the start time after opening the pidfd, so that the pidfd is certain to refer to HOLDER. */
+static int local_holder_open(const struct process_id *holder)
+{
+    struct proc_stat stat;
+    int fd = io_pidfd_open(holder->pid);
+    if (fd >= 0 && (read_stat(holder->pid, &stat) < 0 || stat.start_ticks != holder->start_ticks)) {
+        close(fd);
+        return -ESRCH;
+    }
+    return fd;
+}
+
+/* ---- supervisors that do not react to a cancel ---- */
+
+enum {
+    WAKE_S = 2, /* time between two SIGCONT signals */
+};
+
+/* True if a process is the supervisor: it has the right name and is a child of the sentinel. A
+ * process of the job can imitate only the name. */
+static bool is_child_of_sentinel(const struct local_run *run, const struct proc_stat *stat)
+{
+    struct process_id holder;
+    if (local_lock_read(run->lock_fd, &holder) < 0)
+        return false;
+    AUTO_CLOSE int fd = local_holder_open(&holder);
+    return fd < 0 || stat->ppid == holder.pid;
+}
+
+void local_note_supervisor(struct local_run *run, int32_t pid)
+{
+    struct proc_stat stat;
+    if (read_stat(pid, &stat) == 0 && strcmp(stat.comm, "ebb-supervisor") == 0 &&
+        is_child_of_sentinel(run, &stat))
+        run->supervisor = (struct process_id){.pid = pid, .start_ticks = stat.start_ticks};
+}
+
+/* Searches for the supervisor among the children of the sentinel, if the server was never connected
+ * to it. */
+static void find_supervisor(struct local_run *run, const struct process_id *holder)
+{
+    char path[64], text[256];
+    int32_t pids[8];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)holder->pid, (int)holder->pid);
+    ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
+    size_t count = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 8) : 0;
+    for (size_t i = 0; i < count && run->supervisor.pid == 0; i++)
+        local_note_supervisor(run, pids[i]);
+}
+
+/* Signals the supervisor, and continues the sentinel, which ends the job once the supervisor is
+ * dead. */
+static void force(struct local_run *run, const struct proc_root *root, bool is_over)
+{
+    struct process_id holder;
+    if (local_lock_read(run->lock_fd, &holder) == 0 && guard_signal(root, &holder, SIGCONT) == 0 &&
+        run->supervisor.pid == 0)
+        find_supervisor(run, &holder);
+    if (run->supervisor.pid > 0)
+        guard_signal(root, &run->supervisor, is_over ? SIGKILL : SIGCONT);
+}
+
+/* Called after a cancel. Sends SIGCONT to the supervisor and the sentinel, which may be stopped. If
+ * the job outlives the grace period by force_ns, kills the supervisor; the sentinel then ends the
+ * job. */
+static void local_force_check(struct local_run *run, uint64_t now_ns)
+{
+    struct executor_cancel *c = &run->base.cancel;
+    struct proc_root root;
+    if (!c->is_wanted)
+        return;
+    if (now_ns >= c->retry_ns && proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) == 0) {
+        force(run, &root, executor_cancel_is_late(c, now_ns, run->base.x->force_ns));
+        proc_root_close(&root);
+    }
+    if (now_ns >= c->retry_ns)
+        c->retry_ns = now_ns + WAKE_S * NS_PER_S;
+    local_check_at(run, c->retry_ns);
+}
+
+/* ---- the run ---- */
+
+static void on_check_timer(void *user, uint64_t now_ns)
 {
     struct local_run *run = user;
-    bool was_sweep = run->is_swept;
-    siginfo_t info = {.si_code = CLD_KILLED};
+    (void)now_ns;
+    run->timer_ns = UINT64_MAX;
+    local_check(run);
+}
+
+static struct local_run *local_run_new(struct executor *x, int64_t id,
+                                       const struct executor_folder *folder)
+{
+    struct local_run *run = calloc(1, sizeof *run);
+    if (!run)
+        return NULL;
+    run->lock_fd = run->holder_fd = -1;
+    run->timer_ns = UINT64_MAX;
+    channel_init(&run->channel, -1);
+    if (executor_run_init(&run->base, x, id, folder) < 0 ||
+        loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_check_timer, run, &run->timer) < 0) {
+        free(run);
+        return NULL;
+    }
+    return run;
+}
+
+static void local_run_free(struct local_run *run)
+{
+    if (!run)
+        return;
+    local_control_drop(run);
+    command_release(run->child, false);
+    loop_remove(run->holder_source);
+    loop_remove(run->timer);
+    close_fd(&run->lock_fd);
+    close_fd(&run->holder_fd);
+    free(run);
+}
+
+void local_check_at(struct local_run *run, uint64_t at_ns)
+{
+    if (at_ns >= run->timer_ns)
+        return;
+    run->timer_ns = at_ns;
+    loop_set_timer(run->timer, at_ns, 0);
+}
+
+/* ---- ebb sweep ---- */
+
+static int launch_child(struct local_run *run, const struct job_launch *launch, const char *cwd,
+                        int lock, command_done_fn *fn)
+{
+    const struct executor *x = run->base.x;
+    const struct command_setup setup = {.program = x->program,
+                                        .argv = launch->argv,
+                                        .env = launch->env,
+                                        .cwd = cwd,
+                                        .files_max = x->files_max,
+                                        .out_fd = -1,
+                                        .lock_fd = lock};
+    return command_start(x->loop, &setup, fn, run, &run->child);
+}
+
+static void on_swept(void *user, int status, const char *output, size_t len, const char *error)
+{
+    struct local_run *run = user;
+    (void)status, (void)output, (void)len, (void)error;
+    run->child = NULL;
+    local_check(run);
+}
+
+static int launch_sweep(struct local_run *run, int lock)
+{
+    char path[4096], lock_fd[32], folder_id[EXECUTOR_NAME_MAX + 16], command[] = "sweep";
+    const struct executor *x = run->base.x;
+    if (snprintf(path, sizeof path, "%s/%s", x->runs_path, run->base.run_dir) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    snprintf(lock_fd, sizeof lock_fd, "--lock-fd=%d", COMMAND_LOCK_FD);
+    snprintf(folder_id, sizeof folder_id, "--folder-id=%s", run->base.folder_id);
+    char *argv[] = {(char *)(uintptr_t)x->program, command, lock_fd, folder_id, path, NULL};
+    const struct job_launch launch = {.argv = argv, .env = environ};
+    return launch_child(run, &launch, NULL, lock, on_swept);
+}
+
+/* Call this if the lock is free but run.json does not contain the end of the job, so that processes
+ * of the job may still run. Returns true if `ebb sweep` is killing them. `ebb sweep` holds the lock
+ * until all of them have exited. */
+static bool local_sweep(struct local_run *run)
+{
+    struct process_id holder;
+    if (run->is_swept || local_lock_read(run->lock_fd, &holder) < 0)
+        return false;
+    run->is_swept = true;
+    AUTO_CLOSE int lock = executor_lock_take(run->base.x, run->base.id);
+    if (lock < 0)
+        return false;
+    local_control_drop(run);
+    run->holder = 0;
+    return launch_sweep(run, lock) == 0;
+}
+
+/* ---- the end ---- */
+
+/* True if an earlier server was killed before it started the job, which has no folder. The holder
+ * signs the lock once it has created the folder. So if the lock is signed, a user has removed the
+ * folder. */
+static bool is_never_started(const struct local_run *run)
+{
+    struct process_id holder;
+    return !run->is_own_start && !run->is_swept && local_lock_read(run->lock_fd, &holder) < 0;
+}
+
+/* Sets the reason why the command was never executed. O is the end in run.json, or NULL if
+ * unknown. */
+static void set_no_start(struct local_run *run, const struct outcome *o)
+{
+    const struct executor_folder folder = executor_folder_of(&run->base);
+    const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
+    /* `ebb sweep` is used only if the lock is signed, which means that the job was started */
+    const bool is_started = run->is_started || run->is_swept || has_run;
+    if (is_started && o) /* `ebb run` also reports an error if its supervisor is killed */
+        run->no_start[0] = '\0';
+    if (run->no_start[0] || is_started)
+        return;
+    AUTO_CLOSE int dir = executor_open_folder(run->base.x->runs, &folder);
+    if (o && o->end.error)
+        snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1,
+                 o->end.error);
+    else if (o)
+        snprintf(run->no_start, sizeof run->no_start, "the job could not be started");
+    else if (dir == -ENOENT)
+        snprintf(run->no_start, sizeof run->no_start,
+                 "ebb run was killed by signal %d before it started the job", run->child_signal);
+}
+
+/* Handles a job whose lock is free. */
+static void finish(struct local_run *run)
+{
+    json_t *doc = NULL;
+    struct outcome o = {0};
+    const struct executor_callbacks callbacks = run->base.x->callbacks;
+    const int64_t id = run->base.id;
+    const struct executor_folder folder = executor_folder_of(&run->base);
+    char no_start[EXECUTOR_SENTENCE_MAX];
+    AUTO_CLOSE int dir = executor_open_folder(run->base.x->runs, &folder);
+    if (dir == -ENOENT && is_never_started(run)) {
+        local_run_free(run);
+        callbacks.unstarted(callbacks.user, id);
+        return;
+    }
+    if (executor_read_run(run->base.x, &folder, EXECUTOR_JSON_MAX, &doc, &o) == 0 &&
+        !executor_is_ended(&o)) {
+        outcome_fini(&o);
+        json_decref(doc);
+        doc = NULL;
+    }
+    if (!doc && local_sweep(run))
+        return;
+    set_no_start(run, doc ? &o : NULL);
+    outcome_fini(&o);
+    memcpy(no_start, run->no_start, sizeof no_start);
+    const struct executor_end end = {.run_json = doc,
+                                     .no_start = no_start[0] ? no_start : NULL,
+                                     .has_folder = dir != -ENOENT,
+                                     .is_disk_full = dir == -ENOENT &&
+                                                     executor_is_disk_full(run->base.x->runs)};
+    bool is_new = !run->is_start_reported && !no_start[0];
+    if (run->holder > 0) /* a server that is pid 1 or a subreaper must reap the sentinel */
+        waitpid(run->holder, NULL, WNOHANG);
+    local_run_free(run);
+    if (is_new)
+        callbacks.started(callbacks.user, id);
+    callbacks.over(callbacks.user, id, &end);
+    json_decref(doc);
+}
+
+/* ---- checks ---- */
+
+static void on_holder(void *user, int fd, uint32_t events)
+{
+    struct local_run *run = user;
     (void)fd;
     (void)events;
-    if (waitid(P_PID, (id_t)run->child, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0)
-        return;
-    loop_remove(run->child_source);
-    run->child_source = NULL;
-    close(run->child_fd);
-    run->child_fd = -1;
-    if (!was_sweep)
-        child_exited(run, &info);
-    close(run->stderr_fd);
-    run->stderr_fd = -1;
+    loop_remove(run->holder_source);
+    run->holder_source = NULL;
+    close_fd(&run->holder_fd);
     local_check(run);
+}
+
+static void find_holder(struct local_run *run)
+{
+    struct process_id holder;
+    if (run->holder > 0 || local_lock_read(run->lock_fd, &holder) < 0)
+        return;
+    int fd = local_holder_open(&holder);
+    if (fd < 0)
+        return;
+    if (loop_add_fd(run->base.x->loop, fd, EPOLLIN, on_holder, run, &run->holder_source) < 0) {
+        close(fd);
+        return;
+    }
+    run->holder_fd = fd;
+    run->holder = holder.pid;
+}
+
+static void report_started(struct local_run *run)
+{
+    if (!run->is_started || run->is_start_reported)
+        return;
+    run->is_start_reported = true;
+    run->base.x->callbacks.started(run->base.x->callbacks.user, run->base.id);
+}
+
+/* Returns 1 if the lock is held, 0 if it is free, or -errno if that is unknown. Without a file the
+ * lock is free. */
+static int is_lock_held(struct local_run *run)
+{
+    if (run->lock_fd < 0)
+        run->lock_fd = executor_lock_open(run->base.x, run->base.id);
+    if (run->lock_fd < 0)
+        return run->lock_fd == -ENOENT ? 0 : run->lock_fd;
+    return executor_lock_is_held(run->lock_fd);
+}
+
+/* Reports a lock that cannot be read, so that it is unknown whether the job runs; and later, that
+ * the lock can be read again. */
+static void report_lock(struct local_run *run, int error)
+{
+    char text[EXECUTOR_SENTENCE_MAX];
+    const struct executor_callbacks *callbacks = &run->base.x->callbacks;
+    if (run->is_lock_unknown == (error < 0))
+        return;
+    run->is_lock_unknown = error < 0;
+    snprintf(text, sizeof text, "cannot find out whether job %lld is running: its lock: %s",
+             (long long)run->base.id, strerror(-error));
+    callbacks->trouble(callbacks->user, error < 0 ? text : NULL);
+}
+
+static void local_check(struct local_run *run)
+{
+    uint64_t now_ns = clock_mono_ns();
+    if (run->child) {
+        local_force_check(run, now_ns);
+        return;
+    }
+    find_holder(run);
+    if (run->holder_fd < 0) {
+        int held = is_lock_held(run);
+        report_lock(run, held);
+        if (held == 0) {
+            finish(run);
+            return;
+        }
+        local_check_at(run,
+                       now_ns + (run->holder > 0 || held < 0 ? LATE_MS : EARLY_MS) * NS_PER_MS);
+        if (held < 0)
+            return;
+    }
+    local_control_check(run, now_ns);
+    local_force_check(run, now_ns);
+    report_started(run);
 }
 
 /* ---- the start ---- */
 
-static int launch_child(struct local_run *run, const struct job_launch *launch, const char *cwd,
-                        int lock)
+static void on_child(void *user, int status, const char *output, size_t len, const char *error)
 {
-    const struct executor *x = run->base.x;
-    struct child_setup setup = {.program = x->program,
-                                .argv = launch->argv,
-                                .env = launch->env,
-                                .cwd = cwd,
-                                .files_max = x->files_max,
-                                .out_fd = -1,
-                                .lock_fd = lock};
-    int r = child_pipe(&run->stderr_fd, &setup.err_fd);
-    if (r < 0)
-        return r;
-    r = child_process_start(x->loop, &setup, &run->child);
-    close(setup.err_fd);
-    if (r < 0)
-        return r;
-    run->child_fd = io_pidfd_open(run->child);
-    return run->child_fd < 0 ? run->child_fd : 0;
+    struct local_run *run = user;
+    (void)output, (void)len;
+    run->child = NULL;
+    if (status == 0)
+        run->is_started = true;
+    else if (status > 128) /* the job may still run; local_check tests the lock */
+        run->child_signal = status - 128;
+    else if (error[0])
+        text_copy(run->no_start, sizeof run->no_start, error);
+    else
+        snprintf(run->no_start, sizeof run->no_start, "ebb run exited with status %d", status);
+    local_check(run);
 }
 
 /* Starts a child that inherits the lock. The server keeps an open file description of its own, to
@@ -111,49 +446,15 @@ static int start_locked(struct local_run *run, const struct job_spec *spec, int 
         return run->lock_fd;
     const struct job_place place = {.run_dir = path,
                                     .folder_id = run->base.folder_id,
-                                    .lock_fd = CHILD_LOCK_FD,
+                                    .lock_fd = COMMAND_LOCK_FD,
                                     .interval_ns = x->interval_ns,
                                     .log_bytes = x->log_bytes};
     plan_gpu_text(gpus, gpu_text);
     int r = job_spec_launch(spec, NULL, x->program, &place, gpu_text, &launch);
     if (r == 0)
-        r = launch_child(run, &launch, spec->cwd, lock);
+        r = launch_child(run, &launch, spec->cwd, lock, on_child);
     job_launch_fini(&launch);
     return r;
-}
-
-/* ---- ebb sweep ---- */
-
-static int launch_sweep(struct local_run *run, int lock)
-{
-    char path[4096], lock_fd[32], folder_id[EXECUTOR_NAME_MAX + 16], command[] = "sweep";
-    const struct executor *x = run->base.x;
-    if (snprintf(path, sizeof path, "%s/%s", x->runs_path, run->base.run_dir) >= (int)sizeof path)
-        return -ENAMETOOLONG;
-    snprintf(lock_fd, sizeof lock_fd, "--lock-fd=%d", CHILD_LOCK_FD);
-    snprintf(folder_id, sizeof folder_id, "--folder-id=%s", run->base.folder_id);
-    char *argv[] = {(char *)(uintptr_t)x->program, command, lock_fd, folder_id, path, NULL};
-    const struct job_launch launch = {.argv = argv, .env = environ};
-    int r = launch_child(run, &launch, "/", lock);
-    if (r == 0)
-        r = loop_add_fd(x->loop, run->child_fd, EPOLLIN, on_child, run, &run->child_source);
-    return r;
-}
-
-bool local_sweep(struct local_run *run)
-{
-    struct local_holder holder;
-    if (run->is_swept || local_lock_read(run->lock_fd, &holder) < 0)
-        return false;
-    run->is_swept = true;
-    int lock = child_fd_move_up(executor_lock_take(run->base.x, run->base.id));
-    if (lock < 0)
-        return false;
-    local_control_drop(run);
-    run->holder = 0;
-    int r = launch_sweep(run, lock);
-    close(lock);
-    return r == 0;
 }
 
 static int local_start(struct executor *x, int64_t id, const struct job_spec *spec,
@@ -163,18 +464,9 @@ static int local_start(struct executor *x, int64_t id, const struct job_spec *sp
     struct local_run *run = local_run_new(x, id, folder);
     if (!run)
         return err_set(err, -ENOMEM, "out of memory");
-    int lock = child_fd_move_up(executor_lock_take(x, id));
+    run->is_own_start = true;
+    AUTO_CLOSE int lock = executor_lock_take(x, id);
     int r = lock < 0 ? lock : start_locked(run, spec, lock, gpus);
-    if (lock >= 0)
-        close(lock);
-    bool is_running = run->child > 0;
-    if (r == 0)
-        r = loop_add_fd(x->loop, run->child_fd, EPOLLIN, on_child, run, &run->child_source);
-    if (r < 0 && is_running) { /* the child runs without a pidfd, so its lock is watched instead */
-        run->has_no_pidfd = true;
-        local_check_at(run, clock_mono_ns());
-        r = 0;
-    }
     if (r < 0) {
         local_run_free(run);
         return err_set(err, r, "cannot start %s: %s", x->program, strerror(-r));
@@ -183,66 +475,14 @@ static int local_start(struct executor *x, int64_t id, const struct job_spec *sp
     return 0;
 }
 
-/* Follows a job that an earlier server started. Takes ownership of LOCK. */
-static int take_over(struct executor *x, int64_t id, const struct executor_folder *folder, int lock,
-                     struct executor_run **ret, struct err *err)
+static struct executor_run *local_follow(struct executor *x, int64_t id,
+                                         const struct executor_folder *folder)
 {
     struct local_run *run = local_run_new(x, id, folder);
-    if (!run) {
-        close(lock);
-        return err_set(err, -ENOMEM, "out of memory");
-    }
-    run->lock_fd = lock;
+    if (!run)
+        return NULL;
     local_check_at(run, clock_mono_ns());
-    *ret = &run->base;
-    return 0;
-}
-
-/* Finds out what happened to a job whose lock is free. */
-static enum executor_found found_free(const struct executor *x,
-                                      const struct executor_folder *folder, bool was_signed,
-                                      json_t **ret_json)
-{
-    json_t *doc = NULL;
-    struct outcome o = {0};
-    AUTO_CLOSE int dir = executor_open_folder(x->runs, folder);
-    /* The holder signs the lock once it has created the folder. So if the lock is signed and the
-     * folder is missing, a user has removed the folder. */
-    if (dir == -ENOENT)
-        return was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
-    executor_read_run(x, folder, EXECUTOR_JSON_MAX, &doc, &o);
-    bool is_ended = executor_is_ended(&o);
-    outcome_fini(&o);
-    if (is_ended)
-        *ret_json = doc;
-    else
-        json_decref(doc);
-    return is_ended ? EXECUTOR_ENDED : EXECUTOR_LOST;
-}
-
-static int local_find(struct executor *x, int64_t id, const struct executor_folder *folder,
-                      enum executor_found *found, struct executor_run **ret, json_t **ret_json,
-                      struct err *err)
-{
-    struct local_holder holder;
-    int lock = executor_lock_open(x, id);
-    int held = lock >= 0 ? executor_lock_is_held(lock) : lock == -ENOENT ? 0 : lock;
-    bool was_signed = lock >= 0 && local_lock_read(lock, &holder) == 0;
-    if (held < 0) {
-        if (lock >= 0)
-            close(lock);
-        return err_set(err, held, "cannot read the lock of job %lld: %s", (long long)id,
-                       strerror(-held));
-    }
-    *found = held ? EXECUTOR_ALIVE : found_free(x, folder, was_signed, ret_json);
-    /* Processes of a lost job may still run. The job has ended once `ebb sweep` has killed them. */
-    if (*found == EXECUTOR_LOST && was_signed)
-        *found = EXECUTOR_ALIVE;
-    if (*found == EXECUTOR_ALIVE)
-        return take_over(x, id, folder, lock, ret, err);
-    if (lock >= 0)
-        close(lock);
-    return 0;
+    return &run->base;
 }
 
 static void local_release(struct executor_run *run)
@@ -264,7 +504,7 @@ const struct executor_kind executor_local = {.name = "local",
                                              .owns_machine = true,
                                              .check = local_check_spec,
                                              .start = local_start,
-                                             .find = local_find,
+                                             .follow = local_follow,
                                              .cancel = local_cancel,
                                              .cancel_again = local_cancel_again,
                                              .checkpoint = local_checkpoint,

@@ -18,32 +18,22 @@ enum {
     EXECUTOR_FRAME_MAX = 64 << 10, /* maximum size of a message from a supervisor */
 };
 
-/* The process that holds the lock: the sentinel. It writes its pid and start time into the lock
- * file. */
-struct local_holder {
-    pid_t pid;
-    uint64_t start_ticks;
-};
-
 struct local_run {
     struct executor_run base;
 
-    /* The process `ebb run --detached`, until it has exited: */
-    pid_t child;   /* pid of that process; 0 if an earlier server started the job */
-    int child_fd;  /* pidfd of CHILD; negative if it has exited, or the pidfd could not be opened */
-    int stderr_fd; /* standard error of CHILD */
-    struct loop_source *child_source;
-    bool has_no_pidfd; /* CHILD is our child, but has no pidfd */
-    int child_signal;  /* signal that killed CHILD, or 0 */
-    bool is_swept;     /* CHILD is or was `ebb sweep` */
+    struct command *child; /* `ebb run --detached`, or `ebb sweep`; NULL if it has exited */
+    int child_signal;      /* signal that killed `ebb run`, or 0 */
+    bool is_own_start;     /* this server started the job, not an earlier one */
+    bool is_swept;         /* `ebb sweep` was started */
 
     bool is_started, is_start_reported;
     char no_start[EXECUTOR_SENTENCE_MAX]; /* why the job could not be started, or "" */
 
     /* The lock, which is free once no process of the job is left: */
-    int lock_fd;   /* our own open file description, with which the lock is tested */
-    int holder_fd; /* pidfd of the sentinel; -1 if it is unknown or has exited */
-    pid_t holder;  /* pid of the sentinel; 0 if it is not known yet */
+    int lock_fd;          /* our own open file description, with which the lock is tested */
+    bool is_lock_unknown; /* it was reported that the lock cannot be read */
+    int holder_fd;        /* pidfd of the sentinel; -1 if it is unknown or has exited */
+    pid_t holder;         /* pid of the sentinel; 0 if it is not known yet */
     struct loop_source *holder_source;
     struct loop_source *timer; /* timer for the next local_check */
     uint64_t timer_ns;         /* UINT64_MAX: not set */
@@ -62,24 +52,11 @@ struct local_run {
 
 /* ---- local.c ---- */
 
-/* Call this if the lock is free but run.json does not contain the end of the job, so that processes
- * of the job may still run. Returns true if `ebb sweep` is killing them. `ebb sweep` holds the lock
- * until all of them have exited. */
-bool local_sweep(struct local_run *run);
-
-/* ---- local_run.c ---- */
-
-/* Reads the holder of the lock. Returns 0, -ENOENT if it is not written yet, or -EBADMSG. */
-int local_lock_read(int lock_fd, struct local_holder *ret);
-
-struct local_run *local_run_new(struct executor *x, int64_t id,
-                                const struct executor_folder *folder);
-void local_run_free(struct local_run *run);
-/* Checks which process holds the lock, whether the job has ended, and whether to connect to the
- * control socket. May call `over`, which frees RUN. */
-void local_check(struct local_run *run);
 /* Schedules the next check at AT_NS, unless one is scheduled earlier. */
 void local_check_at(struct local_run *run, uint64_t at_ns);
+/* PID is the peer of the control socket. If PID is a child of the sentinel, stores it as the
+ * supervisor. */
+void local_note_supervisor(struct local_run *run, int32_t pid);
 
 /* ---- local_control.c ---- */
 
@@ -91,7 +68,3 @@ int local_checkpoint(struct executor_run *base);
 /* Connects to the control socket when that is due, and sends a pending cancel. */
 void local_control_check(struct local_run *run, uint64_t now_ns);
 void local_control_drop(struct local_run *run);
-
-/* PID is the peer of the control socket. If PID is a child of the sentinel, stores it as the
- * supervisor. */
-void local_note_supervisor(struct local_run *run, pid_t pid);

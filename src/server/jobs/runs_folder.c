@@ -23,8 +23,7 @@ struct runs_folder {
     int (*prepare)(int fd);
     atomic_int fd; /* -1: not open */
     atomic_bool is_remote;
-    pthread_mutex_t opening; /* held while the folder is opened */
-    pthread_mutex_t lock;    /* protects the members below */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     bool is_opener_running;
     int result; /* of the last opener */
@@ -53,17 +52,7 @@ static int open_folder(struct runs_folder *f)
 int runs_folder_fd(struct runs_folder *f)
 {
     int fd = atomic_load(&f->fd);
-    if (fd >= 0)
-        return fd;
-    pthread_mutex_lock(&f->opening);
-    fd = atomic_load(&f->fd);
-    if (fd < 0) {
-        fd = open_folder(f);
-        if (fd >= 0)
-            atomic_store(&f->fd, fd);
-    }
-    pthread_mutex_unlock(&f->opening);
-    return fd;
+    return fd < 0 ? -EIO : fd;
 }
 
 bool runs_folder_is_open(struct runs_folder *f)
@@ -79,8 +68,10 @@ bool runs_folder_is_remote(struct runs_folder *f)
 static void *be_opener(void *user)
 {
     struct runs_folder *f = user;
-    int fd = runs_folder_fd(f);
+    int fd = open_folder(f);
     pthread_mutex_lock(&f->lock);
+    if (fd >= 0)
+        atomic_store(&f->fd, fd);
     f->result = fd < 0 ? fd : 0;
     f->is_opener_running = false;
     pthread_cond_broadcast(&f->changed);
@@ -121,7 +112,6 @@ int runs_folder_new(const char *path, int (*prepare)(int fd), struct runs_folder
     f->path = strdup(path);
     f->prepare = prepare;
     atomic_init(&f->fd, -1);
-    pthread_mutex_init(&f->opening, NULL);
     pthread_mutex_init(&f->lock, NULL);
     thread_cond_init(&f->changed);
     *ret = f;
@@ -142,7 +132,6 @@ void runs_folder_free(struct runs_folder *f)
         return;
     int fd = atomic_load(&f->fd);
     close_fd(&fd);
-    pthread_mutex_destroy(&f->opening);
     pthread_mutex_destroy(&f->lock);
     pthread_cond_destroy(&f->changed);
     free(f->path);

@@ -13,11 +13,10 @@ int runs_folder_new(const char *path, int (*prepare)(int fd), struct runs_folder
 /* F may be NULL. It is not freed if a thread still waits for the folder; the process is about to
  * exit. */
 void runs_folder_free(struct runs_folder *f);
-/* Returns the fd of the folder, or -errno. If the folder is not open yet, creates and opens it,
- * which may block, so a thread must do it. */
+/* Returns the fd of the folder, or -EIO if it is not open. */
 int runs_folder_fd(struct runs_folder *f);
 bool runs_folder_is_open(struct runs_folder *f);
 bool runs_folder_is_remote(struct runs_folder *f); /* it is open and on a network file system */
-/* Opens the folder in a thread unless it is open. Returns 0, why it could not be opened, or
+/* Creates and opens the folder in a thread unless it is open. Returns 0, why it could not be opened, or
  * -ETIMEDOUT after WAIT_NS; the thread waits on. */
 int runs_folder_open(struct runs_folder *f, uint64_t wait_ns);

@@ -56,7 +56,6 @@ int slurm_command(const struct slurm *s, char *const *argv, unsigned limit_s, co
                                         .env = environ,
                                         .limit_ns = limit_s * NS_PER_S,
                                         .output_max = 16 << 20,
-                                        .out_fd = -1,
                                         .lock_fd = -1};
     return command_start(s->x->loop, &setup, fn, user, ret);
 }
@@ -202,22 +201,18 @@ static int slurm_start(struct executor *x, int64_t id, const struct job_spec *sp
 }
 
 /* Follows the job as if it were running. The folder may hang, so a probe reads it later. */
-static int slurm_find(struct executor *x, int64_t id, const struct executor_folder *folder,
-                      enum executor_found *found, struct executor_run **ret, json_t **ret_json,
-                      struct err *err)
+static struct executor_run *slurm_follow(struct executor *x, int64_t id,
+                                         const struct executor_folder *folder)
 {
-    (void)ret_json;
     AUTO_CLOSE int lock = executor_lock_open(x, id);
     struct slurm_run *run = slurm_run_new(x->slurm, id, folder);
     if (!run)
-        return err_set(err, -ENOMEM, "out of memory");
+        return NULL;
     run->has_no_lock = lock == -ENOENT;
     run->stage = SLURM_UNSURE;
     run->unsure_ns = clock_mono_ns();
     run->settle_ns = SLURM_SETTLE_S * NS_PER_S;
-    *found = EXECUTOR_ALIVE;
-    *ret = &run->base;
-    return 0;
+    return &run->base;
 }
 
 static void slurm_release(struct executor_run *run)
@@ -231,7 +226,7 @@ const struct executor_kind executor_slurm = {.name = "slurm",
                                              .close = slurm_close,
                                              .check = slurm_check_spec,
                                              .start = slurm_start,
-                                             .find = slurm_find,
+                                             .follow = slurm_follow,
                                              .cancel = slurm_cancel,
                                              .checkpoint = slurm_checkpoint,
                                              .release = slurm_release};

@@ -1,15 +1,25 @@
 /* Follows a submitted job: by squeue until it starts, then by its run folder, and at its end by
  * both. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "run/outcome.h"
 #include "server/jobs/runs_folder.h"
-#include "server/jobs/slurm_probe.h"
+#include "server/jobs/slurm_private.h"
+#include "server/jobs/workers.h"
+#include "supervise/job_folder.h"
 
 enum {
     SUBMITS = 4, /* maximum number of sbatch processes at the same time */
@@ -19,11 +29,115 @@ enum {
     GONE_SHARED_S = 60,
     /* time between probes of a folder: all jobs together cause 100 probes/s */
     PROBE_MS = 10,
-    SILENT_S = 10,  /* time after which a folder that does not answer is reported */
-    FORCE_S = 5,    /* time between the end of a cancel's grace period and scancel */
-    CANCEL_S = 5,   /* time between two calls of scancel */
-    COMMAND_S = 30, /* time limit of scancel */
+    SILENT_S = 10,       /* time after which a folder that does not answer is reported */
+    FORCE_S = 5,         /* time between the end of a cancel's grace period and scancel */
+    CANCEL_S = 5,        /* time between two calls of scancel */
+    COMMAND_S = 30,      /* time limit of scancel */
+    STATE_MAX = 1 << 20, /* maximum size of state.json */
 };
+
+/* One read of the run folder, which can also write a request. The job could have written anything
+ * in the folder, so nothing in it is trusted. */
+struct slurm_probe {
+    /* Set by the caller of probe_start: */
+    bool is_last;      /* Slurm does not run the job any more, so this probe decides how it ended */
+    bool is_absent;    /* when the probe began, Slurm certainly did not know the job */
+    bool is_cancel;    /* the request is a cancel */
+    uint64_t asked_ns; /* time of that cancel */
+    /* Set by probe_start: */
+    struct slurm_run *run;
+    struct runs_folder *runs;
+    char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX], error_path[PATH_MAX];
+    struct buf request; /* text of request.json; empty: none */
+    /* The results: */
+    int found;   /* 0: the job has a folder; or -errno */
+    int written; /* 0, or why request.json could not be written */
+    int read;    /* 0, or why run.json could not be read */
+    bool is_ended;
+    json_t *run_json;
+    struct outcome outcome;
+    json_t *state;        /* state.json if it has changed, else NULL */
+    uint64_t state_stamp; /* its version */
+    bool is_disk_full;
+    char error[400]; /* ": " and the last line of the batch script's standard error; or "" */
+};
+
+/* ---- probes of the run folder, in a thread ---- */
+
+/* False if the results have errors that mean that a network file system does not answer. */
+static bool probe_is_answer(const struct slurm_probe *probe)
+{
+    const int errors[] = {probe->found, probe->read, probe->written};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i] == -EIO || errors[i] == -ETIMEDOUT)
+            return false;
+    return true;
+}
+
+static uint64_t file_stamp(int folder, const char *name)
+{
+    struct stat st;
+    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    return ((uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec) ^ st.st_ino;
+}
+
+static void read_state(struct slurm_probe *probe, int folder)
+{
+    struct buf text = {0};
+    uint64_t stamp = file_stamp(folder, JOB_FOLDER_STATE);
+    if (stamp == 0 || stamp == probe->state_stamp)
+        return;
+    probe->state_stamp = stamp;
+    if (io_read_plain(folder, JOB_FOLDER_STATE, STATE_MAX, &text) == 0)
+        probe->state = json_parse(text.data, text.len, NULL);
+    buf_fini(&text);
+}
+
+static void probe_folder(struct slurm_probe *probe)
+{
+    const struct executor_folder place = {.name = probe->run_dir, .id = probe->folder_id};
+    AUTO_CLOSE int folder = executor_open_folder(probe->runs, &place);
+    probe->found = folder < 0 ? folder : 0;
+    if (folder < 0)
+        return;
+    if (probe->request.len)
+        probe->written =
+            io_replace_file(folder, JOB_FOLDER_REQUEST, probe->request.data, probe->request.len);
+    probe->read = outcome_read_folder(folder, EXECUTOR_JSON_MAX, &probe->run_json, &probe->outcome);
+    probe->is_ended = probe->read == 0 && executor_is_ended(&probe->outcome);
+    if (probe->read == 0 && !probe->is_ended)
+        read_state(probe, folder);
+}
+
+/* Reads the last line that the batch script wrote to its standard error. */
+static void read_script_error(struct slurm_probe *probe)
+{
+    char text[2048];
+    ssize_t len = io_read_small(AT_FDCWD, probe->error_path, text, sizeof text);
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
+        len--;
+    if (len <= 0)
+        return;
+    text[len] = '\0';
+    const char *line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    snprintf(probe->error, sizeof probe->error, ": %.300s",
+             strncmp(line, "ebb: ", 5) == 0 ? line + 5 : line);
+}
+
+static void probe_run(void *user)
+{
+    struct slurm_probe *probe = user;
+    probe_folder(probe);
+    if (probe->is_last && probe->found == -ENOENT) {
+        read_script_error(probe);
+        probe->is_disk_full = executor_is_disk_full(probe->runs);
+    }
+    /* the job is over, and the file with its standard error is not needed any more */
+    if (probe->is_ended || (probe->is_last && probe_is_answer(probe)))
+        unlink(probe->error_path);
+}
 
 /* ---- requests ---- */
 
@@ -77,24 +191,66 @@ static void check_cancel(struct slurm_run *run, uint64_t now_ns)
         run_scancel(run, now_ns);
 }
 
-/* ---- probes of the run folder ---- */
+/* ---- probes of the run folder, in the event loop ---- */
 
-/* Starts a probe unless one is running. So a folder that hangs occupies only one thread. */
-static void start_probe(struct slurm_run *run, struct slurm_probe *wanted, uint64_t now_ns)
+static void slurm_probed(struct slurm_run *run, struct slurm_probe *probe); /* may free RUN */
+
+static void probe_done(void *user)
 {
+    struct slurm_probe *probe = user;
+    probe->run->probe = NULL;
+    slurm_probed(probe->run, probe);
+}
+
+static void probe_free(void *user)
+{
+    struct slurm_probe *probe = user;
+    outcome_fini(&probe->outcome);
+    json_decref(probe->run_json);
+    json_decref(probe->state);
+    buf_fini(&probe->request);
+    free(probe);
+}
+
+static int put_request(struct slurm_probe *probe, struct job_request request)
+{
+    json_t *doc = job_request_json(&request);
+    /* the time distinguishes this request from those of an earlier server */
+    json_object_set_new(doc, "id", json_integer((json_int_t)clock_wall_ns()));
+    int r = doc ? json_print(&probe->request, doc, 0) : -ENOMEM;
+    json_decref(doc);
+    return r;
+}
+
+/* Starts a copy of the probe WANTED, which also writes a pending request into the folder, unless a
+ * probe is running. So a folder that hangs occupies only one thread. */
+static void start_probe(struct slurm_run *run, const struct slurm_probe *wanted, uint64_t now_ns)
+{
+    static const struct task_kind kind = {probe_run, probe_done, probe_free};
     const struct executor_cancel *c = &run->base.cancel;
-    struct job_request request = {.action = "checkpoint"};
-    if (run->probe)
+    struct slurm_probe *probe = run->probe ? NULL : calloc(1, sizeof *probe);
+    if (!probe)
         return;
     if (!run->silent_ns)
         run->silent_ns = now_ns;
     run->wants_checkpoint = run->wants_checkpoint && !c->is_wanted;
-    wanted->is_cancel = run->is_start_reported && c->is_wanted && !c->is_sent;
-    if (wanted->is_cancel) {
-        request = executor_cancel_request(c);
-        wanted->asked_ns = c->asked_ns;
-    }
-    slurm_probe_start(run, wanted, wanted->is_cancel || run->wants_checkpoint ? &request : NULL);
+    *probe = *wanted;
+    probe->run = run;
+    probe->runs = run->base.x->runs;
+    probe->state_stamp = run->state_stamp;
+    probe->is_cancel = run->is_start_reported && c->is_wanted && !c->is_sent;
+    probe->asked_ns = c->asked_ns;
+    memcpy(probe->run_dir, run->base.run_dir, sizeof probe->run_dir);
+    memcpy(probe->folder_id, run->base.folder_id, sizeof probe->folder_id);
+    int r = slurm_error_path(run, probe->error_path);
+    if (r == 0 && probe->is_cancel)
+        r = put_request(probe, executor_cancel_request(c));
+    else if (r == 0 && run->wants_checkpoint)
+        r = put_request(probe, (struct job_request){.action = "checkpoint"});
+    if (r < 0)
+        probe_free(probe);
+    else
+        (void)workers_start(run->base.x->workers, &kind, run->base.id, probe, &run->probe);
 }
 
 /* Reports a folder that does not answer. */
@@ -251,7 +407,7 @@ static void probed_submitted(struct slurm_run *run, const struct slurm_probe *pr
 {
     if (probe->is_ended) {
         end_recorded(run, probe);
-    } else if (probe->is_last && run->gone_ns && slurm_probe_is_answer(probe)) {
+    } else if (probe->is_last && run->gone_ns && probe_is_answer(probe)) {
         end_unrecorded(run, probe);
     } else if (probe->read == 0 && probe->found == 0) {
         report_start(run);
@@ -283,7 +439,7 @@ static void probed_unsure(struct slurm_run *run, const struct slurm_probe *probe
     const bool is_fresh = run->slurm->listed_ns > run->unsure_ns;
     if (run->number > 0 || (is_fresh && run->listed) || probe->found == 0)
         become_submitted(run, is_fresh ? run->unsure_ns : clock_mono_ns());
-    else if (!probe->is_absent || !slurm_probe_is_answer(probe))
+    else if (!probe->is_absent || !probe_is_answer(probe))
         return;
     else if (run->base.cancel.is_wanted)
         slurm_end(run, &(struct executor_end){.no_start = "cancelled before it was submitted"});
@@ -295,9 +451,9 @@ static void probed_unsure(struct slurm_run *run, const struct slurm_probe *probe
     }
 }
 
-void slurm_probed(struct slurm_run *run, struct slurm_probe *probe)
+static void slurm_probed(struct slurm_run *run, struct slurm_probe *probe)
 {
-    if (slurm_probe_is_answer(probe))
+    if (probe_is_answer(probe))
         end_silence(run);
     run->has_folder = run->has_folder || probe->found == 0;
     take_written(run, probe);

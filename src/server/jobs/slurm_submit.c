@@ -14,7 +14,6 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/quantity.h"
-#include "server/jobs/child_process.h"
 #include "server/jobs/slurm_private.h"
 #include "trace/rundir.h"
 
@@ -212,7 +211,7 @@ static void on_submitted(void *user, int status, const char *output, size_t len,
 void slurm_submit(struct slurm_run *run)
 {
     const struct executor *x = run->base.x;
-    int lock = child_fd_move_up(executor_lock_take(x, run->base.id));
+    AUTO_CLOSE int lock = executor_lock_take(x, run->base.id);
     /* sbatch writes the job's number into the lock file, so that the number is not lost if the
      * server dies */
     const struct command_setup setup = {.program = run->slurm->sbatch,
@@ -222,8 +221,6 @@ void slurm_submit(struct slurm_run *run)
                                         .out_fd = lock,
                                         .lock_fd = lock};
     int r = lock < 0 ? lock : command_start(x->loop, &setup, on_submitted, run, &run->submit);
-    if (lock >= 0)
-        close(lock);
     if (r < 0) {
         become_unsure(run, strerror(-r), RETRY_S);
         return;

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/loop.h"
 #include "base/thread.h"
 
@@ -23,13 +22,11 @@ enum {
 
 struct task {
     TAILQ_ENTRY(task) link; /* in the queue, or in the list of finished tasks */
-    LIST_ENTRY(task) timed_link;
     struct workers *workers;
     const struct task_kind *kind;
     void *user;
     int64_t key; /* 0: none */
     bool is_cancelled;
-    uint64_t until_ns; /* UINT64_MAX: no time limit */
 };
 
 TAILQ_HEAD(task_list, task);
@@ -37,8 +34,7 @@ TAILQ_HEAD(task_list, task);
 struct workers {
     struct loop *loop;
     int event_fd; /* eventfd that is readable when a task has finished */
-    struct loop_source *source, *timer;
-    LIST_HEAD(, task) timed; /* tasks with a time limit that has not passed */
+    struct loop_source *source;
     pthread_t threads[WORKERS_MAX];
     size_t thread_count;
     pthread_mutex_t lock; /* protects the members below */
@@ -101,30 +97,8 @@ static void *be_worker(void *user)
 
 /* ---- the loop ---- */
 
-static void set_limit_timer(struct workers *w)
-{
-    uint64_t next_ns = UINT64_MAX;
-    const struct task *task;
-    LIST_FOREACH(task, &w->timed, timed_link)
-    {
-        next_ns = task->until_ns < next_ns ? task->until_ns : next_ns;
-    }
-    if (next_ns == UINT64_MAX)
-        loop_disarm_timer(w->timer);
-    else
-        loop_set_timer(w->timer, next_ns, 0);
-}
-
-static void forget_limit(struct task *task)
-{
-    if (task->until_ns != UINT64_MAX)
-        LIST_REMOVE(task, timed_link);
-    task->until_ns = UINT64_MAX;
-}
-
 static void task_free(struct task *task)
 {
-    forget_limit(task);
     task->kind->free(task->user);
     free(task);
 }
@@ -143,8 +117,8 @@ static void on_finished(void *user, int fd, uint32_t events)
         pthread_mutex_unlock(&w->lock);
         if (!task)
             return;
-        if (!task->is_cancelled && task->kind->done)
-            task->kind->done(task->user, 0);
+        if (!task->is_cancelled)
+            task->kind->done(task->user);
         task_free(task);
     }
 }
@@ -173,31 +147,8 @@ void task_cancel(struct task *task)
     if (!task || task->is_cancelled)
         return;
     task->is_cancelled = true;
-    forget_limit(task);
     if (task_unqueue(task))
         task_free(task);
-}
-
-static void on_task_limit(void *user, uint64_t now_ns)
-{
-    struct workers *w = user;
-    struct task *task;
-    for (;;) { /* `done` may start and cancel tasks */
-        LIST_FOREACH(task, &w->timed, timed_link)
-        {
-            if (task->until_ns <= now_ns)
-                break;
-        }
-        if (!task)
-            break;
-        task->is_cancelled = true;
-        forget_limit(task);
-        if (task->kind->done)
-            task->kind->done(task->user, -ETIMEDOUT);
-        if (task_unqueue(task))
-            task_free(task);
-    }
-    set_limit_timer(w);
 }
 
 /* Creates another thread if tasks are waiting for one. Returns -errno if there is no thread at all.
@@ -212,16 +163,15 @@ static int add_thread(struct workers *w)
     return w->thread_count ? 0 : r;
 }
 
-int workers_start(struct workers *w, const struct task_kind *kind, int64_t key, uint64_t limit_ns,
-                  void *user, struct task **ret)
+int workers_start(struct workers *w, const struct task_kind *kind, int64_t key, void *user,
+                  struct task **ret)
 {
     struct task *task = calloc(1, sizeof *task);
     if (!task) {
         kind->free(user);
         return -ENOMEM;
     }
-    *task =
-        (struct task){.workers = w, .kind = kind, .user = user, .key = key, .until_ns = UINT64_MAX};
+    *task = (struct task){.workers = w, .kind = kind, .user = user, .key = key};
     pthread_mutex_lock(&w->lock);
     TAILQ_INSERT_TAIL(&w->queue, task, link);
     w->queued++;
@@ -232,13 +182,7 @@ int workers_start(struct workers *w, const struct task_kind *kind, int64_t key, 
         task_cancel(task);
         return r;
     }
-    if (limit_ns) {
-        task->until_ns = clock_mono_ns() + limit_ns;
-        LIST_INSERT_HEAD(&w->timed, task, timed_link);
-        set_limit_timer(w);
-    }
-    if (ret)
-        *ret = task;
+    *ret = task;
     return 0;
 }
 
@@ -258,8 +202,6 @@ int workers_new(struct loop *loop, struct workers **ret)
     int r = w->event_fd < 0 ? -errno : 0;
     if (r == 0)
         r = loop_add_fd(loop, w->event_fd, EPOLLIN, on_finished, w, &w->source);
-    if (r == 0)
-        r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_task_limit, w, &w->timer);
     if (r < 0)
         workers_free(w);
     else
@@ -293,7 +235,6 @@ bool workers_free(struct workers *w)
     if (!w)
         return true;
     loop_remove(w->source);
-    loop_remove(w->timer);
     pthread_mutex_lock(&w->lock);
     w->is_stopped = true;
     TAILQ_CONCAT(&queue, &w->queue, link);

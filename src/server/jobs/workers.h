@@ -13,9 +13,7 @@ struct workers;
 struct task_kind {
     /* Called in a thread. Must use nothing but USER. */
     void (*run)(void *user);
-    /* Called from the event loop: with 0 after `run`, or with -ETIMEDOUT if the time limit has
-     * passed; the thread may still use USER then. May be NULL. */
-    void (*done)(void *user, int r);
+    void (*done)(void *user); /* called from the event loop after `run` */
     /* Called from the event loop when no thread uses USER any more. */
     void (*free)(void *user);
 };
@@ -26,8 +24,8 @@ int workers_new(struct loop *loop, struct workers **ret);
 bool workers_free(struct workers *w);
 /* Starts a task. KEY is the id of the job whose folder is used, or 0. A task waits while too many
  * others run, or while one with the same KEY runs; so a folder that hangs occupies only one thread.
- * LIMIT_NS is the time limit; 0: none. Returns 0, or -errno after freeing USER. */
-int workers_start(struct workers *w, const struct task_kind *kind, int64_t key, uint64_t limit_ns,
-                  void *user, struct task **ret);
-/* Cancels a task: `done` is not called any more, but `free` is. WORK may be NULL. */
+ * Returns 0, or -errno after freeing USER. */
+int workers_start(struct workers *w, const struct task_kind *kind, int64_t key, void *user,
+                  struct task **ret);
+/* Cancels a task: `done` is not called any more, but `free` is. TASK may be NULL. */
 void task_cancel(struct task *task);

@@ -92,9 +92,9 @@ static void handle(void *user, struct http_request *r)
     s->handled++;
     if (strcmp(path, "/wait") == 0) {
         s->parked = r;
-        http_park(r, on_gone, s);
+        http_park(r, on_gone, NULL, s);
     } else if (strcmp(path, "/both") == 0) {
-        http_park(r, on_gone, s);
+        http_park(r, on_gone, NULL, s);
         http_answer_text(r, 200, "text/plain", "at once", 7);
     } else if (strcmp(path, "/slow") == 0) {
         s->parked = r;

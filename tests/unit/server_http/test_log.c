@@ -118,39 +118,6 @@ static void long_server_log_message_is_truncated(void **state)
     close_pipe(fds);
 }
 
-static size_t count_of(const char *all, const char *part)
-{
-    size_t n = 0;
-    for (const char *at = all; (at = strstr(at, part)); at++)
-        n++;
-    return n;
-}
-
-static void server_log_lines_of_one_job_in_a_flood_are_counted(void **state)
-{
-    (void)state;
-    int fds[2];
-    char counted[64];
-    open_pipe(fds);
-    log_start(fds[1], LOG_DEBUG, 1);
-    for (int i = 0; i < 10000; i++)
-        log_line(LOG_INFO, "job_state", 7, "running");
-    size_t written = count_of(drain(fds[0]), "running");
-    assert_in_range(written, 1, 100);
-    log_line(LOG_INFO, "job_state", 8, "of another job");
-    log_line(LOG_INFO, "job_removed", 7, "of another kind");
-    const char *others = drain(fds[0]);
-    assert_non_null(strstr(others, "of another job"));
-    assert_non_null(strstr(others, "of another kind"));
-    log_job_over(7);
-    log_line(LOG_INFO, "job_state", 7, "failed");
-    const char *line = drain(fds[0]);
-    snprintf(counted, sizeof(counted), "%zu job_state lines suppressed", 10000 - written);
-    assert_non_null(strstr(line, counted));
-    assert_non_null(strstr(line, "failed"));
-    close_pipe(fds);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,7 +126,6 @@ int main(void)
         cmocka_unit_test(server_log_lines_below_the_level_are_dropped),
         cmocka_unit_test(stalled_server_log_reader_gets_a_count_of_lost_lines),
         cmocka_unit_test(long_server_log_message_is_truncated),
-        cmocka_unit_test(server_log_lines_of_one_job_in_a_flood_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,6 +119,7 @@ static void job_end_while_no_server_runs_is_stored_at_the_next_start(void **stat
     write_run_json("{\"state\":\"ended\",\"duration_s\":2,\"end\":{\"kind\":\"signalled\","
                    "\"status\":139,\"cause\":\"it crashed\",\"cause_kind\":\"signal\"}}");
     kit_start();
+    kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_FAILED);
     assert_string_equal(kit_text(id, "reason"), "it crashed");
     assert_int_equal(kit_times(id), 0);
@@ -136,6 +137,7 @@ static void job_that_ended_before_its_server_died_is_not_started_again(void **st
     int64_t id = leave(JOB_STARTING, "quick", "0", kit.list);
     write_run_json("{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":0}}");
     kit_start();
+    kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(kit_times(id), 0);
 }
@@ -152,6 +154,7 @@ static void job_without_lock_and_recorded_end_is_lost_after_a_restart(void **sta
         int64_t id = leave(i ? JOB_STARTING : JOB_RUNNING, "quick", "0", kit.list);
         write_run_json(texts[i]);
         kit_start();
+        kit_wait_ended(id);
         assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
         assert_int_equal(kit_times(id), 0);
         if (i + 1 < sizeof texts / sizeof *texts)
@@ -166,6 +169,7 @@ static void started_job_without_a_run_folder_is_lost(void **state)
     kit_stop();
     int64_t id = leave(JOB_RUNNING, "quick", "0", kit.list);
     kit_start();
+    kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
     assert_int_equal(kit_times(id), 0);
 }
@@ -221,6 +225,7 @@ static void job_cancelled_before_its_start_never_runs(void **state)
     assert_int_equal(store_change(s, id, &change, &err), 0);
     store_close(s);
     kit_start();
+    kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
     assert_string_equal(kit_text(id, "reason"), "stop");
     kit_run_ms(100);
@@ -301,6 +306,7 @@ static void jobs_after_one_that_failed_without_a_server_are_cancelled(void **sta
     assert_int_equal(store_change(s, first, &change, &err), 0);
     store_close(s);
     kit_start();
+    kit_wait_ended(second);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_CANCELLED);
     assert_int_equal(jobs_state(kit.jobs, third), JOB_CANCELLED);
     finish(first, "f");

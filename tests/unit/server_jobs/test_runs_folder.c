@@ -80,13 +80,13 @@ static void runs_folder_that_cannot_be_used_is_tried_again(void **state)
     assert_true(fd >= 0);
     close(fd);
     assert_int_equal(runs_folder_open(f, patience_ns), -ENOTDIR);
-    assert_int_equal(runs_folder_fd(f), -ENOTDIR);
+    assert_int_equal(runs_folder_fd(f), -EIO);
     assert_int_equal(unlink(parent), 0);
     assert_int_equal(runs_folder_open(f, patience_ns), 0);
     runs_folder_free(f);
 
     f = folder_in("full", refuse);
-    assert_int_equal(runs_folder_fd(f), -ENOSPC);
+    assert_int_equal(runs_folder_open(f, patience_ns), -ENOSPC);
     assert_false(runs_folder_is_open(f));
     runs_folder_free(f);
     runs_folder_free(NULL);

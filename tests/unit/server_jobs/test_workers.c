@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -19,7 +18,7 @@ static struct workers *workers;
  * sanitizer reports them. */
 static struct workers *volatile left;
 static int blocked[2]; /* a pipe; a task that reads it blocks */
-static unsigned done, late, freed;
+static unsigned done, freed;
 
 struct chore {
     bool is_blocked;
@@ -33,11 +32,10 @@ static void chore_run(void *user)
         assert_int_equal(read(blocked[0], &byte, 1), 1);
 }
 
-static void chore_done(void *user, int r)
+static void chore_done(void *user)
 {
     (void)user;
-    done += r == 0;
-    late += r == -ETIMEDOUT;
+    done++;
 }
 
 static void chore_free(void *user)
@@ -46,14 +44,14 @@ static void chore_free(void *user)
     free(user);
 }
 
-static struct task *start(bool is_blocked, int64_t key, uint64_t limit_ns)
+static struct task *start(bool is_blocked, int64_t key)
 {
     static const struct task_kind kind = {chore_run, chore_done, chore_free};
     struct chore *chore = malloc(sizeof *chore);
     struct task *task = NULL;
     assert_non_null(chore);
     chore->is_blocked = is_blocked;
-    assert_int_equal(workers_start(workers, &kind, key, limit_ns, chore, &task), 0);
+    assert_int_equal(workers_start(workers, &kind, key, chore, &task), 0);
     return task;
 }
 
@@ -78,7 +76,7 @@ static void run_for_a_while(void)
 static int setup(void **state)
 {
     (void)state;
-    done = late = freed = 0;
+    done = freed = 0;
     assert_int_equal(pipe(blocked), 0);
     assert_int_equal(loop_new(&loop), 0);
     assert_int_equal(workers_new(loop, &workers), 0);
@@ -99,9 +97,9 @@ static void seven_blocked_tasks_do_not_delay_others(void **state)
 {
     (void)state;
     for (int i = 0; i < 7; i++)
-        start(true, i + 1, 0);
+        start(true, i + 1);
     for (int i = 0; i < 100; i++)
-        start(false, 100 + i, 0);
+        start(false, 100 + i);
     run_until(&done, 100);
     unblock(7);
     run_until(&freed, 107);
@@ -110,10 +108,10 @@ static void seven_blocked_tasks_do_not_delay_others(void **state)
 static void task_waits_for_another_with_the_same_key(void **state)
 {
     (void)state;
-    start(true, 1, 0);
+    start(true, 1);
     for (int i = 0; i < 20; i++)
-        start(true, 1, 0); /* would occupy all threads */
-    start(false, 2, 0);
+        start(true, 1); /* would occupy all threads */
+    start(false, 2);
     run_until(&done, 1);
     run_for_a_while();
     assert_int_equal(done, 1);
@@ -121,22 +119,10 @@ static void task_waits_for_another_with_the_same_key(void **state)
     run_until(&freed, 22);
 }
 
-static void task_past_its_time_limit_is_reported_once(void **state)
-{
-    (void)state;
-    start(true, 1, 10 * NS_PER_MS);
-    start(true, 1, 20 * NS_PER_MS); /* never begins */
-    run_until(&late, 2);
-    assert_int_equal(freed, 1);
-    unblock(1);
-    run_until(&freed, 2);
-    assert_int_equal(done, 0);
-}
-
 static void cancelled_task_is_freed_without_a_report(void **state)
 {
     (void)state;
-    struct task *runs = start(true, 1, 0), *waits = start(true, 1, 0);
+    struct task *runs = start(true, 1), *waits = start(true, 1);
     run_for_a_while();
     task_cancel(waits);
     assert_int_equal(freed, 1);
@@ -149,8 +135,8 @@ static void cancelled_task_is_freed_without_a_report(void **state)
 static void worker_pool_is_freed_without_waiting_for_a_blocked_thread(void **state)
 {
     (void)state;
-    start(true, 1, 0);
-    start(true, 1, 0);
+    start(true, 1);
+    start(true, 1);
     run_for_a_while();
     uint64_t begun_ns = clock_mono_ns();
     assert_false(workers_free(workers));
@@ -168,7 +154,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(seven_blocked_tasks_do_not_delay_others),
         TEST(task_waits_for_another_with_the_same_key),
-        TEST(task_past_its_time_limit_is_reported_once),
         TEST(cancelled_task_is_freed_without_a_report),
         TEST(worker_pool_is_freed_without_waiting_for_a_blocked_thread),
     };
