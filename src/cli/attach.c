@@ -8,13 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/io.h"
-#include "base/json.h"
 #include "base/loop.h"
 #include "base/place.h"
 #include "base/quantity.h"
@@ -37,31 +34,29 @@ struct attach_options {
     const char *run_dir;
 };
 
+#define AT(member) offsetof(struct attach_options, member)
 static const struct option_desc attach_table[] = {
-    OPTION_ROW('a', "all", FLAG, NULL, offsetof(struct attach_options, all),
+    OPTION_ROW('a', "all", FLAG, NULL, AT(all),
                .help = "attach to every Python process of the job, including ranks and workers"),
-    OPTION_ROW(0, "for", DURATION, "TIME", offsetof(struct attach_options, for_ns), .min = 1,
+    OPTION_ROW(0, "for", DURATION, "TIME", AT(for_ns), .min = 1,
                .help = "detach after this time (default: at Ctrl-C, or with ebb detach)"),
-    OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(struct attach_options, interval_ns),
-               .min = 50, .max = 3600000,
+    OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .min = 50, .max = 3600000,
                .help = "sample this often (default: 200ms in the first two minutes, then 1s)"),
     OPTION_ROW(
-        'd', "run-dir", PATH, "DIR", offsetof(struct attach_options, run_dir),
+        'd', "run-dir", PATH, "DIR", AT(run_dir),
         .help = "record into this folder, which must not exist yet (default: ebb-runs/NAME-DATE)"),
-    OPTION_ROW(0, "limit", SIZE, "SIZE|N%", offsetof(struct attach_options, limit),
+    OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(limit),
                .help = "memory limit of the job (default: the effective limit of its cgroup or the "
                        "machine)"),
-    OPTION_ROW(0, "guard", FLAG, NULL, offsetof(struct attach_options, guard),
+    OPTION_ROW(0, "guard", FLAG, NULL, AT(guard),
                .help = "also stop the job before memory runs out (default: only warn and request a "
                        "checkpoint)"),
-    OPTION_ROW(0, "no-heap", FLAG, NULL, offsetof(struct attach_options, no_heap),
+    OPTION_ROW(0, "no-heap", FLAG, NULL, AT(no_heap),
                .help = "do not profile the heap: steps and verdict only"),
-    OPTION_ROW(0, "heap-interval", BYTES, "SIZE",
-               offsetof(struct attach_options, heap_interval_bytes), .fallback = "512K",
+    OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
                .min = 4 << 10, .max = 1 << 30,
                .help = "sample the heap once per this many allocated bytes on average"),
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct attach_options, json),
-               .help = "print the summary as JSON"),
+    OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print the summary as JSON"),
     {0},
 };
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -435,14 +434,13 @@ static int census_exec(const struct cli_call *call, struct err *err)
     return r;
 }
 
+#define AT(member) offsetof(struct census_options, member)
 static const struct option_desc options_table[] = {
-    OPTION_ROW(0, "timeout", DURATION, "TIME", offsetof(struct census_options, timeout_ns),
-               .fallback = "30s", .min = 100,
+    OPTION_ROW(0, "timeout", DURATION, "TIME", AT(timeout_ns), .fallback = "30s", .min = 100,
                .help = "how long to wait for the processes to answer"),
-    OPTION_ROW(0, "top", INT, "N", offsetof(struct census_options, top), .fallback = "10", .min = 1,
-               .max = 200, .help = "maximum number of rows of each table"),
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct census_options, json),
-               .help = "print one JSON object, with all rows"),
+    OPTION_ROW(0, "top", INT, "N", AT(top), .fallback = "10", .min = 1, .max = 200,
+               .help = "maximum number of rows of each table"),
+    OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print one JSON object, with all rows"),
     {0},
 };
 

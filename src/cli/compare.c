@@ -147,13 +147,12 @@ static int compare_exec(const struct cli_call *call, struct err *err)
     return r ? r : g.status;
 }
 
+#define AT(member) offsetof(struct compare_options, member)
 static const struct option_desc options_table[] = {
-    OPTION_ROW(0, "peak", SIZE, "SIZE|N%", offsetof(struct compare_options, peak),
-               .fallback = "10%",
+    OPTION_ROW(0, "peak", SIZE, "SIZE|N%", AT(peak), .fallback = "10%",
                .help = "allowed growth of the peak; N% is a share of the peak of BASE"),
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct compare_options, json),
-               .help = "print the comparison as JSON"),
-    OPTION_ROW(0, "markdown", FLAG, NULL, offsetof(struct compare_options, markdown),
+    OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print the comparison as JSON"),
+    OPTION_ROW(0, "markdown", FLAG, NULL, AT(markdown),
                .help = "print both runs side by side as Markdown"),
     CSV_OPTION_ROWS(struct compare_options, csv),
     {0},

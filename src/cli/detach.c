@@ -2,12 +2,10 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/loop.h"
-#include "base/quantity.h"
 #include "cli/attach_processes.h"
 #include "mark/receiver.h"
 #include "proc/read.h"

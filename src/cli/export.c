@@ -182,28 +182,28 @@ static int export_exec(const struct cli_call *call, struct err *err)
     return r == -EPIPE && !is_file(o) ? CLI_PIPE_STATUS : r;
 }
 
+#define AT(member) offsetof(struct export_options, member)
 static const struct option_desc options_table[] = {
-    OPTION_ROW(0, "csv", FLAG, NULL, offsetof(struct export_options, csv),
+    OPTION_ROW(0, "csv", FLAG, NULL, AT(csv),
                .help = "a CSV table with one row per process and sample"),
-    OPTION_ROW(0, "jsonl", FLAG, NULL, offsetof(struct export_options, jsonl),
+    OPTION_ROW(0, "jsonl", FLAG, NULL, AT(jsonl),
                .help = "the whole recording, one JSON object per line"),
-    OPTION_ROW(0, "pprof", FLAG, NULL, offsetof(struct export_options, pprof),
+    OPTION_ROW(0, "pprof", FLAG, NULL, AT(pprof),
                .help = "the heap of one process for pprof: live and allocated bytes"),
-    OPTION_ROW(0, "collapsed", FLAG, NULL, offsetof(struct export_options, collapsed),
+    OPTION_ROW(0, "collapsed", FLAG, NULL, AT(collapsed),
                .help = "live bytes of one process, one stack per line, for flame graphs"),
-    OPTION_ROW(0, "speedscope", FLAG, NULL, offsetof(struct export_options, speedscope),
+    OPTION_ROW(0, "speedscope", FLAG, NULL, AT(speedscope),
                .help = "live bytes of one process as JSON for speedscope"),
-    OPTION_ROW(0, "gpu", FLAG, NULL, offsetof(struct export_options, gpu),
+    OPTION_ROW(0, "gpu", FLAG, NULL, AT(gpu),
                .help = "export GPU memory; the outermost frame is the GPU"),
-    OPTION_ROW(0, "pid", INT, "PID", offsetof(struct export_options, pid), .min = 1,
-               .max = INT32_MAX,
+    OPTION_ROW(0, "pid", INT, "PID", AT(pid), .min = 1, .max = INT32_MAX,
                .help = "the process whose heap is exported (default: the process whose heap grew "
                        "most; if none grew, the largest)"),
-    OPTION_ROW(0, "sysroot", PATH, "DIR", offsetof(struct export_options, sysroot),
+    OPTION_ROW(0, "sysroot", PATH, "DIR", AT(sysroot),
                .help = "search for libraries in DIR first, for a run from another machine"),
-    OPTION_ROW(0, "debuginfod", FLAG, NULL, offsetof(struct export_options, debuginfod),
+    OPTION_ROW(0, "debuginfod", FLAG, NULL, AT(debuginfod),
                .help = "fetch debug information from the servers in $DEBUGINFOD_URLS"),
-    OPTION_ROW('o', "output", PATH, "FILE", offsetof(struct export_options, output),
+    OPTION_ROW('o', "output", PATH, "FILE", AT(output),
                .help = "write to FILE, which is overwritten, instead of standard output"),
     {0},
 };

@@ -253,43 +253,39 @@ static int parse_diff(const char *what, const char *text, void *at, struct err *
     return 0;
 }
 
+#define AT(member) offsetof(struct heap_options, member)
 static const struct option_desc options_table[] = {
-    OPTION_ROW(0, "gpu", FLAG, NULL, offsetof(struct heap_options, gpu),
+    OPTION_ROW(0, "gpu", FLAG, NULL, AT(gpu),
                .help = "show GPU memory of PyTorch's caching allocator instead of host memory"),
-    OPTION_ROW(0, "top", INT, "N", offsetof(struct heap_options, top), .fallback = "10", .min = 1,
-               .max = 512, .help = "maximum number of rows"),
-    OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack",
-               offsetof(struct heap_options, by),
+    OPTION_ROW(0, "top", INT, "N", AT(top), .fallback = "10", .min = 1, .max = 512,
+               .help = "maximum number of rows"),
+    OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack", AT(by),
                .help = "group call sites into rows by this part of their stack; program: the "
                        "innermost function in your own files (default: location; small rows are "
                        "merged if the same function of yours called them)"),
-    OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
+    OPTION_ROW(0, "tree", FLAG, NULL, AT(tree),
                .help = "show live memory as a tree of calls, outermost first"),
-    OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),
-               .help = "print the whole stack of each row"),
-    OPTION_ROW(0, "since", PARSED, "STEP", offsetof(struct heap_options, since),
-               .parse = parse_since,
+    OPTION_ROW(0, "stacks", FLAG, NULL, AT(stacks), .help = "print the whole stack of each row"),
+    OPTION_ROW(0, "since", PARSED, "STEP", AT(since), .parse = parse_since,
                .help = "show only memory allocated since this step and still live"),
-    OPTION_ROW(0, "diff", PARSED, "STEP..STEP", offsetof(struct heap_options, diff),
-               .parse = parse_diff, .help = "show the change from one step to another"),
-    OPTION_ROW(0, "survivors", PARSED, "STEP..STEP", offsetof(struct heap_options, survivors),
-               .parse = parse_diff,
+    OPTION_ROW(0, "diff", PARSED, "STEP..STEP", AT(diff), .parse = parse_diff,
+               .help = "show the change from one step to another"),
+    OPTION_ROW(0, "survivors", PARSED, "STEP..STEP", AT(survivors), .parse = parse_diff,
                .help = "show memory allocated before the first step and still live at the second"),
-    OPTION_ROW(0, "pid", INT, "PID", offsetof(struct heap_options, pid), .min = 1, .max = INT32_MAX,
+    OPTION_ROW(0, "pid", INT, "PID", AT(pid), .min = 1, .max = INT32_MAX,
                .help = "the process to show (default: the process whose heap grew most; if none "
                        "grew, the largest)"),
-    OPTION_ROW(0, "rank", INT, "N", offsetof(struct heap_options, rank), .max = INT32_MAX,
+    OPTION_ROW(0, "rank", INT, "N", AT(rank), .max = INT32_MAX,
                .help = "rank to show if the job runs on several nodes (default: the worst)"),
-    OPTION_ROW(0, "every", DURATION, "TIME", offsetof(struct heap_options, every_ns), .min = 500,
-               .max = 3600000, .help = "repeat at this interval until the job ends"),
-    OPTION_ROW(0, "sysroot", PATH, "DIR", offsetof(struct heap_options, sysroot),
+    OPTION_ROW(0, "every", DURATION, "TIME", AT(every_ns), .min = 500, .max = 3600000,
+               .help = "repeat at this interval until the job ends"),
+    OPTION_ROW(0, "sysroot", PATH, "DIR", AT(sysroot),
                .help =
                    "search for libraries and their symbols in this folder first, for a recording "
                    "from another machine"),
-    OPTION_ROW(0, "debuginfod", FLAG, NULL, offsetof(struct heap_options, debuginfod),
+    OPTION_ROW(0, "debuginfod", FLAG, NULL, AT(debuginfod),
                .help = "fetch missing debug information from the servers in DEBUGINFOD_URLS"),
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct heap_options, json),
-               .help = "print one JSON object, with the stacks"),
+    OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print one JSON object, with the stacks"),
     {0},
 };
 

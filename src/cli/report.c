@@ -204,18 +204,17 @@ static int report_exec(const struct cli_call *call, struct err *err)
     return r;
 }
 
+#define AT(member) offsetof(struct report_options, member)
 static const struct option_desc options_table[] = {
-    OPTION_ROW('o', "output", PATH, "FILE", offsetof(struct report_options, output),
+    OPTION_ROW('o', "output", PATH, "FILE", AT(output),
                .help = "write to FILE; - is standard output (default: report.html in the run "
                        "folder; standard output for text, Markdown and JSON)"),
-    OPTION_ROW(0, "text", FLAG, NULL, offsetof(struct report_options, text),
-               .help = "print text for a terminal, with plots"),
-    OPTION_ROW(0, "markdown", FLAG, NULL, offsetof(struct report_options, markdown),
+    OPTION_ROW(0, "text", FLAG, NULL, AT(text), .help = "print text for a terminal, with plots"),
+    OPTION_ROW(0, "markdown", FLAG, NULL, AT(markdown),
                .help = "print Markdown for a bug report, with versions and evidence"),
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct report_options, json),
-               .help = "print the content of the page as JSON"),
+    OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print the content of the page as JSON"),
     OPTION_ROW(
-        0, "compare", FLAG, NULL, offsetof(struct report_options, compare),
+        0, "compare", FLAG, NULL, AT(compare),
         .help =
             "compare two runs, before and after a change, and decide whether the change helped"),
     CSV_OPTION_ROWS(struct report_options, csv),

@@ -9,7 +9,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "diagnose/facts.h"
 #include "present/report.h"
 #include "profile/folder.h"
 #include "profile/view.h"

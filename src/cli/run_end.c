@@ -11,7 +11,6 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/csv_options.h"
 #include "cli/report_read.h"
 #include "present/cluster.h"
 #include "present/document.h"

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -28,16 +27,15 @@ static int parse_seconds(const char *what, const char *text, void *at, struct er
     return 0;
 }
 
+#define AT(member) offsetof(struct series_options, member)
 static const struct option_desc series_table[] = {
-    OPTION_ROW(0, "from", PARSED, "S", offsetof(struct series_options, from_ns),
-               .parse = parse_seconds, .help = "start at this many seconds after the job's start"),
-    OPTION_ROW(0, "to", PARSED, "S", offsetof(struct series_options, to_ns), .parse = parse_seconds,
+    OPTION_ROW(0, "from", PARSED, "S", AT(from_ns), .parse = parse_seconds,
+               .help = "start at this many seconds after the job's start"),
+    OPTION_ROW(0, "to", PARSED, "S", AT(to_ns), .parse = parse_seconds,
                .help = "end at this many seconds after the job's start (default: the end)"),
-    OPTION_ROW(0, "points", INT, "N", offsetof(struct series_options, points), .fallback = "600",
-               .min = SAMPLES_POINTS_MIN, .max = SAMPLES_POINTS_MAX,
-               .help = "at most this many points of each series"),
-    OPTION_ROW(0, "id", INT, "N", offsetof(struct series_options, id),
-               .help = "job id to write into the JSON document"),
+    OPTION_ROW(0, "points", INT, "N", AT(points), .fallback = "600", .min = SAMPLES_POINTS_MIN,
+               .max = SAMPLES_POINTS_MAX, .help = "at most this many points of each series"),
+    OPTION_ROW(0, "id", INT, "N", AT(id), .help = "job id to write into the JSON document"),
     {0},
 };
 

@@ -3,14 +3,12 @@
 
 #include <jansson.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "attach/interpreter.h"
 #include "attach/stack.h"
 #include "attach/target.h"
 #include "base/buf.h"
 #include "base/json.h"
-#include "base/quantity.h"
 
 static const struct option_desc stack_table[] = {
     CLI_JSON_OPTION("print the stacks as JSON"),

@@ -15,15 +15,15 @@ struct sweep_options {
     uint64_t grace_ns;
 };
 
+#define AT(member) offsetof(struct sweep_options, member)
 static const struct option_desc sweep_table[] = {
-    OPTION_ROW(0, "lock-fd", INT, "N", offsetof(struct sweep_options, lock_fd), .fallback = "-1",
-               .min = -1, .max = INT32_MAX,
+    OPTION_ROW(0, "lock-fd", INT, "N", AT(lock_fd), .fallback = "-1", .min = -1, .max = INT32_MAX,
                .help = "file descriptor of the job's lock, which is held until this command exits"),
     OPTION_ROW(
-        0, "folder-id", TEXT, "ID", offsetof(struct sweep_options, folder_id),
+        0, "folder-id", TEXT, "ID", AT(folder_id),
         .help = "id that RUN_DIR must have; a folder with another id is neither read nor written"),
-    OPTION_ROW(0, "grace", DURATION, "TIME", offsetof(struct sweep_options, grace_ns),
-               .fallback = "5s", .max = 3600000, .help = "between SIGTERM and SIGKILL"),
+    OPTION_ROW(0, "grace", DURATION, "TIME", AT(grace_ns), .fallback = "5s", .max = 3600000,
+               .help = "between SIGTERM and SIGKILL"),
     {0},
 };
 

@@ -26,30 +26,30 @@ struct verdict_call {
     bool no_marks, json;
 };
 
+#define AT(member) offsetof(struct verdict_call, member)
 static const struct option_desc options_table[] = {
     OPTION_ROW(
-        0, "limit", SIZE, "SIZE", offsetof(struct verdict_call, limit),
+        0, "limit", SIZE, "SIZE", AT(limit),
         .help =
             "the memory limit, such as 24G, or 80% of the recorded limit (default: the recorded "
             "limit)"),
-    OPTION_ROW(0, "steps-per-epoch", INT, "N", offsetof(struct verdict_call, steps_per_epoch),
-               .min = 1, .help = "steps per epoch, if no mark reports them"),
+    OPTION_ROW(0, "steps-per-epoch", INT, "N", AT(steps_per_epoch), .min = 1,
+               .help = "steps per epoch, if no mark reports them"),
     OPTION_ROW(
-        0, "examples", INT, "N", offsetof(struct verdict_call, examples), .min = 1,
+        0, "examples", INT, "N", AT(examples), .min = 1,
         .help = "number of examples in the dataset; with --batch, it gives the length of an epoch"),
-    OPTION_ROW(0, "batch", INT, "N", offsetof(struct verdict_call, batch), .min = 1,
+    OPTION_ROW(0, "batch", INT, "N", AT(batch), .min = 1,
                .help = "examples per step, over all ranks and accumulated batches"),
-    OPTION_ROW(0, "until", TEXT, "T", offsetof(struct verdict_call, until),
+    OPTION_ROW(0, "until", TEXT, "T", AT(until),
                .help =
                    "use only the data up to time T: a value of the time column, or seconds since "
                    "the start of the recording"),
-    OPTION_ROW(0, "until-step", INT, "N", offsetof(struct verdict_call, until_step), .min = 1,
+    OPTION_ROW(0, "until-step", INT, "N", AT(until_step), .min = 1,
                .help = "use only the data up to the end of step N"),
-    OPTION_ROW(0, "no-marks", FLAG, NULL, offsetof(struct verdict_call, no_marks),
+    OPTION_ROW(0, "no-marks", FLAG, NULL, AT(no_marks),
                .help = "ignore the marks and figures that the job sent"),
     CSV_OPTION_ROWS(struct verdict_call, csv),
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct verdict_call, json),
-               .help = "print the verdict as JSON"),
+    OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print the verdict as JSON"),
     {0},
 };
 

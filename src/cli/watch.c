@@ -57,29 +57,28 @@ struct watch_options {
     const char *run_dir;
 };
 
+#define AT(member) offsetof(struct watch_options, member)
 static const struct option_desc watch_table[] = {
-    OPTION_ROW('p', "pid", TEXTS, "PID", offsetof(struct watch_options, choice.pids),
+    OPTION_ROW('p', "pid", TEXTS, "PID", AT(choice.pids),
                .help = "watch this process and its descendants; can be repeated"),
-    OPTION_ROW('f', "find-training", FLAG, NULL,
-               offsetof(struct watch_options, choice.find_training),
+    OPTION_ROW('f', "find-training", FLAG, NULL, AT(choice.find_training),
                .help = "find the training job and watch it; if there are several, list them and "
                        "exit"),
-    OPTION_ROW('s', "system", FLAG, NULL, offsetof(struct watch_options, choice.system),
+    OPTION_ROW('s', "system", FLAG, NULL, AT(choice.system),
                .help = "watch every process on the machine"),
-    OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(struct watch_options, interval_ns),
-               .fallback = "1s", .min = 50, .max = 3600000, .help = "sample this often"),
-    OPTION_ROW(0, "for", DURATION, "TIME", offsetof(struct watch_options, for_ns), .min = 1,
+    OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .fallback = "1s", .min = 50,
+               .max = 3600000, .help = "sample this often"),
+    OPTION_ROW(0, "for", DURATION, "TIME", AT(for_ns), .min = 1,
                .help = "stop after this time (default: when the job ends, or at Ctrl-C)"),
-    OPTION_ROW('r', "record", FLAG, NULL, offsetof(struct watch_options, record),
+    OPTION_ROW('r', "record", FLAG, NULL, AT(record),
                .help = "record into a run folder, as ebb run does"),
     OPTION_ROW(
-        'd', "run-dir", PATH, "DIR", offsetof(struct watch_options, run_dir),
+        'd', "run-dir", PATH, "DIR", AT(run_dir),
         .help = "record into this folder, which must not exist yet (default: ebb-runs/NAME-DATE)"),
-    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct watch_options, json),
+    OPTION_ROW(0, "json", FLAG, NULL, AT(json),
                .help = "print one JSON object per line for each sample, and one for the summary"),
-    OPTION_ROW(0, "no-unique", FLAG, NULL, offsetof(struct watch_options, no_unique),
-               .help = "do not measure unique memory"),
-    OPTION_ROW(0, "pss", FLAG, NULL, offsetof(struct watch_options, pss),
+    OPTION_ROW(0, "no-unique", FLAG, NULL, AT(no_unique), .help = "do not measure unique memory"),
+    OPTION_ROW(0, "pss", FLAG, NULL, AT(pss),
                .help = "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
     {0},
 };

@@ -1,6 +1,5 @@
 /* Renders a document for a terminal: wrapped text, tables that fit the width, braille curves. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
