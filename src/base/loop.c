@@ -24,9 +24,8 @@ struct loop_source {
     enum source_kind kind;
     /* the source was removed while events were dispatched; it is freed after the batch */
     bool is_dead;
-    int fd; /* the caller's fd, or the timerfd of a timer; -1 for a signal */
+    int fd; /* the caller's fd, or the source's own timerfd or signalfd */
     uint32_t wanted;
-    int signo;
     union {
         loop_fd_fn *on_fd;
         loop_timer_fn *on_timer;
@@ -37,10 +36,7 @@ struct loop_source {
 
 struct loop {
     int epoll_fd;
-    /* the signalfd, or -1 until the first signal is added; its epoll events have a NULL pointer */
-    int signal_fd;
-    sigset_t signals; /* signals that signal_fd delivers */
-    sigset_t original;
+    sigset_t original; /* the signal mask before the first signal was added */
     bool has_original;
     bool should_stop;
     bool has_dead;
@@ -59,8 +55,6 @@ int loop_new(struct loop **ret)
         free(loop);
         return r;
     }
-    loop->signal_fd = -1;
-    sigemptyset(&loop->signals);
     *ret = loop;
     return 0;
 }
@@ -75,20 +69,6 @@ static struct loop_source *source_new(struct loop *loop, enum source_kind kind, 
     s->fd = -1;
     s->user = user;
     return s;
-}
-
-/* Adds a source at the head of the list, so that the current walk does not visit a source added by
- * a callback. */
-static int source_link(struct loop_source *s, struct loop_source **ret)
-{
-    struct loop *loop = s->loop;
-    s->next = loop->sources;
-    if (s->next)
-        s->next->prev = s;
-    loop->sources = s;
-    if (ret)
-        *ret = s;
-    return 0;
 }
 
 static void source_unlink_and_free(struct loop_source *s)
@@ -108,21 +88,43 @@ static int epoll_set(struct loop *loop, int op, int fd, uint32_t events, struct 
     return epoll_ctl(loop->epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
 }
 
+static void source_close(struct loop_source *s)
+{
+    if (s->kind != SOURCE_FD)
+        cleanup_close(&s->fd);
+}
+
+/* Waits for EVENTS of the source from now on, unless R is an error. Adds the source at the head of
+ * the list, so that the current walk does not visit a source added by a callback. */
+static int source_start(struct loop_source *s, int r, uint32_t events, struct loop_source **ret)
+{
+    struct loop *loop = s->loop;
+    if (r == 0)
+        r = epoll_set(loop, EPOLL_CTL_ADD, s->fd, events, s);
+    if (r < 0) {
+        source_close(s);
+        free(s);
+        return r;
+    }
+    s->wanted = events;
+    s->next = loop->sources;
+    if (s->next)
+        s->next->prev = s;
+    loop->sources = s;
+    if (ret)
+        *ret = s;
+    return 0;
+}
+
 int loop_add_fd(struct loop *loop, int fd, uint32_t epoll_events, loop_fd_fn *fn, void *user,
                 struct loop_source **ret)
 {
     struct loop_source *s = source_new(loop, SOURCE_FD, user);
     if (!s)
         return -ENOMEM;
-    int r = epoll_set(loop, EPOLL_CTL_ADD, fd, epoll_events, s);
-    if (r < 0) {
-        free(s);
-        return r;
-    }
     s->fd = fd;
-    s->wanted = epoll_events;
     s->on_fd = fn;
-    return source_link(s, ret);
+    return source_start(s, 0, epoll_events, ret);
 }
 
 int loop_change_fd(struct loop_source *source, uint32_t epoll_events)
@@ -158,22 +160,10 @@ int loop_add_timer(struct loop *loop, uint64_t first_ns, uint64_t period_ns, loo
     struct loop_source *s = source_new(loop, SOURCE_TIMER, user);
     if (!s)
         return -ENOMEM;
-    int r = 0;
     s->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (s->fd < 0)
-        r = -errno;
-    if (r == 0)
-        r = timer_arm(s->fd, first_ns, period_ns);
-    if (r == 0)
-        r = epoll_set(loop, EPOLL_CTL_ADD, s->fd, EPOLLIN, s);
-    if (r < 0) {
-        cleanup_close(&s->fd);
-        free(s);
-        return r;
-    }
-    s->wanted = EPOLLIN;
     s->on_timer = fn;
-    return source_link(s, ret);
+    int r = s->fd < 0 ? -errno : timer_arm(s->fd, first_ns, period_ns);
+    return source_start(s, r, EPOLLIN, ret);
 }
 
 int loop_set_timer(struct loop_source *source, uint64_t first_ns, uint64_t period_ns)
@@ -191,39 +181,21 @@ void loop_disarm_timer(struct loop_source *source)
     timerfd_settime(source->fd, 0, &never, NULL);
 }
 
-/* Makes signal_fd deliver exactly the signals in SET. Creates signal_fd if necessary. */
-static int signal_fd_update(struct loop *loop, const sigset_t *set)
-{
-    int fd = signalfd(loop->signal_fd, set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    if (loop->signal_fd < 0) {
-        int r = epoll_set(loop, EPOLL_CTL_ADD, fd, EPOLLIN, NULL);
-        if (r < 0) {
-            close(fd);
-            return r;
-        }
-        loop->signal_fd = fd;
-    }
-    loop->signals = *set;
-    return 0;
-}
-
-/* Blocks the signal first, then adds it to signal_fd. A signal that arrives in between remains
- * pending. */
-static int signal_capture(struct loop *loop, int signo)
+int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user)
 {
     sigset_t one, before;
     sigemptyset(&one);
     /* SIGKILL and SIGSTOP cannot be blocked, and signalfd would silently ignore them */
     if (signo == SIGKILL || signo == SIGSTOP || sigaddset(&one, signo) < 0)
         return -EINVAL;
-    int r = -pthread_sigmask(SIG_BLOCK, &one, &before);
-    if (r < 0)
-        return r;
-    sigset_t set = loop->signals;
-    sigaddset(&set, signo);
-    r = signal_fd_update(loop, &set);
+    struct loop_source *s = source_new(loop, SOURCE_SIGNAL, user);
+    if (!s)
+        return -ENOMEM;
+    /* the signal is blocked first, so that it remains pending if it arrives in between */
+    pthread_sigmask(SIG_BLOCK, &one, &before);
+    s->fd = signalfd(-1, &one, SFD_NONBLOCK | SFD_CLOEXEC);
+    s->on_signal = fn;
+    int r = source_start(s, s->fd < 0 ? -errno : 0, EPOLLIN, NULL);
     if (r < 0) {
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         return r;
@@ -234,22 +206,6 @@ static int signal_capture(struct loop *loop, int signo)
     return 0;
 }
 
-int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user,
-                    struct loop_source **ret)
-{
-    struct loop_source *s = source_new(loop, SOURCE_SIGNAL, user);
-    if (!s)
-        return -ENOMEM;
-    int r = signal_capture(loop, signo);
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    s->signo = signo;
-    s->on_signal = fn;
-    return source_link(s, ret);
-}
-
 void loop_original_mask(const struct loop *loop, sigset_t *ret)
 {
     if (loop->has_original)
@@ -258,37 +214,14 @@ void loop_original_mask(const struct loop *loop, sigset_t *ret)
         pthread_sigmask(SIG_SETMASK, NULL, ret);
 }
 
-/* Stops receiving SIGNO if no source of SIGNO is left, and unblocks it unless it was already
- * blocked before the first source was added. */
-static void signal_release(struct loop *loop, int signo)
-{
-    for (const struct loop_source *s = loop->sources; s; s = s->next) {
-        if (s->kind == SOURCE_SIGNAL && s->signo == signo && !s->is_dead)
-            return;
-    }
-    sigset_t set = loop->signals;
-    sigdelset(&set, signo);
-    signal_fd_update(loop, &set);
-    if (sigismember(&loop->original, signo) == 1)
-        return;
-    sigset_t one;
-    sigemptyset(&one);
-    sigaddset(&one, signo);
-    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
-}
-
 void loop_remove(struct loop_source *source)
 {
     if (!source || source->is_dead)
         return;
     struct loop *loop = source->loop;
     source->is_dead = true;
-    if (source->kind == SOURCE_SIGNAL)
-        signal_release(loop, source->signo);
-    else
-        epoll_set(loop, EPOLL_CTL_DEL, source->fd, 0, NULL);
-    if (source->kind == SOURCE_TIMER)
-        close(source->fd);
+    epoll_set(loop, EPOLL_CTL_DEL, source->fd, 0, NULL);
+    source_close(source);
     if (loop->depth > 0)
         loop->has_dead = true;
     else
@@ -302,11 +235,9 @@ void loop_free(struct loop *loop)
     assert(loop->depth == 0); /* the loop must not be freed from one of its own callbacks */
     for (struct loop_source *s = loop->sources, *next; s; s = next) {
         next = s->next;
-        if (s->kind == SOURCE_TIMER)
-            close(s->fd);
+        source_close(s);
         free(s);
     }
-    cleanup_close(&loop->signal_fd);
     if (loop->has_original)
         pthread_sigmask(SIG_SETMASK, &loop->original, NULL);
     close(loop->epoll_fd);
@@ -322,32 +253,24 @@ static void dispatch_timer(struct loop_source *s)
     s->on_timer(s->user, clock_mono_ns());
 }
 
-static void dispatch_signals(struct loop *loop)
+static void dispatch_signal(struct loop_source *s)
 {
-    /* at most one batch of signals per round, so that a flood of them does not starve other
-     * sources */
-    for (int i = 0; i < BATCH; i++) {
-        struct signalfd_siginfo info;
-        if (read(loop->signal_fd, &info, sizeof info) != sizeof info)
-            return;
-        for (struct loop_source *s = loop->sources; s; s = s->next) {
-            if (s->kind == SOURCE_SIGNAL && !s->is_dead && (uint32_t)s->signo == info.ssi_signo)
-                s->on_signal(s->user, &info);
-        }
-    }
+    struct signalfd_siginfo info;
+    if (read(s->fd, &info, sizeof info) == sizeof info)
+        s->on_signal(s->user, &info);
 }
 
-static void dispatch(struct loop *loop, const struct epoll_event *ev)
+static void dispatch(const struct epoll_event *ev)
 {
     struct loop_source *s = ev->data.ptr;
-    if (!s) {
-        dispatch_signals(loop);
-        return;
-    }
     if (s->is_dead)
         return;
     if (s->kind == SOURCE_TIMER) {
         dispatch_timer(s);
+        return;
+    }
+    if (s->kind == SOURCE_SIGNAL) {
+        dispatch_signal(s);
         return;
     }
     /* an earlier callback of this batch may have changed the events this source waits for */
@@ -374,7 +297,7 @@ int loop_once(struct loop *loop, int timeout_ms)
         return errno == EINTR ? 0 : -errno;
     loop->depth++;
     for (int i = 0; i < n; i++)
-        dispatch(loop, &events[i]);
+        dispatch(&events[i]);
     loop->depth--;
     if (loop->depth == 0 && loop->has_dead)
         free_dead(loop);

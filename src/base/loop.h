@@ -1,4 +1,4 @@
-/* The event loop: epoll over fds, timerfds and one signalfd. It runs in one thread, one callback
+/* The event loop: epoll over fds, timerfds and signalfds. It runs in one thread, one callback
  * at a time. */
 #pragma once
 
@@ -33,10 +33,9 @@ int loop_add_timer(struct loop *loop, uint64_t first_ns, uint64_t period_ns, loo
 int loop_set_timer(struct loop_source *source, uint64_t first_ns, uint64_t period_ns);
 void loop_disarm_timer(struct loop_source *source);
 
-/* Blocks SIGNO in this thread and delivers it to FN. Start other threads after this, or with the
- * signal blocked. */
-int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user,
-                    struct loop_source **ret);
+/* Blocks SIGNO in this thread and delivers it to FN until the loop ends; each signal can be added
+ * once. Start other threads after this, or with the signal blocked. */
+int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user);
 /* The signal mask before the loop was created. Restore it in a child before exec. */
 void loop_original_mask(const struct loop *loop, sigset_t *ret);
 

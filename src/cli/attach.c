@@ -133,7 +133,7 @@ static int attach_listen(struct attach *a)
     const int ending[] = {SIGINT, SIGTERM, SIGHUP};
     int r = loop_new(&a->loop);
     for (size_t i = 0; i < sizeof ending / sizeof *ending && r == 0; i++)
-        r = loop_add_signal(a->loop, ending[i], on_attach_signal, a, NULL);
+        r = loop_add_signal(a->loop, ending[i], on_attach_signal, a);
     return r;
 }
 

@@ -507,9 +507,9 @@ static int listen_to_all(struct watch *w)
     int r = 0;
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < sizeof ending / sizeof *ending && r == 0; i++)
-        r = loop_add_signal(w->loop, ending[i], on_signal, w, NULL);
+        r = loop_add_signal(w->loop, ending[i], on_signal, w);
     if (r == 0)
-        r = loop_add_signal(w->loop, SIGWINCH, on_resize, w, NULL);
+        r = loop_add_signal(w->loop, SIGWINCH, on_resize, w);
     if (r == 0 && w->options->for_ns)
         r = loop_add_timer(w->loop, clock_mono_ns() + w->options->for_ns, 0, on_time, w, NULL);
     return r;

@@ -181,7 +181,7 @@ static int follow_begin(struct follow *f)
     signal(SIGPIPE, SIG_IGN);
     int r = loop_new(&f->loop);
     for (size_t i = 0; i < sizeof ending / sizeof *ending && r == 0; i++)
-        r = loop_add_signal(f->loop, ending[i], follow_stop, f, NULL);
+        r = loop_add_signal(f->loop, ending[i], follow_stop, f);
     if (r == 0)
         r = loop_add_timer(f->loop, f->begun_ns, o->interval_ns, follow_tick, f, NULL);
     if (r == 0 && o->for_ns)

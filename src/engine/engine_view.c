@@ -134,9 +134,9 @@ bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
 
 /* ---- the peak ---- */
 
-uint64_t engine_segment_peak(const struct engine *e)
+struct peak *engine_segment_peak(struct engine *e)
 {
-    return peak_bytes(&e->peaks.peak);
+    return &e->peaks.peak;
 }
 
 uint64_t engine_peak(const struct engine *e)
@@ -152,14 +152,4 @@ uint64_t engine_request(const struct engine *e)
 uint64_t engine_kernel_peak(const struct engine *e)
 {
     return e->peaks.kernel_bytes;
-}
-
-void engine_peak_process(struct engine *e, uint64_t bytes)
-{
-    peak_process(&e->peaks.peak, bytes);
-}
-
-void engine_peak_raise(struct engine *e, uint64_t bytes)
-{
-    peak_raise(&e->peaks.peak, bytes);
 }

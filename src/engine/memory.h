@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/peak.h"
 #include "proc/limit.h"
 #include "proc/machine.h"
 
@@ -49,14 +50,11 @@ bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_s
  * tick while the difference between engine_memory and engine_memory_at_most matters. */
 void engine_hurry(struct engine *e, bool is_hurried);
 
-/* The peak of the job's memory, over all segments or in the current one; 0 if unknown.
- * engine_request is the suggested memory request. engine/peak.h defines both. */
+/* The peak of the job's memory over all segments; 0 if unknown. engine_request is the suggested
+ * memory request. engine/peak.h defines both. */
 uint64_t engine_peak(const struct engine *e);
-uint64_t engine_segment_peak(const struct engine *e);
 uint64_t engine_request(const struct engine *e);
+/* The peak in the current segment, to which the caller may add readings of its own. */
+struct peak *engine_segment_peak(struct engine *e);
 /* The kernel's own peak of the job's cgroup, including file cache; 0 if unknown. */
 uint64_t engine_kernel_peak(const struct engine *e);
-/* Adds the peak of one process (ru_maxrss) to the job's peak. */
-void engine_peak_process(struct engine *e, uint64_t bytes);
-/* Adds a reading by the guard to the peak: of the job's cgroup, or else of its processes. */
-void engine_peak_raise(struct engine *e, uint64_t bytes);

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/number.h"
+#include "proc/command.h"
 #include "proc/node.h"
 
 /* Results of the search for one process of the tree. */
@@ -203,15 +204,12 @@ static bool has_trainer_word(const char *s, size_t len)
  * searched. */
 static bool names_trainer(const struct process_info *info)
 {
-    const char *p = info->cmdline, *end = p + info->cmdline_len;
-    bool code = false;
-    for (bool first = true; p < end; first = false) {
-        const char *nul = memchr(p, '\0', (size_t)(end - p));
-        size_t len = (size_t)((nul ? nul : end) - p);
-        if (!first && !code && has_trainer_word(p, len))
+    struct span rest = {info->cmdline, info->cmdline_len}, arg;
+    bool is_code = true; /* the first word is the program */
+    while (command_next(&rest, &arg)) {
+        if (!is_code && has_trainer_word(arg.p, arg.len))
             return true;
-        code = len == 2 && memcmp(p, "-c", 2) == 0;
-        p += len + 1;
+        is_code = span_is(arg, "-c");
     }
     return false;
 }

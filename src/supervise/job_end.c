@@ -105,7 +105,7 @@ static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;
     if (j->engine && getrusage(RUSAGE_SELF, &own) == 0 && usage->ru_maxrss > own.ru_maxrss)
-        engine_peak_process(j->engine, (uint64_t)usage->ru_maxrss * 1024);
+        peak_process(engine_segment_peak(j->engine), (uint64_t)usage->ru_maxrss * 1024);
 }
 
 /* Reaps children. Returns true if any child is still alive. */
@@ -314,9 +314,9 @@ static const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 
 int job_signals_start(struct job *j)
 {
-    int r = loop_add_signal(j->loop, SIGCHLD, on_child, j, NULL);
+    int r = loop_add_signal(j->loop, SIGCHLD, on_child, j);
     for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
-        r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j, NULL);
+        r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j);
     if (r == 0) /* opens the pidfd early, because later there may be no free fd */
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->end.sweep_timer);
     if (r == 0)

@@ -400,7 +400,7 @@ static void raise_peak_by_reflex(struct job *j)
         return;
     reflex_read(j->guard.reflex, 0, &reading);
     if (reading.known && reading.least_headroom_bytes < g->limit_bytes)
-        engine_peak_raise(j->engine, g->limit_bytes - reading.least_headroom_bytes);
+        peak_raise(engine_segment_peak(j->engine), g->limit_bytes - reading.least_headroom_bytes);
 }
 
 static void keep_sample(struct job *j, uint64_t now_ns)

@@ -227,7 +227,7 @@ static void keep_segment(struct job *j)
                                  .last_step = p->last_step,
                                  .has_checkpoint_step = p->has_checkpoint && p->checkpoint_has_step,
                                  .checkpoint_step = p->checkpoint_step,
-                                 .peak_bytes = engine_segment_peak(j->engine)};
+                                 .peak_bytes = peak_bytes(engine_segment_peak(j->engine))};
     fill_end(j, &s->end);
     json_auto_t *end = outcome_end_json(&s->end);
     engine_job_ended(j->engine, end);

@@ -355,11 +355,11 @@ static int report_ready(const struct serve *s, struct err *err)
 
 static int add_signals(struct serve *s)
 {
-    int r = loop_add_signal(s->loop, SIGTERM, on_end, s, NULL);
+    int r = loop_add_signal(s->loop, SIGTERM, on_end, s);
     if (r == 0)
-        r = loop_add_signal(s->loop, SIGINT, on_end, s, NULL);
+        r = loop_add_signal(s->loop, SIGINT, on_end, s);
     if (r == 0)
-        r = loop_add_signal(s->loop, SIGHUP, on_hangup, s, NULL);
+        r = loop_add_signal(s->loop, SIGHUP, on_hangup, s);
     return r;
 }
 
