@@ -80,9 +80,8 @@ static void on_trouble(void *user, int fd, uint32_t events)
 int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err)
 {
     const struct trace_writer_options options = {.mark_bytes_per_s = ENGINE_MARK_BYTES_PER_S};
-    json_t *doc = header_json(e, header);
+    json_auto_t *doc = header_json(e, header);
     int r = trace_writer_new(dirfd, "trace.ebb", doc, &options, &e->writer, err);
-    json_decref(doc);
     if (r < 0) {
         e->writer = NULL;
         return r;

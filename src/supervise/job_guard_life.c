@@ -120,14 +120,12 @@ void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const 
                               .dry_run = j->options->guard.dry_run};
     snprintf(e.act, sizeof e.act, "%s", act);
     snprintf(e.trigger, sizeof e.trigger, "%s", trigger);
-    struct buf text = {0};
-    json_t *note = outcome_event_json(&e);
+    AUTO_BUF struct buf text = {0};
+    json_auto_t *note = outcome_event_json(&e);
     json_print(&text, note, 0);
     buf_add(&text, "", 1);
     if (!text.failed)
         engine_note(j->engine, "guard", text.data);
-    buf_fini(&text);
-    json_decref(note);
     if (!g->events)
         g->events = calloc(KEPT_MOST, sizeof *g->events);
     if (!g->events) {

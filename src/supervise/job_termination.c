@@ -48,7 +48,7 @@ static void put_last_known(struct job *j, const struct job_facts *f, struct buf 
 void job_termination_tick(struct job *j, uint64_t now_ns)
 {
     struct job_facts facts = {0};
-    struct buf text = {0};
+    AUTO_BUF struct buf text = {0};
     const int fd = j->options->termination_fd;
     const uint64_t verdicts = engine_verdict_count(j->engine);
     if (fd < 0 || (j->termination.t_ns && verdicts == j->termination.verdicts &&
@@ -60,5 +60,4 @@ void job_termination_tick(struct job *j, uint64_t now_ns)
     put_last_known(j, &facts, &text);
     if (!text.failed)
         (void)job_termination_write(fd, text.data, text.len);
-    buf_fini(&text);
 }

@@ -32,8 +32,8 @@ enum {
 };
 
 static const char *const phase_names[NODE_PHASES] = {
-    [NODE_NONE] = "none", [NODE_READY] = "ready",   [NODE_GO] = "go",     [NODE_ASKED] = "asked",
-    [NODE_DONE] = "done", [NODE_FAILED] = "failed", [NODE_STOP] = "stop", [NODE_CANCEL] = "cancel"};
+    [NODE_NONE] = "none", [NODE_READY] = "ready",   [NODE_GO] = "go",    [NODE_ASKED] = "asked",
+    [NODE_DONE] = "done", [NODE_FAILED] = "failed", [NODE_STOP] = "stop"};
 
 static enum node_phase phase_of(const char *name)
 {
@@ -112,7 +112,7 @@ static void write_beat(struct node_bus *bus, uint64_t now_ns)
 {
     pthread_mutex_lock(&bus->lock);
     bool is_due = bus->beat && (bus->beat_is_due || now_ns - bus->beat_ns >= BEAT_S * NS_PER_S);
-    json_t *doc = is_due ? json_deep_copy(bus->beat) : NULL;
+    json_auto_t *doc = is_due ? json_deep_copy(bus->beat) : NULL;
     if (doc && bus->answer_id[0]) {
         json_object_set_new(doc, "request", json_text0(bus->answer_id));
         json_object_set_new(doc, "phase", json_string(phase_names[bus->answer]));
@@ -125,7 +125,6 @@ static void write_beat(struct node_bus *bus, uint64_t now_ns)
     json_object_set_new(doc, "seq", json_u64(++bus->seq));
     json_object_set_new(doc, "t_s", json_seconds(clock_wall_ns()));
     write_line(bus->node_fd, "heartbeat", doc, LINE_SIZE);
-    json_decref(doc);
 }
 
 static void write_request(struct node_bus *bus)
@@ -152,12 +151,11 @@ static void wake_loop(struct node_bus *bus)
 static void read_request(struct node_bus *bus)
 {
     struct node_request q = {.id = ""};
-    json_t *doc = read_line(bus->job_fd, "request");
+    json_auto_t *doc = read_line(bus->job_fd, "request");
     copy_string(q.id, sizeof q.id, doc, "id");
     copy_string(q.why, sizeof q.why, doc, "why");
     q.phase = phase_of(json_string_value(json_object_get(doc, "phase")));
     q.node = (uint32_t)json_integer_value(json_object_get(doc, "node"));
-    json_decref(doc);
     if (!bus->has_read && q.phase != NODE_READY)
         memcpy(bus->old_id, q.id, sizeof q.id);
     bus->has_read = true;
@@ -202,7 +200,7 @@ static void read_answers(struct node_bus *bus, uint64_t now_ns)
     memcpy(a.id, bus->follow_id, sizeof a.id);
     pthread_mutex_unlock(&bus->lock);
     for (uint32_t i = 0; a.id[0] && i < bus->nodes; i++) {
-        json_t *doc = i == bus->node ? NULL : read_peer(bus, i, now_ns);
+        json_auto_t *doc = i == bus->node ? NULL : read_peer(bus, i, now_ns);
         const char *id = json_string_value(json_object_get(doc, "request"));
         enum node_phase phase = phase_of(json_string_value(json_object_get(doc, "phase")));
         bool is_answer = id && strcmp(id, a.id) == 0;
@@ -210,7 +208,6 @@ static void read_answers(struct node_bus *bus, uint64_t now_ns)
         a.ready += is_answer;
         a.done += is_answer && phase == NODE_DONE;
         a.failed += is_answer && phase == NODE_FAILED;
-        json_decref(doc);
     }
     pthread_mutex_lock(&bus->lock);
     bool is_new = memcmp(&a, &bus->answers, sizeof a) != 0;
@@ -236,9 +233,8 @@ static void *bus_main(void *arg)
             read_answers(bus, now_ns);
         }
         pthread_mutex_lock(&bus->lock);
-        bool is_busy =
-            bus->follow_id[0] || (bus->answer_id[0] && bus->answer != NODE_DONE &&
-                                  bus->answer != NODE_FAILED && bus->answer != NODE_CANCEL);
+        bool is_busy = bus->follow_id[0] || (bus->answer_id[0] && bus->answer != NODE_DONE &&
+                                             bus->answer != NODE_FAILED);
         const struct timespec until =
             thread_deadline((is_busy ? BUSY_POLL_MS : POLL_MS) * NS_PER_MS);
         bool has_work = bus->beat_is_due || bus->request_is_due || bus->is_ending != is_ending;

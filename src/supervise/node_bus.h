@@ -13,7 +13,7 @@ struct node_bus;
 
 enum { NODE_ID_MAX = 32, NODE_WHY_MAX = 200 };
 
-/* The phases of a request. The node that makes the request writes READY, GO, STOP or CANCEL to the
+/* The phases of a request. The node that makes the request writes READY, GO or STOP to the
  * file `request`. Every other node answers with READY (received), ASKED (sent to its ranks), DONE
  * or FAILED. */
 enum node_phase {
@@ -24,7 +24,6 @@ enum node_phase {
     NODE_DONE,
     NODE_FAILED,
     NODE_STOP,
-    NODE_CANCEL,
     NODE_PHASES
 };
 

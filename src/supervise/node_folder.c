@@ -38,9 +38,8 @@ static json_t *first_start(const struct node_folder_options *o, int parent_fd)
     rank_place_folder(&first, name);
     snprintf(path, sizeof path, "%s/job.json", name);
     if (o->place->restarts && io_read_plain(parent_fd, path, 1 << 20, &text) == 0) {
-        json_t *doc = json_parse(text.data, text.len, NULL);
+        json_auto_t *doc = json_parse(text.data, text.len, NULL);
         found = json_incref(json_object_get(doc, "started_s"));
-        json_decref(doc);
     }
     return json_is_number(found) ? found : json_seconds(o->wall_ns);
 }
