@@ -192,5 +192,7 @@ void facts_free(struct facts *f); /* NULL is fine */
  * they are assumed to change in proportion to resident memory. Returns NAN if the pages were never
  * counted. */
 double facts_heap_pages(const struct facts *f, double t_s);
+/* Returns the number KEY of a census or of one of its rows, or NAN. */
+double facts_number(const json_t *object, const char *key);
 /* Returns the figure NAME that the main process reports, or NULL. */
 const struct facts_figure *facts_figure(const struct facts *f, const char *name);

@@ -69,6 +69,12 @@ double facts_growth(const struct facts_series *s, double from_s, double to_s)
     return facts_at(s, to_s) - facts_at(s, from_s);
 }
 
+double facts_number(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
 const struct facts_figure *facts_figure(const struct facts *f, const char *name)
 {
     for (size_t i = 0; i < f->n_figures; i++)

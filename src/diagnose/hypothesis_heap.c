@@ -14,12 +14,6 @@ static const double kept_share = 0.3;
 
 /* ---- the census ---- */
 
-static double number(const json_t *o, const char *key)
-{
-    const json_t *v = json_object_get(o, key);
-    return json_is_number(v) ? json_number_value(v) : (double)NAN;
-}
-
 /* Returns the time at which STEP ended, or NAN if there is no mark. */
 static double time_of_step(const struct facts *f, double step)
 {
@@ -33,8 +27,8 @@ static double time_of_step(const struct facts *f, double step)
  * explain, or NAN. */
 static double growth_between_censuses(const struct question *q)
 {
-    double from = time_of_step(q->f, number(q->f->census_first, "step"));
-    double to = time_of_step(q->f, number(q->f->census_last, "step"));
+    double from = time_of_step(q->f, facts_number(q->f->census_first, "step"));
+    double to = time_of_step(q->f, facts_number(q->f->census_last, "step"));
     return leakable_at(q, to) - leakable_at(q, from);
 }
 
@@ -51,7 +45,8 @@ static bool census_covers_growth(const struct question *q, struct hypothesis *h,
         decide_by(h, "take two censuses: EBB_CENSUS_EVERY=100 ebb run …, or `ebb census` twice");
         return false;
     }
-    double first = number(f->census_first, "step"), last = number(f->census_last, "step");
+    double first = facts_number(f->census_first, "step"),
+           last = facts_number(f->census_last, "step");
     if (f->census_first == f->census_last) {
         evidence_absent(h, "only one census: growth of objects is unknown");
         decide_by(h, "take a second census: `ebb census`");
@@ -78,7 +73,8 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
                          double whole, const char *what)
 {
     double share = fmin(1, fmax(0, grown / whole));
-    double first = number(q->f->census_first, "step"), last = number(q->f->census_last, "step");
+    double first = facts_number(q->f->census_first, "step"),
+           last = facts_number(q->f->census_last, "step");
     bool is_for = share > 0.3;
     /* growth that has ended may be older than the censuses, which then explain only part of it */
     if (is_for)
@@ -96,8 +92,10 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
     double whole;
     if (!census_covers_growth(q, h, &whole))
         return;
-    double grown = number(f->census_last, "object_bytes") - number(f->census_first, "object_bytes");
-    double count = number(f->census_last, "object_count") - number(f->census_first, "object_count");
+    double grown = facts_number(f->census_last, "object_bytes") -
+                   facts_number(f->census_first, "object_bytes");
+    double count = facts_number(f->census_last, "object_count") -
+                   facts_number(f->census_first, "object_count");
     if (json_is_true(json_object_get(f->census_last, "is_sampled")) && grown < 0.3 * whole) {
         evidence_absent(h,
                         "the census covers only some objects: it found %s and cannot rule out more",
@@ -127,7 +125,7 @@ static void add_tensors(const json_t *census, double sign, struct tensors *t)
     size_t i;
     json_array_foreach(json_object_get(census, "tensors"), i, row)
     {
-        double bytes = sign * number(row, "bytes"), count = sign * number(row, "count");
+        double bytes = sign * facts_number(row, "bytes"), count = sign * facts_number(row, "count");
         if (!is_on_host(row) || isnan(bytes) || isnan(count))
             continue;
         t->bytes += bytes;
@@ -176,7 +174,7 @@ static double node_count(const json_t *census)
     {
         const char *type = json_string_value(json_object_get(row, "type"));
         if (type && strstr(type, "Backward") && !strchr(type, '.'))
-            count += fmax(0, number(row, "count"));
+            count += fmax(0, facts_number(row, "count"));
     }
     return count;
 }

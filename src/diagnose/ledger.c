@@ -1,6 +1,6 @@
 /* The ledger divides RSS at each of the two moments into entries, the most certain first. No entry
  * gets more than the rest of RSS. */
-#include "diagnose/ledger_private.h"
+#include "diagnose/ledger.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,10 +33,28 @@ const char *ledger_text(enum ledger_kind kind)
     return texts[kind];
 }
 
+static double positive(double v)
+{
+    return v > 0 ? v : 0; /* 0 for NAN too */
+}
+
+static void ledger_add(struct ledger *l, enum ledger_kind kind, double start, double now,
+                       double low, double high)
+{
+    l->entries[l->count++] = (struct ledger_entry){.kind = kind,
+                                                   .start_bytes = start,
+                                                   .now_bytes = now,
+                                                   .low_bytes = fmin(low, now),
+                                                   .high_bytes = fmax(high, now),
+                                                   .growth_bytes = now - start};
+}
+
 /* ---- one moment ---- */
 
 struct moment {
     bool is_start;
+    const struct facts_moment *heap;
+    const json_t *census;
     double t_s, rss, left;
     double amount[LEDGER_KINDS];
     double used, spare; /* the allocator's own counts of live and free memory, or NAN */
@@ -65,12 +83,6 @@ static double figure_at(const struct facts *f, const char *name, double t_s)
                   /* the nearest report, because jobs report these figures only at the end of a
                    * step */
                   : (double)NAN;
-}
-
-static double census_bytes(const json_t *census, const char *key)
-{
-    const json_t *v = json_object_get(census, key);
-    return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
 /* Returns the growth of pinned memory since memory was last read by kind. The job reports pinned
@@ -112,6 +124,28 @@ static void set_allocator_counts(const struct facts *f, struct moment *m)
 
 /* ---- memory mapped as shared ---- */
 
+/* Returns the sampled growth of row I of the heap profile. */
+static double row_sampled(const struct facts *f, size_t i)
+{
+    return f->heap.growth.rows[i].live_bytes - f->heap.sites[i].start_bytes;
+}
+
+/* Returns true if row I maps shared memory. */
+static bool is_shared_row(const struct ledger *l, size_t i)
+{
+    return i < GROWTH_ROWS && l->is_shared[i];
+}
+
+/* Returns the live bytes of all rows that map shared memory, now or at the start. */
+static double shared_rows(const struct facts *f, const struct ledger *l, bool is_start)
+{
+    double sum = 0;
+    for (size_t i = 0; i < f->heap.growth.count; i++)
+        if (is_shared_row(l, i))
+            sum += is_start ? f->heap.sites[i].start_bytes : f->heap.growth.rows[i].live_bytes;
+    return sum;
+}
+
 static double shared_of(const struct moment *m)
 {
     return m->amount[LEDGER_PINNED] + m->amount[LEDGER_SHARED];
@@ -127,7 +161,7 @@ static void find_shared_rows(const struct facts *f, const struct moment *start,
     double too_much = f->heap.now.live - f->heap.start.live - positive(now->left - start->left);
     double shared = shared_of(now) - shared_of(start);
     for (size_t i = 0; i < f->heap.growth.count && i < GROWTH_ROWS; i++) {
-        double grown = ledger_row_sampled(f, i);
+        double grown = row_sampled(f, i);
         bool may_be_pinned = grown >= growth_least_bytes && f->heap.sites[i].mapped_share >= 0.5 &&
                              too_much >= grown / 2 && shared >= grown / 2;
         if (f->heap.sites[i].shared_share < 0.5 && !may_be_pinned)
@@ -143,10 +177,10 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 {
     double most = e->growth_bytes / 2;
     for (size_t i = 0; i < f->heap.growth.count; i++) {
-        if (!ledger_is_shared_row(l, i) || ledger_row_sampled(f, i) <= most ||
+        if (!is_shared_row(l, i) || row_sampled(f, i) <= most ||
             e->growth_bytes < growth_least_bytes)
             continue;
-        most = ledger_row_sampled(f, i);
+        most = row_sampled(f, i);
         e->site = &f->heap.growth.rows[i];
     }
 }
@@ -159,9 +193,8 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
-    const struct facts_moment *heap = m->is_start ? &f->heap.start : &f->heap.now;
-    double sampled = heap->live - ledger_shared_rows(f, l, m->is_start) + heap->rounding;
-    return is_exact ? m->used + heap->drift + sampled - heap->malloc : sampled;
+    double sampled = m->heap->live - shared_rows(f, l, m->is_start) + m->heap->rounding;
+    return is_exact ? m->used + m->heap->drift + sampled - m->heap->malloc : sampled;
 }
 
 /* Assigns the sampled heap. If more memory was allocated at the start than can have been resident,
@@ -184,9 +217,8 @@ static void take_counted(const struct facts *f, struct moment *m)
     if (isnan(live))
         return;
     take(m, LEDGER_HEAP, live);
-    if (f->census_first)
-        take(m, LEDGER_OBJECTS,
-             census_bytes(m->is_start ? f->census_first : f->census_last, "object_bytes"));
+    if (m->census)
+        take(m, LEDGER_OBJECTS, facts_number(m->census, "object_bytes"));
 }
 
 /* Returns the resident pages of malloc's heaps that hold no live memory, regardless of the
@@ -195,12 +227,11 @@ static void take_counted(const struct facts *f, struct moment *m)
 static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
     double pages = facts_heap_pages(f, m->t_s);
-    const struct facts_moment *heap = m->is_start ? &f->heap.start : &f->heap.now;
-    double inside = heap->inside;
+    double inside = m->heap->inside;
     if (!f->heap.profile || f->main->role == ROLE_DATA_WORKER || isnan(pages) || !(inside > 0))
         return (double)NAN;
     if (is_exact)
-        inside += m->used + heap->drift - heap->malloc;
+        inside += m->used + m->heap->drift - m->heap->malloc;
     if (inside > elsewhere_share * pages + (is_exact ? 0 : z95 * f->heap.sigma))
         return (double)NAN;
     return positive(pages - inside);
@@ -243,7 +274,7 @@ static double large_row(const struct facts *f, const struct ledger *l, size_t i)
     const struct growth_row *row = &f->heap.growth.rows[i];
     double held = fmin(row->live_bytes, f->heap.sites[i].start_bytes);
     bool is_large = row->live_objects > 0 && row->live_bytes / row->live_objects >= large_bytes;
-    return is_large && !ledger_is_shared_row(l, i) ? held : 0;
+    return is_large && !is_shared_row(l, i) ? held : 0;
 }
 
 /* Assigns memory that was allocated but not resident at the start and has been written to since.
@@ -305,6 +336,89 @@ static void take_apart(const struct facts *f, struct ledger *l, struct moment *s
     take_huge(f, start, now);
 }
 
+/* ---- call sites: their sampled bytes, scaled to the resident part ---- */
+
+/* Returns the live bytes of row I at one of the moments, scaled so that all rows add up to the
+ * heap. */
+static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
+{
+    return s->start * f->heap.sites[i].start_bytes;
+}
+
+static double row_now(const struct facts *f, const struct ledger_scale *s, size_t i)
+{
+    double had = f->heap.sites[i].start_bytes, has = f->heap.growth.rows[i].live_bytes;
+    return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
+}
+
+/* Returns the factors that make the rows add up to the heap. START scales the memory of the start,
+ * whether or not it is still live. GROWTH scales growth, by at most 2. If the rows then still
+ * exceed the heap, NOW scales all of them down. */
+static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
+                                      double has)
+{
+    const struct growth_row *rows = f->heap.growth.rows;
+    double sampled = f->heap.start.live - shared_rows(f, l, true), stays = 0, grown = 0;
+    struct ledger_scale s = {sampled > 0 ? had / sampled : 1, 1, 1};
+    for (size_t i = 0; i < f->heap.growth.count; i++) {
+        if (is_shared_row(l, i))
+            continue;
+        stays += fmin(rows[i].live_bytes, f->heap.sites[i].start_bytes);
+        grown += positive(rows[i].live_bytes - f->heap.sites[i].start_bytes);
+    }
+    if (grown > 0)
+        s.growth = fmin(2, positive((has - s.start * stays) / grown));
+    double all = s.start * stays + s.growth * grown;
+    if (all > has)
+        s.now = has / all;
+    return s;
+}
+
+struct ranked {
+    size_t row;
+    double start, now;
+};
+
+static int by_change(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    double left = fabs(x->now - x->start), right = fabs(y->now - y->start);
+    if (left != right)
+        return left < right ? 1 : -1;
+    return (x->now < y->now) - (x->now > y->now);
+}
+
+/* Adds the rows of the live heap, which has REST_START and REST_NOW bytes in all: the rows that
+ * changed most separately, the others as one entry. */
+static void add_sites(const struct facts *f, double rest_start, double rest_now, struct ledger *l)
+{
+    const struct facts_heap *h = &f->heap;
+    struct ranked *list = calloc(h->growth.count ? h->growth.count : 1, sizeof *list);
+    double half = z95 * h->sigma;
+    l->scale = scale_rows(f, l, rest_start, rest_now);
+    for (size_t i = 0; list && i < h->growth.count; i++)
+        list[i] = is_shared_row(l, i)
+                      ? (struct ranked){.row = i}
+                      : (struct ranked){i, row_start(f, &l->scale, i), row_now(f, &l->scale, i)};
+    if (list)
+        qsort(list, h->growth.count, sizeof *list, by_change);
+    for (size_t i = 0; list && i < h->growth.count && i < LEDGER_SITES; i++) {
+        const struct growth_row *row = &h->growth.rows[list[i].row];
+        double at_start = fmin(list[i].start, rest_start), at_now = fmin(list[i].now, rest_now);
+        if (at_start + at_now <= 0)
+            continue;
+        double scale = row->live_bytes > 0 ? list[i].now / row->live_bytes : 1;
+        ledger_add(l, LEDGER_HEAP_SITE, at_start, at_now, row->live_low * scale,
+                   fmin(row->live_high * scale, l->rss_now_bytes));
+        l->entries[l->count - 1].site = row;
+        rest_start -= at_start;
+        rest_now -= at_now;
+    }
+    free(list);
+    ledger_add(l, LEDGER_HEAP_OTHER, rest_start, rest_now, positive(rest_now - half),
+               fmin(rest_now + half, l->rss_now_bytes));
+}
+
 /* ---- both moments ---- */
 
 static void add_rest(const struct facts *f, const struct moment *start, const struct moment *now,
@@ -351,7 +465,11 @@ static double named_share(const struct ledger *l)
 
 void ledger_make(const struct facts *f, struct ledger *ret)
 {
-    struct moment start = {.is_start = true, .t_s = f->start_s}, now = {.t_s = f->now_s};
+    struct moment start = {.is_start = true,
+                           .heap = &f->heap.start,
+                           .census = f->census_first,
+                           .t_s = f->start_s},
+                  now = {.heap = &f->heap.now, .census = f->census_last, .t_s = f->now_s};
     *ret = (struct ledger){
         .start_s = f->start_s, .now_s = f->now_s, .named_growth_share = (double)NAN};
     if (!f->main || isnan(field_at(f, SAMPLE_RSS, f->now_s)))
@@ -373,13 +491,21 @@ void ledger_make(const struct facts *f, struct ledger *ret)
     }
     ret->knows_retained = start.has[LEDGER_RETAINED] && now.has[LEDGER_RETAINED];
     if (f->heap.profile)
-        ledger_add_sites(f, start.amount[LEDGER_HEAP_OTHER], now.amount[LEDGER_HEAP_OTHER], ret);
+        add_sites(f, start.amount[LEDGER_HEAP_OTHER], now.amount[LEDGER_HEAP_OTHER], ret);
     add_rest(f, &start, &now, ret);
     qsort(ret->entries, ret->count, sizeof *ret->entries, by_growth);
     ret->named_growth_share = named_share(ret);
 }
 
 /* ---- queries ---- */
+
+double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i)
+{
+    double shared = ledger_growth(l, LEDGER_PINNED) + ledger_growth(l, LEDGER_SHARED);
+    if (is_shared_row(l, i))
+        return fmin(row_sampled(f, i), shared);
+    return row_now(f, &l->scale, i) - row_start(f, &l->scale, i);
+}
 
 double ledger_growth(const struct ledger *l, enum ledger_kind kind)
 {

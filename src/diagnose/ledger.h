@@ -51,7 +51,7 @@ struct ledger {
     bool is_by_pages; /* true if RETAINED was measured by heap pages */
     struct ledger_scale {
         double start, growth, now;
-    } scale; /* Resident bytes per sampled byte. Private to ledger*.c. */
+    } scale; /* resident bytes per sampled byte; private to ledger.c */
     /* Lower bound of the bytes allocated but not resident at the start. */
     double untouched_bytes;
     /* True for a row that maps shared memory, which is not part of the heap. */
