@@ -59,6 +59,11 @@ static void saves_per_step(const struct question *q, const struct hypothesis *h,
         effect(a, "saves %s/step", ABOUT(all > 0 ? fmin(rate, all) : rate));
 }
 
+static void saves_up_to(struct advice *a, double bytes)
+{
+    effect(a, "saves up to %s", ABOUT(bytes));
+}
+
 /* Returns how advice on growth that ends by itself begins: "not a leak; ", or "" while the verdict
  * does not exclude a leak. */
 static const char *no_leak_text(const struct question *q)
@@ -77,12 +82,24 @@ static bool is_image(const struct hypothesis *h)
            (file && strstr(file, "/PIL/"));
 }
 
-/* Returns a growing container with a maximum number of entries, or NULL. */
-static const struct kept *limited_container(const struct facts *f)
+static bool is_limited(const struct kept *k)
+{
+    return k->limit > 0;
+}
+
+/* Libraries' containers cannot be changed by the user. */
+static bool is_of_program(const struct kept *k)
+{
+    return !k->is_library;
+}
+
+/* Returns the first growing container that is as wanted, or NULL. */
+static const struct kept *find_container(const struct facts *f,
+                                         bool (*is_wanted)(const struct kept *))
 {
     const struct kept_list *kept = kept_of(&f->kept, f->main->id.pid);
     for (size_t i = 0; kept && i < kept->count; i++)
-        if (kept->at[i].limit > 0)
+        if (is_wanted(&kept->at[i]))
             return &kept->at[i];
     return NULL;
 }
@@ -96,7 +113,8 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
             no_leak_text(q), ABOUT(h->site->live_bytes), SITE(h));
         return;
     }
-    const struct kept *kept = q->f->main->verdict.is_limited ? limited_container(q->f) : NULL;
+    const struct kept *kept =
+        q->f->main->verdict.is_limited ? find_container(q->f, is_limited) : NULL;
     if (kept) {
         if (kept_is_value(kept))
             add(l, h->id, "to use less memory, make %s smaller than %s", kept->name,
@@ -114,17 +132,6 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
         effect(a, "saves %s", ABOUT(h->share * q->total));
 }
 
-/* Returns the growing container that the user should limit. Containers of libraries are skipped,
- * since the user cannot change them. */
-static const struct kept *program_container(const struct facts *f)
-{
-    const struct kept_list *kept = kept_of(&f->kept, f->main->id.pid);
-    for (size_t i = 0; kept && i < kept->count; i++)
-        if (!kept->at[i].is_library)
-            return &kept->at[i];
-    return NULL;
-}
-
 /* Returns true if H blames tensors in shared memory, such as batches from data-loader workers. */
 static bool blames_batches(const struct question *q, const struct hypothesis *h)
 {
@@ -134,7 +141,7 @@ static bool blames_batches(const struct question *q, const struct hypothesis *h)
 
 static void advise_call_site(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    const struct kept *kept = program_container(q->f);
+    const struct kept *kept = find_container(q->f, is_of_program);
     struct advice *a;
     if (kept)
         a = add(l, h->id, "limit or clear %s, which keeps alive the memory allocated at %s",
@@ -155,14 +162,6 @@ static void advise_call_site(const struct question *q, const struct hypothesis *
     saves_per_step(q, h, a);
 }
 
-static void advise_graph(const struct question *q, const struct hypothesis *h, struct list *l)
-{
-    saves_per_step(q, h,
-                   add(l, h->id,
-                       "%s%s%skeep the number, not its graph: loss.item() or loss.detach()",
-                       h->site ? "at " : "", SITE(h), h->site ? ", " : ""));
-}
-
 /* Names the object to release, such as "__main__.history[14]['batch']", if the census found a
  * path to it. */
 static void advise_census(const struct question *q, const struct hypothesis *h, struct list *l)
@@ -180,32 +179,26 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
                            "run -- COMMAND"));
 }
 
-static void advise_eval(const struct question *q, const struct hypothesis *h, struct list *l)
-{
-    if (h->id == HYPOTHESIS_EVAL_STEP)
-        effect(add(l, h->id,
-                   "after each evaluation or checkpoint, release its predictions, figures and "
-                   "copies of the state"),
-               "would have saved %s", ABOUT(h->share * q->total));
-    else
-        add(l, h->id,
-            "%sto lower the spike, do not collect all outputs of an evaluation (Hugging Face: "
-            "batch_eval_metrics=True, preprocess_logits_for_metrics)",
-            no_leak_text(q));
-}
-
-static void advise_retention(const struct question *q, const struct hypothesis *h, struct list *l)
+static const char *retention_text(const struct question *q)
 {
     double kept = 0;
     const struct growth_row *row = keeping_site(q, &kept);
-    bool leaves_holes = row && kept > 0.2 * q->growth && made_by_torch(&q->f->heap, row);
-    effect(add(l, h->id,
-               leaves_holes
-                   ? "set MALLOC_MMAP_THRESHOLD_=131072, or preload jemalloc: glibc does not "
-                     "return free memory that lies between live tensors"
-                   : "set MALLOC_ARENA_MAX=2, trim with MemoryCleanup(trim=True), or preload "
-                     "jemalloc: the allocator does not return free memory to the system"),
-           "saves up to %s", ABOUT(h->share * q->total));
+    return row && kept > 0.2 * q->growth && made_by_torch(&q->f->heap, row)
+               ? "set MALLOC_MMAP_THRESHOLD_=131072, or preload jemalloc: glibc does not return "
+                 "free memory that lies between live tensors"
+               : "set MALLOC_ARENA_MAX=2, trim with MemoryCleanup(trim=True), or preload jemalloc: "
+                 "the allocator does not return free memory to the system";
+}
+
+static const char *shared_memory_text(const struct question *q)
+{
+    return unmapped_growth(q) > 0 ? "unlink shared memory after its last use "
+                                    "(SharedMemory.unlink()), or remove the files that the job "
+                                    "writes to /dev/shm"
+           : is_leak(q->word)     ? "drop each batch after its step: the job keeps tensors that "
+                                    "workers sent through shared memory"
+                                  : "keep fewer batches in flight: lower num_workers or "
+                                    "prefetch_factor";
 }
 
 static double unique_of(const struct facts *f, enum process_role role)
@@ -222,99 +215,101 @@ static double unique_of(const struct facts *f, enum process_role role)
 static void advise_workers(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     double compile = unique_of(q->f, ROLE_COMPILE_WORKER), data = unique_of(q->f, ROLE_DATA_WORKER);
-    if (h->id == HYPOTHESIS_COPY_ON_WRITE) {
-        effect(add(l, h->id,
-                   "keep the data in one array, a table or a mapped file instead of a list of "
-                   "Python objects, or use fewer workers"),
-               "saves up to %s", ABOUT(h->share * fmax(q->total, data)));
-        return;
-    }
     if (compile > 0)
-        effect(add(l, h->id,
-                   "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or turn "
-                   "compilation off (TORCH_COMPILE_DISABLE=1)"),
-               "saves up to %s", ABOUT(compile));
+        saves_up_to(add(l, h->id,
+                        "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or turn "
+                        "compilation off (TORCH_COMPILE_DISABLE=1)"),
+                    compile);
     if (data > 0)
-        effect(add(l, h->id, "use fewer data-loader workers"), "saves up to %s", ABOUT(data));
+        saves_up_to(add(l, h->id, "use fewer data-loader workers"), data);
 }
 
+/* Advice that does not depend on the call site. */
 static void advise_kind(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    const char *what =
-        h->id == HYPOTHESIS_PINNED      ? "set pin_memory=False"
-        : h->id == HYPOTHESIS_PROCESSES ? "close process pools after use (with Pool(...) as "
-                                          "pool:), or create workers once (persistent_workers=True)"
-        : h->id == HYPOTHESIS_SHARED_MEMORY && unmapped_growth(q) > 0
-            ? "unlink shared memory after its last use (SharedMemory.unlink()), or remove the "
-              "files that the job writes to /dev/shm"
-        : h->id == HYPOTHESIS_SHARED_MEMORY && is_leak(q->word)
-            ? "drop each batch after its step: the job keeps tensors that workers sent through "
-              "shared memory"
-        : h->id == HYPOTHESIS_SHARED_MEMORY
-            ? "keep fewer batches in flight: lower num_workers or prefetch_factor"
-        : h->id == HYPOTHESIS_COMPILE ? "compile for changing shapes (dynamic=True), or turn "
-                                        "compilation off (TORCH_COMPILE_DISABLE=1)"
-        : h->id == HYPOTHESIS_MAPPED_FILES
-            ? "nothing to do: the kernel reclaims file pages when memory is needed"
-            : NULL;
-    if (!what)
-        return;
-    struct advice *a = add(l, h->id, "%s", what);
-    if (h->id != HYPOTHESIS_MAPPED_FILES)
-        effect(a, "saves up to %s", ABOUT(h->share * q->total));
-}
-
-static void advise(const struct question *q, const struct hypothesis *h, struct list *l)
-{
+    double explained = h->share * q->total;
     switch (h->id) {
-    case HYPOTHESIS_FIRST_TOUCH:
-        advise_first_touch(q, h, l);
-        break;
-    case HYPOTHESIS_CALL_SITE:
-        advise_call_site(q, h, l);
-        break;
-    case HYPOTHESIS_AUTOGRAD:
-        advise_graph(q, h, l);
-        break;
-    case HYPOTHESIS_TENSORS:
-    case HYPOTHESIS_PYTHON_OBJECTS:
-        advise_census(q, h, l);
-        break;
-    case HYPOTHESIS_EVAL_SPIKE:
-    case HYPOTHESIS_EVAL_STEP:
-        advise_eval(q, h, l);
-        break;
-    case HYPOTHESIS_RETENTION:
-        advise_retention(q, h, l);
-        break;
-    case HYPOTHESIS_COPY_ON_WRITE:
-    case HYPOTHESIS_WORKERS:
-        advise_workers(q, h, l);
-        break;
     case HYPOTHESIS_LAUNCHER:
         add(l, h->id,
             "watch the training process, not its launcher: ebb run -- COMMAND, or ebb watch "
             "--find-training");
         break;
-    case HYPOTHESIS_GPU:
-        if (h->site)
-            advise_call_site(q, h, l);
-        else
-            add(l, h->id,
-                "record the tensors on the GPU and their references: EBB_CENSUS_EVERY=100 ebb run "
-                "-- COMMAND");
+    case HYPOTHESIS_ACCUMULATION:
+        add(l, h->id, "%sa smaller batch per device lowers the memory of a step", no_leak_text(q));
+        break;
+    case HYPOTHESIS_EVAL_SPIKE:
+        add(l, h->id,
+            "%sto lower the spike, do not collect all outputs of an evaluation (Hugging Face: "
+            "batch_eval_metrics=True, preprocess_logits_for_metrics)",
+            no_leak_text(q));
+        break;
+    case HYPOTHESIS_EVAL_STEP:
+        effect(add(l, h->id,
+                   "after each evaluation or checkpoint, release its predictions, figures and "
+                   "copies of the state"),
+               "would have saved %s", ABOUT(explained));
+        break;
+    case HYPOTHESIS_RETENTION:
+        saves_up_to(add(l, h->id, "%s", retention_text(q)), explained);
+        break;
+    case HYPOTHESIS_MAPPED_FILES:
+        add(l, h->id, "nothing to do: the kernel reclaims file pages when memory is needed");
+        break;
+    case HYPOTHESIS_SHARED_MEMORY:
+        saves_up_to(add(l, h->id, "%s", shared_memory_text(q)), explained);
+        break;
+    case HYPOTHESIS_PINNED:
+        saves_up_to(add(l, h->id, "set pin_memory=False"), explained);
+        break;
+    case HYPOTHESIS_COPY_ON_WRITE:
+        saves_up_to(add(l, h->id,
+                        "keep the data in one array, a table or a mapped file instead of a list of "
+                        "Python objects, or use fewer workers"),
+                    h->share * fmax(q->total, unique_of(q->f, ROLE_DATA_WORKER)));
+        break;
+    case HYPOTHESIS_PROCESSES:
+        saves_up_to(add(l, h->id,
+                        "close process pools after use (with Pool(...) as pool:), or create "
+                        "workers once (persistent_workers=True)"),
+                    explained);
+        break;
+    case HYPOTHESIS_COMPILE:
+        saves_up_to(add(l, h->id,
+                        "compile for changing shapes (dynamic=True), or turn compilation off "
+                        "(TORCH_COMPILE_DISABLE=1)"),
+                    explained);
         break;
     case HYPOTHESIS_GPU_FRAGMENTS:
         add(l, h->id,
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use fewer distinct tensor "
             "shapes");
         break;
-    case HYPOTHESIS_ACCUMULATION:
-        add(l, h->id, "%sa smaller batch per device lowers the memory of a step", no_leak_text(q));
-        break;
     default:
-        advise_kind(q, h, l);
+        break;
     }
+}
+
+static void advise(const struct question *q, const struct hypothesis *h, struct list *l)
+{
+    if (h->id == HYPOTHESIS_FIRST_TOUCH)
+        advise_first_touch(q, h, l);
+    else if (h->id == HYPOTHESIS_CALL_SITE || (h->id == HYPOTHESIS_GPU && h->site))
+        advise_call_site(q, h, l);
+    else if (h->id == HYPOTHESIS_AUTOGRAD)
+        saves_per_step(q, h,
+                       add(l, h->id,
+                           "%s%s%skeep the number, not its graph: loss.item() or loss.detach()",
+                           h->site ? "at " : "", SITE(h), h->site ? ", " : ""));
+    else if (h->id == HYPOTHESIS_TENSORS || h->id == HYPOTHESIS_PYTHON_OBJECTS)
+        advise_census(q, h, l);
+    else if (h->id == HYPOTHESIS_WORKERS)
+        advise_workers(q, h, l);
+    else if (h->id == HYPOTHESIS_GPU)
+        add(l, h->id,
+            "record the tensors on the GPU and their references: EBB_CENSUS_EVERY=100 ebb run -- "
+            "COMMAND");
+    else
+        advise_kind(q, h, l);
 }
 
 /* Adds advice on how to finish within the limit despite the leak. */
@@ -366,7 +361,8 @@ static bool is_covered_by_fill(const struct question *q, const struct hypothesis
                                const struct hypothesis *h)
 {
     return h->id == HYPOTHESIS_CALL_SITE && first->id == HYPOTHESIS_FIRST_TOUCH && h->site &&
-           first->site == h->site && (q->f->main->verdict.is_limited || !program_container(q->f));
+           first->site == h->site &&
+           (q->f->main->verdict.is_limited || !find_container(q->f, is_of_program));
 }
 
 /* Returns true if H is retention and the memory that stays alive is known. Free memory between live
