@@ -137,16 +137,10 @@ struct judge_series *judge_live_heap(const struct judge *j, const struct run_ent
     return figure_of(j, p, LIVE);
 }
 
-/* Returns the last value of the figure PREFIX followed by the name of the container OF, or 0. */
-static uint64_t beside(const struct judge *j, const struct run_entity *of, const char *prefix)
+static uint64_t value_beside(const struct judge *j, const struct run_entity *of, const char *prefix)
 {
-    const char *name = of->name + sizeof CONTAINER - 1;
-    struct run_entity *e;
-    for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));)
-        if (e->info.id.pid == of->info.id.pid && e->is_dead == of->is_dead &&
-            begins_with(e->name, prefix) && strcmp(e->name + strlen(prefix), name) == 0)
-            return e->last.v[0];
-    return 0;
+    const struct run_entity *e = run_figure_beside(j->run, of, prefix);
+    return e ? e->last.v[0] : 0;
 }
 
 bool judge_next_container(const struct judge *j, const struct run_entity *p, size_t *at,
@@ -157,8 +151,9 @@ bool judge_next_container(const struct judge *j, const struct run_entity *p, siz
         if (!s || !is_container(e->name) || e->info.id.pid != p->info.id.pid ||
             e->is_dead != p->is_dead)
             continue;
-        uint64_t entries = beside(j, e, ENTRIES);
-        *ret = (struct verdict_container){&s->series, (double)entries, (double)beside(j, e, MOST),
+        uint64_t entries = value_beside(j, e, "container");
+        *ret = (struct verdict_container){&s->series, (double)entries,
+                                          (double)value_beside(j, e, "container_limit"),
                                           entries == e->last.v[0]};
         return true;
     }

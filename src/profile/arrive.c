@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "base/number.h"
 #include "heap/table.h"
 
 enum {
@@ -251,7 +252,7 @@ void arrive_tick(struct arrive *a, uint64_t now_ns)
 {
     loop_change_fd(a->source, EPOLLIN);
     for (size_t i = a->count; i-- > 0;)
-        if (now_ns > a->waiting[i]->since_ns && now_ns - a->waiting[i]->since_ns > SILENCE_NS) {
+        if (u64_minus(now_ns, a->waiting[i]->since_ns) > SILENCE_NS) {
             visitor_free(a->waiting[i]);
             a->refused++;
         }

@@ -92,11 +92,6 @@ struct collect {
     void *user;
 };
 
-static uint64_t since(uint64_t now_ns, uint64_t then_ns)
-{
-    return now_ns > then_ns ? now_ns - then_ns : 0;
-}
-
 static void note_trouble(struct collect *c, enum trouble_kind kind, int code, const struct err *err)
 {
     if (c->troubles[kind].code == 0)
@@ -339,10 +334,10 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
 /* Returns how long a reading has been due, plus 1 ns, or 0 if none is due. */
 static uint64_t due_for(const struct process *p, uint64_t now_ns)
 {
-    uint64_t elapsed = since(now_ns, p->first_ns);
+    uint64_t elapsed = u64_minus(now_ns, p->first_ns);
     uint64_t interval =
         p->reading_ns > 0 ? store_interval_ns(elapsed, p->file_bytes) : FIRST_READING_NS;
-    uint64_t passed = since(now_ns, p->reading_ns > 0 ? p->reading_ns : p->first_ns);
+    uint64_t passed = u64_minus(now_ns, p->reading_ns > 0 ? p->reading_ns : p->first_ns);
     return passed >= interval ? passed - interval + 1 : 0;
 }
 
@@ -393,7 +388,7 @@ void collect_tick(struct collect *c, uint64_t now_ns)
             want(p, STORE_DUE);
         uint64_t pause = p->figures_cost_ns * FIGURES_SHARE;
         if (c->on_figure && has_samples(p) &&
-            since(now_ns, p->figures_ns) >= (pause > FIGURES_NS ? pause : FIGURES_NS))
+            u64_minus(now_ns, p->figures_ns) >= (pause > FIGURES_NS ? pause : FIGURES_NS))
             report_figures(p, now_ns);
         if (c->on_gpu)
             report_gpus(p);
@@ -546,7 +541,7 @@ static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, ui
         open_file(p);
         int r = take_reading(p, now_ns, STORE_ASKED);
         if (r == 0 && p->writer)
-            r = store_flush(p->writer, since(deadline, clock_mono_ns()));
+            r = store_flush(p->writer, u64_minus(deadline, clock_mono_ns()));
         fresh += r == 0 && p->writer;
     }
     return fresh;
@@ -565,10 +560,10 @@ void collect_flush(struct collect *c, uint64_t wait_ns)
     uint64_t deadline = clock_mono_ns() + wait_ns;
     for (size_t i = 0; i < c->gone_count; i++)
         if (c->gone[i]->writer)
-            (void)store_flush(c->gone[i]->writer, since(deadline, clock_mono_ns()));
+            (void)store_flush(c->gone[i]->writer, u64_minus(deadline, clock_mono_ns()));
     for (size_t i = 0; i < c->count; i++)
         if (c->living[i]->writer)
-            (void)store_flush(c->living[i]->writer, since(deadline, clock_mono_ns()));
+            (void)store_flush(c->living[i]->writer, u64_minus(deadline, clock_mono_ns()));
 }
 
 int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,
@@ -597,7 +592,7 @@ void collect_free(struct collect *c)
     while (c->count > 0)
         finish_process(c, c->count - 1, now);
     while (c->gone_count > 0)
-        collected_free(c->gone[--c->gone_count], since(deadline, clock_mono_ns()));
+        collected_free(c->gone[--c->gone_count], u64_minus(deadline, clock_mono_ns()));
     free(c);
 }
 

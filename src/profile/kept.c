@@ -67,18 +67,6 @@ void kept_take(struct kept_lists *l, const struct mark *mark)
         list->at[list->count++] = one;
 }
 
-/* Returns the figure of process PID whose name is PREFIX followed by NAME, or NULL. */
-static const struct run_entity *find_figure(struct run_entity *const *figures, size_t n,
-                                            int32_t pid, const char *prefix, const char *name)
-{
-    size_t len = strlen(prefix);
-    for (size_t i = 0; i < n; i++)
-        if (figures[i]->info.id.pid == pid && strncmp(figures[i]->name, prefix, len) == 0 &&
-            strcmp(figures[i]->name + len, name) == 0)
-            return figures[i];
-    return NULL;
-}
-
 /* Returns what FIGURE has gained since its first reading, and in *RET_FROM the time of that
  * reading. */
 static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
@@ -129,8 +117,8 @@ void kept_take_figures(struct kept_lists *l, const struct run *run)
         one.bytes = figure_gained(figures[i], &from_ns);
         if (one.bytes < KEPT_BYTES || one.bytes < KEPT_SHARE * process_growth(run, pid, from_ns))
             continue;
-        const struct run_entity *entries = find_figure(figures, n, pid, "container:", name);
-        const struct run_entity *limit = find_figure(figures, n, pid, "container_limit:", name);
+        const struct run_entity *entries = run_figure_beside(run, figures[i], "container");
+        const struct run_entity *limit = run_figure_beside(run, figures[i], "container_limit");
         one.added = entries ? figure_gained(entries, &ignored) : 0;
         one.limit = limit ? (double)limit->last.v[0] : 0;
         snprintf(one.name, sizeof one.name, "%s", name);

@@ -57,11 +57,14 @@ static bool is_users(const char *function, const char *file, uint32_t line)
            !known_wrapper(function, file, line);
 }
 
-static const struct profile_code *code_of(const struct profile *p, uint32_t node)
+/* Returns a copy of the path of a Python frame's file, or NULL for a native frame. */
+static char *file_of_node(const struct profile *p, uint32_t node)
 {
     uint64_t frame = p->nodes[node].frame;
     uint64_t at = frame >> HEAP_FRAME_CODE_SHIFT & HEAP_FRAME_CODE_MASK;
-    return frame & HEAP_FRAME_PYTHON && at < p->n_codes ? &p->codes[at] : NULL;
+    return frame & HEAP_FRAME_PYTHON && at < p->n_codes
+               ? span_copy((struct span){p->codes[at].file.at, p->codes[at].file.len})
+               : NULL;
 }
 
 static bool has_users(const struct profile *p)
@@ -98,12 +101,11 @@ static void count_package(struct begun list[PACKAGES], const char *file)
 static bool begins_stack(const struct profile *p, uint32_t node)
 {
     for (uint32_t at = p->nodes[node].parent; at; at = p->nodes[at].parent) {
-        const struct profile_code *code = code_of(p, at);
-        char *file = code ? span_copy((struct span){code->file.at, code->file.len}) : NULL;
+        char *file = file_of_node(p, at);
         size_t len;
         bool is_package = file && known_package(file, &len);
         free(file);
-        if (is_package || p->nodes[at].parent >= at)
+        if (is_package)
             return false;
     }
     return true;
@@ -114,8 +116,7 @@ static char *package_started(const struct profile *p)
     struct begun list[PACKAGES] = {0};
     size_t best = 0;
     for (uint32_t i = 1; i < p->n_nodes; i++) {
-        const struct profile_code *code = code_of(p, i);
-        char *file = code ? span_copy((struct span){code->file.at, code->file.len}) : NULL;
+        char *file = file_of_node(p, i);
         if (file && begins_stack(p, i))
             count_package(list, file);
         free(file);
@@ -364,7 +365,7 @@ static const struct name *innermost(struct names *n, uint32_t site, enum search 
 {
     const struct profile *p = n->profile;
     uint32_t node = site < p->n_sites ? p->site_node[site] : 0;
-    while (node != 0 && node < p->n_nodes) {
+    for (; node; node = p->nodes[node].parent) {
         const struct name *list;
         bool is_python_frame = p->nodes[node].frame & HEAP_FRAME_PYTHON;
         bool is_skipped = (in == SEARCH_PYTHON && !is_python_frame) ||
@@ -376,9 +377,6 @@ static const struct name *innermost(struct names *n, uint32_t site, enum search 
         for (size_t i = 0; i < count; i++)
             if (wanted(&list[i]))
                 return &list[i];
-        if (p->nodes[node].parent >= node)
-            break;
-        node = p->nodes[node].parent;
     }
     return NULL;
 }
@@ -425,14 +423,11 @@ size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const s
     const struct profile *p = n->profile;
     uint32_t node = site < p->n_sites ? p->site_node[site] : 0;
     size_t count = 0;
-    while (node != 0 && node < p->n_nodes) {
+    for (; node; node = p->nodes[node].parent) {
         const struct name *one;
         if (p->nodes[node].frame & HEAP_FRAME_PYTHON && names_of_node(n, node, &one) &&
             one->is_own && !add_caller(one, max, ret, &count))
             break;
-        if (p->nodes[node].parent >= node)
-            break;
-        node = p->nodes[node].parent;
     }
     return count;
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/number.h"
 #include "profile/store_pack.h"
 #include "trace/sink.h"
 
@@ -62,11 +63,6 @@ uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes)
 {
     uint64_t least_ns = elapsed_ns < EARLY_NS ? READING_NS / 2 : READING_NS;
     return part_of_run(elapsed_ns, READINGS_PER_RUN, least_ns, size_bytes);
-}
-
-static uint64_t since(uint64_t now_ns, uint64_t then_ns)
-{
-    return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
 /* Creates the file with the header that readers require. Returns the descriptor or -errno. */
@@ -128,8 +124,8 @@ static void notice_losses(struct store_writer *w)
 static bool is_worth_a_snapshot(const struct store_writer *w, uint64_t now_ns, enum store_why why,
                                 double live_bytes)
 {
-    uint64_t elapsed = since(now_ns, w->look->start_ns);
-    uint64_t passed = since(now_ns, w->snapshot_ns);
+    uint64_t elapsed = u64_minus(now_ns, w->look->start_ns);
+    uint64_t passed = u64_minus(now_ns, w->snapshot_ns);
     if (why == STORE_LAST || w->snapshot_ns == 0)
         return true;
     if (why == STORE_ASKED)
@@ -144,10 +140,10 @@ static bool is_too_soon(const struct store_writer *w, uint64_t now_ns, enum stor
 {
     if (why == STORE_LAST || w->reading_ns == 0)
         return false;
-    uint64_t elapsed = since(now_ns, w->look->start_ns);
+    uint64_t elapsed = u64_minus(now_ns, w->look->start_ns);
     uint64_t least = part_of_run(elapsed, ASKED_A_RUN, ASKED_NS, w->size_bytes);
     return w->size_bytes >= STORE_BYTES_MAX ||
-           (why == STORE_ASKED && since(now_ns, w->reading_ns) < least);
+           (why == STORE_ASKED && u64_minus(now_ns, w->reading_ns) < least);
 }
 
 /* Packs all blocks of one reading; they are written together or not at all. */

@@ -10,12 +10,6 @@
 #include "base/err.h"
 #include "profile/marks.h"
 
-static int copy_text(const char *s, const char **ret)
-{
-    *ret = s ? strdup(s) : NULL;
-    return s && !*ret ? -ENOMEM : 0;
-}
-
 struct profile_frame profile_frame_of(const struct name *n)
 {
     return (struct profile_frame){.kind = n->kind,
@@ -28,73 +22,59 @@ struct profile_frame profile_frame_of(const struct name *n)
                                   .is_own = n->is_own};
 }
 
-static int copy_frame(const struct name *n, struct profile_frame *ret)
+/* The functions below set *NO_MEMORY if they cannot copy everything. */
+
+static const char *copy_text(const char *s, bool *no_memory)
 {
-    *ret = profile_frame_of(n);
-    ret->function = ret->file = ret->lib = NULL;
-    int r = copy_text(n->function, &ret->function);
-    if (r == 0)
-        r = copy_text(n->file, &ret->file);
-    return r < 0 ? r : copy_text(n->lib, &ret->lib);
+    char *copy = s ? strdup(s) : NULL;
+    *no_memory = *no_memory || (s && !copy);
+    return copy;
+}
+
+static struct profile_frame copy_frame(const struct name *n, bool *no_memory)
+{
+    struct profile_frame frame = profile_frame_of(n);
+    frame.function = copy_text(n->function, no_memory);
+    frame.file = copy_text(n->file, no_memory);
+    frame.lib = copy_text(n->lib, no_memory);
+    return frame;
+}
+
+/* Allocates COUNT + 1 elements, so that the result is NULL only if memory ran out. */
+static void *copy_room(size_t count, size_t size, bool *no_memory)
+{
+    void *room = calloc(count + 1, size);
+    *no_memory = *no_memory || !room;
+    return room;
 }
 
 /* Innermost first. */
-static int copy_stack(const struct profile *p, struct names *names, uint32_t site,
-                      struct profile_row *row)
+static void copy_stack(const struct profile *p, struct names *names, uint32_t site,
+                       struct profile_row *row, bool *no_memory)
 {
     const struct name *frames;
     uint32_t first = site < p->n_sites ? p->site_node[site] : 0;
     size_t count = 0;
     for (uint32_t node = first; node; node = p->nodes[node].parent)
         count += names_of_node(names, node, &frames);
-    row->stack = calloc(count + 1, sizeof *row->stack);
-    if (!row->stack)
-        return -ENOMEM;
-    for (uint32_t node = first; node; node = p->nodes[node].parent) {
+    row->stack = copy_room(count, sizeof *row->stack, no_memory);
+    for (uint32_t node = first; node && row->stack; node = p->nodes[node].parent) {
         size_t n = names_of_node(names, node, &frames);
         for (size_t i = 0; i < n; i++)
-            if (copy_frame(&frames[i], &row->stack[row->n_stack++]) < 0)
-                return -ENOMEM;
+            row->stack[row->n_stack++] = copy_frame(&frames[i], no_memory);
     }
-    return 0;
 }
 
-static int copy_callers(const struct growth_row *r, struct profile_row *row)
+static void copy_row(const struct growth_row *r, struct profile_row *row, bool *no_memory)
 {
-    size_t count = r->n_program > 1 ? r->n_program - 1 : 0;
-    row->has_in_program = r->n_program > 0;
-    row->callers = calloc(count + 1, sizeof *row->callers);
-    if (!row->callers || (r->n_program && copy_frame(r->program[0], &row->in_program) < 0))
-        return -ENOMEM;
-    for (size_t i = 0; i < count; i++)
-        if (copy_frame(r->program[i + 1], &row->callers[row->n_callers++]) < 0)
-            return -ENOMEM;
-    return 0;
-}
-
-static int copy_places(const struct growth_row *r, struct profile_row *row)
-{
-    size_t count = r->n_places < GROWTH_PLACES_MAX ? r->n_places : GROWTH_PLACES_MAX;
-    row->has_place_count = r->n_places > 0;
-    row->place_count = r->n_places;
-    row->places = count ? calloc(count, sizeof *row->places) : NULL;
-    if (count && !row->places)
-        return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        struct profile_place *place = &row->places[row->n_places++];
-        place->growth_bytes = r->places[i].growth_bytes;
-        place->live_bytes = profile_whole(r->places[i].live_bytes);
-        if (copy_frame(r->places[i].name, &place->where) < 0)
-            return -ENOMEM;
-    }
-    return 0;
-}
-
-static int copy_row(const struct growth_row *r, struct profile_row *row)
-{
+    size_t callers = r->n_program > 1 ? r->n_program - 1 : 0;
+    size_t places = r->n_places < GROWTH_PLACES_MAX ? r->n_places : GROWTH_PLACES_MAX;
     *row = (struct profile_row){
         .has_gpu = r->gpu >= 0,
         .gpu = r->gpu >= 0 ? (uint64_t)r->gpu : 0,
+        .where = copy_frame(r->name, no_memory),
+        .has_in_program = r->n_program > 0,
+        .callers = copy_room(callers, sizeof *row->callers, no_memory),
         .has_native = r->native,
         .live = {profile_whole(r->live_bytes), profile_whole(r->live_low),
                  profile_whole(r->live_high)},
@@ -106,11 +86,21 @@ static int copy_row(const struct growth_row *r, struct profile_row *row)
         .growth_sigma_bytes = r->growth_sigma,
         .verdict = r->verdict,
         .stacks = r->sites,
+        .has_place_count = r->n_places > 0,
+        .place_count = r->n_places,
+        .places = places ? copy_room(places, sizeof *row->places, no_memory) : NULL,
     };
-    if (copy_frame(r->name, &row->where) < 0 ||
-        (r->native && copy_frame(r->native, &row->native) < 0) || copy_callers(r, row) < 0)
-        return -ENOMEM;
-    return copy_places(r, row);
+    if (r->n_program)
+        row->in_program = copy_frame(r->program[0], no_memory);
+    if (r->native)
+        row->native = copy_frame(r->native, no_memory);
+    for (size_t i = 0; i < callers && row->callers; i++)
+        row->callers[row->n_callers++] = copy_frame(r->program[i + 1], no_memory);
+    for (size_t i = 0; i < places && row->places; i++)
+        row->places[row->n_places++] =
+            (struct profile_place){.where = copy_frame(r->places[i].name, no_memory),
+                                   .growth_bytes = r->places[i].growth_bytes,
+                                   .live_bytes = profile_whole(r->places[i].live_bytes)};
 }
 
 /* ---- GPUs ---- */
@@ -125,8 +115,8 @@ static bool step_at(const struct profile *p, uint64_t t_ns, int64_t *ret)
     return true;
 }
 
-static int copy_failure(const struct profile *p, struct names *names, const struct profile_oom *o,
-                        struct profile_failure *ret)
+static void copy_failure(const struct profile *p, struct names *names, const struct profile_oom *o,
+                         struct profile_failure *ret, bool *no_memory)
 {
     *ret = (struct profile_failure){
         .number = o->number,
@@ -135,46 +125,38 @@ static int copy_failure(const struct profile *p, struct names *names, const stru
         .request_bytes = o->request_bytes,
         .allocated_bytes = o->allocated_bytes,
         .reserved_bytes = o->reserved_bytes,
-        .lines = calloc(o->n_top + 1, sizeof *ret->lines),
+        .where = copy_frame(names_of_site(names, o->site), no_memory),
+        .lines = copy_room(o->n_top, sizeof *ret->lines, no_memory),
     };
     ret->has_step = step_at(p, o->t_ns, &ret->step);
-    if (!ret->lines || copy_frame(names_of_site(names, o->site), &ret->where) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < o->n_top; i++) {
-        struct profile_failure_line *line = &ret->lines[ret->n_lines++];
-        line->live_bytes = o->top[i].bytes;
-        if (copy_frame(names_of_site(names, o->top[i].site), &line->where) < 0)
-            return -ENOMEM;
-    }
-    return 0;
+    for (size_t i = 0; i < o->n_top && ret->lines; i++)
+        ret->lines[ret->n_lines++] = (struct profile_failure_line){
+            copy_frame(names_of_site(names, o->top[i].site), no_memory), o->top[i].bytes};
 }
 
-static int copy_gpus(const struct profile *p, struct names *names, struct profile_view *ret)
+static void copy_gpus(const struct profile *p, struct names *names, struct profile_view *ret,
+                      bool *no_memory)
 {
     ret->is_gpu = true;
     ret->failure_count = p->oom_count;
-    ret->gpus = calloc(HEAP_GPUS, sizeof *ret->gpus);
-    ret->failures = calloc(HEAP_OOMS, sizeof *ret->failures);
-    if (!ret->gpus || !ret->failures)
-        return -ENOMEM;
-    for (size_t i = 0; i < HEAP_GPUS; i++)
+    ret->gpus = copy_room(HEAP_GPUS, sizeof *ret->gpus, no_memory);
+    ret->failures = copy_room(HEAP_OOMS, sizeof *ret->failures, no_memory);
+    for (size_t i = 0; i < HEAP_GPUS && ret->gpus; i++)
         if (p->gpus[i].reports > 0)
             ret->gpus[ret->n_gpus++] =
                 (struct profile_view_gpu){.gpu = i,
                                           .allocated_bytes = p->gpus[i].allocated_bytes,
                                           .reserved_bytes = p->gpus[i].reserved_bytes,
                                           .allocated_peak_bytes = p->gpus[i].allocated_peak_bytes};
-    for (size_t i = 0; i < p->n_ooms; i++)
-        if (copy_failure(p, names, &p->ooms[i], &ret->failures[ret->n_failures++]) < 0)
-            return -ENOMEM;
-    return 0;
+    for (size_t i = 0; i < p->n_ooms && ret->failures; i++)
+        copy_failure(p, names, &p->ooms[i], &ret->failures[ret->n_failures++], no_memory);
 }
 
 int profile_view_make(const struct profile *p, struct names *names, const struct growth *g,
                       size_t top, bool stacks, struct profile_view *ret)
 {
     size_t count = g->count < top ? g->count : top;
-    int r = 0;
+    bool no_memory = false;
     *ret = (struct profile_view){
         .pid = p->pid,
         .live = {profile_whole(g->live_bytes), profile_whole(g->live_low),
@@ -184,23 +166,21 @@ int profile_view_make(const struct profile *p, struct names *names, const struct
         .before_end_s = g->before_end_s,
         .has_steps = g->has_steps,
         .steps = {g->first_step, g->last_step},
-        .rows = calloc(count + 1, sizeof *ret->rows),
+        .rows = copy_room(count, sizeof *ret->rows, &no_memory),
         .row_count = g->count,
         .cost = p->cost,
     };
-    if (!ret->rows)
-        return -ENOMEM;
-    for (size_t i = 0; r == 0 && i < count; i++) {
+    for (size_t i = 0; i < count && ret->rows; i++) {
         struct profile_row *row = &ret->rows[ret->n_rows++];
-        r = copy_row(&g->rows[i], row);
-        if (r == 0 && stacks)
-            r = copy_stack(p, names, g->rows[i].site, row);
+        copy_row(&g->rows[i], row, &no_memory);
+        if (stacks)
+            copy_stack(p, names, g->rows[i].site, row, &no_memory);
     }
-    if (r == 0 && p->whole)
-        r = copy_gpus(p, names, ret);
-    if (r < 0)
+    if (p->whole)
+        copy_gpus(p, names, ret, &no_memory);
+    if (no_memory)
         profile_view_fini(ret);
-    return r;
+    return no_memory ? -ENOMEM : 0;
 }
 
 /* ---- the tree ---- */
@@ -253,19 +233,20 @@ static int by_live_bytes(const void *a, const void *b, void *all)
     return (bytes[*x] < bytes[*y]) - (bytes[*x] > bytes[*y]);
 }
 
-static int copy_branch(const struct tree *t, uint32_t node, struct profile_branch *ret)
+static void copy_branch(const struct tree *t, uint32_t node, struct profile_branch *ret,
+                        bool *no_memory)
 {
     const struct name *frames = NULL;
     size_t count = 0;
     double left_out = 0;
-    if (node && names_of_node(t->names, node, &frames) && copy_frame(&frames[0], &ret->frame) < 0)
-        return -ENOMEM;
+    if (node && names_of_node(t->names, node, &frames))
+        ret->frame = copy_frame(&frames[0], no_memory);
     for (uint32_t c = t->first_child[node]; c; c = t->sibling[c])
         count += t->all[c] >= t->least;
-    AUTO_FREE uint32_t *list = calloc(count + 1, sizeof *list);
-    ret->children = calloc(count + 1, sizeof *ret->children);
+    AUTO_FREE uint32_t *list = copy_room(count, sizeof *list, no_memory);
+    ret->children = copy_room(count, sizeof *ret->children, no_memory);
     if (!list || !ret->children)
-        return -ENOMEM;
+        return;
     count = 0;
     for (uint32_t c = t->first_child[node]; c; c = t->sibling[c]) {
         if (t->all[c] < t->least)
@@ -278,23 +259,21 @@ static int copy_branch(const struct tree *t, uint32_t node, struct profile_branc
     ret->left_out_bytes = profile_whole(left_out);
     qsort_r(list, count, sizeof *list, by_live_bytes, t->all);
     for (size_t i = 0; i < count; i++)
-        if (copy_branch(t, list[i], &ret->children[ret->n_children++]) < 0)
-            return -ENOMEM;
-    return 0;
+        copy_branch(t, list[i], &ret->children[ret->n_children++], no_memory);
 }
 
 static int add_tree(struct profile_view *v, const struct profile *p, struct names *names)
 {
     const double least_part = 0.01;
     struct tree t = {.names = names};
-    int r = tree_init(&t, p) ? 0 : -ENOMEM;
-    if (r == 0) {
+    bool no_memory = !tree_init(&t, p);
+    if (!no_memory) {
         t.least = fmax(t.all[0] * least_part, 1);
         v->has_tree = true;
-        r = copy_branch(&t, 0, &v->tree);
+        copy_branch(&t, 0, &v->tree, &no_memory);
     }
     tree_fini(&t);
-    return r;
+    return no_memory ? -ENOMEM : 0;
 }
 
 /* ---- the complete view ---- */

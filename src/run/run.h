@@ -295,6 +295,10 @@ size_t run_living(const struct run *run, enum run_kind kind, struct run_entity *
 /* Sets *RET to the living and dead entities of KIND, largest peak first. Returns their number. The
  * caller frees *RET, which is NULL if memory ran out. */
 size_t run_list(const struct run *run, enum run_kind kind, struct run_entity ***ret);
+/* Returns the series that the process of OF reports as PREFIX:NAME, if the name of OF ends in
+ * ":NAME"; NULL if there is none. */
+const struct run_entity *run_figure_beside(const struct run *run, const struct run_entity *of,
+                                           const char *prefix);
 /* Peak memory of the job, from the end note of the recording or from its series; 0 if unknown. */
 uint64_t run_peak(const struct run *run);
 /* Planned number of steps according to the newest marks; 0: unknown. */
