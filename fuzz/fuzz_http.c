@@ -150,7 +150,7 @@ static void start(void)
     write_job();
     const struct jobs_options jobs = {.state_dir = s.dir, .slots = 1, .program = "/bin/false"};
     const struct children_options children = {
-        .program = "/bin/false", .at_once = 1, .queue_max = 1};
+        .program = "/bin/false", .at_once = 1, .queue_max = 1, .output_max = 1000};
     must(loop_new(&s.loop) == 0 && auth_open(s.dir, NULL, &s.auth, &err) == 0 &&
              jobs_open(s.loop, &jobs, &s.jobs, &err) == 0 &&
              children_new(s.loop, &children, &s.children) == 0,

@@ -498,6 +498,18 @@ def test_login_session_ends_when_its_token_changes():
         assert s.get("/jobs", token=None, headers=reading).status == 200
 
 
+def test_verdict_is_read_again_only_after_the_recording_has_changed(server):
+    job = server.submit("sleep", "0.3")
+    recording = pathlib.Path(server.wait(job)["run_dir"]) / "trace.ebb"
+    first = server.get(f"/jobs/{job}/verdict")
+    before = recording.stat()
+    recording.write_bytes(b"x" * before.st_size)
+    os.utime(recording, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert first.status == 200 and server.get(f"/jobs/{job}/verdict").json() == first.json()
+    os.utime(recording)
+    assert server.get(f"/jobs/{job}/verdict").status == 404
+
+
 @pytest.mark.parametrize("what", ["pipe", "link", "brackets"])
 def test_job_events_are_served_despite_an_invalid_run_json(server, what):
     job = server.submit("true")

@@ -1,4 +1,4 @@
-/* Child processes that read recordings for the server, and the cache of their answers. */
+/* Child processes that read recordings for the server. */
 #include "server/http/children.h"
 
 #include <errno.h>
@@ -28,18 +28,13 @@ struct child {
     LIST_HEAD(, child_waiter) waiters;
     bool is_guest; /* true if only guests (clients other than the owner) wait for the answer */
     struct command *command; /* NULL while the child is queued, and after its end */
-    int status;
-    char *answer; /* ended with NUL */
-    size_t len;
 };
 
 struct children {
     struct loop *loop;
     struct children_options options;
     TAILQ_HEAD(child_list, child) pending; /* running children, followed by queued ones in order */
-    struct child_list ended;               /* cached answers, most recently used first */
     unsigned running, queued;
-    size_t ended_bytes;
 };
 
 static void child_free(struct child *c)
@@ -47,20 +42,8 @@ static void child_free(struct child *c)
     command_release(c->command, true);
     for (int i = 1; c->args[i]; i++)
         free(c->args[i]);
-    free(c->answer);
     free(c->key);
     free(c);
-}
-
-static struct child *child_find(const struct child_list *list, const char *key)
-{
-    struct child *c;
-    TAILQ_FOREACH(c, list, link)
-    {
-        if (strcmp(c->key, key) == 0)
-            return c;
-    }
-    return NULL;
 }
 
 static struct child *find_pending(const struct children *all, const char *key, uint64_t stamp)
@@ -72,31 +55,6 @@ static struct child *find_pending(const struct children *all, const char *key, u
             return c;
     }
     return NULL;
-}
-
-/* ---- the cache ---- */
-
-static size_t cached_bytes(const struct child *c)
-{
-    return sizeof *c + c->len;
-}
-
-static void cache_drop(struct children *all, struct child *c)
-{
-    TAILQ_REMOVE(&all->ended, c, link);
-    all->ended_bytes -= cached_bytes(c);
-    child_free(c);
-}
-
-static void cache_add(struct children *all, struct child *c)
-{
-    struct child *old = child_find(&all->ended, c->key);
-    if (old)
-        cache_drop(all, old);
-    TAILQ_INSERT_HEAD(&all->ended, c, link);
-    all->ended_bytes += cached_bytes(c);
-    while (all->ended_bytes > all->options.cache_bytes)
-        cache_drop(all, TAILQ_LAST(&all->ended, child_list));
 }
 
 /* ---- the end of a child ---- */
@@ -114,40 +72,25 @@ static void start_queued(struct children *all);
 
 /* Ends a child and calls its waiters. They may call children_ask and child_waiter_cancel, so the
  * child is removed from its list first. */
-static void child_end(struct child *c, int status)
+static void child_end(struct child *c, int status, const char *output, size_t len)
 {
     struct children *all = c->all;
     remove_pending(c);
     c->command = NULL;
-    c->status = c->answer || status < 0 ? status : -ENOMEM;
     while (!LIST_EMPTY(&c->waiters)) {
         struct child_waiter *w = LIST_FIRST(&c->waiters);
         LIST_REMOVE(w, link);
-        w->fn(w->user, c->status, c->answer ? c->answer : "", c->len);
+        w->fn(w->user, status, output, len);
         free(w);
     }
-    if (c->status >= 0)
-        cache_add(all, c);
-    else
-        child_free(c);
+    child_free(c);
     start_queued(all);
 }
 
 static void on_command_done(void *user, int status, const char *output, size_t len,
                             const char *error)
 {
-    struct child *c = user;
-    if (len == 0) {
-        output = error;
-        len = strlen(error);
-    }
-    c->answer = malloc(len + 1);
-    if (c->answer) {
-        memcpy(c->answer, output, len);
-        c->answer[len] = '\0';
-        c->len = len;
-    }
-    child_end(c, status);
+    child_end(user, status, len ? output : error, len ? len : strlen(error));
 }
 
 /* ---- the start ---- */
@@ -180,7 +123,7 @@ static void start_queued(struct children *all)
             c = TAILQ_NEXT(c, link);
         int r = child_start(c);
         if (r < 0)
-            child_end(c, r);
+            child_end(c, r, "", 0);
     }
 }
 
@@ -253,14 +196,8 @@ static int find_or_enqueue(struct children *all, const char *const *argv, const 
 int children_ask(struct children *all, const char *const *argv, const char *key, uint64_t stamp,
                  bool is_guest, child_done_fn *fn, void *user, struct child_waiter **ret)
 {
-    struct child *c = child_find(&all->ended, key);
+    struct child *c;
     *ret = NULL;
-    if (c && c->stamp == stamp) {
-        TAILQ_REMOVE(&all->ended, c, link);
-        TAILQ_INSERT_HEAD(&all->ended, c, link);
-        fn(user, c->status, c->answer, c->len);
-        return 0;
-    }
     struct child_waiter *w = malloc(sizeof *w);
     int r = w ? find_or_enqueue(all, argv, key, stamp, is_guest, &c) : -ENOMEM;
     if (r < 0) {
@@ -275,8 +212,8 @@ int children_ask(struct children *all, const char *const *argv, const char *key,
     return 0;
 }
 
-/* Cancels a waiter. A running child continues, so that its answer is cached; a queued child without
- * waiters is dropped. */
+/* Cancels a waiter. A queued child without waiters is dropped. A running one continues, because
+ * killing a child that waits for a disk could block. */
 void child_waiter_cancel(struct child_waiter *w)
 {
     struct child *c = w->child;
@@ -296,7 +233,6 @@ int children_new(struct loop *loop, const struct children_options *options, stru
     all->loop = loop;
     all->options = *options;
     TAILQ_INIT(&all->pending);
-    TAILQ_INIT(&all->ended);
     *ret = all;
     return 0;
 }
@@ -315,7 +251,5 @@ void children_free(struct children *all)
         remove_pending(c);
         child_free(c);
     }
-    while (!TAILQ_EMPTY(&all->ended))
-        cache_drop(all, TAILQ_FIRST(&all->ended));
     free(all);
 }

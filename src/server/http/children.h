@@ -1,7 +1,6 @@
 /* Child processes of the server. Reading a whole recording takes too long and too much memory for
  * the server itself, so it runs `ebb verdict`, `ebb diagnose` and the like as children: a few at a
- * time, with a limit on time and output. Their answers are cached while the recording does not
- * change. */
+ * time, with a limit on time and output. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +15,7 @@ struct children_options {
     const char *program; /* path of ebb; the string must outlive the children */
     unsigned at_once, queue_max;
     uint64_t limit_ns;
-    size_t output_max, cache_bytes;
+    size_t output_max;
 };
 int children_new(struct loop *loop, const struct children_options *options, struct children **ret);
 void children_free(struct children *all); /* kills the children without calling their waiters */
@@ -27,8 +26,8 @@ void children_free(struct children *all); /* kills the children without calling 
  * loop, possibly before children_ask returns. */
 typedef void child_done_fn(void *user, int status, const char *output, size_t len);
 /* Runs `ebb ARGV` and calls FN with its answer. KEY identifies the answer (job, kind, range). STAMP
- * is the version of the recording (size and time). If both equal those of a cached answer or a
- * running child, no new child is started. *RET is the waiter, or NULL if FN was already called.
+ * is the version of the recording (size and time). If both equal those of a child that runs or is
+ * queued, no new child is started. *RET is the waiter, or NULL if FN was already called.
  * Requests of guests wait behind other requests, and take at most half of the queue. Returns
  * -EAGAIN if the queue is full. */
 int children_ask(struct children *all, const char *const *argv, const char *key, uint64_t stamp,

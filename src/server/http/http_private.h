@@ -138,10 +138,7 @@ bool http_head_is_lenient(void);
 /* MHD's logger for errors. CLS is the struct http_daemon. */
 void http_head_error(void *cls, const char *fmt, va_list ap);
 
-/* http_rank.c */
-/* C must be the connection that was added to the list last */
-void http_connection_enter(struct http_connection *c);
-void http_connection_leave(struct http_connection *c);
+/* http.c */
 void http_connection_cut(struct http_connection *c);
 
 /* http_park.c */

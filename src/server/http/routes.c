@@ -277,6 +277,6 @@ void routes_free(struct routes *routes)
         return;
     jobs_listen(routes->options.jobs, NULL, routes);
     loop_remove(routes->timer);
-    route_cache_free(routes);
+    route_cache_clear(routes);
     free(routes);
 }

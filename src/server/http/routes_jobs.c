@@ -49,7 +49,7 @@ static bool read_states(struct http_request *r, const char *list, unsigned *ret)
 
 void route_jobs_list(struct route_call *c)
 {
-    struct jobs_query query = {.name = http_query(c->r, "name")};
+    struct store_filter query = {.name = http_query(c->r, "name")};
     const char *state = http_query(c->r, "state");
     double before, limit;
     struct err err = {""};
@@ -161,8 +161,7 @@ static void submit(struct route_call *c, const json_t *request)
     *s = (struct route_submission){.base = {.done = on_submitted, .free = submission_free},
                                    .call = c};
     http_park(c->r, on_submitter_gone, on_submitter_late, s);
-    int r = request ? jobs_submit(jobs, request, &s->base, &task)
-                    : jobs_rerun(jobs, c->id, &s->base, &task);
+    int r = jobs_submit(jobs, request, request ? 0 : c->id, &s->base, &task);
     if (r < 0)
         http_answer_error(c->r, 503, "cannot check the working folder: %s", strerror(-r));
     else if (task)

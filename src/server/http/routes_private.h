@@ -49,9 +49,9 @@ enum { ROUTES_WAITERS_MAX = 256, ROUTES_WAIT_MAX_S = 60, ROUTES_CACHE = 64 };
 
 /* A cached answer. */
 struct route_cached {
-    char *key, *text;
+    char *key, *text; /* the key is the address of the request; NULL: the entry is unused */
     size_t len;
-    uint64_t generation, made_ns;
+    uint64_t version, until_ns;
 };
 
 struct routes {
@@ -62,6 +62,7 @@ struct routes {
     uint64_t generation;          /* a number that is incremented whenever a job has changed */
     uint64_t log_news;            /* number of wake-ups of requests that wait for a log */
     struct route_cached cache[ROUTES_CACHE];
+    size_t cache_bytes;
 };
 
 /* ---- routes.c ---- */
@@ -82,7 +83,13 @@ bool route_number(struct http_request *r, const char *key, double min, double ma
 bool route_answer_cached(struct route_call *c);
 /* Like route_answer with status 200, but also caches the text. */
 void route_answer_and_cache(struct route_call *c, int result, json_t *doc, const struct err *err);
-void route_cache_free(struct routes *routes);
+/* Finds the cached answer to the request of C if it was made from VERSION. Returns NULL if there is
+ * none. */
+const struct route_cached *route_cache_find(struct route_call *c, uint64_t version);
+/* Caches a copy of TEXT. */
+void route_cache_add(struct route_call *c, uint64_t version, uint64_t until_ns, const char *text,
+                     size_t len);
+void route_cache_clear(struct routes *routes);
 
 /* ---- routes_wait.c: requests that wait ---- */
 

@@ -31,6 +31,7 @@ static const char report_policy[] =
 /* A request that waits for a child process. */
 struct child_call {
     struct route_call *call;
+    uint64_t stamp; /* version of the recording */
     struct child_waiter *waiter;
 };
 
@@ -57,20 +58,26 @@ static void answer_child_error(struct http_request *r, int status, const char *e
         http_answer_error(r, 404, "%.500s", error);
 }
 
+static void answer_output(struct route_call *c, const char *output, size_t len)
+{
+    bool is_page = c->route->fn == route_job_report;
+    if (is_page)
+        http_add_header(c->r, "Content-Security-Policy", report_policy);
+    http_answer_text(c->r, 200, is_page ? "text/html; charset=utf-8" : "application/json", output,
+                     len);
+}
+
 /* Answers with the output of a child. `ebb verdict` exits with 0, 1 or 3 if there is a verdict; 2
  * means an error. */
 static void on_child_done(void *user, int status, const char *output, size_t len)
 {
     struct child_call *a = user;
-    struct http_request *r = a->call->r;
     bool is_well = status == 0 || status == 1 || status == 3;
     if (!is_well || len == 0) {
-        answer_child_error(r, status, output);
-    } else if (a->call->route->fn == route_job_report) {
-        http_add_header(r, "Content-Security-Policy", report_policy);
-        http_answer_text(r, 200, "text/html; charset=utf-8", output, len);
+        answer_child_error(a->call->r, status, output);
     } else {
-        http_answer_text(r, 200, "application/json", output, len);
+        answer_output(a->call, output, len);
+        route_cache_add(a->call, a->stamp, UINT64_MAX, output, len);
     }
     free(a);
 }
@@ -124,6 +131,13 @@ static void ask_child(struct route_reading *base)
         answer_no_folder(c);
         return;
     }
+    if (!job_state_is_final(jobs_state(jobs, c->id)))
+        r->stamp = clock_mono_ns() / live_every_ns * 2 + 1;
+    const struct route_cached *cached = route_cache_find(c, r->stamp);
+    if (cached) {
+        answer_output(c, cached->text, cached->len);
+        return;
+    }
     struct child_call *a = calloc(1, sizeof *a);
     if (!a) {
         http_answer_error(c->r, 503, "out of memory");
@@ -133,10 +147,8 @@ static void ask_child(struct route_reading *base)
         argv[i] = r->args[i];
     snprintf(path, sizeof path, "%s/%s", jobs_runs_path(jobs), base->base.folder);
     argv[1] = path;
-    if (!job_state_is_final(jobs_state(jobs, c->id)))
-        r->stamp = clock_mono_ns() / live_every_ns * 2 + 1;
     struct child_waiter *waiter = NULL;
-    a->call = c;
+    *a = (struct child_call){.call = c, .stamp = r->stamp};
     http_park(c->r, on_gone, NULL, a);
     int result = children_ask(c->routes->options.children, argv, r->key, r->stamp,
                               http_rank(c->r) != HTTP_OWNER, on_child_done, a, &waiter);

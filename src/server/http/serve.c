@@ -251,8 +251,7 @@ static int open_parts(struct serve *s, struct err *err)
                                         .at_once = CHILDREN,
                                         .queue_max = CHILDREN_QUEUE,
                                         .limit_ns = child_limit_ns,
-                                        .output_max = 16 << 20,
-                                        .cache_bytes = 4 << 20};
+                                        .output_max = 16 << 20};
     int r = auth_open(s->options->jobs.state_dir, s->options->hosts, &s->auth, err);
     if (r < 0)
         return r;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "server/jobs/facts.h"
+#include "run/job_facts.h"
 #include "server/jobs/plan.h"
 #include "server/jobs/slurm.h"
 #include "server/jobs/spec.h"
@@ -91,12 +91,11 @@ struct jobs_submission {
     int result;       /* of the check of the working folder */
     struct err err;
 };
-/* Submits a job: at once if jobs run on this machine, else after a thread has checked the working
- * folder, because shared folders may hang. *RET is NULL if `done` was already called. Returns 0, or
- * -errno after `free`. */
-int jobs_submit(struct jobs *jobs, const json_t *request, struct jobs_submission *s,
-                struct task **ret);
-int jobs_rerun(struct jobs *jobs, int64_t id, struct jobs_submission *s, struct task **ret);
+/* Submits a job as REQUEST or, if RERUN_OF is not 0, that job again: at once if jobs run on this
+ * machine, else after a thread has checked the working folder, because shared folders may hang.
+ * *RET is NULL if `done` was already called. Returns 0, or -errno after `free`. */
+int jobs_submit(struct jobs *jobs, const json_t *request, int64_t rerun_of,
+                struct jobs_submission *s, struct task **ret);
 /* Cancels a job. A queued job is cancelled at once. If the change cannot be stored, the job stays
  * queued, and the result is -ENOSPC or another -errno. A second cancel can only shorten the grace
  * period. If GRACE_NS is UINT64_MAX, the default period is used. Returns 0, -ENOENT, or -EALREADY
@@ -115,13 +114,8 @@ int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, str
 /* Gets the complete request of a job, including the values of its environment variables. The caller
  * owns *RET. */
 int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
-struct jobs_query {
-    unsigned states; /* bits of the states to list; 0 means all */
-    const char *name;
-    int64_t before;
-    unsigned limit;
-};
-int jobs_list(struct jobs *jobs, const struct jobs_query *query, json_t **ret, struct err *err);
+/* Lists at most 500 jobs. If FILTER has no limit, it is 100. */
+int jobs_list(struct jobs *jobs, const struct store_filter *filter, json_t **ret, struct err *err);
 /* returns JOB_STATES if there is no such job */
 enum job_state jobs_state(struct jobs *jobs, int64_t id);
 /* One read of the run folder of a job. Callers embed this struct as the first member of their own.

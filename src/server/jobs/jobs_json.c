@@ -235,14 +235,12 @@ static int list_row(void *user, const struct store_job *row)
     return 0;
 }
 
-int jobs_list(struct jobs *j, const struct jobs_query *query, json_t **ret, struct err *err)
+int jobs_list(struct jobs *j, const struct store_filter *wanted, json_t **ret, struct err *err)
 {
-    unsigned limit = query->limit ? query->limit : LIST_DEFAULT;
+    unsigned limit = wanted->limit ? wanted->limit : LIST_DEFAULT;
+    struct store_filter filter = *wanted;
     struct listing l = {.j = j, .list = json_array(), .limit = limit < LIST_MAX ? limit : LIST_MAX};
-    struct store_filter filter = {.states = query->states,
-                                  .name = query->name,
-                                  .before = query->before,
-                                  .limit = l.limit + 1};
+    filter.limit = l.limit + 1;
     jobs_plan(j); /* jobs_plan is called here, because list_row must not call the store */
     int r = store_list(j->store, &filter, list_row, &l, err);
     if (r < 0) {

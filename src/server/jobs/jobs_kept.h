@@ -6,7 +6,6 @@
 
 /* ---- jobs_end.c: the facts to store about an ended job ---- */
 
-enum { ENDING_COUNTS = 10 };
 struct job_ending {
     enum job_state state;
     char reason[JOBS_SENTENCE_MAX];
@@ -14,16 +13,15 @@ struct job_ending {
     uint64_t peak_bytes;  /* memory to reserve for the next run; 0 if unknown */
     bool has_folder;
     struct job_facts facts;
-    json_t *end; /* the facts as JSON, for the store */
-    struct {
-        const char *key;
-        double by;
-    } counts[ENDING_COUNTS];
-    size_t count_count;
+    json_t *end;            /* the facts as JSON, for the store */
+    double cpu_s;           /* CPU time that ebb used; 0: unknown */
+    uint64_t start_took_ns; /* 0: unknown */
 };
 /* Collects the facts of an ended job. Returns NULL if out of memory. */
 struct job_ending *job_ending_new(const struct job_live *live, const struct executor_end *end);
 void job_ending_free(struct job_ending *e);
+/* Adds the ended job to the counters. */
+int job_ending_count(const struct job_ending *e, struct store *store, struct err *err);
 
 /* ---- jobs_keep.c: retention of ended jobs ---- */
 

@@ -9,7 +9,7 @@
 
 #include "run/spark.h"
 #include "server/jobs/executor.h"
-#include "server/jobs/facts.h"
+#include "run/job_facts.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/plan.h"
 #include "server/jobs/spec.h"
@@ -26,6 +26,10 @@ enum {
     JOBS_LISTENERS = 8,
     JOBS_SENTENCE_MAX = 512,
 };
+
+/* If FROM has the member m, copies it and sets has_m. */
+#define FACTS_TAKE(to, from, m)                                                                    \
+    ((from)->has_##m ? (void)((to)->m = (from)->m, (to)->has_##m = true) : (void)0)
 
 enum job_checkpoint { CHECKPOINT_UNANSWERED = 0, CHECKPOINT_UNDER_WAY, CHECKPOINT_REFUSED };
 

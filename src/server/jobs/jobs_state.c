@@ -223,17 +223,6 @@ int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const
 
 /* ---- the end ---- */
 
-static int count_end(struct jobs *j, const struct job_ending *e, struct err *err)
-{
-    char key[64];
-    int r = 0;
-    snprintf(key, sizeof key, "ended.%s", job_state_word(e->state));
-    r = store_count_up(j->store, key, 1, err);
-    for (size_t i = 0; r == 0 && i < e->count_count; i++)
-        r = store_count_up(j->store, e->counts[i].key, e->counts[i].by, err);
-    return r;
-}
-
 static int learn_peak(struct jobs *j, const struct job *job, const struct job_ending *e,
                       struct err *err)
 {
@@ -265,7 +254,7 @@ static int write_end(struct jobs *j, struct job *job, struct err *err)
         if (r == 0)
             r = learn_peak(j, job, e, err);
         if (r == 0)
-            r = count_end(j, e, err);
+            r = job_ending_count(e, j->store, err);
         r = store_end(j->store, r, err);
     }
     free(end);

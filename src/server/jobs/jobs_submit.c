@@ -153,26 +153,6 @@ static int check_and_submit(struct jobs *j, struct jobs_submission *s, struct ta
     return 0;
 }
 
-static int submit(struct jobs *j, struct jobs_submission *s, const json_t *request,
-                  struct task **ret)
-{
-    struct err err = {""};
-    int r = job_spec_read(request, j->cwd, &s->spec, &err);
-    s->jobs = j;
-    if (r == 0)
-        return check_and_submit(j, s, ret);
-    s->done(s, r, NULL, &err);
-    free_submission(s);
-    return 0;
-}
-
-int jobs_submit(struct jobs *j, const json_t *request, struct jobs_submission *s, struct task **ret)
-{
-    s->rerun_of = 0;
-    *ret = NULL;
-    return submit(j, s, request, ret);
-}
-
 /* Gets the request of a job that is to run again. */
 static int request_again(struct jobs *j, int64_t id, json_t **ret, struct err *err)
 {
@@ -188,19 +168,21 @@ static int request_again(struct jobs *j, int64_t id, json_t **ret, struct err *e
     return 0;
 }
 
-int jobs_rerun(struct jobs *j, int64_t id, struct jobs_submission *s, struct task **ret)
+int jobs_submit(struct jobs *j, const json_t *request, int64_t rerun_of, struct jobs_submission *s,
+                struct task **ret)
 {
-    json_t *request;
     struct err err = {""};
-    int r = request_again(j, id, &request, &err);
-    s->rerun_of = id;
+    json_t *again = NULL;
+    int r = rerun_of ? request_again(j, rerun_of, &again, &err) : 0;
+    s->jobs = j;
+    s->rerun_of = rerun_of;
     *ret = NULL;
-    if (r < 0) {
-        s->done(s, r, NULL, &err);
-        s->free(s);
-        return 0;
-    }
-    r = submit(j, s, request, ret);
-    json_decref(request);
-    return r;
+    if (r == 0)
+        r = job_spec_read(rerun_of ? again : request, j->cwd, &s->spec, &err);
+    json_decref(again);
+    if (r == 0)
+        return check_and_submit(j, s, ret);
+    s->done(s, r, NULL, &err);
+    free_submission(s);
+    return 0;
 }

@@ -20,7 +20,7 @@
 struct loop_source;
 struct task;
 
-/* ---- slurm_parse.c ---- */
+/* ---- slurm_list.c ---- */
 
 enum slurm_phase {
     SLURM_ABSENT, /* not listed */
@@ -122,8 +122,6 @@ void slurm_submit(struct slurm_run *run); /* runs sbatch */
 void slurm_read_number(struct slurm_run *run);
 /* Sets RET to the path of the file with the standard error of the batch script. */
 int slurm_error_path(const struct slurm_run *run, char ret[PATH_MAX]);
-
-/* ---- slurm_list.c ---- */
 
 void slurm_list(struct slurm *s, uint64_t now_ns); /* runs squeue if it is due */
 void slurm_account(struct slurm_run *run);         /* runs sacct once for a job */

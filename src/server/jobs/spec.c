@@ -142,71 +142,44 @@ static int spec_read_env(struct spec_input *in, const char *key, const json_t *v
     return spec_set(in, key, json_deep_copy(v));
 }
 
-static int spec_read_int(struct spec_input *in, const char *key, const json_t *v, int min, int max,
-                         int *ret)
+/* Reads "gpus" or "priority". */
+static int spec_read_int(struct spec_input *in, const char *key, const json_t *v)
 {
+    const bool is_gpus = strcmp(key, "gpus") == 0;
+    const int min = is_gpus ? 0 : -PRIORITY_MAX, max = is_gpus ? PLAN_GPUS_MAX : PRIORITY_MAX;
     json_int_t n = v ? json_integer_value(v) : 0;
     if (v && (!json_is_integer(v) || n < min || n > max)) {
         char why[64];
         snprintf(why, sizeof why, "is not a whole number from %d to %d", min, max);
         return json_refuse(in->err, key, v, why);
     }
-    *ret = (int)n;
+    *(is_gpus ? &in->spec->gpus : &in->spec->priority) = (int)n;
     return spec_set(in, key, json_integer(n));
 }
 
-static int spec_read_gpus(struct spec_input *in, const char *key, const json_t *v)
-{
-    return spec_read_int(in, key, v, 0, PLAN_GPUS_MAX, &in->spec->gpus);
-}
-
-static int spec_read_priority(struct spec_input *in, const char *key, const json_t *v)
-{
-    return spec_read_int(in, key, v, -PRIORITY_MAX, PRIORITY_MAX, &in->spec->priority);
-}
-
-/* Reads "24G" or a number of bytes. */
-static int spec_read_size(struct spec_input *in, const char *key, const json_t *v, bool percent_too,
-                          struct quantity_size *ret)
+/* Reads "memory" or "limit": "24G" or a number of bytes; a limit can also be a percentage. */
+static int spec_read_size(struct spec_input *in, const char *key, const json_t *v)
 {
     char number[32];
     const char *text = json_string_value(v);
-    const char *why = percent_too ? "is not a size like \"24G\" or \"80%\""
-                                  : "is not a size like \"24G\" or a number of bytes";
+    const bool is_limit = strcmp(key, "limit") == 0;
+    const char *why = is_limit ? "is not a size like \"24G\" or \"80%\""
+                               : "is not a size like \"24G\" or a number of bytes";
+    struct quantity_size size = {0};
+    if (!v)
+        return spec_set(in, key, json_null());
     if (json_is_integer(v)) {
         snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
         text = number;
     }
     if (!text || (json_is_string(v) && has_nul(v)) ||
-        quantity_parse_size(key, text, ret, NULL) < 0 || (ret->is_percent && !percent_too))
+        quantity_parse_size(key, text, &size, NULL) < 0 || (size.is_percent && !is_limit))
         return json_refuse(in->err, key, v, why);
+    if (!size.is_percent && !in->spec->memory_from) {
+        in->spec->memory_bytes = size.bytes;
+        in->spec->memory_from = is_limit ? "limit" : "declared";
+    }
     return spec_set(in, key, json_string(text));
-}
-
-static int spec_read_memory(struct spec_input *in, const char *key, const json_t *v)
-{
-    struct quantity_size size = {0};
-    if (!v)
-        return spec_set(in, key, json_null());
-    int r = spec_read_size(in, key, v, false, &size);
-    if (r < 0)
-        return r;
-    in->spec->memory_bytes = size.bytes;
-    in->spec->memory_from = "declared";
-    return 0;
-}
-
-static int spec_read_limit(struct spec_input *in, const char *key, const json_t *v)
-{
-    struct quantity_size size = {0};
-    if (!v)
-        return spec_set(in, key, json_null());
-    int r = spec_read_size(in, key, v, true, &size);
-    if (r < 0 || size.is_percent || in->spec->memory_from)
-        return r;
-    in->spec->memory_bytes = size.bytes;
-    in->spec->memory_from = "limit";
-    return 0;
 }
 
 static int spec_read_after(struct spec_input *in, const char *key, const json_t *v)
@@ -291,9 +264,9 @@ static const struct {
     const char *key;
     int (*read)(struct spec_input *in, const char *key, const json_t *v);
 } keys[] = {
-    {"command", spec_read_command}, {"name", spec_read_name},         {"cwd", spec_read_cwd},
-    {"env", spec_read_env},         {"gpus", spec_read_gpus},         {"memory", spec_read_memory},
-    {"limit", spec_read_limit},     {"priority", spec_read_priority}, {"after", spec_read_after},
+    {"command", spec_read_command}, {"name", spec_read_name},       {"cwd", spec_read_cwd},
+    {"env", spec_read_env},         {"gpus", spec_read_int},        {"memory", spec_read_size},
+    {"limit", spec_read_size},      {"priority", spec_read_int},    {"after", spec_read_after},
     {"slurm", spec_read_slurm},     {"options", spec_read_options},
 };
 enum { KEYS = sizeof keys / sizeof *keys };

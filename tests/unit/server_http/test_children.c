@@ -36,8 +36,7 @@ static int start_with(void **state, uint64_t limit_ns)
                                        .at_once = 1,
                                        .queue_max = 2,
                                        .limit_ns = limit_ns,
-                                       .output_max = 1000,
-                                       .cache_bytes = 2000};
+                                       .output_max = 1000};
     snprintf(b->file, sizeof(b->file), "/tmp/ebb-children-XXXXXX");
     int fd = mkstemp(b->file);
     assert_true(fd >= 0);
@@ -130,22 +129,6 @@ static void request_is_answered_with_stderr_if_its_child_prints_nothing(void **s
     assert_string_equal(b->output, "why");
 }
 
-static void repeated_request_is_answered_from_the_cache(void **state)
-{
-    struct bench *b = *state;
-    struct child_waiter *waiter;
-    assert_int_equal(ask(b, "k", 1, "echo 1", NULL), 0);
-    wait_answers(b, 1);
-    assert_int_equal(ask(b, "k", 1, "echo 1", &waiter), 0);
-    assert_null(waiter);
-    assert_int_equal(b->answered, 2);
-    assert_int_equal(runs(b), 1);
-    assert_int_equal(ask(b, "k", 2, "echo 2", NULL), 0);
-    wait_answers(b, 3);
-    assert_string_equal(b->output, "2\n");
-    assert_int_equal(runs(b), 2);
-}
-
 static void equal_request_waits_for_the_child_that_is_already_running(void **state)
 {
     struct bench *b = *state;
@@ -196,22 +179,6 @@ static void child_process_with_too_much_output_is_killed(void **state)
     assert_int_equal(b->len, 1000);
 }
 
-static void answer_cache_is_limited_in_size(void **state)
-{
-    struct bench *b = *state;
-    char key[8];
-    for (unsigned i = 0; i < 10; i++) {
-        snprintf(key, sizeof(key), "%u", i);
-        assert_int_equal(ask(b, key, 1, "printf %0800d 1", NULL), 0);
-        wait_answers(b, i + 1);
-    }
-    assert_int_equal(ask(b, "9", 1, "true", NULL), 0);
-    assert_int_equal(b->answered, 11);
-    assert_int_equal(ask(b, "0", 1, "true", NULL), 0);
-    assert_int_equal(b->answered, 11);
-    wait_answers(b, 12);
-}
-
 static void cancelled_request_gets_no_answer_of_its_child_process(void **state)
 {
     struct bench *b = *state;
@@ -258,14 +225,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(answer_of_a_child_process_is_its_standard_output),
         TEST(request_is_answered_with_stderr_if_its_child_prints_nothing),
-        TEST(repeated_request_is_answered_from_the_cache),
         TEST(equal_request_waits_for_the_child_that_is_already_running),
         TEST(requests_beyond_the_queue_of_child_processes_are_refused),
         TEST(guests_wait_behind_the_owner_and_use_half_of_the_slots),
         cmocka_unit_test_setup_teardown(slow_child_process_is_killed_together_with_its_group,
                                         start_hasty, stop),
         TEST(child_process_with_too_much_output_is_killed),
-        TEST(answer_cache_is_limited_in_size),
         TEST(cancelled_request_gets_no_answer_of_its_child_process),
         TEST(missing_program_of_a_child_process_is_reported_at_once),
         TEST(stopping_the_server_kills_its_child_processes),

@@ -259,7 +259,7 @@ static void hundreds_of_jobs_can_be_queued(void **state)
     for (int i = 0; i < MANY; i++)
         kit_submit("{\"name\": \"w\"}", "quick", "0", NULL);
     json_t *list = NULL;
-    struct jobs_query query = {.states = 1 << JOB_QUEUED, .limit = 500};
+    struct store_filter query = {.states = 1 << JOB_QUEUED, .limit = 500};
     assert_int_equal(jobs_list(kit.jobs, &query, &list, &err), 0);
     assert_int_equal(json_array_size(json_object_get(list, "jobs")), 500);
     assert_true(json_is_true(json_object_get(list, "more")));
