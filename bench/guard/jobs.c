@@ -213,7 +213,7 @@ int main(int argc, char **argv)
         give_up(err.text);
     proc_raise_nofile(&nofile);
     parse_ways(ways, n, argv + 5, count);
-    /* This process becomes the parent of all processes that are left behind below it. */
+    /* Makes this process the parent of all of its descendants that become orphans. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     look(&before);
     look(&before); /* The first reading allocates the buffers that the second one uses. */

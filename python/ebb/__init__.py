@@ -1,6 +1,6 @@
 """ebb: reports the steps of a training run, and receives requests and verdicts.
 
-Everything here is cheap enough for every step and does nothing outside of `ebb run`.
+Every function is cheap enough to be called at every step, and does nothing outside of `ebb run`.
 
     import ebb
     for n, batch in enumerate(batches, 1):
@@ -89,8 +89,8 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at first use. The shim imports this package into every program that imports torch, so
-    # the package must be cheap to import.
+    # Most modules are imported at their first use: the shim imports this package into every program
+    # that imports torch, so the package must be cheap to import.
     from importlib import import_module
 
     if name in _MODULES:

@@ -58,7 +58,8 @@ _OBJECTS_MAX = 2_000_000
 _LENGTH_MIN = 2
 _ADDED_MIN = 2  # a container must gain at least this many entries to be reported
 _GAINED_MAX = 1000
-_WEIGHED_MAX = 96  # number of containers whose bytes are estimated; they are those that gained most
+# number of containers whose bytes are estimated: those that gained the most entries
+_WEIGHED_MAX = 96
 _NAMED_MAX = 3  # number of containers named in a report
 _KEPT_BYTES = 1 << 20
 # a container is reported if it explains at least this fraction of the growth of memory
@@ -66,7 +67,7 @@ _KEPT_SHARE = 0.1
 _ENTRIES = 4  # number of newest entries whose mean size represents all new entries
 _FOLLOWED_MAX = 8
 _FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans to be followed
-# a container of containers is followed if at least this many inner ones gain entries together
+# a container of containers is followed if at least this many inner containers gain entries in total
 _NESTED_MIN = 4
 _NESTED_MAX = 100_000
 _GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
@@ -192,7 +193,7 @@ class _Scan:
 
 # ---- maximum numbers of entries ----
 
-_limits: dict[int, int] = {}  # by the id of the container
+_limits: dict[int, int] = {}  # maximum lengths of containers, by the id of the container
 _caches: dict[int, weakref.ref[Any]] = {}  # limited lru_caches by the id of their dictionary
 
 
@@ -792,10 +793,10 @@ def at_step(step: Optional[int] = None) -> None:
 
 
 def without_steps() -> None:
-    """Like at_step, but for a thread, if no step has ended for some time. The thread scans only
+    """Like at_step, but called by a thread if no step has ended for some time. It scans only
     variables of the program, not all objects. A list of all objects would refer to tuples that
-    other threads are still creating, and Python fails to resize a tuple that has other references
-    (SystemError in _PyTuple_Resize)."""
+    other threads are still creating, and Python fails to resize a tuple that has other
+    references (SystemError in _PyTuple_Resize)."""
     now = time.monotonic()
     if now >= _next_s and now - _step_s > _IDLE_STEPS_S and _lock.acquire(False):
         try:

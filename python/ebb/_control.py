@@ -25,7 +25,7 @@ _DOUBLE_AFTER = 128
 _FORK_PATIENCE_S = 0.1  # seconds that a fork waits for the thread to end
 
 _CHECK_MS = 250  # milliseconds between two checks of the thread for unsent steps
-_CHECKS = 8  # number of checks that find no unsent step before the thread sleeps
+_CHECKS = 8  # the thread sleeps after this many checks that found no unsent step
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # requests that were not answered yet
@@ -34,7 +34,7 @@ _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread; closing it ends the thread
 _must_end = False  # the thread
-_is_paused = False  # True while a fork is in progress; the thread was ended for it
+_is_paused = False  # True while a fork is in progress, for which the thread was ended
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
 # True if the job or a callback reports the steps; the hooks on torch then do not

@@ -194,7 +194,7 @@ def _hook_tqdm(module: ModuleType) -> None:
         nonlocal bars
         from . import _frameworks
 
-        # a forked child or a worker does only a part of the work
+        # bars in a forked child or a worker count only a part of the steps
         if os.getpid() != home or _frameworks.is_worker():
             return lambda bar: None
         if bars is None:

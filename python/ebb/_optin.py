@@ -1,5 +1,5 @@
 """Lets `ebb attach` reach this process without the rights of a debugger, if its user has set
-EBB_ATTACH=1. Importing this module starts it.
+EBB_ATTACH=1. The import of this module starts the thread described below.
 
 A thread listens at a socket (SOCK_SEQPACKET) in a folder that only the user can enter: attach.PID
 in $XDG_RUNTIME_DIR/ebb, else in /tmp/ebb-UID. A connection carries one request and its answer, both

@@ -365,7 +365,8 @@ def _program_variables() -> list[tuple[str, Any]]:
 
 def named_objects() -> dict[int, tuple[str, Any]]:
     """Returns (name, object) by id for the objects that the program's own variables refer to, and
-    for their attributes. These keep most memory alive, and are found without visiting all objects.
+    for their attributes. These objects keep most memory alive, and can be found without
+    visiting all objects.
     """
     found: dict[int, tuple[str, Any]] = {}
     todo, left = _program_variables(), _ATTRIBUTES_MAX
@@ -386,7 +387,8 @@ def named_objects() -> dict[int, tuple[str, Any]]:
             left -= len(has)
             before, after = "", f" of a {t.__module__}.{t.__qualname__}"
             module = t.__module__ if type(t.__module__) is str else ""
-            if not is_program_s(sys.modules.get(module)):  # users know their own classes
+            # names of the program's own classes are clear enough
+            if not is_program_s(sys.modules.get(module)):
                 variable, space, where = name.partition(" ")
                 before, after = variable + ".", space + where
             parts += [(before + key + after, part) for key, part in has.items() if type(key) is str]

@@ -191,7 +191,7 @@ def at_step(n: Optional[int] = None) -> None:
 
 
 def without_steps() -> None:
-    """Like at_step, but for a thread, if no step has ended for some time."""
+    """Like at_step, but called by a thread if no step has ended for some time."""
     now = time.monotonic()
     if now >= _next and now - _step_s > _IDLE_STEPS_S:
         _read_and_send(now)

@@ -515,7 +515,7 @@ class Wire:
         return self.take(*what)
 
     def take(self, *what: str) -> list[Request]:
-        """Like requests, but called by the helper, which reads the socket."""
+        """Like requests(), but called by the helper thread, which reads the socket."""
         with self._lock:
             self._take()
             if not self.waiting:
@@ -579,8 +579,9 @@ _figures: Optional[Wire] = None
 
 
 def figures_wire() -> Wire:
-    """Returns the wire for figures that ebb's own code reads. As long as the process has sent no
-    marks, this is a separate wire: a process forked from one that sends marks counts as a worker.
+    """Returns the wire for figures that ebb's own code reads. Until the process itself sends a
+    mark, this is a separate wire. If the figures were sent on the wire of the process, its
+    forked children would count as workers.
     """
     global _figures
     if _wire is not None:

@@ -40,7 +40,7 @@ struct entry_layout {
 
 enum { THREAD_NEXT = 8, THREAD_INTERP = 16 }; /* offsets that are the same in all versions */
 
-/* The parts that several versions have in common. */
+/* Offsets that several versions have in common. */
 #define CALLS_OF_3_9 .call_bytes = 16, .call_count = 32
 #define QUEUE_OF_3_9                                                                               \
     CALLS_OF_3_9, .main_interpreter = 40, .main_thread = 72, .state_runtime = 16,                  \
@@ -197,9 +197,9 @@ enum debug_word {
     DEBUG_THREAD_ID = 27,
     DEBUG_NATIVE_ID = 28,
     DEBUG_BREAKER = 89,
-    DEBUG_SUPPORT = 90, /* field of PyThreadState: the part for PEP 768 */
+    DEBUG_SUPPORT = 90, /* field of PyThreadState: the struct for PEP 768 */
     DEBUG_ENABLED = 91, /* of PyInterpreterState */
-    DEBUG_PENDING = 92, /* field of the part for PEP 768 */
+    DEBUG_PENDING = 92, /* field of the struct for PEP 768 */
     DEBUG_PATH = 93,
     DEBUG_PATH_BYTES = 94, /* a size */
 };

@@ -194,7 +194,8 @@ static void report_thread(struct stack_walk *w, uint64_t thread, stack_thread_fn
     fn(user, &about);
 }
 
-/* Lists the threads. Returns false if the list changed meanwhile; the list is then cut. */
+/* Lists the threads. Returns false if the list of the interpreter changed while it was read; the
+ * result is then incomplete. */
 static bool list_threads(struct stack_walk *w)
 {
     uint64_t thread, of;

@@ -61,8 +61,9 @@ int attach_target_file(const struct attach_target *t, const char *name, size_t m
     return io_read_all(t->root->proc_fd, path, max, ret);
 }
 
-/* Returns true if the process runs the program whose memory was opened. At an exec it keeps its pid
- * and its start time, but reading the old memory then finds its end, at any address. */
+/* Returns true if the process runs the program whose memory was opened. An exec changes neither the
+ * pid nor the start time of a process, but then every read of the memory opened earlier returns end
+ * of file. */
 static bool has_memory(const struct attach_target *t)
 {
     char byte;

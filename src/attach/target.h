@@ -15,7 +15,7 @@ struct err;
 struct attach_target {
     const struct proc_root *root;
     int32_t pid;
-    uint64_t start_ticks; /* identifies the process, together with the pid */
+    uint64_t start_ticks; /* start time; identifies the process, together with the pid */
     /* Refers to the address space that the process had when it was opened. After an exec or an
      * exit, reads and writes fail, so another program is never changed. -1 if the process has opted
      * in. */

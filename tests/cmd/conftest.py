@@ -13,7 +13,7 @@ from commands import NOBODY, ROOT, binary, run_ebb
 
 EXPECTED = ROOT / "tests" / "expected"
 
-# A shell starts background processes with these signals ignored, which a job would inherit.
+# If a shell starts the tests in the background, they ignore these signals, and so would the jobs of the tests.
 for number in (signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler)

@@ -48,8 +48,8 @@ class Guarded:
         self.sockets.chmod(0o777)
         self.seen = set()
         self.clients = []
-        # Cgroups left by an ebb that was killed together with its sentinel. A job of the tests may
-        # get the same pid.
+        # Cgroups that earlier runs of ebb left, because ebb and its sentinel were killed. They do not belong to the
+        # tests.
         self.others = {path for path, _ in cgroups_of_ebb()}
 
     def changes(self):

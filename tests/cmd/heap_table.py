@@ -134,7 +134,7 @@ class Table:
         return {site: [frames[word] for word in stack] for site, stack in words.items()}
 
 
-# The format of the line table depends on the Python version, so that interpreter decodes it.
+# The format of the line table depends on the Python version, so PYTHON decodes the table.
 LINES_PROGRAM = """
 import dis, json, sys
 def line_of(lines, first, instruction):

@@ -232,5 +232,6 @@ def test_server_and_clients_find_the_same_state_folder_by_default():
         env = {"EBB_STATE_DIR": str(server.state)}
         assert run_ebb("jobs", env=env).returncode == 0
         result = run_ebb("serve", "--listen", "none", env=env)
-        # Only the running server uses this state folder, so the error names it.
+        # Only the running server uses this state folder. The name of the folder in the error shows that the client
+        # looked there.
         assert refused_with(result, str(server.state))

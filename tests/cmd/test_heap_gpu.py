@@ -34,8 +34,8 @@ def receiver(tmp_path):
 
 
 def run(receiver, way, *more, copy="torch", preload=(LIBRARY,)):
-    """Returns the program's own counts of live bytes, blocks and failures that reached the real
-    functions, and its tables."""
+    """Returns the program's counts of live bytes, and of blocks and failures that were reported to the real functions,
+    and the program's tables."""
     env = environment({"LD_PRELOAD": ":".join(map(str, preload)), "EBB_SOCKET": receiver.path,
                        "EBB_HEAP": heap_table.with_filters("")})
     done = subprocess.run([PROGRAMS / "gpus", library(copy), way, *more], env=env, stdout=subprocess.PIPE, text=True,
@@ -273,7 +273,8 @@ def test_summary_has_the_failed_gpu_allocation_and_its_fix(recorded):
 
 def test_summary_has_failed_gpu_allocations_of_a_job_that_continues(tmp_path):
     folder, summary = record(tmp_path, CAUGHT)
-    # The request comes between the marks of steps 20 and 21, which a busy machine may date a little early.
+    # The request fails between the marks of steps 20 and 21. On a busy machine, the time of mark 21 may be before the
+    # failure.
     assert re.search("out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 2[01],", summary)
     assert "train.py:16 in ask" in summary
     assert "the line with the most memory at that time, 64 MiB: train.py:13 in keep()" in summary

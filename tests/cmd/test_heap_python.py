@@ -37,8 +37,8 @@ def receiver(open_folder):
 
 
 class Profiled:
-    """Runs a Python program under the preloaded library up to its first line of output; it then
-    reads its input."""
+    """Runs a Python program under the preloaded library until it has printed its first line. The program then waits for
+    input."""
 
     def __init__(self, receiver, python, *arguments, **variables):
         settings = with_filters(variables.pop("EBB_HEAP", ""))

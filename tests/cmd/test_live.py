@@ -1,4 +1,4 @@
-"""Tests the live stream: subscriptions, refused clients, and clients that try to harm it."""
+"""Tests the live stream: subscriptions, refused clients, and hostile clients."""
 
 import contextlib
 import json
@@ -331,7 +331,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
         # AddressSanitizer keeps freed memory in quarantine.
         assert IS_SANITIZED or server.rss_bytes() - before < 20 * 256 * 1024 + (8 << 20)
         wait_for(lambda: server.counts()["skipped"] > 0, "something to be left out")
-        # Viewers that begin to read later find that they were closed.
+        # A viewer that starts to read later finds its connection closed.
         wait_for(lambda: all_closed(server), "them to be closed")
         assert idle[0].closed() == (1013, "the client has read nothing for too long")
         for viewer in idle:

@@ -314,7 +314,7 @@ def test_stdout_and_stderr_opened_separately_overwrite_each_other(tmp_path):
 # ---- readers ----
 
 def test_output_still_in_pipes_when_the_job_ends_is_delivered(tmp_path):
-    """The output is more than the user's pipe holds, but not so much that the job cannot exit."""
+    """The output does not fit into the user's pipe, but the job can exit, because ebb holds the rest."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "sh", "-c",
                                 "head -c 110000 /dev/zero; echo; echo last; exit 3"],
                                env=environment(), stdout=subprocess.PIPE)
@@ -378,7 +378,8 @@ def test_job_with_stdout_or_stderr_closed_exits_as_without_ebb(tmp_path, stream)
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
 def test_supervisor_does_not_wait_for_a_reader_holding_the_pipe_lock(tmp_path):
-    """Like pv with a hanging disk, this reader splices to a terminal that was stopped by Ctrl-S."""
+    """This reader blocks in splice(), because it writes to a terminal that was stopped by Ctrl-S. pv blocks in the same
+    way if a disk hangs."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
     read, write = os.pipe()

@@ -565,7 +565,7 @@ def test_unread_http_answers_use_bounded_memory(server):
             if time.monotonic() - sipped_s > 5:
                 sip(sockets)
                 sipped_s = time.monotonic()
-            # The socket is not TCP, because there the kernel would buffer megabytes for the server.
+            # A unix socket is used, because the kernel would buffer megabytes of the answer for a TCP socket.
             s = stack.enter_context(socket.socket(socket.AF_UNIX))
             sockets.append(s)
             s.settimeout(PATIENCE_S)

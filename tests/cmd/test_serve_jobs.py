@@ -200,7 +200,7 @@ def test_job_that_ignores_cancel_is_killed_after_grace(server):
 
 
 def test_job_inherits_the_servers_limits(server):
-    """The server itself may need more open files."""
+    """The server raises its own limit of open files, but jobs get the original limit."""
     ask = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     given = resource.getrlimit(resource.RLIMIT_NOFILE)
     server.stop()

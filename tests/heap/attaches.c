@@ -202,7 +202,7 @@ static uint32_t cross(int n)
     return changed;
 }
 
-/* The plugin is the only code that allocates through slots of its own. */
+/* Tests that allocations are sampled that the plugin makes through its own GOT slots. */
 static uint32_t load_plugin(const char *path)
 {
     attach_once();

@@ -1,5 +1,5 @@
-/* Threads allocate and free blocks of each other while other threads start and exit, some with the
- * smallest possible stack. All blocks are freed at the end. */
+/* Threads allocate blocks and free blocks that other threads allocated, while further threads start
+ * and exit, some with the smallest possible stack. All blocks are freed at the end. */
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>

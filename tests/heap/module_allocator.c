@@ -1,5 +1,5 @@
 /* An allocator with its own operator new, preloaded after the hooks. It never reuses blocks,
- * because it only has to be recognised. */
+ * because the tests only check that ebb recognises it as an allocator. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>

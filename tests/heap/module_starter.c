@@ -1,5 +1,5 @@
 /* The library that late.c loads. Its constructor waits for a thread that calls the library's own
- * operator new, and an operator that it does not define. */
+ * operator new, and an operator that the library does not define. */
 #include <pthread.h>
 #include <stdlib.h>
 

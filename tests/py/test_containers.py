@@ -18,7 +18,7 @@ from ebb import _containers, _memory, _referrers, _tap, _weight, _wire
 from jobs import PATIENCE_S, binary, listening
 
 MIB = 1 << 20
-SEEN = []  # A module variable that tests let grow.
+SEEN = []  # A variable of this module, to which tests add entries.
 # Memory in MiB after each step; every step from the second on triggers a scan.
 RESIDENT = [0, 100, 124, 148, 196]
 

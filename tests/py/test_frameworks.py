@@ -1,5 +1,5 @@
-"""Tests steps of loops in frameworks other than torch, with the real packages. Tests of missing
-packages are skipped; `make test-frameworks` installs them all."""
+"""Tests how steps are counted in frameworks other than torch, with the real packages. Tests of
+missing packages are skipped; `make test-frameworks` installs all packages."""
 
 import importlib.util
 import json

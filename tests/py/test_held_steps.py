@@ -11,7 +11,7 @@ from ebb import _marks, _tap, _wire
 
 
 class Listener(_wire.Wire):
-    """Keeps the marks that would be sent."""
+    """Records marks instead of sending them."""
 
     def __init__(self):
         super().__init__()

@@ -623,7 +623,8 @@ def test_ebb_program_is_searched_on_path_last(tmp_path, monkeypatch):
 
 
 def test_python_m_ebb_execs_the_program(tmp_path):
-    """No Python process remains above the program: the started process is replaced by it."""
+    """The program replaces the started Python process, which therefore does not remain as a
+    parent."""
     show = script(tmp_path, "", "unused.py").with_name("ebb")
     show.write_text("#!/bin/sh\necho $$ $*\n")
     show.chmod(0o755)

@@ -17,7 +17,7 @@ class Optimizer:
 
 
 class Listener(_wire.Wire):
-    """Keeps the marks that would be sent."""
+    """Records marks instead of sending them."""
 
     def __init__(self):
         super().__init__()
@@ -247,7 +247,8 @@ def test_evaluation_loop_does_not_count_as_an_epoch(wire, tracker, no_gradients)
 def test_evaluation_with_gradients_enabled_sends_nothing(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 3):
-        # This loader is used up between a batch and its step.
+        # The inner loader is read to its end between a batch of the outer loader and the step for
+        # this batch.
         assert len(list(Loader(tracker, 9))) == 9
         tracker.on_step(optimizer)
     assert len(list(Loader(tracker, 9))) == 9

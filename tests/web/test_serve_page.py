@@ -115,7 +115,7 @@ def test_job_plots_are_drawn_and_updated_live(seen):
 def test_zooming_a_job_plot_loads_more_detail(seen):
     asked = {key: float(value) for key, value in
              (pair.split("=") for pair in seen["useJob"]["part"].lstrip("?").split("&"))}
-    whole = 1198 + 1500 * 1.05  # The values include the forecast until the limit is reached.
+    whole = 1198 + 1500 * 1.05  # The plot includes the forecast, which ends when the limit is reached.
     assert whole / 16 < asked["from_s"] < whole / 8 < whole * 3 / 8 < asked["to_s"] < 1198
     minutes, seconds = map(int, seen["useJob"]["closer"][0]["time"].split()[0].split(":"))
     assert whole * 3 / 8 < minutes * 60 + seconds <= asked["to_s"]

@@ -127,7 +127,7 @@ def allocations():
 
 
 def interval(ratios, rounds=2000):
-    """Returns the mean of the middle half, and its bootstrap interval."""
+    """Returns the mean of the middle half of the sorted ratios, and its bootstrap interval."""
     def middle(values):
         values = sorted(values)
         cut = len(values) // 4

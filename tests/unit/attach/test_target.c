@@ -169,7 +169,8 @@ static void attach_error_mentions_a_different_pid_namespace(void **state)
 {
     const struct fake_proc *f = *state;
     assert_int_equal(unlinkat(f->root.proc_fd, "77/mem", 0), 0);
-    put_file(f, "77/mem", "x"); /* The memory file of an exited process can be read to its end. */
+    put_file(f, "77/mem", "x"); /* A read of the mem file of an exited process returns end of file,
+                                   as a read of this file does. */
     put_file(f, "self/ns/pid", "");
     put_file(f, "77/ns/pid", "");
     assert_refused(f, ATTACH_WRITE,

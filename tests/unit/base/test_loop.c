@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
-enum { LONG_MS = 120000 }; /* Only a broken loop waits this long. */
+enum { LONG_MS = 120000 }; /* Time limit in ms. Only a broken loop takes this long. */
 
 static struct loop *loop;
 

@@ -40,11 +40,12 @@ struct facts_process *synthetic_process(struct synthetic *s, enum process_role r
 /* Makes FIELD of process P grow from FROM at the start to TO at UNTIL_S, and then stay constant. */
 void synthetic_field(struct synthetic *s, size_t p, enum sample_process_field field, double from,
                      double to, double until_s);
-/* Removes the readings of FIELD of the main process that are NAN; for one field per test. */
+/* Removes those readings of FIELD of the main process that are NAN. Call this for at most one field
+ * per test. */
 void synthetic_remove_nan(struct synthetic *s, enum sample_process_field field);
 /* Sets the RSS of the main process, all of which is anonymous memory. */
 void synthetic_memory(struct synthetic *s, double from, double to, double until_s);
-/* Adds a spike of HEIGHT bytes and one second at T_S to the RSS of the main process. */
+/* Adds a spike to the RSS of the main process: HEIGHT bytes for one second, at T_S. */
 void synthetic_spike(struct synthetic *s, double t_s, double height);
 void synthetic_figure(struct synthetic *s, const char *name, double from, double to);
 void synthetic_verdict(struct synthetic *s, size_t p, enum verdict_word word);

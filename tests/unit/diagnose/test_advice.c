@@ -119,7 +119,7 @@ static void advice_does_not_suggest_the_heap_profiler_if_it_ran(void **state)
 {
     (void)state;
     memory_leaks();
-    s.f.heap.is_on = true; /* The profiler ran, but its last reading was too early. */
+    s.f.heap.is_on = true; /* The profiler ran, although there is no usable reading of the heap. */
     heap_profiler_is_not_advised();
 }
 

@@ -202,7 +202,7 @@ static void evidence_about_a_call_site_names_the_growing_container(void **state)
         (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 2};
     s.f.kept.at[0].at[0] =
         (struct kept){.name = "seen of a Collator", .type = "list", .added = 20, .bytes = MIB(100)};
-    /* This container gained too little compared with the first one. */
+    /* The second container is not named, because it has gained much less than the first one. */
     s.f.kept.at[0].at[1] =
         (struct kept){.name = "names", .type = "dict", .added = 20, .bytes = MIB(2)};
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_CALL_SITE);
@@ -273,7 +273,7 @@ static void small_live_objects_of_a_call_site_are_not_retention(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_RETENTION)->word <= UNLIKELY);
 }
 
-/* The allocator's count excludes Python's arenas, so it proves nothing by itself. */
+/* The allocator's count excludes Python's arenas, so this count alone is not proof of retention. */
 static void retention_shown_only_by_allocator_count_is_rated_possible(void **state)
 {
     (void)state;

@@ -53,7 +53,7 @@ static void growing_shmem_is_diagnosed_as_shared_memory(void **state)
     expect_first(HYPOTHESIS_SHARED_MEMORY);
 }
 
-static void pinned_memory_cannot_be_tested_without_the_torch_figure(void **state)
+static void pinned_memory_cannot_be_tested_if_torch_reports_none(void **state)
 {
     (void)state;
     memory_leaks();
@@ -65,7 +65,7 @@ static void pinned_memory_cannot_be_tested_without_the_torch_figure(void **state
     expect(HYPOTHESIS_PINNED, RULED_OUT);
 }
 
-/* The driver pins shared mappings, so pinned and shared memory are one explanation and not two. */
+/* The driver pins shared mappings, so the pinned and the shared memory are the same memory. */
 static void shared_memory_that_is_pinned_is_diagnosed_as_pinned(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ int main(void)
         T(page_cache_is_ruled_out_if_file_pages_are_constant),
         T(kernel_hypotheses_cannot_be_tested_without_page_types),
         T(growing_shmem_is_diagnosed_as_shared_memory),
-        T(pinned_memory_cannot_be_tested_without_the_torch_figure),
+        T(pinned_memory_cannot_be_tested_if_torch_reports_none),
         T(shared_memory_that_is_pinned_is_diagnosed_as_pinned),
         T(swap_is_ruled_out_if_no_memory_was_swapped),
         T(huge_pages_are_ruled_out_only_if_they_are_disabled),

@@ -65,7 +65,7 @@ static void unclosed_process_pools_are_diagnosed_as_growing_in_number(void **sta
     assert_true(
         has_evidence(h, EVIDENCE_FOR, "the job had 0 processes at the start and has 4 now"));
     for (size_t i = 1; i <= 4; i++)
-        /* All workers started with the job, so processes do not pile up. */
+        /* All workers started with the job, so the number of processes does not grow. */
         s.processes[i].born_s = s.f.start_s;
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);
 }

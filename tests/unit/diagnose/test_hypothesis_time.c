@@ -96,7 +96,7 @@ static void growth_that_ends_with_the_first_epoch_is_a_cache(void **state)
     assert_true(has_evidence(h, EVIDENCE_FOR, ": about 1.00 MiB per example"));
 }
 
-/* In the first epoch it is not known whether the cache is full. */
+/* During the first epoch it is not known whether the cache is already full. */
 static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
 {
     (void)state;

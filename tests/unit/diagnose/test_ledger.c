@@ -109,7 +109,7 @@ static void growth_of_huge_pages_explains_growth_without_call_sites(void **state
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(50));
 }
 
-/* If all memory is in huge pages, they do not explain growth. */
+/* Nearly all memory is in huge pages from the start, so huge pages do not explain the growth. */
 static void constant_huge_pages_are_not_counted_as_growth(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void outdated_count_of_heap_pages_is_corrected_by_newer_samples(void **st
 {
     (void)state;
     set_heap_pages(MIB(170), MIB(540));
-    /* The counts are 50 and 80 MiB too low. */
+    /* At the start and at the end, the page counts are 50 and 80 MiB too low. */
     synthetic_field(&s, 0, SAMPLE_UNIQUE, MIB(450), MIB(820), 200);
     synthetic_field(&s, 0, SAMPLE_FILE, 0, 0, 200);
     synthetic_field(&s, 0, SAMPLE_SHMEM, 0, 0, 200);
@@ -490,7 +490,8 @@ static void call_site_of_unpinned_shared_memory_is_named(void **state)
     expect_bytes(ledger_live_growth(&s.ledger), 0);
 }
 
-/* The mapping fits into the growth of anonymous memory, so shared memory has another origin. */
+/* The mapping can be part of the growth of anonymous memory, so the growth of shared memory has
+ * another origin. */
 static void private_mapping_counts_as_heap_even_if_shared_memory_grows(void **state)
 {
     (void)state;

@@ -56,7 +56,7 @@ static void file_pages_of_an_exiting_process_are_not_used(void **state)
     assert_true(fabs(s.question.growth) < 1);
 }
 
-/* Growth too small to diagnose still has a cause. */
+/* Causes are rated even if the growth is too small for a diagnosis. */
 static void causes_are_rated_even_if_growth_is_too_small_to_diagnose(void **state)
 {
     (void)state;

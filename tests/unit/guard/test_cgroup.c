@@ -448,7 +448,7 @@ static void cgroup_of_a_killed_supervisor_is_removed_by_name(void **state)
     assert_false(is_there(&t.root, "memory/a/ebb-7-8"));
     assert_false(is_there(&t.root, "unified/c/ebb-7-8"));
     assert_true(is_there(&t.root, "memory/a/ebb-7-9"));
-    guard_cgroup_remove_named(&t.root, "b", 0); /* The name "b" is never that of a job's cgroup. */
+    guard_cgroup_remove_named(&t.root, "b", 0); /* ebb never gives a job's cgroup the name "b". */
     assert_true(is_there(&t.root, "memory/a/b"));
     tree_end(&t);
 }

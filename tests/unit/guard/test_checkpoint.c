@@ -865,7 +865,9 @@ static void events_in_random_order_keep_the_checkpoint_state_valid(void **state)
         ends[f->checkpoint.ack]++;
     }
     for (size_t i = 0; i <= LADDER_ACK_FAILED; i++)
-        assert_true(ends[i] > 0); /* Every way to end a request must have occurred. */
+        assert_true(
+            ends[i] >
+            0); /* The random events must have caused every way in which a request can end. */
 }
 
 static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)

@@ -111,8 +111,8 @@ static void last_exception_of_a_traceback_is_the_cause_of_failure(void **state)
         {"epoch 3: loss 0.12\nsaved to out/\n", DEATH_NO_SIGN, ""},
         {"epoch 1\n" HEAD BODY "ValueError: shape mismatch: (3,) and (4,)\n", DEATH_PYTHON,
          "ValueError: shape mismatch: (3,) and (4,)"},
-        /* These exceptions have no newline, no message, a module name, or a class defined in a
-         * function. */
+        /* Unusual exceptions: without a final newline, without a message, with a module name, or of
+         * a class defined in a function. */
         {HEAD BODY "AssertionError", DEATH_PYTHON, "AssertionError"},
         {HEAD BODY "a.b.C: \n", DEATH_PYTHON, "a.b.C"},
         {HEAD BODY "lib.f.<locals>.Größe2: x\n", DEATH_PYTHON, "lib.f.<locals>.Größe2: x"},
@@ -205,7 +205,7 @@ static void original_exception_of_a_worker_or_a_chain_is_the_cause(void **state)
     CHECK(table);
 }
 
-static void exception_of_the_failing_rank_is_the_cause(void **state)
+static void exception_of_the_failing_rank_is_reported_as_the_cause(void **state)
 {
     (void)state;
 #define R0 "[rank0]: "
@@ -798,7 +798,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(last_exception_of_a_traceback_is_the_cause_of_failure),
         cmocka_unit_test(original_exception_of_a_worker_or_a_chain_is_the_cause),
-        cmocka_unit_test(exception_of_the_failing_rank_is_the_cause),
+        cmocka_unit_test(exception_of_the_failing_rank_is_reported_as_the_cause),
         cmocka_unit_test(out_of_memory_messages_are_classified_by_kind_of_memory),
         cmocka_unit_test(traceback_is_found_between_colours_and_progress_bars),
         cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause),

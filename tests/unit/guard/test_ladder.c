@@ -497,7 +497,8 @@ static void forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
         w.in.forecast_known = true;
         w.in.forecast_s = 5;
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
-        /* The trigger ends above 1.5 times 12 s, so a forecast of 15 s is too short. */
+        /* The guard needs 12 s, and the trigger ends if the forecast exceeds 1.5 times that. A
+         * forecast of 15 s does not end it. */
         w.in.forecast_s = is_over ? 60 : 15;
         look_at(&w, 3, GIB);
         for (int i = 0; i < 15; i++)

@@ -400,7 +400,7 @@ static void reflex_keeps_its_last_reading_if_thresholds_change(void **state)
     close(fd);
 }
 
-/* The kill threshold alone would need only two samples per second. */
+/* For the kill threshold alone, two samples per second would suffice. */
 static void reflex_samples_more_often_near_the_alarm_threshold(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -481,7 +481,7 @@ static void grower_close(const struct grower *g)
     close(g->from);
 }
 
-/* Sets the shared memory from a full sample that contains only PID. */
+/* Reports to the reflex that PID is the only process and shares BYTES, as a full sample would. */
 static void overlap_of(struct reflex *r, uint64_t bytes, pid_t pid)
 {
     char path[64], text[128];
@@ -677,7 +677,7 @@ static void reused_reflex_slot_kills_only_its_new_process(void **state)
     reflex_free(r);
 }
 
-/* All entries share one open file to save descriptors, which the table does not check. */
+/* To save descriptors, all entries use the same open file. The table does not check this. */
 static void full_reflex_table_refuses_a_process_and_closes_its_fds(void **state)
 {
     struct rlimit before, raised;

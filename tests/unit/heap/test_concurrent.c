@@ -1,4 +1,5 @@
-/* Tests threads that access the same buckets, nodes and windows; also built for ThreadSanitizer. */
+/* Tests threads that concurrently use the tables of live samples and call sites, the sampling
+ * interval and the strings. Also built for ThreadSanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

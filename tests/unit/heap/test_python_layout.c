@@ -71,7 +71,7 @@ static void versions_before_3_13_need_no_debug_offsets(void **state)
     assert_true(l11.has_cframe && l12.has_cframe);
 }
 
-/* The positions below were counted by hand in the interpreter's header of that version. */
+/* The positions of the fields were counted by hand in the header of Python 3.13. */
 static void debug_offsets_of_3_13_are_read(void **state)
 {
     (void)state;

@@ -55,7 +55,7 @@ static void sampling_draw_equals_the_logarithm_of_a_uniform_number(void **state)
     }
 }
 
-static void sampling_draws_have_exponential_mean_and_variance(void **state)
+static void mean_and_variance_of_sampling_draws_are_exponential(void **state)
 {
     enum { TIMES = 400000 };
     uint64_t random = 7;
@@ -380,7 +380,7 @@ int main(void)
         FRESH(sample_probability_is_exact_for_all_sizes),
         FRESH(sample_probability_is_never_zero),
         FRESH(sampling_draw_equals_the_logarithm_of_a_uniform_number),
-        FRESH(sampling_draws_have_exponential_mean_and_variance),
+        FRESH(mean_and_variance_of_sampling_draws_are_exponential),
         FRESH(sample_weights_add_up_to_the_allocated_bytes),
         FRESH(sample_weights_add_up_with_mixed_sizes_and_intervals),
         FRESH(first_allocation_of_a_thread_has_the_usual_sample_rate),

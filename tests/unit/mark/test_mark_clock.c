@@ -39,7 +39,8 @@ static void epoch_length_is_derived_from_fractional_epochs(void **state)
     clock_add(&c, 1, "KIND=step\nSTEP=10\nEPOCH=0.12048192771\n", m);
     clock_add(&c, 2, "KIND=step\nSTEP=20\nEPOCH=0.24096385542\n", m);
     assert_int_equal(m[0].steps_per_epoch, 83);
-    struct mark_clock coarse = {0}; /* An epoch with two decimal digits is too imprecise. */
+    struct mark_clock coarse = {0}; /* With two decimal digits, the epoch is too imprecise to
+                                       compute the number of steps. */
     clock_add(&coarse, 1, "KIND=step\nSTEP=10\nEPOCH=0.12\n", m);
     clock_add(&coarse, 2, "KIND=step\nSTEP=20\nEPOCH=0.24\n", m);
     assert_int_equal(m[0].steps_per_epoch, 0);

@@ -24,8 +24,8 @@ typedef void kid_fn(void *arg);
 pid_t kid_start(kid_fn *fn, void *arg); /* Returns when FN has returned. */
 pid_t kid_spawn(kid_fn *fn, void *arg); /* Returns without waiting for FN. */
 void kid_end(pid_t pid);                /* SIGKILL and reap */
-/* Forks a child that dies with its parent, however early that is. A stray child would keep the
- * test's output open. */
+/* Forks a child that dies with its parent, even if the parent dies at once. A child that stays
+ * would keep the output of the test open. */
 pid_t fork_tied(void);
 /* Forks a child that outlives its parent for a short time. */
 pid_t fork_loose(void);

@@ -380,7 +380,7 @@ static void random_bytes_in_cgroup_files_do_not_crash_the_parser(void **state)
     for (int round = 0; round < 40000; round++) {
         const char *from = seeds[round % 4];
         size_t len = strlen(from);
-        /* The copy has no spare byte, so the sanitizer detects an overrun. */
+        /* The copy is allocated with its exact length, so the sanitizer detects an overrun. */
         char *text = malloc(len);
         char path[32];
         bool unlimited;

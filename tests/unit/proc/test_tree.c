@@ -405,7 +405,7 @@ static void orphan_stays_in_the_process_tree_with_a_new_parent(void **state)
     int32_t parent = proc_tree_at(w.tree, 1)->info.id.pid;
     int32_t orphan = proc_tree_at(w.tree, 2)->info.id.pid;
     assert_int_equal(write(fds[1], "x", 1), 1);
-    /* A scan in the middle of the exit sees only one of the two events. */
+    /* If a scan takes place during the exit, it finds only the new parent or only the death. */
     EVENTUALLY(w.seen.count[PROCESS_REPARENTED] == 1 && w.seen.count[PROCESS_DIED] == 1, walk(&w));
     assert_int_equal(w.seen.pid[PROCESS_REPARENTED], orphan);
     assert_int_equal(proc_tree_find(w.tree, orphan)->info.ppid, getpid());
@@ -487,8 +487,8 @@ static void expect_pid_reuse(size_t fd_budget)
     assert_int_equal(proc_tree_find(tree, 60)->info.id.start_ticks, 11);
     assert_int_not_equal(proc_tree_find(tree, 60)->slot, old_slot);
 
-    /* The pid is reused again; now a tick notices it and must not read the memory of the new
-     * process. */
+    /* The pid is reused again. This time a tick notices the reuse, and must not read the memory of
+     * the new process. */
     mock_remove(&m, 60);
     mock_put(&m, &(struct mock_process){
                      .pid = 60, .ppid = 1, .start = 12, .rss_pages = 9, .children = ""});

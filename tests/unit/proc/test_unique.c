@@ -457,7 +457,7 @@ static void unmeasured_forked_child_counts_only_growth_since_fork(void **state)
     count_end(&c);
 }
 
-static void unmeasured_forked_child_counts_its_copied_pages(void **state)
+static void copied_pages_of_an_unmeasured_forked_child_are_counted(void **state)
 {
     (void)state;
     struct count c;
@@ -508,8 +508,8 @@ static void fork_after_a_unique_count_does_not_double_job_memory(void **state)
     count_end(&c);
 }
 
-/* A count takes several slices. Pages counted in the first of them are shared with a process that
- * is forked before the last. */
+/* A count takes several slices. A process is forked between the first and the last slice, so pages
+ * counted in the first slice become shared. */
 static void fork_during_a_unique_count_does_not_double_job_memory(void **state)
 {
     (void)state;
@@ -791,7 +791,7 @@ static void process_removed_from_the_tree_during_a_scan_is_dropped(void **state)
         slice(&c);
     kid_end(pid);
     struct proc_unique *untold = c.unique;
-    c.unique = NULL; /* This tick does not call proc_unique_forget. */
+    c.unique = NULL; /* Without the counter, this tick does not call proc_unique_forget. */
     proc_tree_tick(c.tree, c.now_ns);
     c.unique = untold;
     assert_int_equal(proc_tree_count(c.tree), 0);
@@ -1004,7 +1004,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(unique_count_of_scattered_pages_equals_smaps),
         cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
         cmocka_unit_test(unmeasured_forked_child_counts_only_growth_since_fork),
-        cmocka_unit_test(unmeasured_forked_child_counts_its_copied_pages),
+        cmocka_unit_test(copied_pages_of_an_unmeasured_forked_child_are_counted),
         cmocka_unit_test(fork_after_a_unique_count_does_not_double_job_memory),
         cmocka_unit_test(fork_during_a_unique_count_does_not_double_job_memory),
         cmocka_unit_test(fork_that_exits_uncounted_does_not_double_job_memory),

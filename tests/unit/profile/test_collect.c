@@ -505,7 +505,7 @@ static void extra_descriptors_sent_by_a_profiler_are_closed(void **state)
     close(fd);
     size_t before = open_fds();
     wait_processes(f, 1);
-    /* There may be a pidfd, if the kernel supports it. */
+    /* One more descriptor is allowed: a pidfd, if the kernel supports pidfds. */
     assert_in_range(open_fds(), before, before + 1);
 }
 

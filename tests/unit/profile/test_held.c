@@ -14,7 +14,7 @@
 #include "base/clock.h"
 
 static const double MB = 1e6;
-enum { READINGS = 24, EVERY_S = 2, SITES = 4, EPOCH = 12 }; /* one step per reading */
+enum { READINGS = 24, EVERY_S = 2, SITES = 4, EPOCH = 12 }; /* there is one step per reading */
 enum { LOADED = 1, BATCHES = 2, KEPT = 3 };                 /* Site numbers; 0 means no site. */
 
 /* Describes 48 s of a process that has 200 MB of live memory from its start. */

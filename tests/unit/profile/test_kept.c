@@ -144,8 +144,8 @@ static void add_figure(struct run *run, uint32_t id, const char *name, uint64_t 
     run_sample(run, ENTITY_SERIES, id, full, &s);
 }
 
-/* Returns a run of ten seconds. The resident memory of process PID grows by GROWTH, and that of a
- * list and of a small dictionary by 1 MiB and 100 KiB per second. */
+/* Returns a run of ten seconds. Each second, the resident memory of process PID grows by GROWTH, a
+ * list by 1 MiB and a small dictionary by 100 KiB. */
 static struct run *run_with_containers(uint64_t growth)
 {
     const struct process_info info = {.id = {.pid = PID, .start_ticks = 1}};

@@ -193,8 +193,8 @@ static void cost_of_the_profiler_is_read_from_the_table_header(void **state)
     assert_true(look_is_ended(&f->look));
 }
 
-/* A large block that starts just after a page header has its own mapping. Small blocks, blocks at
- * other offsets and mappings made by the program do not. */
+/* A large block that starts just after malloc's header at the start of a page has its own mapping.
+ * Small blocks, blocks at other offsets and mappings made by the program do not. */
 static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **state)
 {
     struct fixture *f = *state;

@@ -1,5 +1,5 @@
-/* Tests which frame of a stack is shown, the recognition of allocators and plumbing, and C++
- * names. */
+/* Tests which frame of a stack is shown, which functions count as allocators or library code, and
+ * C++ names. */
 #include "profile/names.h"
 
 #include <setjmp.h>

@@ -100,7 +100,8 @@ static void empty_profile_has_no_readings(void **state)
 
 enum { WORKING_MAX = 100 };
 
-/* Returns how many of N readings, one second apart with these live MiB, show a working process. */
+/* Returns how many of N readings count as those of a working process. The readings are one second
+ * apart and have the live sizes MIB. */
 static size_t working(const double *mib, size_t n)
 {
     struct profile_held held[WORKING_MAX];
@@ -163,7 +164,7 @@ static struct profile on_its_way_out(struct profile_reading *seen, struct profil
     return (struct profile){.is_ended = true, .readings = seen, .n_readings = n};
 }
 
-static void last_reading_before_a_long_exit_is_the_last_one_at_work(void **state)
+static void heap_readings_during_a_long_exit_do_not_count_as_work(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -202,7 +203,7 @@ int main(void)
         cmocka_unit_test(empty_profile_has_no_readings),
         cmocka_unit_test(heap_readings_after_the_end_of_work_are_excluded),
         cmocka_unit_test(heap_readings_of_a_short_idle_time_at_the_end_are_excluded),
-        cmocka_unit_test(last_reading_before_a_long_exit_is_the_last_one_at_work),
+        cmocka_unit_test(heap_readings_during_a_long_exit_do_not_count_as_work),
         cmocka_unit_test(process_counts_as_working_until_its_exit_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

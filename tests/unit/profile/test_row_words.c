@@ -234,7 +234,7 @@ static void heap_row_of_a_filling_job_is_not_leaking(void **state)
     run_free(r);
 }
 
-/* The test for even growth is wrong in at most 1 % of the rows that grow evenly. */
+/* The statistical test for even growth rejects at most 1 % of the rows that grow evenly. */
 static void growing_heap_row_is_leaking_if_the_job_leaks(void **state)
 {
     size_t asked, failed = count_runs(leak_shares_the_word, &asked);

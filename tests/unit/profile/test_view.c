@@ -83,7 +83,7 @@ static void heap_call_tree_adds_up_to_the_live_bytes(void **state)
     const struct profile_branch *main_branch = &s.view.tree.children[0];
     assert_string_equal(main_branch->frame.function, "main");
     assert_int_equal(main_branch->live_bytes, (3 << 20) + (1 << 14));
-    /* The function "step" is too small to be shown. */
+    /* The function "step" has too little memory to be shown. */
     assert_int_equal(main_branch->n_children, 1);
     assert_int_equal(main_branch->left_out_bytes, 1 << 14);
     json_t *doc = profile_json(&s.view);

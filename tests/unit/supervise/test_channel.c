@@ -64,7 +64,9 @@ static void control_channel_queues_more_than_the_socket_holds(void **state)
     enum channel_type type;
     const char *data;
     size_t len, got = 0;
-    const int room = 64 << 10; /* The buffer size does not depend on this machine's default. */
+    const int room =
+        64
+        << 10; /* The size is set here, so that it does not depend on the default of the machine. */
     char *block = malloc(SIZE);
     assert_non_null(block);
     assert_int_equal(setsockopt(two->a.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);

@@ -540,7 +540,7 @@ static void size_budget_of_marks_halves_as_the_recording_grows(void **state)
     assert_in_range(recorded * BUDGET_TEXT, 1, RATE * 3600 / 4);
 }
 
-/* The queue is much smaller than the flood, but the disk works. */
+/* All marks together are much larger than the queue, but the disk works. */
 static void recording_reports_a_loss_even_without_a_disk_error(void **state)
 {
     (void)state;
