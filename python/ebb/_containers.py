@@ -67,8 +67,6 @@ _KEPT_SHARE = 0.1
 _ENTRIES = 4  # number of newest entries whose mean size represents all new entries
 _FOLLOWED_MAX = 8
 _FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans to be followed
-# a container of containers is followed if at least this many inner containers gain entries in total
-_NESTED_MIN = 4
 _NESTED_MAX = 100_000
 _GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
 _FIRST_GRAPHS = 1000  # maximum number of variables whose first graph is remembered
