@@ -72,7 +72,7 @@ def test_junit_file_of_an_undecided_job_has_a_skipped_test(run, tmp_path):
     assert case.find("skipped").get("message").startswith("undecided: ")
 
 
-def test_fail_on_undecided_exits_with_3_for_a_short_job(run):
+def test_fail_on_option_undecided_exits_with_3_for_a_short_job(run):
     assert run("true", options=["--fail-on", "undecided"]).returncode == 3
 
 

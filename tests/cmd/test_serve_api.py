@@ -255,7 +255,7 @@ def test_missing_job_gets_404_on_every_path(server):
         assert server.get(f"/jobs/{number}").status in (400, 404), number
 
 
-def test_recording_of_a_queued_job_is_not_found(server):
+def test_request_for_the_recording_of_a_queued_job_gets_404(server):
     first = server.submit("sleep", "600")
     second = server.submit("true", after=[first])
     assert server.job(second)["state"] == "queued" and server.job(second)["waits_for"]

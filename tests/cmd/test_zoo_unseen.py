@@ -53,7 +53,7 @@ def test_verdict_that_confuses_leak_and_benign_is_graded_wrong(word, leak, grade
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
-def test_time_to_the_correct_verdict_ends_at_its_last_change():
+def test_verdict_counts_as_right_only_if_it_does_not_change_later():
     truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
     looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
     assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}

@@ -257,7 +257,7 @@ def test_unpicklable_result_of_an_isolated_call_is_an_error():
         ebb.isolate(functions.unpicklable_result)
 
 
-def test_killed_isolated_process_raises_with_its_cause():
+def test_killed_isolated_process_raises_an_error_with_its_cause():
     with pytest.raises(ebb.IsolatedError, match="die ended without a result: .*SIGKILL") as caught:
         ebb.isolate(functions.die, signal.SIGKILL)
     assert not isinstance(caught.value, ebb.MemoryLimitExceeded)

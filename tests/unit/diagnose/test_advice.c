@@ -29,7 +29,7 @@ static void advice_contains_the_numbers_of_the_run(void **state)
     assert_string_equal(a->effect, "saves 400 MiB");
 }
 
-static void filled_cache_gets_no_advice_about_a_growing_container(void **state)
+static void no_advice_about_a_growing_container_is_given_for_a_full_cache(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -184,7 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(advice_contains_the_numbers_of_the_run),
-        T(filled_cache_gets_no_advice_about_a_growing_container),
+        T(no_advice_about_a_growing_container_is_given_for_a_full_cache),
         T(advice_calls_growth_harmless_only_if_the_verdict_does),
         T(advice_for_a_filling_buffer_names_its_single_allocation),
         T(advice_on_restarts_is_given_if_limit_and_steps_are_known),

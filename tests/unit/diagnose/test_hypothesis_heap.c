@@ -27,7 +27,7 @@ static void constant_object_count_makes_python_objects_an_unlikely_cause(void **
     expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
 }
 
-static void python_objects_cannot_be_tested_with_a_sampled_census(void **state)
+static void python_object_growth_cannot_be_tested_by_a_sampled_census(void **state)
 {
     (void)state;
     memory_leaks();
@@ -36,7 +36,7 @@ static void python_objects_cannot_be_tested_with_a_sampled_census(void **state)
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
 }
 
-static void python_objects_cannot_be_tested_by_censuses_of_flat_memory(void **state)
+static void python_object_growth_cannot_be_tested_while_memory_is_flat(void **state)
 {
     (void)state;
     growth_stops_after(15);
@@ -46,7 +46,7 @@ static void python_objects_cannot_be_tested_by_censuses_of_flat_memory(void **st
 }
 
 /* The first census is at step 20, when 350 of the 400 MiB have yet to be allocated. */
-static void growth_before_the_first_census_is_not_python_objects(void **state)
+static void growth_before_first_census_is_not_attributed_to_objects(void **state)
 {
     (void)state;
     growth_stops_after(21.5);
@@ -73,7 +73,7 @@ static void growing_grad_tensors_and_nodes_show_a_kept_graph(void **state)
     expect_first(HYPOTHESIS_AUTOGRAD);
 }
 
-static void model_copies_that_require_grad_are_not_a_kept_graph(void **state)
+static void model_copies_that_require_grad_are_not_called_a_kept_graph(void **state)
 {
     (void)state;
     memory_leaks();
@@ -87,7 +87,7 @@ static void model_copies_that_require_grad_are_not_a_kept_graph(void **state)
     expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
 }
 
-static void tensors_without_grad_are_not_a_kept_graph(void **state)
+static void tensors_without_grad_are_not_called_a_kept_graph(void **state)
 {
     (void)state;
     memory_leaks();
@@ -219,7 +219,7 @@ static void call_sites_cannot_be_tested_without_a_heap_profile(void **state)
     expect_absent(HYPOTHESIS_CALL_SITE, "the heap profiler was off");
 }
 
-static void growing_memory_with_a_flat_live_heap_is_retention(void **state)
+static void growing_memory_with_a_flat_live_heap_is_called_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -236,7 +236,7 @@ static void live_heap_that_grows_like_rss_is_not_called_retention(void **state)
     expect(HYPOTHESIS_RETENTION, RULED_OUT);
 }
 
-static void growing_free_memory_in_the_allocator_is_retention(void **state)
+static void growing_free_memory_in_the_allocator_is_called_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -262,7 +262,7 @@ static void retention_is_found_despite_a_batch_live_at_one_reading(void **state)
 }
 
 /* The allocator's count does not include small Python objects. */
-static void small_live_objects_of_a_call_site_are_not_retention(void **state)
+static void small_live_objects_of_a_call_site_are_not_called_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -332,13 +332,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(growing_object_count_makes_python_objects_a_likely_cause),
         T(constant_object_count_makes_python_objects_an_unlikely_cause),
-        T(python_objects_cannot_be_tested_with_a_sampled_census),
-        T(python_objects_cannot_be_tested_by_censuses_of_flat_memory),
-        T(growth_before_the_first_census_is_not_python_objects),
+        T(python_object_growth_cannot_be_tested_by_a_sampled_census),
+        T(python_object_growth_cannot_be_tested_while_memory_is_flat),
+        T(growth_before_first_census_is_not_attributed_to_objects),
         T(python_objects_and_tensors_cannot_be_tested_without_census),
         T(growing_grad_tensors_and_nodes_show_a_kept_graph),
-        T(model_copies_that_require_grad_are_not_a_kept_graph),
-        T(tensors_without_grad_are_not_a_kept_graph),
+        T(model_copies_that_require_grad_are_not_called_a_kept_graph),
+        T(tensors_without_grad_are_not_called_a_kept_graph),
         T(kept_graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named_with_its_line),
         T(leak_without_a_leaking_call_site_names_the_fastest_growing),
@@ -350,11 +350,11 @@ int main(void)
         T(growth_at_several_lines_of_one_function_is_added_up),
         T(evidence_about_a_call_site_names_the_growing_container),
         T(call_sites_cannot_be_tested_without_a_heap_profile),
-        T(growing_memory_with_a_flat_live_heap_is_retention),
+        T(growing_memory_with_a_flat_live_heap_is_called_retention),
         T(live_heap_that_grows_like_rss_is_not_called_retention),
-        T(growing_free_memory_in_the_allocator_is_retention),
+        T(growing_free_memory_in_the_allocator_is_called_retention),
         T(retention_is_found_despite_a_batch_live_at_one_reading),
-        T(small_live_objects_of_a_call_site_are_not_retention),
+        T(small_live_objects_of_a_call_site_are_not_called_retention),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
         T(flat_heap_of_one_process_tells_nothing_about_other_processes),
         T(memory_free_from_the_start_makes_retention_unlikely),

@@ -82,7 +82,7 @@ static void leak_rules_out_causes_that_stop_growing_by_themselves(void **state)
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
 }
 
-static void growth_of_unique_memory_with_flat_rss_is_copy_on_write(void **state)
+static void growing_unique_memory_with_flat_rss_means_copy_on_write(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -112,7 +112,7 @@ static void copy_on_write_is_unlikely_if_a_worker_leaks(void **state)
 }
 
 /* A new worker writes to its stack, its heap and its first batch. */
-static void little_unshared_growth_after_a_fork_is_not_copy_on_write(void **state)
+static void small_unshared_growth_after_a_fork_is_not_called_copy_on_write(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -138,7 +138,7 @@ static void copy_on_write_is_ruled_out_if_workers_never_shared_pages(void **stat
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void growing_call_sites_in_the_compiler_are_recompilation(void **state)
+static void growing_call_sites_in_the_compiler_mean_recompilation(void **state)
 {
     (void)state;
     memory_leaks();
@@ -149,7 +149,7 @@ static void growing_call_sites_in_the_compiler_are_recompilation(void **state)
     expect_first(HYPOTHESIS_COMPILE);
 }
 
-static void growing_call_site_in_compiled_code_is_not_recompilation(void **state)
+static void growing_call_site_in_compiled_code_means_no_recompilation(void **state)
 {
     (void)state;
     memory_leaks();
@@ -179,12 +179,12 @@ int main(void)
         T(hypotheses_about_workers_are_ruled_out_without_workers),
         T(unclosed_process_pools_are_diagnosed_as_growing_in_number),
         T(leak_rules_out_causes_that_stop_growing_by_themselves),
-        T(growth_of_unique_memory_with_flat_rss_is_copy_on_write),
+        T(growing_unique_memory_with_flat_rss_means_copy_on_write),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),
-        T(little_unshared_growth_after_a_fork_is_not_copy_on_write),
+        T(small_unshared_growth_after_a_fork_is_not_called_copy_on_write),
         T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),
-        T(growing_call_sites_in_the_compiler_are_recompilation),
-        T(growing_call_site_in_compiled_code_is_not_recompilation),
+        T(growing_call_sites_in_the_compiler_mean_recompilation),
+        T(growing_call_site_in_compiled_code_means_no_recompilation),
         T(recompilation_is_ruled_out_without_a_compiler),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

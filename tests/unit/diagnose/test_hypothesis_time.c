@@ -9,7 +9,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void single_jump_followed_by_flat_memory_is_data_load(void **state)
+static void single_jump_followed_by_flat_memory_means_data_load(void **state)
 {
     (void)state;
     growth_stops_after(2);
@@ -17,7 +17,7 @@ static void single_jump_followed_by_flat_memory_is_data_load(void **state)
     expect_first(HYPOTHESIS_DATA_LOAD);
 }
 
-static void single_jump_is_data_load_even_at_a_single_call_site(void **state)
+static void single_jump_at_a_single_call_site_means_data_load(void **state)
 {
     (void)state;
     growth_stops_after(2);
@@ -82,7 +82,7 @@ static void data_load_cannot_be_tested_without_marks(void **state)
     expect_absent(HYPOTHESIS_DATA_LOAD, "no marks");
 }
 
-static void growth_that_ends_with_the_first_epoch_is_a_cache(void **state)
+static void growth_that_ends_with_the_first_epoch_is_called_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -110,7 +110,7 @@ static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
 }
 
 /* Growth of free memory is fragmentation or memory left by a longer batch. */
-static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state)
+static void growth_of_free_memory_in_the_first_epoch_is_not_called_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -122,7 +122,7 @@ static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state
                              "allocations are freed"));
 }
 
-static void growth_of_mostly_free_heap_memory_is_not_a_cache(void **state)
+static void growth_of_mostly_free_heap_memory_is_not_called_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -321,7 +321,7 @@ static void growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes(void *
 
 /* Only the last evaluations retained memory, which the profiler shows but the baselines of the two
  * halves of the run do not. */
-static void heap_memory_free_after_evaluations_is_not_growth_at_events(void **state)
+static void heap_memory_freed_after_evaluations_is_no_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -357,7 +357,7 @@ static void free_memory_left_by_evaluations_does_not_hide_their_spikes(void **st
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_SPIKE)->share < 0.1);
 }
 
-static void growth_of_the_live_heap_at_evaluations_is_growth_at_events(void **state)
+static void live_heap_growing_at_evaluations_means_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -380,18 +380,18 @@ static void steady_growth_is_not_diagnosed_as_growth_at_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(single_jump_followed_by_flat_memory_is_data_load),
-        T(single_jump_is_data_load_even_at_a_single_call_site),
+        T(single_jump_followed_by_flat_memory_means_data_load),
+        T(single_jump_at_a_single_call_site_means_data_load),
         T(growth_within_one_long_step_counts_as_a_jump),
         T(growth_over_many_steps_does_not_count_as_a_jump),
         T(growth_that_continues_is_not_diagnosed_as_data_load),
         T(jump_of_free_heap_memory_is_not_diagnosed_as_data_load),
         T(temporary_spike_is_not_a_lasting_jump),
         T(data_load_cannot_be_tested_without_marks),
-        T(growth_that_ends_with_the_first_epoch_is_a_cache),
+        T(growth_that_ends_with_the_first_epoch_is_called_a_cache),
         T(late_writes_to_a_buffer_are_diagnosed_as_first_touch),
-        T(growth_of_free_memory_in_the_first_epoch_is_not_a_cache),
-        T(growth_of_mostly_free_heap_memory_is_not_a_cache),
+        T(growth_of_free_memory_in_the_first_epoch_is_not_called_a_cache),
+        T(growth_of_mostly_free_heap_memory_is_not_called_a_cache),
         T(cache_is_ruled_out_if_growth_outlasts_the_first_epoch),
         T(cache_is_unlikely_if_growth_ends_long_after_the_first_epoch),
         T(epoch_mark_alone_defines_the_end_of_the_first_epoch),
@@ -408,9 +408,9 @@ int main(void)
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(growth_between_evaluations_is_not_explained_by_evaluations),
         T(growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes),
-        T(heap_memory_free_after_evaluations_is_not_growth_at_events),
+        T(heap_memory_freed_after_evaluations_is_no_growth_at_events),
         T(free_memory_left_by_evaluations_does_not_hide_their_spikes),
-        T(growth_of_the_live_heap_at_evaluations_is_growth_at_events),
+        T(live_heap_growing_at_evaluations_means_growth_at_events),
         T(steady_growth_is_not_diagnosed_as_growth_at_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,7 +142,7 @@ static void set_heap_pages(double start, double now)
     s.f.heap.now.malloc = s.f.heap.now.inside = MIB(400);
 }
 
-static void heap_pages_beyond_live_memory_count_as_retained(void **state)
+static void heap_pages_without_live_memory_count_as_retained(void **state)
 {
     (void)state;
     set_heap_pages(MIB(220), MIB(590));
@@ -505,7 +505,7 @@ static void private_mapping_counts_as_heap_even_if_shared_memory_grows(void **st
 }
 
 /* Memory from malloc is never shared, even if the kernel counts shared memory. */
-static void shared_memory_never_names_a_call_site_without_mappings(void **state)
+static void shared_memory_names_no_call_site_that_made_no_mapping(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -569,7 +569,7 @@ int main(void)
         T(ledger_has_an_entry_for_unused_python_arena_memory),
         T(ledger_has_no_entry_for_arenas_that_were_not_counted),
         T(growth_of_huge_pages_explains_growth_without_call_sites),
-        T(heap_pages_beyond_live_memory_count_as_retained),
+        T(heap_pages_without_live_memory_count_as_retained),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
         T(retained_memory_comes_from_page_counts_if_they_are_known),
         T(count_of_heap_pages_below_the_live_memory_is_ignored),
@@ -598,7 +598,7 @@ int main(void)
         T(shared_mapping_is_not_heap_even_if_anonymous_memory_grows),
         T(call_site_of_unpinned_shared_memory_is_named),
         T(private_mapping_counts_as_heap_even_if_shared_memory_grows),
-        T(shared_memory_never_names_a_call_site_without_mappings),
+        T(shared_memory_names_no_call_site_that_made_no_mapping),
         T(recently_pinned_memory_stays_part_of_shared_memory),
         T(pages_of_a_worker_count_as_shared_until_written_to),
         T(ledger_of_shrinking_memory_adds_up_to_rss),

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/pace.h"
 
-static void cheap_sample_is_repeated_after_the_set_period(void **state)
+static void next_sample_after_a_cheap_one_is_due_after_the_set_period(void **state)
 {
     struct pace p = pace_of(10 * NS_PER_S, 100);
     (void)state;
@@ -18,7 +18,7 @@ static void cheap_sample_is_repeated_after_the_set_period(void **state)
     assert_true(pace_due(&p, 110 * NS_PER_S));
 }
 
-static void expensive_sample_is_repeated_after_a_longer_period(void **state)
+static void next_sample_after_an_expensive_one_is_due_later(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
     (void)state;
@@ -38,8 +38,8 @@ static void sample_may_be_taken_two_milliseconds_early(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cheap_sample_is_repeated_after_the_set_period),
-        cmocka_unit_test(expensive_sample_is_repeated_after_a_longer_period),
+        cmocka_unit_test(next_sample_after_a_cheap_one_is_due_after_the_set_period),
+        cmocka_unit_test(next_sample_after_an_expensive_one_is_due_later),
         cmocka_unit_test(sample_may_be_taken_two_milliseconds_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

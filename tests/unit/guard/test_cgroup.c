@@ -191,7 +191,7 @@ static void delegate(struct tree *t, const char *group)
     }
 }
 
-static void delegated_parent_cgroup_gets_the_memory_controller_enabled(void **state)
+static void memory_controller_is_enabled_in_a_delegated_parent_cgroup(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -1003,7 +1003,7 @@ int main(void)
         cmocka_unit_test(job_cgroup_is_not_created_above_an_existing_memory_limit),
         cmocka_unit_test(cgroup_v2_requires_the_delegated_memory_controller),
         cmocka_unit_test(memory_controller_is_enabled_in_the_real_root_cgroup_only),
-        cmocka_unit_test(delegated_parent_cgroup_gets_the_memory_controller_enabled),
+        cmocka_unit_test(memory_controller_is_enabled_in_a_delegated_parent_cgroup),
         cmocka_unit_test(ebb_alone_in_a_delegated_scope_moves_into_a_child_cgroup),
         cmocka_unit_test(ebb_does_not_move_out_of_a_shared_scope_or_a_service),
         cmocka_unit_test(cgroup_with_processes_that_cannot_be_moved_is_not_used),

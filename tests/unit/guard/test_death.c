@@ -103,7 +103,7 @@ static void check(const struct ending *e, size_t n)
 }
 #define CHECK(table) check(table, sizeof(table) / sizeof *(table))
 
-static void last_exception_of_a_traceback_is_the_cause_of_failure(void **state)
+static void last_exception_of_a_traceback_is_reported_as_the_cause(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -156,7 +156,7 @@ static void last_exception_of_a_traceback_is_the_cause_of_failure(void **state)
     CHECK(table);
 }
 
-static void original_exception_of_a_worker_or_a_chain_is_the_cause(void **state)
+static void original_exception_of_a_worker_or_chain_is_reported_as_cause(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -364,7 +364,7 @@ static void traceback_is_found_between_colours_and_progress_bars(void **state)
     CHECK(table);
 }
 
-static void ignored_and_logged_exceptions_are_not_the_cause(void **state)
+static void ignored_and_logged_exceptions_are_not_reported_as_the_cause(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -398,7 +398,7 @@ static void tail_add_lines(struct death_tail *t, const char *line, size_t bytes)
         death_tail_add(t, line, strlen(line));
 }
 
-static void traceback_followed_by_much_output_is_not_the_cause(void **state)
+static void traceback_followed_by_much_output_is_not_reported_as_cause(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -586,7 +586,7 @@ static void stop_by_the_guard_takes_precedence_over_other_causes(void **state)
     assert_string_equal(cause_kind_name(CAUSE_CANCELLED), "cancelled");
 }
 
-static void signal_of_the_user_is_the_cause_only_if_it_ended_the_job(void **state)
+static void signal_sent_by_the_user_is_the_cause_only_if_the_job_ended_by_it(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = SIGTERM,
@@ -642,7 +642,7 @@ static void kernel_oom_kill_is_found_by_its_counters(void **state)
           .after = &in_group);
 }
 
-static void oom_kill_of_a_worker_is_the_cause_of_the_job_failure(void **state)
+static void oom_kill_of_a_worker_is_reported_as_cause_of_the_job_failure(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OOM_GROUP,
@@ -796,22 +796,22 @@ static void oom_counter_of_this_machine_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(last_exception_of_a_traceback_is_the_cause_of_failure),
-        cmocka_unit_test(original_exception_of_a_worker_or_a_chain_is_the_cause),
+        cmocka_unit_test(last_exception_of_a_traceback_is_reported_as_the_cause),
+        cmocka_unit_test(original_exception_of_a_worker_or_chain_is_reported_as_cause),
         cmocka_unit_test(exception_of_the_failing_rank_is_reported_as_the_cause),
         cmocka_unit_test(out_of_memory_messages_are_classified_by_kind_of_memory),
         cmocka_unit_test(traceback_is_found_between_colours_and_progress_bars),
-        cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause),
-        cmocka_unit_test(traceback_followed_by_much_output_is_not_the_cause),
+        cmocka_unit_test(ignored_and_logged_exceptions_are_not_reported_as_the_cause),
+        cmocka_unit_test(traceback_followed_by_much_output_is_not_reported_as_cause),
         cmocka_unit_test(exception_is_found_before_long_shutdown_messages),
         cmocka_unit_test(output_buffer_keeps_the_last_bytes_of_the_job),
         cmocka_unit_test(line_of_the_cause_is_escaped_and_truncated),
         cmocka_unit_test(random_job_output_does_not_crash_the_parser),
         cmocka_unit_test(exit_status_0_means_success_whatever_the_job_printed),
         cmocka_unit_test(stop_by_the_guard_takes_precedence_over_other_causes),
-        cmocka_unit_test(signal_of_the_user_is_the_cause_only_if_it_ended_the_job),
+        cmocka_unit_test(signal_sent_by_the_user_is_the_cause_only_if_the_job_ended_by_it),
         cmocka_unit_test(kernel_oom_kill_is_found_by_its_counters),
-        cmocka_unit_test(oom_kill_of_a_worker_is_the_cause_of_the_job_failure),
+        cmocka_unit_test(oom_kill_of_a_worker_is_reported_as_cause_of_the_job_failure),
         cmocka_unit_test(failures_of_shared_memory_gpu_and_malloc_are_distinguished),
         cmocka_unit_test(job_end_without_known_cause_is_reported_with_exit_status),
         cmocka_unit_test(every_cause_of_a_job_end_has_a_name),

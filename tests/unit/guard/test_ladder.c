@@ -628,7 +628,7 @@ static void growth_towards_a_full_gpu_does_not_stop_the_job(void **state)
     assert_never_stopped(&w);
 }
 
-static void gpu_limit_stops_the_job_by_sigterm_but_never_kills_it(void **state)
+static void gpu_limit_stops_the_job_by_sigterm_before_sigkill(void **state)
 {
     (void)state;
     struct world w;
@@ -1141,7 +1141,7 @@ static void check_act(const struct world *w, const struct ladder_decision *d, bo
         assert_true(was_stopping || r->no_term || room <= base / 8);
 }
 
-static void guard_keeps_its_rules_for_random_readings(void **state)
+static void guard_follows_its_rules_for_random_readings(void **state)
 {
     (void)state;
     int acts[ACTS] = {0};
@@ -1194,7 +1194,7 @@ int main(void)
         cmocka_unit_test(gpu_forecast_stops_the_job_after_the_checkpoint_is_written),
         cmocka_unit_test(job_on_a_full_gpu_gets_one_request_and_is_not_stopped),
         cmocka_unit_test(growth_towards_a_full_gpu_does_not_stop_the_job),
-        cmocka_unit_test(gpu_limit_stops_the_job_by_sigterm_but_never_kills_it),
+        cmocka_unit_test(gpu_limit_stops_the_job_by_sigterm_before_sigkill),
         cmocka_unit_test(growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint),
         cmocka_unit_test(reserve_of_the_host_does_not_apply_to_gpus),
         cmocka_unit_test(growth_that_pauses_during_a_save_still_counts_as_growth),
@@ -1219,7 +1219,7 @@ int main(void)
         cmocka_unit_test(memory_sawtooth_with_a_long_period_never_stops_a_job),
         cmocka_unit_test(slow_leak_requests_checkpoint_by_forecast),
         cmocka_unit_test(job_that_does_not_answer_is_stopped_at_sigterm_threshold),
-        cmocka_unit_test(guard_keeps_its_rules_for_random_readings),
+        cmocka_unit_test(guard_follows_its_rules_for_random_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,7 +213,7 @@ static void *add_against_end(void *argument)
     return NULL;
 }
 
-static void filter_bit_set_while_another_thread_clears_it_stays_set(void **state)
+static void filter_bit_stays_set_if_another_thread_clears_it_meanwhile(void **state)
 {
     (void)state;
     choose_addresses();
@@ -239,7 +239,7 @@ static void *fill_and_thin(void *argument)
     return NULL;
 }
 
-static void thinning_beside_other_threads_keeps_the_index_correct(void **state)
+static void thinning_keeps_the_index_correct_while_other_threads_run(void **state)
 {
     const struct heap_table *t = heap_process.table;
     uint32_t n = 0;
@@ -429,8 +429,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(samples_of_threads_that_share_a_filter_bit_are_all_found),
-        FRESH(filter_bit_set_while_another_thread_clears_it_stays_set),
-        FRESH(thinning_beside_other_threads_keeps_the_index_correct),
+        FRESH(filter_bit_stays_set_if_another_thread_clears_it_meanwhile),
+        FRESH(thinning_keeps_the_index_correct_while_other_threads_run),
         FRESH(threads_can_unmap_parts_of_mappings_concurrently),
         FRESH(threads_with_equal_stacks_get_the_same_call_site),
         FRESH(threads_can_adapt_the_sampling_interval_concurrently),

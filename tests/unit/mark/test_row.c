@@ -93,7 +93,7 @@ static void mark_with_an_invalid_number_of_steps_is_not_split(void **state)
     assert_int_equal(length_of("KIND=epoch\nSTEP=9\nSTEPS=4"), 1);
 }
 
-static void split_mark_with_repeated_keys_does_not_get_longer(void **state)
+static void mark_with_repeated_keys_does_not_get_longer_when_split(void **state)
 {
     char s[MARK_TEXT_MAX + 1], text[MARK_TEXT_MAX];
     struct mark m, one;
@@ -115,7 +115,7 @@ int main(void)
         cmocka_unit_test(split_marks_get_equal_times_if_the_duration_is_unknown),
         cmocka_unit_test(split_marks_never_have_negative_times),
         cmocka_unit_test(mark_with_an_invalid_number_of_steps_is_not_split),
-        cmocka_unit_test(split_mark_with_repeated_keys_does_not_get_longer),
+        cmocka_unit_test(mark_with_repeated_keys_does_not_get_longer_when_split),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,7 +227,7 @@ static void call_site_of_a_cache_that_stopped_growing_is_not_a_leak(void **state
     assert_true(r->growth_bytes > 100 * MIB);
 }
 
-static void call_site_that_first_appears_late_has_grown_from_zero(void **state)
+static void growth_of_a_call_site_that_first_appears_late_is_from_zero(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -686,7 +686,7 @@ int main(void)
         TEST(leaking_call_site_is_ranked_before_a_larger_flat_one),
         TEST(faster_of_two_leaking_call_sites_is_ranked_first),
         TEST(call_site_of_a_cache_that_stopped_growing_is_not_a_leak),
-        TEST(call_site_that_first_appears_late_has_grown_from_zero),
+        TEST(growth_of_a_call_site_that_first_appears_late_is_from_zero),
         TEST(batch_live_at_the_last_reading_does_not_count_as_growth),
         TEST(shrinking_call_site_has_negative_growth),
         TEST(call_site_without_live_bytes_has_no_row),

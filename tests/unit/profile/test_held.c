@@ -158,7 +158,7 @@ static void growth_that_continues_after_the_first_epoch_is_sustained(void **stat
     assert_true(s.slowed < 1);
 }
 
-static void growth_of_a_cache_filled_in_the_first_epoch_has_slowed(void **state)
+static void growth_of_a_cache_filled_in_the_first_epoch_counts_as_slowed(void **state)
 {
     struct history h;
     (void)state;
@@ -205,7 +205,7 @@ int main(void)
         cmocka_unit_test(growth_smaller_than_the_sampling_error_does_not_count),
         cmocka_unit_test(growth_per_allocated_byte_is_constant_on_a_slower_machine),
         cmocka_unit_test(growth_that_continues_after_the_first_epoch_is_sustained),
-        cmocka_unit_test(growth_of_a_cache_filled_in_the_first_epoch_has_slowed),
+        cmocka_unit_test(growth_of_a_cache_filled_in_the_first_epoch_counts_as_slowed),
         cmocka_unit_test(heap_growth_is_not_split_if_the_epoch_end_is_unknown),
         cmocka_unit_test(less_than_five_heap_readings_give_no_evidence),
     };

@@ -196,7 +196,7 @@ static void package_that_is_run_counts_as_user_code_without_a_user_file(void **s
     assert_int_equal(names_program_of_site(f->names, 3, LEN(found), found), 0);
 }
 
-static void package_does_not_count_as_user_code_beside_a_user_file(void **state)
+static void package_does_not_count_as_user_code_if_a_user_file_exists(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/pytest", "<module>");
@@ -277,7 +277,7 @@ static void line_of_a_frame_is_the_line_of_its_instruction(void **state)
     assert_int_equal(shown(f)->line, 13); /* first line 10, plus the increments 1 and 2 */
 }
 
-static void each_distinct_frame_is_named_once(void **state)
+static void each_distinct_frame_is_named_only_once(void **state)
 {
     struct fixture *f = *state;
     const struct name *a, *b;
@@ -498,7 +498,7 @@ int main(void)
         TEST(library_collator_is_shown_instead_of_its_caller),
         TEST(innermost_frame_is_shown_if_all_code_is_library_code),
         TEST(package_that_is_run_counts_as_user_code_without_a_user_file),
-        TEST(package_does_not_count_as_user_code_beside_a_user_file),
+        TEST(package_does_not_count_as_user_code_if_a_user_file_exists),
         TEST(generated_code_of_named_tuples_is_not_shown_as_user_code),
         TEST(user_functions_are_listed_innermost_first),
         TEST(recursive_function_with_a_comprehension_is_listed_once),
@@ -510,7 +510,7 @@ int main(void)
         TEST(call_site_without_a_stack_has_a_placeholder_name),
         TEST(frames_without_symbols_get_a_placeholder_name),
         TEST(line_of_a_frame_is_the_line_of_its_instruction),
-        TEST(each_distinct_frame_is_named_once),
+        TEST(each_distinct_frame_is_named_only_once),
         cmocka_unit_test(allocator_functions_are_recognised_by_name_and_library),
         cmocka_unit_test(autograd_node_name_is_read_from_its_apply_function),
         cmocka_unit_test(standard_library_and_listed_packages_are_library_code),
