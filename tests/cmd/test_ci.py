@@ -48,7 +48,7 @@ def case_of(folder):
 
 
 @not_sanitized
-def test_fail_on_leak_exits_with_3_and_junit_has_a_failure(run, job, tmp_path):
+def test_fail_on_option_leak_exits_with_3_and_junit_file_has_a_failure(run, job, tmp_path):
     result = run(PYTHON, job, "leak", options=["--fail-on", "leak"])
     assert result.returncode == 3, result.stderr
     assert result.stderr.endswith("ebb: exit status 3 because of --fail-on leak\n")
@@ -128,7 +128,7 @@ def compare(ebb, tmp_path):
     return start
 
 
-def test_compare_fails_if_head_leaks(compare):
+def test_compare_fails_if_the_newer_run_leaks(compare):
     result = compare((0,), (0.2,), "--peak", "1G")
     assert result.returncode == 1, result.stdout
     assert result.stdout.startswith("worse: The change made it worse")

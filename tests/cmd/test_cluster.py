@@ -58,7 +58,7 @@ def test_leaking_rank_among_flat_ranks_is_found_in_the_first_epoch(job):
     assert "the median of all 8 ranks" in together["tree"]["evidence"][0]
 
 
-def test_equal_growth_of_all_ranks_in_the_first_epoch_is_filling(job):
+def test_equal_growth_of_all_ranks_in_the_first_epoch_is_called_filling(job):
     doc, status = verdict_json(job(2, 4, 200, "leak=all"), "--until-step", "48")
     assert doc["tree"]["verdict"] == "filling" and status == 3
     assert not any(row["differs"] for row in doc["ranks"])
@@ -78,7 +78,7 @@ def test_verdict_of_a_healthy_job_on_several_nodes_exits_with_0(job):
     assert doc["tree"]["leak"] is False and status == 0
 
 
-def test_early_growth_of_rank_0_alone_is_filling_while_the_job_runs(job):
+def test_early_growth_of_rank_0_alone_is_called_filling_in_a_running_job(job):
     folder = job(2, 4, 200, "leak=0")
     doc, status = verdict_json(folder, "--until-step", "48")
     assert doc["tree"]["verdict"] == "filling" and status == 3

@@ -149,7 +149,7 @@ def test_limit_applies_to_a_job_that_left_its_cgroup(guarded):
     assert "has left the job's cgroup" in result.stderr
 
 
-def test_job_that_moves_into_a_child_cgroup_is_still_in_its_cgroup(guarded):
+def test_job_that_moves_into_a_child_cgroup_has_not_left_its_cgroup(guarded):
     result = guarded.run("--limit", "200M", "--", PYTHON, "-c", DIVIDES, ROOT / "bench" / "guard")
     doc = guarded.facts()
     if not doc["guard"]["kernel_limit"]:

@@ -961,7 +961,7 @@ def kept_by(server):
 
 
 @plain
-def test_many_requests_do_not_grow_memory_descriptors_or_children(server, done):
+def test_many_requests_do_not_increase_memory_or_descriptors(server, done):
     paths = ["/jobs", f"/jobs/{done}", "/machine", f"/jobs/{done}/log", f"/jobs/{done}/events",
              f"/jobs/{done}/run", f"/jobs/{done}/samples?points=100", f"/jobs/{done}/verdict",
              "/jobs/999999", "/openapi.json", f"/jobs/{done}/log?tail=5", "/jobs?limit=x"]

@@ -98,7 +98,7 @@ def run_large_job(server, go):
 
 
 @plain
-def test_large_jobs_do_not_grow_memory_or_open_files_of_the_server(server):
+def test_large_jobs_do_not_increase_memory_or_open_files_of_the_server(server):
     pid = server.process.pid
     first = server.submit("true")
     server.wait(first)
@@ -199,7 +199,7 @@ def test_job_that_ignores_cancel_is_killed_after_grace(server):
     assert server.post(f"/jobs/{number}/cancel", {}).status == 409
 
 
-def test_job_inherits_the_servers_limits(server):
+def test_job_inherits_the_original_resource_limits_of_the_server(server):
     """The server raises its own limit of open files, but jobs get the original limit."""
     ask = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     given = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -64,7 +64,7 @@ def test_every_metric_has_help_and_type(metrics):
 
 
 @pytest.mark.parametrize("path", ["contrib/alerts.yml", "contrib/grafana-dashboard.json"])
-def test_contrib_files_use_existing_metrics(metrics, path):
+def test_contrib_files_refer_only_to_existing_metrics(metrics, path):
     text = (ROOT / path).read_text()
     if path.endswith(".json"):
         text = "\n".join(t["expr"] for p in json.loads(text)["panels"] for t in p["targets"])

@@ -546,7 +546,7 @@ def test_collator_that_keeps_every_image_is_judged_leaking():
 @pytest.mark.parametrize("step", [60, 80])
 @pytest.mark.parametrize("name", ["lazy-pil", "leak-collator"])
 @pytest.mark.parametrize("is_epoch_given", [True, False])
-def test_leak_and_lazy_loading_are_both_filling_in_the_first_epoch(name, step, is_epoch_given):
+def test_leak_and_lazy_loading_are_both_called_filling_at_first(name, step, is_epoch_given):
     options = ["--steps-per-epoch", 83] if is_epoch_given else []
     doc = h200(name, "--until-step", step, *options)
     assert doc["verdict"] == "filling"
@@ -555,7 +555,7 @@ def test_leak_and_lazy_loading_are_both_filling_in_the_first_epoch(name, step, i
         assert doc["forecast"]["ceiling_bytes"] > doc["floor_bytes"]["last"]
 
 
-def test_memory_of_compile_workers_is_overhead_and_not_a_leak():
+def test_memory_of_compile_workers_is_called_overhead_and_not_a_leak():
     doc = h200("compile")
     assert doc["tree"]["leak"] is False
     assert all(p["leak"] is not True for p in doc["processes"])
@@ -576,7 +576,7 @@ def test_published_training_runs_plateau_after_the_first_epoch():
 
 
 @needs(TRACES / "tokenizers-1539.csv")
-def test_tokenizer_cache_is_not_a_leak():
+def test_tokenizer_cache_is_not_judged_leaking():
     doc = verdict(TRACES / "tokenizers-1539.csv", "--step-column", "iter")
     assert doc["leak"] is False
     assert any(f"stopped at step {doc['growth_ended']['step']} " in s for s in doc["evidence"])

@@ -297,7 +297,7 @@ def test_image_whose_file_was_removed_is_read_by_its_descriptor(paths):
     assert not _is_decoded(image) and image.getpixel((0, 0)) == ALL[4]
 
 
-def test_copied_image_has_the_same_frame_and_draft_mode(tmp_path):
+def test_copied_image_has_the_frame_and_draft_mode_of_the_original(tmp_path):
     frames = [Image.new("L", (8, 8), n * 50) for n in range(3)]
     frames[0].save(tmp_path / "frames.tiff", save_all=True, append_images=frames[1:])
     Image.new("RGB", (256, 256), (9, 9, 9)).save(tmp_path / "large.jpg")

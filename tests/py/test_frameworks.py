@@ -370,7 +370,7 @@ def bars(monkeypatch):
     return _bars.Bars(tracker), clock, found
 
 
-def test_tqdm_bar_of_the_loop_that_takes_more_time_counts_steps(bars):
+def test_tqdm_bar_of_the_slowest_loop_counts_the_steps(bars):
     read, clock, found = bars
 
     def loading(bar):
@@ -386,7 +386,7 @@ def test_tqdm_bar_of_the_loop_that_takes_more_time_counts_steps(bars):
     assert found == [100, "restart", 100]
 
 
-def test_outer_tqdm_bar_updated_after_the_inner_does_not_count(bars):
+def test_outer_tqdm_bar_updated_after_the_inner_bar_does_not_count(bars):
     read, clock, found = bars
     outer = Bar(0)
     for epoch in range(3):
@@ -408,7 +408,7 @@ with tqdm(total=40) as bar:
     assert counts(run) == 40
 
 
-def test_inner_of_two_nested_tqdm_bars_counts_steps(train):
+def test_inner_bar_of_two_nested_tqdm_bars_counts_the_steps(train):
     needs("tqdm")
     run = train(TQDM + """
 for epoch in tqdm(range(3), mininterval=0):

@@ -535,7 +535,7 @@ def serve(tmp_path, calls, keep):
     return json.loads(out)
 
 
-def test_hundred_isolated_calls_do_not_grow_the_callers_memory(tmp_path):
+def test_memory_of_the_caller_does_not_grow_by_a_hundred_isolated_calls(tmp_path):
     after = serve(tmp_path, 100, keep=False)
     assert after["growth"] < FLAT_BYTES
     assert after["fds"] == 4  # The list has the standard streams and the descriptor of listdir.

@@ -186,7 +186,7 @@ def test_step_waits_for_space_in_a_full_socket(marks, monkeypatch):
     assert received(marks)[-1] == "KIND=step\nSTEP=1"
 
 
-def test_step_does_not_wait_long_for_a_receiver_that_is_stuck(marks, monkeypatch):
+def test_step_waits_only_briefly_for_a_receiver_that_hangs(marks, monkeypatch):
     now, waits = 1000.0, []
 
     def wait(s, data):

@@ -87,12 +87,12 @@ def grown(server, jobs, steps, mib_per_step):
     return server.rss() - before
 
 
-def test_jobs_run_inside_the_server_process_grow_its_memory(tmp_path):
+def test_memory_of_the_server_grows_if_jobs_run_in_its_process(tmp_path):
     with serving("server_before", tmp_path) as server:
         assert grown(server, jobs=3, steps=10, mib_per_step=4) > 100 * MIB
 
 
-def test_isolated_jobs_do_not_grow_the_memory_of_the_server_process(server):
+def test_memory_of_the_server_does_not_grow_if_jobs_are_isolated(server):
     assert grown(server, jobs=3, steps=10, mib_per_step=4) < 16 * MIB
 
 

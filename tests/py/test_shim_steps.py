@@ -244,7 +244,7 @@ def test_evaluation_loop_does_not_count_as_an_epoch(wire, tracker, no_gradients)
                           "step 5", "step 6", "eval 6", "step 7", "step 8", "epoch 8"]
 
 
-def test_evaluation_with_gradients_enabled_sends_nothing(wire, tracker):
+def test_evaluation_with_gradients_enabled_sends_no_marks(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 3):
         # The inner loader is read to its end between a batch of the outer loader and the step for

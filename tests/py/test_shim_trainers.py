@@ -126,7 +126,7 @@ def test_trainer_gets_the_callback(trained):
     assert len(trained.marks("eval")) == trained.evaluations
 
 
-def test_plain_loop_sends_marks_even_after_a_trainer_has_run(trained):
+def test_plain_loop_after_a_trainer_sends_marks(trained):
     assert [m["step"] for m in trained.marks("step")] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert [m["step"] for m in trained.marks("begin")] == [0, 6]
     assert [m["step"] for m in trained.marks("epoch")] == [3, 6, 9]

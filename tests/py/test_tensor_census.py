@@ -125,7 +125,7 @@ def chain(o):
     return _referrers.chain(o, [], time.monotonic() + PATIENCE_S)
 
 
-def test_chain_of_holders_names_globals_keys_and_attributes():
+def test_chain_of_references_names_globals_and_keys_and_attributes():
     o = Thing()
     slotted = Slotted()
     slotted.content = o
@@ -137,7 +137,7 @@ def test_chain_of_holders_names_globals_keys_and_attributes():
         held_by_the_module.clear()
 
 
-def test_chain_of_holders_names_a_local_of_a_running_function():
+def test_chain_of_references_names_a_local_of_a_running_function():
     def keeper():
         box = [Thing()]
         return chain(box[0])
@@ -145,7 +145,7 @@ def test_chain_of_holders_names_a_local_of_a_running_function():
     assert keeper().startswith("box[0] (a variable of keeper() in ")
 
 
-def test_search_for_holders_keeps_no_variable_alive():
+def test_search_for_references_keeps_no_variable_alive():
     import weakref
 
     thing = Thing()
@@ -184,7 +184,7 @@ def test_census_leaves_the_locals_of_running_functions_unchanged():
     assert user(7) == 7
 
 
-def test_chain_of_holders_is_cut_off_at_the_time_limit():
+def test_chain_of_references_is_cut_off_at_the_time_limit():
     assert "out of time" in _referrers.chain(Thing(), [], time.monotonic() - 1)
 
 
