@@ -1,7 +1,7 @@
-# Installs the program, its manual page and its completions. The last two are printed by the program from its own
-# option table.
+# Installs the program, its manual page and its completions. The program prints the manual page and the completions from
+# its own option table.
 
-# A wheel contains only this component. pip installs the program as a command, without a Python wrapper.
+# A wheel contains only the component "python". pip installs the program as a command, without a Python wrapper.
 if(SKBUILD)
   install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
   if(EBB_HAS_GLIBC)

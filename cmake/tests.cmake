@@ -93,7 +93,7 @@ foreach(test guard.test_reflex proc.test_unique_kinds)
   endif()
 endforeach()
 
-# These tests set the clock.
+# These tests replace the clock by their own.
 if(TARGET server_jobs_test_jobs_clock)
   target_link_options(server_jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
 endif()

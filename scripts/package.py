@@ -26,7 +26,8 @@ import time
 import wheels
 
 ROOT = wheels.ROOT
-# The maintainer comes from Debian's variables. The default address is in a domain that does not exist.
+# The maintainer is read from the environment variables of Debian's tools. The default address is in a domain that does
+# not exist.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The ebb authors')} "
               f"<{os.environ.get('DEBEMAIL', 'ebb@example.org')}>")
 # These checks of lintian do not apply: the program is linked statically, so that one package works on every release of

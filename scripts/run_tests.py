@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-RETRIED_MOST = 3  # with more failures the tree is broken, and failed tests are not run again
+RETRIED_MOST = 3  # if more tests fail, the tree is broken and none of them is run again
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -102,7 +102,7 @@ def read_junit(path):
     """Yields (name, status, output) of each entry in a file written by ctest --output-junit."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         status, skipped = case.get("status"), case.find("skipped")
-        # A test whose program is missing is not run either, but it does not report that it was skipped.
+        # ctest gives a test whose program is missing the same status as a skipped test, but without this message.
         if skipped is not None and "SKIP_RETURN_CODE" in skipped.get("message", ""):
             status = "skip"
         yield case.get("name"), status, case.findtext("system-out") or ""

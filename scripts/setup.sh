@@ -197,8 +197,8 @@ update_lists() {
     explain_and_stop "$@"
 }
 
-# On Ubuntu chromium is only a snap: the package of that name installs snapd, and the confined snap cannot see the
-# files that the tests create. A real package is listed in apt's simulation.
+# On Ubuntu chromium is only a snap: the package of that name installs snapd, and the confined snap cannot see the files
+# that the tests create. apt lists a real package in its simulation, but not a snap.
 refuse_snap() {
     keep_log
     if ! apt --simulate install --no-install-recommends "$1"; then return; fi

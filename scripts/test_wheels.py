@@ -88,7 +88,7 @@ class Chroot:
             wheels.run(["debootstrap", "--variant=minbase", f"--include={packages}", *options, suite, folder,
                         *source], self.log)
             (folder / "complete").touch()
-        # a mirror that lags behind is expired for apt, unless this machine is set to accept that
+        # apt refuses an outdated mirror as expired, unless this machine is configured to accept one
         (folder / "etc/apt/apt.conf.d/99valid-until").write_text(
             wheels.output(["apt-config", "dump", "Acquire::Check-Valid-Until"]))
         # an installer would write this file, but debootstrap does not
@@ -161,12 +161,12 @@ def check_packages(folder: pathlib.Path, release: pathlib.Path) -> None:
         shutil.copy(path, chroot.folder / "srv")
     chroot.worked("tar", "xf", f"/srv/{tarball.name}", "-C", "/opt")
     say(f"{tarball.name}: {check_no_python(chroot, f'/opt/ebb-{wheels.version()}/bin/ebb')}")
-    # apt would download the recommended packages, one of which is Python
+    # dpkg is used, because apt would also install recommended packages, one of which is Python
     chroot.worked("dpkg", "--install", f"/srv/{deb.name}")
     say(f"{deb.name}: {check_no_python(chroot, '/usr/bin/ebb')}")
     chroot.worked("ebb", "serve", "--check", "--config", "/etc/ebb/serve.conf")
     compiled = chroot.folder / "usr/share/ebb/python/ebb/__pycache__"
-    compiled.mkdir()  # Python itself writes this folder
+    compiled.mkdir()  # simulates the compiled files that Python writes when root runs a job
     (compiled / "data.cpython-39.pyc").touch()
     chroot.worked("dpkg", "--purge", "ebbtide")
     left = [path for place in ("etc/ebb", "usr/lib/ebb", "usr/share/ebb", "usr/bin/ebb")

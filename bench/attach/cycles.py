@@ -29,7 +29,8 @@ UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 MOMENTS = ["imports", "forks", "execs", "collections", "calls", "exits", "mallocs", "sandbox",
            "traced"]
 SETTLE_S = 2
-# the profiler, and modules of Python that ebb imports; libffi 3.5 keeps a descriptor of its own file open
+# these files may stay mapped or open: the profiler, Python modules that ebb imports, and libffi, which from 3.5 on
+# keeps its own file open
 MAY_STAY = r"/libebb-heap\.so$|/lib-dynload/|/libffi\.so"
 
 

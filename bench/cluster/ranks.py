@@ -17,7 +17,7 @@ import tempfile
 RANKS, STEPS, FIRST = 8, 250, 20  # the first steps are not measured
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_PORT",
          "TORCHELASTIC_RUN_ID")
-SHARE_MAX = 1.1  # cost per rank, as a multiple of the cost of one run
+SHARE_MAX = 1.1  # highest allowed cost per rank, as a multiple of the cost of one run
 
 # Prints the CPU time of the steps in seconds. 8 ranks together use less than one core.
 PROGRAM = """

@@ -155,7 +155,8 @@ def watch_files(run, job):
 
 
 def readings_in(seconds):
-    """Same as store_interval_ns: every 2 s, later every 500th of the run."""
+    """Returns the number of readings in a run, as store_interval_ns spaces them: every 2 s at first, later every 500th
+    of the run."""
     return seconds / 2 if seconds < 1000 else 500 + 500 * math.log(seconds / 1000)
 
 

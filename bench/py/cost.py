@@ -11,7 +11,7 @@ removed from the running process and restored (cost_job.py):
   profiler   libebb-heap.so: every hook on malloc, mmap and Python's allocator, and the sampling
   marks      plain: calls of ebb.step; hf, lightning: the callback that the shim adds
   hooks      the shim's hooks on optimizers and loaders; plain: they also report the steps
-  all        all three, as in use
+  all        all three, as in normal use
   outside    the supervisor that samples the job, which is stopped (SIGSTOP) for the comparison
 
 --costs measures only some of these parts, with more rounds for each. No part costs more than "all", so the upper bound

@@ -1,8 +1,9 @@
 """The job of cost.py: trains under `ebb run` and switches parts of ebb off and on between blocks of steps.
 
-Each round runs every requested arm in random order. If there are two arms, each runs twice per round, in the order
-A-B-B-A, which cancels drift within the round. After each switch there are a few untimed steps. Costs are differences
-between blocks of the same round, so slow drift of the machine cancels out.
+An arm is a combination of parts of ebb that are on. Each round runs every requested arm, in random order. If there are
+two arms, each runs twice per round, in the order A-B-B-A, which cancels drift within the round. After each switch there
+are a few untimed steps. Costs are differences between blocks of the same round, so slow drift of the machine cancels
+out.
 """
 
 import argparse

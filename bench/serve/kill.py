@@ -211,8 +211,8 @@ def judge(server, load, marks):
 
 
 def torture(binary, folder, kills, seed, slots=4, jobs=None, pause_s=0.8, arguments=(), env=None, more=None):
-    """Returns (violations, number of jobs in each state, seconds). ARGUMENTS and ENV are the server's, MORE are keys
-    of each request; PAUSE_S is the longest time between two kills."""
+    """Returns (violations, number of jobs in each state, seconds). ARGUMENTS and ENV are those of the server; MORE has
+    additional keys of each request; PAUSE_S is the longest time between two kills."""
     marks = folder / "marks"
     marks.touch()
     server = Server(binary, folder, slots, arguments, env)

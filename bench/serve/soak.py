@@ -175,7 +175,7 @@ class Load(kill.Load):
             time.sleep(0.03)
 
     def cancel_loop(self):
-        """Cancels running jobs of kinds that never end by themselves, regardless of the answers."""
+        """Cancels running jobs of kinds that never end by themselves. Answers of the server are ignored."""
         while not self.stop.wait(0.5):
             self.cancel_running()
 

@@ -640,7 +640,7 @@ static void leak_partly_freed(struct draw *d)
 {
     draw_frame(d, true);
     draw_noise(d, .5);
-    /* Most memory of a cycle is freed at its end, and a part is not. */
+    /* Most memory of a cycle is freed at its end, but a small part is kept. */
     double every = d->length / uniform(&d->g, 8, 30), kept = uniform(&d->g, .2, .6);
     double g = fmax(draw_growth(d), 0), rate = g / (d->length - d->startup);
     double s[3] = {rate * every * (1 / kept - 1), every, 0}, p[2] = {rate, 0};

@@ -109,7 +109,7 @@ def test_growing_container_is_reported_with_its_owner_and_growth(sent, resident)
     assert 10 * MIB <= last["bytes"] < 11 * MIB
 
 
-def test_growing_lists_are_named_by_their_variables(sent, resident):
+def test_growing_list_is_named_by_its_variable(sent, resident):
     held, plain = deque(), {}  # gc does not track the second container, which has only bytes.
 
     def add(step):
@@ -125,7 +125,7 @@ def test_growing_lists_are_named_by_their_variables(sent, resident):
     finally:
         SEEN.clear()
     names = {mark["name"].split(" (")[0] for mark in named(sent)}
-    where = test_growing_lists_are_named_by_their_variables.__qualname__
+    where = test_growing_list_is_named_by_its_variable.__qualname__
     assert names == {f"{__name__}.SEEN", "plain", f"held of {__name__}.{where}.<locals>.add"}
 
 

@@ -94,7 +94,7 @@ def is_leak(row, script):
 
 
 @pytest.mark.parametrize("workers, way", [(0, "none"), (2, "fork"), (2, "spawn")])
-def test_leaking_collator_is_the_first_heap_row(run_job, script, workers, way):
+def test_leaking_collator_is_in_the_first_heap_row(run_job, script, workers, way):
     # The time limit is doubled, because the script imports torch three times.
     run = run_job(sys.executable, script, "keeps", workers, way, timeout=2 * PATIENCE_S)
     assert run.status == 0, run.stderr

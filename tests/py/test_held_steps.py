@@ -250,7 +250,7 @@ def test_listener_added_during_fast_steps_receives_later_steps(row, monkeypatch)
     assert not row.hold(14, TAIL)
 
 
-def test_signal_handler_may_send_a_step_during_a_step(wire):
+def test_signal_handler_may_send_a_step_while_another_one_is_sent(wire):
     deliver = wire._deliver
 
     def interrupted(text, patience_s):

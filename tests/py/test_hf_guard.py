@@ -100,7 +100,7 @@ def test_restarted_leaking_training_gives_same_steps_and_weights(tmp_path, whole
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not installed")
-def test_restarted_unmodified_script_gives_same_steps_and_weights(tmp_path, whole):
+def test_restarted_script_without_ebb_code_gives_same_steps_and_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
 
 

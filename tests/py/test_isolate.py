@@ -263,7 +263,7 @@ def test_killed_isolated_process_raises_an_error_with_its_cause():
     assert not isinstance(caught.value, ebb.MemoryLimitExceeded)
 
 
-def test_exit_of_an_isolated_process_raises_with_the_exit_status():
+def test_exit_of_an_isolated_process_raises_an_error_with_its_status():
     with pytest.raises(ebb.IsolatedError, match="leave ended without a result: .*3"):
         ebb.isolate(functions.leave, 3)
 

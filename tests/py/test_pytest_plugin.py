@@ -210,7 +210,7 @@ def test_junit_file_of_pytest_has_the_leak_verdict(tested, tmp_path):
 
 
 @pytest.mark.parametrize("text, expected", [(SOUND, {"passed": 9}), (LEAKS, {"failed": 5})])
-def test_tests_get_the_same_leak_verdicts_under_xdist(tested, text, expected):
+def test_leak_verdicts_of_tests_are_the_same_under_xdist(tested, text, expected):
     pytest.importorskip("xdist")
     _, output = tested(text, "--ebb", "-n", "2")
     assert outcomes(output) == expected, output

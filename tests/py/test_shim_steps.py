@@ -406,7 +406,7 @@ def test_every_mark_sent_by_the_shim_has_the_rank(wire, tracker, monkeypatch):
     assert values(wire, "RANK") == ["3"] * len(wire.texts)
 
 
-def test_step_listener_runs_once_per_step_of_two_optimizers(wire):
+def test_step_listener_runs_once_for_a_step_of_two_optimizers(wire):
     steps = []
     tracker = _steps.Tracker(steps.append)
     one, other = Optimizer(), Optimizer()

@@ -383,7 +383,7 @@ def test_checkpoint_request_reaches_the_job_despite_the_census(run):
     ebb.checkpoint_done()
 
 
-def test_census_that_cannot_be_written_answers_failed(run, monkeypatch):
+def test_request_for_a_census_that_cannot_be_written_fails(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", 0.01)
     (run.folder / "census").write_text("not a folder")
     ebb.step(1)

@@ -83,7 +83,7 @@ def test_allocator_figures_are_sent_at_most_once_per_sample(marks, monkeypatch):
     assert len(received(marks)) == 1
 
 
-def test_allocator_figures_that_are_slow_to_read_are_read_less_often(marks, monkeypatch):
+def test_slow_allocator_figures_are_read_less_often(marks, monkeypatch):
     now = 1000.0
 
     def slow():

@@ -180,7 +180,7 @@ def test_page_polls_the_api_if_the_live_stream_fails(seen):
     assert "asked for" in seen["withoutLive"]["found"]
 
 
-def test_server_page_shows_the_machine(seen):
+def test_server_page_shows_slots_of_the_machine_and_unknown_jobs(seen):
     assert any(text.startswith("Slots1 of 2") for text in seen["looks"]["machine"])
     assert seen["looks"]["missing"] == "no such job: 4711"
 
