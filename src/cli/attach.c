@@ -23,7 +23,7 @@
 #include "trace/rundir.h"
 
 enum {
-    WAIT_S = 60,   /* time limit for processes that run no Python code to run the script */
+    WAIT_S = 60,   /* time limit for running the script, which a long C call delays */
     ANSWER_S = 10, /* time limit for loading or removing hooks */
 };
 
@@ -292,7 +292,7 @@ static void attach_detach(struct attach *a)
     char pause[TEXT_TIME_MAX];
     a->processes.pause_ns = 0;
     if (!a->has_left && attach_processes_stop(&a->processes, &a->script)) {
-        a->is_over = false; /* the next Ctrl-C gives up the detach */
+        a->is_over = false; /* another Ctrl-C stops waiting for the hooks to be removed */
         attach_wait(a);
         a->is_over = true;
         if (a->processes.pause_ns)

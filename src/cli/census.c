@@ -218,7 +218,7 @@ struct census_options {
 
 /* ---- growth ---- */
 
-/* Returns a map from "KIND NAME" of each row to the row. */
+/* Returns an object that has each row of CENSUS under the key "KIND NAME". */
 static json_t *index_of(const json_t *census)
 {
     json_t *table = json_object(), *row;

@@ -1,4 +1,4 @@
-/* Definitions shared by all commands: their description as data, options from one table, output. */
+/* Shared by all commands: how a command is described, how its options are parsed, how it prints. */
 #pragma once
 
 #include <jansson.h>
@@ -102,7 +102,7 @@ int cli_write_doc(int fd, struct doc *d);
 /* Writes JSON to standard output, indented, and releases DOC, which is NULL if memory ran out.
  * Returns the exit status. */
 int cli_print_json(json_t *doc);
-/* The same on one line; does not release DOC. */
+/* Writes JSON to standard output on one line. Does not release DOC. Returns the exit status. */
 int cli_print_json_line(const json_t *doc);
 
 /* A part of a description: a paragraph to wrap, or one verbatim line. */
@@ -120,7 +120,7 @@ void cli_put_blocks(struct buf *out, const char *text, const char *margin, size_
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width);
 
-/* Declarations for output that is derived from the tables of options. */
+/* ---- output that is derived from the tables of options ---- */
 extern const struct option_desc cli_help_option; /* the --help option, which every command has */
 /* Returns the INDEX-th option in the order of the help, --help included, or NULL after the last. */
 const struct option_desc *cli_option_at(const struct cli_command *command, size_t index);

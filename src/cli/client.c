@@ -31,7 +31,7 @@ struct talk {
     int fd;
     uint64_t deadline_ns;
     struct buf in;
-    size_t at; /* IN was parsed up to here */
+    size_t at; /* number of bytes of IN that are already parsed */
     bool is_over;
 };
 

@@ -1,5 +1,5 @@
-/* Completions for bash, zsh and fish: their scripts, which are the same for every version of ebb,
- * and `ebb complete`, which the scripts call for what to offer. */
+/* Completions for bash, zsh and fish: the scripts, and `ebb complete`, which prints the candidates
+ * for them. */
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ static const char zsh_script[] =
     "# Completions of ebb for zsh, printed by `ebb help --completions zsh`.\n"
     "_ebb() {\n"
     "    local word text\n"
-    "    local -a offers\n"
+    "    local -a candidates\n"
     "    while IFS=$'\\t' read -r word text; do\n"
     "        case $word in\n"
     "        :files) _files; return ;;\n"
@@ -41,10 +41,10 @@ static const char zsh_script[] =
     "            _normal\n"
     "            return ;;\n"
     "        :nothing) return ;;\n"
-    "        *) offers+=(\"${word//:/\\\\:}${text:+:$text}\") ;;\n"
+    "        *) candidates+=(\"${word//:/\\\\:}${text:+:$text}\") ;;\n"
     "        esac\n"
     "    done < <(\"${words[1]}\" complete -- \"${(@)words[2,CURRENT]}\" 2>/dev/null)\n"
-    "    _describe ebb offers\n"
+    "    _describe ebb candidates\n"
     "}\n"
     "if [ \"$funcstack[1]\" = _ebb ]; then\n"
     "    _ebb \"$@\"\n"
@@ -57,15 +57,15 @@ static const char fish_script[] =
     "function __ebb_complete\n"
     "    set -l words (commandline -opc)\n"
     "    set -l word (commandline -ct)\n"
-    "    for offer in ($words[1] complete -- $words[2..-1] \"$word\" 2>/dev/null)\n"
-    "        switch $offer\n"
+    "    for candidate in ($words[1] complete -- $words[2..-1] \"$word\" 2>/dev/null)\n"
+    "        switch $candidate\n"
     "            case :files\n"
     "                __fish_complete_path \"$word\"\n"
     "            case :program\n"
     "                __fish_complete_subcommand --fcs-skip=2\n"
     "            case :nothing\n"
     "            case '*'\n"
-    "                echo $offer\n"
+    "                echo $candidate\n"
     "        end\n"
     "    end\n"
     "end\n"
@@ -81,16 +81,17 @@ void cli_completions(struct buf *out, const char *shell)
 
 /* ---- ebb complete ---- */
 
-/* The word to complete: the text up to the cursor, after a "--name=" that the offers repeat. */
+/* The word to complete. If it is "--name=text", BEFORE is "--name=", with which each candidate
+ * begins. */
 struct typed {
     const char *text;
     const char *before;
     size_t before_len;
 };
 
-/* Offers a word, with a description, if it begins like the one that was typed. */
-static void offer(struct buf *out, const struct typed *typed, const char *word, size_t len,
-                  const char *text)
+/* Prints a candidate and its description if it begins with the text that was typed. */
+static void put_candidate(struct buf *out, const struct typed *typed, const char *word, size_t len,
+                          const char *text)
 {
     size_t n = strlen(typed->text);
     if (len < n || memcmp(word, typed->text, n) != 0)
@@ -100,29 +101,30 @@ static void offer(struct buf *out, const struct typed *typed, const char *word, 
     buf_printf(out, "\t%s\n", text);
 }
 
-static void offer_commands(struct buf *out, const struct typed *typed)
+static void complete_command(struct buf *out, const struct typed *typed)
 {
     for (size_t i = 0; cli_commands[i]; i++)
-        offer(out, typed, cli_commands[i]->name, strlen(cli_commands[i]->name),
-              cli_commands[i]->summary);
-    offer(out, typed, "--help", strlen("--help"), "list the commands");
-    offer(out, typed, "--version", strlen("--version"), "print the version");
+        put_candidate(out, typed, cli_commands[i]->name, strlen(cli_commands[i]->name),
+                      cli_commands[i]->summary);
+    put_candidate(out, typed, "--help", strlen("--help"), "list the commands");
+    put_candidate(out, typed, "--version", strlen("--version"), "print the version");
 }
 
-static void offer_options(struct buf *out, const struct typed *typed,
-                          const struct cli_command *command)
+static void complete_option(struct buf *out, const struct typed *typed,
+                            const struct cli_command *command)
 {
     const struct option_desc *o;
     char word[64];
     for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
         int n = snprintf(word, sizeof word, "--%s", o->name);
-        offer(out, typed, word, (size_t)n, o->help);
+        put_candidate(out, typed, word, (size_t)n, o->help);
     }
 }
 
-/* If the LEN bytes at WORD are an option that takes a value, offers its values. */
-static bool offer_values(struct buf *out, const struct typed *typed,
-                         const struct cli_command *command, const char *word, size_t len)
+/* If the LEN bytes at WORD are an option that takes a value, prints the possible values and returns
+ * true. */
+static bool complete_value(struct buf *out, const struct typed *typed,
+                           const struct cli_command *command, const char *word, size_t len)
 {
     const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
@@ -133,7 +135,7 @@ static bool offer_values(struct buf *out, const struct typed *typed,
             continue;
         if (o->type == OPTION_CHOICE)
             for (const char *at = o->arg; *at; at += strcspn(at, "|"), at += *at == '|')
-                offer(out, typed, at, strcspn(at, "|"), "");
+                put_candidate(out, typed, at, strcspn(at, "|"), "");
         else
             buf_add_str(out, o->type == OPTION_PATH ? ":files\n" : ":nothing\n");
         return true;
@@ -141,16 +143,16 @@ static bool offer_values(struct buf *out, const struct typed *typed,
     return false;
 }
 
-static void offer_operands(struct buf *out, const struct typed *typed,
-                           const struct cli_command *command)
+static void complete_operand(struct buf *out, const struct typed *typed,
+                             const struct cli_command *command)
 {
     if (strstr(command->operands, "COMMAND"))
-        offer_commands(out, typed);
+        complete_command(out, typed);
     else if (strstr(command->operands, "FILE") || strstr(command->operands, "DIR") ||
              strstr(command->operands, "CMD"))
         buf_add_str(out, ":files\n");
     else
-        offer_options(out, typed, command);
+        complete_option(out, typed, command);
 }
 
 static int complete_exec(const struct cli_call *call, struct err *err)
@@ -169,20 +171,20 @@ static int complete_exec(const struct cli_call *call, struct err *err)
         option = typed.before = typed.text;
         typed.text = strchr(typed.text, '=') + 1;
         typed.before_len = (size_t)(typed.text - option);
-    } else if (strcmp(typed.text, "=") == 0) { /* a word of its own in bash, as below */
+    } else if (strcmp(typed.text, "=") == 0) { /* bash passes "=" as a word of its own */
         typed.text = "";
     } else if (strcmp(option, "=") == 0 && last > 1) {
         option = words[last - 2];
     }
     if (last == 0)
-        offer_commands(&out, &typed);
+        complete_command(&out, &typed);
     else if (is_program)
         buf_add_str(&out, ":program\n");
-    else if (command && !offer_values(&out, &typed, command, option, strcspn(option, "="))) {
+    else if (command && !complete_value(&out, &typed, command, option, strcspn(option, "="))) {
         if (typed.text[0] == '-')
-            offer_options(&out, &typed, command);
+            complete_option(&out, &typed, command);
         else
-            offer_operands(&out, &typed, command);
+            complete_operand(&out, &typed, command);
     }
     return cli_print(&out);
 }
@@ -190,7 +192,7 @@ static int complete_exec(const struct cli_call *call, struct err *err)
 const struct cli_command cmd_complete = {
     .name = "complete",
     .operands = "WORD…",
-    .summary = "print what a shell may offer for the last word of a command line",
+    .summary = "print the possible completions of the last word of a command line",
     .description = "Used by the scripts of `ebb help --completions`.",
     .exec = complete_exec,
 };

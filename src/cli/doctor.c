@@ -175,7 +175,7 @@ static void add_gpus(struct doctor *d, const struct gpu_snapshot *snapshot)
     char total[TEXT_SIZE_MAX], used[TEXT_SIZE_MAX];
     json_t *list = json_array();
     struct buf text = {0};
-    buf_printf(&text, "%zu by NVML", snapshot->devices);
+    buf_printf(&text, "%zu found by NVML", snapshot->devices);
     for (size_t i = 0; i < snapshot->devices; i++) {
         const struct gpu_device *gpu = &snapshot->device[i];
         buf_printf(&text, "%s %s with %s, of which %s is used", i ? ";" : ":", gpu->name,
@@ -197,8 +197,7 @@ static void add_no_nvml(struct doctor *d)
             "container with `docker run --gpus all`.",
             "an NVIDIA device exists, but NVML cannot be loaded");
     else
-        doctor_add(d, DOCTOR_OK, "GPU", json_pack("{s:[]}", "gpus"), NULL,
-                   "no GPU with NVML found");
+        doctor_add(d, DOCTOR_OK, "GPU", json_pack("{s:[]}", "gpus"), NULL, "no GPU found by NVML");
 }
 
 static void doctor_look_gpu(struct doctor *d)

@@ -236,8 +236,8 @@ static int print_end(const struct wait_options *o, int64_t id, const json_t *job
     return cli_print(&text);
 }
 
-/* Waits for one job. Returns 0 and the status of that job in *RET_STATUS, our own exit status, or
- * -errno. */
+/* Waits for one job. Returns 0 and stores the exit status of that job in *RET_STATUS; otherwise
+ * returns our own exit status or -errno. */
 static int wait_one(const struct wait_options *o, int64_t id, uint64_t until_ns, int *ret_status,
                     struct err *err)
 {

@@ -1,4 +1,4 @@
-/* Prints the manual page, one for all commands, in the man macros of roff. */
+/* Prints the manual page of all commands with roff's man macros. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -149,7 +149,8 @@ void cli_man(struct buf *out)
     buf_printf(out,
                ".\\\" Printed by `ebb help --man`.\n"
                ".TH EBB 1 \"\" \"ebb %s\" \"User Commands\"\n"
-               ".SH NAME\nebb \\- is a training job leaking, what leaks, and will it survive\n"
+               ".SH NAME\nebb \\- find out whether a training job leaks memory, what leaks, and "
+               "whether it survives\n"
                ".SH SYNOPSIS\n.nf\n",
                EBB_VERSION);
     for (size_t i = 0; cli_commands[i]; i++)

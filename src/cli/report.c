@@ -26,7 +26,7 @@ struct report_options {
 
 enum { NONCE_BYTES = 16, PATH_SIZE = 4096 };
 
-/* The runs to show: one run, or two and whether the change between them helped. */
+/* The runs to show: one, or two and their comparison. */
 struct shown {
     const struct report_options *o;
     struct report run, after;

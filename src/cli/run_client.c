@@ -389,7 +389,8 @@ static void take_signal(struct client *c)
         if ((c->tty->in || c->tty->out) && ioctl(fd, TIOCGWINSZ, &size) == 0)
             channel_queue(&c->channel, CHANNEL_SIZE, &size, sizeof size);
     } else if (c->ended) {
-        /* the job has ended, and the signal means not to wait for the slow reader of its output */
+        /* the job has ended, and the user does not want to wait for the slow reader of its output
+         */
         outlet_drop(&c->out);
         outlet_drop(&c->err);
         outlet_drop(&c->terminal);

@@ -17,9 +17,9 @@ struct run_end_output {
     int termination_fd; /* see supervise/job_termination.h */
 };
 
-/* DOC is run.json at the end. Prints an error if the job could not be started; else the summary on
- * standard error or, if AS_JSON, DOC itself with the growing call sites and the diagnosis added.
- * Writes and closes the files. */
+/* DOC is the content of run.json at the end of the job. Prints an error if the job could not be
+ * started; else the summary on standard error or, if AS_JSON, DOC itself with the growing call
+ * sites and the diagnosis added. Writes and closes the files. */
 void run_end_print(json_t *doc, const struct run_end_output *to);
 /* True if `--fail-on WHAT` fails on the verdict in DOC. */
 bool run_end_fails(const json_t *doc, const char *what);

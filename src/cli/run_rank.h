@@ -13,7 +13,7 @@ struct run_options;
 struct run_rank {
     const struct run_options *options;
     const struct rank_place *place;
-    const char *path; /* path of the ebb program */
+    const char *path; /* path of the command's program */
     char **argv;
     /* Starts the supervisor of this node, which accepts ranks on LISTEN_FD. Returns 0, or an exit
      * status after printing why. */

@@ -35,9 +35,9 @@ enum {
     BEAT_MAX = 4096,
     POLL_MS = 100,
     NODES_MS = 10000, /* maximum wait for nodes that have not ended */
-    /* the same if this rank has failed, because the scheduler should learn that soon */
+    /* maximum wait if this rank has failed, which the scheduler should learn soon */
     NODES_FAILED_MS = 2000,
-    /* the same if the other nodes have no folders here, or if this node cannot write */
+    /* maximum wait if the other nodes have no folders here, or if this node cannot write */
     NO_NODE_MS = 1000,
     NODE_MS = 5000,     /* maximum time to read one file; a folder may hang */
     SUMMARY_MS = 30000, /* maximum time to make the summary */

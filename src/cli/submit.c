@@ -85,8 +85,8 @@ static int submit_put_text(json_t *o, const char *key, const char *text, struct 
     return s ? json_object_set_new(o, key, s) : -EINVAL;
 }
 
-/* Adds an object KEY with the texts of an option that are "NAME=VALUE". The other texts are passed
- * to BARE, which adds them or fails. */
+/* Adds an object under KEY with the pairs "NAME=VALUE" in TEXTS. Texts without a pair are passed to
+ * BARE, which adds or refuses them. */
 static int submit_put_pairs(json_t *request, const char *key, const struct option_texts *texts,
                             int (*bare)(json_t *o, const char *text, struct err *err),
                             struct err *err)

@@ -1,5 +1,5 @@
-/* The `ebb attach` that the key A of `ebb watch` starts. It runs as a process of its own, so that
- * the view continues, and ends with the view. */
+/* The `ebb attach` that the key A of `ebb watch` starts. It runs in a process of its own, so that
+ * the view is still updated. When the view ends, ebb attach is ended too. */
 #pragma once
 
 #include <stdbool.h>

@@ -148,7 +148,7 @@ static void follow_tick(void *user, uint64_t now_ns)
     bool is_due = !f->has_judged || now_ns - f->judged_ns >= pause_s * NS_PER_S;
     if (!f->has_judged || is_over || (f->is_changed && is_due)) {
         if (!f->has_judged)
-            /* the first reading used much memory for the whole recording, which is returned now */
+            /* reading the whole recording took much memory, which malloc releases now */
             malloc_trim(0);
         f->has_judged = true;
         f->is_changed = false;

@@ -492,7 +492,7 @@ static void keep_cursor_in_sight(struct screen *s, size_t page)
 }
 
 /* Draws, from the top: title, job, machine, GPUs, table head and rows, notice, keys. If the
- * terminal has too few lines, parts are omitted, but the rows last of all. */
+ * terminal has too few lines, the other parts are omitted before the rows. */
 void draw_all(struct screen *s)
 {
     struct cell_column columns[COL_COUNT];

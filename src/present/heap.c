@@ -110,7 +110,7 @@ void heap_frame_doc(struct doc *d, const struct name *frame)
     buf_fini(&text);
 }
 
-/* Returns true if ROW merges many lines with little memory each, which one function called. */
+/* Returns true if ROW merges many lines that allocate little each and that one function called. */
 static bool is_merged(const struct profile_row *row)
 {
     return row->has_in_program && row->place_count > 1;

@@ -369,8 +369,8 @@ static void put_failure(struct doc *d, const struct summary *s)
 
 /* ---- fragmentation ---- */
 
-/* Returns the evidence of the first hypothesis if this is fragmentation, else NULL. The lead does
- * not name it unless there is a leak. */
+/* If the first hypothesis is fragmentation, returns its evidence, else NULL. The lead names
+ * fragmentation only if there is a leak. */
 static const char *fragments_evidence(const struct summary *s)
 {
     const struct hypothesis *h =

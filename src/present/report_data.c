@@ -1,5 +1,5 @@
-/* The data of a report as JSON, for `ebb report --json` and for the script of the page, and the
- * page around it. The page forbids loading anything from elsewhere. */
+/* The page of a report, which forbids loading anything from elsewhere, and the data of a report as
+ * JSON, for the script of the page and for `ebb report --json`. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -58,7 +58,7 @@ void summary_add_operand(struct buf *out, const char *run_dir);
  * the folder where the job was started. O may be NULL. */
 void summary_put_place(struct doc *d, const struct profile_frame *p, const struct outcome *o);
 /* Adds failed GPU requests with line and remedy, and fragmentation of GPU memory unless the lead
- * already names it (summary_gpu.c). */
+ * already names it (lead.c). */
 void summary_gpu(struct doc *d, const struct summary *s);
 
 /* Adds segments, the guard's actions, and leftovers (summary_guard.c). */

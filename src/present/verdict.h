@@ -25,7 +25,7 @@ bool verdict_is_gpu(const struct judged *one, const struct verdicts *of);
 const struct judged *verdict_worst(const struct verdicts *v);
 /* Appends the worst verdict in a few words, such as "leaking +98 MiB/min". */
 void verdict_brief(struct buf *out, const struct verdicts *v);
-/* Returns the bad tone for a leak, the good tone for no leak. */
+/* Returns TONE_BAD for a leak, TONE_GOOD for no leak, and TONE_OPEN if this is undecided. */
 enum doc_tone verdict_tone(const struct verdict_result *r);
 
 /* Renders the output of `ebb verdict` below the headline: the evidence, the other verdicts, the

@@ -1,4 +1,4 @@
-/* Tests text of other programs in a page, and plots of braille characters. */
+/* Tests that text of other programs is escaped in a page, and plots of braille characters. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Tests the suggested memory request in the words of each scheduler. */
+/* Tests the suggested memory request in the syntax of each scheduler. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -167,7 +167,7 @@ static void summary_without_a_growth_rate_names_no_source_line(void **state)
     buf_fini(&text);
 }
 
-static void summary_of_a_job_out_of_gpu_memory_does_not_blame_open_host_growth(void **state)
+static void summary_of_gpu_out_of_memory_does_not_blame_host_growth(void **state)
 {
     (void)state;
     struct buf text = {0};
@@ -502,7 +502,7 @@ int main(void)
         cmocka_unit_test(summary_without_a_growth_rate_names_no_source_line),
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
-        cmocka_unit_test(summary_of_a_job_out_of_gpu_memory_does_not_blame_open_host_growth),
+        cmocka_unit_test(summary_of_gpu_out_of_memory_does_not_blame_host_growth),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_last),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),

@@ -129,7 +129,7 @@ static void verdict_headline_names_the_growing_process(void **state)
     buf_fini(&out);
 }
 
-static void headline_of_filling_has_both_outcomes_and_decision_step(void **state)
+static void filling_headline_has_both_outcomes_and_decision_step(void **state)
 {
     (void)state;
     headline_is(
@@ -143,7 +143,7 @@ static void headline_of_filling_has_both_outcomes_and_decision_step(void **state
         "confident)");
 }
 
-static void undecided_headline_has_its_reason(void **state)
+static void undecided_headline_has_the_reason(void **state)
 {
     (void)state;
     headline_is("{'verdict':'undecided','confidence':0.5,'evidence':['there are no readings']}",
@@ -269,7 +269,7 @@ static void verdict_table_hides_columns_that_do_not_fit(void **state)
     buf_fini(&narrow);
 }
 
-static void verdict_text_lists_exited_processes_if_others_still_run(void **state)
+static void verdict_text_marks_exited_processes_if_others_still_run(void **state)
 {
     struct buf running = {0}, over = {0};
     (void)state;
@@ -282,7 +282,7 @@ static void verdict_text_lists_exited_processes_if_others_still_run(void **state
     buf_fini(&over);
 }
 
-static void short_verdict_has_verdict_word_rate_and_process(void **state)
+static void brief_verdict_has_word_rate_and_process(void **state)
 {
     struct buf out = {0};
     json_t *doc = quoted_json(tree);
@@ -304,14 +304,14 @@ int main(void)
         cmocka_unit_test(each_verdict_word_has_a_headline),
         cmocka_unit_test(leak_headline_has_one_rate_and_the_time_to_the_limit),
         cmocka_unit_test(verdict_headline_names_the_growing_process),
-        cmocka_unit_test(headline_of_filling_has_both_outcomes_and_decision_step),
-        cmocka_unit_test(undecided_headline_has_its_reason),
+        cmocka_unit_test(filling_headline_has_both_outcomes_and_decision_step),
+        cmocka_unit_test(undecided_headline_has_the_reason),
         cmocka_unit_test(headline_names_a_leaking_gpu_and_not_a_stable_host),
         cmocka_unit_test(verdict_text_has_overhead_and_processes),
         cmocka_unit_test(narrow_terminal_wraps_verdict_sentences_at_spaces),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
-        cmocka_unit_test(verdict_text_lists_exited_processes_if_others_still_run),
-        cmocka_unit_test(short_verdict_has_verdict_word_rate_and_process),
+        cmocka_unit_test(verdict_text_marks_exited_processes_if_others_still_run),
+        cmocka_unit_test(brief_verdict_has_word_rate_and_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
