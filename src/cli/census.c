@@ -223,23 +223,17 @@ static json_t *index_of(const json_t *census)
 {
     json_t *table = json_object(), *row;
     size_t i;
-    json_array_foreach(json_object_get(census, "tensors"), i, row)
-    {
-        char *name = census_tensor_name(row);
-        struct buf key = {0};
-        buf_printf(&key, "tensor %s", name ? name : "");
-        json_object_set(table, buf_str(&key), row);
-        buf_fini(&key);
-        free(name);
-    }
-    json_array_foreach(json_object_get(census, "objects"), i, row)
-    {
-        const char *name = json_string_value(json_object_get(row, "type"));
-        struct buf key = {0};
-        buf_printf(&key, "object %s", name ? name : "?");
-        json_object_set(table, buf_str(&key), row);
-        buf_fini(&key);
-    }
+    for (int is_object = 0; is_object < 2; is_object++)
+        json_array_foreach(json_object_get(census, is_object ? "objects" : "tensors"), i, row)
+        {
+            const char *type = json_string_value(json_object_get(row, "type"));
+            AUTO_FREE char *tensor = is_object ? NULL : census_tensor_name(row);
+            const char *name = is_object ? type : tensor;
+            struct buf key = {0};
+            buf_printf(&key, "%s %s", is_object ? "object" : "tensor", name ? name : "?");
+            json_object_set(table, buf_str(&key), row);
+            buf_fini(&key);
+        }
     return table;
 }
 

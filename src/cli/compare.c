@@ -67,15 +67,6 @@ static void gate_decide(struct gate *g, const struct quantity_size *peak)
     g->status = g->has_worse_growth || g->has_worse_peak ? WORSE : is_open ? NOT_KNOWN : NOT_WORSE;
 }
 
-static int gate_read(const struct cli_call *call, struct gate *g, struct err *err)
-{
-    const struct compare_options *o = call->options;
-    int r = report_read(call->argv[0], &o->csv, false, &g->base, err);
-    if (r == 0)
-        r = report_read(call->argv[1], &o->csv, false, &g->head, err);
-    return r == 0 ? report_read_early(&g->base, &g->head, &o->csv, err) : r;
-}
-
 /* ---- output ---- */
 
 static const char *gate_word(const struct gate *g)
@@ -137,7 +128,7 @@ static int compare_exec(const struct cli_call *call, struct err *err)
     struct gate g = {0};
     if (o->json && o->markdown)
         return err_set(err, -EINVAL, "several formats given; use --json or --markdown");
-    int r = gate_read(call, &g, err);
+    int r = report_read_pair(call->argv, &o->csv, &g.base, &g.head, err);
     if (r == 0) {
         gate_decide(&g, &o->peak);
         r = gate_print(&g, o);

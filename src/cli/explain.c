@@ -91,26 +91,27 @@ static json_t *explain_json(enum hypothesis_id id, const char *text, size_t len)
     return doc;
 }
 
-static int explain_print_json(const char *wanted)
-{
-    json_t *doc = wanted ? NULL : json_array();
-    for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
-        size_t len = 0;
-        enum hypothesis_id id = (enum hypothesis_id)i;
-        if (!wanted)
-            json_array_append_new(doc, explain_json(id, NULL, 0));
-        else if (strcmp(hypothesis_code(id), wanted) == 0) {
-            const char *text = explain_find(wanted, &len);
-            doc = explain_json(id, text, len);
-        }
-    }
-    return cli_print_json(doc);
-}
-
 static const struct option_desc options_table[] = {
     CLI_JSON_OPTION("print the explanation, or the list of codes, as JSON"),
     {0},
 };
+
+static int explain_list(bool as_json)
+{
+    json_t *list = json_array();
+    struct buf out = {0};
+    for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
+        enum hypothesis_id id = (enum hypothesis_id)i;
+        json_array_append_new(list, explain_json(id, NULL, 0));
+        buf_printf(&out, "%-20s %s\n", hypothesis_code(id), hypothesis_title(id));
+    }
+    if (!as_json) {
+        json_decref(list);
+        return cli_print(&out);
+    }
+    buf_fini(&out);
+    return cli_print_json(list);
+}
 
 static int explain_exec(const struct cli_call *call, struct err *err)
 {
@@ -118,25 +119,24 @@ static int explain_exec(const struct cli_call *call, struct err *err)
     const char *codes[HYPOTHESIS_COUNT], *wanted = call->argc ? call->argv[0] : NULL;
     struct buf out = {0};
     size_t len = 0;
+    int found = -1;
+    if (!wanted)
+        return explain_list(o->json);
     for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
         codes[i] = hypothesis_code((enum hypothesis_id)i);
-        const char *text =
-            wanted && strcmp(codes[i], wanted) == 0 ? explain_find(wanted, &len) : NULL;
-        if (text)
-            explain_page(&out, (enum hypothesis_id)i, text, len);
-        if (!wanted)
-            buf_printf(&out, "%-20s %s\n", codes[i], hypothesis_title((enum hypothesis_id)i));
+        found = strcmp(codes[i], wanted) == 0 ? i : found;
     }
-    if (o->json && out.len) {
-        buf_fini(&out);
-        return explain_print_json(wanted);
-    }
-    if (out.len || out.failed)
-        return cli_print(&out);
-    const char *nearest = option_nearest(wanted, codes, HYPOTHESIS_COUNT);
+    const char *text = found >= 0 ? explain_find(wanted, &len) : NULL;
+    const char *nearest = text ? NULL : option_nearest(wanted, codes, HYPOTHESIS_COUNT);
     if (nearest)
         return err_set(err, -ENOENT, "unknown code \"%.64s\"; did you mean %s?", wanted, nearest);
-    return err_set(err, -ENOENT, "unknown code \"%.64s\"; `ebb explain` lists all codes", wanted);
+    if (!text)
+        return err_set(err, -ENOENT, "unknown code \"%.64s\"; `ebb explain` lists all codes",
+                       wanted);
+    if (o->json)
+        return cli_print_json(explain_json((enum hypothesis_id)found, text, len));
+    explain_page(&out, (enum hypothesis_id)found, text, len);
+    return cli_print(&out);
 }
 
 const struct cli_command cmd_explain = {

@@ -161,12 +161,10 @@ static int report_read_runs(const struct cli_call *call, struct shown *s, struct
 {
     if (cluster_is_folder(call->argv[0]))
         return report_read_nodes(call->argv[0], s, err);
-    int r = report_read(call->argv[0], &s->o->csv, false, &s->run, err);
-    if (r == 0 && s->o->compare)
-        r = report_read(call->argv[1], &s->o->csv, false, &s->after, err);
-    if (r == 0 && s->o->compare)
-        r = report_read_early(&s->run, &s->after, &s->o->csv, err);
-    if (r == 0 && s->o->compare)
+    if (!s->o->compare)
+        return report_read(call->argv[0], &s->o->csv, false, &s->run, err);
+    int r = report_read_pair(call->argv, &s->o->csv, &s->run, &s->after, err);
+    if (r == 0)
         report_compare(&s->run, &s->after, &s->compared);
     return r;
 }

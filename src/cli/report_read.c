@@ -213,7 +213,9 @@ static bool steps_of(const struct run *run, int64_t *ret_first, int64_t *ret_cou
     return most > least;
 }
 
-int report_read_early(struct report *before, const struct report *after,
+/* If the run AFTER is shorter than the run BEFORE, adds to BEFORE a verdict on its beginning, up to
+ * the length of AFTER. */
+static int read_early(struct report *before, const struct report *after,
                       const struct csv_options *csv, struct err *err)
 {
     const struct run *a = before->recorded.run, *b = after->recorded.run;
@@ -245,4 +247,13 @@ int report_read_early(struct report *before, const struct report *after,
         early.verdicts.has_job && early.verdicts.job.result.leak == VERDICT_LEAK_YES;
     recorded_fini(&early);
     return r;
+}
+
+int report_read_pair(char **paths, const struct csv_options *csv, struct report *ret_before,
+                     struct report *ret_after, struct err *err)
+{
+    int r = report_read(paths[0], csv, false, ret_before, err);
+    if (r == 0)
+        r = report_read(paths[1], csv, false, ret_after, err);
+    return r == 0 ? read_early(ret_before, ret_after, csv, err) : r;
 }

@@ -12,7 +12,7 @@ struct report;
  * error only if nothing can be read. RET borrows PATH; the caller frees RET in any case. */
 int report_read(const char *path, const struct csv_options *csv, bool is_brief, struct report *ret,
                 struct err *err);
-/* If the run AFTER is shorter than the run BEFORE, adds to BEFORE a verdict on its beginning, up to
- * the length of AFTER. */
-int report_read_early(struct report *before, const struct report *after,
-                      const struct csv_options *csv, struct err *err);
+/* Reads two runs, before and after a change, for their comparison. The caller frees both reports in
+ * any case. */
+int report_read_pair(char **paths, const struct csv_options *csv, struct report *ret_before,
+                     struct report *ret_after, struct err *err);

@@ -360,11 +360,8 @@ void cluster_brief(struct doc *d, const struct cluster *c, const struct summary 
         doc_headline(d, "");
         buf_printf(&text, "%zu nodes, ", c->n_nodes);
         add_job_end(&text, c);
-        buf_add_str(&text, " · ebb show");
-        size_t before = text.len;
-        summary_add_operand(&text, c->path);
-        if (text.len == before)
-            buf_printf(&text, " · %s", summary_path(c->path));
+        buf_add_str(&text, " · ");
+        summary_add_show(&text, c->path, true);
         doc_text(d, TONE_PLAIN, buf_str(&text));
         buf_fini(&text);
         return;

@@ -470,6 +470,15 @@ void summary_add_operand(struct buf *out, const char *run_dir)
     text_command(out, summary_path(run_dir), strlen(summary_path(run_dir)));
 }
 
+void summary_add_show(struct buf *out, const char *run_dir, bool with_path)
+{
+    buf_add_str(out, "ebb show");
+    size_t before = out->len;
+    summary_add_operand(out, run_dir);
+    if (out->len == before && with_path)
+        buf_printf(out, " · %s", summary_path(run_dir));
+}
+
 static void brief_put_next(struct doc *d, const struct summary *s)
 {
     const char *code = summary_code(s), *run_dir = s->outcome->about.run_dir;
@@ -501,12 +510,8 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
         doc_text(d, TONE_PLAIN, "; ");
     summary_add_end(&text, s->outcome);
     if (run_dir) {
-        buf_printf(&text, "%sebb show", text.len ? " · " : "");
-        size_t before = text.len;
-        summary_add_operand(&text, run_dir);
-        /* with GPUs, the path would need a third line */
-        if (text.len == before && !has_gpus)
-            buf_printf(&text, " · %s", summary_path(run_dir));
+        buf_add_str(&text, text.len ? " · " : "");
+        summary_add_show(&text, run_dir, !has_gpus); /* with GPUs, the path needs a third line */
     }
     doc_text(d, TONE_PLAIN, buf_str(&text));
     buf_fini(&text);
