@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/number.h"
-#include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/run_target.h"
 #include "mark/mark.h"
@@ -27,7 +26,7 @@
 
 /* ---- requests ---- */
 
-enum { ASKED_MAX = 256, LOOK_MS = 500, SEND_WAIT_MS = 2000 };
+enum { ASKED_MAX = 256, POLL_MS = 500, SEND_WAIT_MS = 2000 };
 
 struct asked {
     int32_t pid;
@@ -166,7 +165,7 @@ static void wait_for_all(struct asking *a, int fd, uint64_t timeout_ns)
     struct pollfd p = {.fd = fd, .events = POLLIN};
     while (a->waiting > 0 && clock_mono_ns() < until_ns) {
         uint64_t left_ms = (until_ns - clock_mono_ns()) / NS_PER_MS + 1;
-        if (poll(&p, 1, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS) > 0)
+        if (poll(&p, 1, left_ms < POLL_MS ? (int)left_ms : POLL_MS) > 0)
             census_receive(a, fd);
         for (size_t i = 0; i < a->count; i++)
             if (!a->asked[i].is_done && has_gone(&a->asked[i]))
@@ -192,7 +191,7 @@ static json_t *census_ask(const char *marks, int32_t only_pid, uint64_t timeout_
     AUTO_CLOSE int fd = -1;
     json_t *answers = r == 0 ? json_array() : NULL;
     if (r == 0 && a->count > 0) {
-        fd = ask_bind(marks, "census", &a->own);
+        fd = run_target_bind(marks, "census", &a->own);
         r = fd < 0 ? fd : 0;
     }
     if (r == 0 && a->count > 0) {

@@ -27,7 +27,7 @@ enum {
 };
 
 /* A connection, and the part of the answer that was read so far. */
-struct talk {
+struct connection {
     int fd;
     uint64_t deadline_ns;
     struct buf in;
@@ -117,7 +117,7 @@ static int connect_to(const char *path, int *ret, struct err *err)
 
 /* ---- transferring bytes ---- */
 
-static int wait_for(const struct talk *t, short events, struct err *err)
+static int wait_for(const struct connection *t, short events, struct err *err)
 {
     uint64_t now = clock_mono_ns();
     struct pollfd p = {.fd = t->fd, .events = events};
@@ -130,7 +130,7 @@ static int wait_for(const struct talk *t, short events, struct err *err)
     return 0;
 }
 
-static int send_all(const struct talk *t, const char *data, size_t len, struct err *err)
+static int send_all(const struct connection *t, const char *data, size_t len, struct err *err)
 {
     while (len) {
         int r = wait_for(t, POLLOUT, err);
@@ -148,7 +148,7 @@ static int send_all(const struct talk *t, const char *data, size_t len, struct e
 }
 
 /* Reads more of the answer. Returns 1, 0 at the end of the stream, or -errno. */
-static int read_more(struct talk *t, struct err *err)
+static int read_more(struct connection *t, struct err *err)
 {
     enum { CHUNK = 64 << 10 };
     if (t->is_over)
@@ -186,7 +186,7 @@ static int no_http(struct err *err)
 }
 
 /* Returns the next line without its line end. The pointer is valid until the next read. */
-static int read_line(struct talk *t, const char **ret, size_t *ret_len, struct err *err)
+static int read_line(struct connection *t, const char **ret, size_t *ret_len, struct err *err)
 {
     for (;;) {
         size_t there = t->in.len - t->at;
@@ -252,7 +252,7 @@ static void take_header(struct head *h, struct client_answer *a, const char *lin
         take_number(value, value_len, &a->retry_after_s);
 }
 
-static int read_head(struct talk *t, struct head *h, struct client_answer *a, struct err *err)
+static int read_head(struct connection *t, struct head *h, struct client_answer *a, struct err *err)
 {
     const char *line = "";
     size_t len = 0, all = 0;
@@ -276,7 +276,7 @@ static int read_head(struct talk *t, struct head *h, struct client_answer *a, st
 /* ---- the body ---- */
 
 /* Passes the body to FN. If its length is unknown, it ends with the stream. */
-static int pass_body(struct talk *t, const struct head *h, client_body_fn *fn, void *user,
+static int pass_body(struct connection *t, const struct head *h, client_body_fn *fn, void *user,
                      struct err *err)
 {
     bool is_open = !h->has_length;
@@ -317,7 +317,8 @@ static int keep_bytes(void *user, const char *data, size_t len)
     return k->text.failed ? -ENOMEM : 0;
 }
 
-static int take_doc(struct talk *t, const struct head *h, struct client_answer *a, struct err *err)
+static int take_doc(struct connection *t, const struct head *h, struct client_answer *a,
+                    struct err *err)
 {
     bool is_good = h->status / 100 == 2;
     struct keep k = {.max = is_good ? DOC_MAX : ERROR_MAX};
@@ -339,7 +340,7 @@ static int take_doc(struct talk *t, const struct head *h, struct client_answer *
 
 /* ---- the complete request ---- */
 
-static int send_request(const struct talk *t, const struct client_request *q, struct err *err)
+static int send_request(const struct connection *t, const struct client_request *q, struct err *err)
 {
     struct buf text = {0}, body = {0};
     if (q->body)
@@ -360,8 +361,8 @@ static int send_request(const struct talk *t, const struct client_request *q, st
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
                    struct err *err)
 {
-    struct talk t = {.fd = fd,
-                     .deadline_ns = clock_mono_ns() + (PATIENCE_S + q->wait_s) * NS_PER_S};
+    struct connection t = {.fd = fd,
+                           .deadline_ns = clock_mono_ns() + (PATIENCE_S + q->wait_s) * NS_PER_S};
     struct head h = {0};
     *ret = (struct client_answer){0};
     int r = read_head(&t, &h, ret, err);
@@ -377,7 +378,7 @@ int client_receive(int fd, const struct client_request *q, struct client_answer 
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err)
 {
     char path[PATH_MAX];
-    struct talk t = {.fd = -1, .deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S};
+    struct connection t = {.fd = -1, .deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S};
     *ret = (struct client_answer){0};
     int r = find_socket(q->socket, path, err);
     if (r == 0)

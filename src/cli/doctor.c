@@ -110,8 +110,8 @@ static const char *advice_for(int error)
            "root, or let root create a cgroup, chown it to you and move your shell into it.";
 }
 
-static void look_at_group(struct doctor *d, const char *version, const struct guard_place *own,
-                          const struct guard_place *v2)
+static void check_group(struct doctor *d, const char *version, const struct guard_place *own,
+                        const struct guard_place *v2)
 {
     struct trial t;
     struct buf mount = {0};
@@ -140,16 +140,16 @@ static void look_at_group(struct doctor *d, const char *version, const struct gu
             version, group, t.has_kill ? "at once" : "process by process");
 }
 
-static void doctor_look_cgroup(struct doctor *d)
+static void doctor_check_cgroup(struct doctor *d)
 {
     struct guard_place v1, v2;
     bool has_root = d->root.cgroup_fd >= 0;
     bool has_v1 = has_root && guard_place_own(&d->root, false, &v1) == 0;
     bool has_v2 = has_root && guard_place_own(&d->root, true, &v2) == 0;
     if (has_v1)
-        look_at_group(d, has_v2 ? "v1 and v2 (hybrid)" : "v1", &v1, has_v2 ? &v2 : NULL);
+        check_group(d, has_v2 ? "v1 and v2 (hybrid)" : "v1", &v1, has_v2 ? &v2 : NULL);
     else if (has_v2)
-        look_at_group(d, "v2", &v2, &v2);
+        check_group(d, "v2", &v2, &v2);
     else
         doctor_add(d, DOCTOR_NOTE, "cgroup", NULL,
                    "ebb measures a job's memory by its processes and sets no hard limit.",
@@ -158,14 +158,14 @@ static void doctor_look_cgroup(struct doctor *d)
 
 /* ---- the environment of a job ---- */
 
-enum { GPU_WAIT_MS = 3000, GPU_LOOK_MS = 20 };
+enum { GPU_WAIT_MS = 3000, GPU_POLL_MS = 20 };
 
 static bool wait_for_gpus(struct gpu *gpu, struct gpu_snapshot *ret)
 {
-    for (int waited_ms = 0; waited_ms < GPU_WAIT_MS; waited_ms += GPU_LOOK_MS) {
+    for (int waited_ms = 0; waited_ms < GPU_WAIT_MS; waited_ms += GPU_POLL_MS) {
         if (gpu_latest(gpu, ret) == 1)
             return true;
-        nanosleep(&(struct timespec){.tv_nsec = GPU_LOOK_MS * (long)NS_PER_MS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = GPU_POLL_MS * (long)NS_PER_MS}, NULL);
     }
     return false;
 }
@@ -200,7 +200,7 @@ static void add_no_nvml(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "GPU", json_pack("{s:[]}", "gpus"), NULL, "no GPU found by NVML");
 }
 
-static void doctor_look_gpu(struct doctor *d)
+static void doctor_check_gpu(struct doctor *d)
 {
     struct gpu *gpu = NULL;
     struct gpu_snapshot *snapshot = calloc(1, sizeof *snapshot);
@@ -239,7 +239,7 @@ static const char *preloaded_allocator(void)
     return NULL;
 }
 
-static void doctor_look_malloc(struct doctor *d)
+static void doctor_check_malloc(struct doctor *d)
 {
     struct buf text = {0};
     json_t *data = json_object();
@@ -263,7 +263,7 @@ static bool find_python(char ret[PATH_MAX])
     return run_program_find("python3", ret) == 0 || run_program_find("python", ret) == 0;
 }
 
-static void doctor_look_python(struct doctor *d)
+static void doctor_check_python(struct doctor *d)
 {
     char path[PATH_MAX];
     if (find_python(path))
@@ -352,7 +352,7 @@ static const char *gpu_lines_trouble(const char *torch)
                                 : NULL;
 }
 
-static void doctor_look_torch(struct doctor *d)
+static void doctor_check_torch(struct doctor *d)
 {
     char path[PATH_MAX], text[1024], version[64] = "";
     if (!find_python(path))
@@ -390,7 +390,7 @@ static void doctor_look_torch(struct doctor *d)
 
 /* Checks that all files of ebb are installed. If only the program was copied, it runs, but
  * reports no steps and profiles no heap. */
-static void doctor_look_parts(struct doctor *d)
+static void doctor_check_parts(struct doctor *d)
 {
     char shim[PATH_MAX], heap[PATH_MAX];
     bool has_shim = place_find_shim(shim), has_heap = place_find_heap(heap);
@@ -408,18 +408,18 @@ static void doctor_look_parts(struct doctor *d)
 
 /* ---- the command ---- */
 
-static doctor_look *const looks[] = {
-    doctor_look_kernel,     doctor_look_children,   doctor_look_processes,
-    doctor_look_pagemap,    doctor_look_pressure,   doctor_look_cgroup,
-    doctor_look_limit,      doctor_look_memory,     doctor_look_address_space,
-    doctor_look_overcommit, doctor_look_huge_pages, doctor_look_shm,
-    doctor_look_ptrace,     doctor_look_pidfd,      doctor_look_mrelease,
-    doctor_look_subreaper,  doctor_look_files,      doctor_look_locked,
-    doctor_look_gpu,        doctor_look_malloc,     doctor_look_python,
-    doctor_look_torch,      doctor_look_parts,
+static doctor_check *const checks[] = {
+    doctor_check_kernel,     doctor_check_children,   doctor_check_processes,
+    doctor_check_pagemap,    doctor_check_pressure,   doctor_check_cgroup,
+    doctor_check_limit,      doctor_check_memory,     doctor_check_address_space,
+    doctor_check_overcommit, doctor_check_huge_pages, doctor_check_shm,
+    doctor_check_ptrace,     doctor_check_pidfd,      doctor_check_mrelease,
+    doctor_check_subreaper,  doctor_check_files,      doctor_check_locked,
+    doctor_check_gpu,        doctor_check_malloc,     doctor_check_python,
+    doctor_check_torch,      doctor_check_parts,
 };
 
-enum { LOOKS = sizeof looks / sizeof looks[0], LEVELS = DOCTOR_PROBLEM + 1 };
+enum { CHECKS = sizeof checks / sizeof checks[0], LEVELS = DOCTOR_PROBLEM + 1 };
 
 static const struct {
     const char *word;
@@ -479,18 +479,18 @@ static int doctor_print_text(const struct doctor *d)
 
 static json_t *doctor_json(const struct doctor *d)
 {
-    json_t *count = json_object(), *checks = json_array();
+    json_t *count = json_object(), *list = json_array();
     for (int i = 0; i < LEVELS; i++)
         json_object_set_new(count, levels[i].word,
                             json_integer((json_int_t)count_level(d, (enum doctor_level)i)));
     for (size_t i = 0; i < d->count; i++) {
         struct doctor_finding *f = &d->findings[i];
-        json_array_append_new(checks, json_pack("{s:s, s:s, s:o, s:o, s:O?}", "name", f->name,
-                                                "level", levels[f->level].word, "fact",
-                                                json_text(buf_str(&f->fact), f->fact.len), "advice",
-                                                json_text0(f->advice), "data", f->data));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:O?}", "name", f->name,
+                                              "level", levels[f->level].word, "fact",
+                                              json_text(buf_str(&f->fact), f->fact.len), "advice",
+                                              json_text0(f->advice), "data", f->data));
     }
-    return json_pack("{s:o, s:o}", "count", count, "checks", checks);
+    return json_pack("{s:o, s:o}", "count", count, "checks", list);
 }
 
 static int doctor_exec(const struct cli_call *call, struct err *err)
@@ -500,8 +500,8 @@ static int doctor_exec(const struct cli_call *call, struct err *err)
     int r = proc_root_open("/proc", "/sys/fs/cgroup", &d.root, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < LOOKS; i++)
-        looks[i](&d);
+    for (size_t i = 0; i < CHECKS; i++)
+        checks[i](&d);
     int status = options->json ? cli_print_json(doctor_json(&d)) : doctor_print_text(&d);
     for (size_t i = 0; i < d.count; i++) {
         buf_fini(&d.findings[i].fact);

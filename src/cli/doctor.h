@@ -28,10 +28,10 @@ struct doctor {
 void doctor_add(struct doctor *d, enum doctor_level level, const char *name, json_t *data,
                 const char *advice, const char *fact, ...) __attribute__((format(printf, 6, 7)));
 
-typedef void doctor_look(struct doctor *d);
+typedef void doctor_check(struct doctor *d);
 /* The checks in doctor_machine.c; the others are in doctor.c. */
-doctor_look doctor_look_kernel, doctor_look_children, doctor_look_processes, doctor_look_pagemap,
-    doctor_look_pressure, doctor_look_ptrace, doctor_look_pidfd, doctor_look_mrelease,
-    doctor_look_subreaper, doctor_look_files, doctor_look_locked, doctor_look_limit,
-    doctor_look_memory, doctor_look_address_space, doctor_look_overcommit, doctor_look_huge_pages,
-    doctor_look_shm;
+doctor_check doctor_check_kernel, doctor_check_children, doctor_check_processes,
+    doctor_check_pagemap, doctor_check_pressure, doctor_check_ptrace, doctor_check_pidfd,
+    doctor_check_mrelease, doctor_check_subreaper, doctor_check_files, doctor_check_locked,
+    doctor_check_limit, doctor_check_memory, doctor_check_address_space, doctor_check_overcommit,
+    doctor_check_huge_pages, doctor_check_shm;

@@ -34,7 +34,7 @@
 #define SYS_process_mrelease 448
 #endif
 
-void doctor_look_kernel(struct doctor *d)
+void doctor_check_kernel(struct doctor *d)
 {
     struct utsname name;
     unsigned major = 0, minor = 0;
@@ -54,7 +54,7 @@ void doctor_look_kernel(struct doctor *d)
                name.release, name.machine);
 }
 
-void doctor_look_children(struct doctor *d)
+void doctor_check_children(struct doctor *d)
 {
     char path[64], text[256];
     snprintf(path, sizeof path, "self/task/%d/children", (int)gettid());
@@ -70,7 +70,7 @@ void doctor_look_children(struct doctor *d)
 
 /* Checks the visibility of processes: with hidepid, processes of other users are not visible at
  * all. */
-void doctor_look_processes(struct doctor *d)
+void doctor_check_processes(struct doctor *d)
 {
     char text[16];
     ssize_t r = io_read_small(d->root.proc_fd, "1/statm", text, sizeof text);
@@ -103,7 +103,7 @@ static int read_own_page(uint64_t *ret)
     return r;
 }
 
-void doctor_look_pagemap(struct doctor *d)
+void doctor_check_pagemap(struct doctor *d)
 {
     static const char advice[] = "Unique memory is not available, so ebb prints a lower and an "
                                  "upper bound of a job's memory; only another kernel or "
@@ -120,7 +120,7 @@ void doctor_look_pagemap(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "unique memory", NULL, NULL, "/proc/PID/pagemap shows it");
 }
 
-void doctor_look_pressure(struct doctor *d)
+void doctor_check_pressure(struct doctor *d)
 {
     char text[256];
     ssize_t r = io_read_small(d->root.proc_fd, "pressure/memory", text, sizeof text);
@@ -144,7 +144,7 @@ static bool has_ptrace_capability(void)
     return line && (strtoull(line + strlen("\nCapEff:"), NULL, 16) >> CAP_SYS_PTRACE_BIT & 1);
 }
 
-void doctor_look_ptrace(struct doctor *d)
+void doctor_check_ptrace(struct doctor *d)
 {
     char text[16];
     ssize_t n = io_read_small(d->root.proc_fd, "sys/kernel/yama/ptrace_scope", text, sizeof text);
@@ -167,7 +167,7 @@ void doctor_look_ptrace(struct doctor *d)
                    "tracing is restricted: kernel.yama.ptrace_scope is %d", scope);
 }
 
-void doctor_look_pidfd(struct doctor *d)
+void doctor_check_pidfd(struct doctor *d)
 {
     static const char advice[] =
         "Without pidfds, ebb could signal the wrong process: use Linux 5.3 or newer, or a sandbox "
@@ -184,11 +184,11 @@ void doctor_look_pidfd(struct doctor *d)
 
 /* Tests process_mrelease. The kernel refuses it with EINVAL for a process that is not being killed.
  * This error shows that the call exists. */
-void doctor_look_mrelease(struct doctor *d)
+void doctor_check_mrelease(struct doctor *d)
 {
     AUTO_CLOSE int fd = io_pidfd_open(getpid());
     if (fd < 0)
-        return; /* doctor_look_pidfd reports this */
+        return; /* doctor_check_pidfd reports this */
     int error = syscall(SYS_process_mrelease, fd, 0) < 0 ? errno : 0;
     if (error == 0 || error == EINVAL)
         doctor_add(d, DOCTOR_OK, "process_mrelease", NULL, NULL, "works");
@@ -199,7 +199,7 @@ void doctor_look_mrelease(struct doctor *d)
             "fails: %s", strerror(error));
 }
 
-void doctor_look_subreaper(struct doctor *d)
+void doctor_check_subreaper(struct doctor *d)
 {
     int was = 0;
     if (prctl(PR_GET_CHILD_SUBREAPER, &was) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {
@@ -216,7 +216,7 @@ void doctor_look_subreaper(struct doctor *d)
                "children of ebb");
 }
 
-void doctor_look_files(struct doctor *d)
+void doctor_check_files(struct doctor *d)
 {
     enum { ENOUGH = 4096 }; /* enough to watch a thousand processes with a few files each */
     struct rlimit limit;
@@ -236,7 +236,7 @@ void doctor_look_files(struct doctor *d)
 
 /* Tests the guard's kill thread (reflex) by starting it. Only the thread itself can determine how
  * much memory it must lock. */
-void doctor_look_locked(struct doctor *d)
+void doctor_check_locked(struct doctor *d)
 {
     struct reflex *reflex = NULL;
     struct rlimit limit;
@@ -290,7 +290,7 @@ static void add_limit(struct doctor *d, const struct machine_limit *limit)
         text_size(left, limit->headroom_bytes));
 }
 
-void doctor_look_limit(struct doctor *d)
+void doctor_check_limit(struct doctor *d)
 {
     struct machine *machine = NULL;
     struct machine_limit limit;
@@ -325,7 +325,7 @@ static void add_swap(struct doctor *d, const struct proc_meminfo *info)
                    text_size(used_text, used));
 }
 
-void doctor_look_memory(struct doctor *d)
+void doctor_check_memory(struct doctor *d)
 {
     char text[8192], total[TEXT_SIZE_MAX], available[TEXT_SIZE_MAX];
     struct proc_meminfo info;
@@ -344,7 +344,7 @@ void doctor_look_memory(struct doctor *d)
     add_swap(d, &info);
 }
 
-void doctor_look_address_space(struct doctor *d)
+void doctor_check_address_space(struct doctor *d)
 {
     struct rlimit as, data_limit;
     if (getrlimit(RLIMIT_AS, &as) < 0 || getrlimit(RLIMIT_DATA, &data_limit) < 0)
@@ -362,7 +362,7 @@ void doctor_look_address_space(struct doctor *d)
                    "limited to %s of address space by ulimit", text_size(size, least));
 }
 
-void doctor_look_overcommit(struct doctor *d)
+void doctor_check_overcommit(struct doctor *d)
 {
     char text[16];
     if (io_read_small(d->root.proc_fd, "sys/vm/overcommit_memory", text, sizeof text) < 1)
@@ -379,7 +379,7 @@ void doctor_look_overcommit(struct doctor *d)
                                 : "allocations that are clearly too large fail");
 }
 
-void doctor_look_huge_pages(struct doctor *d)
+void doctor_check_huge_pages(struct doctor *d)
 {
     char text[128], mode[32];
     ssize_t n =
@@ -401,7 +401,7 @@ void doctor_look_huge_pages(struct doctor *d)
                "transparent huge pages: %s", mode);
 }
 
-void doctor_look_shm(struct doctor *d)
+void doctor_check_shm(struct doctor *d)
 {
     struct statvfs fs;
     char size[TEXT_SIZE_MAX], used_text[TEXT_SIZE_MAX];

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <sys/un.h>
 
 #include "base/err.h"
 
@@ -23,3 +24,6 @@ int run_target_find_rank(const char *path, int64_t rank, struct run_target *ret,
 /* Makes the supervisor read the heap of PID (0 for all processes) again; does nothing if the run
  * has ended. */
 int run_target_refresh(const struct run_target *run, int32_t pid, struct err *err);
+/* Binds a datagram socket "MARKS.WHAT-PID" for the answer to a query, next to the run's own socket
+ * MARKS. Returns its fd or -errno. The caller unlinks it. */
+int run_target_bind(const char *marks, const char *what, struct sockaddr_un *ret);
