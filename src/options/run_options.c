@@ -79,23 +79,6 @@ static int parse_restart_steps(const char *what, const char *text, size_t digits
     return r;
 }
 
-static int parse_restart_time(const char *what, const char *text, struct restart_every *ret,
-                              struct err *err)
-{
-    uint64_t ns = 0;
-    int r = quantity_parse_duration(what, text, NS_PER_S, 365 * 86400 * NS_PER_S, &ns, err);
-    if (r == 0)
-        *ret = (struct restart_every){RESTART_AFTER_NS, ns};
-    return r;
-}
-
-/* True if UNIT is a unit of time. Unlike units of size, units of time distinguish case: "5m" is
- * five minutes. */
-static bool is_time_unit(const char *unit)
-{
-    return strcmp(unit, "ms") == 0 || (*unit && strchr("dhms", *unit) && !unit[1]);
-}
-
 static int parse_restart_every(const char *what, const char *text, void *at, struct err *err)
 {
     static const char form[] = "write it like 2h, 500steps or 20G";
@@ -110,8 +93,14 @@ static int parse_restart_every(const char *what, const char *text, void *at, str
     bool is_number = digits > 0 && len > 0 && (size_t)len < sizeof closed;
     if (is_number && (strcmp(unit, "steps") == 0 || strcmp(unit, "step") == 0))
         return parse_restart_steps(what, closed, digits, ret, err);
-    if (is_number && is_time_unit(unit))
-        return parse_restart_time(what, closed, ret, err);
+    /* unlike units of size, units of time distinguish case: "5m" is five minutes */
+    if (is_number && (strcmp(unit, "ms") == 0 || (*unit && strchr("dhms", *unit) && !unit[1]))) {
+        uint64_t ns = 0;
+        int r = quantity_parse_duration(what, closed, NS_PER_S, 365 * 86400 * NS_PER_S, &ns, err);
+        if (r == 0)
+            *ret = (struct restart_every){RESTART_AFTER_NS, ns};
+        return r;
+    }
     if (!is_number || *unit == '%' || quantity_parse_size(what, closed, &size, NULL) < 0)
         return err_set(err, -EINVAL, "%s: \"%.100s\" is not a time, number of steps or size; %s",
                        what, text, form);

@@ -78,17 +78,6 @@ static void connection_enter(struct http_connection *c)
     http_connection_cut(oldest);
 }
 
-/* Removes a connection, and lets a timer call MHD_run at once. MHD stops listening at its
- * connection limit, and only MHD_run makes it listen again. */
-static void connection_leave(struct http_connection *c)
-{
-    struct http_daemon *d = c->daemon;
-    if (c->state != CONNECTION_CUT)
-        d->held[c->rank]--;
-    if (d->connections-- >= d->http->options.connections_max)
-        loop_set_timer(d->http->soon, 0, 0);
-}
-
 bool http_set_rank(struct http_request *r, enum http_rank rank)
 {
     struct http_connection *c = r->connection;
@@ -203,8 +192,13 @@ static void *connection_new(struct http_daemon *d, struct MHD_Connection *mhd)
 
 static void connection_free(struct http_connection *c)
 {
-    struct http *h = c->daemon->http;
-    connection_leave(c);
+    struct http_daemon *d = c->daemon;
+    struct http *h = d->http;
+    if (c->state != CONNECTION_CUT)
+        d->held[c->rank]--;
+    /* MHD stops listening at its connection limit, and only MHD_run makes it listen again */
+    if (d->connections-- >= h->options.connections_max)
+        loop_set_timer(h->soon, 0, 0);
     LIST_REMOVE(c, link);
     h->counts.connections--;
     free(c);

@@ -15,11 +15,6 @@
 
 enum { BACKLOG = 512 };
 
-static bool is_loopback6(const struct in6_addr *a)
-{
-    return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
-}
-
 static bool parse_host(const char *host, uint16_t port, struct listen_address *ret)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -41,7 +36,8 @@ static bool parse_host(const char *host, uint16_t port, struct listen_address *r
         return false;
     memcpy(&ret->address, &in6, sizeof in6);
     ret->len = sizeof in6;
-    ret->is_loopback = is_loopback6(&in6.sin6_addr);
+    ret->is_loopback = IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr) ||
+                       (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr) && in6.sin6_addr.s6_addr[12] == 127);
     return true;
 }
 

@@ -79,14 +79,6 @@ static void print_counters(struct buf *out, const struct jobs_metrics *m)
                counter_value(m, "start_seconds"), counter_value(m, "starts"));
 }
 
-static void print_states(struct buf *out, const struct jobs_metrics *m)
-{
-    metrics_put_head(out, "ebb_jobs", "gauge", "Jobs in the store by state.");
-    for (unsigned i = 0; i < JOB_STATES; i++)
-        buf_printf(out, "ebb_jobs{state=\"%s\"} %llu\n", job_state_word((enum job_state)i),
-                   (unsigned long long)m->by_state[i]);
-}
-
 /* ---- running jobs ---- */
 
 static void print_running(struct buf *out, const struct jobs_metrics *all)
@@ -167,7 +159,10 @@ void metrics_print(struct buf *out, const struct jobs_metrics *jobs, const struc
 {
     print_process(out, started_wall_ns);
     print_room(out, jobs->room);
-    print_states(out, jobs);
+    metrics_put_head(out, "ebb_jobs", "gauge", "Jobs in the store by state.");
+    for (unsigned i = 0; i < JOB_STATES; i++)
+        buf_printf(out, "ebb_jobs{state=\"%s\"} %llu\n", job_state_word((enum job_state)i),
+                   (unsigned long long)jobs->by_state[i]);
     print_counters(out, jobs);
     print_running(out, jobs);
     metric_value(out, "ebb_live_viewers", "gauge", "Viewers of the live stream.", live->viewers);

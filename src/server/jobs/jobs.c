@@ -335,15 +335,6 @@ static bool publish_new_facts(struct jobs *j, uint64_t now_ns)
     return is_any;
 }
 
-/* Returns free memory to the system with malloc_trim, because many short jobs fragment the heap. */
-static void trim(struct jobs *j, bool is_any)
-{
-    if (j->ended == 0 || (is_any && j->ended < TRIM_AFTER))
-        return;
-    j->ended = 0;
-    malloc_trim(0);
-}
-
 static void on_jobs_tick(void *user, uint64_t now_ns)
 {
     struct jobs *j = user;
@@ -354,7 +345,11 @@ static void on_jobs_tick(void *user, uint64_t now_ns)
     jobs_file_check(j, now_ns);
     check_runs(j);
     jobs_check_silence(j, now_ns);
-    trim(j, is_any);
+    /* many short jobs fragment the heap */
+    if (j->ended > (is_any ? TRIM_AFTER : 0)) {
+        j->ended = 0;
+        malloc_trim(0);
+    }
     if (is_any || is_left || j->is_unsettled || j->is_file_due || j->name_task ||
         j->trouble[TROUBLE_FOLDER][0])
         return;

@@ -39,14 +39,20 @@ static json_t *names_json(json_t *env)
     return names;
 }
 
+/* Copies the members KEYS of FROM, which may be NULL; missing ones become null. */
+static void copy_keys(json_t *doc, const json_t *from, const char *const *keys)
+{
+    for (; *keys; keys++) {
+        json_t *v = json_object_get(from, *keys);
+        json_object_set_new(doc, *keys, v ? json_incref(v) : json_null());
+    }
+}
+
 static void put_request(json_t *doc, const json_t *request)
 {
     static const char *const keys[] = {"command", "cwd",   "options", "priority",
-                                       "after",   "limit", "slurm"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        json_t *v = json_object_get(request, keys[i]);
-        json_object_set_new(doc, keys[i], v ? json_incref(v) : json_null());
-    }
+                                       "after",   "limit", "slurm",   NULL};
+    copy_keys(doc, request, keys);
     json_object_set_new(doc, "env", names_json(json_object_get(request, "env")));
     json_t *gpus = json_object_get(request, "gpus");
     json_object_set_new(doc, "gpus_wanted", gpus ? json_incref(gpus) : json_integer(0));
@@ -87,18 +93,9 @@ static json_t *row_json(const struct jobs *j, const struct store_job *row)
                      "rerun_of", row->rerun_of ? json_integer(row->rerun_of) : json_null());
 }
 
-static const char *const end_keys[] = {"pid",        "segment",  "status",   "cause",
-                                       "cause_kind", "memory",   "verdict",  "spark",
-                                       "given_back", "progress", "log_bytes"};
-
-/* END may be NULL. */
-static void put_end(json_t *doc, const json_t *end)
-{
-    for (size_t i = 0; i < sizeof end_keys / sizeof *end_keys; i++) {
-        json_t *v = json_object_get(end, end_keys[i]);
-        json_object_set_new(doc, end_keys[i], v ? json_incref(v) : json_null());
-    }
-}
+static const char *const end_keys[] = {"pid",        "segment",  "status",    "cause",
+                                       "cause_kind", "memory",   "verdict",   "spark",
+                                       "given_back", "progress", "log_bytes", NULL};
 
 /* Replaces values of the row by those in memory, which are newer. */
 static void overlay(struct store_job *row, const struct job *job)
@@ -122,7 +119,7 @@ static json_t *build(struct jobs *j, const struct store_job *row, const json_t *
         codec_put(job_facts_codec, &job->live->facts, doc);
         json_object_set_new(doc, "spark", spark_json(&job->live->spark));
     } else {
-        put_end(doc, end);
+        copy_keys(doc, end, end_keys);
     }
     if (job && job->live)
         json_object_set_new(doc, "gpus", gpu_bits_json(job->live->gpus));
@@ -216,16 +213,11 @@ struct listing {
     bool is_more;
 };
 
-/* Size of those texts of a row whose length a client or a job can choose. */
-static size_t row_bytes(const struct store_job *row)
-{
-    return (row->request ? strlen(row->request) : 0) + (row->end ? strlen(row->end) : 0);
-}
-
 static int list_row(void *user, const struct store_job *row)
 {
     struct listing *l = user;
-    l->bytes += row_bytes(row);
+    /* the texts whose length a client or a job can choose */
+    l->bytes += strlen(row->request) + (row->end ? strlen(row->end) : 0);
     if (json_array_size(l->list) == l->limit ||
         (json_array_size(l->list) > 0 && l->bytes > LIST_BYTES_MAX)) {
         l->is_more = true;

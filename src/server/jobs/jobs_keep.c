@@ -321,15 +321,6 @@ static void choose_next(struct jobs_keeper *k)
 
 /* ---- removing ---- */
 
-static void take_measurement(struct jobs_keeper *k)
-{
-    k->is_measuring = false;
-    k->is_measured = true;
-    k->bytes = 0;
-    for (size_t i = 0; i < k->folder_count; i++)
-        k->bytes += k->folders[i].bytes;
-}
-
 /* Removes the row of a job whose folder is already in the trash. This order is safe: if the server
  * stops in between, the next one removes the row. A folder without a row would stay for ever. */
 static int remove_job(struct jobs_keeper *k, struct err *err)
@@ -360,8 +351,13 @@ static int keep_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
     static const struct task_kind kind = {keeper_run, keeper_done, keeper_free};
     if (k->task)
         return 1;
-    if (k->is_measuring)
-        take_measurement(k);
+    if (k->is_measuring) {
+        k->is_measuring = false;
+        k->is_measured = true;
+        k->bytes = 0;
+        for (size_t i = 0; i < k->folder_count; i++)
+            k->bytes += k->folders[i].bytes;
+    }
     int r = k->removal.id ? remove_job(k, err) : 0;
     if (r < 0)
         return r;

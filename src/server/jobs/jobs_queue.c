@@ -102,14 +102,6 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
 
 /* ---- starting ---- */
 
-static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, struct err *err)
-{
-    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
-    job->live->spawned_ns = clock_mono_ns();
-    return j->executor.kind->start(&j->executor, job->id, spec, &folder, job->live->gpus,
-                                   &job->live->run, err);
-}
-
 /* True if the start of a job has failed for good, so that the job must not hold up the queue. The
  * last two errors mean that another file exists at the path of the job's lock. */
 static bool is_hopeless(int r)
@@ -134,9 +126,12 @@ void jobs_requeue(struct jobs *j, struct job *job, const char *why)
 
 void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
+    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
     jobs_publish_job(j, job, true);
-    int r = launch(j, job, spec, &err);
+    job->live->spawned_ns = clock_mono_ns();
+    int r = j->executor.kind->start(&j->executor, job->id, spec, &folder, job->live->gpus,
+                                    &job->live->run, &err);
     if (r == 0) {
         j->hold_wait_ns = 0;
         jobs_trouble_clear(j, TROUBLE_START);

@@ -135,18 +135,16 @@ static void free_submission(void *user)
     s->free(s);
 }
 
-/* Returns a number other than 0 that is the same for equal paths. */
-static int64_t path_key(const char *path)
-{
-    return (int64_t)(text_hash(TEXT_HASH_EMPTY, path, strlen(path)) >> 1) + 1;
-}
-
 /* Checks the working folder, and submits the job. */
 static int check_and_submit(struct jobs *j, struct jobs_submission *s, struct task **ret)
 {
     static const struct task_kind kind = {check_cwd, on_cwd_checked, free_submission};
-    if (!j->executor.kind->owns_machine)
-        return workers_start(j->cwd_workers, &kind, path_key(s->spec.cwd), s, ret);
+    if (!j->executor.kind->owns_machine) {
+        /* a number other than 0 that is the same for equal paths */
+        int64_t key =
+            (int64_t)(text_hash(TEXT_HASH_EMPTY, s->spec.cwd, strlen(s->spec.cwd)) >> 1) + 1;
+        return workers_start(j->cwd_workers, &kind, key, s, ret);
+    }
     check_cwd(s);
     on_cwd_checked(s);
     free_submission(s);

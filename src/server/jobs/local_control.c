@@ -51,18 +51,14 @@ static bool is_paused(const struct local_run *run)
     return run->frames >= FRAMES_MAX || run->bytes >= BYTES_MAX;
 }
 
-static uint32_t wanted_events(const struct local_run *run)
-{
-    return (is_paused(run) ? 0u : (uint32_t)EPOLLIN) |
-           (run->channel.out.len ? (uint32_t)EPOLLOUT : 0u);
-}
-
 static void flush(struct local_run *run)
 {
+    const uint32_t events = (is_paused(run) ? 0u : (uint32_t)EPOLLIN) |
+                            (run->channel.out.len ? (uint32_t)EPOLLOUT : 0u);
     if (channel_flush(&run->channel) < 0 || run->channel.out.len > UNSENT_MAX)
         drop_and_retry(run);
     else
-        loop_change_fd(run->channel_source, wanted_events(run));
+        loop_change_fd(run->channel_source, events);
 }
 
 static int send_request(struct local_run *run, const struct job_request *request)
@@ -142,21 +138,15 @@ static bool take_frames(struct local_run *run)
     return r >= 0 && run->channel.in.len - run->channel.in_at <= 2 * EXECUTOR_FRAME_MAX;
 }
 
-static void new_second(struct local_run *run, uint64_t now_ns)
-{
-    if (now_ns - run->second_ns < NS_PER_S)
-        return;
-    run->second_ns = now_ns;
-    run->frames = 0;
-    run->bytes = 0;
-}
-
 static void receive(struct local_run *run, bool fill)
 {
-    int r = 0;
-    new_second(run, clock_mono_ns());
-    if (fill)
-        r = channel_fill(&run->channel);
+    const uint64_t now_ns = clock_mono_ns();
+    if (now_ns - run->second_ns >= NS_PER_S) {
+        run->second_ns = now_ns;
+        run->frames = 0;
+        run->bytes = 0;
+    }
+    int r = fill ? channel_fill(&run->channel) : 0;
     bool is_good = take_frames(run);
     if (run->channel.fd < 0)
         return;
@@ -195,17 +185,6 @@ static void read_facts(struct local_run *run)
     json_decref(doc);
 }
 
-/* True if the peer belongs to the server's own user. Processes of other users must not report on
- * jobs. */
-static bool is_ours(struct local_run *run, int fd)
-{
-    int32_t pid;
-    if (!rank_link_is_ours(fd, &pid))
-        return false;
-    local_note_supervisor(run, pid);
-    return true;
-}
-
 static void connect_now(struct local_run *run)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -220,10 +199,16 @@ static void connect_now(struct local_run *run)
     memcpy(address.sun_path, run->control, sizeof address.sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0) {
+        int32_t pid;
         channel_init(&run->channel, fd);
-        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && is_ours(run, fd) &&
-            loop_add_fd(run->base.x->loop, fd, EPOLLIN, on_channel, run, &run->channel_source) == 0)
+        /* processes of other users must not report on jobs */
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+            rank_link_is_ours(fd, &pid) &&
+            loop_add_fd(run->base.x->loop, fd, EPOLLIN, on_channel, run, &run->channel_source) ==
+                0) {
+            local_note_supervisor(run, pid);
             return;
+        }
     }
     drop_and_retry(run);
 }

@@ -79,23 +79,21 @@ static void *be_opener(void *user)
     return NULL;
 }
 
-/* Called with the lock held. */
-static int start_opener(struct runs_folder *f)
-{
-    pthread_t thread;
-    int r = thread_start(OPENER_STACK_BYTES, be_opener, f, &thread);
-    f->is_opener_running = r == 0;
-    f->result = -ETIMEDOUT;
-    return r == 0 ? -pthread_detach(thread) : r;
-}
-
 int runs_folder_open(struct runs_folder *f, uint64_t wait_ns)
 {
     const struct timespec until = thread_deadline(wait_ns);
     if (runs_folder_is_open(f))
         return 0;
     pthread_mutex_lock(&f->lock);
-    int r = f->is_opener_running ? 0 : start_opener(f);
+    int r = 0;
+    if (!f->is_opener_running) {
+        pthread_t thread;
+        r = thread_start(OPENER_STACK_BYTES, be_opener, f, &thread);
+        f->is_opener_running = r == 0;
+        f->result = -ETIMEDOUT;
+        if (r == 0)
+            pthread_detach(thread);
+    }
     while (r == 0 && f->is_opener_running)
         r = -pthread_cond_timedwait(&f->changed, &f->lock, &until);
     if (r == 0)

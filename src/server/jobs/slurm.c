@@ -122,15 +122,6 @@ static int slurm_prepare(int runs_fd)
     return io_replace_file(runs_fd, script_name, script_text, strlen(script_text));
 }
 
-static int set_script_path(struct slurm *s, struct err *err)
-{
-    const char *runs = s->x->runs_path;
-    int n = snprintf(s->script, sizeof s->script, "%s/%s", runs, script_name);
-    return n < 0 || n >= (int)sizeof s->script
-               ? err_set(err, -ENAMETOOLONG, "the path %s is too long", runs)
-               : 0;
-}
-
 static int find_commands(struct slurm *s, struct err *err)
 {
     const struct {
@@ -174,8 +165,9 @@ static int slurm_open(struct executor *x, struct err *err)
         err_set(err, r, "cannot create a timer: %s", strerror(-r));
     if (r == 0)
         r = find_commands(s, err);
-    if (r == 0)
-        r = set_script_path(s, err);
+    if (r == 0 && snprintf(s->script, sizeof s->script, "%s/%s", x->runs_path, script_name) >=
+                      (int)sizeof s->script)
+        r = err_set(err, -ENAMETOOLONG, "the path %s is too long", x->runs_path);
     if (r < 0)
         slurm_close(x);
     return r;

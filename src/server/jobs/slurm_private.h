@@ -131,6 +131,8 @@ void slurm_account(struct slurm_run *run);         /* runs sacct once for a job 
 /* Decides what to do next for a job, and starts a probe of its folder if it is due. May free RUN.
  */
 void slurm_check(struct slurm_run *run, uint64_t now_ns);
+/* Slurm has known the job since KNOWN_NS. */
+void slurm_become_submitted(struct slurm_run *run, uint64_t known_ns);
 /* Members of executor_kind: */
 int slurm_cancel(struct executor_run *base);
 int slurm_checkpoint(struct executor_run *base);

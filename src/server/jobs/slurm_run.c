@@ -374,7 +374,7 @@ static bool is_gone_for_good(struct slurm_run *run, uint64_t now_ns)
 
 /* ---- stages ---- */
 
-static void become_submitted(struct slurm_run *run, uint64_t known_ns)
+void slurm_become_submitted(struct slurm_run *run, uint64_t known_ns)
 {
     run->stage = SLURM_SUBMITTED;
     run->known_ns = known_ns;
@@ -438,7 +438,7 @@ static void probed_unsure(struct slurm_run *run, const struct slurm_probe *probe
     const int64_t id = run->base.id;
     const bool is_fresh = run->slurm->listed_ns > run->unsure_ns;
     if (run->number > 0 || (is_fresh && run->listed) || probe->found == 0)
-        become_submitted(run, is_fresh ? run->unsure_ns : clock_mono_ns());
+        slurm_become_submitted(run, is_fresh ? run->unsure_ns : clock_mono_ns());
     else if (!probe->is_absent || !probe_is_answer(probe))
         return;
     else if (run->base.cancel.is_wanted)

@@ -190,10 +190,7 @@ static void on_submitted(void *user, int status, const char *output, size_t len,
     slurm_tick_on(run->slurm);
     slurm_read_number(run);
     if (run->number > 0) {
-        run->stage = SLURM_SUBMITTED;
-        run->known_ns = clock_mono_ns();
-        run->slurm->next_ns = 0;
-        job_launch_fini(&run->launch);
+        slurm_become_submitted(run, clock_mono_ns());
         slurm_waits(run, "submitted to Slurm as job %" PRId64, run->number);
     } else if (status == -ETIMEDOUT) {
         become_unsure(run, "sbatch did not exit within a minute", SLURM_SETTLE_S);

@@ -73,11 +73,6 @@ const char *const store_schema[STORE_VERSION] = {
 
 /* ---- errors ---- */
 
-static bool is_no_room(int errnum)
-{
-    return errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG;
-}
-
 int store_fail(struct store *s, struct err *err)
 {
     int code = sqlite3_errcode(s->db) & 0xFF, errnum = sqlite3_system_errno(s->db);
@@ -88,7 +83,7 @@ int store_fail(struct store *s, struct err *err)
     case SQLITE_FULL:
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-        if (code == SQLITE_FULL || is_no_room(errnum))
+        if (code == SQLITE_FULL || errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG)
             return err_set(err, -ENOSPC,
                            "no space left for the job store %s; free some space on its disk",
                            s->path);
@@ -323,15 +318,6 @@ static int set_up(struct store *s, struct err *err)
     return execute(s, before, err);
 }
 
-static int start_log(struct store *s, struct err *err)
-{
-    int r = execute(s, "PRAGMA journal_mode = WAL", err);
-    return r < 0
-               ? r
-               : execute(s, "PRAGMA wal_autocheckpoint = 256; PRAGMA journal_size_limit = 1048576",
-                         err);
-}
-
 static int check_whole(struct store *s, struct err *err)
 {
     sqlite3_stmt *st = store_prepare(s, "PRAGMA quick_check(1)", err);
@@ -389,7 +375,10 @@ static int check_and_migrate(struct store *s, struct err *err)
             "the job store %s has version %lld, this ebb supports up to %d; use the newer ebb "
             "that wrote it",
             s->path, (long long)version, STORE_VERSION);
-    r = start_log(s, err);
+    r = execute(s,
+                "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 256;"
+                "PRAGMA journal_size_limit = 1048576",
+                err);
     if (r == 0 && tables > 0)
         r = check_whole(s, err);
     return r == 0 && version < STORE_VERSION ? migrate(s, version < 0 ? 0 : version, err) : r;
