@@ -395,10 +395,11 @@ static void write_out(struct watch *w)
     buf_clear(&w->line);
 }
 
-static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
+static void watch_on_tick(void *user, uint64_t now_ns)
 {
     struct watch *w = user;
-    if ((w->screen && screen_is_paused(w->screen)) || watch_frame_fill(&w->frame, e, now_ns) < 0)
+    if ((w->screen && screen_is_paused(w->screen)) ||
+        watch_frame_fill(&w->frame, w->engine, now_ns) < 0)
         return;
     w->frame.frame.title = w->title;
     w->frame.frame.notice = w->targets.notice[0] ? w->targets.notice : NULL;
@@ -415,11 +416,9 @@ static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
     write_out(w);
 }
 
-static void on_empty(void *user, struct engine *e, uint64_t now_ns)
+static void on_empty(void *user)
 {
     struct watch *w = user;
-    (void)e;
-    (void)now_ns;
     w->is_empty = true;
     loop_stop(w->loop);
 }

@@ -283,11 +283,11 @@ static void on_tick(void *user, uint64_t now_ns)
     tick(e, now_ns, false);
     grow_up(e, now_ns);
     if (e->callbacks.tick)
-        e->callbacks.tick(e->callbacks.user, e, now_ns);
+        e->callbacks.tick(e->callbacks.user, now_ns);
     if (e->had_any && !e->watching_all && !e->is_empty_reported && proc_tree_count(e->tree) == 0) {
         e->is_empty_reported = true;
         if (e->callbacks.empty)
-            e->callbacks.empty(e->callbacks.user, e, now_ns);
+            e->callbacks.empty(e->callbacks.user);
     }
     rest(e, begun_ns);
 }

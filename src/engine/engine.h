@@ -32,20 +32,15 @@ struct engine_options {
     const struct proc_root *root;
 };
 
-/* Called from the event loop after each tick. */
-typedef void engine_tick_fn(void *user, struct engine *e, uint64_t now_ns);
-/* Called when the last process of the job has exited (not after engine_watch_all). */
-typedef void engine_empty_fn(void *user, struct engine *e, uint64_t now_ns);
-/* Called with a message for the user ("cannot write the recording: …"). */
-typedef void engine_report_fn(void *user, const char *sentence);
-/* Called when a process of the job has started, exited or changed. */
-typedef void engine_process_fn(void *user, const struct proc_event *event);
-
+/* Callbacks from the event loop; each may be NULL. */
 struct engine_callbacks {
-    engine_tick_fn *tick;
-    engine_empty_fn *empty;
-    engine_report_fn *report;
-    engine_process_fn *process;
+    void (*tick)(void *user, uint64_t now_ns); /* called after each tick */
+    /* called when the last process of the job has exited (not after engine_watch_all) */
+    void (*empty)(void *user);
+    /* called with a message for the user ("cannot write the recording: …") */
+    void (*report)(void *user, const char *sentence);
+    /* called when a process of the job has started, exited or changed */
+    void (*process)(void *user, const struct proc_event *event);
     void *user;
 };
 

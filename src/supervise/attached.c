@@ -30,18 +30,16 @@ static void on_attached_mark(void *user, const struct mark *mark)
     job_on_mark(&a->job, mark);
 }
 
-static void on_attached_tick(void *user, struct engine *e, uint64_t now_ns)
+static void on_attached_tick(void *user, uint64_t now_ns)
 {
     struct attached *a = user;
-    job_on_tick(&a->job, e, now_ns);
+    job_on_tick(&a->job, now_ns);
     a->callbacks.tick(a->callbacks.user, now_ns);
 }
 
-static void on_attached_empty(void *user, struct engine *e, uint64_t now_ns)
+static void on_attached_empty(void *user)
 {
     struct attached *a = user;
-    (void)e;
-    (void)now_ns;
     a->callbacks.empty(a->callbacks.user);
 }
 

@@ -68,7 +68,7 @@ struct job {
 /* ---- supervisor.c: callbacks of a job; USER is the job ---- */
 
 void job_on_mark(void *user, const struct mark *mark);
-void job_on_tick(void *user, struct engine *e, uint64_t now_ns);
+void job_on_tick(void *user, uint64_t now_ns);
 void job_on_process(void *user, const struct proc_event *event);
 void job_record(struct job *j); /* starts the recording */
 /* Writes run.json, in which readers find the sockets, unless it was written before. */

@@ -24,7 +24,7 @@ struct job_client {
 
 int job_client_start(struct job *j);
 /* Sends a notice to the user. USER is the job, so that this function can be used as an
- * engine_report_fn. */
+ * engine callback. */
 void job_notify(void *user, const char *sentence);
 void job_notifyf(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Reports to the client that the detached job has started, and disconnects it. */

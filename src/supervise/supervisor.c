@@ -58,10 +58,9 @@ void job_announce(struct job *j, uint64_t now_ns)
     j->announce_ns = now_ns + ROOM_MS * NS_PER_MS;
 }
 
-void job_on_tick(void *user, struct engine *e, uint64_t now_ns)
+void job_on_tick(void *user, uint64_t now_ns)
 {
     struct job *j = user;
-    (void)e;
     job_announce(j, now_ns);
     job_terminal_resume(j);
     job_guard_tick(j, now_ns);
