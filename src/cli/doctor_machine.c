@@ -247,7 +247,7 @@ void doctor_check_locked(struct doctor *d)
     bool is_endless = limit.rlim_cur == RLIM_INFINITY;
     if (!is_endless)
         text_size(most, limit.rlim_cur);
-    if (reflex_new(&(struct reflex_options){.kill_fd = -1}, &reflex, &err) < 0) {
+    if (reflex_new(-1, false, &reflex, &err) < 0) {
         doctor_add(d, DOCTOR_PROBLEM, "locked memory", NULL,
                    "Jobs run without a guard: check whether memory or threads are exhausted.", "%s",
                    err.text);

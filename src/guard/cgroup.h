@@ -77,10 +77,6 @@ int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
 /* how long removing the cgroup is retried at the end of a job */
 enum { GUARD_CGROUP_BUSY_MS = 2000 };
-/* Removes folders called NAME from every place where guard_cgroup_make could have created them.
- * Used if a supervisor was killed before it reported the path. */
-void guard_cgroup_remove_named(const struct proc_root *root, const char *name, uint64_t until_ns);
-
 /* Writes the name "ebb-PID-TICKS", which is unique because it consists of the caller's pid and
  * start time. */
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);

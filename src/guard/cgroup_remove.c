@@ -15,7 +15,6 @@
 #include "base/io.h"
 #include "base/number.h"
 #include "guard/cgroup.h"
-#include "guard/cgroup_place.h"
 #include "proc/read.h"
 
 /* Maximum depth of the groups that a job created. */
@@ -141,18 +140,6 @@ int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, ui
     if (r == 0)
         *g = guard_cgroup_none;
     return r;
-}
-
-void guard_cgroup_remove_named(const struct proc_root *root, const char *name, uint64_t until_ns)
-{
-    char dir[GUARD_CGROUP_PATH];
-    struct guard_place p;
-    for (int v2 = 0; v2 <= 1; v2++)
-        for (int r = guard_place_own(root, v2 != 0, &p); r == 0; r = guard_place_up(root, &p)) {
-            int n = snprintf(dir, sizeof dir, "%s/%s", p.group.dir, name);
-            if (n > 0 && (size_t)n < sizeof dir)
-                (void)remove_folder(root->cgroup_fd, dir, until_ns);
-        }
 }
 
 /* True if the process that created the folder is alive, or if that is unknown. */

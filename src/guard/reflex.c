@@ -64,11 +64,11 @@ static void key_set(struct reflex_key *key, const char *text, const char *end)
         key->len = (size_t)snprintf(key->text, sizeof key->text, "%s%s", text, end);
 }
 
-static void block_fill(struct reflex *r, const struct reflex_options *o, int event_fd)
+static void block_fill(struct reflex *r, int kill_fd, bool may_kill, int event_fd)
 {
     memset(r, 0, sizeof *r); /* clearing the memory also touches every page */
-    r->kill_fd = o->kill_fd;
-    r->may_kill = o->may_kill;
+    r->kill_fd = kill_fd;
+    r->may_kill = may_kill;
     r->event_fd = event_fd;
     r->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     for (unsigned i = 0; i < LIMIT_STATS; i++) {
@@ -140,7 +140,7 @@ static void block_free(struct reflex *r)
     munmap(r, page_up(sizeof *r));
 }
 
-int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err)
+int reflex_new(int kill_fd, bool may_kill, struct reflex **ret, struct err *err)
 {
     struct reflex *r = map_pages(page_up(sizeof *r));
     if (!r)
@@ -152,7 +152,7 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
         munmap(r, page_up(sizeof *r));
         return r_event;
     }
-    block_fill(r, options, event_fd);
+    block_fill(r, kill_fd, may_kill, event_fd);
     /* pages that a forked child does not have cannot become copy-on-write */
     madvise(r, page_up(sizeof *r), MADV_DONTFORK);
     r->is_locked = lock_pages(r, sizeof *r);

@@ -47,12 +47,6 @@ struct reflex_gauge {
  * REFLEX_KILL_MS at its current growth rate. */
 enum { REFLEX_KILL_MS = 25 };
 
-struct reflex_options {
-    int kill_fd; /* fd of cgroup.kill; -1 means killing by pidfds */
-    /* whether the reflex may kill; if not, it only raises the alarm (--dry-run, --no-kill) */
-    bool may_kill;
-};
-
 /* The last reading of a gauge, taken at T_NS. For a cgroup with much headroom the reading may be a
  * second old, because memory.stat is expensive. least_headroom_bytes is the minimum since the gauge
  * was set or rearmed. The growth rate covers about the last half second, and is 0 while memory
@@ -63,9 +57,12 @@ struct reflex_reading {
     double pace_bytes_per_s;
 };
 
-/* Starts the thread. KILL_FD must stay open until reflex_free. All functions must be called from
- * one thread. *RET is not mapped in a forked child, which must neither use nor free it. */
-int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err);
+/* Starts the thread. KILL_FD is the fd of cgroup.kill, which must stay open until reflex_free; if
+ * it is negative, the reflex kills by pidfds. Unless MAY_KILL is set, the reflex only raises the
+ * alarm
+ * (--dry-run, --no-kill). All functions must be called from one thread. *RET is not mapped in a
+ * forked child, which must neither use nor free it. */
+int reflex_new(int kill_fd, bool may_kill, struct reflex **ret, struct err *err);
 void reflex_free(struct reflex *r); /* ends the thread; R may be NULL */
 /* True if all of the reflex is locked in memory. If not, a kill may have to wait until pages are
  * read from disk. */

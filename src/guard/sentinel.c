@@ -173,8 +173,8 @@ void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grac
         keep_job(note, log_dirfd, ret);
     int ended = guard_end_all(root, grace_ns);
     ret->ended = ended > 0 ? ended : 0;
-    uint64_t until_ns = clock_mono_ns() + GUARD_CGROUP_BUSY_MS * NS_PER_MS;
-    if (note->cgroup_name[0])
-        guard_cgroup_remove_named(root, note->cgroup_name, until_ns);
+    struct guard_cgroup cgroup = guard_cgroup_none;
+    memcpy(cgroup.dir, note->cgroup, sizeof cgroup.dir);
+    (void)guard_cgroup_remove(root, &cgroup, clock_mono_ns() + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     mark_folder_remove(note->socket_folder);
 }

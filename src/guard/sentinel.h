@@ -14,12 +14,12 @@ enum { SENTINEL_STREAMS = 3 };
 
 /* Memory shared by supervisor and sentinel (an anonymous mapping). */
 struct sentinel_note {
-    char socket_folder[128]; /* folder of the marks socket, or "" */
-    char cgroup_name[64];    /* name of the job's cgroup, or ""; set before the group is created */
-    bool finished;           /* the end of the job is already in run.json */
-    bool keep;               /* --keep-on-exit: the job continues if its supervisor is killed */
-    pid_t job;               /* pid of the job's first process; 0 if it has not started */
-    char log_name[40];       /* name of the current log file in the run folder, or "" */
+    char socket_folder[128];        /* folder of the marks socket, or "" */
+    char cgroup[GUARD_CGROUP_PATH]; /* folder of the job's cgroup, or "" */
+    bool finished;                  /* the end of the job is already in run.json */
+    bool keep;         /* --keep-on-exit: the job continues if its supervisor is killed */
+    pid_t job;         /* pid of the job's first process; 0 if it has not started */
+    char log_name[40]; /* name of the current log file in the run folder, or "" */
     /* socket pair; the supervisor sends the job's streams through [1]; -1 if not used */
     int stream_pair[2];
 };

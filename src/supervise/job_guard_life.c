@@ -37,9 +37,9 @@ static void make_cgroup(struct job *j)
         return;
     }
     guard_cgroup_name(root, name);
-    memcpy(j->note->cgroup_name, name, sizeof name);
     bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
     guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
+    memcpy(j->note->cgroup, g->cgroup.dir, sizeof j->note->cgroup);
     snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
     guard_cgroup_tidy(root, &g->cgroup);
     job_guard_set_charge(j);
@@ -49,10 +49,9 @@ static void start_reflex(struct job *j)
 {
     struct job_guard *g = &j->guard;
     const struct guard_settings *set = &j->options->guard;
-    const struct reflex_options options = {.kill_fd = g->cgroup.kill_fd,
-                                           .may_kill = !set->dry_run && !set->rules.no_kill};
+    const bool may_kill = !set->dry_run && !set->rules.no_kill;
     struct err err = {""};
-    if (reflex_new(&options, &g->reflex, &err) < 0) {
+    if (reflex_new(g->cgroup.kill_fd, may_kill, &g->reflex, &err) < 0) {
         g->reflex = NULL;
         job_notifyf(j, "%s; the job runs without a guard", err.text);
         return;

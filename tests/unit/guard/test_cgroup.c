@@ -435,24 +435,6 @@ static void nested_cgroups_are_removed_and_siblings_kept(void **state)
     tree_end(&t);
 }
 
-static void cgroup_of_a_killed_supervisor_is_removed_by_name(void **state)
-{
-    struct tree t;
-    (void)state;
-    tree_begin(
-        &t, "4:memory:/a/b\\n0::/c\\n",
-        "mkdir -p cgroup/memory/a/b/ebb-7-8/x cgroup/memory/a/ebb-7-8 cgroup/memory/a/ebb-7-9"
-        " cgroup/unified/c/ebb-7-8 && : >cgroup/unified/cgroup.controllers");
-    guard_cgroup_remove_named(&t.root, "ebb-7-8", 0);
-    assert_false(is_there(&t.root, "memory/a/b/ebb-7-8"));
-    assert_false(is_there(&t.root, "memory/a/ebb-7-8"));
-    assert_false(is_there(&t.root, "unified/c/ebb-7-8"));
-    assert_true(is_there(&t.root, "memory/a/ebb-7-9"));
-    guard_cgroup_remove_named(&t.root, "b", 0); /* ebb never gives a job's cgroup the name "b". */
-    assert_true(is_there(&t.root, "memory/a/b"));
-    tree_end(&t);
-}
-
 static void cgroup_folder_that_ebb_did_not_name_is_never_removed(void **state)
 {
     static const char *const dirs[] = {"p/beside", "p/ebb-7-8/..", "p", "ebb-7-8"};
@@ -1013,7 +995,6 @@ int main(void)
         cmocka_unit_test(child_joins_its_cgroup_although_clone3_fails),
         cmocka_unit_test(cgroup_v1_limit_covers_memory_and_swap),
         cmocka_unit_test(nested_cgroups_are_removed_and_siblings_kept),
-        cmocka_unit_test(cgroup_of_a_killed_supervisor_is_removed_by_name),
         cmocka_unit_test(cgroup_folder_that_ebb_did_not_name_is_never_removed),
         cmocka_unit_test(cgroup_name_parser_accepts_only_names_made_by_ebb),
         HERE(forked_process_is_a_member_of_its_cgroup),

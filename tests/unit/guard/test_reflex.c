@@ -82,9 +82,8 @@ static int usage_of(int gb)
 
 static struct reflex *reflex_of(bool may_kill)
 {
-    struct reflex_options o = {.kill_fd = -1, .may_kill = may_kill};
     struct reflex *r = NULL;
-    assert_int_equal(reflex_new(&o, &r, NULL), 0);
+    assert_int_equal(reflex_new(-1, may_kill, &r, NULL), 0);
     return r;
 }
 
@@ -721,13 +720,12 @@ static void full_reflex_table_refuses_a_process_and_closes_its_fds(void **state)
 static void reflex_kills_the_cgroup_by_one_write(void **state)
 {
     int kill_fd = memfd_create("cgroup.kill", MFD_CLOEXEC);
-    struct reflex_options o = {.kill_fd = kill_fd, .may_kill = true};
     struct reflex *r = NULL;
     int fd = usage_of(9);
     struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
     char text[8] = "";
     (void)state;
-    assert_int_equal(reflex_new(&o, &r, NULL), 0);
+    assert_int_equal(reflex_new(kill_fd, true, &r, NULL), 0);
     reflex_gauge(r, 0, &g);
     assert_true(has_event(r, WAIT_S * 1000));
     wait_for_samples(r, 3);
@@ -782,7 +780,6 @@ static void reflex_memory_is_locked(void **state)
 static int kill_without_locks(void)
 {
     struct rlimit none = {0, 0};
-    struct reflex_options o = {.kill_fd = -1, .may_kill = true};
     struct reflex *r = NULL;
     int status;
     if (setrlimit(RLIMIT_MEMLOCK, &none) < 0 ||
@@ -792,7 +789,7 @@ static int kill_without_locks(void)
     if (pid == 0)
         for (;;)
             pause();
-    if (reflex_new(&o, &r, NULL) < 0 || reflex_is_locked(r))
+    if (reflex_new(-1, true, &r, NULL) < 0 || reflex_is_locked(r))
         return 2;
     if (reflex_add(r, 0, (int)syscall(SYS_pidfd_open, pid, 0), -1) < 0 || reflex_kill(r) != 1)
         return 3;
