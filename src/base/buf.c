@@ -143,7 +143,7 @@ void buf_add_u64le(struct buf *b, uint64_t v)
     buf_add(b, &le, sizeof le);
 }
 
-/* Marks the cursor as bad and leaves it no bytes, so that loops over cur_left end. */
+/* Marks the cursor as bad and moves it to the end, so that loops that test cur_left stop. */
 static void cur_fail(struct cur *c)
 {
     c->bad = true;

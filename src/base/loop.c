@@ -94,8 +94,8 @@ static void source_close(struct loop_source *s)
         cleanup_close(&s->fd);
 }
 
-/* Waits for EVENTS of the source from now on, unless R is an error. Adds the source at the head of
- * the list, so that the current walk does not visit a source added by a callback. */
+/* Adds the source to the list and waits for EVENTS of it from now on. If R, the result of opening
+ * its fd, is an error, frees the source instead. */
 static int source_start(struct loop_source *s, int r, uint32_t events, struct loop_source **ret)
 {
     struct loop *loop = s->loop;
@@ -191,7 +191,7 @@ int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user
     struct loop_source *s = source_new(loop, SOURCE_SIGNAL, user);
     if (!s)
         return -ENOMEM;
-    /* the signal is blocked first, so that it remains pending if it arrives in between */
+    /* a signal that arrives before signalfd is called remains pending, because it is blocked */
     pthread_sigmask(SIG_BLOCK, &one, &before);
     s->fd = signalfd(-1, &one, SFD_NONBLOCK | SFD_CLOEXEC);
     s->on_signal = fn;

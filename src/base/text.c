@@ -150,7 +150,7 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
 
 static void add_argument(struct buf *out, const char *arg, size_t len)
 {
-    /* An argument that begins with a quote is quoted as well. Otherwise a reader would take its own
+    /* An argument that begins with a quote is quoted as well. Otherwise a reader would take that
      * quote for one that this function added. */
     bool is_quoted = len == 0 || arg[0] == '\'' || memchr(arg, ' ', len) != NULL;
     if (!is_quoted) {
@@ -212,7 +212,7 @@ static void print_size(char *out, size_t size, const char *sign, uint64_t bytes)
         v /= 1024;
     int digits = v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
     double scale = digits == 2 ? 100 : digits == 1 ? 10 : 1;
-    /* printf would round a half to the even digit */
+    /* rounds a half up; printf alone would round it to the even digit */
     snprintf(out, size, "%s%.*f %ciB", sign, digits, floor(v * scale + 0.5) / scale, *unit);
 }
 

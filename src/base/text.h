@@ -53,6 +53,6 @@ char *text_local_time(char out[TEXT_LOCAL_MAX], uint64_t wall_ns);
 
 /* The hash of the empty text. */
 #define TEXT_HASH_EMPTY UINT64_C(14695981039346656037)
-/* Returns the FNV-1a hash of a text whose beginning has HASH and whose rest is S. Databases store
- * it. */
+/* Continues HASH, the FNV-1a hash of the beginning of a text, with the LEN bytes of S. The result
+ * must never change, because databases store it. */
 uint64_t text_hash(uint64_t hash, const char *s, size_t len);

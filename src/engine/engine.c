@@ -18,7 +18,7 @@ enum {
     LIMIT_PERIOD_S = 30,
     PSS_PERIOD_S = 60,
     VERDICT_PERIOD_S = 10,
-    YOUNG_S = 120, /* a job counts as young in its first seconds, this many */
+    YOUNG_S = 120, /* age in seconds up to which a job counts as young */
     /* a young job is sampled less often if sampling takes more than 1/200 of a CPU */
     YOUNG_COST_PART = 200,
     YOUNG_VERDICT_S = 2,
@@ -78,7 +78,7 @@ static void on_process(void *user, const struct proc_event *ev)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
-    /* the previous entity may be freed, because its process has exited */
+    /* NULL after the exit, because the run may free the entity of an exited process */
     if (engine_process_of(node))
         engine_process_of(node)->entity = entity;
     if (e->callbacks.process)
@@ -464,8 +464,8 @@ static bool record_mark(struct engine *e, const struct mark *mark)
     return false;
 }
 
-/* Stores the source of the steps, whose name a hook sends first. Any process could send anything
- * here, so only a lower-case word is accepted. */
+/* Stores the source of the steps (torch, tqdm, …), which a hook names when a training begins. Any
+ * process could send anything here, so only a lower-case word is accepted. */
 static void note_source(struct engine *e, const struct mark *mark)
 {
     size_t len;

@@ -19,7 +19,7 @@ enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 /* State of a living process in addition to its entity in the run. */
 struct engine_process {
     struct run_entity *entity;
-    /* the most memory that the process had without a measurement of how much is unique */
+    /* maximum of proc_node_unmeasured since the unique memory of the process was last measured */
     uint64_t unmeasured_bytes;
     /* the tick at which unmeasured_bytes began, numbered as in struct peak */
     uint64_t unmeasured_from;

@@ -41,7 +41,7 @@ extern const struct guard_cgroup guard_cgroup_none;
  * or is "". Otherwise returns -errno with the reason in ERR. */
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err);
-/* Sets the hard limit. Returns 0 or -errno; -EOPNOTSUPP if G does not count memory. v1 refuses a
+/* Sets the hard limit. Returns 0 or -errno; -EOPNOTSUPP if there is no group. v1 refuses a
  * limit below the current usage (-EBUSY); v2 accepts it, and the kernel kills until the usage
  * fits. */
 int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes);

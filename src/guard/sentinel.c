@@ -1,4 +1,4 @@
-/* Waits for the supervisor. If the supervisor was killed, cleans up after it. */
+/* Waits until the supervisor exits. If the supervisor was killed, cleans up after it. */
 #include "guard/sentinel.h"
 
 #include <errno.h>

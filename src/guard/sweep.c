@@ -23,7 +23,7 @@ enum {
     /* Maximum number of scans in a row that only stop processes. A chain of processes that fork and
      * exit has a new process at every scan, and would otherwise delay the kill forever. */
     STOPS_MAX = 16,
-    WAIT_SHARE = 8, /* the wait is 1/8 of the time since the last change */
+    WAIT_SHARE = 8, /* the wait is 1/8 of the time since the set of processes last changed */
     WAIT_MAX_MS = 1000,
     REST_PER_WORK = 20, /* scans take at most 1/20 of a CPU */
     STUCK_S = 5,
@@ -202,8 +202,8 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
 {
     if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
         return false;
-    /* if all are zombies, a zombie that remains is a thread group leader whose other threads
-     * live */
+    /* Prefers a process that is not a zombie. A zombie that remains is the leader of a thread group
+     * with living threads. */
     const struct found *f = k->seen;
     for (size_t i = 0; i < k->count && f->zombie; i++)
         if (!k->seen[i].zombie)

@@ -35,9 +35,9 @@ void proc_unique_free(struct proc_unique *u); /* NULL is fine */
 
 /* Runs one slice: reads chunks of one process, after which the next process follows. When a process
  * is complete, SAMPLE_UNIQUE (and HUGE, HEAP, STACK) are put into its sample. A reading becomes
- * stale, and keeps its old value, in two cases. The files of the process may not be read. Or the
- * last complete count (or the birth) is older than twice the period, because the process is too
- * large for the CPU share or has too many holes. Returns the time of the next call. */
+ * stale, and keeps its old value, if the files of the process may not be read, or if the last
+ * complete count (or the birth) is older than twice the period, because the process is too large
+ * for the CPU share or has too many holes. Returns the time of the next call. */
 uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns);
 /* Speeds up measurement while the decision whether a limit is exceeded depends on unmeasured
  * memory. New processes and processes whose memory changed are then counted without delay, with up

@@ -15,7 +15,7 @@
 #include "supervise/job.h"
 
 struct attached {
-    struct job job; /* first, so that callbacks of a job also take an attached job */
+    struct job job; /* the first member, so that callbacks of a job also accept an attached job */
     /* stands in for memory that is normally shared with the sentinel; an attached job has no
      * sentinel */
     struct sentinel_note note;
@@ -80,7 +80,7 @@ static int begin_attached(struct attached *a, int32_t pid, struct err *err)
     j->started_ns = j->now.started_ns = clock_mono_ns();
     j->started_wall_ns = j->now.started_wall_ns = clock_wall_ns();
     engine_limits_of(j->engine, pid);
-    job_guard_begin(j); /* adds the processes that already exist to the guard */
+    job_guard_begin(j); /* before engine_watch_pid, whose events add the processes to the guard */
     r = engine_watch_pid(j->engine, pid, err);
     if (r < 0)
         return r;

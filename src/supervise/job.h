@@ -39,7 +39,7 @@ struct job {
     struct job_scrape *scrape;   /* NULL: no metrics */
     /* the ranks of a node; NULL if the supervisor started the job itself */
     struct job_ranks *ranks;
-    struct job_node *node;     /* NULL if RANKS is */
+    struct job_node *node;     /* NULL if RANKS is NULL */
     struct job_folder *folder; /* NULL: no --folder-control */
     struct {
         uint64_t t_ns, verdicts; /* time and verdict of the last write of the termination log */

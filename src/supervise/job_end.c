@@ -38,7 +38,7 @@ void job_signal(struct job *j, int signo)
     const struct proc_root *root = j->options->engine.root;
     if (j->options->node) /* the ranks receive signals from their own `ebb run` */
         return;
-    /* Also set this if the job has exited already, because it might be restarted. */
+    /* is_last is set even if the job has already exited, because it might be restarted */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)
@@ -264,7 +264,7 @@ void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t g
     bool is_first = j->end.cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
-    /* a job that has already exited did not end by this cancel */
+    /* a job that has already exited was not ended by this cancel */
     if (is_first && !j->now.exited) {
         char why[160];
         int cut = reason_len < sizeof why ? (int)reason_len : (int)sizeof why;
@@ -317,7 +317,7 @@ int job_signals_start(struct job *j)
     int r = loop_add_signal(j->loop, SIGCHLD, on_child, j);
     for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
         r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j);
-    if (r == 0) /* opens the pidfd early, because later there may be no free fd */
+    if (r == 0) /* opens the timerfds early, because later there may be no free fd */
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->end.sweep_timer);
     if (r == 0)
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->end.cancel_timer);

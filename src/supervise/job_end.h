@@ -28,8 +28,8 @@ void job_signals_ignore(void);
 /* Forwards a signal of the user to the job. Signals that a terminal sends to the whole process
  * group go to the whole group. */
 void job_signal(struct job *j, int signo);
-/* Interprets keys that the user typed while the job is being stopped, or after it has exited. Its
- * terminal then does not turn Ctrl-C into a signal that the supervisor notices. */
+/* Interprets keys that the user typed while the job is being stopped, or after it has exited. The
+ * job's terminal then does not turn Ctrl-C into a signal that the supervisor notices. */
 void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
 /* Sends SIGTERM to launchers and training processes. Workers get none: a training process that is

@@ -25,8 +25,10 @@ struct job_guard {
     struct reflex *reflex;
     struct loop_source *reflex_source, *alert_timer;
     struct ladder ladder;
-    bool is_alert;     /* the alert timer is running */
-    bool is_requested; /* the checkpoint in progress was requested over the control socket */
+    bool is_alert; /* the alert timer is running */
+    /* the user, another node or the time limit caused the request for a checkpoint, not a trigger
+     */
+    bool is_requested;
     struct timing timing;
     struct checkpoint checkpoint;
     /* files that the job leaves in /dev/shm; NULL if the folder cannot be read */
@@ -42,8 +44,7 @@ struct job_guard {
     /* gauges as passed to the reflex, the guard's kill thread */
     struct reflex_gauge gauge[REFLEX_GAUGES];
     bool has_left; /* some processes of the job are outside its cgroup */
-    /* why the job has no cgroup, or has a cgroup that does not count memory; "" if there is no
-     * problem */
+    /* why the job has no cgroup, or why its cgroup has no limit; "" if there is no problem */
     char no_cgroup[256];
 };
 

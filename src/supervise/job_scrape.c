@@ -203,7 +203,7 @@ void job_scrape_start(struct job *j)
         s->has_thread = r == 0;
     }
     if (r < 0)
-        job_notifyf(j, "no metrics: %s", strerror(-r));
+        job_notifyf(j, "metrics cannot be served: %s", strerror(-r));
 }
 
 void job_scrape_tick(struct job *j, uint64_t now_ns)

@@ -327,7 +327,7 @@ void job_segment_over(struct job *j)
     }
     unsigned number = j->now.number + 1;
     report_restart(j, number);
-    /* the client stopped together with a segment that has ended and can no longer wake it */
+    /* a client that was stopped by Ctrl-Z would otherwise wait for the segment that has ended */
     job_client_wake(j);
     job_streams_close(&j->output);
     engine_segment(j->engine, number);

@@ -76,8 +76,8 @@ void lost_write(int rundir_fd, const struct outcome_end *end)
 /* ---- cleaning up after supervisor and sentinel were killed ---- */
 
 /* True if the cgroup DIR was created by an ebb of this user that is dead. Other cgroups are
- * refused, because the job itself can write run.json, and could name there the cgroup or the
- * sockets of another run. */
+ * refused, because the job itself can write run.json, and could name the cgroup of another run in
+ * it. */
 static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 {
     struct stat st;

@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 
-/* above the number of files that the supervisor has open when it starts the placeholder process */
+/* more fds than the supervisor has open when it starts the placeholder process */
 enum { HOLDER_FILES = 8192 };
 
 /* Both ends of the job's terminal and pipes, created before the fork. */
@@ -40,7 +40,7 @@ static void close_ends(struct ends *e)
     close_pair(e->failure);
 }
 
-/* Does what openpty does, which old versions of glibc have in a library of its own. */
+/* Does what openpty does; in old versions of glibc, openpty is in a separate library. */
 static int open_terminal(const struct supervisor_tty *tty, int pair[2])
 {
     char path[64];

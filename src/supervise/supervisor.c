@@ -270,7 +270,7 @@ static int supervise(const struct supervisor_options *options,
     if (j.loop)
         finish_job(&j);
     tear_down(&j);
-    /* if true, the supervisor exits with a status that makes the sentinel end the job */
+    /* a nonzero exit status makes the sentinel end the job */
     return r < 0 && j.now.pid > 0;
 }
 
