@@ -56,7 +56,8 @@ struct scenario {
 
 static void make_process(struct job_process *p, unsigned i)
 {
-    /* There are one main process, one launcher, 4 data workers; the rest are compile workers. */
+    /* The job has one main process, one launcher and 4 data workers; the others are compile
+     * workers. */
     unsigned role = i % 25;
     uint64_t bytes = role == 0   ? 9 * GIB
                      : role == 1 ? 40 * MIB

@@ -106,7 +106,7 @@ def _plain_subclasses(base: type) -> Iterable[type]:
 
 
 def _container_types() -> frozenset[int]:
-    # identified by id, because a type's metaclass may define its own hash
+    # types are identified by their ids, because a metaclass may define its own hash
     return frozenset(id(t) for base in _CONTAINERS for t in _plain_subclasses(base))
 
 

@@ -55,8 +55,8 @@ def is_whole(file: BinaryIO) -> bool:
 
 
 def load(file: BinaryIO) -> Any:
-    """Reads the object back. Raises EOFError if the file has no object, or the exception of
-    unpickling."""
+    """Reads the object back. Raises EOFError if the file has no object, or the exception that
+    unpickling raised."""
     length, count = _end(file)
     file.seek(-_END.size - count * _LENGTH.size, 2)
     lengths = [_LENGTH.unpack(file.read(_LENGTH.size))[0] for _ in range(count)]

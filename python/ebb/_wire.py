@@ -198,8 +198,8 @@ class Wire:
         self._sent: Optional[_Step] = None  # the newest step that was sent
         self._steps_sent = 0  # marks
         self._step_due = 0.0  # time before which the next step is held back
-        self._row_end = 0  # number of the first step that hold() does not accept
-        self._epoch_end = 0.0  # number of the first epoch that hold() does not accept
+        self._row_end = 0  # hold() accepts only steps with numbers below this
+        self._epoch_end = 0.0  # hold() accepts only steps of epochs below this
         self._substep_due = 0.0
         self._step_lock = threading.RLock()  # lock that keeps the steps in order
         self._has_helper = False
@@ -227,8 +227,8 @@ class Wire:
         self.before_source()
 
     def begin_training(self, training: Any) -> None:
-        """Records that the training's callback sends the steps from now on, for as long as it
-        lives."""
+        """Records that the callback of a training sends the steps from now on, until the callback
+        is freed."""
         self.before_source()
         key, trainings = id(training), self.trainings
         trainings[key] = weakref.ref(training, lambda _: trainings.pop(key, None))

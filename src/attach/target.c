@@ -213,7 +213,7 @@ static int check_environment(const struct attach_target *t, struct err *err)
     size_t len = 0;
     int r = attach_target_file(t, "environ", ATTACH_ENVIRON_MAX, &text);
     if (r < 0)
-        return 0; /* the memory can be read, so permission is not missing */
+        return 0; /* the memory can be read, so access is permitted */
     const char *found = proc_environ_find(buf_str(&text), text.len, "EBB_SOCKET", &len);
     AUTO_FREE char *path = found ? strndup(found, len) : NULL;
     if (path && access(path, F_OK) == 0)

@@ -1,4 +1,4 @@
-"""Tests `ebb census`: objects counted by the processes of a run, and errors if there are none."""
+"""Tests `ebb census`: objects counted by the processes of a run, and errors if no census is available."""
 
 import json
 import os

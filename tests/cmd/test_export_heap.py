@@ -1,4 +1,4 @@
-"""Tests exports of a missing heap and of an invalid heap file."""
+"""Tests exports of the heap if heap files are missing or invalid."""
 
 import os
 

@@ -210,7 +210,7 @@ def state():
     for fd in os.listdir("/proc/self/fd"):
         try:
             fds[fd] = os.readlink(f"/proc/self/fd/{fd}")
-        except OSError:  # the descriptor that lists the others
+        except OSError:  # the descriptor that was used to list the folder
             continue
     found["sockets"] = sum(link.startswith(("socket:", "anon_inode:")) for link in fds.values())
     return found

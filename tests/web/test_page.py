@@ -186,7 +186,7 @@ def test_printed_report_has_a_white_background_and_all_sections(seen, compared, 
     assert day["paper"]["explanations"] > 10 and day["paper"]["folded"] == 0
 
 
-def test_printing_draws_plots_for_paper_and_then_for_the_screen(seen, day):
+def test_plots_are_redrawn_for_printing_and_afterwards_restored(seen, day):
     for one in (seen, day):
         assert one["printed"]["pages"] >= 1 and one["printed"]["still"] == ""
         assert one["printed"]["axis"] == one["paper"]["axis"]

@@ -1,4 +1,5 @@
-/* Tests the event loop: which events are delivered, which are not, and the restored signal mask. */
+/* Tests the event loop: which events are delivered and which are not, and that the signal mask is
+ * restored. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

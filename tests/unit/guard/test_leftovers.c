@@ -263,7 +263,7 @@ static void file_that_no_process_of_the_job_had_open_is_not_listed(void **state)
     (void)state;
     begin();
     struct kid kid = kid_start(make_brief);
-    kid_end(&kid); /* The process of the job exits before any sample. */
+    kid_end(&kid); /* The process of the job exits before any sample is taken. */
     leftovers_sample(l, tree, clock_mono_ns());
     assert_int_equal(end(true), 0);
     assert_null(listed("brief"));

@@ -236,7 +236,8 @@ static void nvml_is_absent_without_nvidia_hardware(void **state)
     int r = gpu_new(&gpu_vendor_nvml, 100 * NS_PER_MS, &g);
     if (r == -ENOENT)
         return;
-    /* NVIDIA hardware gives devices with names and memory, or an error. */
+    /* On NVIDIA hardware, a reading has devices with names and memory, or it fails with an error.
+     * */
     assert_int_equal(r, 0);
     EVENTUALLY(gpu_status(g) != -EINPROGRESS, (void)0);
     if (gpu_status(g) == 0) {

@@ -145,7 +145,7 @@ static void growth_per_allocated_byte_is_constant_on_a_slower_machine(void **sta
     assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
-static void growth_that_continues_after_the_first_epoch_is_sustained(void **state)
+static void growth_that_continues_after_the_first_epoch_counts_as_sustained(void **state)
 {
     struct history h;
     (void)state;
@@ -204,7 +204,7 @@ int main(void)
         cmocka_unit_test(cache_filled_early_has_no_growth_in_the_second_half),
         cmocka_unit_test(growth_smaller_than_the_sampling_error_does_not_count),
         cmocka_unit_test(growth_per_allocated_byte_is_constant_on_a_slower_machine),
-        cmocka_unit_test(growth_that_continues_after_the_first_epoch_is_sustained),
+        cmocka_unit_test(growth_that_continues_after_the_first_epoch_counts_as_sustained),
         cmocka_unit_test(growth_of_a_cache_filled_in_the_first_epoch_counts_as_slowed),
         cmocka_unit_test(heap_growth_is_not_split_if_the_epoch_end_is_unknown),
         cmocka_unit_test(less_than_five_heap_readings_give_no_evidence),
