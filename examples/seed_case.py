@@ -100,7 +100,7 @@ def vision_language_model(args):
 
 
 class Paced(Trainer):
-    """Makes a step take as long as with the real model, which is seconds."""
+    """Makes a step take as long as with the real model, which needs several seconds."""
 
     least_s = 0.0
 

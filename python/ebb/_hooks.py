@@ -134,8 +134,8 @@ def _can_ask(torch: Any) -> bool:
 
 
 def _is_for_accelerate() -> bool:
-    """Returns True if the caller fetches the next batch before it returns the current one.
-    Recognized by the module of the caller."""
+    """Returns True if the caller fetches the next batch before it returns the current one. The
+    module of the caller shows this."""
     try:
         name = sys._getframe(2).f_globals.get("__name__")
     except ValueError:  # the iterator was not called by Python code

@@ -665,8 +665,8 @@ def test_ctrl_c_on_terminal_interrupts_job_and_prints_summary(terminal, tmp_path
 
 
 def test_ctrl_z_stops_job_and_ebb_and_fg_resumes_both(terminal, tmp_path):
-    # The job is a single process, because a shell waits for a child that is stopped before exec and
-    # never stops itself.
+    # The job is a single process. If it was a shell, Ctrl-Z might stop its child before exec, and the shell would wait
+    # for this child instead of stopping.
     (tmp_path / "loop.py").write_text("import os, time\nprint('begun', flush=True)\n"
                                       "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
                                       "print('finished')\n")

@@ -43,7 +43,7 @@ def graph_bytes(t, own):
                 try:
                     v = getattr(node, name)
                 except RuntimeError:
-                    continue  # the tensor cannot be read, because its weight has been updated since
+                    continue  # the tensor cannot be read, because its weight has been updated since then
                 if isinstance(v, torch.Tensor) and v.data_ptr() not in own:
                     blocks[v.untyped_storage().data_ptr()] = v.untyped_storage().nbytes()
         todo += [n for n, _ in node.next_functions]

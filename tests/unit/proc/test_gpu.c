@@ -236,8 +236,7 @@ static void nvml_is_absent_without_nvidia_hardware(void **state)
     int r = gpu_new(&gpu_vendor_nvml, 100 * NS_PER_MS, &g);
     if (r == -ENOENT)
         return;
-    /* On NVIDIA hardware, a reading has devices with names and memory, or it fails with an error.
-     * */
+    /* On NVIDIA hardware, a reading either has devices with names and memory, or fails. */
     assert_int_equal(r, 0);
     EVENTUALLY(gpu_status(g) != -EINPROGRESS, (void)0);
     if (gpu_status(g) == 0) {
