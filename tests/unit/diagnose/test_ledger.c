@@ -179,7 +179,7 @@ static void retained_memory_comes_from_page_counts_if_they_are_known(void **stat
     expect_bytes(ledger_growth(&s.ledger, LEDGER_RETAINED), MIB(170));
 }
 
-static void count_of_heap_pages_below_the_live_memory_is_ignored(void **state)
+static void count_of_heap_pages_smaller_than_the_live_memory_is_ignored(void **state)
 {
     (void)state;
     set_heap_pages(MIB(10), MIB(10));
@@ -572,7 +572,7 @@ int main(void)
         T(heap_pages_without_live_memory_count_as_retained),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
         T(retained_memory_comes_from_page_counts_if_they_are_known),
-        T(count_of_heap_pages_below_the_live_memory_is_ignored),
+        T(count_of_heap_pages_smaller_than_the_live_memory_is_ignored),
         T(ledger_has_an_entry_for_stacks),
         T(constant_huge_pages_are_not_counted_as_growth),
         T(live_memory_in_huge_pages_counts_as_live_heap),

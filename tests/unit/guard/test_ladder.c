@@ -554,7 +554,7 @@ static void answer_to_an_old_checkpoint_request_is_ignored(void **state)
     assert_int_equal(w.ladder.rung, LADDER_REQUESTED);
 }
 
-static void checkpoint_timeout_stops_the_job_only_after_a_forecast(void **state)
+static void timeout_of_a_checkpoint_requested_by_forecast_stops_the_job(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -1190,7 +1190,7 @@ int main(void)
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),
         cmocka_unit_test(planned_restart_follows_a_done_or_a_failed_checkpoint),
         cmocka_unit_test(answer_to_an_old_checkpoint_request_is_ignored),
-        cmocka_unit_test(checkpoint_timeout_stops_the_job_only_after_a_forecast),
+        cmocka_unit_test(timeout_of_a_checkpoint_requested_by_forecast_stops_the_job),
         cmocka_unit_test(gpu_forecast_stops_the_job_after_the_checkpoint_is_written),
         cmocka_unit_test(job_on_a_full_gpu_gets_one_request_and_is_not_stopped),
         cmocka_unit_test(growth_towards_a_full_gpu_does_not_stop_the_job),

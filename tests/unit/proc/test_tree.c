@@ -1059,7 +1059,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void memory_bounds_are_the_largest_and_the_total_rss_by_default(void **state)
+static void without_unique_memory_the_bounds_are_largest_and_total_rss(void **state)
 {
     (void)state;
     struct figures f;
@@ -1221,7 +1221,7 @@ int main(void)
         cmocka_unit_test(process_tree_refuses_a_thread_id_and_names_its_process),
         cmocka_unit_test(process_tree_refuses_a_kernel_thread),
         cmocka_unit_test(memory_in_statm_status_and_smaps_rollup_agrees),
-        cmocka_unit_test(memory_bounds_are_the_largest_and_the_total_rss_by_default),
+        cmocka_unit_test(without_unique_memory_the_bounds_are_largest_and_total_rss),
         cmocka_unit_test(unique_memory_raises_the_lower_memory_bound_of_the_tree),
         cmocka_unit_test(file_pages_are_subtracted_from_the_lower_memory_bound),
         cmocka_unit_test(memory_bounds_are_equal_if_nothing_is_shared),

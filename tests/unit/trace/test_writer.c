@@ -44,7 +44,7 @@ static void check_written_is_read(struct fake_job *s, const char *path)
     lines_fini(&read);
 }
 
-static void every_recorded_tick_is_read_back_over_many_blocks(void **state)
+static void all_ticks_of_a_recording_with_many_blocks_are_read_back(void **state)
 {
     (void)state;
     char path[256];
@@ -618,7 +618,7 @@ static void recording_in_a_removed_folder_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_recorded_tick_is_read_back_over_many_blocks),
+        cmocka_unit_test(all_ticks_of_a_recording_with_many_blocks_are_read_back),
         cmocka_unit_test(recording_being_written_is_readable_at_any_time),
         cmocka_unit_test(sealing_a_block_of_a_recording_makes_the_file_smaller),
         cmocka_unit_test(recording_is_written_to_disk_only_when_a_flush_is_due),
