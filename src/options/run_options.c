@@ -188,8 +188,10 @@ const struct option_desc run_options_table[] = {
                        "its first two minutes; for ebb submit, the server's setting)"),
     FLAG("no-unique", no_unique, "do not measure unique memory"),
     FLAG("pss", pss, "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
-    FLAG("no-shim", no_shim,
-         "do not load the Python package into the job: only its own marks report steps and epochs"),
+    FLAG(
+        "no-shim", no_shim,
+        "do not load the Python package into the job: steps and epochs are known only from its own "
+        "marks"),
     FLAG("no-heap", no_heap, "do not profile the heap: ebb heap has no data for this run"),
     OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
                .min = 4 << 10, .max = 1 << 30,

@@ -290,7 +290,7 @@ def test_executor_cannot_change_while_jobs_run(slurm, tmp_path):
 def test_server_names_missing_slurm_command(tmp_path):
     result = run_ebb("serve", "--executor", "slurm", "--state-dir", tmp_path / "state", "--listen", "none",
                  env={"PATH": "/nonexistent"})
-    assert result.returncode == 2 and "the command sbatch is not in the folders of $PATH" in result.stderr
+    assert result.returncode == 2 and "the command sbatch is not in a folder of $PATH" in result.stderr
 
 
 def test_run_folders_can_be_in_a_shared_folder(slurm, tmp_path):

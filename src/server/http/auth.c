@@ -23,7 +23,7 @@
 static const char sessions_file[] = "sessions";
 
 enum { TOKEN_MIN = 32, TOKEN_MAX = 256, WRONG_MAX = 10, SESSION_DAYS = 30 };
-/* After WRONG_MAX wrong tokens, one more may be tried each time that this interval has passed. */
+/* After WRONG_MAX wrong tokens, one more may be tried each time this interval passes. */
 static const uint64_t wrong_every_ns = 6 * NS_PER_S;
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 
@@ -99,15 +99,15 @@ static int read_token(int dirfd, const char *name, const char *path, bool may_ma
         return err_set(
             err, -EPERM,
             "%s/%s must be readable by the server's user only; run `chmod 600` on it, or "
-            "remove it and a new one is created",
+            "remove it to get a new one",
             path, name);
     ssize_t n = io_pread_small(fd, text, sizeof text);
     if (n < 0)
         return err_set(err, (int)n, "cannot read %s/%s: %s", path, name, strerror((int)-n));
     if (check_token(text, (size_t)n) < 0)
         return err_set(err, -EINVAL,
-                       "%s/%s is not one line of %d to %d visible characters; remove it and a new "
-                       "one is created",
+                       "%s/%s is not one line of %d to %d visible characters; remove it to get "
+                       "a new one",
                        path, name, TOKEN_MIN, TOKEN_MAX);
     memcpy(ret, text, strlen(text) + 1);
     return 0;

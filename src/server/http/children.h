@@ -22,7 +22,7 @@ void children_free(struct children *all); /* kills the children without calling 
 
 /* Receives the answer of a child. STATUS is the exit status, 128 + N for signal N, -ETIMEDOUT,
  * -EFBIG, or the -errno of a failed start. OUTPUT is the child's standard output or, if that is
- * empty, the last line of its standard error without the names in front. Called from the event
+ * empty, the last line of its standard error without program names in front. Called from the event
  * loop, possibly before children_ask returns. */
 typedef void child_done_fn(void *user, int status, const char *output, size_t len);
 /* Runs `ebb ARGV` and calls FN with its answer. KEY identifies the answer (job, kind, range). STAMP

@@ -41,7 +41,8 @@ void http_share_return(struct http_share *s, enum http_rank rank, size_t n)
     s->guests -= rank != HTTP_OWNER ? n : 0;
 }
 
-/* Cuts a connection. MHD closes a socket that was shut down when it reads the end of the stream. */
+/* Cuts a connection: shuts the socket down, so that MHD reads the end of the stream and closes the
+ * socket. */
 void http_connection_cut(struct http_connection *c)
 {
     if (c->state == CONNECTION_CUT)

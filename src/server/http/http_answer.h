@@ -27,7 +27,7 @@ enum http_rank http_upgraded_rank(const struct http_upgraded *u);
 void http_upgraded_close(struct http_upgraded *u);
 
 /* Announces that the request will be answered later. GONE is called if the client disconnects
- * first; R must not be used after that. Unless LATE is NULL, it is called if there is no answer
- * after ten seconds, and must answer. A request that is parked can be parked again. */
+ * first; R must not be used after that. LATE, if not NULL, is called after ten seconds without an
+ * answer, and must answer. A request that is parked can be parked again. */
 typedef void http_parked_fn(void *user);
 void http_park(struct http_request *r, http_parked_fn *gone, http_parked_fn *late, void *user);

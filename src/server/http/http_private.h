@@ -40,7 +40,7 @@ struct http_daemon {
 enum http_connection_state {
     CONNECTION_READING, /* the connection waits for a request or the rest of one */
     CONNECTION_BUSY,    /* the server is handling a request, or is sending the answer */
-    /* we have shut the socket down; MHD closes it when it reads the end of the stream */
+    /* the socket was shut down; MHD closes it when it reads the end of the stream */
     CONNECTION_CUT,
 };
 

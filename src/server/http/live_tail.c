@@ -108,7 +108,7 @@ static void read_tail(struct jobs_reading *base, int folder)
         char *text = malloc(PIECE_BYTES);
         ssize_t n = text ? logs_read(folder, r->offset, text, PIECE_BYTES, &at) : 0;
         size_t whole = n > 0 ? whole_characters(text, (size_t)n) : 0;
-        if (whole == 0) { /* a part of a character is left, which the next call reads again */
+        if (whole == 0) { /* the rest is part of a character, which the next call reads again */
             free(text);
             return;
         }

@@ -10,7 +10,7 @@
 #include "server/http/routes_private.h"
 
 enum { CACHED_MAX = 1 << 20, KEY_MAX = 512, CACHE_BYTES = 4 << 20 };
-/* Values in memory change without a new generation, such as the memory of a running job. */
+/* Some values change without a new generation, such as the memory of a running job. */
 static const uint64_t fresh_ns = NS_PER_S;
 
 /* The cache entry for the address of a request. Its index is a hash of the path and the query. */

@@ -208,8 +208,8 @@ static void on_command_limit(void *user, uint64_t now_ns)
     command_stop(user, -ETIMEDOUT);
 }
 
-/* Returns the last line of standard error, without a prefix such as "sbatch: error: ". Bytes that
- * are not text are removed, because the line is shown to users. */
+/* Returns the last line of standard error, without a prefix such as "sbatch: error: ". Control
+ * characters become spaces, because the line is shown to users. */
 static void last_error_line(struct buf *text, char *ret, size_t size)
 {
     while (text->len > 0 && strchr("\r\n ", text->data[text->len - 1]))

@@ -122,9 +122,9 @@ struct executor {
     struct loop *loop;
     struct workers *workers;
     const char *program; /* path of ebb itself: /proc/self/exe, resolved at the start */
-    int locks_fd;        /* open folder */
+    int locks_fd;        /* fd of STATE/locks */
     struct runs_folder *runs;
-    const char *runs_path; /* absolute */
+    const char *runs_path; /* absolute path of the folder that contains all run folders */
     uint64_t files_max;    /* soft limit of open files for jobs; 0 means the server's own */
     /* values for requests that do not set their own; 0 means the default of `ebb run` */
     uint64_t interval_ns, log_bytes;

@@ -88,7 +88,7 @@ struct jobs_submission {
     struct jobs *jobs;
     struct job_spec spec;
     int64_t rerun_of; /* 0: none */
-    int result;       /* of the check of the working folder */
+    int result;       /* result of the check of the working folder */
     struct err err;
 };
 /* Submits a job as REQUEST or, if RERUN_OF is not 0, that job again: at once if jobs run on this
@@ -114,7 +114,7 @@ int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, str
 /* Gets the complete request of a job, including the values of its environment variables. The caller
  * owns *RET. */
 int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
-/* Lists at most 500 jobs. If FILTER has no limit, it is 100. */
+/* Lists at most 500 jobs, or 100 if FILTER has no limit. */
 int jobs_list(struct jobs *jobs, const struct store_filter *filter, json_t **ret, struct err *err);
 /* returns JOB_STATES if there is no such job */
 enum job_state jobs_state(struct jobs *jobs, int64_t id);

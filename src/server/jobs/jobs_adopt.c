@@ -62,7 +62,8 @@ static int add_live(struct job *job, const struct store_job *row, json_t *reques
     return 0;
 }
 
-/* Follows a job. Its room is occupied until the executor reports what happened to the job. */
+/* Follows a job. Its slot, memory and GPUs stay occupied until the executor reports what happened.
+ */
 static int adopt_one(struct jobs *j, struct job *job)
 {
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
@@ -116,7 +117,7 @@ static void report_strays(struct jobs *j, unsigned count, int64_t one)
     if (count)
         jobs_trouble_set(
             j, TROUBLE_STRAYS,
-            "%u running jobs are not in the job store, for example job %lld; their memory is "
+            "running jobs that are not in the job store: %u, for example job %lld; their memory is "
             "not counted",
             count, (long long)one);
     else

@@ -81,7 +81,7 @@ static void end_given_back(struct job_facts *f, const struct outcome *o, uint64_
         g->has_gpu_bytes = g->has_gpu_bytes || gpu->has_freed_bytes;
         g->gpu_bytes += gpu->freed_bytes < UINT64_C(1) << 60 ? gpu->freed_bytes : 0;
     }
-    /* Readings of the whole machine include other jobs, if any ran. */
+    /* The figures of the whole machine include the memory of other jobs that ran meanwhile. */
     if (is_alone)
         g->clean = g->clean && outcome_is_returned(&back->host) && outcome_is_returned(&back->shm);
 }

@@ -112,7 +112,7 @@ static int file_put_slice(struct jobs_file *f)
     struct store_filter filter = {
         .states = f->ended < ENDED_MAX ? 0 : JOB_ACTIVE, .before = f->before, .limit = SLICE_ROWS};
     struct err err;
-    f->has_all_rows = true; /* has_all_rows becomes false again if another row follows */
+    f->has_all_rows = true; /* file_add_row sets this to false if there is another row */
     f->slice_until_ns = clock_mono_ns() + SLICE_MS * NS_PER_MS;
     buf_clear(&f->text);
     jobs_plan(f->j); /* jobs_plan is called here, because file_add_row must not call the store */

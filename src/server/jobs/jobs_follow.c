@@ -236,7 +236,8 @@ static void on_unstarted(void *user, int64_t id)
         jobs_requeue(j, job, NULL); /* the next start chooses another folder */
         return;
     }
-    /* Slurm may yet start the earlier submission, and only one of the two can use the folder */
+    /* Slurm may still start the earlier submission; with the same folder only one of them can run
+     */
     if (job->state == JOB_STARTING) {
         jobs_launch_again(j, job);
         return;

@@ -76,10 +76,11 @@ int jobs_ids_open(struct jobs *j, int state_fd, struct err *err)
     if (len > 0)
         raise_to(&id, text, strspn(text, "0123456789"));
     if (!id && !runs_folder_is_open(j->runs))
-        return err_set(err, -ETIMEDOUT,
-                       "the folder %s does not answer, and without the file %s/%s the server needs "
-                       "it; start the server when the folder answers",
-                       j->runs_path, j->options.state_dir, mark_name);
+        return err_set(
+            err, -ETIMEDOUT,
+            "%s/%s is missing, so the server has to read the folder %s, which does not answer; "
+            "start the server when the folder answers",
+            j->options.state_dir, mark_name, j->runs_path);
     store_ids_above(j->store, id ? id : largest_seen(j));
     return jobs_ids_note(j, store_next_id(j->store) - 1, err);
 }

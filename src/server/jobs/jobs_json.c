@@ -14,8 +14,8 @@
 enum {
     LIST_MAX = 500,
     LIST_DEFAULT = 100,
-    /* maximum total size of the stored requests and facts in a list; 500 jobs of the largest size
-     * stall the loop */
+    /* maximum total size of the stored requests and facts in a list; without
+     * this limit, 500 large jobs would stall the loop */
     LIST_BYTES_MAX = 1 << 20,
 };
 

@@ -230,8 +230,6 @@ static void keeper_run(void *user)
 
 static const char age_key[] = "age_s"; /* name of the counter that stores the age of the store */
 
-/* ---- the store's age ---- */
-
 uint64_t jobs_age_ns(const struct jobs *j)
 {
     return j->age_ns + (clock_boot_ns() - j->age_boot_ns);

@@ -103,8 +103,7 @@ struct jobs_listener {
 struct jobs {
     struct loop *loop;
     struct workers *workers;
-    /* threads for working folders, so that one that hangs does not keep run folders from being read
-     */
+    /* separate threads for working folders: one that hangs must not delay reads of run folders */
     struct workers *cwd_workers;
     struct jobs_options options;
     char *runs_path, *cwd;

@@ -102,8 +102,10 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
 
 /* ---- starting ---- */
 
-/* True if the start of a job has failed for good, so that the job must not hold up the queue. The
- * last two errors mean that another file exists at the path of the job's lock. */
+/* True if the start of a job has failed for good, so that the job must not hold up the queue.
+ * -ELOOP and -EBADMSG mean that the job's lock is not a regular file, -EBUSY that another process
+ * holds it.
+ */
 static bool is_hopeless(int r)
 {
     return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR || r == -EISDIR ||

@@ -254,9 +254,9 @@ static bool local_sweep(struct local_run *run)
 
 /* ---- the end ---- */
 
-/* True if an earlier server was killed before it started the job, which has no folder. The holder
- * signs the lock once it has created the folder. So if the lock is signed, a user has removed the
- * folder. */
+/* True if an earlier server was killed before it started the job. RUN must have no folder. A
+ * started job has a signed lock, because the holder signs the lock once it has created the folder;
+ * if only the folder is missing, a user has removed it. */
 static bool is_never_started(const struct local_run *run)
 {
     struct process_id holder;
@@ -375,8 +375,8 @@ static int is_lock_held(struct local_run *run)
     return executor_lock_is_held(run->lock_fd);
 }
 
-/* Reports a lock that cannot be read, so that it is unknown whether the job runs; and later, that
- * the lock can be read again. */
+/* Reports that the lock cannot be read, which leaves it unknown whether the job runs. Reports later
+ * that the lock can be read again. */
 static void report_lock(struct local_run *run, int error)
 {
     char text[EXECUTOR_SENTENCE_MAX];
@@ -384,7 +384,8 @@ static void report_lock(struct local_run *run, int error)
     if (run->is_lock_unknown == (error < 0))
         return;
     run->is_lock_unknown = error < 0;
-    snprintf(text, sizeof text, "cannot find out whether job %lld is running: its lock: %s",
+    snprintf(text, sizeof text,
+             "cannot find out whether job %lld is running: cannot read its lock: %s",
              (long long)run->base.id, strerror(-error));
     callbacks->trouble(callbacks->user, error < 0 ? text : NULL);
 }

@@ -18,5 +18,5 @@ int runs_folder_fd(struct runs_folder *f);
 bool runs_folder_is_open(struct runs_folder *f);
 bool runs_folder_is_remote(struct runs_folder *f); /* it is open and on a network file system */
 /* Creates and opens the folder in a thread unless it is open. Returns 0, why it could not be
- * opened, or -ETIMEDOUT after WAIT_NS; the thread waits on. */
+ * opened, or -ETIMEDOUT after WAIT_NS; the thread keeps waiting. */
 int runs_folder_open(struct runs_folder *f, uint64_t wait_ns);

@@ -131,7 +131,7 @@ static int find_commands(struct slurm *s, struct err *err)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (command_find(commands[i].name, commands[i].at, PATH_MAX) < 0)
             return err_set(err, -ENOENT,
-                           "--executor slurm: the command %s is not in the folders of $PATH; "
+                           "--executor slurm: the command %s is not in a folder of $PATH; "
                            "run the server on a node from which jobs can be submitted",
                            commands[i].name);
     if (command_find("sacct", s->sacct, PATH_MAX) < 0)

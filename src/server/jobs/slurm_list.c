@@ -15,7 +15,7 @@
 enum {
     LIST_S = 30, /* time limit of squeue and sacct */
     /* Time between two calls of squeue: at least one second, and at least 20 times as long as the
-     * last call took, so that a busy controller is asked less often. */
+     * last call took, so that a busy controller is queried less often. */
     PAUSE_MIN_S = 1,
     PAUSE_MAX_S = 30,
     PAUSE_FACTOR = 20,

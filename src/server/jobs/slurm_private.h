@@ -53,7 +53,7 @@ bool slurm_is_temporary(const char *error);
 enum { SLURM_SETTLE_S = 10 };
 
 enum slurm_stage {
-    SLURM_WAITS,      /* certainly not submitted; the next free sbatch submits it */
+    SLURM_WAITS,      /* certainly not submitted; waits until fewer sbatch processes run */
     SLURM_SUBMITTING, /* sbatch runs */
     SLURM_UNSURE,     /* sbatch may or may not have submitted the job */
     SLURM_SUBMITTED

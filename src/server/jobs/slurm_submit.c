@@ -67,9 +67,10 @@ int slurm_check_spec(const struct executor *x, const struct job_spec *spec, stru
     json_object_foreach(json_object_get(spec->doc, "env"), name, value)
     {
         if (strncmp(name, "SBATCH_", 7) == 0 || strncmp(name, "SLURM_", 6) == 0)
-            return err_set(err, -EINVAL,
-                           "env: \"%.100s\" would set an option of sbatch; use slurm for that",
-                           name);
+            return err_set(
+                err, -EINVAL,
+                "env: \"%.100s\" would set an option of sbatch; use the key \"slurm\" instead",
+                name);
     }
     return 0;
 }

@@ -41,9 +41,9 @@ struct store_job {
 int store_open(const char *path, struct store **ret, struct err *err);
 void store_close(struct store *store); /* accepts NULL */
 
-/* Put several calls into one commit. Transactions nest. The outermost store_end commits, or rolls
- * everything back if any call in between failed. RESULT is the result of the calls so far.
- * store_end returns RESULT, or the error of the commit. */
+/* store_begin and store_end put the calls between them into one commit. Transactions nest. The
+ * outermost store_end commits, or rolls everything back if any call in between failed. RESULT is
+ * the result of the calls so far. store_end returns RESULT, or the error of the commit. */
 int store_begin(struct store *store, struct err *err);
 int store_end(struct store *store, int result, struct err *err);
 

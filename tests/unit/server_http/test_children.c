@@ -149,7 +149,7 @@ static void requests_beyond_the_queue_of_child_processes_are_refused(void **stat
     assert_int_equal(runs(b), 3);
 }
 
-static void guests_wait_behind_the_owner_and_use_half_of_the_slots(void **state)
+static void guests_wait_behind_the_owner_and_fill_half_of_the_queue(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 0.1; echo first", NULL), 0);
@@ -227,7 +227,7 @@ int main(void)
         TEST(request_is_answered_with_stderr_if_its_child_prints_nothing),
         TEST(equal_request_waits_for_the_child_that_is_already_running),
         TEST(requests_beyond_the_queue_of_child_processes_are_refused),
-        TEST(guests_wait_behind_the_owner_and_use_half_of_the_slots),
+        TEST(guests_wait_behind_the_owner_and_fill_half_of_the_queue),
         cmocka_unit_test_setup_teardown(slow_child_process_is_killed_together_with_its_group,
                                         start_hasty, stop),
         TEST(child_process_with_too_much_output_is_killed),

@@ -155,8 +155,8 @@ static void flood(struct channel *c)
     channel_queue(c, CHANNEL_MESSAGE, much, sizeof much);
 }
 
-/* Sends at once the messages of a guard that requests a checkpoint, gets it and restarts the
- * job. */
+/* Sends, without a pause, the messages of a guard that requests a checkpoint, receives it, and
+ * restarts the job. */
 static void say_restart(struct channel *c)
 {
     say(c, "{\"type\":\"state\",\"state\":\"running\",\"reason\":null}");

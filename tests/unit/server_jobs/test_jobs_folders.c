@@ -193,7 +193,7 @@ static void new_job_store_uses_new_ids_and_ends_no_running_job(void **state)
     kit_start();
     json_t *trouble = jobs_trouble(kit.jobs);
     assert_non_null(strstr(json_string_value(json_array_get(trouble, 0)),
-                           "1 running jobs are not in the job store"));
+                           "running jobs that are not in the job store: 1, for example job 2"));
     json_decref(trouble);
     for (int64_t id = 4; id <= 7; id++) {
         assert_int_equal(run_quick("k"), id);
@@ -210,7 +210,7 @@ static void new_job_store_uses_new_ids_and_ends_no_running_job(void **state)
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_SUCCEEDED);
 }
 
-static void job_ids_continue_above_run_folders_without_last_id_file(void **state)
+static void job_ids_exceed_those_of_run_folders_if_last_id_is_missing(void **state)
 {
     static const char *const marks[] = {"rm last-id", ": >last-id", "echo x >last-id",
                                         "echo 99999999999999999999 >last-id"};
@@ -253,7 +253,7 @@ int main(int argc, char **argv)
         TEST(size_of_foreign_folders_does_not_count_as_job_data),
         TEST(job_killed_before_it_signed_its_run_folder_runs_once),
         TEST(new_job_store_uses_new_ids_and_ends_no_running_job),
-        TEST(job_ids_continue_above_run_folders_without_last_id_file),
+        TEST(job_ids_exceed_those_of_run_folders_if_last_id_is_missing),
         TEST(ids_of_removed_jobs_are_not_reused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

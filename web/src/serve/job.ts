@@ -104,7 +104,7 @@ export class JobView implements View {
     this.changes = job.changes ?? this.changes;
     this.setJob(this.isUpdated && this.job ? this.job : job);
     if (!isWhole && !this.data.job.length) isWhole = true;
-    // The newest samples are not in the recording yet, because it is written with some delay. The next reading has them.
+    // The recording is written with some delay, so the newest samples are read again a little later.
     clearTimeout(this.later);
     if (isWhole && !isEnded(job.state)) this.later = window.setTimeout(() => this.missed("sample"), readAgain_ms);
     await Promise.all([this.readSamples(isWhole, asked), job.state === "queued" ? null : this.log.refresh(), isWhole ? this.readEvents(asked) : null]);
@@ -203,7 +203,7 @@ export class JobView implements View {
       if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: serverNow_s(), state: job.state, reason: job.reason });
     }
     this.app.changed();
-    // Only now is the recording complete, and the diagnosis as accurate as possible.
+    // Once the job has ended, the recording is complete and the diagnosis is most accurate.
     if (job.run_dir && (before === null || isEnded(job.state))) void this.diagnosis.read();
   }
 
@@ -313,7 +313,7 @@ export class JobView implements View {
     };
     return h("dialog", { "aria-labelledby": "cancel-title" }, h("form", { class: "submit", onsubmit: submit },
       h("h2", { id: "cancel-title" }, `Cancel job ${this.id}?`),
-      h("p", {}, "The job is asked to exit. After its grace period all its processes are killed, and unsaved work is lost."),
+      h("p", {}, "The job receives SIGTERM. After its grace period all its processes are killed, and unsaved work is lost."),
       h("div", { class: "field line" }, h("label", { for: "cancel-reason" }, "Reason (optional)"), reason),
       h("div", { class: "tools" }, h("button", { type: "submit", class: "danger" }, "Cancel the job"), h("button", { type: "button", onclick: () => this.confirm.close() }, "Keep it running"))));
   }

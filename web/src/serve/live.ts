@@ -66,7 +66,7 @@ export class Live {
     this.wake();
   }
 
-  // After logout.
+  // Closes the stream until start is called.
   stop(): void {
     this.isStopped = true;
     this.rest();
@@ -116,7 +116,7 @@ export class Live {
     clearTimeout(this.retry);
     if (this.isResting || this.socket) return;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const { key } = secrets(); // a WebSocket request cannot have our headers, so the key is in the URL
+    const { key } = secrets(); // a browser cannot add headers to a WebSocket request, so the key is sent as a protocol
     const socket = new WebSocket(`${scheme}//${location.host}/api/v1/live`, ["ebb", ...(key ? [`ebb-key.${key}`] : [])]);
     this.socket = socket;
     this.heard_ms = Date.now();

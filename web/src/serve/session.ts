@@ -1,6 +1,6 @@
 // The secrets of the page's session. A browser sends the cookie to every port of the host, even to another user's web
-// server, but its storage belongs to one port. So the server accepts the cookie only together with
-// one of these secrets, which the page keeps in that storage.
+// server, but it keeps stored data apart by port. So the server accepts the cookie only together with one of these
+// secrets, which the page stores.
 
 export interface Secrets {
   key?: string; // for requests

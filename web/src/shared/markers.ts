@@ -29,7 +29,7 @@ const words: [Kind, string][] = [
   ["guard", "action of the guard"],
 ];
 
-const leastApart = 24; // smallest distance of lines in px; more lines hide the plot
+const leastApart = 24; // minimum distance between lines in px; closer lines would hide the plot
 const short = 9; // px
 
 // Draws a vertical line for each event, or a short one at the bottom if there are many of a kind.

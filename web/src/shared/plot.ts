@@ -30,7 +30,7 @@ export interface Plot {
 const height = 260;
 const paperWidth = 880; // width in px, which the style sheet scales to the paper's width
 
-// Ticks are powers of two apart for sizes, and units of the clock apart for times.
+// Distances between two ticks: powers of two for sizes, units of the clock for times.
 const sizes = Array.from({ length: 62 }, (_, i) => 2 ** i);
 const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
 const hour = 3600;
@@ -70,7 +70,8 @@ function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
   });
 }
 
-// Returns the index of the last reading at or before INDEX. Outside the readings of the series, returns INDEX.
+// Returns the index of the last known value at or before INDEX. Returns INDEX if it is before the first or after the
+// last known value.
 function readingAt(u: uPlot, series: number, index: number): number {
   const y = u.data[series];
   let before = index;
@@ -126,7 +127,7 @@ export class PlotGroup {
     this.part = null;
   }
 
-  // Adds a plot, which keeps a reference to its data; update draws changes.
+  // Adds a plot. It refers to the data of PLOT, so that update can draw changes.
   add(plot: Plot): uPlot | null {
     if (!plot.lines.length || plot.lines[0].x.length < 2) return null;
     const figure = document.createElement("figure");
