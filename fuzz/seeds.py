@@ -176,7 +176,7 @@ def write_http():
 
 def write_job():
     put("receiver", hello=b"KIND=hello\nREPLY=/tmp/ebb-x/reply\nRANK=0\nROLE=rank\n\0KIND=hello\nREPLY=/tmp/ebb-x/other\nROLE=worker\n",
-        kept="KIND=kept\nNAME=cache of a __main__.Features\nTYPE=dict\nADDED=76\nBYTES=1e6\nSTEP=40\nSINCE=21\n",
+        kept="KIND=kept\nNAME=Features.cache\nTYPE=dict\nADDED=76\nBYTES=1e6\nSTEP=40\nSINCE=21\n",
         row="KIND=step\nSTEP=40\nSTEPS=20\nSECONDS=0.25\nEPOCH=0.1\n", query="KIND=query\nNAME=heap\nPID=5\nREPLY=/tmp/x\n")
     hello = b"EBBHEAP\n" + struct.pack("<IiQ", 1, 7, 1 << 20)
     put("arrive", table=bytes([1, 0, 255]) + hello, newer=bytes([129, 0, 255]) + hello + b"more", short=bytes([1, 0, 9]) + hello,

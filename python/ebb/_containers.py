@@ -359,7 +359,8 @@ _Gained = tuple[int, _Key, str, bool, int, Any]
 
 class _Followed:
     __slots__ = (
-        "name", "is_nested", "is_variable", "entry_bytes", "first", "length", "is_fresh", "limit"
+        "name", "is_nested", "is_variable", "entry_bytes", "first", "length", "highest", "fall",
+        "is_fresh", "limit",
     )
 
     def __init__(
@@ -372,8 +373,14 @@ class _Followed:
         # True if a variable of the program leads to the container
         self.is_variable = False
         self.entry_bytes = entry_bytes
-        self.first = self.length = length
+        self.first = self.length = self.highest = length
+        self.fall = 0  # largest decrease from a peak
         self.is_fresh = True
+
+    def read(self, length: int) -> None:
+        self.length, self.is_fresh = length, True
+        self.highest = max(self.highest, length)
+        self.fall = max(self.fall, self.highest - length)
 
     @property
     def grown_bytes(self) -> int:
@@ -423,6 +430,12 @@ class _Follower:
     def is_following(self) -> bool:
         return bool(self._followed)
 
+    def keeps(self, added: int, o: Any) -> bool:
+        """Returns False if the container O has been seen to lose as many entries as the ADDED ones:
+        a log that is cleared again and again keeps nothing alive for long."""
+        f = self._followed.get(id(o))
+        return f is None or added > f.fall
+
     def scan_variables(self) -> None:
         types, values = _container_types(), _value_types()
         found = _referrers.named_objects()
@@ -446,7 +459,8 @@ class _Follower:
                 self._lengths[key] = length
                 f = self._followed.get(key)
                 if f is not None:
-                    f.length, f.is_fresh, f.is_variable = length, True, True
+                    f.read(length)
+                    f.is_variable = True
                     f.limit = 0 if is_nested else _limit_of(o)
                 elif key in before and length > before[key]:
                     of = children[-1] if is_nested else o
@@ -540,7 +554,7 @@ class _Follower:
         for o, length in list(
             compress(zip(found, lengths), map(known.__contains__, map(id, found)))
         ):
-            known[id(o)].length, known[id(o)].is_fresh = length, True
+            known[id(o)].read(length)
             present.add(id(o))
         for number in [n for n, f in known.items() if not f.is_variable and n not in present]:
             del known[number]  # freed
@@ -722,7 +736,7 @@ def _scan(step: Optional[int], rss: int, is_grown: bool) -> None:
     gained = before.gained(found, lengths, 1) if before else []
     more: list[tuple[int, Any]] = []
     if is_grown and _kept is not None:
-        more = _kept.gained(found, lengths, _ADDED_MIN)
+        more = [g for g in _kept.gained(found, lengths, _ADDED_MIN) if _follower.keeps(*g)]
     _scan_s = time.thread_time() - begun
     _follower.scan_all(found, lengths, gained, [gained, *gained, more, *more])
     del gained

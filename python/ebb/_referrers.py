@@ -271,7 +271,12 @@ def is_program_s(m: Any) -> bool:
 
 
 _VARIABLE_FILE = re.compile(r" \(a variable of .* in (.*):\d+\)$")
-_OWNER = re.compile(r".* of (?:a )?([\w.]+)[^ ]*$|(?:class |function )?([\w.]+)")
+_OWNER = re.compile(r".* of ([\w.]+)[^ ]*$|(?:class |function )?([\w.]+)")
+
+
+def _class_name(t: type) -> str:
+    """Returns the name of a class as the program writes it."""
+    return t.__qualname__ if t.__module__ == "__main__" else f"{t.__module__}.{t.__qualname__}"
 
 
 def is_library_name(name: str) -> bool:
@@ -282,6 +287,9 @@ def is_library_name(name: str) -> bool:
         return any(p in path for p in _LIBRARIES) or path.startswith((_STDLIB, _OURS))
     found = _OWNER.match(name)
     parts = (found[1] or found[2]).split(".") if found else []
+    main = getattr(sys.modules.get("__main__"), parts[0], None) if parts else None
+    if main is not None and type(main) is not ModuleType:  # a name without its module __main__
+        return False
     for count in range(len(parts), 0, -1):
         m = sys.modules.get(".".join(parts[:count]))
         if m is not None:
@@ -357,7 +365,7 @@ def _program_variables() -> list[tuple[str, Any]]:
             if not issubclass(type(value), type):
                 found.append((f"{m.__name__}.{name}", value))
             elif value.__module__ == m.__name__:
-                prefix = f"{m.__name__}.{value.__qualname__}."
+                prefix = _class_name(value) + "."
                 parts = type.__dict__["__dict__"].__get__(value)
                 found += [(prefix + key, part) for key, part in list(parts.items())]
     return found
@@ -385,21 +393,24 @@ def named_objects() -> dict[int, tuple[str, Any]]:
                 continue
             has = attributes(value)
             left -= len(has)
-            before, after = "", f" of a {t.__module__}.{t.__qualname__}"
+            variable, space, where = name.partition(" ")
             module = t.__module__ if type(t.__module__) is str else ""
             # names of the program's own classes are clear enough
-            if not is_program_s(sys.modules.get(module)):
-                variable, space, where = name.partition(" ")
-                before, after = variable + ".", space + where
-            parts += [(before + key + after, part) for key, part in has.items() if type(key) is str]
+            if is_program_s(sys.modules.get(module)):
+                variable, space, where = _class_name(t), "", ""
+            parts += [
+                (f"{variable}.{key}{space}{where}", part)
+                for key, part in has.items()
+                if type(key) is str
+            ]
         todo = parts
     return found
 
 
 def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
-    """Names the container O by the nearest object that refers to it and that the user knows: "cache
-    of a __main__.Features", "__main__.seen", "losses (a variable of train() in …)". Returns None if
-    there is none."""
+    """Names the container O by the nearest object that refers to it and that the user knows:
+    "Features.cache", "__main__.seen", "losses (a variable of train() in …)". Returns None if there
+    is none."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()
     names, at = "", o
@@ -414,7 +425,7 @@ def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
         if known:
             return known
         if isinstance(r, type):
-            return f"{r.__module__}.{r.__qualname__}" + _CLASS_KEY.sub(r".\1", names)
+            return _class_name(r) + _CLASS_KEY.sub(r".\1", names)
         end = _end(r)
         if end:
             return end + names
@@ -424,8 +435,8 @@ def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
         way, at = _step(r, at, skip)
         names = way + names
         if isinstance(at, type):
-            return f"{at.__module__}.{at.__qualname__}{names}"
+            return _class_name(at) + names
         is_known = is_program_s(sys.modules.get(type(at).__module__))
         if is_known and names.startswith(".") and not names.startswith(".…"):
-            return f"{names[1:]} of a {type(at).__module__}.{type(at).__qualname__}"
+            return _class_name(type(at)) + names
     return None

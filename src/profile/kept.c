@@ -67,8 +67,26 @@ void kept_take(struct kept_lists *l, const struct mark *mark)
         list->at[list->count++] = one;
 }
 
+/* Returns the largest decrease of S from an earlier value. */
+static double largest_fall(const struct series *s)
+{
+    uint64_t highest = 0, fall = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct series_bucket *b = &s->buckets[i];
+        bool is_rising = b->min.t_ns < b->max.t_ns;
+        const uint64_t v[] = {is_rising ? b->min.v : b->max.v, is_rising ? b->max.v : b->min.v,
+                              b->last.v};
+        for (size_t k = 0; k < sizeof v / sizeof *v; k++) {
+            highest = v[k] > highest ? v[k] : highest;
+            fall = highest - v[k] > fall ? highest - v[k] : fall;
+        }
+    }
+    return (double)fall;
+}
+
 /* Returns what FIGURE has gained since its first reading, and in *RET_FROM the time of that
- * reading. */
+ * reading. Returns 0 if the figure once lost as much: a log that is cleared again and again keeps
+ * nothing alive for long. */
 static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
 {
     const struct series *s = figure->signal[0];
@@ -76,7 +94,8 @@ static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
     if (!series_last(s, &last))
         return 0;
     *ret_from = s->first.t_ns;
-    return (double)last.v - (double)s->first.v;
+    double gained = (double)last.v - (double)s->first.v;
+    return gained > largest_fall(s) ? gained : 0;
 }
 
 /* Returns the growth of process PID from FROM_NS to its peak. The last readings may be those of its

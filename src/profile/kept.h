@@ -13,7 +13,7 @@ struct run;
 enum { KEPT_MAX = 3, KEPT_PROCESSES = 16, KEPT_NAME_MAX = 160, KEPT_TYPE_MAX = 24 };
 
 struct kept {
-    /* Name such as "cache of a __main__.Features"; not escaped, like all text from the job. */
+    /* Name such as "Features.cache"; not escaped, like all text from the job. */
     char name[KEPT_NAME_MAX];
     char type[KEPT_TYPE_MAX]; /* "dict", or "" if unknown */
     double added; /* entries, or nodes of a tensor's graph, added since the previous report */
@@ -50,7 +50,7 @@ const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
 
 /* Returns true for an array or a text, whose length is counted in bytes. */
 bool kept_is_value(const struct kept *k);
-/* Writes "cache of a __main__.Features (dict): 76 entries added from step 21 to step 40, at most
+/* Writes "Features.cache (dict): 76 entries added from step 21 to step 40, at most
  * 19.0 MiB"; not sanitised. */
 enum { KEPT_TEXT_MAX = KEPT_NAME_MAX + KEPT_TYPE_MAX + 192 };
 const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i);

@@ -35,7 +35,7 @@ static void receive(const char *text)
     hear_from(PID, text);
 }
 
-#define FEATURES "\nNAME=cache of a __main__.Features\nTYPE=dict\nADDED=76\nBYTES=19932672"
+#define FEATURES "\nNAME=Features.cache\nTYPE=dict\nADDED=76\nBYTES=19932672"
 
 static void growing_container_is_described_with_its_step_range(void **state)
 {
@@ -49,7 +49,7 @@ static void growing_container_is_described_with_its_step_range(void **state)
     assert_non_null(l);
     assert_int_equal(l->count, 2);
     assert_string_equal(kept_text(text, l, 0),
-                        "cache of a __main__.Features (dict): 76 entries added from step 21 to "
+                        "Features.cache (dict): 76 entries added from step 21 to "
                         "step 40, at most 19.0 MiB");
     assert_null(kept_of(&lists, PID + 1));
 }
@@ -62,7 +62,7 @@ static void maximum_number_of_entries_is_part_of_the_container_text(void **state
     const struct kept_list *l = kept_of(&lists, PID);
     assert_non_null(l);
     assert_string_equal(kept_text(text, l, 0),
-                        "cache of a __main__.Features (dict): 76 entries added from step 21 to "
+                        "Features.cache (dict): 76 entries added from step 21 to "
                         "step 40, at most 19.0 MiB; it holds at most 4000 entries");
 }
 
@@ -83,7 +83,7 @@ static void container_description_without_steps_omits_the_step_range(void **stat
     (void)state;
     receive("KIND=kept" FEATURES);
     assert_string_equal(kept_text(text, kept_of(&lists, PID), 0),
-                        "cache of a __main__.Features (dict): 76 entries added, at most 19.0 MiB");
+                        "Features.cache (dict): 76 entries added, at most 19.0 MiB");
 }
 
 static void container_description_mentions_autograd_graphs(void **state)
@@ -212,7 +212,28 @@ static void container_figures_do_not_replace_a_report(void **state)
     kept_take_figures(&lists, run);
     const struct kept_list *l = kept_of(&lists, PID);
     assert_int_equal(l->count, 1);
-    assert_string_equal(l->at[0].name, "cache of a __main__.Features");
+    assert_string_equal(l->at[0].name, "Features.cache");
+    run_free(run);
+}
+
+static void container_that_is_cleared_again_and_again_is_not_named(void **state)
+{
+    struct run *run;
+    (void)state;
+    assert_int_equal(run_new(&run_settings_read, 0, &run), 0);
+    for (uint64_t i = 0; i <= 10; i++) {
+        run_tick_begin(run, i * NS_PER_S);
+        add_figure(run, 1, "container:Store.log", i % 4);
+        add_figure(run, 2, "container_bytes:Store.log", (i % 4) << 23);
+        add_figure(run, 3, "container:Store.rows", 4 * i + i % 4);
+        add_figure(run, 4, "container_bytes:Store.rows", (4 * i + i % 4) << 20);
+        run_tick_end(run);
+    }
+    kept_take_figures(&lists, run);
+    const struct kept_list *l = kept_of(&lists, PID);
+    assert_non_null(l);
+    assert_int_equal(l->count, 1);
+    assert_string_equal(l->at[0].name, "Store.rows");
     run_free(run);
 }
 
@@ -238,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup(container_figures_are_used_if_no_report_has_arrived, begin),
         cmocka_unit_test_setup(array_that_becomes_longer_is_described_by_its_bytes, begin),
         cmocka_unit_test_setup(container_figures_do_not_replace_a_report, begin),
+        cmocka_unit_test_setup(container_that_is_cleared_again_and_again_is_not_named, begin),
         cmocka_unit_test_setup(container_with_a_small_part_of_the_growth_is_not_named, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
