@@ -1,5 +1,5 @@
-/* Replaces libFuzzer for compilers without it: runs every file of the given folders once, so that
- * the sanitizers see the corpora. Options of libFuzzer are ignored. */
+/* Replaces libFuzzer if the compiler does not have libFuzzer: runs every file of the given folders
+ * once, so that the sanitizers see the corpora. Options of libFuzzer are ignored. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>

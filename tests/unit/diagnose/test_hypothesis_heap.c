@@ -284,7 +284,7 @@ static void retention_shown_only_by_allocator_count_is_rated_possible(void **sta
 }
 
 /* Workers grow by 90 MiB and this process by 15 MiB. */
-static void flat_heap_of_one_process_tells_nothing_about_other_processes(void **state)
+static void flat_heap_of_one_process_does_not_rule_out_causes_in_others(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(515), 200);
@@ -356,7 +356,7 @@ int main(void)
         T(retention_is_found_despite_a_batch_live_at_one_reading),
         T(small_live_objects_of_a_call_site_are_not_called_retention),
         T(retention_shown_only_by_allocator_count_is_rated_possible),
-        T(flat_heap_of_one_process_tells_nothing_about_other_processes),
+        T(flat_heap_of_one_process_does_not_rule_out_causes_in_others),
         T(memory_free_from_the_start_makes_retention_unlikely),
         T(constant_free_memory_in_the_allocator_rules_out_retention),
     };

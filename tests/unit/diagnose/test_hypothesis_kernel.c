@@ -152,7 +152,7 @@ static void grow_gpu(enum verdict_word word, double from, double to)
     s.f.gpu = (struct facts_verdict){.is_known = true, .word = word};
 }
 
-static void gpu_memory_used_before_the_first_sample_is_no_gpu_growth(void **state)
+static void gpu_memory_used_before_the_first_sample_is_not_called_growth(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(908));
@@ -197,7 +197,7 @@ static void growth_of_unused_reserved_gpu_memory_means_fragmentation(void **stat
     expect_first(HYPOTHESIS_GPU_FRAGMENTS);
 }
 
-static void reserved_gpu_memory_that_was_once_used_is_no_fragmentation(void **state)
+static void reserved_gpu_memory_once_in_use_is_not_called_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(700));
@@ -261,11 +261,11 @@ int main(void)
         T(growth_in_huge_pages_is_not_called_retention),
         T(constant_huge_pages_are_an_unlikely_cause_of_growth),
         T(growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth),
-        T(gpu_memory_used_before_the_first_sample_is_no_gpu_growth),
+        T(gpu_memory_used_before_the_first_sample_is_not_called_growth),
         T(gpu_growth_that_stopped_is_diagnosed_if_above_10_percent),
         T(leaking_gpu_memory_is_diagnosed_as_gpu_growth),
         T(growth_of_unused_reserved_gpu_memory_means_fragmentation),
-        T(reserved_gpu_memory_that_was_once_used_is_no_fragmentation),
+        T(reserved_gpu_memory_once_in_use_is_not_called_fragmentation),
         T(gpu_leak_is_not_called_fragmentation_if_reserved_memory_grows),
         T(growth_of_host_memory_rules_out_gpu_growth),
     };

@@ -321,7 +321,7 @@ static void growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes(void *
 
 /* Only the last evaluations retained memory, which the profiler shows but the baselines of the two
  * halves of the run do not. */
-static void heap_memory_freed_after_evaluations_is_no_growth_at_events(void **state)
+static void memory_freed_after_evaluations_is_not_called_growth_at_events(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -408,7 +408,7 @@ int main(void)
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),
         T(growth_between_evaluations_is_not_explained_by_evaluations),
         T(growing_rss_with_a_flat_live_heap_is_diagnosed_as_eval_spikes),
-        T(heap_memory_freed_after_evaluations_is_no_growth_at_events),
+        T(memory_freed_after_evaluations_is_not_called_growth_at_events),
         T(free_memory_left_by_evaluations_does_not_hide_their_spikes),
         T(live_heap_growing_at_evaluations_means_growth_at_events),
         T(steady_growth_is_not_diagnosed_as_growth_at_events),

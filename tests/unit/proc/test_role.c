@@ -87,7 +87,7 @@ static void wrapper_commands_have_the_role_launcher(void **state)
             fail_msg("not taken for a launcher: %s", yes[i]);
 }
 
-static void process_with_a_launcher_name_as_argument_is_no_launcher(void **state)
+static void launcher_name_as_an_argument_does_not_set_the_role(void **state)
 {
     (void)state;
     static const char *const no[] = {
@@ -411,7 +411,7 @@ int main(void)
         cmocka_unit_test(ray_workers_are_named_after_actor_or_task),
         cmocka_unit_test(ray_worker_is_main_process_only_if_it_trains),
         cmocka_unit_test(wrapper_commands_have_the_role_launcher),
-        cmocka_unit_test(process_with_a_launcher_name_as_argument_is_no_launcher),
+        cmocka_unit_test(launcher_name_as_an_argument_does_not_set_the_role),
         cmocka_unit_test(torchrun_is_a_launcher_although_it_loads_torch),
         cmocka_unit_test(each_rank_under_torchrun_has_the_role_main),
         cmocka_unit_test(compile_worker_is_recognised_by_script_title_or_parent),
