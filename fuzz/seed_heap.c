@@ -19,7 +19,6 @@
 #include "profile/fake_table.h"
 #include "profile/store.h"
 #include "trace/block.h"
-#include "trace/pack.h"
 
 static int corpus_fd;
 

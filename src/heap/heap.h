@@ -71,6 +71,22 @@ uint64_t heap_clock_ns(void);
 /* Reserves N consecutive numbers from the counter *USED and sets *RET to the first. If fewer than N
  * numbers below END are left, returns false and reserves nothing. */
 bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret);
+/* Takes a lock that is held for microseconds only. Returns false if another thread held it during
+ * SPINS checks, because that thread was preempted. The lock is released by storing 0. */
+static inline bool heap_spin(_Atomic(uint32_t) *lock, int spins)
+{
+    for (int i = 0; i < spins; i++) {
+        uint32_t is_free = 0;
+        if (atomic_compare_exchange_weak_explicit(lock, &is_free, 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return true;
+#ifdef __x86_64__
+        __builtin_ia32_pause();
+#endif
+    }
+    return false;
+}
+
 /* Zeroes whole pages of .bss, with MADV_DONTNEED if system calls are permitted, so that untouched
  * pages stay untouched. Not thread-safe. Preserves errno. */
 void heap_zero(void *pages, size_t len);

@@ -95,7 +95,7 @@ static void set_word(const char *word, size_t len, struct heap_process *ret)
 #undef IS_WORD
 }
 
-void life_settings(const char *heap, const char *socket, struct heap_process *ret)
+bool life_settings(const char *heap, const char *socket, struct heap_process *ret)
 {
     ret->base_interval = DEFAULT_INTERVAL;
     ret->wants_python_small = true;
@@ -106,7 +106,7 @@ void life_settings(const char *heap, const char *socket, struct heap_process *re
         heap += len;
         heap += *heap == ',';
     }
-    HEAP_STORE_RELEASE(ret->state, is_off ? HEAP_OFF : HEAP_WAITING);
+    return !is_off;
 }
 
 /* Reads an environment variable. getenv is not used, because the program may define its own. */
@@ -160,18 +160,11 @@ static bool make_page(void)
 
 static void settle_process(void)
 {
-    struct heap_process settings = {0};
     const char *socket = variable("EBB_SOCKET");
-    life_settings(variable("EBB_HEAP"), socket, &settings);
-    heap_process.base_interval = settings.base_interval;
-    heap_process.wants_python_small = settings.wants_python_small;
-    heap_process.filters = settings.filters;
-    heap_process.parent = settings.parent;
-    uint32_t state = HEAP_LOAD(settings.state);
-    if (state == HEAP_OFF || life_is_given_up() || !gnu_get_libc_version ||
-        getauxval(AT_SECURE) != 0 || !set_address(socket) || !make_page())
-        state = HEAP_OFF;
-    HEAP_STORE_RELEASE(heap_process.state, state);
+    bool is_on = life_settings(variable("EBB_HEAP"), socket, &heap_process) &&
+                 !life_is_given_up() && gnu_get_libc_version && getauxval(AT_SECURE) == 0 &&
+                 set_address(socket) && make_page();
+    HEAP_STORE_RELEASE(heap_process.state, is_on ? HEAP_WAITING : HEAP_OFF);
 }
 
 void life_give_up(void)

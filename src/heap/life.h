@@ -8,8 +8,9 @@
 #include "heap/heap.h"
 
 /* Reads EBB_HEAP and EBB_SOCKET. EBB_HEAP is "0", or words separated by commas: interval=BYTES,
- * python=0|1, filters=N, parent=PID. Unknown or invalid words are ignored. */
-void life_settings(const char *heap, const char *socket, struct heap_process *ret);
+ * python=0|1, filters=N, parent=PID. Unknown or invalid words are ignored. Returns false if the
+ * process is not to be profiled. */
+bool life_settings(const char *heap, const char *socket, struct heap_process *ret);
 /* Returns the number of seccomp filters according to /proc/self/status; on older kernels 0 or 1. */
 uint64_t life_filters(const char *status);
 /* Decides once whether this process is profiled: at the first allocation at which the environment

@@ -279,7 +279,7 @@ static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];
     uint32_t kind = HEAP_LOAD(e->kind_turn) & KIND_MASK;
-    uint64_t interval = kind == HEAP_KIND_GPU ? sampler_gpu_floor() : sampler_floor();
+    uint64_t interval = sampler_floor(kind == HEAP_KIND_GPU);
     uint64_t p = HEAP_LOAD_ACQUIRE(e->ptr);
     uint64_t size = HEAP_LOAD_ACQUIRE(e->size);
     uint32_t units = HEAP_LOAD_ACQUIRE(e->interval);
@@ -303,8 +303,8 @@ void live_thin(uint64_t *random)
     struct heap_table *t = heap_process.table;
     if (!t || atomic_exchange(&is_thinning, 1) != 0)
         return;
-    while (atomic_load(&living) >= NEARLY_FULL && sampler_floor() < SAMPLER_INTERVAL_MAX) {
-        sampler_set_floor(sampler_floor() * 2);
+    while (atomic_load(&living) >= NEARLY_FULL && sampler_floor(false) < SAMPLER_INTERVAL_MAX) {
+        sampler_set_floor(sampler_floor(false) * 2);
         uint32_t high = atomic_load(&t->header.live_high);
         for (uint32_t i = 0; i < high; i++)
             thin_entry(t, i, random);

@@ -26,20 +26,6 @@ static uint32_t swept_generation; /* protected by the lock for adding modules */
 static char program_path[PATH_MAX];
 static size_t program_path_len;
 
-static bool lock_modules(void)
-{
-    for (int i = 0; i < PATIENCE_SPINS; i++) {
-        uint32_t no = 0;
-        if (atomic_compare_exchange_weak_explicit(&is_noting, &no, 1, memory_order_acquire,
-                                                  memory_order_relaxed))
-            return true;
-#ifdef __x86_64__
-        __builtin_ia32_pause();
-#endif
-    }
-    return false;
-}
-
 static bool is_loaded_at(uint32_t i, const struct module_map *map)
 {
     return HEAP_LOAD(known[i].start) == map->start && HEAP_LOAD(known[i].end) == map->end &&
@@ -173,7 +159,7 @@ uint32_t modules_add(const struct module_map *map)
     uint32_t module = find_known(map, now);
     if (module != MODULE_NONE)
         return module;
-    if (!lock_modules())
+    if (!heap_spin(&is_noting, PATIENCE_SPINS))
         return MODULE_BUSY;
     module = find_known(map, now);
     if (module == MODULE_NONE)

@@ -179,20 +179,6 @@ static uint64_t hash_code(uintptr_t code, const struct python_layout *l,
     return hash_text_end(hash, word_at(code, l->code_name), l, symbols);
 }
 
-static bool start_adding(void)
-{
-    for (int i = 0; i < SPINS; i++) {
-        uint32_t expected = 0;
-        if (atomic_compare_exchange_weak_explicit(&is_adding, &expected, 1, memory_order_acquire,
-                                                  memory_order_relaxed))
-            return true;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-    }
-    return false;
-}
-
 /* Adds a code object and returns its index. The caller holds is_adding. */
 static uint32_t add_code(uintptr_t code, const struct python_layout *l,
                          const struct python_symbols *symbols)
@@ -254,7 +240,7 @@ uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
     }
     if (is_current(slot, hash, &i))
         return i;
-    if (!start_adding())
+    if (!heap_spin(&is_adding, SPINS))
         return PYTHON_CODE_UNKNOWN;
     if (!is_current(slot, hash, &i)) { /* no other thread added the code object meanwhile */
         i = add_code(code, l, symbols);

@@ -103,10 +103,7 @@ static void take_sample(struct scratch *d, const void *p, struct live_sample *sa
     HEAP_ADD(t->header.samples, 1);
     if (!is_gpu || sample->site != 0) /* site 0 belongs to host memory */
         add_live(p, sample);
-    if (is_gpu)
-        sampler_adapt_gpu(now);
-    else
-        sampler_adapt(now);
+    sampler_adapt(is_gpu, now);
     count_hook_ns(t, now);
 }
 

@@ -69,14 +69,9 @@ uint64_t sampler_interval(void)
     return interval_of(&host);
 }
 
-uint64_t sampler_floor(void)
+uint64_t sampler_floor(bool is_gpu)
 {
-    return floor_of(&host);
-}
-
-uint64_t sampler_gpu_floor(void)
-{
-    return floor_of(&gpu);
+    return floor_of(is_gpu ? &gpu : &host);
 }
 
 static void publish_interval(const struct pace *p)
@@ -285,8 +280,9 @@ static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
     return have + gain < max ? have + gain : max;
 }
 
-static void adapt(struct pace *p, uint64_t now_ns)
+void sampler_adapt(bool is_gpu, uint64_t now_ns)
 {
+    struct pace *p = is_gpu ? &gpu : &host;
     enum { KEEP, RAISE, LOWER } what;
     /* A change leaves the bucket half full. Once the bucket is nearly full, the interval may be
      * halved. */
@@ -303,14 +299,4 @@ static void adapt(struct pace *p, uint64_t now_ns)
         raise_interval(p, now);
     else if (what == LOWER)
         lower_interval(p, now);
-}
-
-void sampler_adapt(uint64_t now_ns)
-{
-    adapt(&host, now_ns);
-}
-
-void sampler_adapt_gpu(uint64_t now_ns)
-{
-    adapt(&gpu, now_ns);
 }

@@ -9,26 +9,24 @@
  * call. */
 bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
 
-/* Adapts the interval after a sample was taken at NOW_NS. Doubles the interval if the process would
- * otherwise take more than SAMPLER_RATE samples per second in the long run; halves it again later,
- * but never below its initial value. A token bucket permits bursts of two seconds' worth of
- * samples. Any thread may call this function. */
+/* Adapts the interval of host or GPU memory after a sample was taken at NOW_NS. Doubles the
+ * interval if the process would otherwise take more than SAMPLER_RATE samples per second in the
+ * long run; halves it again later, but never below its initial value. A token bucket permits bursts
+ * of two seconds' worth of samples. Any thread may call this function. */
 enum { SAMPLER_RATE = 100 };
-void sampler_adapt(uint64_t now_ns);
+void sampler_adapt(bool is_gpu, uint64_t now_ns);
 /* Decides whether a GPU block is sampled. GPU blocks are few and large, so there is no countdown:
  * each block is sampled independently with probability 1 − exp(−size/interval). GPUs have an
  * interval of their own. */
 enum { SAMPLER_GPU_RATE = 500 };
 bool sampler_hit_gpu(struct heap_thread *t, uint64_t size, uint64_t *ret_interval);
-void sampler_adapt_gpu(uint64_t now_ns);
-/* Returns the smallest interval of GPU blocks. It is raised whenever the host's is. */
-uint64_t sampler_gpu_floor(void);
 /* Samples store intervals in units of this many bytes. */
 enum { SAMPLER_UNIT = 64 };
 #define SAMPLER_INTERVAL_MAX (UINT64_C(1) << 37)
 uint64_t sampler_interval(void);
-/* Returns the smallest interval, which is the base until the table is nearly full (live.c). */
-uint64_t sampler_floor(void);
+/* Returns the smallest interval, which is the base until the table is nearly full (live.c). That of
+ * GPU blocks is raised whenever the host's is. */
+uint64_t sampler_floor(bool is_gpu);
 void sampler_set_floor(uint64_t bytes);
 /* Resets the interval to the base, after fork or for a new table. */
 void sampler_reset(void);

@@ -8,7 +8,6 @@
 
 #include "base/buf.h"
 #include "trace/block.h"
-#include "trace/pack.h"
 
 _Static_assert(HEAP_KINDS <= 1 << 3, "a kind fits in three bits");
 

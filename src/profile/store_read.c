@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "profile/store_pack.h"
-#include "trace/pack.h"
+#include "trace/block.h"
 #include "trace/scan.h"
 
 enum {

@@ -132,6 +132,14 @@ struct run_observer {
     struct run_observer *next;
 };
 
+/* Calls CALLBACK of every observer of RUN that has it, with further arguments. */
+#define RUN_NOTIFY(run, callback, ...)                                                             \
+    do {                                                                                           \
+        for (struct run_observer *o_ = (run)->observers; o_; o_ = o_->next)                        \
+            if (o_->callback)                                                                      \
+                o_->callback(o_->user, run, ##__VA_ARGS__);                                        \
+    } while (0)
+
 /* Properties of a run that was read from a table. */
 struct run_table {
     bool is_rows; /* run_read_csv has read the table; a group that ended before the table is dead */

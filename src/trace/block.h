@@ -51,3 +51,16 @@ size_t block_find(const uint8_t *bytes, size_t len);
 /* The kind of file that begins with BYTES: "gzip data", "a program", "a recording of ebb". Returns
  * NULL if it is text or unknown. */
 const char *block_guess_kind(const uint8_t *bytes, size_t len);
+
+/* ---- payloads, each one zstd frame that contains the size of its content ---- */
+
+/* Compression level, and log2 of the window and of each table, which determine the memory use. */
+struct pack_effort {
+    int level, window_log, table_log;
+};
+
+/* Compresses LEN bytes and appends the result. Returns 0 or -ENOMEM. */
+int pack_add(struct buf *out, const void *plain, size_t len, const struct pack_effort *effort);
+/* Unpacks a frame that must contain exactly RAW_LEN (not 0) bytes; the caller frees the result.
+ * Returns 0, -EBADMSG or -ENOMEM. */
+int pack_open(const void *stored, size_t stored_len, size_t raw_len, char **ret);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/pack.h"
+#include "trace/block.h"
 
 struct slice {
     uint32_t kind, id, field;

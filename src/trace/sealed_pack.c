@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "trace/pack.h"
+#include "trace/block.h"
 
 /* zstd's default tables for this level would take 3 MB, and save only a few permille. */
 static const struct pack_effort effort = {.level = 6, .window_log = 18, .table_log = 16};

@@ -376,7 +376,7 @@ static void *sample_in_a_hurry(void *argument)
         t->countdown -= (int64_t)size;
         if (t->countdown >= 0 || !sampler_hit(t, size, &interval))
             continue;
-        sampler_adapt(1000 * MS + i * MS / 4);
+        sampler_adapt(false, 1000 * MS + i * MS / 4);
         if (interval < UINT64_C(512) << 10 || interval > SAMPLER_INTERVAL_MAX)
             w->wrong = "an interval that there cannot be";
     }

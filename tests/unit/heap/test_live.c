@@ -284,7 +284,7 @@ static void thinning_makes_room_and_keeps_the_estimated_live_bytes(void **state)
         double before, after, variance, unused;
         start_full();
         live_thin(&random);
-        uint64_t floor = sampler_floor();
+        uint64_t floor = sampler_floor(false);
         assert_true(floor >= 2 * BASE);
         assert_int_equal(sampler_interval(), floor);
         assert_true(count_entries() < HEAP_LIVE / 4 * 3);
@@ -312,7 +312,7 @@ static void thinned_samples_have_the_new_interval(void **state)
             continue;
         assert_true(live_maybe(at(p)));
         assert_true(live_end(at(p), &ret));
-        assert_true(ret.interval >= sampler_floor());
+        assert_true(ret.interval >= sampler_floor(false));
     }
     assert_true(filter_is_empty());
 }
@@ -330,7 +330,7 @@ static void thinning_keeps_all_large_samples(void **state)
     live_thin(&random);
     for (uint64_t i = 0; i < 64; i++) {
         assert_true(live_find(at((ARENA << 1) + i * BASE), &sample));
-        assert_int_equal(sample.interval, sampler_floor());
+        assert_int_equal(sample.interval, sampler_floor(false));
     }
 }
 

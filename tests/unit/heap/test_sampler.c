@@ -276,7 +276,7 @@ static int churn(uint64_t *now, double bytes_per_second, int seconds)
         if (*now >= end)
             break;
         last += end - *now < 20 * SECOND;
-        sampler_adapt(*now);
+        sampler_adapt(false, *now);
     }
     *now = end;
     return last / 20;
@@ -288,7 +288,7 @@ static void low_sample_rate_keeps_the_sampling_interval(void **state)
 
     (void)state;
     for (int i = 0; i < 1000; i++, now += 12 * MS)
-        sampler_adapt(now);
+        sampler_adapt(false, now);
     assert_int_equal(sampler_interval(), BASE);
 }
 
@@ -310,9 +310,9 @@ static void burst_of_more_than_two_seconds_raises_the_interval(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SAMPLER_RATE; i++)
-        sampler_adapt(SECOND);
+        sampler_adapt(false, SECOND);
     assert_int_equal(sampler_interval(), BASE);
-    sampler_adapt(SECOND);
+    sampler_adapt(false, SECOND);
     assert_in_range(sampler_interval(), 2 * BASE, 8 * BASE);
 }
 
@@ -324,7 +324,7 @@ static void short_bursts_at_a_low_mean_rate_keep_the_interval(void **state)
     for (int step = 0; step < 1000; step++, now += 500 * MS)
         /* The burst has 100 samples per second on average. */
         for (int i = 0; i < SAMPLER_RATE / 4; i++)
-            sampler_adapt(now + (uint64_t)i * 20000);
+            sampler_adapt(false, now + (uint64_t)i * 20000);
     assert_int_equal(sampler_interval(), BASE);
 }
 
@@ -334,14 +334,14 @@ static void sampling_interval_is_lowered_stepwise_in_quiet_periods(void **state)
 
     (void)state;
     for (int i = 0; i <= 2 * SAMPLER_RATE; i++)
-        sampler_adapt(now);
+        sampler_adapt(false, now);
     uint64_t raised = sampler_interval();
-    sampler_adapt(now += 100 * MS);
+    sampler_adapt(false, now += 100 * MS);
     assert_int_equal(sampler_interval(), raised);
-    sampler_adapt(now += SECOND);
+    sampler_adapt(false, now += SECOND);
     assert_int_equal(sampler_interval(), raised / 2);
     for (int i = 0; i < 10; i++)
-        sampler_adapt(now += SECOND);
+        sampler_adapt(false, now += SECOND);
     assert_int_equal(sampler_interval(), BASE);
 }
 
@@ -353,11 +353,11 @@ static void minimum_sampling_interval_is_kept_until_a_reset(void **state)
     sampler_set_floor(4 * BASE);
     assert_int_equal(sampler_interval(), 4 * BASE);
     for (int i = 0; i < 100; i++)
-        sampler_adapt(now += 10 * SECOND);
+        sampler_adapt(false, now += 10 * SECOND);
     assert_int_equal(sampler_interval(), 4 * BASE);
     sampler_reset();
     assert_int_equal(sampler_interval(), BASE);
-    assert_int_equal(sampler_floor(), BASE);
+    assert_int_equal(sampler_floor(false), BASE);
 }
 
 static void clock_that_goes_back_does_not_change_the_interval(void **state)
@@ -367,7 +367,7 @@ static void clock_that_goes_back_does_not_change_the_interval(void **state)
     (void)state;
     for (int i = 0; i < 1000; i++) {
         now += 20 * MS;
-        sampler_adapt(i % 2 ? now - 30 * MS : now);
+        sampler_adapt(false, i % 2 ? now - 30 * MS : now);
     }
     assert_int_equal(sampler_interval(), BASE);
 }
