@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "base/number.h"
 #include "diagnose/diagnosis.h"
 
 static json_t *json_whole(double v)

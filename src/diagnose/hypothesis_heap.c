@@ -1,6 +1,5 @@
 /* Hypotheses about live memory (objects, tensors, the autograd graph, call sites), and about freed
  * memory that stays resident. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

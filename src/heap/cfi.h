@@ -2,7 +2,6 @@
  * instruction to its caller. x86-64 only. The bytes of the section are untrusted. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

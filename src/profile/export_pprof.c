@@ -7,7 +7,6 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/err.h"
 #include "base/text.h"
 #include "base/texts.h"
 

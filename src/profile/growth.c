@@ -2,7 +2,6 @@
 #include "profile/growth.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -8,7 +8,6 @@
 
 #include "base/array.h"
 #include "base/err.h"
-#include "base/number.h"
 #include "mark/mark_clock.h"
 
 /* ---- collecting ---- */

@@ -2,7 +2,6 @@
  * and checked when the file is read. */
 #include "profile/store_pack.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 

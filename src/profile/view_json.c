@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/codec.h"
-#include "base/json.h"
 #include "profile/words.h"
 #include "verdict/verdict_json.h"
 

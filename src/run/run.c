@@ -534,10 +534,8 @@ static void phase_mark(struct run *run, const struct mark *m)
         return;
     if (!run->phases)
         run->phases = calloc(RUN_PHASES, sizeof *run->phases);
-    if (!run->phases || run->phase_count == RUN_PHASES) {
-        run->phases_left_out++;
+    if (!run->phases || run->phase_count == RUN_PHASES)
         return;
-    }
     run->phases[run->phase_count++] = p;
     run->phases_open++;
 }

@@ -208,7 +208,7 @@ struct run {
     bool has_step;
     int64_t step; /* number of the newest step */
     struct run_phase *phases;
-    size_t phase_count, phases_open, phases_left_out;
+    size_t phase_count, phases_open;
     uint64_t segments[RUN_SEGMENTS]; /* times at which the job was restarted */
     uint32_t segment_count;
     struct run_note *guard_notes;

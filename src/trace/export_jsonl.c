@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/err.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "trace/export_text.h"

@@ -3,16 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/thread.h"
 
 enum op_kind { OP_APPEND, OP_BEGIN_TAIL, OP_REPLACE_TAIL, OP_SYNC, OP_TURN };
@@ -52,7 +49,6 @@ struct shared {
     bool seekable;
     uint64_t size_bytes;
     uint64_t tail_at;
-    uint64_t unsynced_bytes;
     bool dirty;
 };
 
@@ -114,7 +110,6 @@ static int append(struct shared *sh, const struct op *op)
         return e;
     }
     sh->size_bytes += op->len;
-    sh->unsynced_bytes += op->len;
     sh->dirty = true;
     return 0;
 }
@@ -136,8 +131,6 @@ static int sync_if_dirty(struct shared *sh)
     /* After a failed sync the kernel may have dropped the pages and marked them clean, so a second
      * sync would wrongly succeed. */
     sh->dirty = false;
-    if (e == 0)
-        sh->unsynced_bytes = 0;
     return e;
 }
 
@@ -155,7 +148,6 @@ static int replace_tail(struct shared *sh, const struct op *op)
         return e;
     }
     sh->dirty = false;
-    sh->unsynced_bytes = 0;
     sh->size_bytes = sh->tail_at = old + op->len;
     /* If the new bytes are longer than the old tail, writing them in place would overwrite their
      * own copy. */
@@ -186,7 +178,7 @@ static int turn(struct shared *sh, const struct op *op)
     close(t.dir_fd);
     sh->seekable = true;
     sh->dirty = false;
-    sh->size_bytes = sh->tail_at = sh->unsynced_bytes = 0;
+    sh->size_bytes = sh->tail_at = 0;
     return e;
 }
 
@@ -216,12 +208,7 @@ static void note_result(struct shared *sh, const struct op *op, int e)
         st->failing = e < 0;
     if (e == 0)
         return;
-    if (op->kind != OP_REPLACE_TAIL && op->kind != OP_TURN) {
-        st->lost_bytes += op->kind == OP_SYNC ? sh->unsynced_bytes : op->len;
-        st->losses++;
-    }
-    if (op->kind == OP_SYNC)
-        sh->unsynced_bytes = 0;
+    st->losses += op->kind != OP_REPLACE_TAIL && op->kind != OP_TURN;
     if (st->first_error != 0)
         return;
     st->first_error = e;
@@ -347,7 +334,6 @@ static int enqueue(struct sink *s, enum op_kind kind, const void *data, size_t l
         memcpy(op->data, data, len);
     pthread_mutex_lock(&sh->lock);
     if (sh->status.waiting_bytes + op_bytes(op) > sh->memory_bytes) {
-        sh->status.refused_bytes += len;
         pthread_mutex_unlock(&sh->lock);
         free(op);
         return -ENOBUFS;

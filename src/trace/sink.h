@@ -35,8 +35,6 @@ struct sink_status {
     bool failing;        /* the last operation failed; later operations are tried anyway */
     uint64_t size_bytes; /* size of the file as written so far */
     uint64_t waiting_bytes;
-    uint64_t refused_bytes; /* refused with -ENOBUFS */
-    uint64_t lost_bytes;    /* bytes that were accepted but could not be written */
     uint64_t losses;        /* number of failures, not counting tails that could not be replaced */
 };
 void sink_status(const struct sink *s, struct sink_status *ret);

@@ -105,7 +105,7 @@ static bool is_readable(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
-static void sink_on_a_full_disk_signals_once_and_counts_lost_bytes(void **state)
+static void sink_on_a_full_disk_signals_once_and_counts_losses(void **state)
 {
     (void)state;
     struct sink *s;
@@ -120,7 +120,6 @@ static void sink_on_a_full_disk_signals_once_and_counts_lost_bytes(void **state)
     sink_status(s, &st);
     assert_int_equal(st.first_error, -ENOSPC);
     assert_true(st.failing);
-    assert_int_equal(st.lost_bytes, 8);
     assert_int_equal(st.losses, 2);
     assert_int_equal(st.waiting_bytes, 0);
     assert_int_equal(read(sink_event_fd(s), &count, sizeof count), sizeof count);
@@ -180,7 +179,7 @@ static void partly_written_bytes_are_removed_before_the_next_append(void **state
     assert_int_equal(sink_wait(s, LONG_NS), 0);
     sink_status(s, &st);
     assert_false(st.failing);
-    assert_int_equal(st.lost_bytes, 7);
+    assert_int_equal(st.losses, 1);
     assert_int_equal(st.size_bytes, 10);
     assert_int_equal(sink_close(s, LONG_NS), -EFBIG);
     check_content(path, "good again");
@@ -233,7 +232,6 @@ static void hanging_disk_does_not_block_closing_the_sink(void **state)
     assert_int_equal(sink_append(s, big, sizeof big), 0);
     assert_int_equal(sink_append(s, big, sizeof big), -ENOBUFS);
     sink_status(s, &st);
-    assert_int_equal(st.refused_bytes, sizeof big);
     assert_true(st.waiting_bytes >= 2 * sizeof big);
     assert_int_equal(sink_wait(s, NS_PER_MS), -ETIMEDOUT);
     assert_int_equal(sink_close(s, 20 * NS_PER_MS), -ETIMEDOUT);
@@ -255,7 +253,7 @@ int main(void)
         cmocka_unit_test(sink_keeps_existing_content_of_the_file),
         cmocka_unit_test(sink_replaces_the_end_of_the_file_by_fewer_bytes),
         cmocka_unit_test(sink_appends_a_replacement_that_is_longer_than_the_tail),
-        cmocka_unit_test(sink_on_a_full_disk_signals_once_and_counts_lost_bytes),
+        cmocka_unit_test(sink_on_a_full_disk_signals_once_and_counts_losses),
         cmocka_unit_test(sink_signals_when_its_queue_has_room_again),
         cmocka_unit_test(partly_written_bytes_are_removed_before_the_next_append),
         cmocka_unit_test(end_of_the_file_is_kept_if_the_sink_cannot_replace_it),
