@@ -24,18 +24,15 @@ struct gpus {
     unsigned count;
 };
 
+/* The server's settings, and options from which the others of them are computed. */
 struct options {
-    const char *config, *listen, *socket, *state_dir, *import, *job_file, *ready_file;
-    const char *log_format, *log_level;
+    struct serve_options serve;
+    const char *config, *state_dir, *log_format, *log_level, *executor, *runs_dir;
     struct option_texts hosts, sbatch;
-    const char *executor, *runs_dir;
     struct memory memory;
     struct gpus gpus;
-    struct jobs_keep keep;
-    uint64_t log_max_bytes;
     int64_t slots, viewers, connections;
-    uint64_t interval_ns, grace_ns;
-    bool check, no_auth;
+    bool check;
 };
 
 static int parse_memory(const char *what, const char *text, void *at, struct err *err)
@@ -100,9 +97,9 @@ static int parse_keep(const char *what, const char *text, void *at, struct err *
 
 #define AT(member) offsetof(struct options, member)
 static const struct option_desc serve_table[] = {
-    OPTION_ROW('l', "listen", TEXT, "ADDR:PORT", AT(listen), .fallback = "127.0.0.1:7433",
+    OPTION_ROW('l', "listen", TEXT, "ADDR:PORT", AT(serve.listen), .fallback = "127.0.0.1:7433",
                .help = "address for HTTP; port 0 chooses a free one; none: only the unix socket"),
-    OPTION_ROW(0, "socket", PATH, "PATH", AT(socket),
+    OPTION_ROW(0, "socket", PATH, "PATH", AT(serve.socket),
                .help = "unix socket for the server's own user (default: sock in the state "
                        "folder)"),
     OPTION_ROW('s', "state-dir", PATH, "DIR", AT(state_dir),
@@ -111,7 +108,7 @@ static const struct option_desc serve_table[] = {
     OPTION_ROW(0, "allow-host", TEXTS, "NAME", AT(hosts),
                .help = "host name that browsers may use for this server, in addition to "
                        "localhost and addresses; separate several with commas"),
-    OPTION_ROW(0, "no-auth", FLAG, NULL, AT(no_auth),
+    OPTION_ROW(0, "no-auth", FLAG, NULL, AT(serve.no_auth),
                .help = "require no token: every user of this machine may run commands as the "
                        "server's user; only with a loopback address"),
     OPTION_ROW(0, "executor", CHOICE, "local|slurm", AT(executor), .heading = "Where jobs run",
@@ -137,23 +134,25 @@ static const struct option_desc serve_table[] = {
     OPTION_ROW(0, "gpus", PARSED, "N", AT(gpus), .fallback = "auto", .parse = parse_gpus,
                .help = "number of GPUs for jobs, from GPU 0 on; auto: all that the driver "
                        "reports"),
-    OPTION_ROW(0, "interval", DURATION, "TIME", AT(interval_ns), .fallback = "1s", .min = 50,
-               .max = 3600000, .help = "how often jobs are sampled; a request can override it"),
-    OPTION_ROW(0, "grace", DURATION, "TIME", AT(grace_ns), .fallback = "30s", .max = 86400000,
+    OPTION_ROW(0, "interval", DURATION, "TIME", AT(serve.jobs.interval_ns), .fallback = "1s",
+               .min = 50, .max = 3600000,
+               .help = "how often jobs are sampled; a request can override it"),
+    OPTION_ROW(0, "grace", DURATION, "TIME", AT(serve.jobs.grace_ns), .fallback = "30s",
+               .max = 86400000,
                .help = "time between cancelling a job and killing it; a request can override it"),
-    OPTION_ROW(0, "keep", PARSED, "AGE,N,SIZE", AT(keep), .heading = "Retention",
+    OPTION_ROW(0, "keep", PARSED, "AGE,N,SIZE", AT(serve.jobs.keep), .heading = "Retention",
                .fallback = "30d,50G", .parse = parse_keep,
                .help =
                    "ended jobs to keep, by age (30d), number (200), size of their folders (50G) "
                    "or several of these; all: keep all"),
-    OPTION_ROW(0, "log-max", BYTES, "SIZE", AT(log_max_bytes), .min = LOGS_CAP_MIN,
+    OPTION_ROW(0, "log-max", BYTES, "SIZE", AT(serve.jobs.log_bytes), .min = LOGS_CAP_MIN,
                .fallback = "64M",
                .help = "maximum size of a job's output; its beginning and "
                        "its newest part are kept"),
-    OPTION_ROW(0, "import", PATH, "FILE", AT(import),
+    OPTION_ROW(0, "import", PATH, "FILE", AT(serve.import),
                .heading = "Other front ends, clients and logs",
                .help = "at the start, import jobs from the job file (JSON) of another server"),
-    OPTION_ROW(0, "job-file", PATH, "PATH", AT(job_file),
+    OPTION_ROW(0, "job-file", PATH, "PATH", AT(serve.jobs.job_file),
                .help = "keep a JSON file with the list of jobs up to date, for front ends that do "
                        "not use the API"),
     OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
@@ -163,7 +162,7 @@ static const struct option_desc serve_table[] = {
                 * six. */
                .min = 32, .max = 100000,
                .help = "maximum number of connections besides live streams"),
-    OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
+    OPTION_ROW(0, "ready-file", PATH, "FILE", AT(serve.ready_file),
                .help = "write the address into this file once the server listens"),
     OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",
                .help = "format of the log on standard error; auto: text on a terminal, else JSON"),
@@ -176,9 +175,8 @@ static const struct option_desc serve_table[] = {
     {0},
 };
 
-/* The server's settings, and the storage that they point into. */
+/* The storage that the server's settings point into. */
 struct serve_setup {
-    struct serve_options serve;
     struct buf hosts, sbatch;
     const char *host_list[OPTION_TEXTS_MAX + 1];
     char state_dir[PATH_MAX], program[PATH_MAX], runs_dir[PATH_MAX];
@@ -224,7 +222,7 @@ static int split_names(const struct name_rule *rule, const struct option_texts *
     return 0;
 }
 
-static int split_lists(struct serve_setup *w, const struct options *o, struct err *err)
+static int split_lists(struct serve_setup *w, struct options *o, struct err *err)
 {
     static const struct name_rule host = {"--allow-host", "a host name", is_host_name};
     static const struct name_rule sbatch = {
@@ -233,8 +231,8 @@ static int split_lists(struct serve_setup *w, const struct options *o, struct er
                    "the list has room for all names");
     int r = split_names(&host, &o->hosts, &w->hosts, w->host_list, err);
     if (r == 0)
-        r = split_names(&sbatch, &o->sbatch, &w->sbatch, w->serve.jobs.slurm.allowed, err);
-    w->serve.hosts = w->host_list;
+        r = split_names(&sbatch, &o->sbatch, &w->sbatch, o->serve.jobs.slurm.allowed, err);
+    o->serve.hosts = w->host_list;
     return r;
 }
 
@@ -261,33 +259,22 @@ static int find_program(char ret[PATH_MAX], struct err *err)
     return 0;
 }
 
-static void fill_jobs(struct serve_setup *w, const struct options *o)
+static void fill_jobs(const struct serve_setup *w, struct options *o)
 {
     enum { SLOTS = 1, SLOTS_SLURM = 1024 };
-    const bool is_slurm = strcmp(o->executor, "slurm") == 0;
-    const unsigned slots = is_slurm ? SLOTS_SLURM : SLOTS;
-    const struct slurm_options slurm = w->serve.jobs.slurm;
-    w->serve.jobs = (struct jobs_options){.state_dir = w->state_dir,
-                                          .runs_dir = w->runs_dir[0] ? w->runs_dir : NULL,
-                                          .is_slurm = is_slurm,
-                                          .slurm = slurm,
-                                          .slots = o->slots ? (unsigned)o->slots : slots,
-                                          .memory_bytes = o->memory.size.bytes,
-                                          .gpus = o->gpus.count,
-                                          .keep = o->keep,
-                                          .log_bytes = o->log_max_bytes,
-                                          .interval_ns = o->interval_ns,
-                                          .grace_ns = o->grace_ns,
-                                          .job_file = o->job_file,
-                                          .program = w->program};
-    if (is_slurm) { /* with Slurm, the scheduler limits GPUs and memory */
-        w->serve.jobs.memory_bytes = 0;
-        w->serve.jobs.gpus = 0;
+    struct jobs_options *jobs = &o->serve.jobs;
+    jobs->is_slurm = strcmp(o->executor, "slurm") == 0;
+    jobs->slots = o->slots ? (unsigned)o->slots : jobs->is_slurm ? SLOTS_SLURM : SLOTS;
+    jobs->state_dir = w->state_dir;
+    jobs->runs_dir = w->runs_dir[0] ? w->runs_dir : NULL;
+    jobs->program = w->program;
+    if (jobs->is_slurm) /* the scheduler limits GPUs and memory */
         return;
-    }
-    w->serve.gpus_auto = o->gpus.is_auto;
-    w->serve.memory_auto = !o->memory.is_none && o->memory.size.is_percent;
-    w->serve.memory_permyriad = o->memory.size.permyriad;
+    jobs->memory_bytes = o->memory.size.bytes;
+    jobs->gpus = o->gpus.count;
+    o->serve.gpus_auto = o->gpus.is_auto;
+    o->serve.memory_auto = !o->memory.is_none && o->memory.size.is_percent;
+    o->serve.memory_permyriad = o->memory.size.permyriad;
 }
 
 static int serve_set_up(struct serve_setup *w, const struct cli_call *call, struct err *err)
@@ -311,13 +298,8 @@ static int serve_set_up(struct serve_setup *w, const struct cli_call *call, stru
     if (r < 0)
         return r;
     fill_jobs(w, o);
-    w->serve.listen = o->listen;
-    w->serve.socket = o->socket;
-    w->serve.no_auth = o->no_auth;
-    w->serve.viewers_max = (unsigned)o->viewers;
-    w->serve.connections_max = (unsigned)o->connections;
-    w->serve.import = o->import;
-    w->serve.ready_file = o->ready_file;
+    o->serve.viewers_max = (unsigned)o->viewers;
+    o->serve.connections_max = (unsigned)o->connections;
     return 0;
 }
 
@@ -340,12 +322,12 @@ static int serve_exec(const struct cli_call *call, struct err *err)
         return err_set(err, -ENOMEM, "out of memory");
     int r = serve_set_up(w, call, err);
     if (r == 0 && o->check) {
-        r = serve_check(&w->serve, err);
+        r = serve_check(&o->serve, err);
         if (r == 0 && puts("the configuration is valid") < 0)
             r = 2;
     } else if (r == 0) {
         start_log(o);
-        r = serve_run(&w->serve, err);
+        r = serve_run(&o->serve, err);
     }
     buf_fini(&w->hosts);
     buf_fini(&w->sbatch);
