@@ -23,32 +23,15 @@
 
 enum { OTHERS_SHOWN = 8 };
 
-/* The two steps of --diff, written as "40..80", or as "40 80", where 80 is an operand. */
-struct heap_diff {
-    bool is_given, has_to;
-    int64_t from, to;
-};
-
-struct heap_since {
-    bool is_given;
-    int64_t step;
-};
-
 struct heap_options {
     int64_t top, pid, rank;
-    struct heap_since since;
-    struct heap_diff diff, survivors;
     uint64_t every_ns;
-    const char *by, *sysroot;
-    bool gpu, tree, stacks, json, debuginfod;
+    const char *by;
+    bool gpu, json;
+    struct profile_wants wants; /* to_step is -1 if --diff or --survivors was given with one step */
 };
 
 /* ---- one process ---- */
-
-struct shown {
-    const struct heap_options *o;
-    char meaning[64]; /* title of the growth column */
-};
 
 static enum growth_by parse_by(const char *word)
 {
@@ -59,30 +42,28 @@ static enum growth_by parse_by(const char *word)
     return GROWTH_BY_LOCATION;
 }
 
-static int process_view(const struct shown *s, const struct profile *p,
+static int process_view(const struct heap_options *o, const struct profile *p,
                         const struct recorded *recorded, struct profile_view *ret, struct err *err)
 {
-    const struct heap_options *o = s->o;
-    const struct heap_diff *steps = o->survivors.is_given ? &o->survivors : &o->diff;
-    const enum growth_kind kind = o->since.is_given       ? GROWTH_SINCE
-                                  : o->diff.is_given      ? GROWTH_DIFF
-                                  : o->survivors.is_given ? GROWTH_SURVIVORS
-                                                          : GROWTH_OF_BASELINE;
-    const struct profile_wants wants = {
-        .symbols = {.debuginfod = o->debuginfod, .sysroot = o->sysroot},
-        .growth = {.by = parse_by(o->by),
-                   .minds_program = !o->by,
-                   .job_word = o->gpu ? verdicts_gpu_word(&recorded->verdicts)
-                                      : recorded->verdicts.job.result.word,
-                   .kind = kind,
-                   .from_step = kind == GROWTH_SINCE ? o->since.step : steps->from,
-                   .to_step = steps->to},
-        .marks = &recorded->marks,
-        .top = (size_t)o->top,
-        .stacks = o->stacks || o->json || parse_by(o->by) == GROWTH_BY_STACK,
-        .tree = o->tree,
-    };
+    struct profile_wants wants = o->wants;
+    wants.growth.by = parse_by(o->by);
+    wants.growth.minds_program = !o->by;
+    wants.growth.job_word =
+        o->gpu ? verdicts_gpu_word(&recorded->verdicts) : recorded->verdicts.job.result.word;
+    wants.marks = &recorded->marks;
+    wants.top = (size_t)o->top;
+    wants.stacks |= o->json || wants.growth.by == GROWTH_BY_STACK;
     return profile_view_of(p, &wants, ret, err);
+}
+
+/* Writes the title of the growth column. */
+static const char *growth_title(char out[32], const struct growth_options *g)
+{
+    snprintf(out, 32, "since %" PRId64, g->from_step);
+    return g->kind == GROWTH_SINCE       ? out
+           : g->kind == GROWTH_DIFF      ? "change"
+           : g->kind == GROWTH_SURVIVORS ? "survived"
+                                         : "growth";
 }
 
 /* ---- all processes ---- */
@@ -119,36 +100,37 @@ static bool has_ended(const struct run_target *run)
     return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
-static int show_once(const struct shown *s, const struct run_target *run, struct err *err)
+static int show_once(const struct heap_options *o, const struct run_target *run, struct err *err)
 {
+    char title[32];
     struct folder_heap heap = {0};
     struct profile_view view = {0};
     struct recorded recorded = {0};
     struct doc doc = {0};
-    int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
+    int32_t pid = o->pid ? (int32_t)o->pid : run->pid;
     int r = run_target_refresh(run, pid, err);
     if (r < 0 && !has_ended(run))
         cli_say("heap: %s; showing the last reading", err->text);
     /* rows are judged without marks if the recording cannot be read */
     (void)recorded_read(run->folder, &(struct run_settings){.dead = RUN_DEAD_READ}, NULL, &recorded,
                         err);
-    r = folder_heaps_pick(recorded_heaps(&recorded), pid, s->o->gpu ? FOLDER_GPU : FOLDER_HOST,
-                          &heap, err);
+    r = folder_heaps_pick(recorded_heaps(&recorded), pid, o->gpu ? FOLDER_GPU : FOLDER_HOST, &heap,
+                          err);
     if (r < 0)
         err_prefix(err, r, "%s", run->folder);
     if (r == -ENOENT && run->obstacle[0])
         err_set(err, r, "%s has no heap profile: %s", run->folder, run->obstacle);
     if (r == 0)
-        r = process_view(s, heap.profile, &recorded, &view, err);
+        r = process_view(o, heap.profile, &recorded, &view, err);
     const struct kept_list *kept = kept_of(&recorded.marks.kept, view.pid);
-    if (r == 0 && s->o->json) {
+    if (r == 0 && o->json) {
         r = print_json(&view, &heap, kept);
-    } else if (r == 0 && s->o->tree) {
+    } else if (r == 0 && o->wants.tree) {
         heap_tree_doc(&doc, &view.tree);
         r = cli_print_doc(&doc);
     } else if (r == 0) {
         view.cwd = recorded.outcome.about.cwd;
-        heap_doc(&doc, &view, s->meaning, kept);
+        heap_doc(&doc, &view, growth_title(title, &o->wants.growth), kept);
         put_others(&doc, &heap);
         r = cli_print_doc(&doc);
     }
@@ -158,17 +140,17 @@ static int show_once(const struct shown *s, const struct run_target *run, struct
     return r;
 }
 
-static int show_again_and_again(const struct shown *s, const struct run_target *run,
+static int show_again_and_again(const struct heap_options *o, const struct run_target *run,
                                 struct err *err)
 {
-    bool is_terminal = isatty(STDOUT_FILENO) && !s->o->json;
+    bool is_terminal = isatty(STDOUT_FILENO) && !o->json;
     for (;;) {
         if (is_terminal)
             fputs("\033[H\033[2J", stdout);
-        int r = show_once(s, run, err);
+        int r = show_once(o, run, err);
         if (r || has_ended(run))
             return r;
-        uint64_t ns = s->o->every_ns;
+        uint64_t ns = o->every_ns;
         struct timespec t = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
         while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR)
             ;
@@ -178,79 +160,81 @@ static int show_again_and_again(const struct shown *s, const struct run_target *
 /* ---- the command ---- */
 
 /* Parses the operands: the run and, after `--diff A`, the second step. */
-static int take_operands(const struct cli_call *call, struct heap_diff *diff, const char **ret,
+static int take_operands(const struct cli_call *call, struct growth_options *g, const char **ret,
                          struct err *err)
 {
-    int64_t step;
-    if (call->argc == 1 && (!diff->is_given || diff->has_to)) {
+    int64_t steps[2];
+    bool needs_step = g->kind == GROWTH_DIFF && g->to_step < 0;
+    if (call->argc == 1 && !needs_step) {
         *ret = call->argv[0];
         return 0;
     }
-    if (diff->is_given && !diff->has_to && call->argc == 2) {
-        bool first = number_parse_i64(call->argv[0], strlen(call->argv[0]), &step) == 0;
-        int64_t other;
-        bool second = number_parse_i64(call->argv[1], strlen(call->argv[1]), &other) == 0;
-        if (first != second) {
-            diff->to = first ? step : other;
-            diff->has_to = true;
-            *ret = call->argv[first ? 1 : 0];
-            return 0;
-        }
-    }
-    if (diff->is_given && !diff->has_to)
+    if (!needs_step)
+        return err_set(err, -EINVAL, "expected one run folder or pid, not %d", call->argc);
+    bool first = number_parse_i64(call->argv[0], strlen(call->argv[0]), &steps[0]) == 0;
+    bool second =
+        call->argc == 2 && number_parse_i64(call->argv[1], strlen(call->argv[1]), &steps[1]) == 0;
+    if (call->argc != 2 || first == second)
         return err_set(err, -EINVAL, "--diff requires two steps, such as --diff 40..80");
-    return err_set(err, -EINVAL, "expected one run folder or pid, not %d", call->argc);
+    g->to_step = steps[second];
+    *ret = call->argv[first];
+    return 0;
 }
 
 static int heap_exec(const struct cli_call *call, struct err *err)
 {
-    struct heap_options o = *(const struct heap_options *)call->options;
+    struct heap_options *o = call->options;
     struct run_target run;
     const char *operand = NULL;
-    struct shown s = {.o = &o, .meaning = "growth"};
-    int r = take_operands(call, &o.diff, &operand, err);
+    int r = take_operands(call, &o->wants.growth, &operand, err);
     if (r < 0)
         return r;
-    if (o.since.is_given + o.diff.is_given + o.survivors.is_given > 1)
-        return err_set(err, -EINVAL, "--since, --diff and --survivors are mutually exclusive");
-    if (o.survivors.is_given && !o.survivors.has_to)
+    if (o->wants.growth.kind == GROWTH_SURVIVORS && o->wants.growth.to_step < 0)
         return err_set(err, -EINVAL, "--survivors requires two steps, such as --survivors 40..80");
     bool has_rank = options_find(call->given, "rank");
     if (has_rank && !cluster_is_folder(operand))
         return err_set(err, -EINVAL, "--rank applies only to a job on several nodes; use --pid");
-    r = has_rank ? run_target_find_rank(operand, o.rank, &run, err)
+    r = has_rank ? run_target_find_rank(operand, o->rank, &run, err)
                  : run_target_find_recorded(operand, &run, err);
     if (r < 0)
         return r;
-    if (o.since.is_given)
-        snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
-    if (o.diff.is_given)
-        snprintf(s.meaning, sizeof s.meaning, "change");
-    if (o.survivors.is_given)
-        snprintf(s.meaning, sizeof s.meaning, "survived");
-    return o.every_ns ? show_again_and_again(&s, &run, err) : show_once(&s, &run, err);
+    return o->every_ns ? show_again_and_again(o, &run, err) : show_once(o, &run, err);
+}
+
+/* Parses "40" or, unless KIND is GROWTH_SINCE, "40..80". */
+static int parse_steps(enum growth_kind kind, const char *what, const char *text,
+                       struct growth_options *ret, struct err *err)
+{
+    const char *dots = kind == GROWTH_SINCE ? NULL : strstr(text, "..");
+    size_t len = dots ? (size_t)(dots - text) : strlen(text);
+    int64_t from, to = -1;
+    if (number_parse_i64(text, len, &from) < 0 || from < 0 ||
+        (dots && (number_parse_i64(dots + 2, strlen(dots + 2), &to) < 0 || to < 0)))
+        return err_set(err, -EINVAL,
+                       kind == GROWTH_SINCE ? "%s: \"%s\" is not a step number"
+                                            : "%s: \"%s\" is not a range of steps like 40..80",
+                       what, text);
+    if (ret->kind != GROWTH_OF_BASELINE && ret->kind != kind)
+        return err_set(err, -EINVAL, "--since, --diff and --survivors are mutually exclusive");
+    ret->kind = kind;
+    ret->from_step = from;
+    ret->to_step = to;
+    return 0;
 }
 
 static int parse_since(const char *what, const char *text, void *at, struct err *err)
 {
-    struct heap_since since = {.is_given = true};
-    if (number_parse_i64(text, strlen(text), &since.step) < 0 || since.step < 0)
-        return err_set(err, -EINVAL, "%s: \"%s\" is not a step number", what, text);
-    memcpy(at, &since, sizeof since);
-    return 0;
+    return parse_steps(GROWTH_SINCE, what, text, at, err);
 }
 
 static int parse_diff(const char *what, const char *text, void *at, struct err *err)
 {
-    struct heap_diff d = {.is_given = true};
-    const char *dots = strstr(text, "..");
-    size_t len = dots ? (size_t)(dots - text) : strlen(text);
-    d.has_to = dots;
-    if (number_parse_i64(text, len, &d.from) < 0 || d.from < 0 ||
-        (dots && (number_parse_i64(dots + 2, strlen(dots + 2), &d.to) < 0 || d.to < 0)))
-        return err_set(err, -EINVAL, "%s: \"%s\" is not a range of steps like 40..80", what, text);
-    memcpy(at, &d, sizeof d);
-    return 0;
+    return parse_steps(GROWTH_DIFF, what, text, at, err);
+}
+
+static int parse_survivors(const char *what, const char *text, void *at, struct err *err)
+{
+    return parse_steps(GROWTH_SURVIVORS, what, text, at, err);
 }
 
 #define AT(member) offsetof(struct heap_options, member)
@@ -263,14 +247,15 @@ static const struct option_desc options_table[] = {
                .help = "group call sites into rows by this part of their stack; program: the "
                        "innermost function in your own files (default: location; small rows are "
                        "merged if the same function of yours called them)"),
-    OPTION_ROW(0, "tree", FLAG, NULL, AT(tree),
+    OPTION_ROW(0, "tree", FLAG, NULL, AT(wants.tree),
                .help = "show live memory as a tree of calls, outermost first"),
-    OPTION_ROW(0, "stacks", FLAG, NULL, AT(stacks), .help = "print the whole stack of each row"),
-    OPTION_ROW(0, "since", PARSED, "STEP", AT(since), .parse = parse_since,
+    OPTION_ROW(0, "stacks", FLAG, NULL, AT(wants.stacks),
+               .help = "print the whole stack of each row"),
+    OPTION_ROW(0, "since", PARSED, "STEP", AT(wants.growth), .parse = parse_since,
                .help = "show only memory allocated since this step and still live"),
-    OPTION_ROW(0, "diff", PARSED, "STEP..STEP", AT(diff), .parse = parse_diff,
+    OPTION_ROW(0, "diff", PARSED, "STEP..STEP", AT(wants.growth), .parse = parse_diff,
                .help = "show the change from one step to another"),
-    OPTION_ROW(0, "survivors", PARSED, "STEP..STEP", AT(survivors), .parse = parse_diff,
+    OPTION_ROW(0, "survivors", PARSED, "STEP..STEP", AT(wants.growth), .parse = parse_survivors,
                .help = "show memory allocated before the first step and still live at the second"),
     OPTION_ROW(0, "pid", INT, "PID", AT(pid), .min = 1, .max = INT32_MAX,
                .help = "the process to show (default: the process whose heap grew most; if none "
@@ -279,11 +264,11 @@ static const struct option_desc options_table[] = {
                .help = "rank to show if the job runs on several nodes (default: the worst)"),
     OPTION_ROW(0, "every", DURATION, "TIME", AT(every_ns), .min = 500, .max = 3600000,
                .help = "repeat at this interval until the job ends"),
-    OPTION_ROW(0, "sysroot", PATH, "DIR", AT(sysroot),
+    OPTION_ROW(0, "sysroot", PATH, "DIR", AT(wants.symbols.sysroot),
                .help =
                    "search for libraries and their symbols in this folder first, for a recording "
                    "from another machine"),
-    OPTION_ROW(0, "debuginfod", FLAG, NULL, AT(debuginfod),
+    OPTION_ROW(0, "debuginfod", FLAG, NULL, AT(wants.symbols.debuginfod),
                .help = "fetch missing debug information from the servers in DEBUGINFOD_URLS"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print one JSON object, with the stacks"),
     {0},
