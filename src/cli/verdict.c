@@ -20,25 +20,25 @@ static const int statuses[] = {
 
 struct verdict_call {
     struct csv_options csv;
-    struct quantity_size limit;
-    int64_t steps_per_epoch, examples, batch, until_step; /* 0: not given */
+    struct judge_options judging;
+    int64_t until_step; /* 0: not given */
     const char *until;
-    bool no_marks, json;
+    bool json;
 };
 
 #define AT(member) offsetof(struct verdict_call, member)
 static const struct option_desc options_table[] = {
     OPTION_ROW(
-        0, "limit", SIZE, "SIZE", AT(limit),
+        0, "limit", SIZE, "SIZE", AT(judging.limit),
         .help =
             "the memory limit, such as 24G, or 80% of the recorded limit (default: the recorded "
             "limit)"),
-    OPTION_ROW(0, "steps-per-epoch", INT, "N", AT(steps_per_epoch), .min = 1,
+    OPTION_ROW(0, "steps-per-epoch", INT, "N", AT(judging.verdict.steps_per_epoch), .min = 1,
                .help = "steps per epoch, if no mark reports them"),
     OPTION_ROW(
-        0, "examples", INT, "N", AT(examples), .min = 1,
+        0, "examples", INT, "N", AT(judging.examples), .min = 1,
         .help = "number of examples in the dataset; with --batch, it gives the length of an epoch"),
-    OPTION_ROW(0, "batch", INT, "N", AT(batch), .min = 1,
+    OPTION_ROW(0, "batch", INT, "N", AT(judging.batch), .min = 1,
                .help = "examples per step, over all ranks and accumulated batches"),
     OPTION_ROW(0, "until", TEXT, "T", AT(until),
                .help =
@@ -46,7 +46,7 @@ static const struct option_desc options_table[] = {
                    "the start of the recording"),
     OPTION_ROW(0, "until-step", INT, "N", AT(until_step), .min = 1,
                .help = "use only the data up to the end of step N"),
-    OPTION_ROW(0, "no-marks", FLAG, NULL, AT(no_marks),
+    OPTION_ROW(0, "no-marks", FLAG, NULL, AT(judging.no_marks),
                .help = "ignore the marks and figures that the job sent"),
     CSV_OPTION_ROWS(struct verdict_call, csv),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print the verdict as JSON"),
@@ -54,20 +54,6 @@ static const struct option_desc options_table[] = {
 };
 
 /* ---- options ---- */
-
-static uint64_t count_of(int64_t v)
-{
-    return v > 0 ? (uint64_t)v : 0;
-}
-
-/* Returns the number of steps per epoch according to the options, or 0 if unknown. */
-static uint64_t pass_length(const struct verdict_call *o)
-{
-    uint64_t examples = count_of(o->examples), batch = count_of(o->batch);
-    if (o->steps_per_epoch > 0)
-        return count_of(o->steps_per_epoch);
-    return examples && batch ? examples / batch + (examples % batch != 0) : 0;
-}
 
 static const char *table_option(const struct verdict_call *o)
 {
@@ -95,27 +81,17 @@ static int check_options(const char *path, const struct verdict_call *o, double 
                            o->until);
         return 0;
     }
-    if (o->no_marks)
+    if (o->judging.no_marks)
         return err_set(err, -EINVAL,
                        "--no-marks applies only to recordings; for the table %s, leave out "
                        "--marks",
                        path);
-    if (o->limit.is_percent)
+    if (o->judging.limit.is_percent)
         return err_set(err, -EINVAL,
                        "--limit: a percentage requires a limit in the recording, and %s has none; "
                        "give a size such as 24G",
                        path);
     return 0;
-}
-
-static struct judge_options judging_of(const struct verdict_call *o)
-{
-    return (struct judge_options){.verdict = {.steps_per_epoch = pass_length(o)},
-                                  .has_limit = o->limit.is_percent || o->limit.bytes > 0,
-                                  .limit = o->limit,
-                                  .no_marks = o->no_marks,
-                                  .examples = count_of(o->examples),
-                                  .batch = count_of(o->batch)};
 }
 
 static struct run_settings reading_of(const struct verdict_call *o, double until_s)
@@ -126,7 +102,7 @@ static struct run_settings reading_of(const struct verdict_call *o, double until
         reading = (struct run_settings){.dead = RUN_DEAD_READ};
     reading.has_until = o->until;
     reading.has_until_step = o->until_step > 0;
-    reading.until_step = count_of(o->until_step);
+    reading.until_step = (uint64_t)o->until_step;
     reading.csv = o->csv;
     reading.csv.has_until = o->until;
     reading.csv.until_s = until_s;
@@ -147,9 +123,8 @@ static int parse_until(const char *path, const struct verdict_call *o, double *r
 static int judge(const char *path, const struct verdict_call *o, double until_s,
                  struct recorded *ret, struct err *err)
 {
-    const struct judge_options judging = judging_of(o);
     const struct run_settings reading = reading_of(o, until_s);
-    int r = recorded_read(path, &reading, &judging, ret, err);
+    int r = recorded_read(path, &reading, &o->judging, ret, err);
     if (r < 0 || !ret->run)
         return r;
     if (trace_is_damaged(&ret->run->damage))
@@ -173,7 +148,8 @@ static void print_verdict(struct doc *doc, const struct recorded *recorded)
 
 static int verdict_exec(const struct cli_call *call, struct err *err)
 {
-    const struct verdict_call *o = call->options;
+    struct verdict_call *o = call->options;
+    struct judge_options *judging = &o->judging;
     struct recorded recorded = {0};
     struct doc doc = {0};
     const char *path = call->argv[0];
@@ -181,12 +157,15 @@ static int verdict_exec(const struct cli_call *call, struct err *err)
     int r = parse_until(path, o, &until_s, err);
     if (r < 0)
         return r;
+    judging->has_limit = judging->limit.is_percent || judging->limit.bytes > 0;
+    if (!judging->verdict.steps_per_epoch && judging->examples && judging->batch)
+        judging->verdict.steps_per_epoch =
+            judging->examples / judging->batch + (judging->examples % judging->batch != 0);
     enum verdict_leak leak = VERDICT_LEAK_UNKNOWN;
     if (cluster_is_folder(path)) {
-        const struct judge_options judging = judging_of(o);
         struct run_settings reading = reading_of(o, until_s);
         reading.signals[RUN_PROCESS] = 0; /* no series are kept, because nothing is plotted */
-        r = cluster_print(path, &reading, &judging, o->json, &leak, err);
+        r = cluster_print(path, &reading, &o->judging, o->json, &leak, err);
     } else {
         r = judge(path, o, until_s, &recorded, err);
         if (r == 0 && !o->json)
