@@ -44,3 +44,9 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/http/routes_page.c PR
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/explain.c PROPERTIES
   COMPILE_DEFINITIONS "EBB_EXPLAIN_PAGES=\"${CMAKE_SOURCE_DIR}/docs/troubleshooting.md\""
   OBJECT_DEPENDS "${CMAKE_SOURCE_DIR}/docs/troubleshooting.md")
+
+# Embeds the scripts of `ebb help --completions`.
+set(completions ${CMAKE_SOURCE_DIR}/contrib/completions)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/completions.c PROPERTIES
+  COMPILE_DEFINITIONS "EBB_COMPLETIONS=\"${completions}\""
+  OBJECT_DEPENDS "${completions}/ebb.bash;${completions}/ebb.zsh;${completions}/ebb.fish")

@@ -1,5 +1,5 @@
-/* Completions for bash, zsh and fish: the scripts, and `ebb complete`, which prints the candidates
- * for them. */
+/* Completions for bash, zsh and fish: the scripts of contrib/completions, and `ebb complete`, which
+ * prints the candidates for them. */
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -8,75 +8,23 @@
 
 #include "base/buf.h"
 
-static const char bash_script[] =
-    "# Completions of ebb for bash, printed by `ebb help --completions bash`.\n"
-    "_ebb() {\n"
-    "    local word text\n"
-    "    COMPREPLY=()\n"
-    "    while IFS=$'\\t' read -r word text; do\n"
-    "        case $word in\n"
-    "        :files) ;; # bash completes file names\n"
-    "        :program) [[ ${COMP_WORDS[COMP_CWORD - 1]} != -- ]] ||\n"
-    "            COMPREPLY=($(compgen -c -- \"${COMP_WORDS[COMP_CWORD]}\")) ;;\n"
-    "        :nothing) compopt +o default +o bashdefault 2>/dev/null ;;\n"
-    "        *) COMPREPLY+=(\"$word\") ;;\n"
-    "        esac\n"
-    "    done < <(\"${COMP_WORDS[0]}\" complete -- \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null)\n"
-    "}\n"
-    "complete -o bashdefault -o default -F _ebb ebb\n";
-
-static const char zsh_script[] =
-    "#compdef ebb\n"
-    "# Completions of ebb for zsh, printed by `ebb help --completions zsh`.\n"
-    "_ebb() {\n"
-    "    local word text\n"
-    "    local -a candidates\n"
-    "    while IFS=$'\\t' read -r word text; do\n"
-    "        case $word in\n"
-    "        :files) _files; return ;;\n"
-    "        :program)\n"
-    "            integer dashes=${words[(i)--]}\n"
-    "            shift $dashes words\n"
-    "            ((CURRENT -= dashes))\n"
-    "            _normal\n"
-    "            return ;;\n"
-    "        :nothing) return ;;\n"
-    "        *) candidates+=(\"${word//:/\\\\:}${text:+:$text}\") ;;\n"
-    "        esac\n"
-    "    done < <(\"${words[1]}\" complete -- \"${(@)words[2,CURRENT]}\" 2>/dev/null)\n"
-    "    _describe ebb candidates\n"
-    "}\n"
-    "if [ \"$funcstack[1]\" = _ebb ]; then\n"
-    "    _ebb \"$@\"\n"
-    "else\n"
-    "    compdef _ebb ebb\n"
-    "fi\n";
-
-static const char fish_script[] =
-    "# Completions of ebb for fish, printed by `ebb help --completions fish`.\n"
-    "function __ebb_complete\n"
-    "    set -l words (commandline -opc)\n"
-    "    set -l word (commandline -ct)\n"
-    "    for candidate in ($words[1] complete -- $words[2..-1] \"$word\" 2>/dev/null)\n"
-    "        switch $candidate\n"
-    "            case :files\n"
-    "                __fish_complete_path \"$word\"\n"
-    "            case :program\n"
-    "                __fish_complete_subcommand --fcs-skip=2\n"
-    "            case :nothing\n"
-    "            case '*'\n"
-    "                echo $candidate\n"
-    "        end\n"
-    "    end\n"
-    "end\n"
-    "complete -c ebb -f -a '(__ebb_complete)'\n";
+/* The scripts are built in. Hidden symbols need no relocation. */
+#define SCRIPT(shell)                                                                              \
+    __asm__(".pushsection .rodata\ncompletions_" #shell ":\n.incbin \"" EBB_COMPLETIONS            \
+            "/ebb." #shell "\"\n.byte 0\n.popsection\n")
+SCRIPT(bash);
+SCRIPT(zsh);
+SCRIPT(fish);
+#pragma GCC visibility push(hidden)
+extern const char completions_bash[], completions_zsh[], completions_fish[];
+#pragma GCC visibility pop
 
 void cli_completions(struct buf *out, const char *shell)
 {
     bool is_bash = strcmp(shell, "bash") == 0, is_zsh = strcmp(shell, "zsh") == 0;
     assert((is_bash || is_zsh || strcmp(shell, "fish") == 0) &&
            "the shell is not in the option's table");
-    buf_add_str(out, is_bash ? bash_script : is_zsh ? zsh_script : fish_script);
+    buf_add_str(out, is_bash ? completions_bash : is_zsh ? completions_zsh : completions_fish);
 }
 
 /* ---- ebb complete ---- */
