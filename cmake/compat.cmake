@@ -8,7 +8,6 @@ set(ebb_compat
   reallocarray stdlib.h
   getrandom sys/random.h
   memfd_create sys/mman.h
-  statx sys/stat.h
   getdents64 dirent.h
   gettid unistd.h
   explicit_bzero string.h

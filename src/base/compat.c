@@ -32,11 +32,6 @@ int compat_memfd_create(const char *name, unsigned flags)
     return (int)syscall(SYS_memfd_create, name, flags);
 }
 
-int compat_statx(int folder, const char *path, int flags, unsigned mask, struct statx *ret)
-{
-    return (int)syscall(SYS_statx, folder, path, flags, mask, ret);
-}
-
 ssize_t compat_getdents64(int fd, void *ret, size_t len)
 {
     return syscall(SYS_getdents64, fd, ret, len);

@@ -7,12 +7,10 @@
 #include <sys/types.h>
 
 struct dirent;
-struct statx;
 
 void *compat_reallocarray(void *array, size_t count, size_t size);
 ssize_t compat_getrandom(void *bytes, size_t len, unsigned flags);
 int compat_memfd_create(const char *name, unsigned flags);
-int compat_statx(int folder, const char *path, int flags, unsigned mask, struct statx *ret);
 ssize_t compat_getdents64(int fd, void *ret, size_t len);
 pid_t compat_gettid(void);
 void compat_explicit_bzero(void *bytes, size_t len);
@@ -40,10 +38,6 @@ int compat_scandirat(int folder, const char *path, struct dirent ***ret,
 #define MFD_CLOEXEC 0x0001U
 #define MFD_ALLOW_SEALING 0x0002U
 #endif
-#endif
-#ifdef EBB_NO_STATX
-/* a function-like macro, because `struct statx` must keep its name */
-#define statx(...) compat_statx(__VA_ARGS__)
 #endif
 #ifdef EBB_NO_GETDENTS64
 #define getdents64 compat_getdents64

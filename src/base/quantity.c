@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number.h"
 
 __extension__ typedef unsigned __int128 uint128;
 
@@ -201,20 +202,14 @@ int quantity_parse_duration(const char *what, const char *s, uint64_t min_ns, ui
 int quantity_parse_int(const char *what, const char *s, int64_t min, int64_t max, int64_t *ret,
                        struct err *err)
 {
-    struct decimal d;
-    bool is_negative = *s == '-';
-    const char *rest = parse_decimal(s + is_negative, &d);
-    if (!rest || *rest || d.has_fraction)
+    int64_t v = 0;
+    int r = number_parse_i64(s, strlen(s), &v);
+    if (r == -EINVAL)
         return err_set(err, -EINVAL,
                        "%s: " SHOWN " is not a whole number; write one from %" PRId64
                        " to %" PRId64,
                        what, s, min, max);
-    /* the magnitude of INT64_MIN is one more than INT64_MAX */
-    bool fits = !d.overflows && d.whole <= (uint64_t)INT64_MAX + is_negative;
-    int64_t v = 0;
-    if (fits)
-        v = !is_negative ? (int64_t)d.whole : d.whole ? -(int64_t)(d.whole - 1) - 1 : 0;
-    if (!fits || v < min || v > max)
+    if (r < 0 || v < min || v > max)
         return err_set(err, -ERANGE,
                        "%s: " SHOWN " is out of range; write a number from %" PRId64 " to %" PRId64,
                        what, s, min, max);

@@ -27,9 +27,6 @@ static const double MOMENT_S = 0.25;
  * checkpoint. */
 static const double NEWER = 1.5;
 
-static const enum ladder_trigger STRONGEST_FIRST[] = {
-    LADDER_BY_PLAN, LADDER_BY_LEVEL, LADDER_BY_FORECAST, LADDER_BY_PRESSURE, LADDER_BY_PACE};
-
 /* The state of one call of ladder_step. */
 struct turn {
     struct ladder *l;
@@ -41,8 +38,8 @@ struct turn {
 
 const char *ladder_trigger_name(enum ladder_trigger trigger)
 {
-    static const char *const names[LADDER_TRIGGERS] = {"nothing", "forecast", "pace",
-                                                       "level",   "pressure", "plan"};
+    static const char *const names[LADDER_TRIGGERS] = {"nothing",  "pace",  "pressure",
+                                                       "forecast", "level", "plan"};
     return (size_t)trigger < LADDER_TRIGGERS ? names[trigger] : "unknown";
 }
 
@@ -106,21 +103,9 @@ double ladder_need_s(const struct ladder *l, const struct timing *timing)
            l->rules.margin_s;
 }
 
-static unsigned trigger_rank(enum ladder_trigger trigger)
-{
-    const unsigned n = sizeof STRONGEST_FIRST / sizeof *STRONGEST_FIRST;
-    for (unsigned i = 0; i < n; i++)
-        if (STRONGEST_FIRST[i] == trigger)
-            return n - i;
-    return 0;
-}
-
 static enum ladder_trigger strongest_trigger(unsigned holding)
 {
-    for (unsigned i = 0; i < sizeof STRONGEST_FIRST / sizeof *STRONGEST_FIRST; i++)
-        if (holding & LADDER_BIT(STRONGEST_FIRST[i]))
-            return STRONGEST_FIRST[i];
-    return LADDER_BY_NOTHING;
+    return holding ? (enum ladder_trigger)(31 - __builtin_clz(holding)) : LADDER_BY_NOTHING;
 }
 
 static bool trigger_holds(const struct turn *t, enum ladder_trigger trigger)
@@ -287,7 +272,7 @@ static void before_request(struct turn *t)
     }
     l->over_ns = 0;
     l->episode |= t->status.holding;
-    if (l->rung == LADDER_CALM || trigger_rank(trigger) > trigger_rank(l->trigger)) {
+    if (l->rung == LADDER_CALM || trigger > l->trigger) {
         l->trigger = trigger;
         if (!l->rules.no_warn) {
             ladder_climb(t, LADDER_WARNED);
@@ -413,7 +398,7 @@ static void while_requested(struct turn *t)
     }
     l->over_ns = 0;
     l->episode |= t->status.holding;
-    if (trigger_rank(trigger) > trigger_rank(l->trigger))
+    if (trigger > l->trigger)
         l->trigger = trigger;
     if (has_pressure_lasted(t, ack) && ladder_stop(t, LADDER_BY_PRESSURE, ""))
         return;

@@ -33,15 +33,16 @@ enum {
 
 enum ladder_rung { LADDER_CALM, LADDER_WARNED, LADDER_REQUESTED, LADDER_STOPPING, LADDER_KILLED };
 
+/* Triggers, from the weakest to the strongest. */
 enum ladder_trigger {
     LADDER_BY_NOTHING,
-    LADDER_BY_FORECAST, /* the verdict's forecast of the time until the limit is reached */
     /* like LADDER_BY_FORECAST, but estimated from the growth of the last seconds, and only near the
      * limit */
     LADDER_BY_PACE,
-    LADDER_BY_LEVEL,
     LADDER_BY_PRESSURE, /* memory pressure (PSI) */
-    LADDER_BY_PLAN,     /* --restart-every */
+    LADDER_BY_FORECAST, /* the verdict's forecast of the time until the limit is reached */
+    LADDER_BY_LEVEL,
+    LADDER_BY_PLAN, /* --restart-every */
     LADDER_TRIGGERS
 };
 const char *ladder_trigger_name(enum ladder_trigger trigger);

@@ -49,20 +49,6 @@ static void memfd_create_returns_a_descriptor_closed_on_exec(void **state)
     close(fd);
 }
 
-static void statx_returns_the_same_values_as_stat(void **state)
-{
-    struct statx x;
-    struct stat st;
-
-    (void)state;
-    assert_int_equal(stat("/proc/self/exe", &st), 0);
-    assert_int_equal(compat_statx(AT_FDCWD, "/proc/self/exe", 0, STATX_BASIC_STATS, &x), 0);
-    assert_int_equal(x.stx_ino, st.st_ino);
-    assert_int_equal(x.stx_size, st.st_size);
-    assert_int_equal(compat_statx(AT_FDCWD, "/no/such/file", 0, STATX_BASIC_STATS, &x), -1);
-    assert_int_equal(errno, ENOENT);
-}
-
 static void gettid_of_the_only_thread_returns_the_process_id(void **state)
 {
     (void)state;
@@ -111,7 +97,6 @@ int main(void)
         cmocka_unit_test(reallocarray_refuses_a_product_that_overflows),
         cmocka_unit_test(getrandom_fills_all_bytes),
         cmocka_unit_test(memfd_create_returns_a_descriptor_closed_on_exec),
-        cmocka_unit_test(statx_returns_the_same_values_as_stat),
         cmocka_unit_test(gettid_of_the_only_thread_returns_the_process_id),
         cmocka_unit_test(getdents64_lists_a_folder_and_fails_on_a_file),
         cmocka_unit_test(explicit_bzero_clears_exactly_its_bytes),
