@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/io.h"
+#include "proc/read.h"
 #include "base/number.h"
 #include "run/outcome.h"
 #include "verdict/verdict_json.h"
@@ -204,11 +204,8 @@ static void measure_recording(const struct engine *e, struct outcome_recording *
 static void measure_cost(const struct engine *e, uint64_t now_ns, struct outcome_cost *o)
 {
     struct rusage usage;
-    char text[128];
     struct proc_statm statm = {0};
-    ssize_t len = io_read_small(e->options.root->proc_fd, "self/statm", text, sizeof text);
-    if (len > 0)
-        proc_statm_parse(text, (size_t)len, &statm);
+    (void)proc_read_statm(e->options.root, 0, &statm);
     getrusage(RUSAGE_SELF, &usage);
     double wall = (double)(now_ns - e->started_ns) / (double)NS_PER_S;
     struct proc_unique_cost unique = {0};

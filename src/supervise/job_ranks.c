@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/io.h"
+#include "proc/read.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "guard/sweep.h"
@@ -215,11 +215,8 @@ static void take_hello(struct rank_client *c, const json_t *hello)
 /* True if PID is a child of the `ebb run` that reported it. Other processes are not followed. */
 static bool is_child_of(const struct job *j, int32_t pid, int32_t parent, uint64_t *ret_ticks)
 {
-    char path[32], text[1024];
     struct proc_stat stat;
-    snprintf(path, sizeof path, "%d/stat", pid);
-    ssize_t len = io_read_small(j->options->engine.root->proc_fd, path, text, sizeof text);
-    if (len <= 0 || proc_stat_parse(text, (size_t)len, &stat) < 0 || stat.ppid != parent)
+    if (proc_read_stat(j->options->engine.root, pid, &stat) < 0 || stat.ppid != parent)
         return false;
     *ret_ticks = stat.start_ticks;
     return true;

@@ -16,6 +16,7 @@
 #include "judge/judge.h"
 #include "supervise/spawn.h"
 #include "mark/receiver.h"
+#include "proc/read.h"
 
 enum {
     /* increase of oom_score_adj: the OOM killer treats the job as if it used half of all memory in
@@ -30,9 +31,8 @@ enum {
 /* The job's oom_score_adj, which is higher than ebb's own, so that the OOM killer picks the job. */
 static int oom_score_adj(const struct proc_root *root)
 {
-    char text[16];
-    ssize_t len = io_read_small(root->proc_fd, "self/oom_score_adj", text, sizeof text - 1);
-    text[len > 0 ? len : 0] = '\0';
+    char text[16] = "";
+    (void)proc_read(root, 0, "oom_score_adj", text, sizeof text);
     long own = strtol(text, NULL, 10);
     long raised = (own > 0 ? own : 0) + OOM_RAISE;
     return raised > 1000 ? 1000 : (int)raised;

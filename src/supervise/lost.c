@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/io.h"
+#include "proc/read.h"
 #include "base/text.h"
 #include "guard/cgroup.h"
 #include "guard/sweep.h"
@@ -32,10 +32,9 @@ int lost_take_lock(int64_t lock_fd, struct err *err)
 
 void lost_sign_lock(const struct proc_root *root, int lock_fd)
 {
-    char text[1024], line[48];
+    char line[48];
     struct proc_stat stat;
-    ssize_t len = io_read_small(root->proc_fd, "self/stat", text, sizeof text);
-    if (len <= 0 || proc_stat_parse(text, (size_t)len, &stat) < 0)
+    if (proc_read_stat(root, 0, &stat) < 0)
         return;
     int n = snprintf(line, sizeof line, "%d %llu\n", (int)getpid(),
                      (unsigned long long)stat.start_ticks);
