@@ -22,7 +22,7 @@
 #include "run/outcome.h"
 #include "supervise/job_heap.h"
 #include "supervise/lost.h"
-#include "supervise/rank_link.h"
+#include "supervise/rank.h"
 #include "supervise/spawn.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "supervise/rank_place.h"
+#include "supervise/rank.h"
 
 struct run_options;
 

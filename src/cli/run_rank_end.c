@@ -28,7 +28,7 @@
 #include "options/run_options.h"
 #include "run/outcome.h"
 #include "supervise/node_folder.h"
-#include "supervise/rank_place.h"
+#include "supervise/rank.h"
 
 enum {
     RUN_JSON_MAX = 16 << 20,

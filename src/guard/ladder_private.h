@@ -1,5 +1,4 @@
-/* Functions shared by the ladder's files: the assessment of one input, and the reason for an act as
- * text. */
+/* Functions shared by the ladder's files: the assessment of one input. */
 #pragma once
 
 #include "guard/ladder.h"
@@ -34,11 +33,3 @@ double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
  * reserve, and sets k->level_gauge to it. GPUs without a limit set by the user are skipped. */
 bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part,
                      unsigned gauges);
-
-/* Returns the gauge to which TRIGGER refers. */
-unsigned ladder_gauge_of(const struct ladder_status *k, enum ladder_trigger trigger);
-
-/* Writes the reason of TRIGGER as text, followed by END, which may be "". */
-void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct timing *timing,
-                const struct ladder_status *k, enum ladder_trigger trigger, const char *end,
-                char ret[LADDER_WHY_MAX]);

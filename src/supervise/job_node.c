@@ -16,7 +16,7 @@
 #include "judge/judge.h"
 #include "run/job_facts.h"
 #include "supervise/node_bus.h"
-#include "supervise/rank_place.h"
+#include "supervise/rank.h"
 
 enum {
     READY_MS = 2500,   /* how long to wait for nodes to confirm a request */

@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "base/loop.h"
 #include "guard/sweep.h"
-#include "supervise/rank_link.h"
+#include "supervise/rank.h"
 
 enum {
     RANKS_MAX = 4096,

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "supervise/rank_place.h"
+#include "supervise/rank.h"
 #include "trace/rundir.h"
 
 struct err;

@@ -20,7 +20,7 @@
 #include "base/loop.h"
 #include "supervise/job.h"
 #include "supervise/lost.h"
-#include "supervise/rank_place.h"
+#include "supervise/rank.h"
 #include "mark/receiver.h"
 #include "profile/collect.h"
 #include "trace/logs.h"

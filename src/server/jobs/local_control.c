@@ -12,7 +12,7 @@
 #include "base/loop.h"
 #include "server/jobs/local_private.h"
 #include "supervise/message.h"
-#include "supervise/rank_link.h"
+#include "supervise/rank.h"
 
 enum {
     WAIT_FIRST_MS = 20,

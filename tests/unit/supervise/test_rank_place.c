@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "supervise/rank_place.h"
+#include "supervise/rank.h"
 
 static const char *const *variables;
 
