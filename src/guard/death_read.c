@@ -1,8 +1,6 @@
 /* Reads the last part of a job's output and decides which traceback or line is the cause of its
  * end. */
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/span.h"

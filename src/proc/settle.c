@@ -2,8 +2,6 @@
  * they change. */
 #include "proc/node.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 

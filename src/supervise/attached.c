@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/loop.h"
 #include "mark/receiver.h"
 #include "profile/collect.h"
 #include "supervise/job.h"

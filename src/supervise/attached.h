@@ -3,7 +3,6 @@
 #pragma once
 
 #include <jansson.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "supervise/supervisor.h"

@@ -1,7 +1,6 @@
 /* The guard of a job: its gauges, decisions and requests. */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>

@@ -16,7 +16,6 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/number.h"
-#include "judge/judge.h"
 #include "mark/receiver.h"
 #include "profile/collect.h"
 

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "judge/verdicts.h"
 #include "mark/receiver.h"
-#include "proc/machine.h"
 #include "run/spark.h"
 #include "trace/logs.h"
 

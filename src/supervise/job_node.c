@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "judge/judge.h"
-#include "run/job_facts.h"
 #include "supervise/node_bus.h"
 #include "supervise/rank.h"
 

@@ -3,7 +3,6 @@
  * reports the rank's start and end. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct job;

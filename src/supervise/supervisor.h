@@ -13,7 +13,6 @@
  * socket (job_control.c) and may disconnect at any time. */
 #pragma once
 
-#include <jansson.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
