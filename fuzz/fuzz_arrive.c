@@ -11,15 +11,15 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "heap/table.h"
-#include "profile/arrive.h"
-#include "profile/look.h"
+#include "profile/table_socket.h"
+#include "profile/live_table.h"
 #include "target.h"
 
 enum { FDS_MAX = 6, KINDS = 4 };
 
 static struct {
     struct loop *loop;
-    struct arrive *arrive;
+    struct table_socket *arrive;
     char dir[64];
     struct sockaddr_un address;
     int kind[KINDS]; /* The kinds of descriptors: a table, a table that may shrink, a pipe, and a
@@ -36,12 +36,12 @@ static void must(bool is_true)
 
 static void on_table(void *user, int32_t pid, int fd)
 {
-    struct look look;
+    struct live_table table;
     (void)user;
     must(pid == getpid());
     s.came++;
-    if (look_open(fd, pid, &look, NULL) == 0)
-        look_close(&look);
+    if (live_table_open(fd, pid, &table, NULL) == 0)
+        live_table_close(&table);
 }
 
 static int make_table(int seals)
@@ -66,7 +66,7 @@ static bool is_tidy(void)
 
 static void stop(void)
 {
-    arrive_free(s.arrive);
+    table_socket_free(s.arrive);
     loop_free(s.loop);
     rmdir(s.dir);
 }
@@ -84,7 +84,7 @@ static void start(void)
     s.address.sun_family = AF_UNIX;
     snprintf(s.address.sun_path, sizeof s.address.sun_path, "%s/heap", s.dir);
     must(loop_new(&s.loop) == 0 &&
-         arrive_new(s.loop, s.address.sun_path, on_table, NULL, &s.arrive, NULL) == 0);
+         table_socket_new(s.loop, s.address.sun_path, on_table, NULL, &s.arrive, NULL) == 0);
     s.first = dup(s.kind[0]);
     close(s.first);
     atexit(stop);
@@ -122,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t fds = data[0] % (FDS_MAX + 1), rest = size - 3, first = data[2] < rest ? data[2] : rest;
     const uint8_t *packet = data + 3;
     unsigned came = s.came;
-    uint64_t refused = arrive_refused(s.arrive);
+    uint64_t refused = table_socket_refused(s.arrive);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     must(fd >= 0 && connect(fd, (struct sockaddr *)&s.address, sizeof s.address) == 0);
     if (data[0] & 128)
@@ -132,11 +132,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         send_packet(fd, packet + first, rest - first, fds, data[1]);
     loop_once(s.loop, 0);
     close(fd);
-    for (int i = 0; i < 8 && s.came == came && arrive_refused(s.arrive) == refused; i++)
+    for (int i = 0; i < 8 && s.came == came && table_socket_refused(s.arrive) == refused; i++)
         loop_once(s.loop, 0);
     bool is_hello = fds > 0 && first >= sizeof(struct heap_hello) &&
                     memcmp(packet, HEAP_TABLE_MAGIC, strlen(HEAP_TABLE_MAGIC)) == 0;
-    must(s.came == came + is_hello && arrive_refused(s.arrive) == refused + !is_hello);
+    must(s.came == came + is_hello && table_socket_refused(s.arrive) == refused + !is_hello);
     must(is_tidy());
     return 0;
 }

@@ -60,32 +60,32 @@ static void patch(struct cur *c)
 }
 
 /* Writes the table as a history of one reading and one snapshot, and reads it back. */
-static int profile_of(const struct look *look, struct profile **ret)
+static int profile_of(const struct live_table *mapped, struct profile **ret)
 {
     static struct store_site sites[HEAP_SITES];
-    struct look_live live = {0};
-    struct look_counts none = {0};
+    struct live_samples live = {0};
+    struct live_table_counts none = {0};
     struct store_last last = {.sites = sites};
     struct store_moment at = {.t_ns = 1000000000, .flags = STORE_IS_WHOLE};
     struct buf file = {0};
-    int r = look_live_read(look, &live);
+    int r = live_table_read(mapped, &live);
     if (r == 0) {
         store_pack_file_head(&file);
-        store_pack_head(&file, look);
-        store_pack_news(&file, look, &none);
-        store_pack_reading(&file, look, &live, &at, 1, &last);
+        store_pack_head(&file, mapped);
+        store_pack_news(&file, mapped, &none);
+        store_pack_reading(&file, mapped, &live, &at, 1, &last);
         store_pack_snapshot(&file, &live, &at);
         r = file.failed ? -1 : store_parse(file.data, file.len, ret, NULL, NULL);
         memset(sites, 0, last.count * sizeof *sites);
     }
     buf_fini(&file);
-    look_live_fini(&live);
+    live_samples_fini(&live);
     return r;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct look look;
+    struct live_table mapped;
     struct profile *p;
     if (table_fd < 0)
         make_table();
@@ -93,14 +93,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct cur c = cur_of(data, size);
     for (int i = 0; i < 64 && cur_left(&c) > 0; i++)
         patch(&c);
-    if (look_open(table_fd, 1, &look, NULL) == 0) {
-        if (profile_of(&look, &p) == 0) {
+    if (live_table_open(table_fd, 1, &mapped, NULL) == 0) {
+        if (profile_of(&mapped, &p) == 0) {
             if (touch_profile(p) == 42.5)
                 /* Using the result keeps the compiler from removing the reads. */
-                look.pid = 0;
+                mapped.pid = 0;
             profile_free(p);
         }
-        look_close(&look);
+        live_table_close(&mapped);
     }
     /* Clears the table, of which only the first entries of each section were changed. */
     memset(table, 0, offsetof(struct heap_table, modules) + 8 * sizeof *table->modules);

@@ -76,13 +76,13 @@ static void save_payloads(const struct buf *file)
     buf_fini(&b);
 }
 
-static void save_history(struct fake *f, const struct look *look)
+static void save_history(struct fake *f, const struct live_table *table)
 {
     struct store_writer *w;
     struct buf file = {0}, whole = {0};
     double live;
     unlinkat(corpus_fd, "heap_store/history", 0);
-    assert_int_equal(store_create(corpus_fd, "heap_store/history", look, &w, NULL), 0);
+    assert_int_equal(store_create(corpus_fd, "heap_store/history", table, &w, NULL), 0);
     for (unsigned i = 1; i < 4; i++) {
         fake_live(f, 1, 1 << 20, 1000 * i);
         uint64_t now = (FAKE_START_S + 2 * i) * NS_PER_S;
@@ -101,7 +101,7 @@ static void save_history(struct fake *f, const struct look *look)
 int main(int argc, char **argv)
 {
     struct fake fake;
-    struct look look;
+    struct live_table table;
     if (argc != 2)
         return 2;
     corpus_fd = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -109,10 +109,10 @@ int main(int argc, char **argv)
     mkdirat(corpus_fd, "heap_store", 0777);
     fake_open(&fake, 4711);
     fake_fill(&fake);
-    assert_int_equal(look_open(fake.fd, 4711, &look, NULL), 0);
+    assert_int_equal(live_table_open(fake.fd, 4711, &table, NULL), 0);
     save_table(fake.table);
-    save_history(&fake, &look);
-    look_close(&look);
+    save_history(&fake, &table);
+    live_table_close(&table);
     fake_close(&fake);
     return 0;
 }

@@ -92,26 +92,27 @@ static long own_kb(const char *key)
     return kb;
 }
 
-static void measure_live(const struct look *look)
+static void measure_live(const struct live_table *table)
 {
     uint64_t ns[ROUNDS];
-    struct look_live live = {0};
+    struct live_samples live = {0};
     double bytes = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {
         uint64_t begin = clock_thread_cpu_ns();
-        if (look_live_read(look, &live) < 0)
+        if (live_table_read(table, &live) < 0)
             exit(1);
         ns[i] = clock_thread_cpu_ns() - begin;
     }
-    print_times("look_live_read, 32,768 samples", ns, ROUNDS);
+    print_times("live_table_read, 32,768 samples", ns, ROUNDS);
     for (size_t i = 0; i < live.count; i++)
         bytes += profile_weight_bytes(live.samples[i].size, live.samples[i].interval);
     printf("%-44s %.0f MiB in %zu samples\n", "  they stand for", bytes / (1 << 20), live.count);
-    look_live_fini(&live);
+    live_samples_fini(&live);
 }
 
 /* Between two readings 400 samples end and 400 begin, which is 200/s. */
-static void measure_store(struct heap_table *t, const struct look *look, struct store_writer *w)
+static void measure_store(struct heap_table *t, const struct live_table *table,
+                          struct store_writer *w)
 {
     uint64_t ns[ROUNDS];
     double live;
@@ -123,7 +124,7 @@ static void measure_store(struct heap_table *t, const struct look *look, struct 
     for (unsigned i = 0; i < ROUNDS; i++) {
         for (unsigned k = 0; k < 400; k++)
             fill_live(t, random_below(HEAP_LIVE), (uint32_t)(now / NS_PER_MS) - 1000);
-        look_rest(look);
+        live_table_rest(table);
         now += 2 * NS_PER_S;
         begin = clock_thread_cpu_ns();
         store_take(w, now, true, i + 1, STORE_DUE, &live);
@@ -143,7 +144,7 @@ static void measure_store(struct heap_table *t, const struct look *look, struct 
 
 int main(void)
 {
-    struct look look;
+    struct live_table table;
     struct store_writer *w;
     int fd = memfd_create("bench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0 || ftruncate(fd, sizeof(struct heap_table)) < 0 ||
@@ -153,19 +154,19 @@ int main(void)
     if (t == MAP_FAILED)
         return 1;
     fill(t);
-    if (look_open(fd, getpid(), &look, NULL) < 0)
+    if (live_table_open(fd, getpid(), &table, NULL) < 0)
         return 1;
     long anon_kb = own_kb("RssAnon:");
-    measure_live(&look);
+    measure_live(&table);
     unlink("/tmp/ebb-bench.ebbheap");
-    if (store_create(AT_FDCWD, "/tmp/ebb-bench.ebbheap", &look, &w, NULL) < 0)
+    if (store_create(AT_FDCWD, "/tmp/ebb-bench.ebbheap", &table, &w, NULL) < 0)
         return 1;
-    measure_store(t, &look, w);
+    measure_store(t, &table, w);
     store_flush(w, 10 * NS_PER_S);
     printf("%-44s +%ld KiB\n", "anonymous memory, one process followed",
            own_kb("RssAnon:") - anon_kb);
     int rc = store_writer_close(w, 10 * NS_PER_S);
     unlink("/tmp/ebb-bench.ebbheap");
-    look_close(&look);
+    live_table_close(&table);
     return rc == 0 ? 0 : 1;
 }

@@ -17,7 +17,7 @@
 #include "base/loop.h"
 #include "base/number.h"
 #include "mark/mark.h"
-#include "profile/arrive.h"
+#include "profile/table_socket.h"
 #include "profile/store.h"
 #include "profile/words.h"
 
@@ -44,7 +44,7 @@ struct pace {
 struct process {
     struct collect *collect;
     int32_t pid;
-    struct look look;
+    struct live_table table;
     /* Pidfd, or negative if there is none; then only collect_gone reports the exit. */
     int pidfd;
     struct loop_source *source;
@@ -77,7 +77,7 @@ struct trouble {
 
 struct collect {
     struct loop *loop;
-    struct arrive *arrive;
+    struct table_socket *socket;
     int dirfd;
     struct process *living[COLLECT_TABLES];
     size_t count, turn;
@@ -128,7 +128,7 @@ static void collected_free(struct process *p, uint64_t wait_ns)
     if (p->pidfd >= 0)
         close(p->pidfd);
     store_writer_close(p->writer, wait_ns);
-    look_close(&p->look);
+    live_table_close(&p->table);
     free(p);
 }
 
@@ -157,7 +157,7 @@ static bool make_room_for_file(struct collect *c)
 static bool has_samples(const struct process *p)
 {
     struct profile_cost cost;
-    look_cost(&p->look, &cost);
+    live_table_cost(&p->table, &cost);
     return cost.samples > 0;
 }
 
@@ -173,7 +173,7 @@ static void open_file(struct process *p)
             snprintf(p->name, sizeof p->name, "heap.%d.ebbheap", (int)p->pid);
         else
             snprintf(p->name, sizeof p->name, "heap.%d-%d.ebbheap", (int)p->pid, i);
-        r = store_create(c->dirfd, p->name, &p->look, &p->writer, &err);
+        r = store_create(c->dirfd, p->name, &p->table, &p->writer, &err);
     }
     if (r < 0) {
         p->name[0] = '\0';
@@ -191,15 +191,15 @@ static const struct pace *pace_of(const struct process *p)
     return own->has_step || own->has_epoch ? own : &p->collect->pace;
 }
 
-static double look_total(const struct look *look)
+static double sampled_bytes(const struct live_table *table)
 {
-    struct look_live live = {0};
+    struct live_samples live = {0};
     double bytes = 0;
-    if (look_live_read(look, &live) == 0)
+    if (live_table_read(table, &live) == 0)
         for (size_t i = 0; i < live.count; i++)
             bytes += profile_weight_bytes(live.samples[i].size, live.samples[i].interval);
-    look_live_fini(&live);
-    look_rest(look);
+    live_samples_fini(&live);
+    live_table_rest(table);
     return bytes;
 }
 
@@ -212,7 +212,7 @@ static void measure_large(struct process *p)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
-    look_measure(&p->look, fd);
+    live_table_measure(&p->table, fd);
     close(fd);
 }
 
@@ -220,9 +220,9 @@ static void report_figures(struct process *p, uint64_t now_ns)
 {
     struct collect *c = p->collect;
     uint64_t begin = clock_mono_ns();
-    struct look_totals totals;
+    struct live_table_totals totals;
     measure_large(p);
-    look_totals(&p->look, &totals);
+    live_table_totals(&p->table, &totals);
     const struct {
         const char *name;
         double value;
@@ -230,7 +230,7 @@ static void report_figures(struct process *p, uint64_t now_ns)
         {"heap_sampled", totals.heap},
         {"heap_shared", totals.shared},
         {"heap_pool", totals.pool},
-        {"heap_allocated", (double)look_allocated_bytes(&p->look)},
+        {"heap_allocated", (double)live_table_allocated_bytes(&p->table)},
     };
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         if (figures[i].value > 0)
@@ -271,8 +271,8 @@ static void read_gpu_numbers(struct process *p)
 
 static void read_gpus(struct process *p)
 {
-    struct look_gpus now;
-    look_gpus(&p->look, &now);
+    struct live_table_gpus now;
+    live_table_gpus(&p->table, &now);
     memcpy(p->gpus, now.at, sizeof p->gpus);
     p->gpus_used = now.used;
     p->gpu_failures = now.oom_count;
@@ -318,13 +318,13 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
         measure_large(p);
     if (now_ns < p->reading_ns) /* the last reading may be newer than a mark */
         now_ns = p->reading_ns;
-    look_cost(&p->look, &p->cost);
+    live_table_cost(&p->table, &p->cost);
     if (p->writer) {
         r = store_take(p->writer, now_ns, pace->has_step, pace->step, why, &p->live_bytes);
         p->file_bytes = store_size_bytes(p->writer);
         check_disk(p);
     } else {
-        p->live_bytes = look_total(&p->look);
+        p->live_bytes = sampled_bytes(&p->table);
     }
     p->reading_ns = now_ns;
     p->is_wanted = false;
@@ -379,7 +379,7 @@ static void close_written(struct collect *c)
 
 void collect_tick(struct collect *c, uint64_t now_ns)
 {
-    arrive_tick(c->arrive, now_ns);
+    table_socket_tick(c->socket, now_ns);
     close_written(c);
     for (size_t i = 0; i < c->count; i++) {
         struct process *p = c->living[i];
@@ -450,7 +450,7 @@ static void finish_process(struct collect *c, size_t at, uint64_t now_ns)
     loop_remove(p->source);
     p->source = NULL;
     read_gpus(p);
-    if (!p->writer && (look_total(&p->look) >= WORTH_A_FILE_BYTES || p->gpu_failures > 0))
+    if (!p->writer && (sampled_bytes(&p->table) >= WORTH_A_FILE_BYTES || p->gpu_failures > 0))
         open_file(p);
     if (!p->writer) {
         c->without_file += has_samples(p);
@@ -459,7 +459,7 @@ static void finish_process(struct collect *c, size_t at, uint64_t now_ns)
     }
     if (take_reading(p, now_ns, STORE_LAST) == -ENOBUFS && store_flush(p->writer, BUDGET_NS) == 0)
         take_reading(p, now_ns, STORE_LAST);
-    look_close(&p->look);
+    live_table_close(&p->table);
     if (p->pidfd >= 0)
         close(p->pidfd);
     p->pidfd = -1;
@@ -483,7 +483,7 @@ static void on_pidfd(void *user, int fd, uint32_t events)
     collect_gone(p->collect, p->pid, clock_mono_ns());
 }
 
-static void collect_add(struct collect *c, int32_t pid, struct look *look, uint64_t now_ns)
+static void collect_add(struct collect *c, int32_t pid, struct live_table *table, uint64_t now_ns)
 {
     struct process *p = c->count < COLLECT_TABLES ? calloc(1, sizeof *p) : NULL;
     struct err err;
@@ -494,13 +494,13 @@ static void collect_add(struct collect *c, int32_t pid, struct look *look, uint6
                 COLLECT_TABLES);
         note_trouble(c, TROUBLE_MANY, -EMFILE, &err);
         c->not_followed++;
-        look_close(look);
+        live_table_close(table);
         return;
     }
-    *p = (struct process){.collect = c, .pid = pid, .look = *look, .first_ns = now_ns};
+    *p = (struct process){.collect = c, .pid = pid, .table = *table, .first_ns = now_ns};
     p->pidfd = io_pidfd_open(pid);
     bool is_gone = p->pidfd == -ESRCH;
-    look_cost(look, &p->cost);
+    live_table_cost(table, &p->cost);
     c->living[c->count++] = p;
     if (is_gone)
         finish_process(c, c->count - 1, now_ns);
@@ -511,13 +511,13 @@ static void collect_add(struct collect *c, int32_t pid, struct look *look, uint6
 static void on_table(void *user, int32_t pid, int fd)
 {
     struct collect *c = user;
-    struct look look = {0};
+    struct live_table table = {0};
     struct err err = {""};
     uint64_t now_ns = clock_mono_ns();
     collect_gone(c, pid, now_ns); /* exec has started another program in this process */
-    int r = look_open(fd, pid, &look, &err);
+    int r = live_table_open(fd, pid, &table, &err);
     if (r == 0) {
-        collect_add(c, pid, &look, now_ns);
+        collect_add(c, pid, &table, now_ns);
         return;
     }
     c->not_followed++;
@@ -574,7 +574,7 @@ int collect_new(struct loop *loop, const char *path, int dirfd, struct collect *
         return err_set(err, -ENOMEM, "out of memory: the heap is not profiled");
     c->loop = loop;
     c->dirfd = dirfd;
-    int r = arrive_new(loop, path, on_table, c, &c->arrive, err);
+    int r = table_socket_new(loop, path, on_table, c, &c->socket, err);
     if (r < 0) {
         free(c);
         return r;
@@ -588,7 +588,7 @@ void collect_free(struct collect *c)
     if (!c)
         return;
     uint64_t now = clock_mono_ns(), deadline = now + CLOSE_NS;
-    arrive_free(c->arrive);
+    table_socket_free(c->socket);
     while (c->count > 0)
         finish_process(c, c->count - 1, now);
     while (c->gone_count > 0)
@@ -617,7 +617,7 @@ json_t *collect_json(const struct collect *c)
         json_array_append_new(list, collected_json(c->gone[i], false));
     for (size_t i = 0; i < c->count; i++)
         json_array_append_new(list, collected_json(c->living[i], true));
-    uint64_t not_followed = c->not_followed + arrive_refused(c->arrive);
+    uint64_t not_followed = c->not_followed + table_socket_refused(c->socket);
     return json_pack("{s:o, s:o, s:o}", "processes", list, "not_followed", json_u64(not_followed),
                      "without_file", json_u64(c->without_file));
 }

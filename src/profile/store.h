@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "profile/look.h"
+#include "profile/live_table.h"
 #include "profile/profile.h"
 
 struct store_writer;
@@ -30,8 +30,8 @@ uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes);
 
 /* Creates NAME in DIRFD for LOOK, which must outlive the writer. Returns -EEXIST if NAME exists.
  * A separate thread writes the file (trace/sink.h). */
-int store_create(int dirfd, const char *name, const struct look *look, struct store_writer **ret,
-                 struct err *err);
+int store_create(int dirfd, const char *name, const struct live_table *table,
+                 struct store_writer **ret, struct err *err);
 
 enum store_why {
     /* A reading is due. A snapshot is added if live bytes have changed by 10 % since the last

@@ -31,12 +31,12 @@ void store_pack_file_head(struct buf *out)
     block_add_file_head(out, STORE_MAGIC, STORE_MAJOR, STORE_MINOR);
 }
 
-void store_pack_head(struct buf *out, const struct look *look)
+void store_pack_head(struct buf *out, const struct live_table *table)
 {
     struct buf plain = {0};
-    buf_add_zigzag(&plain, look->pid);
-    buf_add_varint(&plain, look->start_ns);
-    buf_add_varint(&plain, look->base_interval);
+    buf_add_zigzag(&plain, table->pid);
+    buf_add_varint(&plain, table->start_ns);
+    buf_add_varint(&plain, table->base_interval);
     add_block(out, (struct block_head){.type = STORE_HEAD}, &plain);
     buf_fini(&plain);
 }
@@ -77,10 +77,10 @@ static uint32_t grown(uint32_t from, uint32_t now)
     return now > from ? now : from;
 }
 
-static bool find_new(const struct look *look, const struct look_counts *from,
-                     struct look_counts *ret)
+static bool find_new(const struct live_table *table, const struct live_table_counts *from,
+                     struct live_table_counts *ret)
 {
-    look_counts(look, ret);
+    live_table_counts(table, ret);
     ret->text_bytes = grown(from->text_bytes, ret->text_bytes);
     ret->modules = grown(from->modules, ret->modules);
     ret->codes = grown(from->codes, ret->codes);
@@ -90,12 +90,13 @@ static bool find_new(const struct look *look, const struct look_counts *from,
            ret->codes > from->codes || ret->nodes > from->nodes || ret->sites > from->sites;
 }
 
-void store_pack_news(struct buf *out, const struct look *look, struct look_counts *done)
+void store_pack_news(struct buf *out, const struct live_table *table,
+                     struct live_table_counts *done)
 {
-    const struct heap_table *t = look->table;
-    struct look_counts now, from = *done;
+    const struct heap_table *t = table->map;
+    struct live_table_counts now, from = *done;
     struct buf b = {0};
-    if (!find_new(look, &from, &now))
+    if (!find_new(table, &from, &now))
         return;
     add_range(&b, from.text_bytes, now.text_bytes);
     buf_add(&b, t->text + from.text_bytes, now.text_bytes - from.text_bytes);
@@ -127,10 +128,10 @@ static void add_moment(struct buf *b, const struct store_moment *at)
     buf_add_zigzag(b, at->step);
 }
 
-static void pack_cost(struct buf *b, const struct look *look)
+static void pack_cost(struct buf *b, const struct live_table *table)
 {
     struct profile_cost cost;
-    look_cost(look, &cost);
+    live_table_cost(table, &cost);
     buf_add_varint(b, STORE_COST_NUMBERS);
 #define X(field) buf_add_varint(b, cost.field);
     STORE_COST(X)
@@ -147,7 +148,7 @@ static uint64_t round_u64(double v)
 
 /* Sums the samples of SITE, which begin at *AT, and advances *AT past them. All samples of a call
  * site are of one device. */
-static void sum_site(const struct look_live *live, uint32_t site, size_t *at,
+static void sum_site(const struct live_samples *live, uint32_t site, size_t *at,
                      struct store_site *ret, struct store_totals *totals)
 {
     bool is_gpu = *at < live->count && live->samples[*at].kind == HEAP_KIND_GPU;
@@ -166,10 +167,10 @@ static void sum_site(const struct look_live *live, uint32_t site, size_t *at,
     *(is_gpu ? &totals->gpu : &totals->host) += bytes;
 }
 
-static void read_counters(const struct look *look, uint32_t site, struct store_site *ret)
+static void read_counters(const struct live_table *table, uint32_t site, struct store_site *ret)
 {
-    struct look_site counters;
-    look_site(look, site, &counters);
+    struct live_table_site counters;
+    live_table_site(table, site, &counters);
     ret->v[STORE_ALLOCATED_BYTES] = counters.allocated_bytes;
     ret->v[STORE_ALLOCATED_OBJECTS_X16] = counters.allocated_objects_x16;
     ret->v[STORE_FREED_BYTES] = counters.freed_bytes;
@@ -194,22 +195,23 @@ static bool add_change(struct buf *b, uint32_t gap, const struct store_site *now
     return true;
 }
 
-struct store_totals store_pack_reading(struct buf *out, const struct look *look,
-                                       const struct look_live *live, const struct store_moment *at,
-                                       uint64_t seq, struct store_last *last)
+struct store_totals store_pack_reading(struct buf *out, const struct live_table *table,
+                                       const struct live_samples *live,
+                                       const struct store_moment *at, uint64_t seq,
+                                       struct store_last *last)
 {
-    struct look_counts counts;
+    struct live_table_counts counts;
     struct buf b = {0};
     size_t sample = 0;
     struct store_totals totals = {0};
     uint32_t gap = 1, holding = 0;
-    look_counts(look, &counts);
+    live_table_counts(table, &counts);
     add_moment(&b, at);
-    pack_cost(&b, look);
+    pack_cost(&b, table);
     for (uint32_t s = 0; s < counts.sites || sample < live->count; s++, gap++) {
         struct store_site now;
         sum_site(live, s, &sample, &now, &totals);
-        read_counters(look, s, &now);
+        read_counters(table, s, &now);
         holding += now.v[STORE_LIVE_BYTES] > 0;
         if (add_change(&b, gap, &now, &last->sites[s]))
             gap = 0;
@@ -240,11 +242,11 @@ static void pack_oom(struct buf *b, const struct profile_oom *o)
     }
 }
 
-void store_pack_gpus(struct buf *out, const struct look *look)
+void store_pack_gpus(struct buf *out, const struct live_table *table)
 {
-    struct look_gpus gpus;
+    struct live_table_gpus gpus;
     struct buf b = {0};
-    look_gpus(look, &gpus);
+    live_table_gpus(table, &gpus);
     if (gpus.used == 0 && gpus.oom_count == 0)
         return;
     buf_add_varint(&b, gpus.used);
@@ -272,7 +274,7 @@ static int compare_age(const void *a, const void *b)
     return (x->born_ns < y->born_ns) - (x->born_ns > y->born_ns);
 }
 
-static void order_by_age(struct look_live *live)
+static void order_by_age(struct live_samples *live)
 {
     for (size_t from = 0, to; from < live->count; from = to) {
         for (to = from + 1; to < live->count; to++)
@@ -282,7 +284,7 @@ static void order_by_age(struct look_live *live)
     }
 }
 
-void store_pack_snapshot(struct buf *out, struct look_live *live, const struct store_moment *at)
+void store_pack_snapshot(struct buf *out, struct live_samples *live, const struct store_moment *at)
 {
     struct buf b = {0};
     struct store_moment moment = *at;

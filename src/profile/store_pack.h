@@ -2,7 +2,7 @@
  * store_read.c; docs/reference/heap-format.md describes the format. */
 #pragma once
 
-#include "profile/look.h"
+#include "profile/live_table.h"
 
 struct buf;
 
@@ -78,11 +78,12 @@ struct store_moment {
 };
 
 void store_pack_file_head(struct buf *out);
-void store_pack_head(struct buf *out, const struct look *look);
+void store_pack_head(struct buf *out, const struct live_table *table);
 /* Adds one block with the entries that the table has beyond DONE, if any, and updates DONE. */
-void store_pack_news(struct buf *out, const struct look *look, struct look_counts *done);
+void store_pack_news(struct buf *out, const struct live_table *table,
+                     struct live_table_counts *done);
 /* Adds the totals of GPUs and the failed requests, if any. */
-void store_pack_gpus(struct buf *out, const struct look *look);
+void store_pack_gpus(struct buf *out, const struct live_table *table);
 struct store_totals {
     double host, gpu;
 };
@@ -92,8 +93,9 @@ struct store_last {
     struct store_site *sites; /* room for HEAP_SITES */
     uint32_t count;           /* number of elements in use; all further sites are 0 */
 };
-struct store_totals store_pack_reading(struct buf *out, const struct look *look,
-                                       const struct look_live *live, const struct store_moment *at,
-                                       uint64_t seq, struct store_last *last);
+struct store_totals store_pack_reading(struct buf *out, const struct live_table *table,
+                                       const struct live_samples *live,
+                                       const struct store_moment *at, uint64_t seq,
+                                       struct store_last *last);
 /* Adds a snapshot. Sorts LIVE by age within each call site. */
-void store_pack_snapshot(struct buf *out, struct look_live *live, const struct store_moment *at);
+void store_pack_snapshot(struct buf *out, struct live_samples *live, const struct store_moment *at);

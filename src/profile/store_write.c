@@ -40,10 +40,10 @@ enum {
 
 struct store_writer {
     struct sink *sink;
-    const struct look *look;
-    struct look_counts done; /* number of table entries that are in the file */
-    struct store_last last;  /* values of the last reading, from which changes are computed */
-    uint64_t seq;            /* number of the last reading, or 0 */
+    const struct live_table *table;
+    struct live_table_counts done; /* number of table entries that are in the file */
+    struct store_last last;        /* values of the last reading, from which changes are computed */
+    uint64_t seq;                  /* number of the last reading, or 0 */
     uint64_t whole_seq; /* number of the last reading that does not depend on earlier ones, or 0 */
     uint64_t size_bytes, losses;
     uint64_t reading_ns, snapshot_ns; /* 0: none */
@@ -82,8 +82,8 @@ static int make_file(int dirfd, const char *name)
     return r;
 }
 
-int store_create(int dirfd, const char *name, const struct look *look, struct store_writer **ret,
-                 struct err *err)
+int store_create(int dirfd, const char *name, const struct live_table *table,
+                 struct store_writer **ret, struct err *err)
 {
     struct store_writer *w = calloc(1, sizeof *w);
     /* the large arrays are zeroed by the kernel, so pages without call sites take no memory */
@@ -99,7 +99,7 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
         store_writer_close(w, 0);
         return err_set(err, r, "cannot write %s: %s", name, strerror(-r));
     }
-    w->look = look;
+    w->table = table;
     *ret = w;
     return 0;
 }
@@ -107,7 +107,7 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
 /* Makes the next reading independent of earlier ones, because data was lost. */
 static void start_over(struct store_writer *w)
 {
-    w->done = (struct look_counts){0};
+    w->done = (struct live_table_counts){0};
     w->whole_seq = 0;
     w->snapshot_ns = 0;
 }
@@ -124,7 +124,7 @@ static void notice_losses(struct store_writer *w)
 static bool is_worth_a_snapshot(const struct store_writer *w, uint64_t now_ns, enum store_why why,
                                 double live_bytes)
 {
-    uint64_t elapsed = u64_minus(now_ns, w->look->start_ns);
+    uint64_t elapsed = u64_minus(now_ns, w->table->start_ns);
     uint64_t passed = u64_minus(now_ns, w->snapshot_ns);
     if (why == STORE_LAST || w->snapshot_ns == 0)
         return true;
@@ -140,28 +140,28 @@ static bool is_too_soon(const struct store_writer *w, uint64_t now_ns, enum stor
 {
     if (why == STORE_LAST || w->reading_ns == 0)
         return false;
-    uint64_t elapsed = u64_minus(now_ns, w->look->start_ns);
+    uint64_t elapsed = u64_minus(now_ns, w->table->start_ns);
     uint64_t least = part_of_run(elapsed, ASKED_A_RUN, ASKED_NS, w->size_bytes);
     return w->size_bytes >= STORE_BYTES_MAX ||
            (why == STORE_ASKED && u64_minus(now_ns, w->reading_ns) < least);
 }
 
 /* Packs all blocks of one reading; they are written together or not at all. */
-static void pack(struct store_writer *w, struct look_live *live, struct store_moment *at,
+static void pack(struct store_writer *w, struct live_samples *live, struct store_moment *at,
                  enum store_why why, struct buf *out)
 {
     bool is_whole = w->whole_seq == 0 || w->seq + 1 - w->whole_seq >= WHOLE_EVERY;
     if (w->whole_seq == 0) /* the file may then have two header blocks, which is harmless */
-        store_pack_head(out, w->look);
-    store_pack_news(out, w->look, &w->done);
+        store_pack_head(out, w->table);
+    store_pack_news(out, w->table, &w->done);
     if (is_whole) {
         memset(w->last.sites, 0, w->last.count * sizeof *w->last.sites);
         w->last.count = 0;
         w->whole_seq = w->seq + 1;
         at->flags |= STORE_IS_WHOLE;
     }
-    w->live = store_pack_reading(out, w->look, live, at, ++w->seq, &w->last);
-    store_pack_gpus(out, w->look);
+    w->live = store_pack_reading(out, w->table, live, at, ++w->seq, &w->last);
+    store_pack_gpus(out, w->table);
     w->reading_ns = at->t_ns;
     double live_bytes = w->live.host + w->live.gpu;
     if (!is_worth_a_snapshot(w, at->t_ns, why, live_bytes))
@@ -185,23 +185,23 @@ static int append_blocks(struct store_writer *w, const struct buf *out, enum sto
 int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t step,
                enum store_why why, double *ret_live_bytes)
 {
-    struct look_live live = {0};
+    struct live_samples live = {0};
     struct buf out = {0};
-    bool is_ended = why == STORE_LAST || look_is_ended(w->look);
+    bool is_ended = why == STORE_LAST || live_table_is_ended(w->table);
     struct store_moment at = {.t_ns = now_ns, .step = has_step ? step : 0};
     at.flags = (has_step ? STORE_HAS_STEP : 0U) | (is_ended ? STORE_IS_ENDED : 0U);
     int r = 0;
     notice_losses(w);
     if (!is_too_soon(w, now_ns, why)) {
-        r = look_live_read(w->look, &live);
+        r = live_table_read(w->table, &live);
         if (r == 0) {
             pack(w, &live, &at, why, &out);
             r = append_blocks(w, &out, why);
         }
-        look_rest(w->look);
+        live_table_rest(w->table);
     }
     buf_fini(&out);
-    look_live_fini(&live);
+    live_samples_fini(&live);
     *ret_live_bytes = w->live.host;
     return r;
 }

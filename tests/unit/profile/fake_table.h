@@ -1,7 +1,7 @@
 /* Creates a heap table like that of a profiled process, for tests of its readers. */
 #pragma once
 
-#include "profile/look.h"
+#include "profile/live_table.h"
 
 struct fake {
     int fd;

@@ -50,7 +50,7 @@ static void growing_history(struct fixture *f, const char *name, int32_t pid, ui
                             uint64_t grown)
 {
     struct fake fake;
-    struct look look;
+    struct live_table table;
     struct store_writer *w;
     struct err err = {{0}};
     double live;
@@ -61,8 +61,8 @@ static void growing_history(struct fixture *f, const char *name, int32_t pid, ui
     uint32_t node = fake_node(&fake, fake_frame_python(code, HEAP_INSTR_UNKNOWN), 0);
     uint32_t site = fake_site(&fake, node);
     fake_live(&fake, site, size, 5);
-    assert_int_equal(look_open(fake.fd, pid, &look, &err), 0);
-    assert_int_equal(store_create(f->fd, name, &look, &w, &err), 0);
+    assert_int_equal(live_table_open(fake.fd, pid, &table, &err), 0);
+    assert_int_equal(store_create(f->fd, name, &table, &w, &err), 0);
     assert_int_equal(store_take(w, now_ns, false, 0, STORE_ASKED, &live), 0);
     if (grown) {
         fake_live(&fake, site, grown, 30);
@@ -70,7 +70,7 @@ static void growing_history(struct fixture *f, const char *name, int32_t pid, ui
         assert_int_equal(store_take(w, now_ns, false, 0, STORE_ASKED, &live), 0);
     }
     assert_int_equal(store_writer_close(w, 120 * NS_PER_S), 0);
-    look_close(&look);
+    live_table_close(&table);
     fake_close(&fake);
 }
 

@@ -28,7 +28,7 @@ enum { PID = 4711 };
 
 struct fixture {
     struct fake fake;
-    struct look look;
+    struct live_table table;
     char folder[32];
     int dirfd;
     struct store_writer *writer;
@@ -42,11 +42,11 @@ static int setup(void **state)
     struct err err = {0};
     memset(f, 0, sizeof *f);
     fake_open(&f->fake, PID);
-    assert_int_equal(look_open(f->fake.fd, PID, &f->look, &err), 0);
+    assert_int_equal(live_table_open(f->fake.fd, PID, &f->table, &err), 0);
     snprintf(f->folder, sizeof f->folder, "/tmp/ebb-test-XXXXXX");
     assert_non_null(mkdtemp(f->folder));
     f->dirfd = open(f->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_int_equal(store_create(f->dirfd, NAME, &f->look, &f->writer, &err), 0);
+    assert_int_equal(store_create(f->dirfd, NAME, &f->table, &f->writer, &err), 0);
     *state = f;
     return 0;
 }
@@ -55,7 +55,7 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
     store_writer_close(f->writer, LONG_NS);
-    look_close(&f->look);
+    live_table_close(&f->table);
     fake_close(&f->fake);
     unlinkat(f->dirfd, NAME, 0);
     close(f->dirfd);
@@ -573,7 +573,7 @@ static void existing_heap_history_is_not_overwritten(void **state)
     struct fixture *f = *state;
     struct store_writer *second = NULL;
     struct err err = {0};
-    assert_int_equal(store_create(f->dirfd, NAME, &f->look, &second, &err), -EEXIST);
+    assert_int_equal(store_create(f->dirfd, NAME, &f->table, &second, &err), -EEXIST);
     assert_null(second);
     assert_non_null(strstr(err.text, NAME));
 }

@@ -1,6 +1,6 @@
 /* The socket on which profiled processes connect and send their heap table. Each connection is one
  * short exchange. */
-#include "profile/arrive.h"
+#include "profile/table_socket.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -27,40 +27,40 @@ enum {
     /* Number of extra descriptors that a sender may attach; the kernel closes any beyond these. */
     SURPLUS_FDS = 4,
 };
-#define SILENCE_NS (5 * NS_PER_S)
+#define TIMEOUT_NS (5 * NS_PER_S)
 
-struct visitor {
-    struct arrive *arrive;
+struct connection {
+    struct table_socket *socket;
     int fd;
     int32_t pid;
     uint64_t since_ns;
     struct loop_source *source;
 };
 
-struct arrive {
+struct table_socket {
     struct loop *loop;
     int fd;
     uid_t uid;
-    arrive_fn *fn;
+    table_socket_fn *fn;
     void *user;
     struct loop_source *source;
-    struct visitor *waiting[WAITING_MAX];
+    struct connection *waiting[WAITING_MAX];
     size_t count;
     uint64_t refused;
     struct sockaddr_un address;
 };
 
-static void visitor_free(struct visitor *v)
+static void connection_free(struct connection *c)
 {
-    struct arrive *a = v->arrive;
+    struct table_socket *a = c->socket;
     for (size_t i = 0; i < a->count; i++)
-        if (a->waiting[i] == v) {
+        if (a->waiting[i] == c) {
             a->waiting[i] = a->waiting[--a->count];
             break;
         }
-    loop_remove(v->source);
-    close(v->fd);
-    free(v);
+    loop_remove(c->source);
+    close(c->fd);
+    free(c);
 }
 
 /* Returns the first descriptor attached to MSG, or -1; closes the others. */
@@ -113,17 +113,17 @@ static int receive_table(int socket_fd, int *ret_fd)
     return 1;
 }
 
-static void on_visitor(void *user, int fd, uint32_t events)
+static void on_connection(void *user, int fd, uint32_t events)
 {
-    struct visitor *v = user;
-    struct arrive *a = v->arrive;
+    struct connection *c = user;
+    struct table_socket *a = c->socket;
     int table;
     (void)events;
     int r = receive_table(fd, &table);
     if (r == 0)
         return;
-    int32_t pid = v->pid;
-    visitor_free(v);
+    int32_t pid = c->pid;
+    connection_free(c);
     if (r < 0) {
         a->refused++;
         return;
@@ -132,9 +132,9 @@ static void on_visitor(void *user, int fd, uint32_t events)
     close(table);
 }
 
-static struct visitor *longest_silent(const struct arrive *a)
+static struct connection *oldest_connection(const struct table_socket *a)
 {
-    struct visitor *oldest = a->waiting[0];
+    struct connection *oldest = a->waiting[0];
     for (size_t i = 1; i < a->count; i++)
         if (a->waiting[i]->since_ns < oldest->since_ns)
             oldest = a->waiting[i];
@@ -143,7 +143,7 @@ static struct visitor *longest_silent(const struct arrive *a)
 
 /* Returns true if the user of the sender may send tables. The folder's permissions already keep
  * other users out; this check holds even if someone changes the permissions. */
-static bool is_permitted(const struct arrive *a, int fd, int32_t *ret_pid)
+static bool is_permitted(const struct table_socket *a, int fd, int32_t *ret_pid)
 {
     struct ucred peer;
     socklen_t len = sizeof peer;
@@ -153,30 +153,30 @@ static bool is_permitted(const struct arrive *a, int fd, int32_t *ret_pid)
     return a->uid == 0 || peer.uid == 0 || peer.uid == a->uid;
 }
 
-static int welcome(struct arrive *a, int fd, int32_t pid)
+static int add_connection(struct table_socket *a, int fd, int32_t pid)
 {
-    struct visitor *v = calloc(1, sizeof *v);
-    if (!v)
+    struct connection *c = calloc(1, sizeof *c);
+    if (!c)
         return -ENOMEM;
-    *v = (struct visitor){.arrive = a, .fd = fd, .pid = pid, .since_ns = clock_mono_ns()};
-    int r = loop_add_fd(a->loop, fd, EPOLLIN, on_visitor, v, &v->source);
+    *c = (struct connection){.socket = a, .fd = fd, .pid = pid, .since_ns = clock_mono_ns()};
+    int r = loop_add_fd(a->loop, fd, EPOLLIN, on_connection, c, &c->source);
     if (r < 0) {
-        free(v);
+        free(c);
         return r;
     }
     if (a->count == WAITING_MAX) {
-        visitor_free(longest_silent(a));
+        connection_free(oldest_connection(a));
         a->refused++;
     }
-    a->waiting[a->count++] = v;
+    a->waiting[a->count++] = c;
     /* The socket is read at once, because most processes have sent their table by now. */
-    on_visitor(v, fd, EPOLLIN);
+    on_connection(c, fd, EPOLLIN);
     return 0;
 }
 
 static void on_listener(void *user, int listener, uint32_t events)
 {
-    struct arrive *a = user;
+    struct table_socket *a = user;
     (void)events;
     for (int i = 0; i < ACCEPT_MAX; i++) {
         int32_t pid;
@@ -188,14 +188,14 @@ static void on_listener(void *user, int listener, uint32_t events)
                 loop_change_fd(a->source, 0);
             return;
         }
-        if (!is_permitted(a, fd, &pid) || welcome(a, fd, pid) < 0) {
+        if (!is_permitted(a, fd, &pid) || add_connection(a, fd, pid) < 0) {
             a->refused++;
             close(fd);
         }
     }
 }
 
-static int listen_at(struct arrive *a, const char *path)
+static int listen_at(struct table_socket *a, const char *path)
 {
     size_t len = strlen(path);
     a->address.sun_family = AF_UNIX;
@@ -207,7 +207,7 @@ static int listen_at(struct arrive *a, const char *path)
     memcpy(a->address.sun_path, path, len + 1);
     if (bind(a->fd, (const struct sockaddr *)&a->address, sizeof a->address) < 0) {
         int r = -errno;
-        /* another process has the socket, so arrive_free must not remove it */
+        /* another process has the socket, so table_socket_free must not remove it */
         a->address.sun_path[0] = '\0';
         return r;
     }
@@ -216,16 +216,16 @@ static int listen_at(struct arrive *a, const char *path)
     return loop_add_fd(a->loop, a->fd, EPOLLIN, on_listener, a, &a->source);
 }
 
-int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, struct arrive **ret,
-               struct err *err)
+int table_socket_new(struct loop *loop, const char *path, table_socket_fn *fn, void *user,
+                     struct table_socket **ret, struct err *err)
 {
-    struct arrive *a = calloc(1, sizeof *a);
+    struct table_socket *a = calloc(1, sizeof *a);
     if (!a)
         return err_set(err, -ENOMEM, "out of memory: the heap is not profiled");
-    *a = (struct arrive){.loop = loop, .fd = -1, .uid = geteuid(), .fn = fn, .user = user};
+    *a = (struct table_socket){.loop = loop, .fd = -1, .uid = geteuid(), .fn = fn, .user = user};
     int r = listen_at(a, path);
     if (r < 0) {
-        arrive_free(a);
+        table_socket_free(a);
         return err_set(err, r,
                        "cannot create the heap profiler's socket %s: %s; the heap is not profiled",
                        path, strerror(-r));
@@ -234,12 +234,12 @@ int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, s
     return 0;
 }
 
-void arrive_free(struct arrive *a)
+void table_socket_free(struct table_socket *a)
 {
     if (!a)
         return;
     while (a->count > 0)
-        visitor_free(a->waiting[a->count - 1]);
+        connection_free(a->waiting[a->count - 1]);
     loop_remove(a->source);
     if (a->fd >= 0)
         close(a->fd);
@@ -248,17 +248,17 @@ void arrive_free(struct arrive *a)
     free(a);
 }
 
-void arrive_tick(struct arrive *a, uint64_t now_ns)
+void table_socket_tick(struct table_socket *a, uint64_t now_ns)
 {
     loop_change_fd(a->source, EPOLLIN);
     for (size_t i = a->count; i-- > 0;)
-        if (u64_minus(now_ns, a->waiting[i]->since_ns) > SILENCE_NS) {
-            visitor_free(a->waiting[i]);
+        if (u64_minus(now_ns, a->waiting[i]->since_ns) > TIMEOUT_NS) {
+            connection_free(a->waiting[i]);
             a->refused++;
         }
 }
 
-uint64_t arrive_refused(const struct arrive *a)
+uint64_t table_socket_refused(const struct table_socket *a)
 {
     return a->refused;
 }

@@ -4,19 +4,19 @@
 
 #include <stdint.h>
 
-struct arrive;
+struct table_socket;
 struct err;
 struct loop;
 
 /* Called when PID has sent the descriptor FD, which is closed after this returns. */
-typedef void arrive_fn(void *user, int32_t pid, int fd);
+typedef void table_socket_fn(void *user, int32_t pid, int fd);
 
 /* Creates the socket at PATH, accessible only to its owner. */
-int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, struct arrive **ret,
-               struct err *err);
-void arrive_free(struct arrive *a); /* removes and closes the socket; A may be NULL */
+int table_socket_new(struct loop *loop, const char *path, table_socket_fn *fn, void *user,
+                     struct table_socket **ret, struct err *err);
+void table_socket_free(struct table_socket *a); /* removes and closes the socket; A may be NULL */
 /* Closes connections that have sent nothing for a while. */
-void arrive_tick(struct arrive *a, uint64_t now_ns);
+void table_socket_tick(struct table_socket *a, uint64_t now_ns);
 /* Returns the number of connections that sent no valid table: of other users, with invalid data,
  * too slow, or too many at once. */
-uint64_t arrive_refused(const struct arrive *a);
+uint64_t table_socket_refused(const struct table_socket *a);

@@ -1,5 +1,5 @@
 /* Reads a heap table that another, untrusted process writes. */
-#include "profile/look.h"
+#include "profile/live_table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,10 +40,10 @@ static int check_file(int fd, struct err *err)
     return 0;
 }
 
-static int check_head(int fd, struct look *l, struct err *err)
+static int check_head(int fd, struct live_table *l, struct err *err)
 {
     struct stat st;
-    const struct heap_header *h = &l->table->header;
+    const struct heap_header *h = &l->map->header;
     uint32_t version = HEAP_ONCE(h->version);
     if (memcmp(h->magic, HEAP_TABLE_MAGIC, sizeof h->magic) != 0)
         return err_set(err, -EBADMSG,
@@ -53,19 +53,19 @@ static int check_head(int fd, struct look *l, struct err *err)
                        "the heap profiler's table is of version %u and this ebb reads version %d: "
                        "libebb-heap.so and ebb must come from the same build",
                        version, HEAP_TABLE_VERSION);
-    if (fstat(fd, &st) < 0 || st.st_size != (off_t)sizeof *l->table ||
-        HEAP_ONCE(h->table_bytes) != sizeof *l->table)
+    if (fstat(fd, &st) < 0 || st.st_size != (off_t)sizeof *l->map ||
+        HEAP_ONCE(h->table_bytes) != sizeof *l->map)
         return err_set(err, -EBADMSG,
                        "the heap profiler's table is %lld bytes long, but %zu were expected",
-                       (long long)st.st_size, sizeof *l->table);
+                       (long long)st.st_size, sizeof *l->map);
     l->start_ns = HEAP_ONCE(h->start_ns);
     l->base_interval = HEAP_ONCE(h->base_interval);
     return 0;
 }
 
-int look_open(int fd, int32_t pid, struct look *ret, struct err *err)
+int live_table_open(int fd, int32_t pid, struct live_table *ret, struct err *err)
 {
-    struct look l = {.bytes = sizeof(struct heap_table), .pid = pid};
+    struct live_table l = {.bytes = sizeof(struct heap_table), .pid = pid};
     int r = check_file(fd, err);
     if (r < 0)
         return r;
@@ -74,27 +74,27 @@ int look_open(int fd, int32_t pid, struct look *ret, struct err *err)
     void *map = mmap(NULL, l.bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return err_set(err, -errno, "cannot map the heap profiler's table: %s", strerror(errno));
-    l.table = map;
+    l.map = map;
     r = check_head(fd, &l, err);
     if (r < 0) {
-        look_close(&l);
+        live_table_close(&l);
         return r;
     }
     *ret = l;
     return 0;
 }
 
-void look_close(struct look *l)
+void live_table_close(struct live_table *l)
 {
-    if (l->table)
-        munmap((void *)(uintptr_t)l->table, l->bytes);
+    if (l->map)
+        munmap((void *)(uintptr_t)l->map, l->bytes);
     free(l->large);
-    *l = (struct look){0};
+    *l = (struct live_table){0};
 }
 
-void look_rest(const struct look *l)
+void live_table_rest(const struct live_table *l)
 {
-    madvise((void *)(uintptr_t)l->table, l->bytes, MADV_DONTNEED);
+    madvise((void *)(uintptr_t)l->map, l->bytes, MADV_DONTNEED);
 }
 
 static uint32_t at_most(uint32_t n, uint32_t max)
@@ -104,9 +104,9 @@ static uint32_t at_most(uint32_t n, uint32_t max)
 
 /* Reads the counts, from the last section to the first: an entry of a section only refers to
  * entries of sections before it, which were complete when it was written. */
-void look_counts(const struct look *l, struct look_counts *ret)
+void live_table_counts(const struct live_table *l, struct live_table_counts *ret)
 {
-    const struct heap_header *h = &l->table->header;
+    const struct heap_header *h = &l->map->header;
     ret->live = at_most(HEAP_LOAD_ACQUIRE(h->live_high), HEAP_LIVE);
     ret->sites = at_most(HEAP_LOAD_ACQUIRE(h->sites), HEAP_SITES);
     ret->nodes = at_most(HEAP_LOAD_ACQUIRE(h->nodes), HEAP_NODES);
@@ -115,10 +115,10 @@ void look_counts(const struct look *l, struct look_counts *ret)
     ret->text_bytes = at_most(HEAP_LOAD_ACQUIRE(h->text_bytes), HEAP_TEXT_BYTES);
 }
 
-void look_live_fini(struct look_live *l)
+void live_samples_fini(struct live_samples *l)
 {
     free(l->samples);
-    *l = (struct look_live){0};
+    *l = (struct live_samples){0};
 }
 
 static bool is_large(uint32_t kind, uint64_t size)
@@ -129,10 +129,10 @@ static bool is_large(uint32_t kind, uint64_t size)
 
 /* Scales a sample to the resident part of its block, leaving the probability that the sample was
  * drawn unchanged. */
-static void scale_to_resident(const struct look *l, uint64_t ptr, struct profile_sample *s)
+static void scale_to_resident(const struct live_table *l, uint64_t ptr, struct profile_sample *s)
 {
     for (size_t i = 0; i < l->n_large; i++) {
-        const struct look_large *b = &l->large[i];
+        const struct live_table_large *b = &l->large[i];
         if (b->ptr != ptr || b->size != s->size || b->resident >= b->size)
             continue;
         double part = (double)(b->resident ? b->resident : 1) / (double)b->size;
@@ -144,7 +144,7 @@ static void scale_to_resident(const struct look *l, uint64_t ptr, struct profile
 }
 
 /* Reads one entry. Returns false if it is empty, being written, or invalid. */
-static bool read_entry(const struct look *l, const struct heap_live *e, uint32_t sites,
+static bool read_entry(const struct live_table *l, const struct heap_live *e, uint32_t sites,
                        struct profile_sample *ret)
 {
     uint64_t ptr = HEAP_LOAD_ACQUIRE(e->ptr);
@@ -191,14 +191,15 @@ static uint64_t resident_bytes(int pagemap_fd, uint64_t ptr, uint64_t size)
     return seen ? (uint64_t)((double)size * (double)found / (double)seen) : size;
 }
 
-void look_measure(struct look *l, int pagemap_fd)
+void live_table_measure(struct live_table *l, int pagemap_fd)
 {
-    struct look_large found[LARGE_MAX];
+    struct live_table_large found[LARGE_MAX];
     size_t count = 0;
-    uint32_t live = at_most(HEAP_LOAD_ACQUIRE(l->table->header.live_high), HEAP_LIVE);
+    uint32_t live = at_most(HEAP_LOAD_ACQUIRE(l->map->header.live_high), HEAP_LIVE);
     for (uint32_t i = 0; i < live; i++) {
-        const struct heap_live *e = &l->table->live[i];
-        struct look_large one = {.ptr = HEAP_LOAD_ACQUIRE(e->ptr), .size = HEAP_LOAD(e->size)};
+        const struct heap_live *e = &l->map->live[i];
+        struct live_table_large one = {.ptr = HEAP_LOAD_ACQUIRE(e->ptr),
+                                       .size = HEAP_LOAD(e->size)};
         if (one.ptr == 0 || one.size == 0 ||
             !is_large(HEAP_LOAD(e->kind_turn) & KIND_MASK, one.size))
             continue;
@@ -220,14 +221,14 @@ void look_measure(struct look *l, int pagemap_fd)
     }
 }
 
-void look_totals(const struct look *l, struct look_totals *ret)
+void live_table_totals(const struct live_table *l, struct live_table_totals *ret)
 {
-    struct look_counts counts;
+    struct live_table_counts counts;
     struct profile_sample s;
-    *ret = (struct look_totals){0};
-    look_counts(l, &counts);
+    *ret = (struct live_table_totals){0};
+    live_table_counts(l, &counts);
     for (uint32_t i = 0; i < counts.live; i++) {
-        if (!read_entry(l, &l->table->live[i], counts.sites, &s))
+        if (!read_entry(l, &l->map->live[i], counts.sites, &s))
             continue;
         double *total = s.kind == HEAP_KIND_SHARED ? &ret->shared
                         : s.kind == HEAP_KIND_POOL ? &ret->pool
@@ -237,9 +238,9 @@ void look_totals(const struct look *l, struct look_totals *ret)
     }
 }
 
-uint64_t look_allocated_bytes(const struct look *l)
+uint64_t live_table_allocated_bytes(const struct live_table *l)
 {
-    return HEAP_LOAD(l->table->header.allocated_bytes);
+    return HEAP_LOAD(l->map->header.allocated_bytes);
 }
 
 /* Sorts the samples by call site, in place and in linear time. NEXT and END have one zeroed
@@ -263,7 +264,7 @@ static void order(struct profile_sample *samples, size_t count, uint32_t *next, 
         }
 }
 
-static int live_reserve(struct look_live *l, size_t n)
+static int live_reserve(struct live_samples *l, size_t n)
 {
     if (n <= l->cap)
         return 0;
@@ -275,17 +276,17 @@ static int live_reserve(struct look_live *l, size_t n)
     return 0;
 }
 
-int look_live_read(const struct look *l, struct look_live *ret)
+int live_table_read(const struct live_table *l, struct live_samples *ret)
 {
-    struct look_counts counts;
-    look_counts(l, &counts);
+    struct live_table_counts counts;
+    live_table_counts(l, &counts);
     uint32_t sites = counts.sites > 0 ? counts.sites : 1;
     AUTO_FREE uint32_t *places = calloc((size_t)sites * 2, sizeof *places);
     if (!places || live_reserve(ret, counts.live + 1) < 0)
         return -ENOMEM;
     ret->count = 0;
     for (uint32_t i = 0; i < counts.live; i++)
-        ret->count += read_entry(l, &l->table->live[i], sites, &ret->samples[ret->count]);
+        ret->count += read_entry(l, &l->map->live[i], sites, &ret->samples[ret->count]);
     order(ret->samples, ret->count, places, places + sites, sites);
     return 0;
 }
@@ -299,13 +300,13 @@ static bool has_own_mapping(const struct profile_sample *s, uint64_t ptr)
     return s->size >= OWN_MAPPING_BYTES && (offset == 16 || offset == 64);
 }
 
-static uint64_t inside_bytes(const struct look *l, const struct look_counts *counts)
+static uint64_t inside_bytes(const struct live_table *l, const struct live_table_counts *counts)
 {
     double sum = 0;
     for (uint32_t i = 0; i < counts->live; i++) {
         struct profile_sample s;
-        uint64_t ptr = HEAP_LOAD_ACQUIRE(l->table->live[i].ptr);
-        if (read_entry(l, &l->table->live[i], counts->sites, &s) &&
+        uint64_t ptr = HEAP_LOAD_ACQUIRE(l->map->live[i].ptr);
+        if (read_entry(l, &l->map->live[i], counts->sites, &s) &&
             (s.kind == HEAP_KIND_MALLOC || s.kind == HEAP_KIND_NEW) && !has_own_mapping(&s, ptr))
             sum += profile_weight_bytes(s.size, s.interval);
     }
@@ -313,12 +314,12 @@ static uint64_t inside_bytes(const struct look *l, const struct look_counts *cou
     return sum < 0x1p62 ? (uint64_t)sum : 0;
 }
 
-void look_cost(const struct look *l, struct profile_cost *ret)
+void live_table_cost(const struct live_table *l, struct profile_cost *ret)
 {
-    const struct heap_header *h = &l->table->header;
-    struct look_counts counts;
+    const struct heap_header *h = &l->map->header;
+    struct live_table_counts counts;
     uint32_t state = HEAP_LOAD(h->python_state);
-    look_counts(l, &counts);
+    live_table_counts(l, &counts);
     *ret = (struct profile_cost){
         .samples = HEAP_LOAD(h->samples),
         .ends = HEAP_LOAD(h->ends),
@@ -343,7 +344,7 @@ void look_cost(const struct look *l, struct profile_cost *ret)
 }
 
 /* Reads a failed request. Returns false if the entry is empty or being written. */
-static bool read_oom(const struct look *l, const struct heap_oom *o, struct profile_oom *ret)
+static bool read_oom(const struct live_table *l, const struct heap_oom *o, struct profile_oom *ret)
 {
     uint32_t number = HEAP_LOAD_ACQUIRE(o->number), gpu = HEAP_LOAD(o->gpu);
     *ret = (struct profile_oom){
@@ -362,7 +363,7 @@ static bool read_oom(const struct look *l, const struct heap_oom *o, struct prof
     return number != 0 && HEAP_LOAD(o->number) == number && gpu < HEAP_GPUS;
 }
 
-static void add_oom(struct look_gpus *g, const struct profile_oom *oom)
+static void add_oom(struct live_table_gpus *g, const struct profile_oom *oom)
 {
     size_t at = g->n_ooms++;
     for (; at > 0 && g->ooms[at - 1].number > oom->number; at--)
@@ -370,11 +371,11 @@ static void add_oom(struct look_gpus *g, const struct profile_oom *oom)
     g->ooms[at] = *oom;
 }
 
-void look_gpus(const struct look *l, struct look_gpus *ret)
+void live_table_gpus(const struct live_table *l, struct live_table_gpus *ret)
 {
-    const struct heap_header *h = &l->table->header;
+    const struct heap_header *h = &l->map->header;
     struct profile_oom oom;
-    *ret = (struct look_gpus){.oom_count = HEAP_LOAD(h->oom_count)};
+    *ret = (struct live_table_gpus){.oom_count = HEAP_LOAD(h->oom_count)};
     for (unsigned i = 0; i < HEAP_GPUS; i++) {
         ret->at[i] = (struct profile_gpu){
             .reports = HEAP_LOAD(h->gpus[i].reports),
@@ -393,17 +394,17 @@ void look_gpus(const struct look *l, struct look_gpus *ret)
             add_oom(ret, &oom);
 }
 
-bool look_is_ended(const struct look *l)
+bool live_table_is_ended(const struct live_table *l)
 {
-    return HEAP_LOAD(l->table->header.is_ended) != 0;
+    return HEAP_LOAD(l->map->header.is_ended) != 0;
 }
 
-void look_site(const struct look *l, uint32_t site, struct look_site *ret)
+void live_table_site(const struct live_table *l, uint32_t site, struct live_table_site *ret)
 {
-    *ret = (struct look_site){0};
-    if (site >= at_most(HEAP_LOAD_ACQUIRE(l->table->header.sites), HEAP_SITES))
+    *ret = (struct live_table_site){0};
+    if (site >= at_most(HEAP_LOAD_ACQUIRE(l->map->header.sites), HEAP_SITES))
         return;
-    const struct heap_site *s = &l->table->sites[site];
+    const struct heap_site *s = &l->map->sites[site];
     ret->allocated_bytes = HEAP_LOAD(s->allocated_bytes);
     ret->allocated_objects_x16 = HEAP_LOAD(s->allocated_objects_x16);
     ret->freed_bytes = HEAP_LOAD(s->freed_bytes);

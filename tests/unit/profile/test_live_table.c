@@ -1,5 +1,5 @@
 /* Tests reading valid and hostile heap tables from outside the process. */
-#include "profile/look.h"
+#include "profile/live_table.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@ enum { PID = 4711 };
 
 struct fixture {
     struct fake fake;
-    struct look look;
+    struct live_table table;
 };
 
 static struct fixture fixture;
@@ -28,7 +28,7 @@ static int setup(void **state)
     struct err err = {0};
     memset(&fixture, 0, sizeof fixture);
     fake_open(&fixture.fake, PID);
-    assert_int_equal(look_open(fixture.fake.fd, PID, &fixture.look, &err), 0);
+    assert_int_equal(live_table_open(fixture.fake.fd, PID, &fixture.table, &err), 0);
     *state = &fixture;
     return 0;
 }
@@ -36,35 +36,35 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    look_close(&f->look);
+    live_table_close(&f->table);
     fake_close(&f->fake);
     return 0;
 }
 
 static size_t count_live(const struct fixture *f)
 {
-    struct look_live live = {0};
-    assert_int_equal(look_live_read(&f->look, &live), 0);
+    struct live_samples live = {0};
+    assert_int_equal(live_table_read(&f->table, &live), 0);
     size_t n = live.count;
-    look_live_fini(&live);
+    live_samples_fini(&live);
     return n;
 }
 
 static void opened_heap_table_has_its_start_time_and_interval(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(f->look.pid, PID);
-    assert_int_equal(f->look.start_ns, FAKE_START_S * UINT64_C(1000000000));
-    assert_int_equal(f->look.base_interval, FAKE_INTERVAL);
+    assert_int_equal(f->table.pid, PID);
+    assert_int_equal(f->table.start_ns, FAKE_START_S * UINT64_C(1000000000));
+    assert_int_equal(f->table.base_interval, FAKE_INTERVAL);
 }
 
 static void live_samples_are_sorted_by_call_site(void **state)
 {
     struct fixture *f = *state;
-    struct look_live live = {0};
+    struct live_samples live = {0};
     fake_fill(&f->fake);
     fake_live(&f->fake, 1, 77, 1000);
-    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live_table_read(&f->table, &live), 0);
     assert_int_equal(live.count, 4);
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(live.samples[i].site, 1);
@@ -74,15 +74,15 @@ static void live_samples_are_sorted_by_call_site(void **state)
     assert_int_equal(live.samples[3].born_ns, FAKE_START_S * UINT64_C(1000000000) + 900000000);
     assert_int_equal(live.samples[3].kind, HEAP_KIND_MALLOC);
     /* The table is read again into the same memory. */
-    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live_table_read(&f->table, &live), 0);
     assert_int_equal(live.count, 4);
-    look_live_fini(&live);
+    live_samples_fini(&live);
 }
 
 static void many_samples_in_random_order_are_sorted_by_call_site(void **state)
 {
     struct fixture *f = *state;
-    struct look_live live = {0};
+    struct live_samples live = {0};
     enum { SITES = 97, SAMPLES = 5000 };
     size_t sizes = 0, found = 0;
     uint32_t node = fake_node(&f->fake, 1, 0);
@@ -92,7 +92,7 @@ static void many_samples_in_random_order_are_sorted_by_call_site(void **state)
         fake_live(&f->fake, i * 31 % SITES, i + 1, 0);
         sizes += i + 1;
     }
-    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live_table_read(&f->table, &live), 0);
     assert_int_equal(live.count, SAMPLES);
     for (size_t i = 0; i < live.count; i++) {
         found += live.samples[i].size;
@@ -100,7 +100,7 @@ static void many_samples_in_random_order_are_sorted_by_call_site(void **state)
         assert_true(i == 0 || live.samples[i].site >= live.samples[i - 1].site);
     }
     assert_int_equal(found, sizes);
-    look_live_fini(&live);
+    live_samples_fini(&live);
 }
 
 static void sample_of_a_freed_block_is_not_read(void **state)
@@ -124,26 +124,26 @@ static void live_entry_without_interval_size_or_kind_is_ignored(void **state)
 static void sample_of_an_unknown_call_site_counts_without_a_stack(void **state)
 {
     struct fixture *f = *state;
-    struct look_live live = {0};
+    struct live_samples live = {0};
     fake_fill(&f->fake);
     f->fake.table->live[0].site = 3;
     f->fake.table->live[1].site = UINT32_MAX;
-    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live_table_read(&f->table, &live), 0);
     assert_int_equal(live.count, 3);
     assert_int_equal(live.samples[0].site, 0);
     assert_int_equal(live.samples[1].site, 0);
     assert_int_equal(live.samples[2].site, 2);
-    look_live_fini(&live);
+    live_samples_fini(&live);
 }
 
 static void heap_table_counts_are_capped_at_the_table_size(void **state)
 {
     struct fixture *f = *state;
     struct heap_header *h = &f->fake.table->header;
-    struct look_counts counts;
+    struct live_table_counts counts;
     h->modules = h->codes = h->nodes = h->sites = h->live_high = h->text_bytes = UINT32_MAX;
     h->python_state = 1000;
-    look_counts(&f->look, &counts);
+    live_table_counts(&f->table, &counts);
     assert_int_equal(counts.modules, HEAP_MODULES);
     assert_int_equal(counts.codes, HEAP_CODES);
     assert_int_equal(counts.nodes, HEAP_NODES);
@@ -151,7 +151,7 @@ static void heap_table_counts_are_capped_at_the_table_size(void **state)
     assert_int_equal(counts.live, HEAP_LIVE);
     assert_int_equal(counts.text_bytes, HEAP_TEXT_BYTES);
     struct profile_cost cost;
-    look_cost(&f->look, &cost);
+    live_table_cost(&f->table, &cost);
     assert_int_equal(cost.python_state, HEAP_PYTHON_CHECK);
     assert_int_equal(count_live(f), 0);
 }
@@ -159,16 +159,16 @@ static void heap_table_counts_are_capped_at_the_table_size(void **state)
 static void counters_of_an_unknown_call_site_are_zero(void **state)
 {
     struct fixture *f = *state;
-    struct look_site site;
+    struct live_table_site site;
     fake_fill(&f->fake);
     f->fake.table->sites[2].freed_bytes = 99;
-    look_site(&f->look, 2, &site);
+    live_table_site(&f->table, 2, &site);
     assert_true(site.allocated_bytes >= 64 << 20);
     assert_int_equal(site.allocated_objects_x16, 16);
     assert_int_equal(site.freed_bytes, 99);
-    look_site(&f->look, 3, &site);
+    live_table_site(&f->table, 3, &site);
     assert_int_equal(site.allocated_bytes, 0);
-    look_site(&f->look, UINT32_MAX, &site);
+    live_table_site(&f->table, UINT32_MAX, &site);
     assert_int_equal(site.allocated_bytes, 0);
 }
 
@@ -180,7 +180,7 @@ static void cost_of_the_profiler_is_read_from_the_table_header(void **state)
     f->fake.table->header.hook_ns = 123;
     f->fake.table->header.drops[HEAP_DROP_STALE] = 7;
     f->fake.table->header.python_state = HEAP_PYTHON_OK;
-    look_cost(&f->look, &cost);
+    live_table_cost(&f->table, &cost);
     assert_int_equal(cost.samples, 3);
     assert_int_equal(cost.hook_ns, 123);
     assert_int_equal(cost.drops[HEAP_DROP_STALE], 7);
@@ -188,9 +188,9 @@ static void cost_of_the_profiler_is_read_from_the_table_header(void **state)
     assert_int_equal(cost.sites, 3);
     assert_int_equal(cost.nodes, 4);
     assert_int_equal(cost.interval, FAKE_INTERVAL);
-    assert_false(look_is_ended(&f->look));
+    assert_false(live_table_is_ended(&f->table));
     f->fake.table->header.is_ended = 1;
-    assert_true(look_is_ended(&f->look));
+    assert_true(live_table_is_ended(&f->table));
 }
 
 /* A large block that starts just after malloc's header at the start of a page has its own mapping.
@@ -208,17 +208,17 @@ static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **s
     live[small].ptr = 0x7f1000000010;
     live[mapped].ptr = 0x7f2000000030;
     live[mapped].kind_turn = HEAP_KIND_MAP;
-    look_cost(&f->look, &cost);
+    live_table_cost(&f->table, &cost);
     uint64_t all = cost.inside_bytes;
     live[large].ptr = 0x7f3000000010;
-    look_cost(&f->look, &cost);
+    live_table_cost(&f->table, &cost);
     assert_in_range(all - cost.inside_bytes, (512 << 20) - 1, (512 << 20) + 1);
     /* A large block aligned to 64 bytes has its own mapping as well. */
     live[large].ptr = 0x7f3000000040;
-    look_cost(&f->look, &cost);
+    live_table_cost(&f->table, &cost);
     assert_in_range(all - cost.inside_bytes, (512 << 20) - 1, (512 << 20) + 1);
     live[small].ptr = 0;
-    look_cost(&f->look, &cost);
+    live_table_cost(&f->table, &cost);
     assert_true(all - cost.inside_bytes > (512 << 20) + (100 << 10));
 }
 
@@ -227,7 +227,7 @@ static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **s
 static void large_block_counts_only_its_resident_pages(void **state)
 {
     struct fixture *f = *state;
-    struct look_totals totals;
+    struct live_table_totals totals;
     enum { POOL = 256 << 20, BLOCK = 128 << 20, MIB = 1 << 20 };
     char *pool = mmap(NULL, POOL + BLOCK, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -248,18 +248,18 @@ static void large_block_counts_only_its_resident_pages(void **state)
     live[third].kind_turn =
         /* Shared memory counts in full, because other processes may have filled it. */
         HEAP_KIND_SHARED;
-    look_totals(&f->look, &totals);
+    live_table_totals(&f->table, &totals);
     double others = totals.heap - BLOCK;
     assert_true(totals.pool >= POOL && totals.shared >= 96 * MIB);
-    look_measure(&f->look, pagemap);
-    look_totals(&f->look, &totals);
+    live_table_measure(&f->table, pagemap);
+    live_table_totals(&f->table, &totals);
     double block = totals.heap - others;
     assert_true(totals.pool > POOL / 4 - MIB && totals.pool < POOL / 4 + MIB);
     assert_true(block > BLOCK / 2 - MIB && block < BLOCK / 2 + MIB);
     assert_true(totals.shared >= 96 * MIB);
     munmap(pool, POOL + BLOCK);
-    look_measure(&f->look, pagemap);
-    look_totals(&f->look, &totals);
+    live_table_measure(&f->table, pagemap);
+    live_table_totals(&f->table, &totals);
     assert_true(totals.pool < MIB);
     close(pagemap);
 }
@@ -269,17 +269,17 @@ static void heap_table_pages_that_were_released_are_read_again(void **state)
     struct fixture *f = *state;
     fake_fill(&f->fake);
     assert_int_equal(count_live(f), 3);
-    look_rest(&f->look);
+    live_table_rest(&f->table);
     fake_live(&f->fake, 1, 5, 5);
     assert_int_equal(count_live(f), 4);
 }
 
 static int try_open(int fd, struct err *err)
 {
-    struct look look = {0};
+    struct live_table table = {0};
     memset(err, 0, sizeof *err);
-    int rc = look_open(fd, PID, &look, err);
-    assert_null(look.table);
+    int rc = live_table_open(fd, PID, &table, err);
+    assert_null(table.map);
     return rc;
 }
 
