@@ -67,7 +67,7 @@ static pid_t make(const char *way)
     return fork();
 }
 
-/* Frees the parent's block and keeps its own. */
+/* The child frees the block of its parent and keeps its own block. */
 static void child(void *inherited)
 {
     release(inherited);

@@ -240,8 +240,8 @@ def test_containers_of_a_job_without_steps_are_scanned_by_a_thread(sent, residen
 
 
 def test_container_scan_thread_never_calls_gc_get_objects(sent, resident, monkeypatch):
-    """A list of all objects would refer to tuples that the job is still creating, and its
-    tuple() would fail."""
+    """A list of all objects would refer to tuples that the job is still creating. The job's call of
+    tuple() would then fail."""
     def fail():
         raise AssertionError("gc.get_objects by the thread")
 

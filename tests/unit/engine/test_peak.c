@@ -111,7 +111,7 @@ static void process_that_exits_unmeasured_is_not_counted_twice(void **state)
     assert_int_equal(peak_bytes(&p), 25 * MIB);
 }
 
-static void job_peak_is_the_upper_bound_if_unique_memory_is_unknown(void **state)
+static void upper_bound_is_used_as_job_peak_if_unique_memory_is_unknown(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -159,7 +159,7 @@ int main(void)
         cmocka_unit_test(process_that_exits_unmeasured_counts_with_all_its_memory),
         cmocka_unit_test(peaks_of_consecutive_processes_do_not_add_up),
         cmocka_unit_test(process_that_exits_unmeasured_is_not_counted_twice),
-        cmocka_unit_test(job_peak_is_the_upper_bound_if_unique_memory_is_unknown),
+        cmocka_unit_test(upper_bound_is_used_as_job_peak_if_unique_memory_is_unknown),
         cmocka_unit_test(job_peak_is_at_least_the_peak_of_its_largest_process),
         cmocka_unit_test(new_segment_in_the_same_cgroup_starts_with_a_new_peak),
     };
