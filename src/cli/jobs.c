@@ -122,7 +122,7 @@ static int print_list(const struct jobs_options *o, const json_t *list)
         return 0;
     }
     if (json_array_size(list) == 0) {
-        cli_say("jobs: no jobs%s", o->state || o->name ? " like that" : "");
+        cli_say("jobs: %s", o->state || o->name ? "no job matches" : "no jobs");
         return 0;
     }
     jobs_doc(&doc, list, now_s());

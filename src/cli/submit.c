@@ -49,8 +49,8 @@ static const struct option_desc submit_table[] = {
     OPTION_ROW('p', "priority", INT, "N", AT(priority), .min = -100, .max = 100,
                .help = "jobs with a higher priority start first: -100 to 100 (default: 0)"),
     OPTION_ROW('a', "after", TEXTS, "ID", AT(after),
-               .help = "start once this job has succeeded, and cancel if it does not; "
-                       "can be repeated"),
+               .help = "job that must succeed before this one starts; if it fails, this one is "
+                       "cancelled; can be repeated"),
     OPTION_ROW(0, "slurm", TEXTS, "NAME=VALUE", AT(slurm),
                .help = "sbatch option, such as partition=gpu or time=4h, for a server that submits "
                        "to Slurm; can be repeated"),

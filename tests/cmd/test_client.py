@@ -303,7 +303,7 @@ def test_jobs_command_stops_if_the_server_always_reports_more_pages(server, clie
 def test_jobs_command_filters_by_state_and_name(server, client):
     list_of(server)
     result = client("jobs", "--state", "failed,lost", "--name", "a&b=c é%")
-    assert (result.returncode, result.stderr) == (0, "ebb: jobs: no jobs like that\n")
+    assert (result.returncode, result.stderr) == (0, "ebb: jobs: no job matches\n")
     assert server.asked[0][2] == {"limit": "500", "state": "failed,lost", "name": "a&b=c é%"}
 
 
