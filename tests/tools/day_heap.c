@@ -50,7 +50,7 @@ static void live_through(struct fake *f, struct store_writer *w, unsigned from, 
 void day_heap(int dirfd, int32_t pid, unsigned from, unsigned ticks)
 {
     struct fake f;
-    struct look look;
+    struct live_table table;
     struct store_writer *w;
     struct err err = {0};
     char name[64];
@@ -64,13 +64,14 @@ void day_heap(int dirfd, int32_t pid, unsigned from, unsigned ticks)
             fake_live(&f, site, (1 + i % 16) * DAY_MIB / 8, 1000 + i);
     }
     snprintf(name, sizeof name, "heap.%d.ebbheap", (int)pid);
-    if (look_open(f.fd, pid, &look, &err) < 0 || store_create(dirfd, name, &look, &w, &err) < 0) {
+    if (live_table_open(f.fd, pid, &table, &err) < 0 ||
+        store_create(dirfd, name, &table, &w, &err) < 0) {
         fprintf(stderr, "day: %s\n", err.text);
         exit(1);
     }
     live_through(&f, w, from, ticks);
     if (store_writer_close(w, 60 * NS_PER_S) < 0)
         exit(1);
-    look_close(&look);
+    live_table_close(&table);
     fake_close(&f);
 }
