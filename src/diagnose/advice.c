@@ -1,4 +1,4 @@
-/* Advice, limited to measures that the evidence supports, with numbers of this run. */
+/* Advises only measures that the evidence supports, with the numbers of this run. */
 #include "diagnose/advice.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ __attribute__((format(printf, 2, 3))) static void effect(struct advice *a, const
 }
 
 #define ABOUT(bytes) text_about_size((char[TEXT_SIZE_MAX]){""}, bytes)
-/* The place of the hypothesis H's call site, or "". */
+/* The call site of hypothesis H as text, or "". */
 #define SITE(h) ((h)->site ? PLACE((h)->site) : "")
 
 /* Adds the effect of a fix. The growth rate of a call site counts only live memory. The allocator
@@ -64,8 +64,8 @@ static void saves_up_to(struct advice *a, double bytes)
     effect(a, "saves up to %s", ABOUT(bytes));
 }
 
-/* Returns how advice on growth that ends by itself begins: "not a leak; ", or "" while the verdict
- * does not exclude a leak. */
+/* Returns the first words of advice on growth that ends by itself: "not a leak; ", or "" if the
+ * verdict does not exclude a leak. */
 static const char *no_leak_text(const struct question *q)
 {
     return verdict_word_leak(q->word) == VERDICT_LEAK_NO ? "not a leak; " : "";
@@ -87,13 +87,13 @@ static bool is_limited(const struct kept *k)
     return k->limit > 0;
 }
 
-/* Libraries' containers cannot be changed by the user. */
+/* The user cannot change the containers of a library. */
 static bool is_of_program(const struct kept *k)
 {
     return !k->is_library;
 }
 
-/* Returns the first growing container that is as wanted, or NULL. */
+/* Returns the first growing container that IS_WANTED accepts, or NULL. */
 static const struct kept *find_container(const struct facts *f,
                                          bool (*is_wanted)(const struct kept *))
 {

@@ -39,13 +39,13 @@ double facts_near_s(const struct facts_series *s, double t_s);
  * read rarely. Between two readings, such a field is assumed to change in proportion to resident
  * memory. */
 double facts_field_at(const struct facts_process *p, enum sample_process_field field, double t_s);
-/* Returns the time at which facts_field_at has a value for T_S: T_S itself, clamped to the first
- * and last reading. */
+/* Returns T_S, or the time of the first or last reading of FIELD if T_S is before or after it;
+ * facts_field_at then returns that reading. Returns NAN if FIELD was never read. */
 double facts_field_s(const struct facts_process *p, enum sample_process_field field, double t_s);
 /* Returns the largest reading from FROM_S to TO_S, or NAN. */
 double facts_max(const struct facts_series *s, double from_s, double to_s);
 double facts_min(const struct facts_series *s, double from_s, double to_s);
-/* facts_at(TO_S) − facts_at(FROM_S); NAN: never read. */
+/* Returns the change of S from FROM_S to TO_S, or NAN if S was never read. */
 double facts_growth(const struct facts_series *s, double from_s, double to_s);
 
 /* A verdict as in docs/reference/verdict.md. Unknown numbers are NAN, unknown steps -1. */
@@ -96,7 +96,7 @@ struct facts_moment {
     double rounding; /* bytes that Python adds to small objects by rounding their sizes up */
     double spare;    /* empty memory in Python's arenas in bytes, or NAN if not counted */
     double inside;   /* sampled live bytes inside malloc's heaps, or NAN if not counted */
-    /* Sampled change of malloc's live bytes between the allocator's count and this moment. */
+    /* change of malloc's live bytes, by the samples, since the allocator's own count before it */
     double drift;
 };
 

@@ -26,8 +26,8 @@ static uint64_t moment_ns(const struct facts *f, double t_s)
     return f->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
-/* Returns the last reading at or before T_NS, or else the first, of the readings that are used to
- * judge growth. */
+/* Of the readings that are used to judge growth, returns the last one at or before T_NS, or else
+ * the first. */
 static const struct profile_reading *reading_at(const struct profile *p, uint64_t t_ns)
 {
     size_t n = profile_working(p), at = 0;
@@ -96,7 +96,7 @@ static void align_moments(struct facts *f, const struct profile *p)
     }
 }
 
-/* Adds up the live bytes at R by row. */
+/* Adds up the live bytes of each row at reading R. */
 static void sum_rows(const struct facts_heap *h, const struct profile_reading *r, double *ret)
 {
     memset(ret, 0, h->growth.count * sizeof *ret);
@@ -208,9 +208,9 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* Returns by how much malloc's live bytes, as sampled, changed from the allocator's count nearest
- * to T_S until T_S. A slow allocator is rarely asked for its count, so that count may be old.
- * OF_MALLOC is the sampled live bytes at T_S. */
+/* Returns how much malloc's live bytes, by the samples, have changed by T_S since the allocator's
+ * own count that is nearest to T_S. That count may be old, because a slow allocator is rarely asked
+ * for it. OF_MALLOC is the sampled live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)
 {

@@ -1,4 +1,4 @@
-/* Functions that gather facts, one file for each source; private to facts*.c. */
+/* Functions that gather facts; private to facts*.c. */
 #pragma once
 
 #include "diagnose/facts.h"

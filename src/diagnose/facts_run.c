@@ -234,8 +234,8 @@ static double late_growth(const struct facts_process *p)
 }
 
 /* Returns the main process or, if it is flat, the data-loader worker that clearly grows most.
- * Verdicts on workers are not enough for this choice, because many workers exit before there is
- * one. */
+ * Verdicts on workers are not enough for this choice, because many workers exit before they are
+ * judged. */
 static const struct facts_process *growing_worker(const struct facts *f)
 {
     const struct facts_process *best = NULL;

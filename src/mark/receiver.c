@@ -107,7 +107,7 @@ static bool may_send(const struct mark_receiver *r, const struct ucred *sender)
     return r->uid == 0 || sender->uid == 0 || sender->uid == r->uid;
 }
 
-static void hand_on(struct mark_receiver *r, const struct mark *m, size_t count)
+static void deliver_steps(struct mark_receiver *r, const struct mark *m, size_t count)
 {
     struct mark one = *m;
     r->in_callback = true;
@@ -136,7 +136,7 @@ static size_t take_datagram(struct mark_receiver *r, struct msghdr *msg, size_t 
     if (m.kind == MARK_HELLO)
         take_hello(r, &m);
     count = mark_row_length(&m);
-    hand_on(r, &m, count);
+    deliver_steps(r, &m, count);
     return count;
 }
 

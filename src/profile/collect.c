@@ -71,7 +71,7 @@ struct process {
 enum trouble_kind { TROUBLE_DISK, TROUBLE_TABLE, TROUBLE_MANY, TROUBLE_KINDS };
 struct trouble {
     int code; /* 0: none */
-    bool is_told;
+    bool is_reported;
     struct err err;
 };
 
@@ -102,8 +102,8 @@ int collect_trouble(struct collect *c, struct err *err)
 {
     for (unsigned i = 0; i < TROUBLE_KINDS; i++) {
         struct trouble *t = &c->troubles[i];
-        if (t->code != 0 && !t->is_told) {
-            t->is_told = true;
+        if (t->code != 0 && !t->is_reported) {
+            t->is_reported = true;
             return err_set(err, t->code, "%s", t->err.text);
         }
     }

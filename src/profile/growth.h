@@ -20,10 +20,13 @@ struct growth_mark {
     struct verdict_mark mark;
 };
 
-/* The growth that is shown: from the baseline at the start to the baseline at the end, memory that
- * is live at the end and was allocated since from_step, the change from from_step to to_step, or
- * memory that was allocated before from_step and is live at to_step. */
-enum growth_kind { GROWTH_OF_BASELINE, GROWTH_SINCE, GROWTH_DIFF, GROWTH_SURVIVORS };
+/* Which growth is shown. */
+enum growth_kind {
+    GROWTH_OF_BASELINE, /* from the baseline at the start to the baseline at the end */
+    GROWTH_SINCE,       /* memory live at the end that was allocated since from_step */
+    GROWTH_DIFF,        /* the change of live memory from from_step to to_step */
+    GROWTH_SURVIVORS,   /* memory live at to_step that was allocated before from_step */
+};
 
 struct growth_options {
     /* LOCATION groups by the file and line of names_of_site, PROGRAM by the innermost function

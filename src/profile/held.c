@@ -85,8 +85,8 @@ static void measure_grown(const struct profile *p, size_t n, const struct held_w
     }
 }
 
-/* Returns the sum, over the call sites that keep their memory, of three times the smallest growth
- * from one of four readings to the next. */
+/* The four readings AT bound three parts of the run. Returns the sum, over the call sites that keep
+ * their memory, of three times the smallest growth in one of these parts. */
 static double steady_growth(const struct profile_reading *const at[4])
 {
     double sum = 0;

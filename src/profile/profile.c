@@ -237,16 +237,16 @@ static uint64_t tail_ns_of(const struct profile *p)
 size_t profile_working(const struct profile *p)
 {
     size_t n = p->n_readings, before = 0;
-    const double let_go = 0.9;
+    const double much_less = 0.9;
     if (n < 2 || !p->is_ended)
         return n;
     size_t ended = first_ended(p);
     uint64_t end_ns = p->readings[ended ? ended - 1 : 0].t_ns, tail_ns = tail_ns_of(p);
     while (before + 2 < n && p->readings[before + 1].t_ns + tail_ns < end_ns)
         before++;
-    double held = let_go * profile_live_at(&p->readings[before]);
+    double held = much_less * profile_live_at(&p->readings[before]);
     while (n > before + 1 && profile_live_at(&p->readings[n - 1]) <
-                                 fmax(held, let_go * profile_live_at(&p->readings[n - 2])))
+                                 fmax(held, much_less * profile_live_at(&p->readings[n - 2])))
         n--;
     return n;
 }

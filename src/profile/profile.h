@@ -41,7 +41,7 @@ struct profile_node {
 
 /* Estimates for one call site at one reading. */
 struct profile_held {
-    uint32_t site; /* first: see profile_split */
+    uint32_t site; /* must be the first member, because profile_split relies on it */
     double live_bytes, live_objects;
     double live_variance;   /* variance of live_bytes */
     double allocated_bytes; /* bytes allocated since the start; never decreases */
@@ -67,7 +67,7 @@ struct profile_reading {
 
 /* A sample that was live at a snapshot. */
 struct profile_sample {
-    uint32_t site; /* first: see profile_split */
+    uint32_t site; /* must be the first member, because profile_split relies on it */
     uint32_t kind; /* enum heap_kind */
     uint64_t size;
     uint64_t interval;
@@ -172,10 +172,10 @@ uint64_t profile_whole(double v);
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
 /* Returns the number of readings that show the process at work. A process that exits by itself
  * releases memory first. Readings at the end are therefore left out while they are more than a
- * tenth lower than the previous reading, or than the memory before the last seconds. These are the
- * time since memory last grew, at most a tenth of the process's life, but at least five seconds.
- * They end at the last reading before the exit began, because an exit may take longer than five
- * seconds. */
+ * tenth lower than the reading before them, or than the last reading before the process may have
+ * begun to release memory. It may have begun when memory last grew, at most a tenth of the
+ * process's life before its exit, but always five seconds before. The exit itself may take longer,
+ * so this time ends at the last reading before the exit. */
 size_t profile_working(const struct profile *p);
 /* Like profile_working, but also excludes readings taken while the process was exiting. */
 size_t profile_at_work(const struct profile *p);

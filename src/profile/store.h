@@ -28,7 +28,7 @@ enum {
  * with a file of SIZE_BYTES. */
 uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes);
 
-/* Creates NAME in DIRFD for LOOK, which must outlive the writer. Returns -EEXIST if NAME exists.
+/* Creates NAME in DIRFD for TABLE, which must outlive the writer. Returns -EEXIST if NAME exists.
  * A separate thread writes the file (trace/sink.h). */
 int store_create(int dirfd, const char *name, const struct live_table *table,
                  struct store_writer **ret, struct err *err);
@@ -43,10 +43,10 @@ enum store_why {
     STORE_ASKED,
     STORE_LAST, /* the process has exited; a reading and a snapshot are always taken */
 };
-/* Takes a reading now. HAS_STEP is false if there are no marks. The total of live bytes is stored
- * in the result, also if the reading is skipped because it was requested too soon; it is then that
- * of the last reading. Returns 0, -ENOMEM, or -ENOBUFS if the disk is too slow. After -ENOBUFS the
- * next reading does not depend on earlier ones. */
+/* Takes a reading now. HAS_STEP is false if there are no marks. *ret_live_bytes receives the total
+ * of live bytes; if the reading is skipped because it was requested too soon, that of the last
+ * reading. Returns 0, -ENOMEM, or -ENOBUFS if the disk is too slow. After -ENOBUFS the next reading
+ * does not depend on earlier ones. */
 int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t step,
                enum store_why why, double *ret_live_bytes);
 /* Waits at most WAIT_NS for the disk. Returns 0, -ETIMEDOUT, or the first error. */

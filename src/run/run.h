@@ -132,7 +132,7 @@ struct run_observer {
     struct run_observer *next;
 };
 
-/* Calls CALLBACK of every observer of RUN that has it, with further arguments. */
+/* Calls the function CALLBACK of every observer of RUN that has one. */
 #define RUN_NOTIFY(run, callback, ...)                                                             \
     do {                                                                                           \
         for (struct run_observer *o_ = (run)->observers; o_; o_ = o_->next)                        \

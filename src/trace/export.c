@@ -1,5 +1,5 @@
-/* Exports a recording as CSV, one row per process and tick, and formats and writes for both
- * exports. */
+/* Exports a recording as CSV, one row per process and tick. Also has the formatting and writing
+ * that the JSONL export shares. */
 #include "trace/export.h"
 
 #include <errno.h>

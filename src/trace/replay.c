@@ -211,8 +211,8 @@ static int apply_begin(struct replay *r, const struct record *record)
     return result;
 }
 
-static void give_process(const struct replay_entity *e, enum process_event_kind event,
-                         uint64_t t_ns, struct trace_item *ret)
+static void item_of_process(const struct replay_entity *e, enum process_event_kind event,
+                            uint64_t t_ns, struct trace_item *ret)
 {
     *ret = (struct trace_item){.kind = TRACE_PROCESS, .t_ns = t_ns};
     ret->process.event = event;
@@ -220,7 +220,7 @@ static void give_process(const struct replay_entity *e, enum process_event_kind 
     ret->process.info = e->process;
 }
 
-static void give_entity(const struct replay_entity *e, uint64_t t_ns, struct trace_item *ret)
+static void item_of_entity(const struct replay_entity *e, uint64_t t_ns, struct trace_item *ret)
 {
     *ret = (struct trace_item){.kind = TRACE_ENTITY, .t_ns = t_ns};
     ret->entity.kind = e->kind;
@@ -234,9 +234,9 @@ bool replay_pending(struct replay *r, struct trace_item *ret)
         return false;
     const struct replay_pending *p = &r->pending[r->pending_at++];
     if (p->entity->kind == ENTITY_PROCESS)
-        give_process(p->entity, p->event, r->pending_t_ns, ret);
+        item_of_process(p->entity, p->event, r->pending_t_ns, ret);
     else
-        give_entity(p->entity, r->pending_t_ns, ret);
+        item_of_entity(p->entity, r->pending_t_ns, ret);
     return true;
 }
 
@@ -270,7 +270,7 @@ static int apply_process(struct replay *r, const struct record *record, struct t
         if (result < 0)
             return result;
     }
-    give_process(e, (enum process_event_kind)event, record->t_ns, ret);
+    item_of_process(e, (enum process_event_kind)event, record->t_ns, ret);
     return 1;
 }
 
@@ -290,7 +290,7 @@ static int apply_entity(struct replay *r, const struct record *record, struct tr
         result = set_name(e, name, len);
     if (result < 0)
         return result;
-    give_entity(e, record->t_ns, ret);
+    item_of_entity(e, record->t_ns, ret);
     return 1;
 }
 
@@ -335,7 +335,8 @@ static int apply_note(struct replay *r, const struct record *record, struct trac
 
 static const struct process_info nobody;
 
-static void give_row(struct replay_entity *e, const struct record_row *row, struct trace_row *ret)
+static void row_of_entity(struct replay_entity *e, const struct record_row *row,
+                          struct trace_row *ret)
 {
     struct sample *s = &e->sample;
     for (uint32_t left = row->read; left; left &= left - 1) {
@@ -370,7 +371,7 @@ static int apply_tick(struct replay *r, const struct record *record, struct trac
         int result = entity_get(r, row->kind, row->id, &e);
         if (result < 0)
             return result;
-        give_row(e, row, &r->rows[count++]);
+        row_of_entity(e, row, &r->rows[count++]);
     }
     *ret = (struct trace_item){.kind = TRACE_TICK, .t_ns = record->t_ns};
     ret->tick.rows = r->rows;

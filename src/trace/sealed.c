@@ -294,7 +294,7 @@ static void put_in_row(struct record_row *row, const struct slice *x, uint64_t v
     row->v[x->field] = value;
 }
 
-static void give_tick(struct sealed *s, struct record *ret)
+static void next_tick(struct sealed *s, struct record *ret)
 {
     size_t count = 0;
     const struct slice *before = NULL;
@@ -331,6 +331,6 @@ int sealed_next(struct sealed *s, struct record *ret)
     }
     if (s->tick == s->tick_count)
         return 0;
-    give_tick(s, ret);
+    next_tick(s, ret);
     return 1;
 }

@@ -31,11 +31,11 @@ int sink_turn(struct sink *s, int dirfd, const char *name, const char *old);
 int sink_sync(struct sink *s);
 
 struct sink_status {
-    int first_error;     /* Returns 0 or -errno */
+    int first_error;     /* -errno of the first error, or 0 */
     bool failing;        /* the last operation failed; later operations are tried anyway */
     uint64_t size_bytes; /* size of the file as written so far */
     uint64_t waiting_bytes;
-    uint64_t losses;        /* number of failures, not counting tails that could not be replaced */
+    uint64_t losses; /* number of failures, not counting tails that could not be replaced */
 };
 void sink_status(const struct sink *s, struct sink_status *ret);
 /* Waits until the queue is empty, at most WAIT_NS. Returns 0 or -ETIMEDOUT. */

@@ -276,7 +276,7 @@ void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, 
     add_record(w, t_ns, RECORD_NOTE, &w->body);
 }
 
-static void say_missing(struct trace_writer *w, const char *key, uint64_t *count)
+static void note_missing(struct trace_writer *w, const char *key, uint64_t *count)
 {
     char text[64];
     if (*count == 0)
@@ -286,10 +286,10 @@ static void say_missing(struct trace_writer *w, const char *key, uint64_t *count
     trace_writer_note(w, w->t_ns, "gap", text);
 }
 
-void writer_say_lost_marks(struct trace_writer *w)
+void writer_note_lost_marks(struct trace_writer *w)
 {
-    say_missing(w, "marks_lost", &w->marks_lost);
-    say_missing(w, "marks_left_out", &w->marks_left_out);
+    note_missing(w, "marks_lost", &w->marks_lost);
+    note_missing(w, "marks_left_out", &w->marks_left_out);
 }
 
 void trace_writer_tick_begin(struct trace_writer *w, uint64_t t_ns)
@@ -474,7 +474,7 @@ int trace_writer_close(struct trace_writer *w, const json_t *footer, uint64_t wa
         return 0;
     if (w->in_tick)
         trace_writer_tick_end(w);
-    writer_say_lost_marks(w);
+    writer_note_lost_marks(w);
     if (footer) {
         AUTO_FREE char *text = json_dumps(footer, JSON_COMPACT);
         if (text)

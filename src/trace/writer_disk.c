@@ -227,7 +227,7 @@ void trace_writer_flush(struct trace_writer *w, uint64_t now_ns, bool now)
     w->losing = w->lost_lately;
     w->lost_lately = false;
     bool healthy = writer_watch_disk(w);
-    writer_say_lost_marks(w);
+    writer_note_lost_marks(w);
     if (w->open)
         flush_block(w, now_ns, healthy);
     if (w->unsynced && sink_sync(w->sink) == 0)

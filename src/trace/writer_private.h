@@ -76,7 +76,7 @@ struct trace_writer {
 void writer_block_end(struct trace_writer *w);
 /* Counts a loss in the open block, and signals it through the eventfd like a disk error. */
 void writer_count_loss(struct trace_writer *w);
-void writer_say_lost_marks(struct trace_writer *w); /* writes a note if marks were lost */
+void writer_note_lost_marks(struct trace_writer *w); /* writes a note if marks were lost */
 
 /* Ends or passes on the open block if it has become too large between two flushes. */
 void writer_relieve(struct trace_writer *w);
