@@ -150,18 +150,6 @@ bool run_end_fails(const json_t *doc, const char *what)
     return is_leak || (is_open && strcmp(what, "undecided") == 0);
 }
 
-/* Reads the runs in the same folder as PATH that are called NAME. NAME may be NULL. */
-static void run_end_earlier(const char *path, const char *name, struct earlier *ret)
-{
-    AUTO_FREE char *own = name ? realpath(path, NULL) : NULL;
-    char *slash = own ? strrchr(own, '/') : NULL;
-    *ret = (struct earlier){0};
-    if (!slash || slash == own)
-        return;
-    *slash = '\0';
-    earlier_read(own, name, ret);
-}
-
 /* ---- a run on several nodes ---- */
 
 int cluster_read_all(const char *path, const struct run_settings *settings,
@@ -179,7 +167,7 @@ int cluster_read_all(const char *path, const struct run_settings *settings,
     bool is_flat =
         worst && (worst->result.word == VERDICT_STABLE || worst->result.word == VERDICT_SPIKING);
     if (worst && worst->result.leak == VERDICT_LEAK_NO)
-        run_end_earlier(path, c->job.name, &ret->earlier);
+        earlier_read(path, &ret->earlier);
     ret->summary.earlier = &ret->earlier;
     if (c->worst_node >= c->n_nodes || (is_flat && is_brief))
         return 0;
@@ -260,7 +248,7 @@ int run_end_show(const char *path, bool as_json, struct err *err)
         r = cli_print_json(json_incref(doc));
     } else if (r == 0) {
         struct earlier earlier;
-        run_end_earlier(path, report.recorded.outcome.about.name, &earlier);
+        earlier_read(path, &earlier);
         s.earlier = &earlier;
         s.planned_steps = run_planned_steps(report.recorded.run);
         summary_full(&d, &s);

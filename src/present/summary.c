@@ -240,17 +240,18 @@ static char *request_size(char out[TEXT_SIZE_MAX], double bytes, enum request_wo
 
 void request_put(struct doc *d, const struct request *r)
 {
-    char size[TEXT_SIZE_MAX];
+    char now[TEXT_SIZE_MAX], size[TEXT_SIZE_MAX];
     if (!(r->bytes > 0))
         return;
     doc_fact(d, "request");
     doc_textf(d, TONE_PLAIN, "%s%s",
               r->words == REQUEST_KUBERNETES ? "resources.limits.memory: " : "--mem=",
-              request_size(size, r->bytes, r->words));
+              request_size(now, r->bytes, r->words));
     if (r->is_per_node)
         doc_text(d, TONE_PLAIN, r->words == REQUEST_KUBERNETES ? " per pod" : " per node");
     if (r->runs > 1)
-        doc_textf(d, TONE_PLAIN, ", enough for 98 %% of the last %zu runs", r->runs);
+        doc_textf(d, TONE_PLAIN, ", enough for 98 %% of the last %zu runs of this command",
+                  r->runs);
     if (!r->is_leak)
         return;
     if (r->steps > 0)
@@ -259,8 +260,8 @@ void request_put(struct doc *d, const struct request *r)
     if (r->planned_bytes > 0)
         doc_textf(d, TONE_PLAIN, ", %s for all %lld",
                   request_size(size, r->planned_bytes, r->words), (long long)r->planned_steps);
-    if (r->fixed_bytes > 0)
-        doc_textf(d, TONE_PLAIN, ", %s once fixed", request_size(size, r->fixed_bytes, r->words));
+    if (r->fixed_bytes > 0 && strcmp(request_size(size, r->fixed_bytes, r->words), now) != 0)
+        doc_textf(d, TONE_PLAIN, ", %s once fixed", size);
 }
 
 /* Returns the part of the growth that a fix saves. If there are no steps, growth includes the

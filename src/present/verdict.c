@@ -55,21 +55,33 @@ static void add_rate(struct buf *out, const struct verdict_result *r)
         buf_add_str(out, "keeps growing");
 }
 
-/* Appends text such as "in about 7 min" or "in about 150 steps". The upper bound may be
- * infinite. */
+static double two_digits(double x)
+{
+    double unit = x >= 100 ? pow(10, floor(log10(x)) - 1) : 1;
+    return round(x / unit) * unit;
+}
+
+/* Appends text such as "in about 7 min" or "in about 150 steps": the time at the growth rate that
+ * is printed beside it. The lower bound of the time belongs to the upper bound of the rate. */
 static void add_when(struct buf *out, const struct verdict_result *r)
 {
     char time[TEXT_TIME_MAX];
     bool by_time = r->oom.has_t;
     double low = by_time ? r->oom.eta_s_low : r->oom.eta_step_low;
     double high = by_time ? r->oom.eta_s_high : r->oom.eta_step_high;
-    double about = isfinite(high) ? (low + high) / 2 : low;
-    buf_add_str(out, isfinite(high) ? " in about " : " in ");
+    const struct verdict_interval *rate =
+        by_time ? &r->rate_bytes_per_min : &r->rate_bytes_per_step;
+    bool has_rate = rate->known && rate->value > 0, is_known = has_rate || isfinite(high);
+    double about = has_rate   ? fmin(low * fmax(1, rate->high / rate->value), high)
+                   : low <= 0 ? 0
+                   : is_known ? 2 / (1 / low + 1 / high)
+                              : low;
+    buf_add_str(out, is_known ? " in about " : " in ");
     if (by_time)
         buf_add_str(out, text_about_time(time, about));
     else
-        buf_printf(out, "%.0f steps", about);
-    if (!isfinite(high))
+        buf_printf(out, "%.0f steps", two_digits(about));
+    if (!is_known)
         buf_add_str(out, " at the earliest");
 }
 
@@ -110,11 +122,7 @@ static void add_flat(struct buf *out, const struct verdict_result *r)
     enum verdict_boundary at = r->growth_ended.at;
     if (r->has_floor)
         buf_printf(out, " at %s", text_about_size(size, r->floor_last_bytes));
-    /* slower growth than this would not have been detected */
-    if (r->has_floor && r->detectable_per_step > 0)
-        buf_printf(out, " ±%s/step", text_about_size(size, r->detectable_per_step));
-    else if (r->has_floor && r->detectable_per_min > 0)
-        buf_printf(out, " ±%s/min", text_about_size(size, r->detectable_per_min));
+
     if (r->word == VERDICT_PLATEAUED && r->growth_ended.has_step)
         buf_printf(out, " since step %llu", (unsigned long long)r->growth_ended.step);
     else if (r->word == VERDICT_PLATEAUED && r->growth_ended.has_t)
@@ -123,6 +131,16 @@ static void add_flat(struct buf *out, const struct verdict_result *r)
         buf_printf(out, " (%s)", verdict_boundary_name(at));
     if (r->samples && r->peak_bytes > 1.05 * r->floor_last_bytes)
         buf_printf(out, ", peak %s", text_about_size(size, r->peak_bytes));
+}
+
+/* Appends the growth that a verdict of no leak excludes: slower growth cannot be detected. */
+static void add_detectable(struct buf *out, const struct verdict_result *r)
+{
+    char size[TEXT_SIZE_MAX];
+    if (r->detectable_per_step > 0)
+        buf_printf(out, "< %s/step, ", text_about_size(size, r->detectable_per_step));
+    else if (r->detectable_per_min > 0)
+        buf_printf(out, "< %s/min, ", text_about_size(size, r->detectable_per_min));
 }
 
 static const char *event_name(enum verdict_mark_kind event)
@@ -177,8 +195,12 @@ size_t verdict_headline(struct buf *out, const struct judged *one, const struct 
             add_when(out, r);
         }
     }
-    if (r->confidence > 0)
-        buf_printf(out, " (%.0f %% confident)", 100 * r->confidence);
+    if (r->confidence > 0) {
+        buf_add_str(out, " (");
+        if (r->leak == VERDICT_LEAK_NO && r->has_floor)
+            add_detectable(out, r);
+        buf_printf(out, "%.0f %% confident)", 100 * r->confidence);
+    }
     return toned;
 }
 

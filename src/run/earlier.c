@@ -1,7 +1,8 @@
-/* Reads the memory that earlier runs of the same name needed. */
+/* Reads the memory that earlier runs of the same command needed. */
 #include "run/earlier.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -41,19 +42,35 @@ static int newest_first(const void *a, const void *b)
     return (x->mtime_s < y->mtime_s) - (x->mtime_s > y->mtime_s);
 }
 
-/* Returns the memory request that would have been enough for the run in DIRFD/PATH, or 0 if the run
- * is not to be used. */
-static uint64_t request_of_run(int dirfd, const char *path, const char *name)
+static int read_run(int dirfd, const char *path, json_t **ret_json, struct outcome *ret)
 {
     AUTO_CLOSE int folder =
         openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    return folder < 0 ? -errno : outcome_read_folder(folder, RUN_JSON_MAX, ret_json, ret);
+}
+
+static bool is_same_command(const struct outcome_about *a, const struct outcome_about *b)
+{
+    if (!a->name || !b->name || strcmp(a->name, b->name) != 0 ||
+        a->command_count != b->command_count)
+        return false;
+    for (size_t i = 0; i < a->command_count; i++)
+        if (strcmp(a->command[i], b->command[i]) != 0)
+            return false;
+    return true;
+}
+
+/* Returns the memory request that would have been enough for the run in DIRFD/PATH, or 0 if the run
+ * is not to be used. */
+static uint64_t request_of_run(int dirfd, const char *path, const struct outcome_about *job)
+{
     json_t *doc = NULL;
     struct outcome o;
-    if (folder < 0 || outcome_read_folder(folder, RUN_JSON_MAX, &doc, &o) < 0)
+    if (read_run(dirfd, path, &doc, &o) < 0)
         return 0;
     const json_t *tree = json_object_get(json_object_get(doc, "verdict"), "tree");
-    bool counts = o.about.name && strcmp(o.about.name, name) == 0 && o.has_end &&
-                  o.end.kind == OUTCOME_EXITED && o.end.status == 0 && o.measured.has_ask_bytes &&
+    bool counts = is_same_command(&o.about, job) && o.has_end && o.end.kind == OUTCOME_EXITED &&
+                  o.end.status == 0 && o.measured.has_ask_bytes &&
                   !json_is_true(json_object_get(tree, "leak"));
     uint64_t bytes = counts ? o.measured.ask_bytes : 0;
     outcome_fini(&o);
@@ -62,7 +79,7 @@ static uint64_t request_of_run(int dirfd, const char *path, const char *name)
 }
 
 /* Returns the request of the node that needed most, or 0 if one of the nodes is not to be used. */
-static uint64_t request_of_job(int dirfd, const char *path, const char *name)
+static uint64_t request_of_job(int dirfd, const char *path, const struct outcome_about *job)
 {
     AUTO_CLOSE int folder = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     uint64_t most = 0;
@@ -70,7 +87,7 @@ static uint64_t request_of_job(int dirfd, const char *path, const char *name)
     for (struct dirent *d; dir && (d = readdir(dir));) {
         if (strncmp(d->d_name, "node-", 5) != 0)
             continue;
-        uint64_t bytes = request_of_run(folder, d->d_name, name);
+        uint64_t bytes = request_of_run(folder, d->d_name, job);
         if (!bytes) {
             most = 0;
             break;
@@ -105,22 +122,46 @@ static struct earlier_folder *list_folders(int fd, size_t *ret_count)
     return list;
 }
 
-void earlier_read(const char *folder, const char *name, struct earlier *ret)
+/* Reads run.json of the run DIRFD/PATH, or of the first node that has one. */
+static int read_own(int dirfd, const char *path, json_t **ret_json, struct outcome *ret)
 {
-    AUTO_CLOSE int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = read_run(dirfd, path, ret_json, ret);
+    AUTO_CLOSE int folder =
+        r < 0 ? openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    DIR *dir = folder < 0 ? NULL : io_open_folder(folder, ".");
+    for (struct dirent *d; r < 0 && dir && (d = readdir(dir));)
+        if (strncmp(d->d_name, "node-", 5) == 0)
+            r = read_run(folder, d->d_name, ret_json, ret);
+    if (dir)
+        closedir(dir);
+    return r;
+}
+
+void earlier_read(const char *run, struct earlier *ret)
+{
+    AUTO_FREE char *path = realpath(run, NULL);
+    char *slash = path ? strrchr(path, '/') : NULL;
     uint64_t values[EARLIER_RUNS];
     size_t count = 0, n = 0;
+    json_t *doc = NULL;
+    struct outcome own;
     *ret = (struct earlier){0};
-    if (fd < 0)
+    if (!slash || slash == path)
+        return;
+    *slash = '\0';
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || read_own(fd, slash + 1, &doc, &own) < 0)
         return;
     AUTO_FREE struct earlier_folder *list = list_folders(fd, &count);
     for (size_t i = 0; i < count && n < EARLIER_RUNS; i++) {
-        uint64_t bytes = request_of_run(fd, list[i].name, name);
+        uint64_t bytes = request_of_run(fd, list[i].name, &own.about);
         if (!bytes)
-            bytes = request_of_job(fd, list[i].name, name);
+            bytes = request_of_job(fd, list[i].name, &own.about);
         if (bytes)
             values[n++] = bytes;
     }
+    outcome_fini(&own);
+    json_decref(doc);
     ret->runs = n;
     ret->bytes = earlier_percentile(values, n);
 }

@@ -193,8 +193,13 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
         return snprintf(out, size, "slower growth than %s/%s cannot be detected in this run",
                         change_size(a, v[0]), v[1] != 0 ? "step" : "min");
     case VERDICT_SAID_WEIGHED:
-        return snprintf(out, size, "probability of a leak from all evidence: %.0f %%%s%s%s%s",
-                        100 * v[0], v[1] >= 0 ? "; main reasons: " : "", reason_text(v[1]),
+        if (v[0] > 0.2 && v[0] < 0.75)
+            return snprintf(out, size,
+                            "the evidence does not decide, a leak is %.0f %% probable; a longer "
+                            "run shows more",
+                            100 * v[0]);
+        return snprintf(out, size, "a leak is %.0f %% probable%s%s%s%s", 100 * v[0],
+                        v[1] >= 0 ? "; main reasons: " : "", reason_text(v[1]),
                         v[2] >= 0 ? "; " : "", reason_text(v[2]));
     case VERDICT_SAID_LATE:
         if (v[2] > 1) /* the earlier baseline is that of a process which had just started */

@@ -66,6 +66,7 @@ static void set_leak(struct verdict_result *r, const struct verdict_series *v,
 {
     double pace = judging_seconds_per_step(v, 0);
     result_drop_end(r);
+    result_drop(r, VERDICT_SAID_EARLY);
     r->word = VERDICT_LEAKING;
     r->forecast.known = false;
     if (!(r->rate_bytes_per_min.known && r->rate_bytes_per_min.value > 0) && bytes_per_s > 0) {
@@ -111,6 +112,8 @@ void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
         set_leak(r, v, limit, bytes_per_s);
     else if (leak == VERDICT_LEAK_NO && r->leak == VERDICT_LEAK_UNKNOWN && !is_outside)
         set_no_leak(r, v);
+    else if (r->leak == VERDICT_LEAK_NO && r->probability > 0.5)
+        result_leave_open(r);
     r->leak = verdict_word_leak(r->word);
     bool is_epoch_known = v->steps_per_epoch || v->has_first_epoch;
     double most = leak == VERDICT_LEAK_YES && !is_epoch_known ? NO_EPOCH_CONFIDENCE : 0.99;

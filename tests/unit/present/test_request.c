@@ -27,8 +27,9 @@ static void memory_request_for_slurm_is_a_mem_option(void **state)
 {
     (void)state;
     assert_request(&(struct request){.bytes = 20.3 * GIB}, "request    --mem=21G\n");
-    assert_request(&(struct request){.bytes = 20.3 * GIB, .is_per_node = true, .runs = 12},
-                   "request    --mem=21G per node, enough for 98 % of the last 12 runs\n");
+    assert_request(
+        &(struct request){.bytes = 20.3 * GIB, .is_per_node = true, .runs = 12},
+        "request    --mem=21G per node, enough for 98 % of the last 12 runs of this command\n");
 }
 
 static void memory_request_in_a_pod_is_a_memory_limit(void **state)

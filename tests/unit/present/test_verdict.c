@@ -98,7 +98,7 @@ static void leak_headline_has_one_rate_and_the_time_to_the_limit(void **state)
                     115343360) ",'rate_bytes_per_step':null,'grower':{'pid':606,'name':'python3',"
                                "'role':'main'},'oom':{'limit_bytes':25769803776,'eta_s':{'low':"
                                "720,'high':900}}}",
-                "leaking: +100 MiB/min, out of memory in about 14 min (95 % confident)");
+                "leaking: +100 MiB/min, out of memory in about 13 min (95 % confident)");
     headline_is("{'verdict':'leaking','leak':true,'rate_bytes_per_min':" RATE(
                     104857600, 94371840, 115343360) ",'rate_bytes_per_step':" RATE(1048576, 1048570,
                                                                                    1048580) "}",

@@ -35,7 +35,8 @@ static int remove_runs(void **state)
 
 /* Writes run.json into the folder PATH below RUNS, which may be a run folder or the folder of a
  * node. */
-static void add_run(const char *path, const char *name, uint64_t ask_bytes, int status, bool leaks)
+static void add_run(const char *path, const char *script, uint64_t ask_bytes, int status,
+                    bool leaks)
 {
     char file[256], *slash;
     snprintf(file, sizeof file, "%s/%s", runs, path);
@@ -49,9 +50,10 @@ static void add_run(const char *path, const char *name, uint64_t ask_bytes, int 
     FILE *out = fopen(file, "w");
     assert_non_null(out);
     fprintf(out,
-            "{\"name\": \"%s\", \"ask_bytes\": %llu, \"end\": {\"kind\": \"exited\", \"status\": "
+            "{\"name\": \"python\", \"command\": [\"python\", \"%s\"], \"ask_bytes\": %llu, "
+            "\"end\": {\"kind\": \"exited\", \"status\": "
             "%d}, \"duration_s\": 1, \"verdict\": {\"tree\": {\"leak\": %s}}}",
-            name, (unsigned long long)ask_bytes, status, leaks ? "true" : "false");
+            script, (unsigned long long)ask_bytes, status, leaks ? "true" : "false");
     fclose(out);
 }
 
@@ -67,7 +69,7 @@ static void percentile_of_few_values_is_the_largest_value(void **state)
     assert_int_equal(earlier_percentile(values, 49), 49);
 }
 
-static void only_healthy_earlier_runs_of_the_same_name_count(void **state)
+static void only_healthy_earlier_runs_of_the_same_command_count(void **state)
 {
     struct earlier e;
     (void)state;
@@ -76,7 +78,9 @@ static void only_healthy_earlier_runs_of_the_same_name_count(void **state)
     add_run("train-3", "train", 9000 * MIB, 0, true);
     add_run("train-4", "train", 8000 * MIB, 1, false);
     add_run("other-1", "other", 7000 * MIB, 0, false);
-    earlier_read(runs, "train", &e);
+    char own[128];
+    snprintf(own, sizeof own, "%s/train-1", runs);
+    earlier_read(own, &e);
     assert_int_equal(e.runs, 2);
     assert_int_equal(e.bytes, 700 * MIB);
 }
@@ -89,7 +93,9 @@ static void job_on_several_nodes_counts_once_by_its_largest_node(void **state)
     add_run("7.0/node-01", "train", 900 * MIB, 0, false);
     add_run("8.0/node-00", "train", 999 * MIB, 0, false);
     add_run("8.0/node-01", "train", 999 * MIB, 0, true);
-    earlier_read(runs, "train", &e);
+    char own[128];
+    snprintf(own, sizeof own, "%s/7.0", runs);
+    earlier_read(own, &e);
     assert_int_equal(e.runs, 1);
     assert_int_equal(e.bytes, 900 * MIB);
 }
@@ -98,7 +104,7 @@ static void missing_runs_folder_gives_no_earlier_runs(void **state)
 {
     struct earlier e;
     (void)state;
-    earlier_read("/nonexistent", "train", &e);
+    earlier_read("/nonexistent/train-1", &e);
     assert_int_equal(e.runs, 0);
 }
 
@@ -106,8 +112,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(percentile_of_few_values_is_the_largest_value),
-        cmocka_unit_test_setup_teardown(only_healthy_earlier_runs_of_the_same_name_count, make_runs,
-                                        remove_runs),
+        cmocka_unit_test_setup_teardown(only_healthy_earlier_runs_of_the_same_command_count,
+                                        make_runs, remove_runs),
         cmocka_unit_test_setup_teardown(job_on_several_nodes_counts_once_by_its_largest_node,
                                         make_runs, remove_runs),
         cmocka_unit_test(missing_runs_folder_gives_no_earlier_runs),
