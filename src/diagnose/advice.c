@@ -373,11 +373,8 @@ static bool is_symptom(const struct question *q, const struct hypothesis ranked[
     if (h->id != HYPOTHESIS_RETENTION)
         return false;
     for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
-        enum hypothesis_id id = ranked[i].id;
-        bool is_cause = id == HYPOTHESIS_CALL_SITE || id == HYPOTHESIS_AUTOGRAD ||
-                        id == HYPOTHESIS_TENSORS || id == HYPOTHESIS_PYTHON_OBJECTS ||
-                        id == HYPOTHESIS_EVAL_STEP;
-        if (is_cause && (ranked[i].word == LIKELY || ranked[i].word == NEARLY_CERTAIN))
+        bool is_likely = ranked[i].word == LIKELY || ranked[i].word == NEARLY_CERTAIN;
+        if (is_likely && hypothesis_is_live(ranked[i].id))
             return true;
     }
     return kept_of(&q->f->kept, q->f->main->id.pid);

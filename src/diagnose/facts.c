@@ -133,12 +133,14 @@ static double loaded_s(const struct facts_process *p, double from_s, double unti
 
 /* Returns the end of the start-up of a program without marks: the time at which growth ended, if it
  * ended early, or else the time at which the libraries were loaded. */
-static double settled_s(const struct facts_process *p, double from_s, double to_s)
+static double settled_s(const struct facts_process *p, double from_s, double to_s,
+                        double *ret_loaded_s)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
     double until_s = rss->t_s[0] + early_share * (to_s - rss->t_s[0]);
     double loaded = loaded_s(p, from_s, until_s), last = resident_without_files(p, to_s),
            found = loaded;
+    *ret_loaded_s = loaded;
     if (!p->verdict.is_known || !facts_has_ended(p->verdict.word))
         return loaded;
     for (size_t i = 0; i + 1 < rss->count && rss->t_s[i] < to_s; i++)
@@ -161,13 +163,13 @@ static void facts_choose_moments(struct facts *f)
     f->start_s = !isnan(step)    ? step
                  : !isnan(begin) ? begin
                                  : first_s + warm_share * (last_s - first_s);
-    f->begun_s = f->start_s;
+    f->begun_s = f->loaded_s = f->start_s;
     f->start_s = fmin(reading_after(rss, fmax(f->start_s, first_s)), last_s);
     f->now_s = isinf(p->died_s) && !f->is_table ? last_s : before_exit(rss, last_s);
     if (!isnan(end) && end > f->start_s)
         f->now_s = fmin(f->now_s, end);
     if (isnan(step) && isnan(begin))
-        f->begun_s = f->start_s = settled_s(p, f->start_s, f->now_s);
+        f->begun_s = f->start_s = settled_s(p, f->start_s, f->now_s, &f->loaded_s);
     f->now_s = fmax(f->now_s, f->start_s);
 }
 

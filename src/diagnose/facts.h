@@ -153,6 +153,9 @@ struct facts {
      * before training ended or the process exited. */
     double start_s, now_s;
     double begun_s; /* time at which training had begun; start_s is the first reading after it */
+    /* Without marks, growth that ended early counts as start-up, from this time on, at which the
+     * libraries were loaded, until begun_s. With marks, the two times are equal. */
+    double loaded_s;
 
     struct facts_mark *marks;
     size_t n_marks;

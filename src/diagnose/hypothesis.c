@@ -89,6 +89,13 @@ const char *hypothesis_title(enum hypothesis_id id)
     return names[id].title;
 }
 
+bool hypothesis_is_live(enum hypothesis_id id)
+{
+    return id == HYPOTHESIS_CALL_SITE || id == HYPOTHESIS_AUTOGRAD || id == HYPOTHESIS_TENSORS ||
+           id == HYPOTHESIS_PYTHON_OBJECTS || id == HYPOTHESIS_EVAL_STEP ||
+           id == HYPOTHESIS_FIRST_TOUCH || id == HYPOTHESIS_SHARED_MEMORY;
+}
+
 const char *const hypothesis_words[] = {[RULED_OUT] = "ruled out",
                                         [UNLIKELY] = "unlikely",
                                         [POSSIBLE] = "possible",
@@ -273,13 +280,21 @@ static double least_between(const struct question *q, double from_s, double to_s
     return least;
 }
 
+double early_baseline(const struct question *q)
+{
+    return least_between(q, q->f->start_s, (q->f->start_s + q->f->now_s) / 2);
+}
+
+double late_baseline(const struct question *q)
+{
+    return least_between(q, (q->f->start_s + q->f->now_s) / 2, q->f->now_s);
+}
+
 /* Returns true if memory is higher at the second moment only because of a peak in progress, so
  * that its baseline has not grown. */
 static bool is_peak_in_progress(const struct question *q)
 {
-    double start_s = q->f->start_s, now_s = q->f->now_s, middle_s = (start_s + now_s) / 2;
-    double risen = least_between(q, middle_s, now_s) - least_between(q, start_s, middle_s);
-    return risen < going_share * q->growth;
+    return late_baseline(q) - early_baseline(q) < going_share * q->growth;
 }
 
 void question_make(const struct facts *f, const struct ledger *l, struct question *ret)

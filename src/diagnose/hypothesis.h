@@ -41,6 +41,9 @@ const char *hypothesis_key(enum hypothesis_id id);
 const char *hypothesis_code(enum hypothesis_id id);
 const char *hypothesis_title(enum hypothesis_id id);
 
+/* Returns true if ID explains memory that the program keeps alive, for example in a container. */
+bool hypothesis_is_live(enum hypothesis_id id);
+
 /* CANNOT_TEST means that no measurement for or against the hypothesis exists. */
 enum hypothesis_word { RULED_OUT, UNLIKELY, POSSIBLE, LIKELY, NEARLY_CERTAIN, CANNOT_TEST };
 /* Words indexed by enum hypothesis_word; the last element is NULL. */

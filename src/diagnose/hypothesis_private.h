@@ -46,6 +46,10 @@ double figure_growth(const struct question *q, const char *name);
 /* Returns the memory that can leak at T_S: resident memory without file cache, plus swap; or
  * NAN. */
 double leakable_at(const struct question *q, double t_s);
+/* Return the lowest such memory in the first and in the second half of the compared time. Unlike
+ * the values at the two moments, these contain no peak. */
+double early_baseline(const struct question *q);
+double late_baseline(const struct question *q);
 /* Size of a buffer for a place such as "train.py:41 (collate)", unescaped, or "train.py:41 (plot)
  * through backend_agg.py:71 (draw)" if a library allocates for the program. */
 enum { PLACE_MAX = 216 };

@@ -31,12 +31,18 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
                          SIZE(q->base), SIZE(q->base + q->growth));
         return;
     }
-    evidence_for(h, facts_has_ended(q->word) ? STRONG : WEAK, "memory changed from %s to %s: %s",
-                 SIZE(q->base), SIZE(q->base + q->growth),
-                 q->word == VERDICT_STABLE || q->word == VERDICT_SPIKING
-                     ? "the verdict found no growth"
-                 : facts_has_ended(q->word) ? "growth has stopped and was small"
-                                            : "the change is within the noise");
+    double before = q->base - leakable_at(q, q->f->loaded_s);
+    if (q->word == VERDICT_PLATEAUED && is_worth_diagnosing(q, before))
+        evidence_for(h, FAIR, "the baseline went from %s to %s, after start-up had added %s",
+                     SIZE(early_baseline(q)), SIZE(late_baseline(q)), SIZE(before));
+    else
+        evidence_for(h, facts_has_ended(q->word) ? STRONG : WEAK,
+                     "the baseline went from %s to %s: %s", SIZE(early_baseline(q)),
+                     SIZE(late_baseline(q)),
+                     !facts_has_ended(q->word)      ? "the change is within the noise"
+                     : q->word != VERDICT_PLATEAUED ? "the verdict found no growth"
+                     : has_grown_a_little(q)        ? "growth has stopped and was small"
+                                                    : "the verdict found no later growth");
     if (q->word == VERDICT_UNDECIDED)
         decide_by(h, "run longer: the verdict is still undecided");
 }
@@ -191,9 +197,9 @@ void test_data_load(const struct question *q, struct hypothesis *h)
         test_one_jump(q, h);
         return;
     }
-    double first = leakable_at(q, q->f->main->born_s), before = q->base - first;
-    double level = q->base + q->growth;
-    h->share = level > 0 && before > 0 ? fmin(1, before / level) : 0;
+    double level = late_baseline(q);
+    double before = fmin(level, q->base - leakable_at(q, q->f->main->born_s));
+    h->share = level > 0 && before > 0 ? before / level : 0;
     if (before > level / 4)
         evidence_for(h, FAIR, "%s of %s was allocated before %s, and memory has been flat since",
                      SIZE(before), SIZE(level),

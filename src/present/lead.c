@@ -278,7 +278,7 @@ static void lead_put_note(struct doc *d, const struct summary *s)
     if (h->word != NEARLY_CERTAIN)
         doc_textf(d, TONE_PLAIN, " (%s)", hypothesis_words[h->word]);
     doc_textf(d, TONE_DIM, " [%s]", hypothesis_code(h->id));
-    if (!list || !list->count)
+    if (!list || !list->count || !hypothesis_is_live(h->id))
         return;
     const struct kept *kept = &list->at[0];
     /* the line above names the function, so " (a variable of main() in train.py:20)" is cut off */

@@ -92,6 +92,9 @@ static int level_text(char *out, size_t size, const struct verdict_evidence *e)
     char a[PART], b[PART];
     switch ((int)e->code) {
     case VERDICT_SAID_BASELINE:
+        if (v[2] > 1) /* the two sizes say more than thousands of per cent */
+            return snprintf(out, size, "the baseline went from %s to %s", level_size(a, v[0]),
+                            level_size(b, v[1]));
         return snprintf(out, size, "the baseline went from %s to %s (%+.1f %%)",
                         level_size(a, v[0]), level_size(b, v[1]), 100 * v[2]);
     case VERDICT_SAID_FLAT:

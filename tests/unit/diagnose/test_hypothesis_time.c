@@ -9,6 +9,51 @@
 
 #include "diagnose/scenarios.h"
 
+static void no_growth_names_the_baselines_without_a_peak_in_progress(void **state)
+{
+    (void)state;
+    synthetic_memory(&s, MIB(200), MIB(215), 100);
+    synthetic_verdict(&s, 0, VERDICT_PLATEAUED);
+    synthetic_steps(&s, 50);
+    for (size_t i = 195; i < SYNTHETIC_POINTS; i++)
+        synthetic_spike(&s, (double)i, MIB(70));
+    s.v[0][SAMPLE_RSS][0] = 0;
+    expect_first(HYPOTHESIS_NO_GROWTH);
+    assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR,
+                             "from 200 MiB to 215 MiB: growth has stopped and was small"));
+    assert_true(has_evidence(synthetic_test(&s, HYPOTHESIS_DATA_LOAD), EVIDENCE_FOR,
+                             "200 MiB of 215 MiB was allocated before"));
+}
+
+static void memory_before_training_is_at_most_the_memory_afterwards(void **state)
+{
+    (void)state;
+    synthetic_memory(&s, MIB(200), MIB(195), 100);
+    synthetic_verdict(&s, 0, VERDICT_PLATEAUED);
+    synthetic_steps(&s, 50);
+    s.v[0][SAMPLE_RSS][0] = 0;
+    assert_true(
+        has_evidence(synthetic_test(&s, HYPOTHESIS_NO_GROWTH), EVIDENCE_FOR, "no later growth"));
+    assert_true(has_evidence(synthetic_test(&s, HYPOTHESIS_DATA_LOAD), EVIDENCE_FOR,
+                             "195 MiB of 195 MiB was allocated before"));
+}
+
+/* Without marks, growth that ends early counts as start-up. */
+static void fill_during_start_up_is_named_before_no_growth(void **state)
+{
+    (void)state;
+    synthetic_memory(&s, MIB(224), MIB(269), 60);
+    synthetic_verdict(&s, 0, VERDICT_PLATEAUED);
+    s.v[0][SAMPLE_RSS][0] = 0;
+    s.f.start_s = 60;
+    s.f.loaded_s = 60;
+    expect_first(HYPOTHESIS_NO_GROWTH);
+    s.f.loaded_s = 10;
+    expect_first(HYPOTHESIS_DATA_LOAD);
+    assert_true(has_evidence(synthetic_test(&s, HYPOTHESIS_NO_GROWTH), EVIDENCE_FOR,
+                             "after start-up had added 45.0 MiB"));
+}
+
 static void single_jump_followed_by_flat_memory_means_data_load(void **state)
 {
     (void)state;
@@ -380,6 +425,9 @@ static void steady_growth_is_not_diagnosed_as_growth_at_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        T(no_growth_names_the_baselines_without_a_peak_in_progress),
+        T(memory_before_training_is_at_most_the_memory_afterwards),
+        T(fill_during_start_up_is_named_before_no_growth),
         T(single_jump_followed_by_flat_memory_means_data_load),
         T(single_jump_at_a_single_call_site_means_data_load),
         T(growth_within_one_long_step_counts_as_a_jump),

@@ -189,6 +189,23 @@ static void summary_of_gpu_out_of_memory_does_not_blame_host_growth(void **state
     buf_fini(&text);
 }
 
+static void container_is_named_only_beside_a_cause_that_is_live_memory(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    json_t *doc = golden_doc("leak-with-line");
+    summary_text(&text, doc, SUMMARY_BRIEF, false, 80);
+    assert_non_null(strstr(buf_str(&text), "kept alive by"));
+    buf_fini(&text);
+    json_t *list = json_object_get(json_object_get(doc, "diagnosis"), "hypotheses");
+    json_object_set_new(json_array_get(list, 0), "code", json_string("allocator-retention"));
+    summary_text(&text, doc, SUMMARY_BRIEF, false, 80);
+    assert_non_null(strstr(buf_str(&text), "[allocator-retention]"));
+    assert_null(strstr(buf_str(&text), "kept alive by"));
+    json_decref(doc);
+    buf_fini(&text);
+}
+
 static bool begins_with_unit(const char *s)
 {
     static const char *const units[] = {"B ",  "KiB", "MiB",  "GiB", "TiB", "%",
@@ -503,6 +520,7 @@ int main(void)
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
         cmocka_unit_test(summary_of_gpu_out_of_memory_does_not_blame_host_growth),
+        cmocka_unit_test(container_is_named_only_beside_a_cause_that_is_live_memory),
         cmocka_unit_test(full_summary_text_has_every_fact),
         cmocka_unit_test(summary_counts_guard_actions_and_lists_the_last),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
