@@ -1,6 +1,7 @@
 /* Prints the manual page of all commands with roff's man macros. */
 #include "cli/cli.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -11,57 +12,42 @@
  * dashes when copied. */
 static void man_text(struct buf *out, const char *s, size_t len)
 {
+    static const char *const escapes[UCHAR_MAX + 1] = {
+        ['\\'] = "\\e", ['-'] = "\\-", ['\''] = "\\(aq", ['`'] = "\\(ga", ['\n'] = " "};
     uint32_t c = 0;
-    for (size_t i = 0, n; i < len; i += n) {
+    for (size_t i = 0, n; i < len; i += n ? n : 1) {
+        const char *escape = escapes[(unsigned char)s[i]];
         n = text_utf8(s + i, len - i, &c);
         if (n > 1)
             buf_printf(out, "\\[u%04X]", c);
-        else if (s[i] == '\\')
-            buf_add_str(out, "\\e");
-        else if (s[i] == '-')
-            buf_add_str(out, "\\-");
-        else if (s[i] == '\'')
-            buf_add_str(out, "\\(aq");
-        else if (s[i] == '`')
-            buf_add_str(out, "\\(ga");
-        else if (s[i] == '.' && i == 0)
-            buf_add_str(out, "\\&.");
+        else if (escape)
+            buf_add_str(out, escape);
         else
-            buf_add_byte(out, (uint8_t)(s[i] == '\n' ? ' ' : s[i]));
-        n = n ? n : 1;
+            buf_printf(out, s[i] == '.' && i == 0 ? "\\&%c" : "%c", s[i]);
     }
 }
 
-static void man_str(struct buf *out, const char *s)
+/* Appends TEXT as plain text between two pieces of roff. */
+static void man_put(struct buf *out, const char *before, const char *text, const char *after)
 {
-    man_text(out, s, strlen(s));
+    buf_add_str(out, before);
+    man_text(out, text, strlen(text));
+    buf_add_str(out, after);
 }
 
 static void man_option(struct buf *out, const struct option_desc *o)
 {
-    if (o->heading) {
-        buf_add_str(out, ".PP\n\\fI");
-        man_str(out, o->heading);
-        buf_add_str(out, "\\fR\n");
-    }
+    if (o->heading)
+        man_put(out, ".PP\n\\fI", o->heading, "\\fR\n");
     buf_add_str(out, ".TP\n");
     if (o->letter)
         buf_printf(out, "\\fB\\-%c\\fR, ", o->letter);
-    buf_add_str(out, "\\fB\\-\\-");
-    man_str(out, o->name);
-    buf_add_str(out, "\\fR");
-    if (o->arg) {
-        buf_add_str(out, " \\fI");
-        man_str(out, o->arg);
-        buf_add_str(out, "\\fR");
-    }
-    buf_add_byte(out, '\n');
-    man_str(out, o->help);
-    if (o->fallback) {
-        buf_add_str(out, " (default ");
-        man_str(out, o->fallback);
-        buf_add_byte(out, ')');
-    }
+    man_put(out, "\\fB\\-\\-", o->name, "\\fR");
+    if (o->arg)
+        man_put(out, " \\fI", o->arg, "\\fR");
+    man_put(out, "\n", o->help, "");
+    if (o->fallback)
+        man_put(out, " (default ", o->fallback, ")");
     buf_add_str(out, ".\n");
 }
 
@@ -100,11 +86,8 @@ static void add_synopsis(struct buf *out, const struct cli_command *command)
     buf_printf(out, "\\fBebb %s\\fR", command->name);
     if (command->options)
         buf_add_str(out, " [\\fIOPTION\\fR\\[u2026]]");
-    if (command->operands[0]) {
-        buf_add_str(out, " \\fI");
-        man_str(out, command->operands);
-        buf_add_str(out, "\\fR");
-    }
+    if (command->operands[0])
+        man_put(out, " \\fI", command->operands, "\\fR");
     buf_add_byte(out, '\n');
 }
 
@@ -112,9 +95,7 @@ static void add_command(struct buf *out, const struct cli_command *command)
 {
     buf_printf(out, ".SS \"ebb %s\"\n", command->name);
     add_synopsis(out, command);
-    buf_add_str(out, ".PP\n");
-    man_str(out, command->summary);
-    buf_add_str(out, ".\n");
+    man_put(out, ".PP\n", command->summary, ".\n");
     man_description(out, command->description ? command->description : "");
     const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++)

@@ -2,6 +2,7 @@
 #include "present/html.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,30 +14,14 @@
 
 /* ---- escaping ---- */
 
-static const char *entity_of(char c)
-{
-    switch (c) {
-    case '&':
-        return "&amp;";
-    case '<':
-        return "&lt;";
-    case '>':
-        return "&gt;";
-    case '"':
-        return "&quot;";
-    case '\'':
-        return "&#39;";
-    default:
-        return NULL;
-    }
-}
-
 void html_text(struct buf *out, const char *s, size_t len)
 {
+    static const char *const entities[UCHAR_MAX + 1] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
     struct buf harmless = {0};
     text_escape(&harmless, s, len);
     for (size_t i = 0; i < harmless.len; i++) {
-        const char *entity = entity_of(harmless.data[i]);
+        const char *entity = entities[(unsigned char)harmless.data[i]];
         if (entity)
             buf_add_str(out, entity);
         else

@@ -159,31 +159,18 @@ static void move_by(struct screen *s, ptrdiff_t lines)
 
 static bool move_key(struct screen *s, int key)
 {
-    ptrdiff_t page = s->page > 1 ? (ptrdiff_t)s->page - 1 : 1;
-    switch (key) {
-    case KEY_UP:
-    case 'k':
-        move_by(s, -1);
-        return true;
-    case KEY_DOWN:
-    case 'j':
-        move_by(s, 1);
-        return true;
-    case KEY_PPAGE:
-        move_by(s, -page);
-        return true;
-    case KEY_NPAGE:
-        move_by(s, page);
-        return true;
-    case KEY_HOME:
-        s->cursor = 0;
-        return true;
-    case KEY_END:
-        s->cursor = s->table.count ? s->table.count - 1 : 0;
-        return true;
-    default:
-        return false;
-    }
+    ptrdiff_t page = s->page > 1 ? (ptrdiff_t)s->page - 1 : 1, all = (ptrdiff_t)s->table.count;
+    const struct {
+        int key;
+        ptrdiff_t lines;
+    } moves[] = {{KEY_UP, -1},       {'k', -1},         {KEY_DOWN, 1},    {'j', 1},
+                 {KEY_PPAGE, -page}, {KEY_NPAGE, page}, {KEY_HOME, -all}, {KEY_END, all}};
+    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
+        if (key == moves[i].key) {
+            move_by(s, moves[i].lines);
+            return true;
+        }
+    return false;
 }
 
 /* Folds or unfolds a branch. The cursor remains on its process or, if that is hidden, on the
