@@ -709,22 +709,18 @@ size_t run_list(const struct run *run, enum run_kind kind, struct run_entity ***
     return n;
 }
 
-static bool is_beside(const struct run_entity *e, const struct run_entity *of, const char *prefix)
-{
-    const char *name = strchr(of->name, ':');
-    size_t len = strlen(prefix);
-    return name && e->kind == RUN_FIGURE && e->info.id.pid == of->info.id.pid &&
-           e->is_dead == of->is_dead && strncmp(e->name, prefix, len) == 0 &&
-           strcmp(e->name + len, name) == 0;
-}
-
 const struct run_entity *run_figure_beside(const struct run *run, const struct run_entity *of,
                                            const char *prefix)
 {
     const struct run_entities *all = of->is_dead ? &run->dead : &run->living;
-    for (size_t i = 0; i < all->count; i++)
-        if (is_beside(all->at[i], of, prefix))
-            return all->at[i];
+    const char *name = strchr(of->name, ':');
+    size_t len = strlen(prefix);
+    for (size_t i = 0; name && i < all->count; i++) {
+        const struct run_entity *e = all->at[i];
+        if (e->kind == RUN_FIGURE && e->info.id.pid == of->info.id.pid &&
+            strncmp(e->name, prefix, len) == 0 && strcmp(e->name + len, name) == 0)
+            return e;
+    }
     return NULL;
 }
 

@@ -51,16 +51,10 @@ static const char *list_columns(const struct csv_table *t, char out[200])
     for (size_t i = 0; i < t->count; i++) {
         struct span f = field(t, (int)i);
         if (at + f.len + 8 > 200) {
-            memcpy(out + at, ", …", sizeof(", …"));
+            snprintf(out + at, 200 - at, ", …");
             break;
         }
-        if (i > 0) {
-            memcpy(out + at, ", ", 2);
-            at += 2;
-        }
-        memcpy(out + at, f.p, f.len);
-        at += f.len;
-        out[at] = '\0';
+        at += (size_t)snprintf(out + at, 200 - at, "%s%.*s", i > 0 ? ", " : "", (int)f.len, f.p);
     }
     return out;
 }
