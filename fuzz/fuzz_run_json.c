@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/buf.h"
-#include "server/jobs/jobs_kept.h"
+#include "server/jobs/jobs_state.h"
 #include "server/jobs/jobs_private.h"
 #include "target.h"
 #include "present/document.h"

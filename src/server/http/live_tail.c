@@ -1,6 +1,5 @@
 /* Reads the logs that viewers follow. New output is read once for all viewers. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "server/http/live_private.h"

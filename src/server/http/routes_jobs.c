@@ -1,6 +1,5 @@
 /* Request handlers for jobs: list, get, submit, rerun, cancel and checkpoint. */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* Request handlers for the page, its sessions, and the server itself. */
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/clock.h"

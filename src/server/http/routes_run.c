@@ -2,6 +2,7 @@
  * run.json. */
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,6 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "server/http/children.h"
 #include "server/http/routes_private.h"
 #include "server/jobs/jobs.h"
@@ -95,13 +95,9 @@ static void answer_no_folder(struct route_call *c)
 
 /* ---- the recording ---- */
 
-enum { ARGS_MAX = 12, ARG_MAX_BYTES = 32 };
-
 struct recording_reading {
     struct route_reading base;
-    char args[ARGS_MAX][ARG_MAX_BYTES]; /* arguments of ebb; the second is replaced by the folder */
-    size_t arg_count;
-    char key[128];
+    char command[128]; /* arguments of ebb, separated by spaces, without the run folder */
     bool has_folder;
     uint64_t stamp; /* version of the recording */
 };
@@ -124,8 +120,8 @@ static void ask_child(struct route_reading *base)
     struct recording_reading *r = (struct recording_reading *)base;
     struct route_call *c = base->call;
     struct jobs *jobs = c->routes->options.jobs;
-    const char *argv[ARGS_MAX + 1] = {NULL};
-    char path[PATH_MAX];
+    const char *argv[16] = {NULL};
+    char path[PATH_MAX], key[sizeof r->command + 24], *rest = r->command;
     struct err err = {""};
     if (!r->has_folder) {
         answer_no_folder(c);
@@ -143,14 +139,16 @@ static void ask_child(struct route_reading *base)
         http_answer_error(c->r, 503, "out of memory");
         return;
     }
-    for (size_t i = 0; i < r->arg_count; i++)
-        argv[i] = r->args[i];
+    snprintf(key, sizeof key, "%lld %s", (long long)c->id, r->command);
     snprintf(path, sizeof path, "%s/%s", jobs_runs_path(jobs), base->base.folder);
+    argv[0] = strsep(&rest, " ");
     argv[1] = path;
+    for (size_t n = 2; rest; n++)
+        argv[n] = strsep(&rest, " ");
     struct child_waiter *waiter = NULL;
     *a = (struct child_call){.call = c, .stamp = r->stamp};
     http_park(c->r, on_gone, NULL, a);
-    int result = children_ask(c->routes->options.children, argv, r->key, r->stamp,
+    int result = children_ask(c->routes->options.children, argv, key, r->stamp,
                               http_rank(c->r) != HTTP_OWNER, on_child_done, a, &waiter);
     if (result < 0) {
         free(a);
@@ -163,14 +161,18 @@ static void ask_child(struct route_reading *base)
     }
 }
 
-static void ask_recording(struct route_call *c, const char *const *argv, const char *key)
+/* Answers with the output of `ebb`, whose arguments are printed by FMT. */
+static void ask_recording(struct route_call *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static void ask_recording(struct route_call *c, const char *fmt, ...)
 {
     struct recording_reading *r = calloc(1, sizeof *r);
     if (r) {
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(r->command, sizeof r->command, fmt, ap);
+        va_end(ap);
         r->base = (struct route_reading){.base = {.read = read_stamp}, .answer = ask_child};
-        for (; argv[r->arg_count]; r->arg_count++)
-            text_copy(r->args[r->arg_count], ARG_MAX_BYTES, argv[r->arg_count]);
-        text_copy(r->key, sizeof r->key, key);
     }
     route_read(c, r ? &r->base : NULL);
 }
@@ -178,49 +180,33 @@ static void ask_recording(struct route_call *c, const char *const *argv, const c
 void route_job_samples(struct route_call *c)
 {
     double from_s, to_s, points;
-    char from[32], to[32], count[16], id[32], key[128];
     if (!route_number(c->r, "from_s", 0, 1e9, 0, &from_s) ||
         !route_number(c->r, "to_s", 0, 1e9, 1e9, &to_s) ||
         !route_number(c->r, "points", 16, 4000, 600, &points))
         return;
-    if (to_s <= from_s) {
+    if (to_s <= from_s)
         http_answer_error(c->r, 400, "to_s must be greater than from_s");
-        return;
-    }
-    snprintf(from, sizeof from, "%.3f", from_s);
-    snprintf(to, sizeof to, "%.3f", to_s);
-    snprintf(count, sizeof count, "%d", (int)points);
-    snprintf(id, sizeof id, "%lld", (long long)c->id);
-    snprintf(key, sizeof key, "series %s %s %s %s", id, from, to, count);
-    const char *argv[] = {"series",   "",    "--id", id, "--from", from,
-                          "--points", count, "--to", to, NULL};
-    if (to_s >= 1e9)
-        argv[8] = NULL;
-    ask_recording(c, argv, key);
-}
-
-static void ask_simple(struct route_call *c, const char *command, const char *option,
-                       const char *value)
-{
-    char key[64];
-    const char *argv[] = {command, "", option, value, NULL};
-    snprintf(key, sizeof key, "%s %lld", command, (long long)c->id);
-    ask_recording(c, argv, key);
+    else if (to_s >= 1e9)
+        ask_recording(c, "series --id %lld --from %.3f --points %d", (long long)c->id, from_s,
+                      (int)points);
+    else
+        ask_recording(c, "series --id %lld --from %.3f --points %d --to %.3f", (long long)c->id,
+                      from_s, (int)points, to_s);
 }
 
 void route_job_verdict(struct route_call *c)
 {
-    ask_simple(c, "verdict", "--json", NULL);
+    ask_recording(c, "verdict --json");
 }
 
 void route_job_diagnosis(struct route_call *c)
 {
-    ask_simple(c, "diagnose", "--json", NULL);
+    ask_recording(c, "diagnose --json");
 }
 
 void route_job_report(struct route_call *c)
 {
-    ask_simple(c, "report", "--output", "-");
+    ask_recording(c, "report --output -");
 }
 
 /* ---- run.json ---- */

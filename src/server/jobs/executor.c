@@ -13,7 +13,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/text.h"
 #include "run/outcome.h"
 #include "server/jobs/command.h"

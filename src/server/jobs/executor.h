@@ -20,6 +20,7 @@
 #include "supervise/message.h"
 
 struct err;
+struct jobs;
 struct loop;
 struct outcome;
 struct runs_folder;
@@ -45,26 +46,23 @@ struct executor_end {
     bool is_disk_full;      /* only set if HAS_FOLDER is false */
 };
 
-/* Callbacks from the event loop, in this order: `started`, which is left out if the job could not
- * be started; any number of `news`; `over`. The run is freed before `over` or `unstarted` is
- * called. */
-struct executor_callbacks {
-    /* Called when the reason WHY for which a submitted job waits has changed. "" means that the job
-     * no longer waits. */
-    void (*waits)(void *user, int64_t id, const char *why);
-    void (*started)(void *user, int64_t id);
-    /* Called with a message from the supervisor (docs/reference/api.md), which is not owned by the
-     * callee. */
-    void (*news)(void *user, int64_t id, json_t *message);
-    /* Called when no process of the job is left. */
-    void (*over)(void *user, int64_t id, const struct executor_end *end);
-    /* Called instead of the other callbacks if nothing was started for the job. The job may be
-     * started again with the same folder. */
-    void (*unstarted)(void *user, int64_t id);
-    /* Reports a problem that concerns all jobs; NULL means that the problem is over. */
-    void (*trouble)(void *user, const char *sentence);
-    void *user;
-};
+/* ---- jobs_follow.c: what executors report, from the event loop ---- */
+
+/* The order is: `started`, which is left out if the job could not be started; any number of `news`;
+ * `over`. The run is freed before `over` or `unstarted` is called. */
+void jobs_run_started(struct jobs *j, int64_t id);
+/* Reports a message from the supervisor (docs/reference/api.md), which is not owned by the callee.
+ */
+void jobs_run_news(struct jobs *j, int64_t id, json_t *message);
+/* Reports that no process of the job is left. */
+void jobs_run_over(struct jobs *j, int64_t id, const struct executor_end *end);
+/* Replaces all other reports if nothing was started for the job. */
+void jobs_run_unstarted(struct jobs *j, int64_t id);
+/* Reports that the reason WHY for which a submitted job waits has changed. "" means that the job no
+ * longer waits. */
+void jobs_run_waits(struct jobs *j, int64_t id, const char *why);
+/* Reports a problem that concerns all jobs; NULL means that the problem is over. */
+void jobs_run_trouble(struct jobs *j, const char *sentence);
 
 struct executor;
 
@@ -98,11 +96,11 @@ struct executor_kind {
     void (*close)(struct executor *x);
     /* Checks whether this kind of executor can carry out a request. Returns 0 or -EINVAL. */
     int (*check)(const struct executor *x, const struct job_spec *spec, struct err *err);
-    /* Starts a job. Errors after this call are reported by the callback `over`. */
+    /* Starts a job. Errors after this call are reported by jobs_run_over. */
     int (*start)(struct executor *x, int64_t id, const struct job_spec *spec,
                  const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
                  struct err *err);
-    /* Follows a job that an earlier server started. The callbacks report what happened to it.
+    /* Follows a job that an earlier server started. What happened to it is reported later.
      * Returns NULL if out of memory. */
     struct executor_run *(*follow)(struct executor *x, int64_t id,
                                    const struct executor_folder *folder);
@@ -130,7 +128,7 @@ struct executor {
     uint64_t interval_ns, log_bytes;
     /* time from the end of a cancel's grace period until the supervisor is killed */
     uint64_t force_ns;
-    struct executor_callbacks callbacks;
+    struct jobs *jobs;
 };
 
 /* Sends a cancel to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached; the

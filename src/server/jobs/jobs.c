@@ -18,7 +18,6 @@
 #include "base/io.h"
 #include "base/loop.h"
 #include "base/text.h"
-#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
@@ -243,8 +242,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
                           .interval_ns = options->interval_ns,
                           .log_bytes = options->log_bytes,
                           .force_ns = options->force_ns ? options->force_ns : 30 * NS_PER_S,
-                          .callbacks = jobs_callbacks};
-    j->executor.callbacks.user = j;
+                          .jobs = j};
     r = j->executor.kind->open ? j->executor.kind->open(&j->executor, err) : 0;
     if (r < 0) {
         jobs_close(j);
@@ -418,7 +416,19 @@ int jobs_checkpoint_answer(struct jobs *j, int64_t id, struct err *err)
                    why[0] ? why : "none of the job's processes accepts requests");
 }
 
-/* ---- reading run folders ---- */
+/* ---- tasks in shared folders ---- */
+
+int jobs_task(struct jobs *j, struct workers *workers, const struct task_kind *kind, int64_t key,
+              void *user, struct task **ret)
+{
+    *ret = NULL;
+    if (!j->executor.kind->owns_machine)
+        return workers_start(workers, kind, key, user, ret);
+    kind->run(user);
+    kind->done(user);
+    kind->free(user);
+    return 0;
+}
 
 static void run_reading(void *user)
 {
@@ -454,13 +464,7 @@ int jobs_read(struct jobs *j, int64_t id, struct jobs_reading *r, struct task **
         text_copy(r->folder, sizeof r->folder, row.run_dir);
         text_copy(r->folder_id, sizeof r->folder_id, row.folder_id);
     }
-    *ret = NULL;
-    if (r->folder[0] && !j->executor.kind->owns_machine)
-        return workers_start(j->workers, &kind, id, r, ret);
-    run_reading(r);
-    r->done(r);
-    r->free(r);
-    return 0;
+    return jobs_task(j, j->workers, &kind, id, r, ret);
 }
 
 const char *jobs_runs_path(const struct jobs *j)

@@ -10,7 +10,6 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/number.h"
-#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "run/outcome.h"
-#include "server/jobs/jobs_kept.h"
+#include "server/jobs/jobs_state.h"
 #include "server/jobs/jobs_private.h"
 #include "verdict/verdict_json.h"
 

@@ -18,7 +18,6 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "server/jobs/jobfile.h"
-#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
@@ -13,9 +12,8 @@ static const double year_s = 366.0 * 24 * 3600;
 
 /* ---- start and cancel ---- */
 
-static void on_waits(void *user, int64_t id, const char *why)
+void jobs_run_waits(struct jobs *j, int64_t id, const char *why)
 {
-    struct jobs *j = user;
     struct job *job = jobs_find(j, id);
     /* the job was cancelled, and the reason of the cancel must stay */
     if (job && job->live && !job->live->is_cancelled && job->state >= JOB_STARTING &&
@@ -23,18 +21,16 @@ static void on_waits(void *user, int64_t id, const char *why)
         jobs_change_soft(j, job, job->state, why);
 }
 
-static void on_trouble(void *user, const char *sentence)
+void jobs_run_trouble(struct jobs *j, const char *sentence)
 {
-    struct jobs *j = user;
     if (sentence)
         jobs_trouble_set(j, TROUBLE_EXECUTOR, "%s", sentence);
     else
         jobs_trouble_clear(j, TROUBLE_EXECUTOR);
 }
 
-static void on_started(void *user, int64_t id)
+void jobs_run_started(struct jobs *j, int64_t id)
 {
-    struct jobs *j = user;
     struct job *job = jobs_find(j, id);
     if (!job || !job->live)
         return;
@@ -188,14 +184,13 @@ static void take_message(struct jobs *j, struct job *job, const struct job_messa
     }
 }
 
-static void on_news(void *user, int64_t id, json_t *doc)
+void jobs_run_news(struct jobs *j, int64_t id, json_t *doc)
 {
     static const enum jobs_news_kind kinds[] = {[MESSAGE_SAMPLE] = JOBS_NEWS_SAMPLE,
                                                 [MESSAGE_MARK] = JOBS_NEWS_MARK,
                                                 [MESSAGE_VERDICT] = JOBS_NEWS_VERDICT,
                                                 [MESSAGE_EVENT] = JOBS_NEWS_EVENT,
                                                 [MESSAGE_LOG] = JOBS_NEWS_LOG};
-    struct jobs *j = user;
     struct job *job = jobs_find(j, id);
     struct job_message m;
     if (!job || !job->live || job->live->ending || job_message_read(doc, &m) < 0)
@@ -210,9 +205,8 @@ static void on_news(void *user, int64_t id, json_t *doc)
 
 /* ---- end ---- */
 
-static void on_over(void *user, int64_t id, const struct executor_end *end)
+void jobs_run_over(struct jobs *j, int64_t id, const struct executor_end *end)
 {
-    struct jobs *j = user;
     struct job *job = jobs_find(j, id);
     if (!job || !job->live)
         return;
@@ -225,9 +219,8 @@ static void on_over(void *user, int64_t id, const struct executor_end *end)
     jobs_end(j, job, end);
 }
 
-static void on_unstarted(void *user, int64_t id)
+void jobs_run_unstarted(struct jobs *j, int64_t id)
 {
-    struct jobs *j = user;
     struct job *job = jobs_find(j, id);
     if (!job || !job->live)
         return;
@@ -245,10 +238,3 @@ static void on_unstarted(void *user, int64_t id)
     /* the job was started, and both its lock and its run folder were removed */
     jobs_end(j, job, &(struct executor_end){0});
 }
-
-const struct executor_callbacks jobs_callbacks = {.waits = on_waits,
-                                                  .started = on_started,
-                                                  .news = on_news,
-                                                  .over = on_over,
-                                                  .unstarted = on_unstarted,
-                                                  .trouble = on_trouble};

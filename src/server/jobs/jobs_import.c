@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "server/jobs/jobfile.h"
-#include "server/jobs/jobs_kept.h"
+#include "server/jobs/jobs_state.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 

@@ -7,9 +7,9 @@
 
 #include "base/err.h"
 #include "base/json.h"
-#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
+#include "server/jobs/jobs_state.h"
 
 enum {
     LIST_MAX = 500,

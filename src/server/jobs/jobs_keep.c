@@ -17,7 +17,6 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "base/text.h"
-#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"

@@ -20,6 +20,7 @@ struct err;
 struct loop_source;
 struct runs_folder;
 struct task;
+struct task_kind;
 struct workers;
 
 enum {
@@ -141,6 +142,13 @@ struct jobs {
     bool is_unsettled;      /* a job has ended, and queued jobs may have waited for it */
     unsigned ended;         /* number of jobs that ended since the last malloc_trim */
 };
+
+/* ---- jobs.c ---- */
+
+/* Runs a task: at once if jobs run on this machine, else in a thread, because shared folders may
+ * hang. *RET is NULL if the task has ended. Returns 0, or -errno after freeing USER. */
+int jobs_task(struct jobs *j, struct workers *workers, const struct task_kind *kind, int64_t key,
+              void *user, struct task **ret);
 
 /* ---- jobs_table.c: jobs that have not ended ---- */
 

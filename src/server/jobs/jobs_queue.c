@@ -11,7 +11,6 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/loop.h"
-#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
@@ -210,23 +209,18 @@ static void on_name_checked(void *user)
 static bool check_name(struct jobs *j, struct job *job)
 {
     static const struct task_kind kind = {run_name_check, on_name_checked, free};
-    struct name_check check = {.j = j, .id = job->id, .runs = j->runs}, *copy;
-    job_spec_folder(job->id, job->name, check.name);
-    if (j->executor.kind->owns_machine) {
-        run_name_check(&check);
-        job->is_name_taken = check.is_taken;
-        return true;
-    }
     if (job->is_name_checked || j->name_task || !runs_folder_is_open(j->runs))
         return job->is_name_checked;
-    copy = malloc(sizeof *copy);
-    if (copy)
-        *copy = check;
-    if (!copy || workers_start(j->workers, &kind, 0, copy, &j->name_task) < 0)
+    struct name_check *check = malloc(sizeof *check);
+    if (check) {
+        *check = (struct name_check){.j = j, .id = job->id, .runs = j->runs};
+        job_spec_folder(job->id, job->name, check->name);
+    }
+    if (!check || jobs_task(j, j->workers, &kind, 0, check, &j->name_task) < 0)
         hold(j);
     j->name_ns = clock_mono_ns();
     jobs_tick_on(j);
-    return false;
+    return job->is_name_checked;
 }
 
 void jobs_check_silence(struct jobs *j, uint64_t now_ns)

@@ -36,9 +36,8 @@ void jobs_launch_again(struct jobs *j, struct job *job);
 /* Checks the jobs for which JOB waits. Returns 0, 1 if JOB was cancelled and freed, or -errno. */
 int jobs_settle(struct jobs *j, struct job *job);
 
-/* ---- jobs_follow.c: callbacks of the executor ---- */
+/* ---- jobs_follow.c ---- */
 
-extern const struct executor_callbacks jobs_callbacks; /* the caller sets the member USER */
 /* Cancels a job that has been started. */
 void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t grace_ns);
 

@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"

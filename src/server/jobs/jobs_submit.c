@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "server/jobs/workers.h"
 
@@ -139,16 +138,9 @@ static void free_submission(void *user)
 static int check_and_submit(struct jobs *j, struct jobs_submission *s, struct task **ret)
 {
     static const struct task_kind kind = {check_cwd, on_cwd_checked, free_submission};
-    if (!j->executor.kind->owns_machine) {
-        /* a number other than 0 that is the same for equal paths */
-        int64_t key =
-            (int64_t)(text_hash(TEXT_HASH_EMPTY, s->spec.cwd, strlen(s->spec.cwd)) >> 1) + 1;
-        return workers_start(j->cwd_workers, &kind, key, s, ret);
-    }
-    check_cwd(s);
-    on_cwd_checked(s);
-    free_submission(s);
-    return 0;
+    /* a number other than 0 that is the same for equal paths */
+    int64_t key = (int64_t)(text_hash(TEXT_HASH_EMPTY, s->spec.cwd, strlen(s->spec.cwd)) >> 1) + 1;
+    return jobs_task(j, j->cwd_workers, &kind, key, s, ret);
 }
 
 /* Gets the request of a job that is to run again. */

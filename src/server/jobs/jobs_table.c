@@ -3,12 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "server/jobs/jobs_kept.h"
+#include "server/jobs/jobs_state.h"
 #include "server/jobs/jobs_private.h"
 
 /* Index of JOB in the sorted list V, or the index at which to insert it. */

@@ -26,7 +26,6 @@
 #include "server/jobs/command.h"
 #include "server/jobs/local_private.h"
 #include "server/jobs/plan.h"
-#include "trace/rundir.h"
 
 enum {
     EARLY_MS = 50, /* time between checks while the sentinel is not known yet */
@@ -291,14 +290,14 @@ static void finish(struct local_run *run)
 {
     json_t *doc = NULL;
     struct outcome o = {0};
-    const struct executor_callbacks callbacks = run->base.x->callbacks;
+    struct jobs *jobs = run->base.x->jobs;
     const int64_t id = run->base.id;
     const struct executor_folder folder = executor_folder_of(&run->base);
     char no_start[EXECUTOR_SENTENCE_MAX];
     AUTO_CLOSE int dir = executor_open_folder(run->base.x->runs, &folder);
     if (dir == -ENOENT && is_never_started(run)) {
         local_run_free(run);
-        callbacks.unstarted(callbacks.user, id);
+        jobs_run_unstarted(jobs, id);
         return;
     }
     if (executor_read_run(run->base.x, &folder, EXECUTOR_JSON_MAX, &doc, &o) == 0 &&
@@ -322,8 +321,8 @@ static void finish(struct local_run *run)
         waitpid(run->holder, NULL, WNOHANG);
     local_run_free(run);
     if (is_new)
-        callbacks.started(callbacks.user, id);
-    callbacks.over(callbacks.user, id, &end);
+        jobs_run_started(jobs, id);
+    jobs_run_over(jobs, id, &end);
     json_decref(doc);
 }
 
@@ -361,7 +360,7 @@ static void report_started(struct local_run *run)
     if (!run->is_started || run->is_start_reported)
         return;
     run->is_start_reported = true;
-    run->base.x->callbacks.started(run->base.x->callbacks.user, run->base.id);
+    jobs_run_started(run->base.x->jobs, run->base.id);
 }
 
 /* Returns 1 if the lock is held, 0 if it is free, or -errno if that is unknown. Without a file the
@@ -380,14 +379,12 @@ static int is_lock_held(struct local_run *run)
 static void report_lock(struct local_run *run, int error)
 {
     char text[EXECUTOR_SENTENCE_MAX];
-    const struct executor_callbacks *callbacks = &run->base.x->callbacks;
-    if (run->is_lock_unknown == (error < 0))
-        return;
-    run->is_lock_unknown = error < 0;
     snprintf(text, sizeof text,
              "cannot find out whether job %lld is running: cannot read its lock: %s",
              (long long)run->base.id, strerror(-error));
-    callbacks->trouble(callbacks->user, error < 0 ? text : NULL);
+    if (error < 0 || run->is_lock_unknown)
+        jobs_run_trouble(run->base.x->jobs, error < 0 ? text : NULL);
+    run->is_lock_unknown = error < 0;
 }
 
 static void local_check(struct local_run *run)
@@ -400,7 +397,7 @@ static void local_check(struct local_run *run)
     find_holder(run);
     if (run->holder_fd < 0) {
         int held = is_lock_held(run);
-        report_lock(run, held);
+        report_lock(run, held < 0 ? held : 0);
         if (held == 0) {
             finish(run);
             return;

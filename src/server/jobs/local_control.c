@@ -5,7 +5,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -114,7 +113,7 @@ static void on_frame(struct local_run *run, const char *data, size_t len)
 {
     json_t *message = json_parse(data, len, NULL);
     if (json_is_object(message))
-        run->base.x->callbacks.news(run->base.x->callbacks.user, run->base.id, message);
+        jobs_run_news(run->base.x->jobs, run->base.id, message);
     json_decref(message);
 }
 

@@ -62,15 +62,14 @@ int slurm_command(const struct slurm *s, char *const *argv, unsigned limit_s, co
 
 void slurm_end(struct slurm_run *run, const struct executor_end *end)
 {
-    const struct executor_callbacks callbacks = run->base.x->callbacks;
+    struct jobs *jobs = run->base.x->jobs;
     const int64_t id = run->base.id;
     slurm_run_free(run);
-    callbacks.over(callbacks.user, id, end);
+    jobs_run_over(jobs, id, end);
 }
 
 void slurm_waits(struct slurm_run *run, const char *fmt, ...)
 {
-    const struct executor_callbacks *callbacks = &run->base.x->callbacks;
     char text[EXECUTOR_SENTENCE_MAX];
     va_list ap;
     va_start(ap, fmt);
@@ -79,7 +78,7 @@ void slurm_waits(struct slurm_run *run, const char *fmt, ...)
     if (strcmp(text, run->waits) == 0)
         return;
     memcpy(run->waits, text, sizeof text);
-    callbacks->waits(callbacks->user, run->base.id, text);
+    jobs_run_waits(run->base.x->jobs, run->base.id, text);
 }
 
 /* ---- tick ---- */

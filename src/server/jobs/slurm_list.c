@@ -166,7 +166,6 @@ static void read_lines(struct slurm *s, const char *text, size_t len)
 static void report_failure(struct slurm *s, int status, const char *error)
 {
     char text[EXECUTOR_SENTENCE_MAX];
-    const struct executor_callbacks *callbacks = &s->x->callbacks;
     const char *why = status == -ETIMEDOUT ? "squeue did not exit within 30 s"
                       : error[0]           ? error
                                            : "squeue failed without a message";
@@ -174,14 +173,13 @@ static void report_failure(struct slurm *s, int status, const char *error)
              "Slurm does not answer: %.300s; submitted jobs are followed through their run folders",
              why);
     s->has_failed = true;
-    callbacks->trouble(callbacks->user, text);
+    jobs_run_trouble(s->x->jobs, text);
 }
 
 static void on_listed(void *user, int status, const char *output, size_t len, const char *error)
 {
     struct slurm *s = user;
     struct slurm_run *run;
-    const struct executor_callbacks *callbacks = &s->x->callbacks;
     uint64_t took_ns = clock_mono_ns() - s->list_ns;
     uint64_t pause_ns = took_ns * PAUSE_FACTOR;
     pause_ns = pause_ns < PAUSE_MIN_S * NS_PER_S ? PAUSE_MIN_S * NS_PER_S : pause_ns;
@@ -193,7 +191,7 @@ static void on_listed(void *user, int status, const char *output, size_t len, co
         return;
     }
     if (s->has_failed)
-        callbacks->trouble(callbacks->user, NULL);
+        jobs_run_trouble(s->x->jobs, NULL);
     s->has_failed = false;
     TAILQ_FOREACH(run, &s->runs, link)
     {

@@ -292,17 +292,15 @@ static void take_written(struct slurm_run *run, const struct slurm_probe *probe)
 
 static void report_start(struct slurm_run *run)
 {
-    const struct executor_callbacks *callbacks = &run->base.x->callbacks;
     if (run->is_start_reported)
         return;
     run->is_start_reported = true;
-    callbacks->started(callbacks->user, run->base.id);
+    jobs_run_started(run->base.x->jobs, run->base.id);
 }
 
 /* Passes on the messages of the supervisor that are in state.json. */
 static void take_state(struct slurm_run *run, const struct slurm_probe *probe)
 {
-    const struct executor_callbacks *callbacks = &run->base.x->callbacks;
     json_t *message;
     size_t i;
     if (probe->state)
@@ -310,7 +308,7 @@ static void take_state(struct slurm_run *run, const struct slurm_probe *probe)
     json_array_foreach(json_object_get(probe->state, "messages"), i, message)
     {
         if (json_is_object(message))
-            callbacks->news(callbacks->user, run->base.id, message);
+            jobs_run_news(run->base.x->jobs, run->base.id, message);
     }
 }
 
@@ -434,7 +432,7 @@ static void check_unsure(struct slurm_run *run, uint64_t now_ns)
 
 static void probed_unsure(struct slurm_run *run, const struct slurm_probe *probe)
 {
-    const struct executor_callbacks callbacks = run->base.x->callbacks;
+    struct jobs *jobs = run->base.x->jobs;
     const int64_t id = run->base.id;
     const bool is_fresh = run->slurm->listed_ns > run->unsure_ns;
     if (run->number > 0 || (is_fresh && run->listed) || probe->found == 0)
@@ -447,7 +445,7 @@ static void probed_unsure(struct slurm_run *run, const struct slurm_probe *probe
         run->stage = SLURM_WAITS;
     else {
         slurm_run_free(run);
-        callbacks.unstarted(callbacks.user, id);
+        jobs_run_unstarted(jobs, id);
     }
 }
 

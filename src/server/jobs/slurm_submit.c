@@ -12,7 +12,6 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "base/quantity.h"
 #include "server/jobs/slurm_private.h"
 #include "trace/rundir.h"
