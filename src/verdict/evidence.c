@@ -196,6 +196,11 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
         return snprintf(out, size, "slower growth than %s/%s cannot be detected in this run",
                         change_size(a, v[0]), v[1] != 0 ? "step" : "min");
     case VERDICT_SAID_WEIGHED:
+        if (v[0] > 0.2 && v[3] != 0)
+            return snprintf(out, size,
+                            "growth has ended, which outweighs the other evidence: by that alone, "
+                            "a leak would be %.0f %% probable",
+                            100 * v[0]);
         if (v[0] > 0.2 && v[0] < 0.75)
             return snprintf(out, size,
                             "the evidence does not decide, a leak is %.0f %% probable; a longer "

@@ -44,7 +44,8 @@ static void add_reasons(struct verdict_result *r)
     }
     verdict_put_evidence_first(r,
                                &(struct verdict_evidence){.code = VERDICT_SAID_WEIGHED,
-                                                          .value = {r->probability, best, second}});
+                                                          .value = {r->probability, best, second,
+                                                                    r->leak == VERDICT_LEAK_NO}});
 }
 
 /* Sets the time to the limit at R's rate, counted from the last reading. */
@@ -112,8 +113,6 @@ void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
         set_leak(r, v, limit, bytes_per_s);
     else if (leak == VERDICT_LEAK_NO && r->leak == VERDICT_LEAK_UNKNOWN && !is_outside)
         set_no_leak(r, v);
-    else if (r->leak == VERDICT_LEAK_NO && r->probability > 0.5)
-        result_leave_open(r);
     r->leak = verdict_word_leak(r->word);
     bool is_epoch_known = v->steps_per_epoch || v->has_first_epoch;
     double most = leak == VERDICT_LEAK_YES && !is_epoch_known ? NO_EPOCH_CONFIDENCE : 0.99;
