@@ -225,9 +225,17 @@ static bool is_compiler_frame(const struct name *n)
            (strstr(file, "/_dynamo/") || strstr(file, "/_inductor/") || strstr(file, "/triton/"));
 }
 
+/* Returns true for the frame of an import of the compiler. Optimizers import it too, and nothing is
+ * compiled then. */
+static bool is_compiler_import(const struct name *n)
+{
+    return is_compiler_frame(n) && strcmp(n->function, "<module>") == 0;
+}
+
 bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row)
 {
-    return is_compiler_frame(row->name) || has_frame(heap, row, is_compiler_frame);
+    return (is_compiler_frame(row->name) || has_frame(heap, row, is_compiler_frame)) &&
+           !is_compiler_import(row->name) && !has_frame(heap, row, is_compiler_import);
 }
 
 void test_compile(const struct question *q, struct hypothesis *h)

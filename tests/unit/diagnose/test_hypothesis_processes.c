@@ -157,6 +157,15 @@ static void growing_call_site_in_compiled_code_means_no_recompilation(void **sta
     expect(HYPOTHESIS_COMPILE, RULED_OUT);
 }
 
+static void import_of_the_compiler_is_not_recompilation(void **state)
+{
+    (void)state;
+    memory_leaks();
+    synthetic_row(&s, "/lib/torch/_dynamo/utils.py", MIB(10), MIB(380), VERDICT_LEAKING);
+    s.names[0].function = "<module>";
+    expect(HYPOTHESIS_COMPILE, RULED_OUT);
+}
+
 static void recompilation_is_ruled_out_without_a_compiler(void **state)
 {
     (void)state;
@@ -185,6 +194,7 @@ int main(void)
         T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),
         T(growing_call_sites_in_the_compiler_mean_recompilation),
         T(growing_call_site_in_compiled_code_means_no_recompilation),
+        T(import_of_the_compiler_is_not_recompilation),
         T(recompilation_is_ruled_out_without_a_compiler),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
