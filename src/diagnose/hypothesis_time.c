@@ -31,7 +31,7 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
                          SIZE(q->base), SIZE(q->base + q->growth));
         return;
     }
-    double before = q->base - leakable_at(q, q->f->loaded_s);
+    double before = leakable_at(q, q->f->begun_s) - leakable_at(q, q->f->loaded_s);
     if (q->word == VERDICT_PLATEAUED && is_worth_diagnosing(q, before))
         evidence_for(h, FAIR, "the baseline went from %s to %s, after start-up had added %s",
                      SIZE(early_baseline(q)), SIZE(late_baseline(q)), SIZE(before));

@@ -13,7 +13,7 @@ void synthetic_begin(struct synthetic *s)
     s->f.processes = s->processes;
     s->f.marks = s->marks;
     s->f.figures = s->figures;
-    s->f.start_s = s->f.loaded_s = 10;
+    s->f.start_s = 10;
     s->f.now_s = SYNTHETIC_POINTS - 1;
     s->f.limit_bytes = (double)NAN;
     snprintf(s->f.heap.why_not, sizeof s->f.heap.why_not, "the heap profiler was off");

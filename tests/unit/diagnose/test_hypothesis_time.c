@@ -45,8 +45,7 @@ static void fill_during_start_up_is_named_before_no_growth(void **state)
     synthetic_memory(&s, MIB(224), MIB(269), 60);
     synthetic_verdict(&s, 0, VERDICT_PLATEAUED);
     s.v[0][SAMPLE_RSS][0] = 0;
-    s.f.start_s = 60;
-    s.f.loaded_s = 60;
+    s.f.start_s = s.f.begun_s = s.f.loaded_s = 60;
     expect_first(HYPOTHESIS_NO_GROWTH);
     s.f.loaded_s = 10;
     expect_first(HYPOTHESIS_DATA_LOAD);
