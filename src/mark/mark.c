@@ -13,18 +13,13 @@
 #include "base/number.h"
 #include "base/text.h"
 
+#define X(sym, num, word) [MARK_##sym] = (word),
+static const char *const kind_names[MARK_KIND_COUNT] = {MARK_KINDS(X)};
+#undef X
+
 const char *mark_kind_name(enum mark_kind kind)
 {
-    switch (kind) {
-#define X(sym, num, word)                                                                          \
-    case MARK_##sym:                                                                               \
-        return word;
-        MARK_KINDS(X)
-#undef X
-    case MARK_KIND_COUNT:
-        break;
-    }
-    return "other";
+    return kind_names[kind < MARK_KIND_COUNT ? kind : MARK_OTHER];
 }
 
 static bool equals(const char *s, size_t len, const char *word)
@@ -34,11 +29,9 @@ static bool equals(const char *s, size_t len, const char *word)
 
 enum mark_kind mark_kind_parse(const char *word, size_t len)
 {
-#define X(sym, num, name)                                                                          \
-    if (equals(word, len, name))                                                                   \
-        return MARK_##sym;
-    MARK_KINDS(X)
-#undef X
+    for (int kind = 0; kind < MARK_KIND_COUNT; kind++)
+        if (equals(word, len, kind_names[kind]))
+            return (enum mark_kind)kind;
     return MARK_OTHER;
 }
 

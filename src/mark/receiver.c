@@ -50,28 +50,25 @@ struct mark_receiver {
 
 static size_t find_peer(const struct mark_receiver *r, int32_t pid, const char *reply)
 {
-    size_t i;
-    for (i = 0; i < r->peer_count; i++) {
-        if (pid != 0 && r->peers[i].pid == pid)
-            break;
-        if (pid == 0 && r->peers[i].pid == 0 && strcmp(r->peers[i].reply, reply) == 0)
-            break;
-    }
+    size_t i = 0;
+    while (i < r->peer_count &&
+           (r->peers[i].pid != pid || (pid == 0 && strcmp(r->peers[i].reply, reply) != 0)))
+        i++;
     return i;
 }
 
 static void take_hello(struct mark_receiver *r, const struct mark *m)
 {
-    size_t reply_len = 0, role_len = 0, at;
+    size_t reply_len = 0, at;
     const char *reply = mark_get(m, "REPLY", &reply_len);
-    const char *role = mark_get(m, "ROLE", &role_len);
-    struct mark_peer peer = {.pid = m->pid, .rank = m->has & MARK_HAS_RANK ? m->rank : -1};
+    struct mark_peer peer = {.pid = m->pid,
+                             .rank = m->has & MARK_HAS_RANK ? m->rank : -1,
+                             .is_worker = mark_is(m, "ROLE", "worker")};
     if (!reply || reply_len >= sizeof peer.reply || reply_len == 0 || reply[0] != '/')
         return;
     memcpy(peer.reply, reply, reply_len);
     if (strcmp(peer.reply, r->address.sun_path) == 0)
         return;
-    peer.is_worker = role && role_len == strlen("worker") && memcmp(role, "worker", role_len) == 0;
     at = find_peer(r, peer.pid, peer.reply);
     if (at == r->peer_count) {
         if (r->peer_count >= MARK_PEERS_MAX || !ARRAY_ROOM(r->peers, r->peer_count, r->peer_cap))

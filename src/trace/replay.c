@@ -110,14 +110,27 @@ static int set_process(struct replay_entity *e, const struct process_info *info)
     return 0;
 }
 
-static int set_name(struct replay_entity *e, const char *name, size_t len)
+/* Reads an entity that is not a process, and its name. Returns 1 if the name changed, 0 if not or
+ * if the kind is unknown (*ret is then NULL), -EBADMSG or -ENOMEM. */
+static int read_entity(struct replay *r, struct cur *c, struct replay_entity **ret)
 {
-    char *copy = span_copy((struct span){name, len});
+    struct span name;
+    uint64_t kind = cur_varint(c), id = cur_varint(c);
+    name.p = cur_blob(c, &name.len);
+    *ret = NULL;
+    if (c->bad || id > UINT32_MAX)
+        return -EBADMSG;
+    if (kind >= ENTITY_KINDS || kind == ENTITY_PROCESS)
+        return 0;
+    int result = entity_get(r, (uint32_t)kind, (uint32_t)id, ret);
+    if (result < 0 || ((*ret)->name && span_is(name, (*ret)->name)))
+        return result;
+    char *copy = span_copy(name);
     if (!copy)
         return -ENOMEM;
-    free(e->name);
-    e->name = copy;
-    return 0;
+    free((*ret)->name);
+    (*ret)->name = copy;
+    return 1;
 }
 
 /* ---- the beginning of a block ---- */
@@ -168,21 +181,9 @@ static int begin_process(struct replay *r, struct cur *c)
 
 static int begin_entity(struct replay *r, struct cur *c)
 {
-    size_t len;
     struct replay_entity *e;
-    uint64_t kind = cur_varint(c), id = cur_varint(c);
-    const char *name = cur_blob(c, &len);
-    if (c->bad || id > UINT32_MAX)
-        return -EBADMSG;
-    if (kind >= ENTITY_KINDS || kind == ENTITY_PROCESS)
-        return 0;
-    int result = entity_get(r, (uint32_t)kind, (uint32_t)id, &e);
-    if (result < 0)
-        return result;
-    if (e->name && strlen(e->name) == len && memcmp(e->name, name, len) == 0)
-        return 0;
-    result = set_name(e, name, len);
-    return result < 0 ? result : push_pending(r, e, PROCESS_EVENTS);
+    int result = read_entity(r, c, &e);
+    return result > 0 ? push_pending(r, e, PROCESS_EVENTS) : result;
 }
 
 /* Sets all living entities from the list at the beginning of a block. The state is complete from
@@ -277,18 +278,9 @@ static int apply_process(struct replay *r, const struct record *record, struct t
 static int apply_entity(struct replay *r, const struct record *record, struct trace_item *ret)
 {
     struct cur c = record->body;
-    size_t len;
     struct replay_entity *e;
-    uint64_t kind = cur_varint(&c), id = cur_varint(&c);
-    const char *name = cur_blob(&c, &len);
-    if (c.bad || id > UINT32_MAX)
-        return -EBADMSG;
-    if (kind >= ENTITY_KINDS || kind == ENTITY_PROCESS)
-        return 0;
-    int result = entity_get(r, (uint32_t)kind, (uint32_t)id, &e);
-    if (result == 0)
-        result = set_name(e, name, len);
-    if (result < 0)
+    int result = read_entity(r, &c, &e);
+    if (result < 0 || !e)
         return result;
     item_of_entity(e, record->t_ns, ret);
     return 1;
