@@ -23,7 +23,6 @@ struct child {
     TAILQ_ENTRY(child) link;
     struct children *all;
     char *key;
-    uint64_t stamp;
     char *args[ARGS_MAX + 2];
     LIST_HEAD(, child_waiter) waiters;
     bool is_guest; /* true if only guests (clients other than the owner) wait for the answer */
@@ -46,12 +45,12 @@ static void child_free(struct child *c)
     free(c);
 }
 
-static struct child *find_pending(const struct children *all, const char *key, uint64_t stamp)
+static struct child *find_pending(const struct children *all, const char *key)
 {
     struct child *c;
     TAILQ_FOREACH(c, &all->pending, link)
     {
-        if (c->stamp == stamp && strcmp(c->key, key) == 0)
+        if (strcmp(c->key, key) == 0)
             return c;
     }
     return NULL;
@@ -129,13 +128,12 @@ static void start_queued(struct children *all)
 
 /* ---- requests ---- */
 
-static struct child *child_new(struct children *all, const char *const *argv, const char *key,
-                               uint64_t stamp)
+static struct child *child_new(struct children *all, const char *const *argv, const char *key)
 {
     struct child *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    *c = (struct child){.all = all, .stamp = stamp, .key = strdup(key)};
+    *c = (struct child){.all = all, .key = strdup(key)};
     c->args[0] = (char *)(uintptr_t)all->options.program;
     bool is_whole = c->key;
     for (int i = 0; i < ARGS_MAX && argv[i] && is_whole; i++)
@@ -175,13 +173,13 @@ static void enqueue(struct child *c, bool is_guest)
 }
 
 static int find_or_enqueue(struct children *all, const char *const *argv, const char *key,
-                           uint64_t stamp, bool is_guest, struct child **ret)
+                           bool is_guest, struct child **ret)
 {
-    struct child *c = find_pending(all, key, stamp);
+    struct child *c = find_pending(all, key);
     if (!c) {
         if (!queue_has_room(all, is_guest))
             return -EAGAIN;
-        c = child_new(all, argv, key, stamp);
+        c = child_new(all, argv, key);
         if (!c)
             return -ENOMEM;
         enqueue(c, is_guest);
@@ -193,13 +191,13 @@ static int find_or_enqueue(struct children *all, const char *const *argv, const 
     return 0;
 }
 
-int children_ask(struct children *all, const char *const *argv, const char *key, uint64_t stamp,
-                 bool is_guest, child_done_fn *fn, void *user, struct child_waiter **ret)
+int children_ask(struct children *all, const char *const *argv, const char *key, bool is_guest,
+                 child_done_fn *fn, void *user, struct child_waiter **ret)
 {
     struct child *c;
     *ret = NULL;
     struct child_waiter *w = malloc(sizeof *w);
-    int r = w ? find_or_enqueue(all, argv, key, stamp, is_guest, &c) : -ENOMEM;
+    int r = w ? find_or_enqueue(all, argv, key, is_guest, &c) : -ENOMEM;
     if (r < 0) {
         free(w);
         return r;
@@ -208,7 +206,7 @@ int children_ask(struct children *all, const char *const *argv, const char *key,
     LIST_INSERT_HEAD(&c->waiters, w, link);
     /* if the child cannot be started, start_queued answers the waiter and frees the child */
     start_queued(all);
-    *ret = find_pending(all, key, stamp) ? w : NULL;
+    *ret = find_pending(all, key) ? w : NULL;
     return 0;
 }
 

@@ -121,7 +121,7 @@ static void ask_child(struct route_reading *base)
     struct route_call *c = base->call;
     struct jobs *jobs = c->routes->options.jobs;
     const char *argv[16] = {NULL};
-    char path[PATH_MAX], key[sizeof r->command + 24], *rest = r->command;
+    char path[PATH_MAX], key[sizeof r->command + 48], *rest = r->command;
     struct err err = {""};
     if (!r->has_folder) {
         answer_no_folder(c);
@@ -139,8 +139,9 @@ static void ask_child(struct route_reading *base)
         http_answer_error(c->r, 503, "out of memory");
         return;
     }
-    snprintf(key, sizeof key, "%lld %s", (long long)c->id, r->command);
-    snprintf(path, sizeof path, "%s/%s", jobs_runs_path(jobs), base->base.folder);
+    snprintf(key, sizeof key, "%lld %llu %s", (long long)c->id, (unsigned long long)r->stamp,
+             r->command);
+    snprintf(path, sizeof path, "%s/%s", jobs_runs_path(jobs), base->base.folder.name);
     argv[0] = strsep(&rest, " ");
     argv[1] = path;
     for (size_t n = 2; rest; n++)
@@ -148,8 +149,8 @@ static void ask_child(struct route_reading *base)
     struct child_waiter *waiter = NULL;
     *a = (struct child_call){.call = c, .stamp = r->stamp};
     http_park(c->r, on_gone, NULL, a);
-    int result = children_ask(c->routes->options.children, argv, key, r->stamp,
-                              http_rank(c->r) != HTTP_OWNER, on_child_done, a, &waiter);
+    int result = children_ask(c->routes->options.children, argv, key, http_rank(c->r) != HTTP_OWNER,
+                              on_child_done, a, &waiter);
     if (result < 0) {
         free(a);
         err_set(&err, result,

@@ -58,21 +58,10 @@ bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, u
     return waited_ns > c->grace_ns && waited_ns - c->grace_ns >= force_ns;
 }
 
-int executor_run_init(struct executor_run *run, struct executor *x, int64_t id,
-                      const struct executor_folder *folder)
+int executor_run_path(const struct executor_run *run, char ret[PATH_MAX])
 {
-    if (strlen(folder->name) >= sizeof run->run_dir || strlen(folder->id) >= sizeof run->folder_id)
-        return -ENAMETOOLONG;
-    run->x = x;
-    run->id = id;
-    memcpy(run->run_dir, folder->name, strlen(folder->name) + 1);
-    memcpy(run->folder_id, folder->id, strlen(folder->id) + 1);
-    return 0;
-}
-
-struct executor_folder executor_folder_of(const struct executor_run *run)
-{
-    return (struct executor_folder){.name = run->run_dir, .id = run->folder_id};
+    int n = snprintf(ret, PATH_MAX, "%s/%s", run->x->runs_path, run->folder.name);
+    return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
 /* ---- locks ---- */
@@ -135,7 +124,7 @@ void executor_forget(struct executor *x, int64_t id)
 
 /* ---- run.json ---- */
 
-int executor_open_folder(struct runs_folder *runs, const struct executor_folder *folder)
+int executor_open_folder(struct runs_folder *runs, const struct job_folder *folder)
 {
     if (!folder->name[0] || folder->name[0] == '.' || strchr(folder->name, '/'))
         return -ENOENT;
@@ -150,7 +139,7 @@ bool executor_is_disk_full(struct runs_folder *runs)
            (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0));
 }
 
-int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
+int executor_read_run(const struct executor *x, const struct job_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret)
 {
     AUTO_CLOSE int dir = executor_open_folder(x->runs, folder);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,21 +22,14 @@
 
 struct err;
 struct jobs;
+struct jobs_options;
 struct loop;
 struct outcome;
 struct runs_folder;
 struct slurm;
-struct slurm_options;
 struct workers;
 
-enum { EXECUTOR_NAME_MAX = 256, EXECUTOR_SENTENCE_MAX = 512 };
-
-/* The run folder of a job. It belongs to the job only if it is signed with ID. */
-struct executor_folder {
-    const char *name; /* name within runs/ */
-    /* signature of the folder; "" for a folder without one, from an old version of ebb */
-    const char *id;
-};
+enum { EXECUTOR_SENTENCE_MAX = 512 };
 
 /* How a job ended: the first of these members that is set decides. */
 struct executor_end {
@@ -80,7 +74,7 @@ struct executor_cancel {
 struct executor_run {
     struct executor *x;
     int64_t id;
-    char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX];
+    struct job_folder folder;
     struct executor_cancel cancel;
 };
 
@@ -98,12 +92,11 @@ struct executor_kind {
     int (*check)(const struct executor *x, const struct job_spec *spec, struct err *err);
     /* Starts a job. Errors after this call are reported by jobs_run_over. */
     int (*start)(struct executor *x, int64_t id, const struct job_spec *spec,
-                 const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
+                 const struct job_folder *folder, uint64_t gpus, struct executor_run **ret,
                  struct err *err);
     /* Follows a job that an earlier server started. What happened to it is reported later.
      * Returns NULL if out of memory. */
-    struct executor_run *(*follow)(struct executor *x, int64_t id,
-                                   const struct executor_folder *folder);
+    struct executor_run *(*follow)(struct executor *x, int64_t id, const struct job_folder *folder);
     /* Send a request to the supervisor. Return -ENOTCONN if it cannot be reached. */
     int (*cancel)(struct executor_run *run);
     int (*checkpoint)(struct executor_run *run);
@@ -115,19 +108,13 @@ extern const struct executor_kind executor_local, executor_slurm;
 
 struct executor {
     const struct executor_kind *kind;
-    const struct slurm_options *slurm_options; /* for executor_slurm */
-    struct slurm *slurm;                       /* state of executor_slurm */
+    const struct jobs_options *options;
+    struct slurm *slurm; /* state of executor_slurm */
     struct loop *loop;
     struct workers *workers;
-    const char *program; /* path of ebb itself: /proc/self/exe, resolved at the start */
-    int locks_fd;        /* fd of STATE/locks */
+    int locks_fd; /* fd of STATE/locks */
     struct runs_folder *runs;
     const char *runs_path; /* absolute path of the folder that contains all run folders */
-    uint64_t files_max;    /* soft limit of open files for jobs; 0 means the server's own */
-    /* values for requests that do not set their own; 0 means the default of `ebb run` */
-    uint64_t interval_ns, log_bytes;
-    /* time from the end of a cancel's grace period until the supervisor is killed */
-    uint64_t force_ns;
     struct jobs *jobs;
 };
 
@@ -141,7 +128,7 @@ void executor_cancel_again(struct executor_run *run);
 
 /* Opens the job's run folder. Returns an fd; -ENOENT if there is none; -EIO if the folder of all
  * run folders is not available; or another -errno. */
-int executor_open_folder(struct runs_folder *runs, const struct executor_folder *folder);
+int executor_open_folder(struct runs_folder *runs, const struct job_folder *folder);
 /* True if the disk is full. That may be why a job has no run folder. */
 bool executor_is_disk_full(struct runs_folder *runs);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
@@ -158,14 +145,12 @@ int executor_lock_is_held(int lock_fd);
 enum { EXECUTOR_JSON_MAX = 2 << 20 }; /* maximum size of run.json */
 /* Reads run.json in the job's folder, which must be an object of at most MAX bytes. The caller
  * frees both results. Returns 0, -ENOENT, -EBADMSG or -errno. */
-int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
+int executor_read_run(const struct executor *x, const struct job_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret);
 bool executor_is_ended(const struct outcome *o);
-/* Sets the members of RUN. Returns 0, or -ENAMETOOLONG. */
-int executor_run_init(struct executor_run *run, struct executor *x, int64_t id,
-                      const struct executor_folder *folder);
 /* Converts a cancel to a request for the supervisor. */
 struct job_request executor_cancel_request(const struct executor_cancel *c);
 /* True if the job has outlived the grace period of its cancel by FORCE_NS. */
 bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, uint64_t force_ns);
-struct executor_folder executor_folder_of(const struct executor_run *run);
+/* Writes the path of the run folder. Returns 0, or -ENAMETOOLONG. */
+int executor_run_path(const struct executor_run *run, char ret[PATH_MAX]);

@@ -188,6 +188,8 @@ static int take_options(struct jobs *j, const struct jobs_options *options)
 {
     char cwd[4096], runs[4096];
     j->options = *options;
+    if (!j->options.force_ns)
+        j->options.force_ns = 30 * NS_PER_S;
     j->executor.kind = options->is_slurm ? &executor_slurm : &executor_local;
     j->cwd = strdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
     if (options->runs_dir)
@@ -229,20 +231,14 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
         jobs_close(j);
         return r;
     }
-    j->executor =
-        (struct executor){.kind = j->executor.kind,
-                          .slurm_options = &j->options.slurm,
-                          .loop = loop,
-                          .workers = j->workers,
-                          .program = options->program,
-                          .locks_fd = j->locks_fd,
-                          .runs = j->runs,
-                          .runs_path = j->runs_path,
-                          .files_max = options->files_max,
-                          .interval_ns = options->interval_ns,
-                          .log_bytes = options->log_bytes,
-                          .force_ns = options->force_ns ? options->force_ns : 30 * NS_PER_S,
-                          .jobs = j};
+    j->executor = (struct executor){.kind = j->executor.kind,
+                                    .options = &j->options,
+                                    .loop = loop,
+                                    .workers = j->workers,
+                                    .locks_fd = j->locks_fd,
+                                    .runs = j->runs,
+                                    .runs_path = j->runs_path,
+                                    .jobs = j};
     r = j->executor.kind->open ? j->executor.kind->open(&j->executor, err) : 0;
     if (r < 0) {
         jobs_close(j);
@@ -433,8 +429,7 @@ int jobs_task(struct jobs *j, struct workers *workers, const struct task_kind *k
 static void run_reading(void *user)
 {
     struct jobs_reading *r = user;
-    const struct executor_folder place = {.name = r->folder, .id = r->folder_id};
-    AUTO_CLOSE int folder = executor_open_folder(r->runs, &place);
+    AUTO_CLOSE int folder = executor_open_folder(r->runs, &r->folder);
     r->read(r, folder);
 }
 
@@ -456,14 +451,11 @@ int jobs_read(struct jobs *j, int64_t id, struct jobs_reading *r, struct task **
     struct store_job row;
     const struct job *job = jobs_find(j, id);
     r->runs = j->runs;
-    r->folder[0] = r->folder_id[0] = '\0';
-    if (job && job->live) {
-        text_copy(r->folder, sizeof r->folder, job->live->folder);
-        text_copy(r->folder_id, sizeof r->folder_id, job->live->folder_id);
-    } else if (store_get(j->store, id, &row, NULL) == 0 && row.run_dir) {
-        text_copy(r->folder, sizeof r->folder, row.run_dir);
-        text_copy(r->folder_id, sizeof r->folder_id, row.folder_id);
-    }
+    r->folder = (struct job_folder){.name = ""};
+    if (job && job->live)
+        r->folder = job->live->folder;
+    else if (store_get(j->store, id, &row, NULL) == 0)
+        jobs_row_folder(&row, &r->folder);
     return jobs_task(j, j->workers, &kind, id, r, ret);
 }
 

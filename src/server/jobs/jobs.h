@@ -37,7 +37,7 @@ struct jobs_options {
     uint64_t interval_ns; /* default sampling interval */
     uint64_t grace_ns;    /* default grace period of a cancel */
     const char *job_file; /* --job-file; NULL: none */
-    const char *program;
+    const char *program;  /* path of ebb itself: /proc/self/exe, resolved at the start */
     const char *runs_dir; /* absolute path of the run folders; if NULL, runs in the state folder */
     bool is_slurm;        /* jobs run through Slurm */
     struct slurm_options slurm;
@@ -128,7 +128,7 @@ struct jobs_reading {
     void (*free)(struct jobs_reading *r); /* called from the event loop */
     /* Set by jobs_read: */
     struct runs_folder *runs;
-    char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
+    struct job_folder folder;
 };
 /* Starts a read. If jobs run on this machine, the folder is read at once, and *RET is NULL.
  * Otherwise a thread reads it, because shared folders may hang. Returns 0 or -errno; on failure

@@ -48,11 +48,9 @@ static int add_live(struct job *job, const struct store_job *row, json_t *reques
     struct job_live *live = job_live_new(json_incref(request));
     if (!live)
         return -ENOMEM;
-    if (row->run_dir && strlen(row->run_dir) < sizeof live->folder)
-        snprintf(live->folder, sizeof live->folder, "%s", row->run_dir);
-    else
-        job_spec_folder(row->id, row->name, live->folder);
-    snprintf(live->folder_id, sizeof live->folder_id, "%s", row->folder_id ? row->folder_id : "");
+    jobs_row_folder(row, &live->folder);
+    if (!row->run_dir)
+        job_spec_folder(row->id, row->name, live->folder.name);
     live->gpus = plan_gpu_bits(row->gpus);
     live->started_ns = row->started_ns;
     live->is_cancelled = is_cancelled(row->end);
@@ -65,8 +63,7 @@ static int add_live(struct job *job, const struct store_job *row, json_t *reques
  */
 static int adopt_one(struct jobs *j, struct job *job)
 {
-    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
-    job->live->run = j->executor.kind->follow(&j->executor, job->id, &folder);
+    job->live->run = j->executor.kind->follow(&j->executor, job->id, &job->live->folder);
     if (!job->live->run)
         return -ENOMEM;
     jobs_occupy(j, job);

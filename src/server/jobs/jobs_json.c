@@ -107,7 +107,7 @@ static void overlay(struct store_job *row, const struct job *job)
     row->reason = live && live->reason[0] ? live->reason : NULL;
     row->started_ns = live ? live->started_ns : 0;
     row->ended_ns = job_state_is_final(job->state) ? job->changed_ns : 0;
-    row->run_dir = live && job->state != JOB_STARTING ? live->folder : NULL;
+    row->run_dir = live && job->state != JOB_STARTING ? live->folder.name : NULL;
 }
 
 static json_t *build(struct jobs *j, const struct store_job *row, const json_t *request,

@@ -35,7 +35,7 @@ enum {
 
 struct kept_folder {
     int64_t id; /* id of the job; 0: none */
-    char name[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
+    struct job_folder folder;
     uint64_t bytes; /* measured size */
 };
 
@@ -113,7 +113,7 @@ static int move_to_trash(struct jobs_keeper *k, int dir, const char *name)
  * as the job's, even if its name matches. Returns 0 or -errno. */
 static int put_folder(struct jobs_keeper *k)
 {
-    const struct executor_folder folder = {.name = k->removal.name, .id = k->removal.folder_id};
+    const struct job_folder folder = k->removal.folder;
     struct stat st;
     int fd = executor_open_folder(k->runs, &folder);
     if (fd == -EACCES) {
@@ -219,8 +219,7 @@ static void keeper_run(void *user)
     empty_trash(k);
     for (size_t i = 0; k->is_measuring && i < k->folder_count; i++) {
         struct kept_folder *f = &k->folders[i];
-        const struct executor_folder folder = {.name = f->name, .id = f->folder_id};
-        AUTO_CLOSE int fd = executor_open_folder(k->runs, &folder);
+        AUTO_CLOSE int fd = executor_open_folder(k->runs, &f->folder);
         f->bytes = fd < 0 ? 0 : folder_bytes(k, fd, ".", 0);
     }
 }
@@ -256,8 +255,7 @@ static void write_age(struct jobs *j)
 static void take_row(struct kept_folder *ret, const struct store_job *row)
 {
     *ret = (struct kept_folder){.id = row->id};
-    text_copy(ret->name, sizeof ret->name, row->run_dir);
-    text_copy(ret->folder_id, sizeof ret->folder_id, row->folder_id);
+    jobs_row_folder(row, &ret->folder);
 }
 
 static int add_folder(void *user, const struct store_job *row)
@@ -325,7 +323,7 @@ static int remove_job(struct jobs_keeper *k, struct err *err)
     const int64_t id = k->removal.id;
     k->removal.id = 0;
     if (k->removal_result < 0)
-        return err_set(err, k->removal_result, "cannot move %s: %s", k->removal.name,
+        return err_set(err, k->removal_result, "cannot move %s: %s", k->removal.folder.name,
                        strerror(-k->removal_result));
     int r = store_remove(k->j->store, id, err);
     if (r < 0)

@@ -38,9 +38,7 @@ enum job_checkpoint { CHECKPOINT_UNANSWERED = 0, CHECKPOINT_UNDER_WAY, CHECKPOIN
 struct job_live {
     struct executor_run *run; /* the running job; NULL after it has ended */
     json_t *request;
-    char folder[JOB_FOLDER_MAX];
-    /* signature of the folder; "" if an old ebb created the folder without a signature */
-    char folder_id[JOB_FOLDER_ID_SIZE];
+    struct job_folder folder;
     uint64_t gpus;
     uint64_t started_ns; /* wall-clock time of the start; 0 if not started yet */
     /* monotonic time of the spawn, and duration of the start; 0 if unknown */
@@ -161,6 +159,8 @@ void jobs_dequeue(struct jobs *j, struct job *job);
 bool jobs_is_queued(const struct jobs *j, const struct job *job);
 struct job *job_new(const struct store_job *row, const struct job_spec *spec);
 struct job_live *job_live_new(json_t *request); /* takes ownership of REQUEST */
+/* Gets the run folder that the store has for a job. */
+void jobs_row_folder(const struct store_job *row, struct job_folder *ret);
 /* Chooses the name and the signature of the run folder of a job that is about to start. */
 int jobs_choose_folder(const struct job *job, struct job_live *live);
 void job_unlive(struct job *job); /* undoes job_live_new if the job could not be started */

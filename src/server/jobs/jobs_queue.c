@@ -127,12 +127,11 @@ void jobs_requeue(struct jobs *j, struct job *job, const char *why)
 
 void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
-    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
     jobs_publish_job(j, job, true);
     job->live->spawned_ns = clock_mono_ns();
-    int r = j->executor.kind->start(&j->executor, job->id, spec, &folder, job->live->gpus,
-                                    &job->live->run, &err);
+    int r = j->executor.kind->start(&j->executor, job->id, spec, &job->live->folder,
+                                    job->live->gpus, &job->live->run, &err);
     if (r == 0) {
         j->hold_wait_ns = 0;
         jobs_trouble_clear(j, TROUBLE_START);

@@ -52,14 +52,6 @@ static void publish_news(struct jobs *j, const struct jobs_news *news)
             j->listener[i].fn(j->listener[i].user, news);
 }
 
-static bool has_listener(const struct jobs *j)
-{
-    for (size_t i = 0; i < JOBS_LISTENERS; i++)
-        if (j->listener[i].fn)
-            return true;
-    return false;
-}
-
 void jobs_publish_job(struct jobs *j, struct job *job, bool is_change)
 {
     uint64_t now_ns = clock_mono_ns();
@@ -70,8 +62,6 @@ void jobs_publish_job(struct jobs *j, struct job *job, bool is_change)
     }
     if (j->is_file_due)
         jobs_tick_on(j);
-    if (!has_listener(j))
-        return;
     json_t *doc = jobs_job_json(j, job);
     job->published_why = job->verdict.why;
     if (doc)
@@ -123,8 +113,8 @@ static int write_change(struct jobs *j, struct job *job, struct err *err)
     struct store_change change = {.state = job->state, .at_ns = job->changed_ns};
     if (live && job->state != JOB_QUEUED) {
         change.reason = live->reason[0] ? live->reason : NULL;
-        change.run_dir = live->folder;
-        change.folder_id = live->folder_id[0] ? live->folder_id : NULL;
+        change.run_dir = live->folder.name;
+        change.folder_id = live->folder.id[0] ? live->folder.id : NULL;
         plan_gpu_text(live->gpus, gpus);
         change.gpus = gpus[0] ? gpus : NULL;
         change.memory_bytes = job->memory_bytes;
@@ -241,7 +231,7 @@ static int write_end(struct jobs *j, struct job *job, struct err *err)
                                   .reason = e->reason[0] ? e->reason : NULL,
                                   .at_ns = job->changed_ns,
                                   .started_ns = live->started_ns,
-                                  .run_dir = e->has_folder ? live->folder : "",
+                                  .run_dir = e->has_folder ? live->folder.name : "",
                                   .ended_age_ns = jobs_age_ns(j),
                                   .memory_bytes = job->memory_bytes,
                                   .memory_from = job->memory_from,
@@ -301,7 +291,7 @@ void jobs_end(struct jobs *j, struct job *job, const struct executor_end *end)
     /* The end is published once it is on disk. JOB may be freed by then, so this copies its texts.
      */
     char reason[JOBS_SENTENCE_MAX];
-    json_t *doc = has_listener(j) ? jobs_job_json(j, job) : NULL;
+    json_t *doc = jobs_job_json(j, job);
     struct jobs_news news = {.kind = JOBS_NEWS_JOB,
                              .id = job->id,
                              .doc = doc,

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/text.h"
 #include "server/jobs/jobs_state.h"
 #include "server/jobs/jobs_private.h"
 
@@ -159,15 +160,21 @@ struct job_live *job_live_new(json_t *request)
  * signature is appended. */
 int jobs_choose_folder(const struct job *job, struct job_live *live)
 {
-    int r = io_random_hex((JOB_FOLDER_ID_SIZE - 1) / 2, live->folder_id);
+    int r = io_random_hex((JOB_FOLDER_ID_SIZE - 1) / 2, live->folder.id);
     if (r < 0)
         return r;
-    job_spec_folder(job->id, job->name, live->folder);
+    job_spec_folder(job->id, job->name, live->folder.name);
     if (job->is_name_taken) {
-        size_t len = strlen(live->folder);
-        snprintf(live->folder + len, sizeof live->folder - len, "-%.8s", live->folder_id);
+        size_t len = strlen(live->folder.name);
+        snprintf(live->folder.name + len, sizeof live->folder.name - len, "-%.8s", live->folder.id);
     }
     return 0;
+}
+
+void jobs_row_folder(const struct store_job *row, struct job_folder *ret)
+{
+    text_copy(ret->name, sizeof ret->name, row->run_dir);
+    text_copy(ret->id, sizeof ret->id, row->folder_id);
 }
 
 void job_unlive(struct job *job)

@@ -24,6 +24,7 @@
 #include "guard/sweep.h"
 #include "proc/procfs.h"
 #include "server/jobs/command.h"
+#include "server/jobs/jobs.h"
 #include "server/jobs/local_private.h"
 #include "server/jobs/plan.h"
 
@@ -141,7 +142,7 @@ static void local_force_check(struct local_run *run, uint64_t now_ns)
     if (!c->is_wanted)
         return;
     if (now_ns >= c->retry_ns && proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) == 0) {
-        force(run, &root, executor_cancel_is_late(c, now_ns, run->base.x->force_ns));
+        force(run, &root, executor_cancel_is_late(c, now_ns, run->base.x->options->force_ns));
         proc_root_close(&root);
     }
     if (now_ns >= c->retry_ns)
@@ -160,7 +161,7 @@ static void on_check_timer(void *user, uint64_t now_ns)
 }
 
 static struct local_run *local_run_new(struct executor *x, int64_t id,
-                                       const struct executor_folder *folder)
+                                       const struct job_folder *folder)
 {
     struct local_run *run = calloc(1, sizeof *run);
     if (!run)
@@ -168,8 +169,8 @@ static struct local_run *local_run_new(struct executor *x, int64_t id,
     run->lock_fd = run->holder_fd = -1;
     run->timer_ns = UINT64_MAX;
     channel_init(&run->channel, -1);
-    if (executor_run_init(&run->base, x, id, folder) < 0 ||
-        loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_check_timer, run, &run->timer) < 0) {
+    run->base = (struct executor_run){.x = x, .id = id, .folder = *folder};
+    if (loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_check_timer, run, &run->timer) < 0) {
         free(run);
         return NULL;
     }
@@ -203,11 +204,11 @@ static int launch_child(struct local_run *run, const struct job_launch *launch, 
                         int lock, command_done_fn *fn)
 {
     const struct executor *x = run->base.x;
-    const struct command_setup setup = {.program = x->program,
+    const struct command_setup setup = {.program = x->options->program,
                                         .argv = launch->argv,
                                         .env = launch->env,
                                         .cwd = cwd,
-                                        .files_max = x->files_max,
+                                        .files_max = x->options->files_max,
                                         .out_fd = -1,
                                         .lock_fd = lock};
     return command_start(x->loop, &setup, fn, run, &run->child);
@@ -223,13 +224,14 @@ static void on_swept(void *user, int status, const char *output, size_t len, con
 
 static int launch_sweep(struct local_run *run, int lock)
 {
-    char path[4096], lock_fd[32], folder_id[EXECUTOR_NAME_MAX + 16], command[] = "sweep";
+    char path[PATH_MAX], lock_fd[32], folder_id[64], command[] = "sweep";
     const struct executor *x = run->base.x;
-    if (snprintf(path, sizeof path, "%s/%s", x->runs_path, run->base.run_dir) >= (int)sizeof path)
+    if (executor_run_path(&run->base, path) < 0)
         return -ENAMETOOLONG;
     snprintf(lock_fd, sizeof lock_fd, "--lock-fd=%d", COMMAND_LOCK_FD);
-    snprintf(folder_id, sizeof folder_id, "--folder-id=%s", run->base.folder_id);
-    char *argv[] = {(char *)(uintptr_t)x->program, command, lock_fd, folder_id, path, NULL};
+    snprintf(folder_id, sizeof folder_id, "--folder-id=%s", run->base.folder.id);
+    char *argv[] = {
+        (char *)(uintptr_t)x->options->program, command, lock_fd, folder_id, path, NULL};
     const struct job_launch launch = {.argv = argv, .env = environ};
     return launch_child(run, &launch, NULL, lock, on_swept);
 }
@@ -266,7 +268,7 @@ static bool is_never_started(const struct local_run *run)
  * unknown. */
 static void set_no_start(struct local_run *run, const struct outcome *o)
 {
-    const struct executor_folder folder = executor_folder_of(&run->base);
+    const struct job_folder folder = run->base.folder;
     const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
     /* `ebb sweep` is used only if the lock is signed, which means that the job was started */
     const bool is_started = run->is_started || run->is_swept || has_run;
@@ -292,7 +294,7 @@ static void finish(struct local_run *run)
     struct outcome o = {0};
     struct jobs *jobs = run->base.x->jobs;
     const int64_t id = run->base.id;
-    const struct executor_folder folder = executor_folder_of(&run->base);
+    const struct job_folder folder = run->base.folder;
     char no_start[EXECUTOR_SENTENCE_MAX];
     AUTO_CLOSE int dir = executor_open_folder(run->base.x->runs, &folder);
     if (dir == -ENOENT && is_never_started(run)) {
@@ -434,21 +436,21 @@ static void on_child(void *user, int status, const char *output, size_t len, con
  * test whether the lock is held. */
 static int start_locked(struct local_run *run, const struct job_spec *spec, int lock, uint64_t gpus)
 {
-    char path[4096], gpu_text[PLAN_GPU_TEXT];
+    char path[PATH_MAX], gpu_text[PLAN_GPU_TEXT];
     struct job_launch launch = {0};
     const struct executor *x = run->base.x;
-    if (snprintf(path, sizeof path, "%s/%s", x->runs_path, run->base.run_dir) >= (int)sizeof path)
+    if (executor_run_path(&run->base, path) < 0)
         return -ENAMETOOLONG;
     run->lock_fd = executor_lock_open(x, run->base.id);
     if (run->lock_fd < 0)
         return run->lock_fd;
     const struct job_place place = {.run_dir = path,
-                                    .folder_id = run->base.folder_id,
+                                    .folder_id = run->base.folder.id,
                                     .lock_fd = COMMAND_LOCK_FD,
-                                    .interval_ns = x->interval_ns,
-                                    .log_bytes = x->log_bytes};
+                                    .interval_ns = x->options->interval_ns,
+                                    .log_bytes = x->options->log_bytes};
     plan_gpu_text(gpus, gpu_text);
-    int r = job_spec_launch(spec, NULL, x->program, &place, gpu_text, &launch);
+    int r = job_spec_launch(spec, NULL, x->options->program, &place, gpu_text, &launch);
     if (r == 0)
         r = launch_child(run, &launch, spec->cwd, lock, on_child);
     job_launch_fini(&launch);
@@ -456,8 +458,8 @@ static int start_locked(struct local_run *run, const struct job_spec *spec, int 
 }
 
 static int local_start(struct executor *x, int64_t id, const struct job_spec *spec,
-                       const struct executor_folder *folder, uint64_t gpus,
-                       struct executor_run **ret, struct err *err)
+                       const struct job_folder *folder, uint64_t gpus, struct executor_run **ret,
+                       struct err *err)
 {
     struct local_run *run = local_run_new(x, id, folder);
     if (!run)
@@ -467,14 +469,14 @@ static int local_start(struct executor *x, int64_t id, const struct job_spec *sp
     int r = lock < 0 ? lock : start_locked(run, spec, lock, gpus);
     if (r < 0) {
         local_run_free(run);
-        return err_set(err, r, "cannot start %s: %s", x->program, strerror(-r));
+        return err_set(err, r, "cannot start %s: %s", x->options->program, strerror(-r));
     }
     *ret = &run->base;
     return 0;
 }
 
 static struct executor_run *local_follow(struct executor *x, int64_t id,
-                                         const struct executor_folder *folder)
+                                         const struct job_folder *folder)
 {
     struct local_run *run = local_run_new(x, id, folder);
     if (!run)

@@ -170,10 +170,9 @@ static void on_channel(void *user, int fd, uint32_t events)
 /* Reads run.json: the path of the control socket, and whether the job was started. */
 static void read_facts(struct local_run *run)
 {
-    const struct executor_folder folder = executor_folder_of(&run->base);
     json_t *doc = NULL;
     struct outcome o;
-    if (executor_read_run(run->base.x, &folder, FACTS_MAX, &doc, &o) < 0)
+    if (executor_read_run(run->base.x, &run->base.folder, FACTS_MAX, &doc, &o) < 0)
         return;
     const char *path = o.about.control;
     if (o.about.pid > 0)

@@ -18,14 +18,12 @@
 
 /* ---- runs ---- */
 
-static struct slurm_run *slurm_run_new(struct slurm *s, int64_t id,
-                                       const struct executor_folder *folder)
+static struct slurm_run *slurm_run_new(struct slurm *s, int64_t id, const struct job_folder *folder)
 {
     struct slurm_run *run = calloc(1, sizeof *run);
-    if (!run || executor_run_init(&run->base, s->x, id, folder) < 0) {
-        free(run);
+    if (!run)
         return NULL;
-    }
+    run->base = (struct executor_run){.x = s->x, .id = id, .folder = *folder};
     run->slurm = s;
     TAILQ_INSERT_TAIL(&s->runs, run, link);
     s->count++;
@@ -175,8 +173,8 @@ static int slurm_open(struct executor *x, struct err *err)
 /* ---- start and find ---- */
 
 static int slurm_start(struct executor *x, int64_t id, const struct job_spec *spec,
-                       const struct executor_folder *folder, uint64_t gpus,
-                       struct executor_run **ret, struct err *err)
+                       const struct job_folder *folder, uint64_t gpus, struct executor_run **ret,
+                       struct err *err)
 {
     struct slurm_run *run = slurm_run_new(x->slurm, id, folder);
     (void)gpus; /* Slurm chooses the GPUs */
@@ -193,7 +191,7 @@ static int slurm_start(struct executor *x, int64_t id, const struct job_spec *sp
 
 /* Follows the job as if it were running. The folder may hang, so a probe reads it later. */
 static struct executor_run *slurm_follow(struct executor *x, int64_t id,
-                                         const struct executor_folder *folder)
+                                         const struct job_folder *folder)
 {
     AUTO_CLOSE int lock = executor_lock_open(x, id);
     struct slurm_run *run = slurm_run_new(x->slurm, id, folder);

@@ -130,7 +130,7 @@ static struct slurm_run *find_by_folder(const struct slurm *s, const char *folde
     struct slurm_run *run;
     TAILQ_FOREACH(run, &s->runs, link)
     {
-        if (strcmp(run->base.folder_id, folder_id) == 0)
+        if (strcmp(run->base.folder.id, folder_id) == 0)
             return run;
     }
     return NULL;
@@ -231,7 +231,7 @@ static void on_accounted(void *user, int status, const char *output, size_t len,
     run->account = NULL;
     run->is_accounted = true;
     if (status != 0 || len == 0 || slurm_parse_line(output, n, &line) < 0 ||
-        strcmp(line.folder_id, run->base.folder_id) != 0)
+        strcmp(line.folder_id, run->base.folder.id) != 0)
         return;
     run->number = line.number;
     memcpy(run->state, line.state, sizeof run->state);

@@ -47,7 +47,8 @@ struct slurm_probe {
     /* Set by probe_start: */
     struct slurm_run *run;
     struct runs_folder *runs;
-    char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX], error_path[PATH_MAX];
+    struct job_folder folder;
+    char error_path[PATH_MAX];
     struct buf request; /* text of request.json; empty: none */
     /* The results: */
     int found;   /* 0: the job has a folder; or -errno */
@@ -96,8 +97,7 @@ static void read_state(struct slurm_probe *probe, int folder)
 
 static void probe_folder(struct slurm_probe *probe)
 {
-    const struct executor_folder place = {.name = probe->run_dir, .id = probe->folder_id};
-    AUTO_CLOSE int folder = executor_open_folder(probe->runs, &place);
+    AUTO_CLOSE int folder = executor_open_folder(probe->runs, &probe->folder);
     probe->found = folder < 0 ? folder : 0;
     if (folder < 0)
         return;
@@ -240,8 +240,7 @@ static void start_probe(struct slurm_run *run, const struct slurm_probe *wanted,
     probe->state_stamp = run->state_stamp;
     probe->is_cancel = run->is_start_reported && c->is_wanted && !c->is_sent;
     probe->asked_ns = c->asked_ns;
-    memcpy(probe->run_dir, run->base.run_dir, sizeof probe->run_dir);
-    memcpy(probe->folder_id, run->base.folder_id, sizeof probe->folder_id);
+    probe->folder = run->base.folder;
     int r = slurm_error_path(run, probe->error_path);
     if (r == 0 && probe->is_cancel)
         r = put_request(probe, executor_cancel_request(c));

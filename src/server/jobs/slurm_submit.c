@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/quantity.h"
+#include "server/jobs/jobs.h"
 #include "server/jobs/slurm_private.h"
 #include "trace/rundir.h"
 
@@ -57,7 +58,7 @@ int slurm_check_spec(const struct executor *x, const struct job_spec *spec, stru
     json_t *value;
     json_object_foreach(json_object_get(spec->doc, "slurm"), name, value)
     {
-        if (!is_allowed(x->slurm_options, name))
+        if (!is_allowed(&x->options->slurm, name))
             return err_set(err, -EINVAL,
                            "slurm: the server does not allow the sbatch option \"%.100s\"; its "
                            "operator can allow it with --sbatch-allow",
@@ -78,7 +79,7 @@ int slurm_check_spec(const struct executor *x, const struct job_spec *spec, stru
 
 int slurm_error_path(const struct slurm_run *run, char ret[PATH_MAX])
 {
-    int n = snprintf(ret, PATH_MAX, "%s/.slurm-%s", run->base.x->runs_path, run->base.folder_id);
+    int n = snprintf(ret, PATH_MAX, "%s/.slurm-%s", run->base.x->runs_path, run->base.folder.id);
     return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
@@ -119,7 +120,7 @@ static void add_sbatch(struct launch_args *t, const struct slurm_run *run,
     rundir_clean_name(spec->name, name);
     launch_args_add(t, run->slurm->sbatch);
     launch_args_add(t, "--parsable");
-    launch_args_addf(t, "--job-name=%s.%s", name, run->base.folder_id);
+    launch_args_addf(t, "--job-name=%s.%s", name, run->base.folder.id);
     /* A job must not be restarted on another node: it would fail, because its folder exists. */
     launch_args_add(t, "--no-requeue");
     launch_args_add(t, "--export=ALL");
@@ -143,16 +144,15 @@ int slurm_launch(struct slurm_run *run, const struct job_spec *spec)
     const struct executor *x = run->base.x;
     char path[PATH_MAX], error_path[PATH_MAX];
     struct launch_args head = {0};
-    int n = snprintf(path, sizeof path, "%s/%s", x->runs_path, run->base.run_dir);
-    if (n < 0 || n >= (int)sizeof path || slurm_error_path(run, error_path) < 0)
+    if (executor_run_path(&run->base, path) < 0 || slurm_error_path(run, error_path) < 0)
         return -ENAMETOOLONG;
     const struct job_place place = {.run_dir = path,
-                                    .folder_id = run->base.folder_id,
+                                    .folder_id = run->base.folder.id,
                                     .lock_fd = -1,
-                                    .interval_ns = x->interval_ns,
-                                    .log_bytes = x->log_bytes};
+                                    .interval_ns = x->options->interval_ns,
+                                    .log_bytes = x->options->log_bytes};
     add_sbatch(&head, run, spec, error_path);
-    return job_spec_launch(spec, &head, x->program, &place, NULL, &run->launch);
+    return job_spec_launch(spec, &head, x->options->program, &place, NULL, &run->launch);
 }
 
 /* ---- the answer ---- */

@@ -75,6 +75,12 @@ int job_spec_launch(const struct job_spec *spec, struct launch_args *head, const
                     const struct job_place *place, const char *gpus, struct job_launch *ret);
 void job_launch_fini(struct job_launch *launch);
 
-/* Writes the name of the run folder, "17-NAME", where NAME is cleaned as in trace/rundir.h. */
+/* The run folder of a job. It belongs to the job only if it is signed with ID. */
 enum { JOB_FOLDER_MAX = 96, JOB_FOLDER_ID_SIZE = 33 };
+struct job_folder {
+    char name[JOB_FOLDER_MAX]; /* name within runs/; "" if there is none */
+    /* signature of the folder; "" for a folder without one, from an old version of ebb */
+    char id[JOB_FOLDER_ID_SIZE];
+};
+/* Writes the name of the run folder, "17-NAME", where NAME is cleaned as in trace/rundir.h. */
 void job_spec_folder(int64_t id, const char *name, char ret[JOB_FOLDER_MAX]);

@@ -79,21 +79,19 @@ static void on_child_done(void *user, int status, const char *output, size_t len
     snprintf(b->output, sizeof(b->output), "%.*s", (int)(len < 200 ? len : 200), output);
 }
 
-static int ask_as(struct bench *b, bool is_guest, const char *key, uint64_t stamp,
-                  const char *script, struct child_waiter **ret)
+static int ask_as(struct bench *b, bool is_guest, const char *key, const char *script,
+                  struct child_waiter **ret)
 {
     char whole[512];
     struct child_waiter *waiter;
     snprintf(whole, sizeof(whole), "printf x >>%s; %s", b->file, script);
     const char *argv[] = {"-c", whole, NULL};
-    return children_ask(b->children, argv, key, stamp, is_guest, on_child_done, b,
-                        ret ? ret : &waiter);
+    return children_ask(b->children, argv, key, is_guest, on_child_done, b, ret ? ret : &waiter);
 }
 
-static int ask(struct bench *b, const char *key, uint64_t stamp, const char *script,
-               struct child_waiter **ret)
+static int ask(struct bench *b, const char *key, const char *script, struct child_waiter **ret)
 {
-    return ask_as(b, false, key, stamp, script, ret);
+    return ask_as(b, false, key, script, ret);
 }
 
 static void wait_answers(struct bench *b, unsigned count)
@@ -114,7 +112,7 @@ static long runs(const struct bench *b)
 static void answer_of_a_child_process_is_its_standard_output(void **state)
 {
     struct bench *b = *state;
-    assert_int_equal(ask(b, "k", 1, "echo out; echo err >&2; exit 3", NULL), 0);
+    assert_int_equal(ask(b, "k", "echo out; echo err >&2; exit 3", NULL), 0);
     wait_answers(b, 1);
     assert_int_equal(b->status, 3);
     assert_string_equal(b->output, "out\n");
@@ -123,7 +121,7 @@ static void answer_of_a_child_process_is_its_standard_output(void **state)
 static void request_is_answered_with_stderr_if_its_child_prints_nothing(void **state)
 {
     struct bench *b = *state;
-    assert_int_equal(ask(b, "k", 1, "echo 'ebb: verdict: why' >&2; exit 2", NULL), 0);
+    assert_int_equal(ask(b, "k", "echo 'ebb: verdict: why' >&2; exit 2", NULL), 0);
     wait_answers(b, 1);
     assert_int_equal(b->status, 2);
     assert_string_equal(b->output, "why");
@@ -133,7 +131,7 @@ static void equal_request_waits_for_the_child_that_is_already_running(void **sta
 {
     struct bench *b = *state;
     for (int i = 0; i < 5; i++)
-        assert_int_equal(ask(b, "k", 1, "sleep 0.1; echo 1", NULL), 0);
+        assert_int_equal(ask(b, "k", "sleep 0.1; echo 1", NULL), 0);
     wait_answers(b, 5);
     assert_int_equal(runs(b), 1);
 }
@@ -141,10 +139,10 @@ static void equal_request_waits_for_the_child_that_is_already_running(void **sta
 static void requests_beyond_the_queue_of_child_processes_are_refused(void **state)
 {
     struct bench *b = *state;
-    assert_int_equal(ask(b, "1", 1, "sleep 0.1", NULL), 0);
-    assert_int_equal(ask(b, "2", 1, "true", NULL), 0);
-    assert_int_equal(ask(b, "3", 1, "true", NULL), 0);
-    assert_int_equal(ask(b, "4", 1, "true", NULL), -EAGAIN);
+    assert_int_equal(ask(b, "1", "sleep 0.1", NULL), 0);
+    assert_int_equal(ask(b, "2", "true", NULL), 0);
+    assert_int_equal(ask(b, "3", "true", NULL), 0);
+    assert_int_equal(ask(b, "4", "true", NULL), -EAGAIN);
     wait_answers(b, 3);
     assert_int_equal(runs(b), 3);
 }
@@ -152,10 +150,10 @@ static void requests_beyond_the_queue_of_child_processes_are_refused(void **stat
 static void guests_wait_behind_the_owner_and_fill_half_of_the_queue(void **state)
 {
     struct bench *b = *state;
-    assert_int_equal(ask(b, "1", 1, "sleep 0.1; echo first", NULL), 0);
-    assert_int_equal(ask_as(b, true, "2", 1, "echo guest", NULL), 0);
-    assert_int_equal(ask_as(b, true, "3", 1, "echo guest", NULL), -EAGAIN);
-    assert_int_equal(ask(b, "4", 1, "echo owner", NULL), 0);
+    assert_int_equal(ask(b, "1", "sleep 0.1; echo first", NULL), 0);
+    assert_int_equal(ask_as(b, true, "2", "echo guest", NULL), 0);
+    assert_int_equal(ask_as(b, true, "3", "echo guest", NULL), -EAGAIN);
+    assert_int_equal(ask(b, "4", "echo owner", NULL), 0);
     wait_answers(b, 2);
     assert_string_equal(b->output, "owner\n");
     wait_answers(b, 3);
@@ -165,7 +163,7 @@ static void guests_wait_behind_the_owner_and_fill_half_of_the_queue(void **state
 static void slow_child_process_is_killed_together_with_its_group(void **state)
 {
     struct bench *b = *state;
-    assert_int_equal(ask(b, "k", 1, "sleep 600 & sleep 600", NULL), 0);
+    assert_int_equal(ask(b, "k", "sleep 600 & sleep 600", NULL), 0);
     wait_answers(b, 1);
     assert_int_equal(b->status, -ETIMEDOUT);
 }
@@ -173,7 +171,7 @@ static void slow_child_process_is_killed_together_with_its_group(void **state)
 static void child_process_with_too_much_output_is_killed(void **state)
 {
     struct bench *b = *state;
-    assert_int_equal(ask(b, "k", 1, "while :; do echo 0123456789; done", NULL), 0);
+    assert_int_equal(ask(b, "k", "while :; do echo 0123456789; done", NULL), 0);
     wait_answers(b, 1);
     assert_int_equal(b->status, -EFBIG);
     assert_int_equal(b->len, 1000);
@@ -183,11 +181,11 @@ static void cancelled_request_gets_no_answer_of_its_child_process(void **state)
 {
     struct bench *b = *state;
     struct child_waiter *running, *waiting;
-    assert_int_equal(ask(b, "1", 1, "echo 1", &running), 0);
-    assert_int_equal(ask(b, "2", 1, "echo 2", &waiting), 0);
+    assert_int_equal(ask(b, "1", "echo 1", &running), 0);
+    assert_int_equal(ask(b, "2", "echo 2", &waiting), 0);
     child_waiter_cancel(running);
     child_waiter_cancel(waiting);
-    assert_int_equal(ask(b, "3", 1, "echo 3", NULL), 0);
+    assert_int_equal(ask(b, "3", "echo 3", NULL), 0);
     wait_answers(b, 1);
     assert_string_equal(b->output, "3\n");
     assert_int_equal(runs(b), 2);
@@ -202,7 +200,7 @@ static void missing_program_of_a_child_process_is_reported_at_once(void **state)
         .program = "/nonexistent/ebb", .at_once = 1, .limit_ns = NS_PER_S};
     const char *argv[] = {"verdict", NULL};
     assert_int_equal(children_new(b->loop, &options, &other), 0);
-    assert_int_equal(children_ask(other, argv, "k", 1, false, on_child_done, b, &waiter), 0);
+    assert_int_equal(children_ask(other, argv, "k", false, on_child_done, b, &waiter), 0);
     assert_null(waiter);
     assert_int_equal(b->answered, 1);
     assert_int_equal(b->status, -ENOENT);
@@ -212,8 +210,8 @@ static void missing_program_of_a_child_process_is_reported_at_once(void **state)
 static void stopping_the_server_kills_its_child_processes(void **state)
 {
     struct bench *b = *state;
-    assert_int_equal(ask(b, "1", 1, "sleep 600", NULL), 0);
-    assert_int_equal(ask(b, "2", 1, "sleep 600", NULL), 0);
+    assert_int_equal(ask(b, "1", "sleep 600", NULL), 0);
+    assert_int_equal(ask(b, "2", "sleep 600", NULL), 0);
     children_free(b->children);
     b->children = NULL;
     assert_int_equal(b->answered, 0);
