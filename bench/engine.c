@@ -44,7 +44,7 @@ static void print(json_t *doc)
 /* ---- ticks in virtual time ---- */
 
 struct meter {
-    uint64_t tick_ns[TICKS_MAX], walk_ns[TICKS_MAX], status_ns[TICKS_MAX];
+    uint64_t tick_ns[TICKS_MAX], walk_ns[TICKS_MAX];
     size_t ticks, walks;
     uint64_t tick_before_ns, walk_before_ns, walks_before;
 };
@@ -53,8 +53,7 @@ static struct meter meter;
 
 static void meter_take(struct meter *m, const struct engine *e)
 {
-    m->tick_ns[m->ticks] = e->cost.total_ns - m->tick_before_ns;
-    m->status_ns[m->ticks++] = e->paces.status.last_cost_ns;
+    m->tick_ns[m->ticks++] = e->cost.total_ns - m->tick_before_ns;
     if (e->paces.walk.count != m->walks_before)
         m->walk_ns[m->walks++] = e->paces.walk.total_cost_ns - m->walk_before_ns;
 }
@@ -68,11 +67,11 @@ static void meter_arm(struct meter *m, const struct engine *e)
 
 static void meter_print(const struct meter *m, const struct engine *e, uint64_t process_ns)
 {
-    print(json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "processes", json_u64(proc_tree_count(e->tree)), "tick_ns",
-        list_of(m->tick_ns, m->ticks), "walk_ns", list_of(m->walk_ns, m->walks), "status_ns",
-        list_of(m->status_ns, m->ticks), "process_ns", json_u64(process_ns), "verdicts",
-        json_u64(e->paces.verdict.count), "verdict_ns", json_u64(e->paces.verdict.total_cost_ns)));
+    print(json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "processes", json_u64(proc_tree_count(e->tree)),
+                    "tick_ns", list_of(m->tick_ns, m->ticks), "walk_ns",
+                    list_of(m->walk_ns, m->walks), "process_ns", json_u64(process_ns), "verdicts",
+                    json_u64(e->paces.verdict.count), "verdict_ns",
+                    json_u64(e->paces.verdict.total_cost_ns)));
 }
 
 static void do_ticks(struct engine *e, uint64_t *now_ns, size_t count)
@@ -120,7 +119,7 @@ static void do_pieces(struct engine *e, uint64_t *now_ns, size_t count)
             do_piece(e, (enum piece)p, *now_ns);
             ns[p][i] = clock_thread_cpu_ns() - began;
         }
-        clear_read(e);
+        proc_tree_clear_read(e->tree);
     }
     json_t *doc = json_object();
     for (int p = 0; p < PIECES; p++)
@@ -147,9 +146,9 @@ static void take_orders(struct engine *e)
 
 static size_t ticks_wanted;
 
-static void on_real_tick(void *user, struct engine *e, uint64_t now_ns)
+static void on_real_tick(void *user, uint64_t now_ns)
 {
-    (void)user;
+    struct engine *e = *(struct engine **)user;
     (void)now_ns;
     meter_take(&meter, e);
     meter_arm(&meter, e);
@@ -179,7 +178,7 @@ int main(int argc, char **argv)
     struct proc_root root;
     struct rlimit before;
     struct err err = {""};
-    const struct engine_callbacks callbacks = {.tick = real ? on_real_tick : NULL};
+    const struct engine_callbacks callbacks = {.tick = real ? on_real_tick : NULL, .user = &e};
     /* Simulates a job that has run for a long time. In a new job, every second tick also computes a
      * verdict. */
     const struct engine_options options = {.root = &root, .interval_ns = NS_PER_S};

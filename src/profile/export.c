@@ -151,12 +151,14 @@ int profile_export_speedscope(const struct profile *p, struct names *names, FILE
                               struct err *err)
 {
     AUTO_FREE struct export_site *sites = NULL;
-    struct speedscope s = {
-        .frames = json_array(), .samples = json_array(), .weights = json_array()};
     struct buf text = {0};
     char title[64];
     int r = export_sites(p, &sites, err);
-    for (uint32_t i = 0; r == 0 && i < p->n_sites; i++) {
+    if (r < 0)
+        return r;
+    struct speedscope s = {
+        .frames = json_array(), .samples = json_array(), .weights = json_array()};
+    for (uint32_t i = 0; i < p->n_sites; i++) {
         if (sites[i].live_bytes == 0)
             continue;
         s.stack = json_array();
@@ -172,9 +174,9 @@ int profile_export_speedscope(const struct profile *p, struct names *names, FILE
                             "shared", "frames", s.frames, "profiles", "type", "sampled", "name",
                             "live bytes", "unit", "bytes", "startValue", 0, "endValue",
                             json_u64(s.total), "samples", s.samples, "weights", s.weights);
-    if (r == 0 && (s.has_failed || !doc || json_print(&text, doc, 0) < 0))
+    if (s.has_failed || !doc || json_print(&text, doc, 0) < 0)
         r = export_no_memory(err);
-    if (r == 0)
+    else
         fwrite(text.data, 1, text.len, out);
     json_decref(doc);
     buf_fini(&text);

@@ -203,7 +203,7 @@ enum verdict_evidence_code {
                                 by_step */
     VERDICT_SAID_DETECTABLE, /* value[]: smallest detectable rate per step or minute, by_step */
     /* value[]: probability of a leak, indexes of the two strongest features or -1, 1 if the verdict
-     * is no leak */
+     * is not a leak */
     VERDICT_SAID_WEIGHED,
     /* value[]: growth from one epoch to the next in bytes, number of epochs, bytes released within
      * each, spread */

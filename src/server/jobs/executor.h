@@ -47,7 +47,7 @@ struct executor_end {
 void jobs_run_started(struct jobs *j, int64_t id);
 /* Reports a message from the supervisor (docs/reference/api.md), which is not owned by the callee.
  */
-void jobs_run_news(struct jobs *j, int64_t id, json_t *message);
+void jobs_run_news(struct jobs *j, int64_t id, json_t *doc);
 /* Reports that no process of the job is left. */
 void jobs_run_over(struct jobs *j, int64_t id, const struct executor_end *end);
 /* Replaces all other reports if nothing was started for the job. */

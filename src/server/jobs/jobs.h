@@ -114,8 +114,8 @@ int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, str
 /* Gets the complete request of a job, including the values of its environment variables. The caller
  * owns *RET. */
 int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
-/* Lists at most 500 jobs, or 100 if FILTER has no limit. */
-int jobs_list(struct jobs *jobs, const struct store_filter *filter, json_t **ret, struct err *err);
+/* Lists at most 500 jobs, or 100 if WANTED has no limit. */
+int jobs_list(struct jobs *jobs, const struct store_filter *wanted, json_t **ret, struct err *err);
 /* returns JOB_STATES if there is no such job */
 enum job_state jobs_state(struct jobs *jobs, int64_t id);
 /* One read of the run folder of a job. Callers embed this struct as the first member of their own.
