@@ -166,7 +166,7 @@ static void advise_call_site(const struct question *q, const struct hypothesis *
  * path to it. */
 static void advise_census(const struct question *q, const struct hypothesis *h, struct list *l)
 {
-    const json_t *one = json_array_get(json_object_get(q->f->census_last, "largest"), 0);
+    const json_t *one = json_array_get(json_object_get(q->f->census.last, "largest"), 0);
     const char *what = json_string_value(json_object_get(one, "what"));
     const char *chain = json_string_value(json_object_get(one, "chain"));
     if (what && chain && strncmp(chain, "…", strlen("…")) != 0 &&
@@ -389,7 +389,7 @@ static void advise_measuring(const struct question *q, const struct hypothesis *
     if (!q->f->heap.is_on && !q->f->heap.is_unavailable)
         add(l, first->id,
             "run the job with the heap profiler to see the allocating line: ebb run -- COMMAND");
-    if (!q->f->census_first)
+    if (!q->f->census.first)
         add(l, first->id,
             "record two censuses of live objects: EBB_CENSUS_EVERY=100 ebb run -- COMMAND");
 }

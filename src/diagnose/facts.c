@@ -197,8 +197,8 @@ static void facts_read_census(const char *folder, struct facts *f)
     buf_fini(&path);
     census_files_fini(&files);
     if (first && last) {
-        f->census_first = first;
-        f->census_last = last;
+        f->census.first = first;
+        f->census.last = last;
         return;
     }
     json_decref(first);
@@ -236,8 +236,8 @@ void facts_free(struct facts *f)
 {
     if (!f)
         return;
-    json_decref(f->census_first);
-    json_decref(f->census_last);
+    json_decref(f->census.first);
+    json_decref(f->census.last);
     free(f->processes);
     free(f->figures);
     free(f->marks);

@@ -174,9 +174,10 @@ struct facts {
     struct marks_cleanup cleanup;
     struct kept_lists kept;
 
-    /* First and last census of the main process. Both are NULL if there is no census, and equal if
-     * there is only one. */
-    json_t *census_first, *census_last;
+    /* The main process's censuses. Both are NULL if there is none, and equal if there is one. */
+    struct {
+        json_t *first, *last;
+    } census;
     struct facts_heap heap;
     struct facts_gpu gpu_heap; /* GPU memory of the job by call site */
 

@@ -26,8 +26,8 @@ static double time_of_step(const struct facts *f, double step)
  * explain, or NAN. */
 static double growth_between_censuses(const struct question *q)
 {
-    double from = time_of_step(q->f, facts_number(q->f->census_first, "step"));
-    double to = time_of_step(q->f, facts_number(q->f->census_last, "step"));
+    double from = time_of_step(q->f, facts_number(q->f->census.first, "step"));
+    double to = time_of_step(q->f, facts_number(q->f->census.last, "step"));
     return leakable_at(q, to) - leakable_at(q, from);
 }
 
@@ -39,14 +39,14 @@ static bool census_covers_growth(const struct question *q, struct hypothesis *h,
         evidence_add_no_growth(q, h, DECIDES);
         return false;
     }
-    if (!f->census_first) {
+    if (!f->census.first) {
         evidence_absent(h, "no census was taken");
         decide_by(h, "take two censuses: EBB_CENSUS_EVERY=100 ebb run …, or `ebb census` twice");
         return false;
     }
-    double first = facts_number(f->census_first, "step"),
-           last = facts_number(f->census_last, "step");
-    if (f->census_first == f->census_last) {
+    double first = facts_number(f->census.first, "step"),
+           last = facts_number(f->census.last, "step");
+    if (f->census.first == f->census.last) {
         evidence_absent(h, "only one census: growth of objects is unknown");
         decide_by(h, "take a second census: `ebb census`");
         return false;
@@ -72,8 +72,8 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
                          double whole, const char *what)
 {
     double share = fmin(1, fmax(0, grown / whole));
-    double first = facts_number(q->f->census_first, "step"),
-           last = facts_number(q->f->census_last, "step");
+    double first = facts_number(q->f->census.first, "step"),
+           last = facts_number(q->f->census.last, "step");
     bool is_for = share > 0.3;
     /* growth that has ended may be older than the censuses, which then explain only part of it */
     if (is_for)
@@ -91,11 +91,11 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
     double whole;
     if (!census_covers_growth(q, h, &whole))
         return;
-    double grown = facts_number(f->census_last, "object_bytes") -
-                   facts_number(f->census_first, "object_bytes");
-    double count = facts_number(f->census_last, "object_count") -
-                   facts_number(f->census_first, "object_count");
-    if (json_is_true(json_object_get(f->census_last, "is_sampled")) && grown < 0.3 * whole) {
+    double grown = facts_number(f->census.last, "object_bytes") -
+                   facts_number(f->census.first, "object_bytes");
+    double count = facts_number(f->census.last, "object_count") -
+                   facts_number(f->census.first, "object_count");
+    if (json_is_true(json_object_get(f->census.last, "is_sampled")) && grown < 0.3 * whole) {
         evidence_absent(h,
                         "the census covers only some objects: it found %s and cannot rule out more",
                         CHANGE(grown));
@@ -143,8 +143,8 @@ static void add_tensors(const json_t *census, double sign, struct tensors *t)
 static struct tensors tensor_growth(const struct facts *f)
 {
     struct tensors t = {0};
-    add_tensors(f->census_last, 1, &t);
-    add_tensors(f->census_first, -1, &t);
+    add_tensors(f->census.last, 1, &t);
+    add_tensors(f->census.first, -1, &t);
     return t;
 }
 
@@ -153,7 +153,7 @@ void test_tensors(const struct question *q, struct hypothesis *h)
     double whole;
     if (!census_covers_growth(q, h, &whole))
         return;
-    if (!json_is_true(json_object_get(q->f->census_last, "has_torch"))) {
+    if (!json_is_true(json_object_get(q->f->census.last, "has_torch"))) {
         evidence_against(h, DECIDES, "torch is not imported in the growing process");
         return;
     }
@@ -209,7 +209,7 @@ bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
 static void weigh_graph_census(const struct question *q, struct hypothesis *h, double whole)
 {
     struct tensors t = tensor_growth(q->f);
-    double nodes = node_count(q->f->census_last) - node_count(q->f->census_first);
+    double nodes = node_count(q->f->census.last) - node_count(q->f->census.first);
     if (t.graph_bytes > 0.3 * whole) {
         h->share = q->is_growing ? fmin(1, t.graph_bytes / whole) : share_of(q, t.graph_bytes);
         evidence_for(h, STRONG, "tensors that require grad grew by %s (count %+.0f)",
@@ -246,7 +246,7 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
                          PLACE(row));
         return;
     }
-    struct tensors t = q->f->census_first ? tensor_growth(q->f) : (struct tensors){0};
+    struct tensors t = q->f->census.first ? tensor_growth(q->f) : (struct tensors){0};
     bool is_unseen = !isnan(whole) && t.bytes < 0.3 * whole;
     size_t lines;
     h->site = row;

@@ -467,9 +467,9 @@ void ledger_make(const struct facts *f, struct ledger *ret)
 {
     struct moment start = {.is_start = true,
                            .heap = &f->heap.start,
-                           .census = f->census_first,
+                           .census = f->census.first,
                            .t_s = f->start_s},
-                  now = {.heap = &f->heap.now, .census = f->census_last, .t_s = f->now_s};
+                  now = {.heap = &f->heap.now, .census = f->census.last, .t_s = f->now_s};
     *ret = (struct ledger){
         .start_s = f->start_s, .now_s = f->now_s, .named_growth_share = (double)NAN};
     if (!f->main || isnan(field_at(f, SAMPLE_RSS, f->now_s)))

@@ -22,8 +22,8 @@ void synthetic_begin(struct synthetic *s)
 
 void synthetic_end(struct synthetic *s)
 {
-    json_decref(s->f.census_first);
-    json_decref(s->f.census_last);
+    json_decref(s->f.census.first);
+    json_decref(s->f.census.last);
 }
 
 struct facts_process *synthetic_process(struct synthetic *s, enum process_role role)
@@ -153,8 +153,8 @@ static json_t *census(int step, double objects, double tensors, bool is_graph, i
 void synthetic_census(struct synthetic *s, double objects_growth, double tensors_growth,
                       bool is_graph)
 {
-    s->f.census_first = census(20, MIB(50), MIB(10), is_graph, 20);
-    s->f.census_last =
+    s->f.census.first = census(20, MIB(50), MIB(10), is_graph, 20);
+    s->f.census.last =
         census(180, MIB(50) + objects_growth, MIB(10) + tensors_growth, is_graph, 180);
 }
 

@@ -32,7 +32,7 @@ static void python_object_growth_cannot_be_tested_by_a_sampled_census(void **sta
     (void)state;
     memory_leaks();
     synthetic_census(&s, MIB(1), 0, false);
-    json_object_set_new(s.f.census_last, "is_sampled", json_true());
+    json_object_set_new(s.f.census.last, "is_sampled", json_true());
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
 }
 
@@ -78,7 +78,7 @@ static void model_copies_that_require_grad_are_not_called_a_kept_graph(void **st
     (void)state;
     memory_leaks();
     synthetic_census(&s, 0, MIB(380), false);
-    json_t *censuses[] = {s.f.census_first, s.f.census_last};
+    json_t *censuses[] = {s.f.census.first, s.f.census.last};
     for (int i = 0; i < 2; i++)
         json_object_set_new(json_array_get(json_object_get(censuses[i], "tensors"), 0),
                             "requires_grad", json_true());
