@@ -154,7 +154,7 @@ int profile_export_speedscope(const struct profile *p, struct names *names, FILE
     struct buf text = {0};
     char title[64];
     int r = export_sites(p, &sites, err);
-    if (r < 0)
+    if (!sites)
         return r;
     struct speedscope s = {
         .frames = json_array(), .samples = json_array(), .weights = json_array()};

@@ -244,7 +244,7 @@ static void deliver_marks(struct csv_run *c, struct csv_group *g, double t_s)
             break;
         if (!concerns(c, g, &m->mark))
             continue;
-        RUN_NOTIFY(c->run, row_mark, g->e, csv_ns(c, m->t_s), &m->mark);
+        RUN_NOTIFY(c->run, row_mark, c->run, g->e, csv_ns(c, m->t_s), &m->mark);
     }
 }
 
@@ -342,7 +342,7 @@ static void add_row(struct csv_run *c, struct csv_group *g, const struct csv_row
     if (c->run->tick_ns > c->run->now_ns)
         c->run->now_ns = c->run->tick_ns;
     run_add_value(c->run, g->e, SAMPLE_RSS, row->value_bytes);
-    RUN_NOTIFY(c->run, row, g->e, csv_ns(c, row->t_s), row);
+    RUN_NOTIFY(c->run, row, c->run, g->e, csv_ns(c, row->t_s), row);
 }
 
 static int take_row(void *user, const struct csv_row *row)

@@ -52,7 +52,7 @@ int run_new(const struct run_settings *options, uint64_t start_mono_ns, struct r
 
 static void entity_fini(struct run *run, struct run_entity *e)
 {
-    RUN_NOTIFY(run, forget, e);
+    RUN_NOTIFY(run, forget, run, e);
     for (size_t i = 0; i < SAMPLE_FIELDS_MAX; i++) {
         if (e->signal[i])
             series_fini(e->signal[i]);
@@ -251,7 +251,7 @@ struct run_entity *run_process(struct run *run, uint64_t mono_ns, enum process_e
         e->execed_ns = t_ns;
     if (event == PROCESS_DIED)
         entity_die(run, e, t_ns);
-    RUN_NOTIFY(run, process, e, event);
+    RUN_NOTIFY(run, process, run, e, event);
     if (event == PROCESS_DIED) {
         struct run_role *role = &run->dead_roles[info->role < ROLE_COUNT ? info->role : 0];
         role->count++;
@@ -455,7 +455,7 @@ void run_tick_end(struct run *run)
     s.read = 0;
     job_sample(run, &s);
     entity_sample(run, &run->job, &s);
-    RUN_NOTIFY(run, tick);
+    RUN_NOTIFY(run, tick, run);
 }
 
 /* ---- marks ---- */
@@ -584,7 +584,7 @@ void run_add_mark(struct run *run, const struct mark *given)
         if (mark.kind != MARK_SERIES && mark.kind != MARK_HELLO && mark.kind != MARK_ACK)
             mark_keep(run, &mark);
     }
-    RUN_NOTIFY(run, mark, &mark);
+    RUN_NOTIFY(run, mark, run, &mark);
 }
 
 const struct run_mark *run_mark_next(const struct run *run, struct run_mark_cursor *cursor)
@@ -648,7 +648,7 @@ void run_add_note(struct run *run, uint64_t mono_ns, const char *kind, const cha
             run->segments[run->segment_count++] = t_ns;
         run->has_step = false;
     }
-    RUN_NOTIFY(run, note, kind, text, len);
+    RUN_NOTIFY(run, note, run, kind, text, len);
 }
 
 /* ---- reading ---- */

@@ -132,12 +132,13 @@ struct run_observer {
     struct run_observer *next;
 };
 
-/* Calls the function CALLBACK of every observer of RUN that has one. */
+/* Calls the function CALLBACK, with the remaining arguments, of every observer of RUN that has one.
+ */
 #define RUN_NOTIFY(run, callback, ...)                                                             \
     do {                                                                                           \
         for (struct run_observer *o_ = (run)->observers; o_; o_ = o_->next)                        \
             if (o_->callback)                                                                      \
-                o_->callback(o_->user, run, ##__VA_ARGS__);                                        \
+                o_->callback(o_->user, __VA_ARGS__);                                               \
     } while (0)
 
 /* Properties of a run that was read from a table. */

@@ -146,15 +146,17 @@ static int check_and_submit(struct jobs *j, struct jobs_submission *s, struct ta
 /* Gets the request of a job that is to run again. */
 static int request_again(struct jobs *j, int64_t id, json_t **ret, struct err *err)
 {
-    int r = jobs_request(j, id, ret, err);
+    json_t *request;
+    int r = jobs_request(j, id, &request, err);
     if (r < 0)
         return r;
-    if (json_array_size(json_object_get(*ret, "command")) == 0) {
-        json_decref(*ret);
+    if (json_array_size(json_object_get(request, "command")) == 0) {
+        json_decref(request);
         return err_set(err, -EINVAL, "job %lld was imported without its command", (long long)id);
     }
     /* "after" is cleared, because the jobs for which the first run waited have ended */
-    json_object_set_new(*ret, "after", json_array());
+    json_object_set_new(request, "after", json_array());
+    *ret = request;
     return 0;
 }
 
