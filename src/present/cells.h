@@ -37,7 +37,7 @@ struct cell_column {
     int priority;
     bool is_shown;
 };
-/* Shows the columns that fit into WIDTH, so that at least REST columns of the screen are left for
- * the text after them. The least important columns are hidden first. Returns the width of the shown
- * columns. */
+/* Chooses the table columns that are shown, so that REST of WIDTH screen columns remain for the
+ * text after them. The least important table columns are hidden first. Returns the width of the
+ * shown columns. */
 int cell_columns_fit(struct cell_column *columns, size_t count, int width, int rest);

@@ -136,7 +136,7 @@ static void put_rank(struct doc *d, const struct cluster *c, const struct cluste
     else if (r->has_status && r->status != 0)
         doc_textf(d, TONE_BAD, "exited with status %lld", (long long)r->status);
     else if (r->place.differs)
-        doc_text(d, TONE_STRONG, "differs from its peers");
+        doc_text(d, TONE_STRONG, "outlier");
 }
 
 static void put_median(struct doc *d, const struct cluster *c)
@@ -206,7 +206,7 @@ static void put_ranks_brief(struct doc *d, const struct cluster *c)
         if (v->has_floor)
             doc_textf(d, TONE_PLAIN, " at %s", text_about_size(size, v->floor_last_bytes));
         if (w->place.differs)
-            doc_text(d, TONE_STRONG, ", differs from its peers");
+            doc_text(d, TONE_STRONG, ", an outlier");
     }
     const struct cluster_rank *first;
     size_t failed = cluster_failed_ranks(c, &first);
@@ -214,7 +214,7 @@ static void put_ranks_brief(struct doc *d, const struct cluster *c)
         doc_itemf(d, TONE_BAD, "rank %lld exited with status %lld", (long long)first->number,
                   (long long)first->status);
         if (failed > 1)
-            doc_textf(d, TONE_BAD, " first of %zu", failed);
+            doc_textf(d, TONE_BAD, ", the first of %zu failed ranks", failed);
     }
     if (c->peers.count > 1) {
         doc_itemf(d, TONE_PLAIN, "median");
@@ -225,16 +225,16 @@ static void put_ranks_brief(struct doc *d, const struct cluster *c)
 
 /* ---- the lead ---- */
 
-/* True if the job of a node was ended from outside, as launchers end all nodes when one has failed.
- */
+/* True if a signal from outside ended the job on this node: launchers end all nodes when one has
+ * failed. */
 static bool is_ended_from_outside(const struct outcome_end *end)
 {
     return end->cause_kind && strcmp(end->cause_kind, "signal") == 0 && end->has_signal_number &&
            (end->signal_number == SIGTERM || end->signal_number == SIGKILL);
 }
 
-/* Returns the node whose end is reported as that of the job: the first that failed by itself, else
- * the first that failed, else the worst node. */
+/* Returns the outcome that is reported for the whole job: that of the first node that failed by
+ * itself, else of the first that failed, else of the first node with an outcome. */
 static const struct outcome *outcome_of_job(const struct cluster *c)
 {
     const struct outcome *failed = NULL;
@@ -279,7 +279,7 @@ void cluster_lead(struct doc *d, const struct cluster *c, const struct summary *
 
 /* ---- the request ---- */
 
-/* Returns the memory request of the node that needs most. */
+/* Returns the memory request of the node that needs the most memory. */
 static struct request request_of_job(const struct cluster *c, const struct summary *worst)
 {
     struct request most = {0};

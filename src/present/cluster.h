@@ -15,8 +15,8 @@ struct summary;
 void cluster_brief(struct doc *d, const struct cluster *c, const struct summary *worst);
 /* Renders the output of `ebb show` and `ebb verdict`. */
 void cluster_full(struct doc *d, const struct cluster *c, const struct summary *worst);
-/* Adds the lead: lost nodes, how the job ended, the verdict, the line, and the advice. LABEL has
- * the same meaning as in summary_lead. */
+/* Adds the lead: lost nodes, how the job ended, the verdict, the allocating line, and the advice.
+ * LABEL has the same meaning as in summary_lead. */
 void cluster_lead(struct doc *d, const struct cluster *c, const struct summary *worst,
                   const char *label);
 /* Adds the table of at most MOST ranks, and the nodes that need attention. */

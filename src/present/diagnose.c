@@ -23,7 +23,8 @@ static void diagnose_put_bytes(struct doc *d, enum doc_tone tone, double bytes, 
              is_change ? known_change(size, true, bytes) : known_size(size, true, round(bytes)));
 }
 
-/* Adds a call site, and the user's own function if a library allocates for it. */
+/* Adds a call site and, if a library allocates there, the user's function that called the
+ * library. */
 static void diagnose_put_site(struct doc *d, const struct growth_row *row)
 {
     bool is_merged = row->n_program && row->n_places > 1;
@@ -37,8 +38,8 @@ static void diagnose_put_site(struct doc *d, const struct growth_row *row)
     }
 }
 
-/* Returns the colour of part AT. Call sites are shades of one colour; every other kind has its
- * own. */
+/* Returns the colour of entry AT of the ledger. Call sites are shades of one colour; every other
+ * entry has a colour of its own. */
 static void colour_of(const struct ledger *l, size_t at, char ret[4])
 {
     enum { KIND_COLOURS = 10, SITE_COLOURS = 6 };
@@ -101,7 +102,7 @@ static void diagnose_put_ledger(struct doc *d, const struct ledger *l, bool all)
                   l->named_growth_share * 100);
     diagnose_put_bar(d, l, false);
     diagnose_put_bar(d, l, true);
-    doc_table(d, NULL, "table of the ledger", columns, sizeof columns / sizeof *columns);
+    doc_table(d, NULL, "table of resident memory", columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < l->count; i++) {
         const struct ledger_entry *e = &l->entries[i];
         bool is_small = fabs(e->growth_bytes) < 1 << 20 && e->now_bytes < 0.02 * l->rss_now_bytes;
@@ -151,7 +152,7 @@ static void diagnose_put_hypothesis(struct doc *d, const struct diagnosis *v, si
     doc_textf(d, TONE_DIM, " [%s]", hypothesis_code(h->id));
     doc_textf(d, TONE_PLAIN, ": %s", hypothesis_words[h->word]);
     if (h->share > 0 && is_strong)
-        doc_textf(d, TONE_PLAIN, ", %.0f %% of it", h->share * 100);
+        doc_textf(d, TONE_PLAIN, ", %.0f %% of the growth", h->share * 100);
     diagnose_put_side(d, POINT_FOR, h, EVIDENCE_FOR);
     diagnose_put_side(d, POINT_AGAINST, h, EVIDENCE_AGAINST);
     diagnose_put_side(d, POINT_ABSENT, h, EVIDENCE_ABSENT);

@@ -54,7 +54,7 @@ int html_json(struct buf *out, const json_t *doc)
 
 /* ---- text ---- */
 
-enum { SENTENCE = 60 }; /* facts of more bytes than this get a line of their own */
+enum { SENTENCE = 60 }; /* facts with more bytes than this get a line of their own */
 
 struct html {
     const struct doc *doc;
@@ -328,8 +328,9 @@ static void html_canvas(struct html *h, const char *what)
     if (strcmp(what, "flame") == 0 || strcmp(what, "flame-gpu") == 0)
         buf_printf(h->out, "<div id=%s></div>\n", what);
     else if (!html_has_script())
-        buf_add_str(h->out, "<p class=quiet>This ebb was built without npm, so there are no plots; "
-                            "<code>ebb report --text</code> draws them in a terminal.</p>\n");
+        buf_add_str(h->out,
+                    "<p class=quiet>This build of ebb contains no plots, because npm was not "
+                    "installed; <code>ebb report --text</code> draws them in a terminal.</p>\n");
     else
         buf_printf(h->out,
                    "<noscript><p class=quiet>The plots need JavaScript.</p></noscript>\n"

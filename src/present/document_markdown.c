@@ -141,7 +141,7 @@ struct paper {
 
 typedef void paper_fn(struct buf *out, const char *raw);
 
-/* Writes RAW with the function AS, with private folders removed from paths. */
+/* Writes RAW with the function AS, which escapes it. Private folders are removed from paths. */
 static void paper_put(struct paper *p, paper_fn *as, const char *raw)
 {
     struct buf text = {0};

@@ -30,7 +30,7 @@ enum { TEXT_IS_CODE = 1, PARA_IS_HEADLINE = 1, FACT_IS_FIGURE = 1 };
 struct doc_node {
     enum doc_kind kind;
     enum doc_tone tone;
-    unsigned style;  /* one of the bits above, or an enum doc_point or enum doc_fold */
+    unsigned style;  /* one of the flags above, an enum doc_point or an enum doc_fold */
     unsigned hidden; /* bits of the back ends that omit this node */
     size_t at, len; /* position of the node's title, label or span in doc.text, which ends in NUL */
     size_t columns; /* for a name, the width at which it is truncated, or 0 */

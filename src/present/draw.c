@@ -87,8 +87,8 @@ static void draw_headroom(struct pen *p, const struct frame *f)
     pen_item(p, is_low ? PAINT_ALARM : PAINT_STRONG, text);
 }
 
-/* Draws the location of the limit, last on its line because it may be long. If the limit is that of
- * the host, nothing is drawn. */
+/* Draws the location of the limit, such as a cgroup. It comes last on its line because it may be
+ * long. A limit of the whole host has no location. */
 static void draw_limit(struct pen *p, const struct frame *f)
 {
     char text[256], where[160], size[TEXT_SIZE_MAX];
@@ -453,11 +453,11 @@ static void draw_help(struct screen *s)
         "↑ ↓     move; PgUp, PgDn, Home, End     P  pause     q  quit",
         "A       find allocating lines: ebb attach to the selected process; q detaches",
         "",
-        "RSS     resident; shared pages count in every process that has them",
+        "RSS     resident; includes pages that are shared with other processes",
         "UNIQUE  pages that only this process uses: freed when it exits",
         "PEAK    the highest value, including between samples",
         "RATE    slope of the baseline (the minima), not of the spikes",
-        "job     memory of all its processes, each page counted once; two figures",
+        "job     memory of all its processes, each page counted once; two values",
         "        are a lower and an upper bound",
         "psi     share of the last 10 s in which some / all tasks waited for memory",
         "~1.2G   not current: a new reading would delay the job;  – unknown",

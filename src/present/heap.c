@@ -110,7 +110,8 @@ void heap_frame_doc(struct doc *d, const struct name *frame)
     buf_fini(&text);
 }
 
-/* Returns true if ROW merges many lines that allocate little each and that one function called. */
+/* Returns true if ROW merges several lines that were called by one function and allocate little
+ * each. */
 static bool is_merged(const struct profile_row *row)
 {
     return row->has_in_program && row->place_count > 1;
@@ -164,8 +165,8 @@ static void heap_put_places(struct doc *d, const struct profile_row *row, struct
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Adds the stack, or else the callers and the C function below a Python line. In a report, a page
- * gets the stack, and the other formats get the callers and the C function. */
+/* Adds the stack, or the callers and the C function below a Python line. An HTML report shows the
+ * stack; the other formats show the callers and the C function. */
 static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};
@@ -317,13 +318,13 @@ static void heap_put_cost(struct doc *d, const struct profile_view *v)
     if (v->is_gpu && c->gpu_interval)
         doc_itemf(d, TONE_PLAIN, "on GPUs one sample per %s", text_size(size, c->gpu_interval));
     if (c->interval > c->base_interval)
-        doc_itemf(d, TONE_PLAIN, "less often than once per %s, to limit the cost",
+        doc_itemf(d, TONE_PLAIN, "sampled less often than once per %s, to limit the cost",
                   text_size(size, c->base_interval));
     if (c->python_version) {
         doc_fact(d, "Python");
         doc_itemf(d, TONE_PLAIN, "%s", profile_python_version(version, c));
         doc_itemf(d, TONE_PLAIN, "%s", profile_python_state(c));
-        doc_itemf(d, TONE_PLAIN, "small objects %s", c->python_small ? "counted" : "not counted");
+        doc_itemf(d, TONE_PLAIN, "small objects %s", c->python_small ? "included" : "not included");
     }
     for (size_t i = 0; i < HEAP_DROP_KINDS; i++) {
         if (!c->drops[i])

@@ -89,9 +89,9 @@ static bool has_exhausted_gpu(const struct summary *s)
     return s->gpu_failure && kind && strcmp(kind, "GPU memory") == 0;
 }
 
-/* Returns true if the lead explains the growth. It explains neither a healthy job, nor a job with
- * too few samples for a growth rate, whose growth may all belong to start-up. Growth on a GPU, and
- * failed jobs, are explained even with few samples. */
+/* Returns true if the lead explains the growth. A healthy job has nothing to explain. Without
+ * enough samples for a growth rate, all growth may belong to start-up, so only growth on a GPU and
+ * failed jobs are explained. */
 static bool has_explanation(const struct summary *s)
 {
     const struct judged *worst = verdict_worst(s->verdicts);
@@ -338,8 +338,8 @@ static void put_remedy(struct doc *d, const struct summary *s, const struct prof
         doc_text(d, TONE_PLAIN, "fix the leak on this GPU: memory grew until none was left");
     else
         doc_text(d, TONE_PLAIN,
-                 "lower the batch size, or free memory of the largest lines, which ebb heap --gpu "
-                 "lists");
+                 "lower the batch size, or free memory at the largest call sites, which ebb heap "
+                 "--gpu lists");
 }
 
 static void put_failure(struct doc *d, const struct summary *s)

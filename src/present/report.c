@@ -1,5 +1,5 @@
-/* Builds the report of one run as a document: verdict, numbers, plots, diagnosis, heap, processes,
- * guard, machine. */
+/* Builds the report of one run as a document: verdict, plots, diagnosis, heap, processes, guard,
+ * machine. */
 #include "present/report.h"
 
 #include <inttypes.h>
@@ -187,13 +187,12 @@ static void add_head(struct doc *d, const struct report *r)
     if (o->about.started)
         doc_itemf(d, TONE_PLAIN, "started %s", o->about.started);
     if (outcome_is_running(o))
-        doc_itemf(d, TONE_PLAIN, "still running or interrupted when this report was made");
+        doc_itemf(d, TONE_PLAIN, "still running when this report was created, or ebb was killed");
     doc_fact(d, "end");
     doc_text(d, TONE_PLAIN, o->end.cause);
 }
 
-/* Counts the rows, from the first on, that certainly grew and whose verdict does not exclude a
- * leak. */
+/* Counts the leading rows that certainly grew and whose verdict does not exclude a leak. */
 static size_t growing_count(const struct profile_view *v)
 {
     const double least = 1 << 20;
@@ -430,8 +429,8 @@ static void add_processes(struct doc *d, const struct report *r)
 
 /* ---- the guard ---- */
 
-/* Adds action I of the guard. Actions come from the recording, which has all of them, if there is
- * one, else from run.json. */
+/* Adds action I of the guard. Actions come from the recording, which has all of them, or from
+ * run.json if there is no recording. */
 static void add_act(struct doc *d, const struct report *r, size_t i)
 {
     char time[TEXT_TIME_MAX];

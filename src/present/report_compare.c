@@ -15,9 +15,9 @@
 
 enum { SITES = 12 };
 
-/* Smallest relative difference that counts as an effect of the change. The confidence interval of
- * one run is not enough: two runs of the same program differ by more than that interval, because of
- * the machine and its other load. */
+/* Smallest relative difference between two growth rates that is treated as an effect of the change.
+ * Confidence intervals alone are not enough: two runs of the same program differ by more, because
+ * of the machine and its other load. */
 static const double least_change = 0.05;
 
 static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse"};
@@ -27,9 +27,9 @@ static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse
 /* One of the two runs, with its verdict and its rate, which has the same unit in both runs. */
 struct side {
     const struct report *report;
-    const struct verdict_result *v; /* NULL: none */
+    const struct verdict_result *v; /* NULL if the run has no verdict */
     struct verdict_interval rate;
-    bool is_leak, is_known; /* is_known is true if the verdict decided whether the run leaks */
+    bool is_leak, is_known; /* IS_KNOWN is true if the verdict decided whether the run leaks */
 };
 
 static struct side side_of(const struct report *r)
@@ -94,8 +94,8 @@ static void write_unknown(struct comparison *c, const struct side *a, const stru
                  has_any_rate(a) ? "second" : "first");
     else if (!has_rate(a) || !has_rate(b))
         snprintf(c->sentence, size,
-                 "Cannot compare: one run has its growth rate per step, the "
-                 "other per minute.");
+                 "Cannot compare: the growth rate of one run is per step, that of the other per "
+                 "minute.");
     else if (is_too_short(a, b))
         snprintf(c->sentence, size,
                  "Too early to decide: the second run is only %s long, and at that point the first "
@@ -145,7 +145,7 @@ static void write_rate(char out[COMPARISON_REASON], const char *when, const stru
              text_size_signed(value, number_to_i64(s->rate.value)), unit,
              text_size_signed(low, number_to_i64(s->rate.low)),
              isfinite(s->rate.high) ? text_size_signed(high, number_to_i64(s->rate.high))
-                                    : "no end");
+                                    : "unlimited");
 }
 
 void report_compare(const struct report *before, const struct report *after, struct comparison *ret)

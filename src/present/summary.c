@@ -264,8 +264,8 @@ void request_put(struct doc *d, const struct request *r)
         doc_textf(d, TONE_PLAIN, ", %s once fixed", size);
 }
 
-/* Returns the part of the growth that a fix saves. If there are no steps, growth includes the
- * start of the program, so the growth of leaking call sites is used instead. */
+/* Returns the growth that a fix would save. If the job reports no steps, its growth includes
+ * start-up, so the growth of leaking call sites is used instead. */
 static double leaked_bytes(const struct summary *s)
 {
     double growth = (double)s->outcome->measured.tree.series.growth_bytes, sites = 0;
@@ -488,7 +488,7 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     if (run_dir) {
         summary_add_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
-        /* after a path there is little room, so only the report is named, which contains the
+        /* after a path, the line has room for one command only; the report also contains the
          * rest */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",

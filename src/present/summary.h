@@ -51,8 +51,8 @@ void summary_full(struct doc *d, const struct summary *s);
 void summary_add_end(struct buf *out, const struct outcome *o);
 /* Returns PATH relative to the working directory, as one would type it. */
 const char *summary_path(const char *path);
-/* Appends "ebb show", with the operand for this run or, if it needs none and WITH_PATH, followed by
- * the path. */
+/* Appends "ebb show" and the operand for this run. If this run is the default and needs no operand,
+ * appends its path as a separate item if WITH_PATH. */
 void summary_add_show(struct buf *out, const char *run_dir, bool with_path);
 /* Appends the operand that makes a command read this run, or nothing if this run is the default. */
 void summary_add_operand(struct buf *out, const char *run_dir);

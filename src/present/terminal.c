@@ -25,7 +25,7 @@ static void on_crash(int signo)
 {
     (void)!write(STDOUT_FILENO, crash.restore, crash.restore_len);
     tcsetattr(STDIN_FILENO, TCSANOW, &crash.before);
-    raise(signo); /* with SA_RESETHAND, the default action is taken this time */
+    raise(signo); /* SA_RESETHAND has restored the default action */
 }
 
 static void crash_add(const char *capability)

@@ -105,7 +105,8 @@ static void add_filling(struct buf *out, const struct verdict_result *r)
 {
     char size[TEXT_SIZE_MAX];
     if (r->forecast.has_ceiling)
-        buf_printf(out, "; %s near %s", r->forecast.is_limited ? "ends" : "a cache would level off",
+        buf_printf(out, "; %s near %s",
+                   r->forecast.is_limited ? "growth ends" : "a cache would level off",
                    text_about_size(size, r->forecast.ceiling_bytes));
     if (r->forecast.is_limited)
         return;
@@ -133,7 +134,8 @@ static void add_flat(struct buf *out, const struct verdict_result *r)
         buf_printf(out, ", peak %s", text_about_size(size, r->peak_bytes));
 }
 
-/* Appends the growth that a verdict of no leak excludes: slower growth cannot be detected. */
+/* Appends the detection limit of a verdict of no leak, such as "< 10 KiB/step, ": slower growth
+ * cannot be excluded. */
 static void add_detectable(struct buf *out, const struct verdict_result *r)
 {
     char size[TEXT_SIZE_MAX];
@@ -279,7 +281,7 @@ static void verdict_put_fact(struct doc *d, const char *label, const struct judg
                              size_t reasons)
 {
     doc_fact(d, label);
-    if (one->label) { /* the verdict is on a figure that the job reports */
+    if (one->label) { /* the verdict is on a metric that the job reports */
         doc_name(d, TONE_PLAIN, one->label, strlen(one->label), LABEL_MOST);
         if (one->has_pid)
             doc_textf(d, TONE_PLAIN, " of process %d", (int)one->pid);

@@ -11,7 +11,7 @@
 #include "present/cells.h"
 #include "present/chart.h"
 
-static void short_sizes_take_at_most_five_columns(void **state)
+static void short_size_text_fits_in_five_columns(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -25,7 +25,7 @@ static void short_sizes_take_at_most_five_columns(void **state)
     assert_true(strlen(cell_size(out, UINT64_MAX)) <= 5);
 }
 
-static void missing_value_is_a_dash_and_an_old_value_has_a_tilde(void **state)
+static void size_cell_shows_dash_if_unknown_and_tilde_if_stale(void **state)
 {
     char out[CELL_MAX];
     struct frame_bytes v = {.known = false, .stale = true};
@@ -37,7 +37,7 @@ static void missing_value_is_a_dash_and_an_old_value_has_a_tilde(void **state)
     assert_string_equal(cell_bytes(out, &v), "0");
 }
 
-static void rate_has_a_sign_and_an_unknown_rate_is_a_dash(void **state)
+static void rate_cell_shows_a_sign_and_dash_if_unknown(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -48,7 +48,7 @@ static void rate_has_a_sign_and_an_unknown_rate_is_a_dash(void **state)
     assert_string_equal(cell_rate_text(out, 98.0 * (1 << 20)), "+98.0 MiB/min");
 }
 
-static void rate_that_is_nan_or_huge_is_printable(void **state)
+static void nan_and_huge_rates_are_printable(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -66,7 +66,7 @@ static void short_role_name_is_its_first_word(void **state)
     assert_string_equal(cell_role(out, "main", true), "main");
 }
 
-static void narrow_table_loses_the_least_important_columns_first(void **state)
+static void narrow_table_hides_least_important_columns_first(void **state)
 {
     struct cell_column c[] = {
         {"PID", 8, 1, false}, {"B", 10, 3, false}, {"C", 6, 2, false}, {"NONE", 6, 0, false}};
@@ -124,12 +124,12 @@ static void sparkline_of_the_largest_64_bit_numbers_does_not_overflow(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_sizes_take_at_most_five_columns),
-        cmocka_unit_test(missing_value_is_a_dash_and_an_old_value_has_a_tilde),
-        cmocka_unit_test(rate_has_a_sign_and_an_unknown_rate_is_a_dash),
-        cmocka_unit_test(rate_that_is_nan_or_huge_is_printable),
+        cmocka_unit_test(short_size_text_fits_in_five_columns),
+        cmocka_unit_test(size_cell_shows_dash_if_unknown_and_tilde_if_stale),
+        cmocka_unit_test(rate_cell_shows_a_sign_and_dash_if_unknown),
+        cmocka_unit_test(nan_and_huge_rates_are_printable),
         cmocka_unit_test(short_role_name_is_its_first_word),
-        cmocka_unit_test(narrow_table_loses_the_least_important_columns_first),
+        cmocka_unit_test(narrow_table_hides_least_important_columns_first),
         cmocka_unit_test(sparkline_is_scaled_from_minimum_to_maximum),
         cmocka_unit_test(sparkline_shows_the_newest_value_at_the_right),
         cmocka_unit_test(sparkline_of_noise_is_flat),

@@ -53,7 +53,7 @@ static struct doc facts(void)
     return d;
 }
 
-static void items_of_a_long_fact_wrap_to_a_new_line(void **state)
+static void long_fact_wraps_between_items(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -116,7 +116,7 @@ static struct doc table(void)
     return d;
 }
 
-static void narrow_table_hides_columns_and_the_start_of_paths(void **state)
+static void narrow_table_hides_columns_and_shortens_paths(void **state)
 {
     struct doc d = table();
     (void)state;
@@ -133,7 +133,7 @@ static void narrow_table_hides_columns_and_the_start_of_paths(void **state)
           "             in malloc\n");
 }
 
-static void html_and_markdown_tables_have_every_column(void **state)
+static void html_and_markdown_tables_show_every_column(void **state)
 {
     struct doc d = table();
     (void)state;
@@ -291,7 +291,7 @@ static void markdown_escapes_markup_and_hides_private_folders(void **state)
     check(&d, MARKDOWN, 0, "&lt;b&gt;@<!-- -->x\\|\\`\n\n```\ntrain.py '''\n```\n");
 }
 
-static void text_plot_has_an_axis_and_marks_events(void **state)
+static void terminal_plot_has_an_axis_and_event_letters(void **state)
 {
     static const struct series_point points[] = {{0, 0}, {10 * NS_PER_S, 1 << 30}};
     static const struct doc_event events[] = {{0, 'E'}, {10 * NS_PER_S, 'c'}};
@@ -314,17 +314,17 @@ static void text_plot_has_an_axis_and_marks_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_of_a_long_fact_wrap_to_a_new_line),
+        cmocka_unit_test(long_fact_wraps_between_items),
         cmocka_unit_test(facts_are_a_list_in_html_and_a_table_in_markdown),
         cmocka_unit_test(number_and_its_unit_are_never_separated_by_a_line_break),
-        cmocka_unit_test(narrow_table_hides_columns_and_the_start_of_paths),
-        cmocka_unit_test(html_and_markdown_tables_have_every_column),
+        cmocka_unit_test(narrow_table_hides_columns_and_shortens_paths),
+        cmocka_unit_test(html_and_markdown_tables_show_every_column),
         cmocka_unit_test(bullet_points_are_indented_below_the_previous_fact),
         cmocka_unit_test(collapsed_group_shows_only_its_summary_on_a_terminal),
         cmocka_unit_test(colours_are_used_only_on_a_colour_terminal),
         cmocka_unit_test(hostile_text_is_escaped_in_every_document_format),
         cmocka_unit_test(markdown_escapes_markup_and_hides_private_folders),
-        cmocka_unit_test(text_plot_has_an_axis_and_marks_events),
+        cmocka_unit_test(terminal_plot_has_an_axis_and_event_letters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static const char at_80[] =
     "cost       1234 samples, 120 ms of the job's time (0.1 %),\n"
     "           one sample per 2.00 MiB,\n"
     "           less often than once per 512 KiB, to limit the cost\n"
-    "Python     3.11.2, no Python in this process, small objects counted\n"
+    "Python     3.11.2, no Python in this process, small objects included\n"
     "dropped    7 × the table of live samples is full: a sample was dropped\n"
     "dropped    2 × a stack could not be unwound completely\n";
 
@@ -131,7 +131,7 @@ static void heap_table_at_80_columns_matches_expected_text(void **state)
     free(printed);
 }
 
-static void library_line_is_shown_with_the_user_function_that_calls_it(void **state)
+static void library_line_is_shown_with_calling_user_function(void **state)
 {
     (void)state;
     char *printed =
@@ -213,7 +213,7 @@ static void heap_table_fits_any_width(void **state)
     }
 }
 
-static void long_title_of_the_growth_column_hides_no_other_column(void **state)
+static void long_growth_column_title_hides_no_other_column(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK "," MODEL), "since 123456789012", true, 80);
@@ -373,7 +373,7 @@ static void check_shown_path(const char *path, const char *shown)
     buf_fini(&json);
 }
 
-static void path_with_dot_dot_is_resolved_in_the_heap_table(void **state)
+static void heap_table_resolves_dot_dot_in_paths(void **state)
 {
     (void)state;
     check_shown_path("/home/user/work/../progs/train.py", "/home/user/progs/train.py");
@@ -428,11 +428,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_table_at_80_columns_matches_expected_text),
-        cmocka_unit_test(library_line_is_shown_with_the_user_function_that_calls_it),
+        cmocka_unit_test(library_line_is_shown_with_calling_user_function),
         cmocka_unit_test(merged_heap_row_shows_its_function_and_largest_lines),
         cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
         cmocka_unit_test(heap_table_fits_any_width),
-        cmocka_unit_test(long_title_of_the_growth_column_hides_no_other_column),
+        cmocka_unit_test(long_growth_column_title_hides_no_other_column),
         cmocka_unit_test(heap_growth_without_steps_is_shown_per_minute),
         cmocka_unit_test(each_kind_of_dropped_sample_is_reported),
         cmocka_unit_test(heap_without_live_memory_is_reported_as_empty),
@@ -440,7 +440,7 @@ int main(void)
         cmocka_unit_test(overlong_names_in_the_heap_are_truncated),
         cmocka_unit_test(heap_tree_deeper_than_the_screen_fits_its_width),
         cmocka_unit_test(heap_row_without_values_is_still_printed),
-        cmocka_unit_test(path_with_dot_dot_is_resolved_in_the_heap_table),
+        cmocka_unit_test(heap_table_resolves_dot_dot_in_paths),
         cmocka_unit_test(run_summary_lists_growing_call_sites),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,7 @@ static void json_embedded_in_a_page_cannot_end_its_script_element(void **state)
     buf_fini(&out);
 }
 
-static void style_of_the_pages_is_embedded_in_the_program(void **state)
+static void report_style_and_script_are_embedded_in_ebb(void **state)
 {
     struct buf out = {0};
     (void)state;
@@ -68,7 +68,7 @@ static void style_of_the_pages_is_embedded_in_the_program(void **state)
     buf_fini(&out);
 }
 
-static void only_embedded_page_files_are_found_by_name(void **state)
+static void asset_lookup_finds_only_files_of_the_server_page(void **state)
 {
     static const char *const names[] = {"serve.html", "serve.css", "serve.js", "icon.svg"};
     struct asset_file file, other = {0};
@@ -87,7 +87,7 @@ static void only_embedded_page_files_are_found_by_name(void **state)
     assert_string_equal(file.etag, other.etag);
 }
 
-static void plot_of_growing_values_rises_from_left_to_right(void **state)
+static void braille_plot_of_growing_values_rises_to_the_right(void **state)
 {
     const struct series_point line[] = {{0, 0}, {10, 100}};
     const struct braille_range range = {0, 10, 0, 100};
@@ -99,7 +99,7 @@ static void plot_of_growing_values_rises_from_left_to_right(void **state)
     assert_string_equal(braille_row(&b, 0, text), "⡠⠊");
 }
 
-static void html_plot_clips_points_outside_its_area(void **state)
+static void braille_plot_clips_points_outside_its_range(void **state)
 {
     const struct series_point line[] = {{2, 50}, {UINT64_MAX, UINT64_MAX}, {5, 200}, {5, 50}};
     const struct braille_range range = {4, 10, 0, 100};
@@ -122,10 +122,10 @@ int main(void)
         cmocka_unit_test(html_output_escapes_markup),
         cmocka_unit_test(html_output_shows_control_characters_and_invalid_utf8),
         cmocka_unit_test(json_embedded_in_a_page_cannot_end_its_script_element),
-        cmocka_unit_test(style_of_the_pages_is_embedded_in_the_program),
-        cmocka_unit_test(only_embedded_page_files_are_found_by_name),
-        cmocka_unit_test(plot_of_growing_values_rises_from_left_to_right),
-        cmocka_unit_test(html_plot_clips_points_outside_its_area),
+        cmocka_unit_test(report_style_and_script_are_embedded_in_ebb),
+        cmocka_unit_test(asset_lookup_finds_only_files_of_the_server_page),
+        cmocka_unit_test(braille_plot_of_growing_values_rises_to_the_right),
+        cmocka_unit_test(braille_plot_clips_points_outside_its_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

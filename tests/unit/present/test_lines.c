@@ -44,7 +44,7 @@ static struct frame job(struct frame_row *rows, size_t count)
     return f;
 }
 
-static void sample_line_has_values_of_the_job_and_the_machine(void **state)
+static void sample_line_has_job_and_machine_values(void **state)
 {
     struct frame_row rows[] = {hostile_row()};
     struct frame f = job(rows, 1);
@@ -98,7 +98,7 @@ static void json_sample_has_null_for_missing_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sample_line_has_values_of_the_job_and_the_machine),
+        cmocka_unit_test(sample_line_has_job_and_machine_values),
         cmocka_unit_test(sample_line_omits_unknown_values),
         cmocka_unit_test(json_sample_has_null_for_missing_values),
     };

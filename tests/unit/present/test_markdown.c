@@ -43,7 +43,7 @@ static void markdown_keeps_program_names_readable(void **state)
     check(markdown_text, "heap_live_bytes@4711", "heap_live_bytes@4711");
 }
 
-static void markdown_escapes_mentions_and_references(void **state)
+static void markdown_escapes_mentions_and_issue_references(void **state)
 {
     (void)state;
     check(markdown_text, "@torch", "@<!-- -->torch");
@@ -51,7 +51,7 @@ static void markdown_escapes_mentions_and_references(void **state)
     check(markdown_text, "a@b #", "a@b #");
 }
 
-static void text_of_markdown_code_cannot_end_the_code(void **state)
+static void text_in_markdown_code_cannot_end_the_code(void **state)
 {
     (void)state;
     check(markdown_code, "a|b `c` <d>", "`a\\|b 'c' <d>`");
@@ -93,8 +93,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(markdown_escapes_markup_in_plain_text),
         cmocka_unit_test(markdown_keeps_program_names_readable),
-        cmocka_unit_test(markdown_escapes_mentions_and_references),
-        cmocka_unit_test(text_of_markdown_code_cannot_end_the_code),
+        cmocka_unit_test(markdown_escapes_mentions_and_issue_references),
+        cmocka_unit_test(text_in_markdown_code_cannot_end_the_code),
         cmocka_unit_test(markdown_makes_bidi_characters_visible),
         cmocka_unit_test(markdown_removes_private_folders_from_paths),
         cmocka_unit_test(markdown_keeps_folders_that_are_not_private),

@@ -44,7 +44,7 @@ static void removed_leak_compares_as_fixed(void **state)
           ANSWER_FIXED, "worked");
 }
 
-static void slower_leak_in_the_second_run_compares_as_less(void **state)
+static void slower_leak_compares_as_less(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 400, 600, step),
@@ -56,8 +56,8 @@ static void runs_with_overlapping_growth_rates_compare_as_same(void **state)
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 500, 950, step),
           ANSWER_SAME, "No measurable difference");
-    /* The runs compare as equal although their verdict words differ, because the first verdict was
-     * barely certain. */
+    /* The answer is "same" although the verdict words differ, because the first verdict was barely
+     * certain. */
     check(run(VERDICT_LEAKING, 1, 5, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
           ANSWER_SAME, "No measurable difference");
 }
@@ -71,7 +71,7 @@ static void faster_leak_compares_as_worse(void **state)
           ANSWER_WORSE, "worse");
 }
 
-static void two_flat_runs_compare_as_equal(void **state)
+static void two_flat_runs_compare_as_same(void **state)
 {
     (void)state;
     check(run(VERDICT_STABLE, 0, 20, 30, step), run(VERDICT_STABLE, 0, -5, 5, step), ANSWER_SAME,
@@ -147,10 +147,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(removed_leak_compares_as_fixed),
-        cmocka_unit_test(slower_leak_in_the_second_run_compares_as_less),
+        cmocka_unit_test(slower_leak_compares_as_less),
         cmocka_unit_test(runs_with_overlapping_growth_rates_compare_as_same),
         cmocka_unit_test(faster_leak_compares_as_worse),
-        cmocka_unit_test(two_flat_runs_compare_as_equal),
+        cmocka_unit_test(two_flat_runs_compare_as_same),
         cmocka_unit_test(undecided_second_run_is_not_called_fixed),
         cmocka_unit_test(faster_growth_in_the_first_epoch_is_not_called_worse),
         cmocka_unit_test(small_difference_in_rates_is_not_called_a_change),

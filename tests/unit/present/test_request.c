@@ -62,7 +62,7 @@ static void unknown_memory_request_is_omitted(void **state)
     assert_request(&(struct request){.is_leak = true, .steps = 7}, "");
 }
 
-static void memory_request_is_written_for_slurm_or_kubernetes(void **state)
+static void request_syntax_is_kubernetes_only_in_a_pod_without_slurm(void **state)
 {
     (void)state;
     unsetenv("SLURM_JOB_ID");
@@ -81,7 +81,7 @@ int main(void)
         cmocka_unit_test(memory_request_in_a_pod_is_a_memory_limit),
         cmocka_unit_test(memory_request_of_a_leak_grows_with_the_number_of_steps),
         cmocka_unit_test(unknown_memory_request_is_omitted),
-        cmocka_unit_test(memory_request_is_written_for_slurm_or_kubernetes),
+        cmocka_unit_test(request_syntax_is_kubernetes_only_in_a_pod_without_slurm),
     };
     return cmocka_run_group_tests_name("request", tests, NULL, NULL);
 }

@@ -189,7 +189,7 @@ static void summary_of_gpu_out_of_memory_does_not_blame_host_growth(void **state
     buf_fini(&text);
 }
 
-static void container_is_named_only_beside_a_cause_that_is_live_memory(void **state)
+static void container_is_named_only_if_the_cause_is_live_memory(void **state)
 {
     (void)state;
     struct buf text = {0};
@@ -293,7 +293,7 @@ static void full_summary_text_has_every_fact(void **state)
     ",'checkpoint_step':" saved ",'peak_bytes':433061888,'verdict':'undecided','end':{" by "}}"
 #define ACT(t, act, trigger) "{'t_s':" #t ",'act':'" act "','trigger':'" trigger "'}"
 
-static void summary_counts_guard_actions_and_lists_the_last(void **state)
+static void summary_counts_guard_actions_and_lists_the_newest(void **state)
 {
     (void)state;
     full_text_is(
@@ -371,7 +371,7 @@ static void summary_of_an_empty_run_json_is_one_line(void **state)
                  "undecided: there are no samples\n\n");
 }
 
-static void summary_has_a_text_for_every_way_that_a_run_can_end(void **state)
+static void summary_describes_every_way_a_run_can_end(void **state)
 {
     (void)state;
     full_text_is("{'end':{'kind':'signalled','signal':'KILL'},'duration_s':2}", 80,
@@ -391,7 +391,7 @@ static void summary_has_a_text_for_every_way_that_a_run_can_end(void **state)
 }
 
 /* A run.json written by another program may contain all of these values. */
-static void summary_omits_run_json_values_of_wrong_types(void **state)
+static void summary_omits_run_json_values_with_wrong_types(void **state)
 {
     static const char *const docs[] = {
         "{'end':'x','tree':[],'processes':{},'roles':'y','largest':7,'cost':[],'gpus':{}}",
@@ -489,7 +489,7 @@ static void summary_shows_the_first_and_newest_of_many_segments(void **state)
     buf_fini(&b);
 }
 
-static void summary_has_the_same_text_with_and_without_colours(void **state)
+static void summary_text_is_equal_with_and_without_colours(void **state)
 {
     struct buf plain = {0}, coloured = {0};
     json_t *doc = quoted_json(whole);
@@ -520,20 +520,20 @@ int main(void)
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(summary_begins_with_the_worst_verdict_of_host_and_gpus),
         cmocka_unit_test(summary_of_gpu_out_of_memory_does_not_blame_host_growth),
-        cmocka_unit_test(container_is_named_only_beside_a_cause_that_is_live_memory),
+        cmocka_unit_test(container_is_named_only_if_the_cause_is_live_memory),
         cmocka_unit_test(full_summary_text_has_every_fact),
-        cmocka_unit_test(summary_counts_guard_actions_and_lists_the_last),
+        cmocka_unit_test(summary_counts_guard_actions_and_lists_the_newest),
         cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
         cmocka_unit_test(summary_omits_shared_memory_that_was_freed),
         cmocka_unit_test(only_full_summary_shows_shared_memory_of_the_machine),
         cmocka_unit_test(summary_of_an_empty_run_json_is_one_line),
-        cmocka_unit_test(summary_has_a_text_for_every_way_that_a_run_can_end),
-        cmocka_unit_test(summary_omits_run_json_values_of_wrong_types),
+        cmocka_unit_test(summary_describes_every_way_a_run_can_end),
+        cmocka_unit_test(summary_omits_run_json_values_with_wrong_types),
         cmocka_unit_test(hostile_names_in_the_summary_are_escaped),
         cmocka_unit_test(full_summary_text_fits_narrow_terminals),
         cmocka_unit_test(narrow_segments_table_hides_columns),
         cmocka_unit_test(summary_shows_the_first_and_newest_of_many_segments),
-        cmocka_unit_test(summary_has_the_same_text_with_and_without_colours),
+        cmocka_unit_test(summary_text_is_equal_with_and_without_colours),
     };
     setlocale(LC_CTYPE, "C.UTF-8");
     if (!getcwd(source_dir, sizeof source_dir) || !mkdtemp(run_dir) || chdir(run_dir) < 0 ||

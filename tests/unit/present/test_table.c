@@ -71,7 +71,7 @@ static void flat_process_list_is_sorted_by_the_chosen_column(void **state)
     table_fini(&t);
 }
 
-static void unknown_values_are_sorted_last_and_equal_values_by_pid(void **state)
+static void rows_sort_by_value_then_pid_with_unknown_values_last(void **state)
 {
     struct frame_row rows[] = {row(1, 0, 5), row(2, 0, 5), row(3, 0, 5)};
     struct table t = {.is_flat = true, .sort = SORT_RATE};
@@ -87,7 +87,7 @@ static void unknown_values_are_sorted_last_and_equal_values_by_pid(void **state)
     table_fini(&t);
 }
 
-static void folded_branch_shows_only_how_many_descendants_it_hides(void **state)
+static void folded_branch_is_one_line_with_descendant_count(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -122,7 +122,7 @@ static void all_branches_of_the_process_tree_can_be_folded(void **state)
     table_fini(&t);
 }
 
-static void processes_with_cyclic_parents_are_shown_once_each(void **state)
+static void processes_in_a_parent_cycle_are_shown_once_each(void **state)
 {
     const struct frame_row rows[] = {row(1, 3, 1), row(2, 1, 2), row(3, 2, 3), row(4, 4, 4),
                                      row(5, 3, 5)};
@@ -153,7 +153,7 @@ static void process_table_without_processes_has_no_lines(void **state)
     table_fini(&t);
 }
 
-static void branches_of_the_process_tree_are_drawn_before_names(void **state)
+static void process_tree_prefix_draws_branch_lines(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -168,7 +168,7 @@ static void branches_of_the_process_tree_are_drawn_before_names(void **state)
     table_fini(&t);
 }
 
-static void process_table_lays_out_a_chain_of_20000_parents(void **state)
+static void process_table_accepts_20000_nested_processes(void **state)
 {
     enum { COUNT = 20000 };
     struct frame_row *rows = calloc(COUNT, sizeof *rows);
@@ -194,14 +194,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sibling_processes_are_sorted_below_their_parent),
         cmocka_unit_test(flat_process_list_is_sorted_by_the_chosen_column),
-        cmocka_unit_test(unknown_values_are_sorted_last_and_equal_values_by_pid),
-        cmocka_unit_test(folded_branch_shows_only_how_many_descendants_it_hides),
+        cmocka_unit_test(rows_sort_by_value_then_pid_with_unknown_values_last),
+        cmocka_unit_test(folded_branch_is_one_line_with_descendant_count),
         cmocka_unit_test(all_branches_of_the_process_tree_can_be_folded),
-        cmocka_unit_test(processes_with_cyclic_parents_are_shown_once_each),
+        cmocka_unit_test(processes_in_a_parent_cycle_are_shown_once_each),
         cmocka_unit_test(process_table_accepts_a_duplicate_pid),
         cmocka_unit_test(process_table_without_processes_has_no_lines),
-        cmocka_unit_test(branches_of_the_process_tree_are_drawn_before_names),
-        cmocka_unit_test(process_table_lays_out_a_chain_of_20000_parents),
+        cmocka_unit_test(process_tree_prefix_draws_branch_lines),
+        cmocka_unit_test(process_table_accepts_20000_nested_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void headline_is(const char *json, const char *expected)
     buf_fini(&out);
 }
 
-static void verdict_on_a_figure_begins_with_the_name_of_the_figure(void **state)
+static void verdict_on_a_metric_begins_with_the_metric_name(void **state)
 {
     json_t *doc = quoted_json(
         "{'tree':{'verdict':'stable','leak':false,'confidence':0.97," FLOOR "},"
@@ -129,7 +129,7 @@ static void verdict_headline_names_the_growing_process(void **state)
     buf_fini(&out);
 }
 
-static void filling_headline_has_both_outcomes_and_decision_step(void **state)
+static void filling_headline_has_both_forecasts_and_decision_step(void **state)
 {
     (void)state;
     headline_is(
@@ -208,7 +208,7 @@ static void verdict_text_has_overhead_and_processes(void **state)
     buf_fini(&out);
 }
 
-static void narrow_terminal_wraps_verdict_sentences_at_spaces(void **state)
+static void verdict_sentences_wrap_at_spaces_on_narrow_terminal(void **state)
 {
     struct buf out = {0};
     json_t *doc =
@@ -300,15 +300,15 @@ int main(void)
 {
     setlocale(LC_CTYPE, "C.UTF-8");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(verdict_on_a_figure_begins_with_the_name_of_the_figure),
+        cmocka_unit_test(verdict_on_a_metric_begins_with_the_metric_name),
         cmocka_unit_test(each_verdict_word_has_a_headline),
         cmocka_unit_test(leak_headline_has_one_rate_and_the_time_to_the_limit),
         cmocka_unit_test(verdict_headline_names_the_growing_process),
-        cmocka_unit_test(filling_headline_has_both_outcomes_and_decision_step),
+        cmocka_unit_test(filling_headline_has_both_forecasts_and_decision_step),
         cmocka_unit_test(undecided_headline_has_the_reason),
         cmocka_unit_test(headline_names_a_leaking_gpu_and_not_a_stable_host),
         cmocka_unit_test(verdict_text_has_overhead_and_processes),
-        cmocka_unit_test(narrow_terminal_wraps_verdict_sentences_at_spaces),
+        cmocka_unit_test(verdict_sentences_wrap_at_spaces_on_narrow_terminal),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
         cmocka_unit_test(verdict_text_marks_exited_processes_if_others_still_run),
         cmocka_unit_test(brief_verdict_has_word_rate_and_process),
