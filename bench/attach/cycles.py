@@ -97,7 +97,7 @@ def cycles(program, python, count, folder):
     failed, pauses, before = [], [], target.left_at_least()
     for _ in range(count):
         status, pause, text = attach(program, target.pid, folder)
-        if status or re.search("cannot|without lines|has exited", text):
+        if status or re.search("cannot|without heap profile|has exited", text):
             failed.append(text.strip().splitlines()[0])
         if pause is not None:
             pauses.append(pause)

@@ -23,7 +23,7 @@
 #include "trace/rundir.h"
 
 enum {
-    WAIT_S = 60,   /* time limit for running the script, which a long C call delays */
+    WAIT_S = 60,   /* time limit for the script to run; a long C call delays it */
     ANSWER_S = 10, /* time limit for loading or removing hooks */
 };
 
@@ -41,7 +41,7 @@ static const struct option_desc attach_table[] = {
     OPTION_ROW(0, "for", DURATION, "TIME", AT(for_ns), .min = 1,
                .help = "detach after this time (default: at Ctrl-C, or with ebb detach)"),
     OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .min = 50, .max = 3600000,
-               .help = "sample this often (default: 200ms in the first two minutes, then 1s)"),
+               .help = "sampling interval (default: 200ms in the first two minutes, then 1s)"),
     OPTION_ROW(
         'd', "run-dir", PATH, "DIR", AT(run_dir),
         .help = "record into this folder, which must not exist yet (default: ebb-runs/NAME-DATE)"),
@@ -52,7 +52,7 @@ static const struct option_desc attach_table[] = {
                .help = "also stop the job before memory runs out (default: only warn and request a "
                        "checkpoint)"),
     OPTION_ROW(0, "no-heap", FLAG, NULL, AT(no_heap),
-               .help = "do not profile the heap: steps and verdict only"),
+               .help = "do not profile the heap; report only steps and the verdict"),
     OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
                .min = 4 << 10, .max = 1 << 30,
                .help = "sample the heap once per this many allocated bytes on average"),
@@ -72,7 +72,7 @@ struct attach {
     /* why ebb detached; NULL while it is attached, and if the job has exited */
     const char *ended_by;
     bool is_over;
-    bool has_left; /* the last process of the job has exited */
+    bool has_left; /* true once the last process of the job has exited */
 };
 
 /* ---- events ---- */
@@ -139,13 +139,12 @@ static int attach_listen(struct attach *a)
 
 /* ---- starting ---- */
 
-/* Finds the files of ebb that are loaded into the job. */
+/* Finds the parts of ebb that are loaded into the job: the Python package and the heap library. */
 static int attach_find_parts(struct attach *a, struct err *err)
 {
     if (!place_find_shim(a->package))
         return err_set(err, -ENOENT,
-                       "the Python package of ebb is not installed next to the "
-                       "program");
+                       "ebb's Python package is not installed next to the ebb program");
     *strrchr(a->package, '/') = '\0'; /* the shim is a folder of the package */
     if (!a->options->no_heap && place_find_heap(a->library))
         a->supervisor.heap.library = a->library;
@@ -153,8 +152,8 @@ static int attach_find_parts(struct attach *a, struct err *err)
     return 0;
 }
 
-/* Lets processes of another user enter the folder of the sockets. Needed if root attaches to
- * another user's job. */
+/* Lets another user's processes enter the socket folder, as root may attach to another user's
+ * job. */
 static int attach_open_folder(struct attach *a, uid_t user, struct err *err)
 {
     const char *folder = attached_folder(a->attached), *socket = attached_socket(a->attached);
@@ -171,7 +170,7 @@ static int attach_open_folder(struct attach *a, uid_t user, struct err *err)
             return !attach_target_lives(t)
                        ? attach_target_gone(t, err)
                        : err_set(err, -ENOENT,
-                                 "process %d (%s) does not see %s, because it is in another mount "
+                                 "process %d (%s) cannot access %s, because it is in another mount "
                                  "namespace; run ebb inside that container",
                                  (int)t->pid, t->name, needed[i]);
     return 0;
@@ -225,7 +224,7 @@ static int attach_begin(struct attach *a, struct err *err)
         s->rundir.fd = -1;
         return r;
     }
-    if (user != geteuid()) { /* only root may enter root's own folder for sockets */
+    if (user != geteuid()) { /* only root may enter root's own socket folder */
         unsetenv("XDG_RUNTIME_DIR");
         unsetenv("TMPDIR");
     }
@@ -243,8 +242,8 @@ static int attach_begin(struct attach *a, struct err *err)
     return r;
 }
 
-/* Runs the loop until every process has answered. Gives up after a minute or after Ctrl-C: scripts
- * that have not started are withdrawn, and those that run get a little more time. */
+/* Runs the loop until every process has answered, at most for a minute. On Ctrl-C, withdraws the
+ * scripts that have not started, and waits a little longer for those that are running. */
 static void attach_wait(struct attach *a)
 {
     uint64_t until_ns = clock_mono_ns() + WAIT_S * NS_PER_S;
@@ -272,7 +271,7 @@ static void attach_announce(const struct attach *a)
         const struct attach_process *p = &a->processes.at[i];
         if (p->phase == ATTACH_ON)
             cli_say("attached to process %d (%s) at %s%s%s%s", (int)p->target.pid, p->target.name,
-                    clock, p->has_heap ? "" : ", without lines", p->reason[0] ? ": " : "",
+                    clock, p->has_heap ? "" : ", without heap profile", p->reason[0] ? ": " : "",
                     p->reason);
         else
             cli_say("cannot attach to process %d (%s): %s", (int)p->target.pid, p->target.name,
@@ -338,7 +337,7 @@ static void attach_remove_folder(struct attach *a)
     }
 }
 
-/* Loads the hooks. Returns -errno and an error if no process has them. */
+/* Loads the hooks. Returns -errno and an error if no process could load them. */
 static int attach_start(struct attach *a, struct err *err)
 {
     int r = attach_begin(a, err);
@@ -394,7 +393,7 @@ static int attach_exec(const struct cli_call *call, struct err *err)
         return r;
     real = pid;
     if (!a.options->all && pid != getpid() && find_real_process(&a.root, pid, &real, why, err) < 0)
-        real = pid; /* attach_target_open explains it */
+        real = pid; /* attach_target_open reports the error */
     r = attach_processes_open(&a.root, real, a.options->all, &a.processes, err);
     if (r == 0 && attach_listen(&a) < 0)
         r = err_set(err, -ENOMEM, "out of memory");
@@ -412,8 +411,9 @@ const struct cli_command cmd_attach = {
     .summary = "record, judge and profile a job that is already running",
     .description =
         "Loads ebb's hooks into the running Python process PID, and from then on does what ebb run "
-        "does: steps, verdict, lines, diagnosis, run folder, and the summary at the end. The job "
-        "continues when ebb ends: Ctrl-C, ebb detach PID and --for remove the hooks.\n"
+        "does: it reports steps, judges memory, profiles the heap, writes a run folder, and prints "
+        "a summary at the end. Ctrl-C, ebb detach PID and --for end ebb and remove the hooks; the "
+        "job continues.\n"
         "\n"
         "The process is stopped for a few milliseconds while ebb writes one entry into the "
         "interpreter's own queue; no code runs in a stopped thread. The interpreter (CPython 3.9 "

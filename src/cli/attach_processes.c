@@ -168,8 +168,8 @@ static void take_reason(struct attach_process *a, const struct mark *mark)
         snprintf(a->reason, sizeof a->reason, "%.*s", (int)len, reason);
 }
 
-/* Handles a message about the script of a process. The script sends KIND=attach when it runs;
- * ebb._attach sends the result when it is done. */
+/* Handles a mark about the script that process A runs. The script sends KIND=attach when it starts;
+ * ebb._attach sends the result when it has finished. */
 static void take_mark(struct attach_process *a, const struct mark *mark)
 {
     bool is_script = mark_is(mark, "KIND", "attach");
@@ -198,7 +198,7 @@ void attach_processes_mark(struct attach_processes *p, const struct mark *mark)
             take_mark(&p->at[i], mark);
 }
 
-/* Takes the answer of a process that has opted in. */
+/* Reads the answer of a process that was started with EBB_ATTACH=1. */
 static void take_answer(struct attach_process *a)
 {
     char text[OPTIN_ANSWER_MAX];
@@ -213,17 +213,17 @@ static void take_answer(struct attach_process *a)
         attach_process_fail(a, "the process closed the connection without an answer");
 }
 
-/* Notifies the user, once, that a process does not answer. */
+/* Notifies the user that a process has not answered yet. Called once per process. */
 static void report_late(struct attach_process *a)
 {
     a->is_late = true;
     if (a->target.optin[0])
         cli_say("process %d (%s) does not answer: a call of C code may hold Python's lock (GIL); "
-                "waiting, Ctrl-C gives up",
+                "still waiting; Ctrl-C gives up",
                 (int)a->target.pid, a->target.name);
     else
-        cli_say("process %d (%s) runs no Python code: its main thread is in a long C call "
-                "(ebb stack %d shows where); waiting, Ctrl-C gives up",
+        cli_say("process %d (%s) runs no Python code: its main thread is in a long C call (ebb "
+                "stack %d shows where); still waiting; Ctrl-C gives up",
                 (int)a->target.pid, a->target.name, (int)a->target.pid);
 }
 
@@ -255,8 +255,8 @@ void attach_processes_withdraw(struct attach_processes *p)
             close_request(a);
             attach_process_fail(a, "the process does not answer");
         } else if (inject_withdraw(&a->inject) != -EALREADY) {
-            attach_process_fail(a, "the main thread has run no Python code, only a long C call; "
-                                   "nothing was changed, try again later");
+            attach_process_fail(a, "the main thread was in a C call all the time and ran no Python "
+                                   "code; nothing was changed, try again later");
         }
     }
 }

@@ -14,23 +14,25 @@ struct mark;
 
 enum attach_phase {
     ATTACH_IDLE,    /* nothing in the process was changed */
-    ATTACH_WAITING, /* a script was passed to the process and has not done its work yet */
+    ATTACH_WAITING, /* a script was passed to the process and has not finished */
     ATTACH_ON,
     ATTACH_OFF,    /* detached, or exited */
-    ATTACH_FAILED, /* `reason` says why */
+    ATTACH_FAILED, /* `reason` contains the error */
 };
 
 struct attach_process {
     struct attach_target target;
     struct inject inject;
-    int request_fd; /* connection for the request, if the process has opted in; else -1 */
+    /* connection for the request if the process was started with EBB_ATTACH=1; else -1 */
+    int request_fd;
     enum attach_phase phase;
-    bool is_stopping; /* true if the pending script detaches */
+    bool is_stopping; /* true if the pending script removes the hooks */
     bool has_run;     /* true once ebb._attach has begun; its result follows */
     bool has_answered;
     bool is_late; /* true once the user was notified that ebb is waiting */
     uint64_t since_ns;
-    char reason[512]; /* what is missing, or why attaching failed; "" if neither */
+    /* the error, or a warning about a part that could not be loaded; "" if there is neither */
+    char reason[512];
     bool has_heap;
     struct claim *claim;
 };
@@ -41,7 +43,7 @@ struct attach_processes {
     uint64_t pause_ns; /* the longest pause of a process */
 };
 
-/* Opens PID and, if ALL, every other Python process below it. Returns 0, or -errno with a sentence
+/* Opens PID and, if ALL, every other Python process below it. Returns 0, or -errno with an error
  * about PID. */
 int attach_processes_open(const struct proc_root *root, int32_t pid, bool all,
                           struct attach_processes *ret, struct err *err);
@@ -57,5 +59,6 @@ void attach_processes_mark(struct attach_processes *p, const struct mark *mark);
 size_t attach_processes_check(struct attach_processes *p, uint64_t now_ns);
 /* Withdraws all scripts that have not run. */
 void attach_processes_withdraw(struct attach_processes *p);
-void attach_processes_give_up(struct attach_processes *p); /* stops waiting for answers */
+/* treats processes that have not answered as failed */
+void attach_processes_give_up(struct attach_processes *p);
 size_t attach_processes_in(const struct attach_processes *p, enum attach_phase phase);

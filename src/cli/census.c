@@ -1,5 +1,5 @@
-/* `ebb census`: lists live tensors and objects of a run's processes, which count them themselves.
- * Each process gets the request on its own socket. */
+/* `ebb census`: asks the Python processes of a run to count their live tensors and objects, and
+ * lists them. Each process receives the request on its own socket. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -113,8 +113,9 @@ static void ask_all(struct asking *a)
         if (r < 0)
             census_take_answer(
                 a, &a->asked[kept], NULL, 0,
-                r == -EAGAIN ? "the process does not accept requests: it is stopped, or too busy"
-                             : strerror(-r));
+                r == -EAGAIN
+                    ? "the process does not read requests: it is stopped by a signal, or too busy"
+                    : strerror(-r));
         kept++;
     }
     a->count = kept;
@@ -146,7 +147,8 @@ static void census_receive(struct asking *a, int fd)
         if (one && mark_is(&m, "STATUS", "done") && path)
             census_take_answer(a, one, path, len, NULL);
         else if (one && mark_is(&m, "STATUS", "failed"))
-            census_take_answer(a, one, NULL, 0, "the census failed, or could not be written");
+            census_take_answer(a, one, NULL, 0,
+                               "the census failed, or its file could not be written");
     }
 }
 
@@ -174,10 +176,9 @@ static void wait_for_all(struct asking *a, int fd, uint64_t timeout_ns)
                                    "answered");
     }
     for (size_t i = 0; i < a->count; i++)
-        census_take_answer(
-            a, &a->asked[i], NULL, 0,
-            "no answer in time; the process may be busy in one long call (--timeout waits "
-            "longer)");
+        census_take_answer(a, &a->asked[i], NULL, 0,
+                           "no answer in time; the process may be busy in one long call (--timeout "
+                           "sets a longer wait)");
 }
 
 /* Requests a census from every process that has a socket next to MARKS, the run's own socket, and
@@ -432,7 +433,7 @@ static const struct option_desc options_table[] = {
     OPTION_ROW(0, "timeout", DURATION, "TIME", AT(timeout_ns), .fallback = "30s", .min = 100,
                .help = "how long to wait for the processes to answer"),
     OPTION_ROW(0, "top", INT, "N", AT(top), .fallback = "10", .min = 1, .max = 200,
-               .help = "maximum number of rows of each table"),
+               .help = "maximum number of rows per table"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print one JSON object, with all rows"),
     {0},
 };

@@ -1,4 +1,4 @@
-/* Shared by all commands: how a command is described, how its options are parsed, how it prints. */
+/* Shared by all commands: the description of a command, the parsing of its options, and output. */
 #pragma once
 
 #include <jansson.h>
@@ -28,7 +28,7 @@ struct cli_command {
     const char *summary; /* one line for the list of commands in the help */
     /* Paragraphs separated by an empty line; a line that begins with "  " is printed verbatim. */
     const char *description;
-    const char *examples;              /* lines; or NULL */
+    const char *examples;              /* one command per line, or NULL */
     const struct option_desc *options; /* options besides --help and -h, which every command has */
     /* a second table or NULL; only its rows with scope ANYWHERE are used */
     const struct option_desc *more_options;
@@ -63,12 +63,14 @@ extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cm
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
 void cli_call_fini(struct cli_call *call); /* frees the options; accepts a zeroed struct */
-/* Parses the first operand, a pid, and opens /proc and the cgroups. Returns 0 or -errno. */
+/* Parses the first operand, a pid, and opens /proc and the cgroup file system. Returns 0 or
+ * -errno. */
 int cli_open_pid(const struct cli_call *call, struct proc_root *ret_root, int32_t *ret_pid,
                  struct err *err);
 /* Finds a command by name; returns NULL if there is none. */
 const struct cli_command *cli_find_command(const char *name);
-/* Prints that there is no such command, and the most similar name. Returns the exit status. */
+/* Prints an error about the unknown command, with the most similar name. Returns the exit
+ * status. */
 int cli_unknown_command(const char *name);
 
 /* Prints one line "ebb: MESSAGE" on stderr, escaped. Returns STATUS. */
@@ -77,7 +79,7 @@ int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2,
 /* Prints "ebb: MESSAGE" on stderr, for a message that is not a failure. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Opens /dev/null in place of standard streams that are closed, so that files opened later do not
- * get their numbers. */
+ * get the file descriptors 0 to 2. */
 void cli_open_streams(void);
 /* Returns true if the standard stream FD was closed when the program started. By now it is
  * /dev/null. */

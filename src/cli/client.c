@@ -19,7 +19,7 @@
 #include "base/number.h"
 
 enum {
-    HEAD_MAX = 16 << 10, /* maximum size of an answer's headers in bytes */
+    HEAD_MAX = 16 << 10, /* maximum size of the headers of an answer in bytes */
     /* Maximum size in bytes of a JSON document, the only kind of body that is held in memory. */
     DOC_MAX = 16 << 20,
     ERROR_MAX = 64 << 10, /* maximum size of an error's body in bytes */
@@ -40,7 +40,7 @@ struct connection {
 static int join(char ret[PATH_MAX], const char *folder, const char *name, struct err *err)
 {
     int n = snprintf(ret, PATH_MAX, "%s/%s", folder, name);
-    return n >= PATH_MAX ? err_set(err, -ENAMETOOLONG, "%.200s is too long for a path", folder) : 0;
+    return n >= PATH_MAX ? err_set(err, -ENAMETOOLONG, "path too long: %.200s", folder) : 0;
 }
 
 int client_state_dir(const char *given, char ret[PATH_MAX], struct err *err)
@@ -55,7 +55,7 @@ int client_state_dir(const char *given, char ret[PATH_MAX], struct err *err)
         while (len > 1 && given[len - 1] == '/')
             len--;
         if (len >= PATH_MAX)
-            return err_set(err, -ENAMETOOLONG, "%.200s is too long for a path", given);
+            return err_set(err, -ENAMETOOLONG, "path too long: %.200s", given);
         snprintf(ret, PATH_MAX, "%.*s", (int)len, given);
         return 0;
     }

@@ -1,5 +1,5 @@
-/* HTTP requests to the job server over its unix socket: one request, one answer, with a limit on
- * time and on everything the server sends. */
+/* HTTP requests to the job server over its unix socket: one request and one answer, with limits on
+ * the time and on the size of all that the server sends. */
 #pragma once
 
 #include <jansson.h>

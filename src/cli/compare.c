@@ -1,4 +1,4 @@
-/* `ebb compare`: fails if a run grows faster or peaks higher than another run. */
+/* `ebb compare`: fails if the second run grows faster or peaks higher than the first. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 #include "present/document.h"
 #include "present/report.h"
 
-/* The exit statuses, which are the same as those of `ebb verdict`. */
+/* exit statuses, as in `ebb verdict` */
 enum { NOT_WORSE = 0, WORSE = 1, NOT_KNOWN = 3 };
 
 struct compare_options {
@@ -25,7 +25,7 @@ struct gate {
     struct report base, head;
     struct comparison compared;
     bool has_worse_growth, has_worse_peak;
-    char peak[200]; /* a sentence */
+    char peak[200]; /* the peaks of both runs, as text */
     int status;
 };
 
@@ -53,8 +53,8 @@ static void judge_peak(struct gate *g, const struct quantity_size *allowed)
                  text_size(more, room));
 }
 
-/* A run that begins to leak is worse, even if the two growth rates overlap within their
- * uncertainty. */
+/* HEAD is also worse if it leaks and BASE does not, even if the confidence intervals of their
+ * growth rates overlap. */
 static void gate_decide(struct gate *g, const struct quantity_size *peak)
 {
     enum verdict_leak base = leak_of(&g->base), head = leak_of(&g->head);
@@ -141,7 +141,7 @@ static int compare_exec(const struct cli_call *call, struct err *err)
 #define AT(member) offsetof(struct compare_options, member)
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "peak", SIZE, "SIZE|N%", AT(peak), .fallback = "10%",
-               .help = "allowed growth of the peak; N% is a share of the peak of BASE"),
+               .help = "allowed increase of the peak; N% is a percentage of BASE's peak"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print the comparison as JSON"),
     OPTION_ROW(0, "markdown", FLAG, NULL, AT(markdown),
                .help = "print both runs side by side as Markdown"),
@@ -152,9 +152,9 @@ static const struct option_desc options_table[] = {
 const struct cli_command cmd_compare = {
     .name = "compare",
     .operands = "BASE HEAD",
-    .summary = "fail if a run grows faster or peaks higher than another one",
+    .summary = "fail if a run grows faster or peaks higher than a base run",
     .description =
-        "BASE and HEAD are run folders, recordings or tables, of the same program before and "
+        "BASE and HEAD are run folders, recordings or CSV tables of the same program before and "
         "after a change. HEAD is worse if it leaks and BASE does not, if it grows faster and the "
         "confidence intervals of both growth rates do not overlap, or if its peak is higher by "
         "more than --peak. `ebb report --compare` shows both runs on a page.\n"

@@ -29,8 +29,8 @@ void cli_completions(struct buf *out, const char *shell)
 
 /* ---- ebb complete ---- */
 
-/* The word to complete. If it is "--name=text", BEFORE is "--name=", with which each candidate
- * begins. */
+/* The word to complete. If it is "--name=text", BEFORE is "--name=", which is put before each
+ * candidate. */
 struct typed {
     const char *text;
     const char *before;

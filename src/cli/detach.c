@@ -18,8 +18,8 @@ static void on_detach_mark(void *user, const struct mark *mark)
     attach_processes_mark(p, mark);
 }
 
-/* Makes the process run a script that removes the hooks. Waits only until the script reports that
- * it runs. The result goes to the socket of the killed `ebb attach`, where nobody reads it. */
+/* Makes the process run a script that removes the hooks. Waits only until the script has started:
+ * its result goes to the socket of the killed `ebb attach`, which nobody reads. */
 static int remove_hooks(struct loop *loop, struct attach_processes *p, struct err *err)
 {
     struct mark_receiver *marks = NULL;
@@ -68,7 +68,7 @@ static int detach_from(const struct proc_root *root, int32_t pid, struct err *er
     if (r == -ETIMEDOUT)
         return err_set(err, r, "the ebb that is attached to process %d does not answer", (int)pid);
     if (r < 0)
-        return err_set(err, r, "another user's ebb is attached to process %d; run sudo ebb detach",
+        return err_set(err, r, "another user's ebb is attached to process %d; use sudo ebb detach",
                        (int)pid);
     return 0;
 }

@@ -67,9 +67,8 @@ static int diagnose_exec(const struct cli_call *call, struct err *err)
 
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "all", FLAG, NULL, offsetof(struct diagnose_options, all),
-               .help =
-                   "also print all parts of the memory, and the evidence on causes that are ruled "
-                   "out or cannot be tested"),
+               .help = "also print the small parts of memory, and the evidence about causes that "
+                       "are ruled out or cannot be tested"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct diagnose_options, json),
                .help = "print one JSON object"),
     CSV_OPTION_ROWS(struct diagnose_options, csv),
@@ -80,17 +79,16 @@ const struct cli_command cmd_diagnose = {
     .name = "diagnose",
     .operands = "[RUN_DIR|FILE.ebb|FILE.csv|PID]",
     .summary = "the cause of memory growth: every hypothesis with its evidence, and what to do",
-    .description =
-        "Finds the process whose memory grows, and divides its RSS at the start of training "
-        "and its RSS now into parts that add up: heap by call site, memory retained by the "
-        "allocator, mapped files, shared memory, … Then tests every common cause of memory "
-        "growth against the measurements, and prints the evidence for it (+), against it (−) "
-        "and what was not measured (?). Advice comes with its effect, computed from this run's "
-        "own numbers.\n"
-        "\n"
-        "The diagnosis uses steps and epochs (marks), the heap profile and two censuses "
-        "(EBB_CENSUS_EVERY=100 in the environment of ebb run). Missing measurements are listed, "
-        "never assumed.",
+    .description = "Finds the process whose memory grows, and breaks down its RSS, at the start of "
+                   "training and now, into parts that add up: heap by call site, memory retained "
+                   "by the allocator, mapped files, shared memory, … Then tests every common cause "
+                   "of memory growth against the measurements, and prints the evidence for it (+), "
+                   "the evidence against it (−) and missing measurements (?). Advice comes with "
+                   "its expected effect, computed from this run's measurements.\n"
+                   "\n"
+                   "The diagnosis uses steps and epochs (marks), the heap profile and two censuses "
+                   "(EBB_CENSUS_EVERY=100 in the environment of ebb run). Missing measurements are "
+                   "never assumed.",
     .examples = "ebb diagnose ebb-runs/latest\n"
                 "ebb diagnose 4711\n"
                 "ebb diagnose ebb-runs/latest --all\n",

@@ -29,18 +29,18 @@
 
 /* ---- the cgroup of a job ---- */
 
-/* Returns true if the memory controller is enabled for child groups. */
+/* Returns true if the list of controllers contains "memory". */
 static bool lists_memory(const char *controllers)
 {
     const char *at = strstr(controllers, "memory");
     return at && (at == controllers || at[-1] == ' ') && strchr(" \n", at[strlen("memory")]);
 }
 
-/* The cgroup that a job would get. */
+/* The result of creating a job's cgroup. */
 struct trial {
     int error; /* -errno, or 0 if at least one group was created */
     bool is_limited, has_kill;
-    struct err why; /* the reason why a part of the group is missing */
+    struct err why; /* why the group or its memory limit could not be created */
 };
 
 /* Disables the memory controller again. Creating a group below the root group enables the
@@ -55,7 +55,7 @@ static void restore_control(int group, const char *before)
         (void)io_write_all(fd, "-memory", strlen("-memory"));
 }
 
-/* Creates the group of a job, as `ebb run` does, and removes it. */
+/* Creates a job's cgroup, as `ebb run` does, and removes it. */
 static void try_group(const struct doctor *d, const struct guard_place *v2, struct trial *ret)
 {
     enum { PATIENCE_MS = 1000 };
@@ -68,7 +68,7 @@ static void try_group(const struct doctor *d, const struct guard_place *v2, stru
     bool has_control = unified >= 0 &&
                        io_read_small(unified, "cgroup.subtree_control", before, sizeof before) >= 0;
     guard_cgroup_name(&d->root, name);
-    (void)guard_place_vacate(&d->root); /* as `ebb run` does */
+    (void)guard_place_vacate(&d->root); /* `ebb run` does this, too */
     ret->error = guard_cgroup_make(&d->root, name, LARGE, &g, &ret->why);
     if (ret->error < 0)
         return;
@@ -85,29 +85,30 @@ static bool has_systemd(void)
 }
 
 static const char scope_advice[] =
-    "ebb measures a job's memory by its processes and sets no hard limit: start ebb with "
-    "`systemd-run --user --scope -p Delegate=yes ebb run …`.";
+    "ebb adds up the memory of the job's processes, and the kernel enforces no limit: start ebb "
+    "with `systemd-run --user --scope -p Delegate=yes ebb run …`.";
 
 static const char *no_memory_advice(void)
 {
-    return has_systemd() ? scope_advice
-                         : "ebb measures a job's memory by its processes and sets no hard "
-                           "limit: as root, run `echo +memory >cgroup.subtree_control` in the "
-                           "cgroup of your shell.";
+    return has_systemd()
+               ? scope_advice
+               : "ebb adds up the memory of the job's processes, and the kernel enforces no limit: "
+                 "as root, run `echo +memory >cgroup.subtree_control` in the cgroup of your shell.";
 }
 
 static const char *advice_for(int error)
 {
     if (error == EROFS)
-        return "The cgroup mount is read-only, as in most containers: ebb enforces the limit "
-               "that it finds or that you give, but cannot set one in the kernel; `docker run "
-               "--cgroupns=private --privileged` allows that.";
+        return "The cgroup mount is read-only, as in most containers: ebb enforces --limit itself, "
+               "because it cannot set a limit in the kernel; `docker run --cgroupns=private "
+               "--privileged` allows that.";
     if (error == EOPNOTSUPP)
         return no_memory_advice();
     if (has_systemd())
         return scope_advice;
-    return "ebb measures a job's memory by its processes and sets no hard limit: run ebb as "
-           "root, or let root create a cgroup, chown it to you and move your shell into it.";
+    return "ebb adds up the memory of the job's processes, and the kernel enforces no limit: run "
+           "ebb as root, or have root create a cgroup, chown it to you and move your shell into "
+           "it.";
 }
 
 static void check_group(struct doctor *d, const char *version, const struct guard_place *own,
@@ -128,16 +129,15 @@ static void check_group(struct doctor *d, const char *version, const struct guar
                    "%s; a job cannot have its own cgroup: %s", version,
                    t.why.text[0] ? t.why.text : strerror(-t.error));
     else if (!t.is_limited)
-        doctor_add(
-            d, DOCTOR_NOTE, "cgroup", data, no_memory_advice(),
-            "%s, ebb runs in cgroup %s; a job gets its own cgroup, but without a memory limit: %s",
-            version, group, t.why.text);
+        doctor_add(d, DOCTOR_NOTE, "cgroup", data, no_memory_advice(),
+                   "%s, ebb runs in cgroup %s; a job can have its own cgroup, but no memory limit "
+                   "in it: %s",
+                   version, group, t.why.text);
     else
-        doctor_add(
-            d, DOCTOR_OK, "cgroup", data, NULL,
-            "%s, ebb runs in cgroup %s; a job gets its own cgroup with a memory limit, and is "
-            "killed %s",
-            version, group, t.has_kill ? "at once" : "process by process");
+        doctor_add(d, DOCTOR_OK, "cgroup", data, NULL,
+                   "%s, ebb runs in cgroup %s; a job can have its own cgroup with a memory limit; "
+                   "its processes are killed %s",
+                   version, group, t.has_kill ? "all at once" : "one by one");
 }
 
 static void doctor_check_cgroup(struct doctor *d)
@@ -151,9 +151,10 @@ static void doctor_check_cgroup(struct doctor *d)
     else if (has_v2)
         check_group(d, "v2", &v2, &v2);
     else
-        doctor_add(d, DOCTOR_NOTE, "cgroup", NULL,
-                   "ebb measures a job's memory by its processes and sets no hard limit.",
-                   "no memory controller is mounted");
+        doctor_add(
+            d, DOCTOR_NOTE, "cgroup", NULL,
+            "ebb adds up the memory of the job's processes, and the kernel enforces no limit.",
+            "no memory controller is mounted");
 }
 
 /* ---- the environment of a job ---- */
@@ -345,8 +346,8 @@ static const char *gpu_lines_trouble(const char *torch)
     if (!has_cuda(torch))
         return NULL;
     if (!has_reports(torch))
-        return "`ebb heap --gpu` lists no call sites: the allocator of this torch does not call "
-               "c10::reportMemoryUsageToProfiler as torch 1.10 and later do.";
+        return "`ebb heap --gpu` lists no call sites: the allocator of this version of torch does "
+               "not call c10::reportMemoryUsageToProfiler; use torch 1.10 or newer.";
     return uses_async_backend() ? "`ebb heap --gpu` lists no call sites: backend:cudaMallocAsync "
                                   "reports no blocks; remove it from PYTORCH_CUDA_ALLOC_CONF."
                                 : NULL;
@@ -376,20 +377,20 @@ static void doctor_check_torch(struct doctor *d)
                          json_text0(version[0] ? version : NULL), "gpu_lines",
                          has_cuda(path) && !trouble),
                trouble, "%s%sin %s%s", version, version[0] ? " " : "", path,
-               trouble ? ", without call sites for GPU memory" : "");
+               trouble ? "; GPU memory has no call sites" : "");
 }
 
 #ifdef __GLIBC__
 #define PARTS_ADVICE                                                                               \
-    "Without these files, ebb cannot report steps by itself, or cannot profile the heap: "         \
-    "copy everything that `make install PREFIX=…` puts into PREFIX."
+    "Without the package, ebb cannot report steps by itself; without the library, it cannot "      \
+    "profile the heap: copy everything that `make install PREFIX=…` puts into PREFIX."
 #else
 #define PARTS_ADVICE                                                                               \
-    "Without the profiler, the allocating line is unknown: use the build for glibc."
+    "Without the heap library, allocating lines are unknown: use an ebb that was built for glibc."
 #endif
 
-/* Checks that all files of ebb are installed. If only the program was copied, it runs, but
- * reports no steps and profiles no heap. */
+/* Checks that all parts of ebb are installed. If only the program was copied, ebb runs, but reports
+ * no steps and profiles no heap. */
 static void doctor_check_parts(struct doctor *d)
 {
     char shim[PATH_MAX], heap[PATH_MAX];
@@ -521,14 +522,13 @@ const struct cli_command cmd_doctor = {
     .name = "doctor",
     .operands = "",
     .summary = "which features of ebb work on this machine, and what to change",
-    .description =
-        "Tests each feature of the system that ebb uses, with your permissions. For a feature that "
-        "does not work, prints the consequence and the command that changes it. Nothing is "
-        "changed: a cgroup that is created for a test is removed at once.\n"
-        "\n"
-        "note: ebb works, but with less information or more slowly.\n"
-        "problem: a part of ebb does not work.\n"
-        "The exit status is 0 whatever is found.",
+    .description = "Tests each feature of the system that ebb uses, with your permissions. For a "
+                   "feature that does not work, prints the consequence and the remedy. Nothing is "
+                   "changed: a cgroup that is created for a test is removed at once.\n"
+                   "\n"
+                   "note: ebb works, but with less information or more slowly.\n"
+                   "problem: a part of ebb does not work.\n"
+                   "The exit status is 0 whatever is found.",
     .examples = "ebb doctor\n"
                 "ebb doctor --json | jq '.checks[] | select(.level != \"ok\")'\n",
     .options = options_table,

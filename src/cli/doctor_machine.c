@@ -47,8 +47,8 @@ void doctor_check_kernel(struct doctor *d)
         advice = "ebb supports Linux 5.4 and newer: use a newer kernel.";
     } else if (major < 6 || (major == 6 && minor < 4)) {
         level = DOCTOR_NOTE;
-        advice = "On Linux before 6.4, even page faults of a job may wait while ebb reads its PSS: "
-                 "do not use --pss.";
+        advice = "On Linux before 6.4, reading a job's PSS blocks even its page faults: do not use "
+                 "--pss.";
     }
     doctor_add(d, level, "kernel", json_pack("{s:s}", "release", name.release), advice, "%s on %s",
                name.release, name.machine);
@@ -117,7 +117,7 @@ void doctor_check_pagemap(struct doctor *d)
         doctor_add(d, DOCTOR_NOTE, "unique memory", NULL, advice,
                    "/proc/PID/pagemap does not show which pages are exclusive");
     else
-        doctor_add(d, DOCTOR_OK, "unique memory", NULL, NULL, "/proc/PID/pagemap shows it");
+        doctor_add(d, DOCTOR_OK, "unique memory", NULL, NULL, "can be read from /proc/PID/pagemap");
 }
 
 void doctor_check_pressure(struct doctor *d)
@@ -152,9 +152,9 @@ void doctor_check_ptrace(struct doctor *d)
     json_t *data = scope < 0 ? NULL : json_pack("{s:i}", "ptrace_scope", scope);
     if (scope == 3)
         doctor_add(d, DOCTOR_NOTE, "ptrace", data,
-                   "No process may be traced until the next boot. ebb is not affected, since it "
-                   "only reads /proc.",
-                   "tracing is forbidden to all users: kernel.yama.ptrace_scope is 3");
+                   "`ebb attach` and `ebb stack` do not work until the next boot; other commands "
+                   "only read /proc and are not affected.",
+                   "no user may trace processes: kernel.yama.ptrace_scope is 3");
     else if (has_ptrace_capability())
         doctor_add(d, DOCTOR_OK, "ptrace", data, NULL, "allowed by CAP_SYS_PTRACE");
     else if (scope <= 0)
@@ -193,10 +193,10 @@ void doctor_check_mrelease(struct doctor *d)
     if (error == 0 || error == EINVAL)
         doctor_add(d, DOCTOR_OK, "process_mrelease", NULL, NULL, "works");
     else
-        doctor_add(
-            d, DOCTOR_NOTE, "process_mrelease", NULL,
-            "The memory of a killed job is released only half as fast: use Linux 5.15 or newer.",
-            "fails: %s", strerror(error));
+        doctor_add(d, DOCTOR_NOTE, "process_mrelease", NULL,
+                   "The memory of a killed job takes twice as long to be released: use Linux 5.15 "
+                   "or newer.",
+                   "fails: %s", strerror(error));
 }
 
 void doctor_check_subreaper(struct doctor *d)
@@ -225,13 +225,14 @@ void doctor_check_files(struct doctor *d)
     bool is_low = limit.rlim_max < ENOUGH;
     json_t *data =
         json_pack("{s:o, s:o}", "soft", json_u64(limit.rlim_cur), "hard", json_u64(limit.rlim_max));
-    doctor_add(d, is_low ? DOCTOR_NOTE : DOCTOR_OK, "open files", data,
-               is_low ? "ebb keeps a few open files per process; with many processes it has to "
-                        "open them again at every sample: raise the limit with `ulimit -Hn 4096` "
-                        "as root, or LimitNOFILE=4096."
-                      : NULL,
-               "%" PRIu64 "; can be raised to %" PRIu64, (uint64_t)limit.rlim_cur,
-               (uint64_t)limit.rlim_max);
+    doctor_add(
+        d, is_low ? DOCTOR_NOTE : DOCTOR_OK, "open files", data,
+        is_low
+            ? "ebb keeps a few files open per process; above this limit, it has to reopen them for "
+              "every sample: raise the limit with `ulimit -Hn 4096` as root, or LimitNOFILE=4096."
+            : NULL,
+        "%" PRIu64 "; can be raised to %" PRIu64, (uint64_t)limit.rlim_cur,
+        (uint64_t)limit.rlim_max);
 }
 
 /* Tests the guard's kill thread (reflex) by starting it. Only the thread itself can determine how
@@ -257,16 +258,16 @@ void doctor_check_locked(struct doctor *d)
     reflex_free(reflex);
     json_t *data = json_pack("{s:b, s:o}", "locked", is_locked, "limit_bytes",
                              is_endless ? json_null() : json_u64(limit.rlim_cur));
-    doctor_add(
-        d, is_locked ? DOCTOR_OK : DOCTOR_NOTE, "locked memory", data,
-        is_locked ? NULL
-                  : "The guard can still kill a job, but under memory pressure the guard may first "
-                    "have to wait for the kernel to read its pages from disk: raise the limit with "
-                    "`ulimit -l 1024`, LimitMEMLOCK=1M, or `docker run --ulimit memlock=1048576`.",
-        is_locked ? "the guard's kill thread is locked in memory (RLIMIT_MEMLOCK: %s)"
-                  : "the guard's kill thread cannot be locked in memory (RLIMIT_MEMLOCK: "
-                    "%s)",
-        most);
+    doctor_add(d, is_locked ? DOCTOR_OK : DOCTOR_NOTE, "locked memory", data,
+               is_locked
+                   ? NULL
+                   : "The guard can still kill a job, but under memory pressure it may first have "
+                     "to wait until its own pages are read back from disk: raise the limit with "
+                     "`ulimit -l 1024`, LimitMEMLOCK=1M, or `docker run --ulimit memlock=1048576`.",
+               is_locked ? "the guard's kill thread is locked in memory (RLIMIT_MEMLOCK: %s)"
+                         : "the guard's kill thread cannot be locked in memory (RLIMIT_MEMLOCK: "
+                           "%s)",
+               most);
 }
 
 /* ---- limits and memory settings ---- */
@@ -285,7 +286,7 @@ static void add_limit(struct doctor *d, const struct machine_limit *limit)
         is_low ? "Less than a tenth of the memory is left: stop other processes before you start a "
                  "job, or raise the limit."
                : NULL,
-        "%s by %s%s%s, of which %s is left", text_size(size, limit->limit_bytes),
+        "%s (%s%s%s), of which %s is left", text_size(size, limit->limit_bytes),
         limit_kind_name(limit->kind), has_where ? " " : "", has_where ? limit->where : "",
         text_size(left, limit->headroom_bytes));
 }
@@ -370,11 +371,12 @@ void doctor_check_overcommit(struct doctor *d)
     bool is_strict = text[0] == '2';
     doctor_add(d, is_strict ? DOCTOR_NOTE : DOCTOR_OK, "overcommit",
                json_pack("{s:i}", "mode", text[0] - '0'),
-               is_strict ? "Allocations fail before memory runs out, because memory that is "
-                           "only reserved counts: run `sysctl -w vm.overcommit_memory=0` as root."
-                         : NULL,
+               is_strict
+                   ? "Allocations fail before memory runs out, because the total includes reserved "
+                     "memory that is not in use: run `sysctl -w vm.overcommit_memory=0` as root."
+                   : NULL,
                "vm.overcommit_memory is %c: %s", text[0],
-               is_strict        ? "strict: the total of all allocations is limited"
+               is_strict        ? "the total of all allocations is limited"
                : text[0] == '1' ? "every allocation succeeds"
                                 : "allocations that are clearly too large fail");
 }
@@ -418,8 +420,8 @@ void doctor_check_shm(struct doctor *d)
     doctor_add(
         d, is_small || is_full ? DOCTOR_NOTE : DOCTOR_OK, "/dev/shm",
         json_pack("{s:o, s:o}", "total_bytes", json_u64(total), "used_bytes", json_u64(used)),
-        is_full ? "Files that dead jobs left in /dev/shm take memory until they are removed: list "
-                  "them with `ls -l /dev/shm`."
+        is_full    ? "Files that dead jobs left in /dev/shm occupy memory until they are removed: "
+                     "list them with `ls -l /dev/shm`."
         : is_small ? "Data loaders with workers pass batches through /dev/shm and crash when it is "
                      "full: `docker run --shm-size=8g`, or `mount -o remount,size=8G /dev/shm` "
                      "as root."

@@ -73,8 +73,8 @@ static int export_close(const struct export_options *options, FILE *out, int r, 
     return r;
 }
 
-/* Returns stat of the recording at PATH, a run folder or the file itself; zeroed if it cannot be
- * read. */
+/* Returns the stat result of the recording at PATH, which is a run folder or the recording itself;
+ * zeroed if it cannot be read. */
 static struct stat recording_stat(const char *path)
 {
     struct stat st;
@@ -115,13 +115,14 @@ static int export_recording(const char *path, const struct export_options *optio
 
 /* ---- a heap ---- */
 
-/* Prints which of several processes was chosen, and which part of its profile could not be read. */
+/* Reports which of several processes was chosen, and the size of the part of its profile that could
+ * not be read. */
 static void export_report_choice(const struct folder_heap *h, const struct export_options *options)
 {
     char size[TEXT_SIZE_MAX];
     if (h->others && options->pid == 0)
-        cli_say("export: exporting only process %s of %zu, whose heap grew most or is the largest; "
-                "choose another one with --pid",
+        cli_say("export: exporting process %s, one of %zu: its heap grew most, or is the largest "
+                "if none grew; choose another one with --pid",
                 h->name, h->others + 1);
     if (h->damage.bad_bytes || h->damage.cut_bytes)
         cli_say("export: %s is damaged; skipped: %s", h->name,
@@ -148,7 +149,8 @@ static int export_heap(const char *path, const struct export_options *options, s
     struct folder_heap h = {0};
     FILE *out = NULL;
     if (options->pprof && !is_file(options) && isatty(STDOUT_FILENO))
-        return err_set(err, -EINVAL, "--pprof is not text; write it to a file with -o FILE");
+        return err_set(err, -EINVAL,
+                       "the output of --pprof is not text; write it to a file with -o FILE");
     int r = folder_heap_read(path, (int32_t)options->pid, options->gpu ? FOLDER_GPU : FOLDER_HOST,
                              &h, err);
     struct stat input = {.st_dev = h.dev, .st_ino = h.ino};
@@ -225,8 +227,8 @@ const struct cli_command cmd_export = {
         "loaded; if those files were changed or removed, frames show library and address instead. "
         "Nothing is fetched over the network unless --debuginfod is given.\n"
         "\n"
-        "A damaged recording is exported as far as it can be read; a line on stderr then "
-        "reports how much could not be read.",
+        "If a recording is damaged, the readable part is exported, and a line on stderr reports "
+        "how much could not be read.",
     .examples = "ebb export ebb-runs/latest --csv -o run.csv\n"
                 "ebb export trace.ebb --jsonl | jq 'select(.type == \"mark\")'\n"
                 "ebb export ebb-runs/latest --pprof -o heap.pb.gz\n"

@@ -279,13 +279,13 @@ const struct cli_command cmd_heap = {
     .operands = "[RUN_DIR|PID…]",
     .summary = "live allocations by call site, and which of them grow",
     .description =
-        "Lists the call sites of a job, those that grow most first: their growth over the run, per "
-        "step and per minute, with a verdict on each; their live memory with its bounds and age; "
-        "and their place. The place is a Python line, followed by (←) the function of the job's "
-        "own files that called it, its caller, and the C function. If one function of the job "
-        "called many lines that each allocate little, those lines share a row, and the largest of "
-        "them are listed below it. `ebb run` samples the job's allocations, once per 512 KiB on "
-        "average; every figure is an estimate with a 95 % confidence interval.\n"
+        "Lists a job's call sites, starting with those that grow most. For each, prints its growth "
+        "over the run, per step and per minute, a verdict, its live memory with bounds and age, "
+        "and its place. The place is a Python line, followed by (←) the function in the job's own "
+        "files that called it, its caller, and the C function. If one function of the job called "
+        "many lines that each allocate little, those lines share a row, and the largest of them "
+        "are listed below it. `ebb run` samples the job's allocations, once per 512 KiB on "
+        "average, so every size is an estimate with a 95 % confidence interval.\n"
         "\n"
         "For a running job, ebb reads the heap again, unless the last reading is less than a "
         "second old (in a long run, less than 1/2000 of its duration). For a job that has ended, "

@@ -1,4 +1,4 @@
-/* Prints help as text, and defines the command that prints help, the manual page and
+/* Prints help as text, and defines `ebb help`, which can also print the manual page and shell
  * completions. */
 #include "cli/cli.h"
 
@@ -23,7 +23,7 @@ void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t 
             n++;
         if (n == 0)
             break;
-        size_t columns = 0; /* ebb's own texts have one column per character */
+        size_t columns = 0; /* all characters in ebb's help are one column wide */
         for (size_t i = 0; i < n; i++)
             columns += ((unsigned char)s[i] & 0xC0) != 0x80;
         if (!is_first && column + gap + columns > width) {

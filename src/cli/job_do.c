@@ -37,7 +37,7 @@ struct cancel_options {
 static const struct option_desc cancel_table[] = {
     OPTION_ROW('g', "grace", DURATION, "TIME", offsetof(struct cancel_options, grace_ns),
                .max = 24 * 3600 * 1000,
-               .help = "time between SIGTERM and the kill (default: the server's setting)"),
+               .help = "time between SIGTERM and SIGKILL (default: the server's setting)"),
     OPTION_ROW('r', "reason", TEXT, "TEXT", offsetof(struct cancel_options, reason),
                .help = "reason for cancelling, stored with the job"),
     CLIENT_SOCKET_OPTION,
@@ -63,11 +63,11 @@ static int cancel_exec(const struct cli_call *call, struct err *err)
 const struct cli_command cmd_cancel = {
     .name = "cancel",
     .operands = "ID…",
-    .summary = "cancel jobs of the server",
-    .description = "A queued job is removed from the queue. A running job gets SIGTERM and, "
-                   "after the grace period, all of its remaining processes get SIGKILL; it is "
-                   "not restarted. `ebb wait` waits for its end. The exit status is 2 if one of "
-                   "the jobs could not be cancelled.",
+    .summary = "cancel jobs on the server",
+    .description =
+        "A queued job is removed from the queue. A running job gets SIGTERM and, after the grace "
+        "period, all of its remaining processes get SIGKILL; it is not restarted. `ebb wait` waits "
+        "until the job has ended. The exit status is 2 if one of the jobs could not be cancelled.",
     .examples = "ebb cancel 17\n"
                 "ebb cancel --grace 1m --reason 'wrong data' 17 18\n",
     .options = cancel_table,
@@ -91,7 +91,7 @@ static int checkpoint_exec(const struct cli_call *call, struct err *err)
 const struct cli_command cmd_checkpoint = {
     .name = "checkpoint",
     .operands = "ID",
-    .summary = "request a checkpoint from a job of the server",
+    .summary = "request a checkpoint from a job on the server",
     .description = "Requests a checkpoint in the same way as the guard: over the marks socket, "
                    "by --checkpoint-signal or by --checkpoint-cmd. The job continues. `ebb "
                    "show` shows whether the checkpoint was written.",
@@ -124,7 +124,7 @@ static int rerun_exec(const struct cli_call *call, struct err *err)
 const struct cli_command cmd_rerun = {
     .name = "rerun",
     .operands = "ID",
-    .summary = "submit a job of the server again",
+    .summary = "submit an earlier job to the server again",
     .description = "Submits a new job with the same request as an earlier one, and prints its "
                    "id.",
     .options = rerun_table,

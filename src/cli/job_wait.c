@@ -16,7 +16,7 @@
 #include "present/jobs.h"
 
 enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, BUSY_MAX_S = 10 };
-/* Exit statuses if the job did not end by itself, and if --timeout has passed. */
+/* exit statuses if the job was cancelled, lost or not started, and if --timeout has passed */
 enum { JOB_WAIT_NO_STATUS = 125, JOB_WAIT_TIMEOUT = 3 };
 
 static bool is_state(const json_t *job, const char *word)
@@ -139,8 +139,8 @@ static int print_part(void *user, const char *data, size_t len)
     return p->error;
 }
 
-/* Prints one answer and moves the offset. Returns 0, -EAGAIN if the request should be repeated,
- * another -errno with an error, or the exit status. */
+/* Prints the output in one answer, and advances the offset. Returns 0, -EAGAIN if the request
+ * should be repeated, another -errno with an error, or the exit status. */
 static int print_some(const char *socket, const char *path, unsigned wait_s,
                       struct patience *patience, uint64_t *offset, uint64_t *ret_end,
                       struct err *err)
@@ -194,8 +194,8 @@ int job_print_log(const char *socket, int64_t id, uint64_t offset, bool follow, 
             continue;
         if (r || is_ended)
             return r;
-        /* The job may have ended after the last request. Its log is complete only if it had ended
-         * before. */
+        /* The job may write more until it ends, so the log is complete only if it was read after
+         * the end. If the job has ended by now, the loop reads the rest and returns. */
         json_t *job;
         r = get_job(socket, id, 0, UINT64_MAX, &patience, &job, err);
         if (r < 0)
@@ -277,7 +277,7 @@ static int wait_exec(const struct cli_call *call, struct err *err)
 const struct cli_command cmd_wait = {
     .name = "wait",
     .operands = "ID…",
-    .summary = "wait for jobs of the server to end",
+    .summary = "wait for jobs on the server to end",
     .description =
         "Prints a line for each job when it has ended, in the order given. The exit status is "
         "the job's own, as with `ebb run` (124: stopped by the guard); for several jobs, the "

@@ -1,4 +1,4 @@
-/* Waits for jobs of a server, and converts their end to an exit status. */
+/* Waits for jobs on a server, and converts the way they ended to an exit status. */
 #pragma once
 
 #include <jansson.h>

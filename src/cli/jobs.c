@@ -1,4 +1,4 @@
-/* `ebb jobs` and `ebb show`: list the jobs of the server, or show one of them or a run. */
+/* `ebb jobs` and `ebb show`: list the jobs on the server, or show one of them or a run. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static const struct option_desc jobs_table[] = {
     OPTION_ROW('a', "all", FLAG, NULL, offsetof(struct jobs_options, all),
                .help =
                    "all jobs (default: those that have not ended, and the newest 20 that have)"),
-    CLIENT_JSON_OPTION("print one JSON object per line and job"),
+    CLIENT_JSON_OPTION("print each job as one line of JSON"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -63,7 +63,7 @@ static int query(const struct jobs_options *o, const char *state, int64_t before
     return 0;
 }
 
-/* Adds the newest MOST jobs in STATE (NULL for any) to LIST. */
+/* Adds at most MOST jobs in STATE (NULL for any) to LIST, newest first. */
 static int jobs_gather(const struct jobs_options *o, const char *state, size_t most, json_t *list,
                        struct err *err)
 {
@@ -146,7 +146,7 @@ static int jobs_exec(const struct cli_call *call, struct err *err)
 const struct cli_command cmd_jobs = {
     .name = "jobs",
     .operands = "",
-    .summary = "list the jobs of the server",
+    .summary = "list the jobs on the server",
     .description =
         "Prints a line for each job, newest first: its memory now and at its peak, the verdict, "
         "its progress, how long it has been running or queued, and the reason for its state. "
@@ -193,14 +193,14 @@ static int show_exec(const struct cli_call *call, struct err *err)
 const struct cli_command cmd_show = {
     .name = "show",
     .operands = "[RUN_DIR|FILE.ebb|ID]",
-    .summary = "show the full summary of a run, or a job of the server",
+    .summary = "show the full summary of a run, or a job on the server",
     .description =
         "For a run (default: the latest): the verdict with its evidence, growing call sites, "
         "memory, processes, GPUs, actions of the guard, the diagnosis, and ebb's own cost. `ebb "
         "run` prints the first lines of it at the end.\n"
         "\n"
-        "For a job of the server, given by its id: its command, times, memory, progress, "
-        "verdict and every change of its state.",
+        "For a job on the server, given by its id: its command, times, memory, progress, verdict "
+        "and every change of its state.",
     .examples = "ebb show\n"
                 "ebb show ebb-runs/train-20260131-120000\n"
                 "ebb show 17\n"

@@ -1,5 +1,5 @@
-/* Parses command lines by table: getopt_long splits them, this file parses the values and writes
- * the errors. */
+/* Parses command lines with a table of options. getopt_long finds the options; this file parses
+ * their values and creates error messages. */
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -188,9 +188,9 @@ static bool is_job(const char *name, char path[PATH_MAX])
     return n > 0 && n < PATH_MAX && cluster_is_folder(path);
 }
 
-/* If OPERAND is the id of a job on several nodes ("123") or of a step ("123.0") with a folder below
- * ebb-runs, writes the path of that folder to RET and returns RET. Of several steps of a job, uses
- * the last one. Returns OPERAND in all other cases. */
+/* If OPERAND is the id of a job on several nodes ("123") or of one of its steps ("123.0"), and
+ * ebb-runs has a folder for it, writes the path of that folder to RET and returns RET. If the job
+ * has several steps, uses the last one. Returns OPERAND in all other cases. */
 static const char *job_folder_find(const char *operand, char ret[PATH_MAX])
 {
     struct stat st;
@@ -217,12 +217,12 @@ static int check_operands(const struct cli_command *command, int count, char **o
     const char *wanted = command->operands;
     int named = count_words(wanted);
     if (count < named && !strchr("[-", wanted[0]))
-        return err_set(err, -EINVAL, "%s is missing; write ebb %s %s%s",
+        return err_set(err, -EINVAL, "%s is missing; usage: ebb %s %s%s",
                        operands_after(wanted, count), command->name,
                        command->options ? "[OPTION…] " : "", wanted);
     int most = strstr(wanted, "…") ? count : named;
     if (count > most)
-        return err_set(err, -EINVAL, "unexpected operand \"%.100s\"; write ebb %s%s%s%s",
+        return err_set(err, -EINVAL, "unexpected operand \"%.100s\"; usage: ebb %s%s%s%s",
                        operands[most], command->name, command->options ? " [OPTION…]" : "",
                        wanted[0] ? " " : "", wanted);
     return 0;

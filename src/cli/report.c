@@ -144,7 +144,8 @@ static int deliver(const struct shown *s, const char *run, struct buf *out, stru
 static int report_read_nodes(const char *path, struct shown *s, struct err *err)
 {
     if (s->o->compare)
-        return err_set(err, -EINVAL, "--compare: %s is a job on several nodes; compare two nodes",
+        return err_set(err, -EINVAL,
+                       "--compare: %s is a job on several nodes; give the run folders of two nodes",
                        path);
     int r = cluster_read_all(path, NULL, NULL, false, &s->several, err);
     if (r == 0 && !s->several.has_report)
@@ -181,7 +182,7 @@ static int check(const struct cli_call *call, struct err *err)
                        "RUN_B");
     if (!o->compare && call->argc != 1)
         return err_set(err, -EINVAL,
-                       "unexpected operand \"%.100s\"; --compare puts two runs side by side",
+                       "unexpected operand \"%.100s\"; use --compare to show two runs side by side",
                        call->argv[1]);
     return 0;
 }
@@ -233,7 +234,7 @@ const struct cli_command cmd_report = {
         "growth rates are compared per step if both runs have steps, else per minute. If the "
         "confidence intervals of the two rates overlap, the effect of the change is unknown.\n"
         "\n"
-        "Parts of a run that cannot be read are named in the report. Text of other programs is "
+        "The report lists the parts of a run that could not be read. Text of other programs is "
         "escaped.",
     .examples = "ebb report ebb-runs/latest\n"
                 "ebb report ebb-runs/latest --text\n"

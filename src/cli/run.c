@@ -67,8 +67,8 @@ static bool is_ignored(int signo)
     return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
 }
 
-/* Opens a file that is written at the end, so that a path that cannot be written is reported now
- * and not after hours. Returns the exit status. */
+/* Opens an output file that is written at the end of the job, so that an error is reported now and
+ * not after hours. Returns the exit status. */
 static int run_open_output(const char *option, const char *path, int *ret_fd)
 {
     *ret_fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
@@ -197,8 +197,8 @@ struct run_space {
     struct supervisor_metrics metrics;
 };
 
-/* Fills in the options that a job on one machine and a node of a larger job have in common. Returns
- * the exit status. */
+/* Fills in the options that are needed both for a job on one machine and for a node of a larger
+ * job. Returns the exit status. */
 static int run_prepare(const struct cli_call *call, struct run_space *space,
                        struct supervisor_options *s)
 {
@@ -264,7 +264,7 @@ static int run_job(const struct cli_call *call)
     s.folder_control = o->folder_control;
     run_client_hold_signals(&s.mask);
     if (!o->guard.no_cgroup)
-        /* makes room for a cgroup of the job's own; may fail */
+        /* moves ebb to a child cgroup, so that the job can have a cgroup of its own; may fail */
         (void)guard_place_vacate(&space.root);
     if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);

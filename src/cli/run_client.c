@@ -21,15 +21,15 @@
 #include "supervise/channel.h"
 
 enum {
-    /* size of unwritten output at which no more output is read */
+    /* while this much output is waiting to be written, no more output is read */
     OUTPUT_BACKLOG = 64 << 10,
-    /* size of typed input that the job has not read yet at which no more input is read */
+    /* while the job has not read this much input, no more input is read */
     INPUT_BACKLOG = 16 << 10,
     WRITE_OTHER = 4096, /* PIPE_BUF: a write of this size does not block after POLLOUT */
     WRITE_TTY = 512,
     PIPE_BYTES = 64 << 10, /* initial size of a pipe in bytes */
     PIPE_LARGE = 1 << 20,  /* largest size of a pipe without privileges, in bytes */
-    /* time between two checks whether a background client is in the foreground again */
+    /* how often a background client checks whether it is in the foreground again */
     BACKGROUND_MS = 1000,
 };
 
@@ -48,7 +48,7 @@ struct outlet {
     bool gone, has_reported;
     struct buf wait;
     size_t wait_at;  /* number of bytes of WAIT that are already written */
-    struct buf rest; /* output to write after the content of the pipe */
+    struct buf rest; /* output to write once the pipe is empty */
 };
 
 struct client {
@@ -58,7 +58,7 @@ struct client {
     pid_t sentinel;
     bool raw;              /* true while the terminal is in raw mode */
     struct termios before; /* settings of the terminal before raw mode */
-    bool keys_ended;       /* true if no more input will come */
+    bool keys_ended;       /* true once all input was read */
     size_t under_way;      /* number of input bytes that were sent and not acknowledged */
     int signals;           /* signalfd */
     struct outlet out, err, terminal;
@@ -78,7 +78,7 @@ static bool is_same_terminal(int a, int b)
 
 /* Returns true if both fds refer to the same open file description. A file that was opened twice
  * has two offsets, so writes go to two places, unless both append. The kernel may refuse kcmp in a
- * container; then two fds at the same offset count as the same. */
+ * container; then two fds at the same offset are treated as the same. */
 static bool is_one_place(int a, int b)
 {
     struct stat of_a, of_b;
@@ -247,7 +247,7 @@ static void outlet_splice(struct outlet *o)
         if (n <= 0)
             return;
         o->held = (size_t)n;
-        /* a job that writes much gets a larger pipe, as in the supervisor */
+        /* a job with much output gets a larger pipe, as in the supervisor */
         if (n >= PIPE_BYTES && !o->is_large)
             o->is_large = fcntl(o->through[1], F_SETPIPE_SZ, PIPE_LARGE) >= 0;
     }

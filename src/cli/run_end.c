@@ -163,7 +163,7 @@ int cluster_read_all(const char *path, const struct run_settings *settings,
         return r;
     const struct cluster *c = ret->cluster;
     const struct judged *worst = verdict_worst(&c->verdicts);
-    /* the reader needs no details about flat memory */
+    /* flat memory needs no details */
     bool is_flat =
         worst && (worst->result.word == VERDICT_STABLE || worst->result.word == VERDICT_SPIKING);
     if (worst && worst->result.leak == VERDICT_LEAK_NO)

@@ -8,8 +8,8 @@
  * the best match from being executed. */
 int run_program_find(const char *name, char ret_path[PATH_MAX]);
 
-/* Returns why a library built for this machine's glibc cannot be preloaded into the program at
- * PATH, as a clause such as "the program is statically linked". Returns NULL if nothing prevents
- * preloading. For a script, checks its interpreter. Assumes that a file that cannot be read permits
- * preloading. */
+/* Returns the reason why a library built for this machine's glibc cannot be preloaded into the
+ * program at PATH, as a clause such as "the program is statically linked", or NULL if nothing
+ * prevents preloading. For a script, checks its interpreter. Assumes that a file that cannot be
+ * read permits preloading. */
 const char *run_program_obstacle(const char *path);

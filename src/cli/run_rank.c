@@ -28,12 +28,12 @@
 enum {
     TRIES = 50,
     TRY_MS = 20,
-    /* time limit for the supervisor's answer to hello; it may be slow to create its folders */
+    /* time limit for the answer to hello; the supervisor may be slow to create its folders */
     HELLO_MS = 20000,
     /* time limit for the supervisor to end the recording after the last rank has exited */
     BYE_MS = 10000,
     WITNESS_MS = 100, /* time limit for the witness process to report a signal */
-    /* older reports of the witness belong to an earlier signal */
+    /* maximum age of a witness report; an older one belongs to an earlier signal */
     WITNESS_OLD_S = 1,
 };
 
@@ -143,8 +143,8 @@ static int meet_supervisor(const struct run_rank *q)
 enum {
     JSON_MAX = 16 << 20,
     POLL_MS = 50,
-    SENTINEL_MS = 1500, /* how long to wait for the sentinel, which writes at once */
-    NEXT_RANK_MS = 200, /* how long to wait for each rank with a lower number */
+    SENTINEL_MS = 1500, /* maximum wait for the sentinel, which writes at once */
+    NEXT_RANK_MS = 200, /* additional wait for each rank with a lower number */
     RANKS_WAITED = 5,
     WAIT_MS = 4000, /* how long this rank waits for the child before it exits */
 };
@@ -305,7 +305,8 @@ static _Noreturn void be_command(const struct rank_run *run, char *const *shell_
     if (!q->options->guard.keep_on_exit)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (q->options->guard.requeue)
-        /* Slurm may send SIGUSR1 to every process, and the command may not handle it */
+        /* Slurm may send SIGUSR1 to every process, and it would kill a command that does not handle
+         * it */
         signal(SIGUSR1, SIG_IGN);
     sigprocmask(SIG_SETMASK, &run->before, NULL);
     spawn_exec(q->path, q->argv, shell_argv);
@@ -384,7 +385,7 @@ static void report_end(struct rank_run *run)
         rank_turn(run, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
     if (run->link >= 0 && !run->bye) /* only the last rank of a node waits for its supervisor */
         cli_say("the recording of node %u is incomplete: its supervisor did not finish it within "
-                "%d s; perhaps the run folder does not answer",
+                "%d s; access to the run folder may hang",
                 run->q->place->node, BYE_MS / 1000);
     wait_lost(run->lost);
 }

@@ -15,8 +15,8 @@ struct run_rank {
     const struct rank_place *place;
     const char *path; /* path of the command's program */
     char **argv;
-    /* Starts the supervisor of this node, which accepts ranks on LISTEN_FD. Returns 0, or an exit
-     * status after printing why. */
+    /* Starts the supervisor of this node, which accepts ranks on LISTEN_FD. Returns 0, or prints an
+     * error and returns an exit status. */
     int (*start)(void *user, int listen_fd);
     void *user;
 };

@@ -35,11 +35,11 @@ enum {
     BEAT_MAX = 4096,
     POLL_MS = 100,
     NODES_MS = 10000, /* maximum wait for nodes that have not ended */
-    /* maximum wait if this rank has failed, which the scheduler should learn soon */
+    /* maximum wait if this rank has failed, because the scheduler should learn about it soon */
     NODES_FAILED_MS = 2000,
     /* maximum wait if the other nodes have no folders here, or if this node cannot write */
     NO_NODE_MS = 1000,
-    NODE_MS = 5000,     /* maximum time to read one file; a folder may hang */
+    NODE_MS = 5000,     /* maximum time to read one file; access to a shared folder may hang */
     SUMMARY_MS = 30000, /* maximum time to make the summary */
     SCONTROL_MS = 3000,
     COMMENT_MAX = 160,
@@ -47,8 +47,8 @@ enum {
 
 /* ---- torchrun ---- */
 
-/* Writes WHY to the file in which torchrun looks for the exception of a rank. A file that the rank
- * has written itself is left alone. */
+/* Writes WHY to the file in which torchrun looks for the exception of a rank, unless the rank has
+ * created that file itself. */
 static void fill_error_file(const char *why)
 {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
@@ -68,8 +68,8 @@ static void fill_error_file(const char *why)
 
 /* ---- the process that reads the folder ----
  *
- * The folder may hang, and a process that waits for a file server cannot always be killed. So a
- * child reads it, and reports its progress with one byte each time. */
+ * Access to the folder may hang, and a process that waits for a file server cannot always be
+ * killed. So a child process reads the folder, and sends one byte for each step of its progress. */
 
 enum progress {
     PROGRESS_NODE = 'n',    /* one more file was read */
@@ -248,16 +248,16 @@ static uint64_t take_progress(const struct end_reader *e)
         if (bytes[i] == PROGRESS_SUMMARY)
             limit_ms = SUMMARY_MS;
         if (bytes[i] == PROGRESS_APART)
-            cli_say("only node %u has written to %s: the others start later, or the nodes do not "
-                    "share this folder and each records its own ranks (--run-dir chooses another "
-                    "folder)",
+            cli_say("only node %u has written to %s: the others have not started yet, or the nodes "
+                    "do not share this folder and each records its own ranks (--run-dir chooses "
+                    "another folder)",
                     e->place->node, e->job_dir);
     }
     return n == 0 ? 0 : limit_ms;
 }
 
 /* Waits for the child while it makes progress. Passes signals on, which end its wait for other
- * nodes. Returns false if the folder does not answer. */
+ * nodes. Returns false if access to the folder hangs. */
 static bool follow_reader(const struct end_reader *e)
 {
     const struct timespec none = {0};
@@ -317,7 +317,7 @@ static void end_job(const struct run_options *o, const struct rank_place *place,
     if (!follow_reader(&e)) {
         kill(e.pid, SIGKILL);
         if (!o->quiet)
-            cli_say("there is no summary: the folder %s does not answer", job_dir);
+            cli_say("no summary: access to the folder %s hangs", job_dir);
     } else if (waitpid(e.pid, &status, 0) == e.pid) {
         print_summary(&e, status != 0);
     }

@@ -42,8 +42,8 @@ int run_target_bind(const char *marks, const char *what, struct sockaddr_un *ret
     (void)unlink(ret->sun_path);
     if (bind(fd, (const struct sockaddr *)ret, sizeof *ret) < 0)
         return -errno;
-    /* If root asks about another user's job, that user must be able to answer, so everyone may
-     * write to the socket. Only that user and root may enter its folder. */
+    /* If root queries another user's job, that user's supervisor must be able to answer, so
+     * everyone may write to the socket. Only that user and root may enter its folder. */
     if (chmod(ret->sun_path, 0666) < 0) {
         int r = -errno;
         (void)unlink(ret->sun_path);

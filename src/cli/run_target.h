@@ -10,7 +10,7 @@
 struct run_target {
     char folder[PATH_MAX]; /* path of the run folder, or "" if the run is not recorded */
     char marks[108];       /* socket of the run's supervisor, or "" if the run has ended */
-    int32_t pid;           /* pid on the command line, or 0 if none */
+    int32_t pid;           /* pid given on the command line, or 0 */
     char obstacle[128];    /* why the heap was not profiled, or "" if unknown */
 };
 /* Finds a run. OPERAND is a run folder, the folder of a job on several nodes (then the worst rank

@@ -30,16 +30,17 @@ static int parse_seconds(const char *what, const char *text, void *at, struct er
 #define AT(member) offsetof(struct series_options, member)
 static const struct option_desc series_table[] = {
     OPTION_ROW(0, "from", PARSED, "S", AT(from_ns), .parse = parse_seconds,
-               .help = "start at this many seconds after the job's start"),
+               .help = "start of the time range, in seconds since the job's start"),
     OPTION_ROW(0, "to", PARSED, "S", AT(to_ns), .parse = parse_seconds,
-               .help = "end at this many seconds after the job's start (default: the end)"),
+               .help =
+                   "end of the time range, in seconds since the job's start (default: the end)"),
     OPTION_ROW(0, "points", INT, "N", AT(points), .fallback = "600", .min = SAMPLES_POINTS_MIN,
-               .max = SAMPLES_POINTS_MAX, .help = "at most this many points of each series"),
+               .max = SAMPLES_POINTS_MAX, .help = "maximum number of points per series"),
     OPTION_ROW(0, "id", INT, "N", AT(id), .help = "job id to write into the JSON document"),
     {0},
 };
 
-/* 0: unknown. */
+/* Returns the time when the job was started, or 0 if unknown. */
 static uint64_t started_wall_ns(const char *path)
 {
     struct outcome o;

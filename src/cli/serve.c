@@ -24,7 +24,7 @@ struct gpus {
     unsigned count;
 };
 
-/* The server's settings, and options from which the others of them are computed. */
+/* The server's settings, and the options from which some of them are computed. */
 struct options {
     struct serve_options serve;
     const char *config, *state_dir, *log_format, *log_level, *executor, *runs_dir;
@@ -55,7 +55,7 @@ static int parse_gpus(const char *what, const char *text, void *at, struct err *
     return 0;
 }
 
-/* Parses an age, a number or a size of --keep. */
+/* Parses one part of --keep: an age, a number of jobs or a size. */
 static int parse_keep_part(const char *what, const char *text, struct jobs_keep *keep,
                            struct err *err)
 {
@@ -113,9 +113,8 @@ static const struct option_desc serve_table[] = {
                        "server's user; only with a loopback address"),
     OPTION_ROW(0, "executor", CHOICE, "local|slurm", AT(executor), .heading = "Where jobs run",
                .fallback = "local",
-               .help =
-                   "run jobs on this machine, or submit them to Slurm, which then counts memory "
-                   "and GPUs"),
+               .help = "run jobs on this machine, or submit them to Slurm, which then manages "
+                       "memory and GPUs"),
     OPTION_ROW(0, "runs-dir", PATH, "DIR", AT(runs_dir),
                .help =
                    "folder of the runs (default: runs in the state folder); for Slurm, a folder "
@@ -130,13 +129,13 @@ static const struct option_desc serve_table[] = {
                        "including those in its queue)"),
     OPTION_ROW(0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
                .help = "memory for all jobs together; a percentage refers to the server's "
-                       "effective limit; none: memory is not counted"),
+                       "effective limit; none: no limit"),
     OPTION_ROW(0, "gpus", PARSED, "N", AT(gpus), .fallback = "auto", .parse = parse_gpus,
                .help = "number of GPUs for jobs, from GPU 0 on; auto: all that the driver "
                        "reports"),
     OPTION_ROW(0, "interval", DURATION, "TIME", AT(serve.jobs.interval_ns), .fallback = "1s",
                .min = 50, .max = 3600000,
-               .help = "how often jobs are sampled; a request can override it"),
+               .help = "sampling interval of jobs; a request can override it"),
     OPTION_ROW(0, "grace", DURATION, "TIME", AT(serve.jobs.grace_ns), .fallback = "30s",
                .max = 86400000,
                .help = "time between cancelling a job and killing it; a request can override it"),
@@ -158,7 +157,7 @@ static const struct option_desc serve_table[] = {
     OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
                .min = 1, .max = 100000, .help = "maximum number of clients of the live stream"),
     OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
-               /* Clients without a token can have a quarter of the connections; a browser opens
+               /* Clients without a token may use a quarter of the connections; a browser opens
                 * six. */
                .min = 32, .max = 100000,
                .help = "maximum number of connections besides live streams"),
@@ -342,8 +341,8 @@ const struct cli_command cmd_serve = {
     .description =
         "Accepts jobs over HTTP and runs each of them with `ebb run`: with a guard, a recording "
         "and its own processes, so that all of a job's memory is released when it ends, and a "
-        "crash does not affect other jobs. Accepted jobs are on disk. Jobs continue when the "
-        "server exits or is killed, and the next server finds them.\n"
+        "crash does not affect other jobs. Accepted jobs are stored on disk. Jobs continue when "
+        "the server exits or is killed, and the next server finds them.\n"
         "\n"
         "`ebb submit`, `ebb jobs`, `ebb show`, `ebb logs`, `ebb wait`, `ebb cancel`, `ebb "
         "checkpoint` and `ebb rerun` reach it over the unix socket in the state folder. The "

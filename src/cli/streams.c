@@ -130,7 +130,7 @@ void cli_open_streams(void)
 {
     for (int fd = 0; fd < 3; fd++) {
         was_closed[fd] = fcntl(fd, F_GETFD) < 0;
-        if (was_closed[fd]) /* open returns the lowest free number; that number is FD */
+        if (was_closed[fd]) /* open returns the lowest free file descriptor, which is FD */
             (void)!open("/dev/null", O_RDWR);
     }
 }

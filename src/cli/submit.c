@@ -23,7 +23,7 @@ struct submit_options {
     bool wait, follow;
 };
 _Static_assert(offsetof(struct submit_options, run) == 0,
-               "the offsets in run_options_table count from the first member of the struct");
+               "the offsets in run_options_table are relative to the first member of the struct");
 
 #define AT(field) offsetof(struct submit_options, field)
 
@@ -55,11 +55,10 @@ static const struct option_desc submit_table[] = {
                .help = "sbatch option, such as partition=gpu or time=4h, for a server that submits "
                        "to Slurm; can be repeated"),
     OPTION_ROW('w', "wait", FLAG, NULL, AT(wait),
-               .help = "wait for the end of the job, and exit like `ebb wait`"),
-    OPTION_ROW(
-        'f', "follow", FLAG, NULL, AT(follow),
-        .help = "print the job's output until it ends, and exit like `ebb wait`; the job's id goes "
-                "to standard error"),
+               .help = "wait until the job has ended, and exit with the same status as `ebb wait`"),
+    OPTION_ROW('f', "follow", FLAG, NULL, AT(follow),
+               .help = "print the job's output until it ends, and exit with the same status as "
+                       "`ebb wait`; the job's id goes to standard error"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(client.json),
                .help = "print the job as one line of JSON instead of its id"),
     OPTION_ROW(0, "socket", PATH, "PATH", AT(client.socket),
@@ -85,8 +84,8 @@ static int submit_put_text(json_t *o, const char *key, const char *text, struct 
     return s ? json_object_set_new(o, key, s) : -EINVAL;
 }
 
-/* Adds an object under KEY with the pairs "NAME=VALUE" in TEXTS. Texts without a pair are passed to
- * BARE, which adds or refuses them. */
+/* Adds an object under KEY with the pairs "NAME=VALUE" in TEXTS. A text without "=" is passed to
+ * BARE, which adds or refuses it. */
 static int submit_put_pairs(json_t *request, const char *key, const struct option_texts *texts,
                             int (*bare)(json_t *o, const char *text, struct err *err),
                             struct err *err)

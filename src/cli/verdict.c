@@ -28,11 +28,9 @@ struct verdict_call {
 
 #define AT(member) offsetof(struct verdict_call, member)
 static const struct option_desc options_table[] = {
-    OPTION_ROW(
-        0, "limit", SIZE, "SIZE", AT(judging.limit),
-        .help =
-            "the memory limit, such as 24G, or 80% of the recorded limit (default: the recorded "
-            "limit)"),
+    OPTION_ROW(0, "limit", SIZE, "SIZE", AT(judging.limit),
+               .help = "memory limit, such as 24G, or a percentage of the recorded limit, such as "
+                       "80% (default: the recorded limit)"),
     OPTION_ROW(0, "steps-per-epoch", INT, "N", AT(judging.verdict.steps_per_epoch), .min = 1,
                .help = "steps per epoch, if no mark reports them"),
     OPTION_ROW(
@@ -47,7 +45,7 @@ static const struct option_desc options_table[] = {
     OPTION_ROW(0, "until-step", INT, "N", AT(until_step), .min = 1,
                .help = "use only the data up to the end of step N"),
     OPTION_ROW(0, "no-marks", FLAG, NULL, AT(judging.no_marks),
-               .help = "ignore the marks and figures that the job sent"),
+               .help = "ignore the marks and metrics that the job sent"),
     CSV_OPTION_ROWS(struct verdict_call, csv),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), .help = "print the verdict as JSON"),
     {0},
@@ -72,12 +70,12 @@ static int check_options(const char *path, const struct verdict_call *o, double 
 {
     if (run_is_recording(path)) {
         if (table_option(o))
-            return err_set(err, -EINVAL, "%s applies only to tables, and %s is a recording",
+            return err_set(err, -EINVAL, "%s applies only to CSV tables, but %s is a recording",
                            table_option(o), path);
         if (until_s < 0 || until_s > 9e9)
             return err_set(err, -EINVAL,
-                           "--until %s: give seconds since the start of the "
-                           "recording",
+                           "--until: \"%s\" is out of range; expected seconds since the start of "
+                           "the recording",
                            o->until);
         return 0;
     }
@@ -115,7 +113,7 @@ static int parse_until(const char *path, const struct verdict_call *o, double *r
 {
     double until_s = 0;
     if (o->until && number_parse_double(o->until, strlen(o->until), &until_s) < 0)
-        return err_set(err, -EINVAL, "--until \"%.64s\" is not a number of seconds", o->until);
+        return err_set(err, -EINVAL, "--until: \"%.64s\" is not a number", o->until);
     *ret = until_s;
     return check_options(path, o, until_s, err);
 }

@@ -33,7 +33,7 @@
 #define TARGET MACHINE "-linux-musl"
 #endif
 
-/* Words that distinguish builds in a bug report. */
+/* Features of this build, for bug reports. */
 static const char *const features[] = {
     "recording",
     "terminal-view",

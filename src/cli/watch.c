@@ -47,7 +47,7 @@ struct watch_choice {
 struct watch_targets {
     int32_t pids[OPTION_TEXTS_MAX]; /* empty with --system */
     size_t count;
-    char notice[NOTICE_MAX]; /* why these processes were chosen, or "" */
+    char notice[NOTICE_MAX]; /* the reason why these processes were chosen, or "" */
 };
 
 struct watch_options {
@@ -67,7 +67,7 @@ static const struct option_desc watch_table[] = {
     OPTION_ROW('s', "system", FLAG, NULL, AT(choice.system),
                .help = "watch every process on the machine"),
     OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .fallback = "1s", .min = 50,
-               .max = 3600000, .help = "sample this often"),
+               .max = 3600000, .help = "sampling interval"),
     OPTION_ROW(0, "for", DURATION, "TIME", AT(for_ns), .min = 1,
                .help = "stop after this time (default: when the job ends, or at Ctrl-C)"),
     OPTION_ROW('r', "record", FLAG, NULL, AT(record),
@@ -195,7 +195,7 @@ struct watch {
     struct proc_root root;
     struct loop *loop;
     struct engine *engine;
-    struct screen *screen; /* the live view, or NULL if the output is lines */
+    struct screen *screen; /* the live view, or NULL if lines are printed */
     struct loop_source *keys;
     struct watch_frame frame;
     struct watch_attach attach;

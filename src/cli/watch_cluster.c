@@ -27,7 +27,7 @@ enum {
     JUDGE_S = 10,
     JUDGE_EARLY_S = 2,
     EARLY_S = 120,
-    LINES_BESIDE_RANKS = 12, /* number of lines of the screen for everything except the ranks */
+    LINES_BESIDE_RANKS = 12, /* number of screen lines that are not available for ranks */
 };
 
 struct follow {
@@ -148,7 +148,7 @@ static void follow_tick(void *user, uint64_t now_ns)
     bool is_due = !f->has_judged || now_ns - f->judged_ns >= pause_s * NS_PER_S;
     if (!f->has_judged || is_over || (f->is_changed && is_due)) {
         if (!f->has_judged)
-            /* reading the whole recording took much memory, which malloc releases now */
+            /* reading the whole recording needed much memory, which malloc releases now */
             malloc_trim(0);
         f->has_judged = true;
         f->is_changed = false;

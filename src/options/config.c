@@ -161,7 +161,7 @@ int options_config_read(const struct options_config *c, struct err *err)
     struct buf text = {0};
     int r = io_read_all(AT_FDCWD, c->file, OPTIONS_CONFIG_BYTES, &text);
     if (r == -EFBIG)
-        r = err_set(err, r, "%.200s is larger than %d KiB, so it is not a config file", c->file,
+        r = err_set(err, r, "%.200s is too large for a config file (maximum %d KiB)", c->file,
                     OPTIONS_CONFIG_BYTES >> 10);
     else if (r < 0)
         r = err_set(err, r, "cannot read %.200s: %s", c->file, strerror(-r));

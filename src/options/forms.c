@@ -33,7 +33,7 @@ static int options_read_value(const struct option_desc *o, const json_t *value,
         snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         text = number;
     } else if (!text || strlen(text) != json_string_length(value)) {
-        return json_refuse(err, what, value, "is neither a text nor a whole number");
+        return json_refuse(err, what, value, "is neither a string nor an integer");
     }
     return options_give(given, o, what, text, values, err);
 }

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/quantity.h"
 
-enum { WORD_MAX = 48 }; /* longer words are not compared when a similar name is searched */
+enum { WORD_MAX = 48 }; /* longer words are not considered in the search for a similar name */
 
 struct option_text {
     struct option_text *next;
@@ -22,8 +22,8 @@ static size_t lesser(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Number of edits (insert, delete, change, swap two neighbours) from A to B; both are shorter than
- * WORD_MAX. */
+/* Edit distance between A and B: the number of insertions, deletions, substitutions and swaps of
+ * neighbours. Both are shorter than WORD_MAX. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);
@@ -152,7 +152,8 @@ static int option_set(const struct option_desc *o, const char *what, const char 
     bool is_text = o->type == OPTION_TEXT || o->type == OPTION_TEXTS || o->type == OPTION_PATH ||
                    o->type == OPTION_PARSED;
     if (is_text && !*text)
-        return err_set(err, -EINVAL, "%s: \"\" is empty; write it like %s %s", what, what, o->arg);
+        return err_set(err, -EINVAL, "%s: the value is empty; write it like %s %s", what, what,
+                       o->arg);
     switch (o->type) {
     case OPTION_FLAG:
         *(bool *)at = true;

@@ -65,7 +65,7 @@ struct option_desc {
         .offset = (offset_), __VA_ARGS__                                                           \
     }
 
-/* One option that was given. If it was given several times, the last text counts. */
+/* One option that was given. If it was given several times, the last value applies. */
 struct option_given {
     const struct option_desc *option;
     const char *text; /* text of the value as last given; NULL for flags */
@@ -106,7 +106,7 @@ int options_read_json(const struct option_desc *table, const char *command, cons
 /* Adds an option to OBJECT. Returns 0, or -EINVAL and an error if its text is not UTF-8. */
 int options_put_json(json_t *object, const struct option_given *given, struct err *err);
 
-/* How to read a config file, which consists of `name = value` lines. */
+/* Settings for reading a config file, which consists of `name = value` lines. */
 enum { OPTIONS_CONFIG_BYTES = 64 << 10 };
 struct options_config {
     const char *file;    /* file name for error messages */

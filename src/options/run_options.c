@@ -15,7 +15,7 @@
 #include "base/words.h"
 #include "trace/logs.h"
 
-/* ---- types of values that only the guard's options have ---- */
+/* ---- value types that only the options of the guard use ---- */
 
 static int run_parse_pressure(const char *what, const char *text, void *at, struct err *err)
 {
@@ -184,8 +184,8 @@ const struct option_desc run_options_table[] = {
                .help = "id that is written into the run folder before any process is started"),
     OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .heading = "Recording",
                .min = 50, .max = HOUR_MS,
-               .help = "sample the job this often (default: every second, five times per second in "
-                       "its first two minutes; for ebb submit, the server's setting)"),
+               .help = "sampling interval (default: 200ms in the first two minutes, then 1s; for "
+                       "ebb submit, the server's setting)"),
     FLAG("no-unique", no_unique, "do not measure unique memory"),
     FLAG("pss", pss, "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
     FLAG(
@@ -198,25 +198,28 @@ const struct option_desc run_options_table[] = {
                .help = "sample the heap once per this many allocated bytes on average"),
     FLAG("no-heap-python", no_heap_python, "do not profile Python's allocator of small objects"),
 
-    OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(guard.limit), .heading = "When the guard acts",
+    OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(guard.limit), .heading = "Triggers of the guard",
                .help = "memory limit of the job (default: the effective limit of its cgroup or the "
-                       "machine; N% is a share of that)"),
-    OPTION_ROW(0, "reserve", SIZE, "SIZE|N%", AT(guard.reserve),
-               .help = "act when headroom is below this; N% is a share of the limit (default: 5%, "
-                       "at least 64M, at most 4G or a fifth of the limit)"),
+                       "machine; N% is a percentage of that limit)"),
+    OPTION_ROW(
+        0, "reserve", SIZE, "SIZE|N%", AT(guard.reserve),
+        .help =
+            "act when headroom is below this; N% is a percentage of the limit (default: 5% of the "
+            "limit, raised to at least 64M, then reduced to at most 4G and a fifth of the limit)"),
     OPTION_ROW(0, "gpu-limit", SIZE, "SIZE|N%", AT(guard.gpu_limit),
-               .help = "memory limit on each GPU; N% is a share of the device's memory"),
+               .help = "memory limit on each GPU; N% is a percentage of the device's memory"),
     OPTION_ROW(0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
                .max = DAY_MS,
                .help = "act when memory is forecast to reach the limit within this time plus one "
                        "step and one checkpoint"),
     OPTION_ROW(0, "pressure", PARSED, "N%|off", AT(guard.rules), .parse = run_parse_pressure,
                .fallback = "30%",
-               .help = "act when all processes stall on memory for this share of the time"),
+               .help =
+                   "act when all processes are stalled on memory for this percentage of the time"),
     FLAG("no-forecast", guard.rules.no_forecast, "do not act on forecasts"),
     FLAG("no-level", guard.rules.no_level, "do not act on low headroom"),
     OPTION_ROW(0, "checkpoint-signal", PARSED, "NAME", AT(guard.checkpoint.signo),
-               .heading = "How the guard requests a checkpoint, in addition to EBB_SOCKET",
+               .heading = "Checkpoint requests, in addition to those over EBB_SOCKET",
                .parse = run_parse_signal,
                .help = "send this signal, such as USR1, to the ranks that handle it"),
     OPTION_ROW(0, "checkpoint-cmd", TEXT, "CMD", AT(guard.checkpoint.command),
@@ -225,17 +228,17 @@ const struct option_desc run_options_table[] = {
                .help = "file that appears or changes when the checkpoint is written"),
     OPTION_ROW(0, "checkpoint-time", SECONDS, "TIME", AT(guard.rules.checkpoint_s),
                .fallback = "10s", .min = 1, .max = DAY_MS,
-               .help = "assumed duration of a checkpoint until one was measured"),
+               .help = "assumed duration of a checkpoint until one has been measured"),
     OPTION_ROW(0, "checkpoint-wait", SECONDS, "TIME", AT(guard.rules.wait_s), .fallback = "10m",
                .min = 1, .max = 7 * DAY_MS,
-               .help = "wait at most this long for a checkpoint, less if memory runs out"),
+               .help = "maximum wait for a checkpoint; shorter if memory is about to run out"),
     OPTION_ROW(0, "grace", SECONDS, "TIME", AT(guard.rules.grace_s),
-               .heading = "What the guard does", .fallback = "10s", .min = 1, .max = DAY_MS,
-               .help = "time between SIGTERM and the kill, less if memory runs out"),
+               .heading = "Actions of the guard", .fallback = "10s", .min = 1, .max = DAY_MS,
+               .help = "time between SIGTERM and SIGKILL; shorter if memory is about to run out"),
     FLAG("no-warn", guard.rules.no_warn, "do not warn"),
     FLAG("no-checkpoint", guard.rules.no_checkpoint, "do not request a checkpoint"),
     FLAG("no-term", guard.rules.no_term, "do not send SIGTERM"),
-    FLAG("no-kill", guard.rules.no_kill, "do not kill"),
+    FLAG("no-kill", guard.rules.no_kill, "do not send SIGKILL"),
     FLAG("dry-run", guard.dry_run, "only report what the guard would do"),
     FLAG("no-guard", guard.is_off, "disable the guard"),
     FLAG("no-cgroup", guard.no_cgroup, "do not create a cgroup for the job"),
@@ -245,8 +248,8 @@ const struct option_desc run_options_table[] = {
                .max = 1000000, .help = "maximum number of restarts"),
     OPTION_ROW(0, "restart-every", PARSED, "WHEN", AT(guard.restart_every),
                .parse = parse_restart_every,
-               .help = "also restart periodically: after a time (2h), a number of steps "
-                       "(500steps), or at a size of the job (20G)"),
+               .help = "also restart periodically: after a time (2h), after a number of steps "
+                       "(500steps), or when the job's memory reaches a size (20G)"),
     OPTION_ROW(0, "resume-args", PARSED, "ARGS", AT(resume_args), .parse = run_parse_words,
                .help = "arguments added to CMD on a restart, split as in a shell"),
     OPTION_ROW(0, "requeue", FLAG, NULL, AT(guard.requeue), LOCAL,
@@ -273,7 +276,8 @@ static const char *run_spell(const struct run_options *o, const struct option_gi
     return out;
 }
 
-/* Options that have no effect together with option AGAINST. */
+/* Options that have no effect if option AGAINST is given. IS and DOES are the parts of the error
+ * message. */
 struct clash {
     const char *against;
     const char *is, *does;
@@ -292,14 +296,8 @@ static const struct clash clashes[] = {
      "disables them",
      {"checkpoint-signal", "checkpoint-cmd", "checkpoint-done", "checkpoint-time",
       "checkpoint-wait"}},
-    {"no-term",
-     "sets the time between SIGTERM and the kill",
-     "disables SIGTERM or the kill",
-     {"grace"}},
-    {"no-kill",
-     "sets the time between SIGTERM and the kill",
-     "disables SIGTERM or the kill",
-     {"grace"}},
+    {"no-term", "sets the time between SIGTERM and SIGKILL", "disables one of them", {"grace"}},
+    {"no-kill", "sets the time between SIGTERM and SIGKILL", "disables one of them", {"grace"}},
 };
 
 static int run_check_clash(const struct run_options *o, const struct options_given *given,
@@ -340,7 +338,7 @@ static int run_check_below_limit(const struct run_options *o, const struct optio
     const struct option_given *most = options_find(given, "limit");
     if (!value || !most || o->guard.limit.is_percent || value < o->guard.limit.bytes)
         return 0;
-    return err_set(err, -EINVAL, "%s: %s is too much; it must be below %s, which is %s",
+    return err_set(err, -EINVAL, "%s: %s is too large; it must be less than %s, which is %s",
                    run_spell(o, options_find(given, name), a), text_size(size, value),
                    run_spell(o, most, b), text_size(limit, o->guard.limit.bytes));
 }
@@ -352,7 +350,8 @@ static int run_check_sizes(const struct run_options *o, const struct options_giv
     const struct option_given *limit = options_find(given, "limit");
     char a[SPELL_MAX];
     if (s->reserve.is_percent && s->reserve.permyriad == 10000)
-        return err_set(err, -EINVAL, "%s: 100%% leaves the job no memory; give less",
+        return err_set(err, -EINVAL,
+                       "%s: 100%% leaves no memory for the job; use a smaller percentage",
                        run_spell(o, options_find(given, "reserve"), a));
     if (limit && !s->limit.is_percent && s->limit.bytes < LEAST_LIMIT) {
         bool is_bare = strspn(limit->text, "0123456789") == strlen(limit->text);

@@ -167,7 +167,7 @@ def test_compare_markdown_has_both_runs(compare):
 
 def test_compare_refuses_a_single_run_and_unreadable_runs(ebb, tmp_path):
     assert refused(ebb("compare", "a"),
-                   "compare: HEAD is missing; write ebb compare [OPTION…] BASE HEAD")
+                   "compare: HEAD is missing; usage: ebb compare [OPTION…] BASE HEAD")
     assert refused(ebb("compare", tmp_path / "a", tmp_path / "b"),
                    f"compare: {tmp_path}/a: No such file or directory; give a run folder or a "
                    "recording")

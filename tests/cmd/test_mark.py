@@ -34,8 +34,8 @@ def test_mark_socket_option_overrides_the_environment_variable(ebb, receiver):
 
 
 @pytest.mark.parametrize("arguments, sentence", [
-    ([], "KEY=VALUE… is missing; write ebb mark [OPTION…] KEY=VALUE…"),
-    (["-q"], "KEY=VALUE… is missing; write ebb mark [OPTION…] KEY=VALUE…"),
+    ([], "KEY=VALUE… is missing; usage: ebb mark [OPTION…] KEY=VALUE…"),
+    (["-q"], "KEY=VALUE… is missing; usage: ebb mark [OPTION…] KEY=VALUE…"),
     (["STEP=3"], "KIND is missing; write it like KIND=step"),
     (["step"], '"step" is not KEY=VALUE; write it like STEP=3, with the key in capitals'),
     (["kind=step"], '"kind=step" is not KEY=VALUE; write it like STEP=3, with the key in capitals'),

@@ -10,7 +10,7 @@ from commands import refused, refused_with
 NO_GUARD = "configures the guard, but --no-guard disables it"
 NO_CHECKPOINT = "configures checkpoint requests, but --no-checkpoint disables them"
 NO_RESTART = "has no effect without --restart or --restart-every"
-HALF = "sets the time between SIGTERM and the kill, but"
+HALF = "sets the time between SIGTERM and SIGKILL, but"
 NOT_A_SIZE = "is not a size; write it like 512M, 24G, 1.5GiB or 80%"
 NOT_A_SHARE = "is not a percentage between 0.01% and 100%"
 NO_UNIT = "has no unit; write it like 500ms, 10s or 5m"
@@ -109,13 +109,13 @@ def test_guard_option_without_value_is_refused(ebb, tmp_path, option):
 
 @pytest.mark.parametrize("arguments, sentence", [
     (["--limit", "2G", "--reserve", "2G"],
-     "--reserve: 2.00 GiB is too much; it must be below --limit, which is 2.00 GiB"),
+     "--reserve: 2.00 GiB is too large; it must be less than --limit, which is 2.00 GiB"),
     (["--limit", "512M", "--reserve", "4G"],
-     "--reserve: 4.00 GiB is too much; it must be below --limit, which is 512 MiB"),
+     "--reserve: 4.00 GiB is too large; it must be less than --limit, which is 512 MiB"),
     (["--limit", "24"], '--limit: "24" has no unit; did you mean 24G?'),
-    (["--reserve", "100%"], "--reserve: 100% leaves the job no memory; give less"),
+    (["--reserve", "100%"], "--reserve: 100% leaves no memory for the job; use a smaller percentage"),
     (["--limit", "2G", "--restart-every", "20G"],
-     "--restart-every: 20.0 GiB is too much; it must be below --limit, which is 2.00 GiB"),
+     "--restart-every: 20.0 GiB is too large; it must be less than --limit, which is 2.00 GiB"),
     (["--max-restarts", "3"], f"--max-restarts {NO_RESTART}"),
     (["--resume-args", "-r"], f"--resume-args {NO_RESTART}"),
     (["--no-guard", "--limit", "2G"], f"--limit {NO_GUARD}"),
@@ -140,8 +140,8 @@ def test_guard_option_without_value_is_refused(ebb, tmp_path, option):
     (["--no-checkpoint", "--checkpoint-done", "x"], f"--checkpoint-done {NO_CHECKPOINT}"),
     (["--no-checkpoint", "--checkpoint-time", "1s"], f"--checkpoint-time {NO_CHECKPOINT}"),
     (["--no-checkpoint", "--checkpoint-wait", "1s"], f"--checkpoint-wait {NO_CHECKPOINT}"),
-    (["--grace", "2s", "--no-term"], f"--grace {HALF} --no-term disables SIGTERM or the kill"),
-    (["--grace", "2s", "--no-kill"], f"--grace {HALF} --no-kill disables SIGTERM or the kill"),
+    (["--grace", "2s", "--no-term"], f"--grace {HALF} --no-term disables one of them"),
+    (["--grace", "2s", "--no-kill"], f"--grace {HALF} --no-kill disables one of them"),
 ])
 def test_contradicting_guard_options_are_refused(job, arguments, sentence):
     assert refused(job(*arguments), f"run: {sentence}", status=125)
@@ -179,7 +179,7 @@ def test_job_starts_with_every_consistent_set_of_guard_options(job, arguments):
     ("restart = perhaps\n", ':1: restart: "perhaps" is neither yes nor no'),
     ("limit = 2G\nlimit = 3G\n", ":2: limit is already set in line 1"),
     ("\0\1\2", " is not a text file; write lines like limit = 24G"),
-    ("# x\n" * 20000, " is larger than 64 KiB, so it is not a config file"),
+    ("# x\n" * 20000, " is too large for a config file (maximum 64 KiB)"),
 ])
 def test_invalid_config_file_is_refused_before_job_starts(job, text, sentence):
     (job.folder.parent / "guard.conf").write_text(text)
@@ -192,7 +192,7 @@ def test_unreadable_config_file_is_refused(job, ebb_as_nobody, open_folder):
                    "run: cannot read none.conf: No such file or directory", status=125)
     assert refused(job("--config", ".."), "run: cannot read ..: Is a directory", status=125)
     assert refused(job("--config", "/dev/zero"),
-                   "run: /dev/zero is larger than 64 KiB, so it is not a config file", status=125)
+                   "run: /dev/zero is too large for a config file (maximum 64 KiB)", status=125)
     assert refused(job("--config", ""), 'run: --config: "" is empty; write it like --config FILE',
                    status=125)
     assert not_started(job)
@@ -207,10 +207,10 @@ def test_unreadable_config_file_is_refused(job, ebb_as_nobody, open_folder):
 @pytest.mark.parametrize("text, arguments, sentence", [
     ("max-restarts = 3\n", [], f"max-restarts (../guard.conf:1) {NO_RESTART}"),
     ("limit = 2G\n\nreserve = 3G\n", [],
-     "reserve (../guard.conf:3): 3.00 GiB is too much; it must be below limit (../guard.conf:1), "
+     "reserve (../guard.conf:3): 3.00 GiB is too large; it must be less than limit (../guard.conf:1), "
      "which is 2.00 GiB"),
     ("reserve = 3G\n", ["--limit", "2G"],
-     "reserve (../guard.conf:1): 3.00 GiB is too much; it must be below --limit, which is 2.00 GiB"),
+     "reserve (../guard.conf:1): 3.00 GiB is too large; it must be less than --limit, which is 2.00 GiB"),
     ("no-guard\n", ["--restart"],
      "--restart configures the guard, but no-guard (../guard.conf:1) disables it"),
     ("no-guard = yes\nlimit = 2G", [],

@@ -191,7 +191,7 @@ def test_verdict_command_refuses_invalid_files_and_options(tmp_path, ebb):
     assert refused_with(ebb("verdict", tmp_path), "trace.ebb")
     assert refused_with(ebb("verdict", path, "--limit", "80%"), "--limit", "give a size")
     assert refused_with(ebb("verdict", path, "--limit", "8X"), "8X")
-    assert refused_with(ebb("verdict", path, "--until", "soon"), '--until "soon"')
+    assert refused_with(ebb("verdict", path, "--until", "soon"), '--until: "soon"')
     assert refused_with(ebb("verdict", path, "--until-step", "5"), "has no steps")
     assert refused_with(ebb("verdict", by_step, "--until", "5"), "--until-step")
     assert refused_with(ebb("verdict", by_step, "--marks", marks), "has no time column")
@@ -496,7 +496,7 @@ def test_limit_option_accepts_a_size_or_a_percentage(finished):
     assert own["limit_bytes"] == 1 << 30
     assert own["eta_s"]["low"] < 600
     refusal = run_ebb("verdict", out, "--group", "pid")
-    assert refused_with(refusal, "--group applies only to tables")
+    assert refused_with(refusal, "--group applies only to CSV tables")
 
 
 def test_recording_imported_from_a_table_gets_the_same_verdict(tmp_path):

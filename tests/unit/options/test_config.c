@@ -151,7 +151,7 @@ static void config_strips_quotes_around_a_value(void **state)
     assert_string_equal(f.things.text, "'");
 }
 
-static void config_flag_set_to_no_counts_as_not_set(void **state)
+static void config_flag_set_to_no_is_treated_as_not_given(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -176,7 +176,7 @@ static void invalid_config_value_is_refused_even_if_overridden(void **state)
     assert_memory_equal(f.err.text, "guard.conf:1: max-restarts: \"x\" ", 32);
 }
 
-static void config_errors_name_file_and_line(void **state)
+static void config_errors_start_with_file_and_line(void **state)
 {
     (void)state;
     is_refused("\n\nlimt = 1G", "guard.conf:3: unknown option \"limt\"; did you mean \"limit\"?");
@@ -229,9 +229,9 @@ int main(void)
         cmocka_unit_test(config_parses_every_option_type),
         cmocka_unit_test(config_ignores_comments_and_empty_lines),
         cmocka_unit_test(config_strips_quotes_around_a_value),
-        cmocka_unit_test(config_flag_set_to_no_counts_as_not_set),
+        cmocka_unit_test(config_flag_set_to_no_is_treated_as_not_given),
         cmocka_unit_test(invalid_config_value_is_refused_even_if_overridden),
-        cmocka_unit_test(config_errors_name_file_and_line),
+        cmocka_unit_test(config_errors_start_with_file_and_line),
         cmocka_unit_test(binary_config_file_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

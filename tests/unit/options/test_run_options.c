@@ -77,7 +77,7 @@ static void is_refused(const char *line, const char *sentence)
     take_back(&g);
 }
 
-static void default_run_options_are_as_documented(void **state)
+static void run_options_have_documented_defaults(void **state)
 {
     (void)state;
     struct given g;
@@ -228,7 +228,7 @@ static void config_file_sets_options_missing_on_the_command_line(void **state)
     unlink(path);
 }
 
-static void conflict_with_a_config_file_is_reported_with_its_line(void **state)
+static void conflict_with_config_file_option_names_file_and_line(void **state)
 {
     (void)state;
     char path[64], line[256], sentence[256];
@@ -250,11 +250,12 @@ static void invalid_option_values_are_refused(void **state)
 {
     (void)state;
     is_refused("--reserve|2G|--limit|2G",
-               "--reserve: 2.00 GiB is too much; it must be below --limit, which is 2.00 GiB");
+               "--reserve: 2.00 GiB is too large; it must be less than --limit, which is 2.00 GiB");
     is_refused(
         "--restart-every|3G|--limit|2G",
-        "--restart-every: 3.00 GiB is too much; it must be below --limit, which is 2.00 GiB");
-    is_refused("--reserve|100%", "--reserve: 100% leaves the job no memory; give less");
+        "--restart-every: 3.00 GiB is too large; it must be less than --limit, which is 2.00 GiB");
+    is_refused("--reserve|100%",
+               "--reserve: 100% leaves no memory for the job; use a smaller percentage");
     is_refused("--limit|24", "--limit: \"24\" has no unit; did you mean 24G?");
     is_refused("--limit|2K", "--limit: \"2K\" is less than a page of memory; write it like 24G");
     is_refused("--heap-interval|1K", "--heap-interval: \"1K\" is not a size from 4K to 1G");
@@ -270,8 +271,7 @@ static int read_request(struct given *g, const char *text)
     return r;
 }
 
-/* Values that pass from a command line through a request to argv arrive unchanged. */
-static void run_options_are_unchanged_after_a_request_to_the_server(void **state)
+static void run_options_survive_conversion_to_request_and_argv(void **state)
 {
     (void)state;
     static const char line[] = "--limit=80%|--grace=5s|--restart|--resume-args=--resume 'a b'|"
@@ -310,7 +310,7 @@ static void request_is_refused(const char *text, const char *sentence)
     take_back(&g);
 }
 
-static void refusal_of_a_server_request_names_the_option_and_its_value(void **state)
+static void refused_request_error_names_option_and_value(void **state)
 {
     (void)state;
     struct given g;
@@ -329,10 +329,9 @@ static void refusal_of_a_server_request_names_the_option_and_its_value(void **st
     request_is_refused("{\"options\":{\"grace\":\"2\"}}",
                        "options.grace: \"2\" has no unit; write it like 500ms, 10s or 5m");
     request_is_refused("{\"options\":{\"grace\":[]}}",
-                       "options.grace: [] is neither a text nor a whole number");
+                       "options.grace: [] is neither a string nor an integer");
     request_is_refused("{\"options\":{\"checkpoint-cmd\":\"a\\u0000b\"}}",
-                       "options.checkpoint-cmd: \"a\\u0000b\" is neither a text nor a whole "
-                       "number");
+                       "options.checkpoint-cmd: \"a\\u0000b\" is neither a string nor an integer");
     request_is_refused("{\"options\":{\"restart\":\"yes\"}}",
                        "options.restart: \"yes\" is neither true nor false");
     request_is_refused("{\"options\":{\"no-guard\":true,\"grace\":\"2s\"}}",
@@ -342,16 +341,16 @@ static void refusal_of_a_server_request_names_the_option_and_its_value(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(default_run_options_are_as_documented),
+        cmocka_unit_test(run_options_have_documented_defaults),
         cmocka_unit_test(every_run_option_value_is_stored_in_its_setting),
         cmocka_unit_test(every_run_flag_sets_exactly_one_setting),
         cmocka_unit_test(restart_every_option_accepts_time_steps_and_size),
         cmocka_unit_test(resume_args_option_is_split_into_words),
         cmocka_unit_test(config_file_sets_options_missing_on_the_command_line),
-        cmocka_unit_test(conflict_with_a_config_file_is_reported_with_its_line),
+        cmocka_unit_test(conflict_with_config_file_option_names_file_and_line),
         cmocka_unit_test(invalid_option_values_are_refused),
-        cmocka_unit_test(run_options_are_unchanged_after_a_request_to_the_server),
-        cmocka_unit_test(refusal_of_a_server_request_names_the_option_and_its_value),
+        cmocka_unit_test(run_options_survive_conversion_to_request_and_argv),
+        cmocka_unit_test(refused_request_error_names_option_and_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
