@@ -69,7 +69,7 @@ struct attach {
     struct supervisor_options supervisor;
     struct script script;
     char package[PATH_MAX], library[PATH_MAX], name[64];
-    /* why ebb detached; NULL while it is attached, and if the job has exited */
+    /* the reason why ebb detached; NULL while it is attached, or if the job has exited */
     const char *ended_by;
     bool is_over;
     bool has_left; /* true once the last process of the job has exited */
@@ -145,7 +145,7 @@ static int attach_find_parts(struct attach *a, struct err *err)
     if (!place_find_shim(a->package))
         return err_set(err, -ENOENT,
                        "ebb's Python package is not installed next to the ebb program");
-    *strrchr(a->package, '/') = '\0'; /* the shim is a folder of the package */
+    *strrchr(a->package, '/') = '\0'; /* the shim is a folder in the package */
     if (!a->options->no_heap && place_find_heap(a->library))
         a->supervisor.heap.library = a->library;
     a->supervisor.heap.interval_bytes = a->options->heap_interval_bytes;

@@ -219,11 +219,11 @@ static void report_late(struct attach_process *a)
     a->is_late = true;
     if (a->target.optin[0])
         cli_say("process %d (%s) does not answer: a call of C code may hold Python's lock (GIL); "
-                "still waiting; Ctrl-C gives up",
+                "still waiting (Ctrl-C gives up)",
                 (int)a->target.pid, a->target.name);
     else
         cli_say("process %d (%s) runs no Python code: its main thread is in a long C call (ebb "
-                "stack %d shows where); still waiting; Ctrl-C gives up",
+                "stack %d shows where); still waiting (Ctrl-C gives up)",
                 (int)a->target.pid, a->target.name, (int)a->target.pid);
 }
 

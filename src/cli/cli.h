@@ -76,7 +76,7 @@ int cli_unknown_command(const char *name);
 /* Prints one line "ebb: MESSAGE" on stderr, escaped. Returns STATUS. */
 int cli_fail(int status, const struct err *err);
 int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Prints "ebb: MESSAGE" on stderr, for a message that is not a failure. */
+/* Prints "ebb: MESSAGE" on stderr, for messages that are not errors. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Opens /dev/null in place of standard streams that are closed, so that files opened later do not
  * get the file descriptors 0 to 2. */

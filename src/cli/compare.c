@@ -49,7 +49,7 @@ static void judge_peak(struct gate *g, const struct quantity_size *allowed)
     int len = snprintf(g->peak, sizeof g->peak, "peak before: %s, after: %s", text_size(a, base),
                        text_size(b, head));
     if (g->has_worse_peak)
-        snprintf(g->peak + len, sizeof g->peak - (size_t)len, "; at most %s more is allowed",
+        snprintf(g->peak + len, sizeof g->peak - (size_t)len, "; allowed increase: %s",
                  text_size(more, room));
 }
 

@@ -213,11 +213,10 @@ static void doctor_check_gpu(struct doctor *d)
         if (wait_for_gpus(gpu, snapshot))
             add_gpus(d, snapshot);
         else
-            doctor_add(
-                d, DOCTOR_PROBLEM, "GPU", NULL,
-                "ebb continues without reading GPU memory. Check whether `nvidia-smi` answers, "
-                "and look for Xid errors in `dmesg`.",
-                "NVML is installed but did not answer within 3 s");
+            doctor_add(d, DOCTOR_PROBLEM, "GPU", NULL,
+                       "ebb continues without reading GPU memory. Check whether `nvidia-smi` "
+                       "works, and look for Xid errors in `dmesg`.",
+                       "NVML is installed but did not answer within 3 s");
         gpu_free(gpu);
     }
     free(snapshot);
@@ -528,7 +527,7 @@ const struct cli_command cmd_doctor = {
                    "\n"
                    "note: ebb works, but with less information or more slowly.\n"
                    "problem: a part of ebb does not work.\n"
-                   "The exit status is 0 whatever is found.",
+                   "The exit status is always 0.",
     .examples = "ebb doctor\n"
                 "ebb doctor --json | jq '.checks[] | select(.level != \"ok\")'\n",
     .options = options_table,

@@ -149,8 +149,7 @@ static int report_read_nodes(const char *path, struct shown *s, struct err *err)
                        path);
     int r = cluster_read_all(path, NULL, NULL, false, &s->several, err);
     if (r == 0 && !s->several.has_report)
-        r = err_set(err, -ENOENT, "%s: no node has a recording that can be read; try ebb show",
-                    path);
+        r = err_set(err, -ENOENT, "%s: no node has a readable recording; try ebb show", path);
     if (r < 0)
         return r;
     s->run = s->several.report;

@@ -121,7 +121,8 @@ static int target_by_folder(const char *folder, struct run_target *run, struct e
         return err_set(err, -errno, "%s: %s; give a run folder or a pid", folder, strerror(errno));
     if (strlen(folder) >= sizeof run->folder)
         return err_set(err, -ENAMETOOLONG, "path too long: %s", folder);
-    /* the folder is enough if run.json is missing or invalid */
+    /* a missing or invalid run.json is not an error, because the path of the folder is
+     * sufficient */
     (void)outcome_read_folder(fd, RUN_JSON_MAX, &doc, &o);
     memcpy(run->folder, folder, strlen(folder) + 1);
     if (outcome_is_running(&o))

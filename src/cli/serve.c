@@ -106,8 +106,8 @@ static const struct option_desc serve_table[] = {
                .help = "folder of the database, the tokens and the runs (default: "
                        "$EBB_STATE_DIR, $XDG_STATE_HOME/ebb or ~/.local/state/ebb)"),
     OPTION_ROW(0, "allow-host", TEXTS, "NAME", AT(hosts),
-               .help = "host name that browsers may use for this server, in addition to "
-                       "localhost and addresses; separate several with commas"),
+               .help = "host name that browsers may use for this server, in addition to localhost "
+                       "and IP addresses; separate several with commas"),
     OPTION_ROW(0, "no-auth", FLAG, NULL, AT(serve.no_auth),
                .help = "require no token: every user of this machine may run commands as the "
                        "server's user; only with a loopback address"),
@@ -125,8 +125,8 @@ static const struct option_desc serve_table[] = {
                    "addition to partition and time"),
     OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Resources of jobs", .min = 1,
                .max = 1024,
-               .help = "maximum number of jobs at the same time (default: 1; with Slurm, 1024, "
-                       "including those in its queue)"),
+               .help = "maximum number of concurrent jobs (default: 1; with Slurm, 1024, including "
+                       "those in its queue)"),
     OPTION_ROW(0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
                .help = "memory for all jobs together; a percentage refers to the server's "
                        "effective limit; none: no limit"),
@@ -152,21 +152,21 @@ static const struct option_desc serve_table[] = {
                .heading = "Other front ends, clients and logs",
                .help = "at the start, import jobs from the job file (JSON) of another server"),
     OPTION_ROW(0, "job-file", PATH, "PATH", AT(serve.jobs.job_file),
-               .help = "keep a JSON file with the list of jobs up to date, for front ends that do "
-                       "not use the API"),
+               .help = "write the list of jobs to this JSON file whenever it changes, for front "
+                       "ends that do not use the API"),
     OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
                .min = 1, .max = 100000, .help = "maximum number of clients of the live stream"),
     OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
                /* Clients without a token may use a quarter of the connections; a browser opens
                 * six. */
                .min = 32, .max = 100000,
-               .help = "maximum number of connections besides live streams"),
+               .help = "maximum number of connections other than live streams"),
     OPTION_ROW(0, "ready-file", PATH, "FILE", AT(serve.ready_file),
                .help = "write the address into this file once the server listens"),
     OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",
                .help = "format of the log on standard error; auto: text on a terminal, else JSON"),
     OPTION_ROW(0, "log-level", CHOICE, "debug|info|warn|error", AT(log_level), .fallback = "info",
-               .help = "least severe level that is logged"),
+               .help = "minimum severity of messages that are logged"),
     OPTION_ROW('c', "config", PATH, "FILE", AT(config), .scope = OPTION_COMMAND_LINE,
                .help = "read options from this file, one name = value per line; the command line "
                        "takes precedence"),

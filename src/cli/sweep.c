@@ -23,7 +23,7 @@ static const struct option_desc sweep_table[] = {
         0, "folder-id", TEXT, "ID", AT(folder_id),
         .help = "id that RUN_DIR must have; a folder with another id is neither read nor written"),
     OPTION_ROW(0, "grace", DURATION, "TIME", AT(grace_ns), .fallback = "5s", .max = 3600000,
-               .help = "between SIGTERM and SIGKILL"),
+               .help = "time between SIGTERM and SIGKILL"),
     {0},
 };
 

@@ -33,9 +33,9 @@ static const struct option_desc options_table[] = {
                        "80% (default: the recorded limit)"),
     OPTION_ROW(0, "steps-per-epoch", INT, "N", AT(judging.verdict.steps_per_epoch), .min = 1,
                .help = "steps per epoch, if no mark reports them"),
-    OPTION_ROW(
-        0, "examples", INT, "N", AT(judging.examples), .min = 1,
-        .help = "number of examples in the dataset; with --batch, it gives the length of an epoch"),
+    OPTION_ROW(0, "examples", INT, "N", AT(judging.examples), .min = 1,
+               .help = "number of examples in the dataset; the epoch length is this number divided "
+                       "by --batch"),
     OPTION_ROW(0, "batch", INT, "N", AT(judging.batch), .min = 1,
                .help = "examples per step, over all ranks and accumulated batches"),
     OPTION_ROW(0, "until", TEXT, "T", AT(until),

@@ -25,8 +25,8 @@ struct watch_attach {
     void *user;
 };
 
-/* Starts ebb attach PID. Later calls FN with the first line of its output: that it is attached, or
- * why not. Does nothing while another ebb attach runs. Returns 0 or -errno. */
+/* Starts ebb attach PID. Later calls FN with the first line of its output, which reports success or
+ * the error. Does nothing while another ebb attach runs. Returns 0 or -errno. */
 int watch_attach_start(struct watch_attach *a, struct loop *loop, int32_t pid, watch_attach_fn *fn,
                        void *user);
 /* Detaches, waits for the end, and prints the output of ebb attach. */

@@ -188,10 +188,9 @@ const struct option_desc run_options_table[] = {
                        "ebb submit, the server's setting)"),
     FLAG("no-unique", no_unique, "do not measure unique memory"),
     FLAG("pss", pss, "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
-    FLAG(
-        "no-shim", no_shim,
-        "do not load the Python package into the job: steps and epochs are known only from its own "
-        "marks"),
+    FLAG("no-shim", no_shim,
+         "do not load the Python package into the job: steps and epochs are known only from the "
+         "job's own marks"),
     FLAG("no-heap", no_heap, "do not profile the heap: ebb heap has no data for this run"),
     OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
                .min = 4 << 10, .max = 1 << 30,
@@ -225,7 +224,7 @@ const struct option_desc run_options_table[] = {
     OPTION_ROW(0, "checkpoint-cmd", TEXT, "CMD", AT(guard.checkpoint.command),
                .help = "run this shell command; it must exit only when the checkpoint is written"),
     OPTION_ROW(0, "checkpoint-done", PATH, "PATH", AT(guard.checkpoint.done),
-               .help = "file that appears or changes when the checkpoint is written"),
+               .help = "file that is created or modified when the checkpoint is written"),
     OPTION_ROW(0, "checkpoint-time", SECONDS, "TIME", AT(guard.rules.checkpoint_s),
                .fallback = "10s", .min = 1, .max = DAY_MS,
                .help = "assumed duration of a checkpoint until one has been measured"),

@@ -31,8 +31,7 @@ char *braille_row(const struct braille *b, size_t row, char out[BRAILLE_WIDTH * 
 
 enum { SPARK_TEXT_MAX = 3 * 64 + 1 };
 /* Writes exactly WIDTH (at most 64) columns for the newest of COUNT values, the newest at the
- * right, such as "    ▁▁▂▃▅█" or "    __.-=#". The range from minimum to maximum is stretched to
- * all heights. A change below a fiftieth of the maximum remains small, so that noise does not look
- * like growth. */
+ * right, such as " ▁▁▂▃▅█" or " __.-=#". The heights span the range from minimum to maximum, but at
+ * least a fiftieth of the maximum, so that noise does not look like growth. */
 char *spark_text(char out[SPARK_TEXT_MAX], const uint64_t *values, size_t count, size_t width,
                  bool is_ascii);

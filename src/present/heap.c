@@ -393,7 +393,7 @@ void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
     if (v->has_steps)
         doc_itemf(d, TONE_PLAIN, "steps %" PRId64 " to %" PRId64, v->steps.first, v->steps.last);
     if (v->before_end_s > 0)
-        doc_itemf(d, TONE_PLAIN, "%s before the process exited",
+        doc_itemf(d, TONE_PLAIN, "read %s before the process exited",
                   text_seconds(time, v->before_end_s));
     if (v->is_gpu)
         heap_put_gpus(d, v);

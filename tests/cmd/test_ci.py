@@ -138,7 +138,7 @@ def test_compare_fails_if_the_peak_is_higher(compare):
     result = compare((0,), (0, 1200))
     assert result.returncode == 1
     assert result.stdout.startswith("worse: The peak is higher.")
-    assert "at most 100 MiB more is allowed" in result.stdout
+    assert "allowed increase: 100 MiB" in result.stdout
 
 
 def test_compare_peak_option_allows_a_higher_peak(compare):
