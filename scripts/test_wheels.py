@@ -241,7 +241,7 @@ def check_further_python(chroot: Chroot, python: str) -> str:
     exact = chroot.worked(python, "--version").strip()
     if int(python.rpartition(".")[2]) <= NEWEST_MINOR:
         return f"{exact}: {check_leak(chroot, 'plain', PLAIN_LEAK, python)}"
-    return f"{exact}: {check_no_lines(chroot, python, 'this version of Python is not known')}"
+    return f"{exact}: {check_no_lines(chroot, python, 'unknown Python version')}"
 
 
 def check_no_lines(chroot: Chroot, python: str, reason: str) -> str:

@@ -26,8 +26,7 @@ struct claim {
     struct loop_source *source;
     claim_detach_fn *fn;
     void *user;
-    int waiting[WAITING_MAX]; /* connections of other commands that wait until this ebb has detached
-                               */
+    int waiting[WAITING_MAX]; /* connections of commands that wait until this ebb has detached */
     size_t count;
     char info[CLAIM_TEXT_MAX];
 };

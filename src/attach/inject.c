@@ -1,4 +1,5 @@
-/* Writes into the queue of pending calls, or into the buffer of PEP 768, of a stopped process. */
+/* Writes a request into the memory of a stopped process: into its queue of pending calls or, from
+ * Python 3.14 on, into its buffer for PEP 768. */
 #include "attach/inject.h"
 
 #include <ctype.h>
@@ -13,7 +14,7 @@
 #include "base/err.h"
 
 enum {
-    FREEZE_MS = 10, /* longest pause of the process */
+    FREEZE_MS = 10, /* maximum time for which the process is paused */
     /* time between two attempts, which doubles up to a limit: on a machine with many more runnable
      * threads than cores, a thread may take longer to stop than the process may be paused */
     RETRY_MS = 20,
@@ -209,8 +210,8 @@ static int inject_failed(struct inject *i, int r, struct err *err)
         return attach_target_gone(t, err);
     if (r == -ETIMEDOUT)
         return err_set(err, r,
-                       "the threads of process %d (%s) did not stop within %d ms, which is as long "
-                       "as ebb may pause them (a thread may be waiting for a disk or for a core); "
+                       "the threads of process %d (%s) could not be paused within %d ms (a thread "
+                       "may be waiting for a disk or a CPU core); "
                        "try again",
                        (int)t->pid, t->name, FREEZE_MS);
     if (r == -EAGAIN)

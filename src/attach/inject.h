@@ -22,8 +22,8 @@ struct inject {
 };
 
 /* Passes the script at PATH to the interpreter. Waits up to two seconds for an interpreter that is
- * starting or whose queue is in use. Returns 0, or -errno with a message; after an error, the
- * process is unchanged. */
+ * starting, and up to ten for a queue that is in use or for threads that do not stop. Returns 0, or
+ * -errno with a message; after an error, the process is unchanged. */
 int inject_script(const struct attach_target *t, const char *path, struct inject *ret,
                   struct err *err);
 /* Clears the statement. Call this once the script has run. */

@@ -30,11 +30,11 @@ struct entry_layout {
     uint32_t main_interpreter, main_thread;
     /* fields of PyInterpreterState: the pointer to _PyRuntime, and the first thread */
     uint32_t state_runtime, state_threads;
-    /* in PyThreadState */
+    /* fields of PyThreadState */
     uint32_t thread_id, thread_native_id;
     bool is_in_runtime, is_lock_byte;
     uint32_t busy, busy_bytes, lock, count, calls, call_bytes, call_count, first, last;
-    /* a field of PyInterpreterState up to 3.12, later of the main PyThreadState */
+    /* a field of PyInterpreterState up to 3.12, and of the main PyThreadState from 3.13 on */
     uint32_t breaker;
 };
 

@@ -25,10 +25,11 @@ struct interpreter_queue {
     /* field that is nonzero while calls are made; 0 if this version has no such field */
     uint64_t busy;
     uint32_t busy_bytes; /* size of BUSY in bytes */
-    uint64_t count;      /* address of an int: whether there are calls, or their number */
+    uint64_t count;      /* address of an int: a flag for pending calls, or their number */
     uint64_t calls, call_bytes, call_count;
-    uint64_t first, last; /* addresses of two ints: the first and the last index in the ring */
-    uint64_t breaker;     /* field that makes the evaluation loop check the queue */
+    /* addresses of two ints: ring indices of the first entry and of the next free entry */
+    uint64_t first, last;
+    uint64_t breaker;            /* field that makes the evaluation loop check the queue */
     uint32_t breaker_bytes, bit; /* size of BREAKER in bytes, and the bit to set */
 };
 

@@ -104,7 +104,7 @@ int optin_request_start(const struct attach_target *t, const struct script *s, s
     struct buf text = {0};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i] && strchr(paths[i], '\n'))
-            return err_set(err, -EINVAL, "the path of the run folder contains a line break");
+            return err_set(err, -EINVAL, "the run folder's path contains a line break");
     buf_add_str(&text, "REQUEST=start");
     optin_add(&text, "SOCKET", s->socket);
     optin_add(&text, "RUN_DIR", s->run_dir);

@@ -9,10 +9,10 @@ struct err;
 struct script {
     int32_t pid;         /* the process for which the script is meant; a forked child ignores it */
     const char *folder;  /* folder for the script */
-    const char *socket;  /* for marks */
-    const char *package; /* folder "ebb" of the Python package itself */
-    const char *run_dir; /* NULL: none */
-    const char *library; /* libebb-heap.so; NULL: none */
+    const char *socket;  /* socket that receives marks */
+    const char *package; /* folder of ebb's Python package */
+    const char *run_dir; /* run folder, or NULL */
+    const char *library; /* path of libebb-heap.so, or NULL */
     uint64_t heap_interval_bytes;
 };
 

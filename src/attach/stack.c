@@ -1,5 +1,5 @@
-/* Walks the frames of each Python thread with the layouts of src/heap. Every pointer may be
- * stale. */
+/* Walks the frames of each Python thread, with the layouts from heap/python_layout.c. Every pointer
+ * may be stale. */
 #include "attach/stack.h"
 
 #include <errno.h>

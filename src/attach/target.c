@@ -149,16 +149,16 @@ static int refuse_rights(const struct attach_target *t, enum attach_access acces
     if (n > 0)
         (void)number_parse_i64(text, strcspn(text, "\n"), &scope);
     if (scope >= 3)
+        return err_set(err, error,
+                       "cannot attach to any process: kernel.yama.ptrace_scope is 3 until "
+                       "the machine is rebooted with another setting; start the job with ebb run%s",
+                       access_wanted == ATTACH_WRITE ? " or with EBB_ATTACH=1" : "");
+    if (scope > 0)
         return err_set(
             err, error,
-            "kernel.yama.ptrace_scope is 3, so that no process can be attached to until "
-            "the machine is restarted with another setting; start the job with ebb run%s",
-            access_wanted == ATTACH_WRITE ? " or with EBB_ATTACH=1" : "");
-    if (scope > 0)
-        return err_set(err, error,
-                       "kernel.yama.ptrace_scope is %d, so that only root can attach to process %d "
-                       "(%s); run sudo ebb, or sudo sysctl kernel.yama.ptrace_scope=0%s",
-                       (int)scope, (int)t->pid, t->name, also);
+            "only root can attach to process %d (%s), because kernel.yama.ptrace_scope is "
+            "%d; run ebb with sudo, or run sudo sysctl kernel.yama.ptrace_scope=0%s",
+            (int)t->pid, t->name, (int)scope, also);
     if (is_other_namespace(t, "user") || access("/run/.containerenv", F_OK) == 0 ||
         access("/.dockerenv", F_OK) == 0 || getenv("KUBERNETES_SERVICE_HOST"))
         return err_set(err, error,
@@ -166,7 +166,7 @@ static int refuse_rights(const struct attach_target *t, enum attach_access acces
                        "SYS_PTRACE (docker run --cap-add=SYS_PTRACE, kubectl debug "
                        "--profile=general)%s",
                        (int)t->pid, t->name, also);
-    return err_set(err, error, "access to process %d (%s) is refused: %s; run sudo ebb%s",
+    return err_set(err, error, "access to process %d (%s) is refused: %s; run ebb with sudo%s",
                    (int)t->pid, t->name, strerror(-error), also);
 }
 
@@ -192,7 +192,8 @@ static int check_state(const struct attach_target *t, const struct proc_stat *st
                        "process %d (%s) is traced by process %d; detach that debugger first",
                        (int)t->pid, t->name, (int)tracer);
     if (stat->state == 'T' || stat->state == 't')
-        return err_set(err, -EBUSY, "process %d (%s) is stopped; continue it with kill -CONT %d",
+        return err_set(err, -EBUSY,
+                       "process %d (%s) is stopped by a signal; continue it with kill -CONT %d",
                        (int)t->pid, t->name, (int)t->pid);
     if (is_other_namespace(t, "pid"))
         return err_set(err, -EINVAL,

@@ -44,6 +44,6 @@ struct cfi_rule {
 };
 
 /* Finds the rule at IP. For a return address, pass an address inside the call instruction before
- * it. Returns -ENOENT if no function is described there, -EBADMSG if the section is corrupt, or
- * -EOPNOTSUPP if the rule has an unsupported form. */
+ * it. Returns -ENOENT if no FDE covers IP, -EBADMSG if the section is corrupt, or -EOPNOTSUPP if
+ * the rule has an unsupported form. */
 int cfi_find(const struct cfi_section *s, uint64_t ip, struct cfi_rule *ret);

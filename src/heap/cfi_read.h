@@ -1,5 +1,5 @@
-/* Reads numbers of .eh_frame from untrusted bytes. Reading past the end yields zeros and marks the
- * cursor as failed. */
+/* Decodes integers in the untrusted bytes of .eh_frame. Reading past the end yields zeros and marks
+ * the cursor as failed. */
 #pragma once
 
 #include <stdbool.h>

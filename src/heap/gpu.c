@@ -37,8 +37,8 @@ static void next_window(struct heap_gpu *g, uint64_t allocated, bool is_first)
     HEAP_STORE(g->low_ms, now_ms);
 }
 
-/* Updates the totals. The allocator reports under its lock, so plain loads and stores lose
- * nothing. */
+/* Updates the totals. The allocator holds its lock while it reports, so separate loads and stores
+ * lose no update. */
 static void note_totals(unsigned gpu, uint64_t allocated, uint64_t reserved)
 {
     if (!life_is_on())

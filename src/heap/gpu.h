@@ -1,7 +1,7 @@
 /* Records blocks of GPU memory that PyTorch's caching allocators report. A GPU block goes through
  * the sampler, the stacks and the live samples like a block of host memory, with the GPU as its
- * outermost frame. The allocator calls this code while it holds its lock, so nothing here calls
- * CUDA or Python, or waits. */
+ * outermost frame. The allocator holds its lock while it calls this code, so nothing here calls
+ * CUDA or Python, or blocks. */
 #pragma once
 
 #include "heap/heap.h"
@@ -10,11 +10,11 @@
  * host pointers and from pointers of other GPUs. */
 const void *gpu_key(const void *p, unsigned gpu);
 /* Records that a block of SIZE bytes at P was allocated, or freed if SIZE is negative. ALLOCATED
- * and RESERVED are the allocator's totals; values above INT64_MAX are ignored. A GPU number of
- * HEAP_GPUS or more is counted as a drop. Preserves errno. */
+ * and RESERVED are the allocator's totals; values above INT64_MAX are ignored. A block on GPU
+ * number HEAP_GPUS or above is only counted as a drop. Preserves errno. */
 void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserved, int gpu);
 /* Resets the state for a new table or in the child of a fork, where no other thread is running. */
 void gpu_reset(void);
-/* Records that a request of SIZE bytes failed, with the largest call sites of live blocks on
- * this GPU. Preserves errno. */
+/* Records a failed request of SIZE bytes, and the call sites with the most live bytes on this GPU.
+ * Preserves errno. */
 void gpu_out_of_memory(int64_t size, uint64_t allocated, uint64_t reserved, int gpu);

@@ -12,21 +12,21 @@
 
 #define HEAP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HEAP_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Marks variables of the hot path, which are then addressed without the GOT. */
+/* For variables on the hot path, which are then addressed without the GOT. */
 #define HEAP_HIDDEN __attribute__((visibility("hidden")))
 
-/* Per-thread state in initial-exec TLS. It is valid when zeroed, and after the thread's
- * destructors. */
+/* Per-thread state in initial-exec TLS. All zeros is a valid state, and the state stays valid after
+ * the thread's destructors have run. */
 struct heap_thread {
     /* bytes until the next sample; below 0, the slow path decides whether to sample */
     int64_t countdown;
-    int64_t drawn;   /* value with which the countdown began */
+    int64_t drawn;   /* initial value of the countdown */
     uint64_t random; /* state of the random number generator, or 0 before it is seeded */
     /* State of the random number generator for GPU blocks, which have no countdown. */
     uint64_t gpu_random;
     uint64_t interval; /* sampling interval from which the countdown was drawn */
-    /* Above 0 inside the library, also for signal handlers that interrupt it: then no samples are
-     * taken. */
+    /* Above 0 while the library runs, including in signal handlers that interrupt it. No samples
+     * are taken then. */
     uint32_t busy;
     /* Above 0 while this thread maps arenas whose objects are counted individually. */
     uint32_t no_maps;
@@ -45,11 +45,11 @@ struct heap_process {
     _Atomic(uint32_t) state; /* enum heap_state */
     uint64_t base_interval;  /* bytes */
     bool wants_python_small;
-    /* pid of ebb; processes that ebb started itself create their table at their start */
+    /* pid of ebb; direct children of ebb create their table when they start */
     uint64_t parent;
     /* Number of ebb's seccomp filters; a process with more filters is sandboxed. */
     uint64_t filters;
-    /* The job set up a sandbox, so the library makes no more system calls. */
+    /* 1 once the job has set up a sandbox; the library then makes no system calls. */
     _Atomic(uint32_t) is_confined;
 };
 enum heap_state {
@@ -71,8 +71,8 @@ uint64_t heap_clock_ns(void);
 /* Reserves N consecutive numbers from the counter *USED and sets *RET to the first. If fewer than N
  * numbers below END are left, returns false and reserves nothing. */
 bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret);
-/* Takes a lock that is held for microseconds only. Returns false if another thread held it during
- * SPINS checks, because that thread was preempted. The lock is released by storing 0. */
+/* Takes a lock that is held for microseconds only; store 0 to release it. Returns false if another
+ * thread still holds the lock after SPINS checks, which means that the thread was preempted. */
 static inline bool heap_spin(_Atomic(uint32_t) *lock, int spins)
 {
     for (int i = 0; i < spins; i++) {
@@ -87,8 +87,8 @@ static inline bool heap_spin(_Atomic(uint32_t) *lock, int spins)
     return false;
 }
 
-/* Zeroes whole pages of .bss, with MADV_DONTNEED if system calls are permitted, so that untouched
- * pages stay untouched. Not thread-safe. Preserves errno. */
+/* Zeroes whole pages of .bss, with MADV_DONTNEED if system calls are permitted, so that pages which
+ * were never written stay unallocated. Not thread-safe. Preserves errno. */
 void heap_zero(void *pages, size_t len);
 /* Copies LEN bytes into the text section. If the section is full, counts a drop and returns {0,
  * 0}. */

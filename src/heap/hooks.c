@@ -90,12 +90,14 @@ HOOK void *calloc(size_t nmemb, size_t size)
     return calloc_slowly(nmemb, size);
 }
 
-/* ---- realloc ---- A block is sampled if the Poisson process hits one of its bytes: P(sampled) = 1
- * − exp(−size/interval), no matter through how many reallocs it reached its size. Therefore: a
- * sampled block that grows stays sampled. A sampled block that shrinks stays sampled with the
- * probability that the hit byte is in the remaining part. For an unsampled block only the growth is
- * subtracted from the countdown; subtracting the whole new size would sample a buffer that grows in
- * small steps too often. */
+/* ---- realloc ----
+ *
+ * A block is sampled if the Poisson process hits one of its bytes: P(sampled) = 1 −
+ * exp(−size/interval), regardless of the number of reallocs through which it reached its size.
+ * Therefore a sampled block that grows stays sampled. A sampled block that shrinks stays sampled
+ * with the probability that the hit byte is in the remaining part. For an unsampled block only the
+ * growth is subtracted from the countdown; subtracting the whole new size would sample a buffer
+ * that grows in small steps too often. */
 
 static HOOKS_COLD void *realloc_sample(void *p, size_t size, const struct live_sample *sample)
 {

@@ -1,5 +1,5 @@
-/* Definitions shared by the hooks: the wrapped functions, and how an allocation becomes a
- * sample. Only in libebb-heap.so. */
+/* Definitions shared by the hooks: the functions that they wrap, and the sampling of allocations.
+ * Used only in libebb-heap.so. */
 #pragma once
 
 #include <sys/types.h>
@@ -9,10 +9,10 @@
 #define HOOK __attribute__((visibility("default")))
 #define HOOKS_COLD __attribute__((noinline, cold))
 
-/* The wrapped functions: for each hook, the next definition after ours. The first group is never
- * NULL: until hooks_resolve has run, it holds functions that call hooks_resolve or allocate from a
- * small arena. The other groups are NULL until then. A function that the process does not have
- * stays NULL. */
+/* The functions that the hooks wrap: for each hook, the next definition after this library's own.
+ * The first group is never NULL: until hooks_resolve has run, it holds functions that call
+ * hooks_resolve or allocate from a small arena. The other groups are NULL until then, and a
+ * function that the process lacks stays NULL. */
 struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
@@ -20,7 +20,7 @@ struct hooks_real {
     /* atomic, because the pointer changes again when the arena is first used */
     _Atomic(void (*)(void *)) free;
 
-    /* Also NULL if the function does not belong to the allocator. */
+    /* Also NULL if another module than the allocator's defines the function. */
     size_t (*malloc_usable_size)(void *);
     int (*posix_memalign)(void **, size_t, size_t);
     void *(*aligned_alloc)(size_t, size_t);
@@ -40,7 +40,7 @@ extern struct hooks_real hooks_real HEAP_HIDDEN;
  * thread's stack or in another thread. This thread does not wait for it, because waiting could
  * deadlock on the dynamic linker's lock. */
 bool hooks_resolve(void);
-/* Like hooks_resolve, but FIND finds the address of a name. */
+/* Like hooks_resolve, but calls FIND to look up each name. */
 typedef void *hooks_find_fn(const char *name);
 bool hooks_resolve_by(hooks_find_fn *find);
 /* Returns true if ADDRESS is in the module that defines the next malloc. */
@@ -60,10 +60,13 @@ static inline bool hooks_count(size_t size)
     return true;
 }
 
-/* Samples a block after hooks_count returned false. SIZE bytes of P were allocated, and the
- * whole block has TOTAL bytes; P is NULL if the allocation failed. Preserves errno. */
+/* Samples the block P after hooks_count returned false. SIZE is the number of newly allocated
+ * bytes, and TOTAL is the size of the whole block. P is NULL if the allocation failed. Preserves
+ * errno. */
 void hooks_sample(void *p, size_t size, size_t total, enum heap_kind kind);
-/* Forgets operator new and delete after dlclose, because the library may have defined them. */
+/* To be called after dlclose, because the closed library may have defined operator new and delete:
+ * looks them up again. */
 void hooks_new_unloaded(void);
-/* Forgets the functions of torch after dlclose, because the library may have defined them. */
+/* To be called after dlclose, because the closed library may have defined torch's functions:
+ * discards their addresses. */
 void hooks_gpu_unloaded(void);

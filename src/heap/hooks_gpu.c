@@ -39,7 +39,7 @@ typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
  * The last resort is dl_iterate_phdr, whose lock is never held while code of the job runs. */
 
 struct real {
-    report_block_fn *block; /* NULL: none */
+    report_block_fn *block; /* NULL if not found */
     report_failure_fn *failure;
 };
 
@@ -61,7 +61,7 @@ extern report_block_fn own_block __attribute__((alias(REPORT_BLOCK))) HEAP_HIDDE
 extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP_HIDDEN;
 
 /* Returns true for a library that precedes this library. If such a library defines the functions,
- * it is itself a hook that calls this library. A call back to it would never end. */
+ * it is itself a hook that calls this library, and calling it would recurse without end. */
 static bool is_before_us(uintptr_t base)
 {
     uint32_t n = HEAP_LOAD_ACQUIRE(before_count);
@@ -113,9 +113,9 @@ static __attribute__((constructor)) void find_reports_at_start(void)
     HEAP_STORE_RELEASE(has_started, 1);
 }
 
-/* Number of relocations that are searched. It is small because before glibc 2.35 each lookup
- * searches all libraries. The first few relocations cover most libraries that the caller was linked
- * with. */
+/* Maximum number of relocations whose library is searched. It is small because before glibc 2.35
+ * each lookup searches all libraries. The first few relocations cover most libraries that the
+ * caller was linked with. */
 enum { LOOKS_MAX = 64 };
 
 /* Finds the functions in the libraries that the library of MAP calls. A function of that library is

@@ -33,11 +33,11 @@ enum { SLOT_PLT = R_X86_64_JUMP_SLOT, SLOT_GOT = R_X86_64_GLOB_DAT, SLOT_DATA = 
 
 /* Starts profiling. Returns NULL, or the reason for a failure. */
 HOOK const char *ebb_heap_attach(const char *socket, uint64_t interval, uint64_t filters);
-/* Hooks Python's small objects; for a thread that holds the GIL. Returns 1 if they are hooked. */
+/* Hooks Python's small objects. The caller must hold the GIL. Returns 1 if they are hooked. */
 HOOK int ebb_heap_attach_python(void);
 /* Hooks modules that were loaded since the last call. */
 HOOK void ebb_heap_refresh(void);
-/* Undo ebb_heap_attach and ebb_heap_attach_python. Each returns 1, or 0 if something could not be
+/* Undo ebb_heap_attach_python and ebb_heap_attach. Each returns 1, or 0 if something could not be
  * undone yet; it may then be called again. */
 HOOK int ebb_heap_detach_python(void);
 HOOK int ebb_heap_detach(void);
@@ -323,7 +323,7 @@ static int change_module(struct dl_phdr_info *info, size_t size, void *user)
  * dlclose while it calls the resolver of an indirect function (ifunc). The slots are therefore
  * changed in such a resolver. */
 
-enum { TASK_TRIES = 10000 }; /* a second */
+enum { TASK_TRIES = 10000 }; /* one second, at 0.1 ms per try */
 enum late_task { LATE_NOTHING, LATE_HOOK, LATE_REFRESH, LATE_UNHOOK };
 static _Atomic(int) task;
 static _Atomic(int32_t) task_owner; /* pid of the process whose thread runs a task, or 0 */

@@ -60,7 +60,8 @@ static bool is_shared_memory(int fd)
     return is_shared;
 }
 
-/* Determines the kind of a mapping. Returns false if it is not memory that the job can fill. */
+/* Determines the kind of a mapping. Returns false for mappings that are not counted: those without
+ * write permission, private mappings of files, and shared mappings of files outside /dev/shm. */
 static bool map_kind(size_t len, int prot, int flags, int fd, enum heap_kind *ret)
 {
     bool is_anonymous = flags & MAP_ANONYMOUS, is_shared = flags & MAP_SHARED;

@@ -144,8 +144,7 @@ void hooks_new_unloaded(void)
         search(NULL, &s);
 }
 
-/* ---- replacements without a C++ library, where exceptions can be neither thrown nor caught
- * ---- */
+/* ---- fallbacks for processes without a C++ library, which can neither throw nor catch ---- */
 
 static void *plain_or_null(size_t size)
 {

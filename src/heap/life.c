@@ -195,9 +195,9 @@ bool life_start(void)
 }
 
 /* Starts profiling. Most processes of a job take no sample and create no table. A direct child of
- * ebb creates its table at once, before the program can install a system call filter by
- * instructions that this library does not notice. After that, the system calls that create a table
- * might kill the program. */
+ * ebb creates its table at once, before the program can install a system call filter with a system
+ * call that bypasses this library's hooks. After that, the system calls that create a table might
+ * kill the program. */
 __attribute__((constructor)) static void begin(void)
 {
     is_late = modules_is_late();
@@ -500,9 +500,9 @@ void life_leave(const struct heap_thread *t)
 }
 
 /* Sets the countdown of a thread while profiling is off. If the library was preloaded, profiling
- * stays off, and the countdown is the largest number. A library that was loaded late may be
- * attached again, so the countdown is negative, and the next hooked call after that draws a new
- * one. */
+ * stays off, and the countdown is set to its maximum. A library that was loaded late may be
+ * attached again, so the countdown is made negative, and the next hooked call after that draws a
+ * new one. */
 void life_rest(struct heap_thread *t)
 {
     t->countdown = is_late ? -1 : INT64_MAX;
@@ -563,13 +563,13 @@ static const char *attach_refusal(const char *socket)
     if (!is_late)
         return "the process was started with the profiler";
     if (getauxval(AT_SECURE) != 0)
-        return "the program has more privileges than its user";
+        return "the program runs with elevated privileges (setuid, setgid or file capabilities)";
     if (atomic_load(&heap_process.state) != HEAP_OFF)
         return "the profiler is already active";
     if (!life_detach())
-        return "a thread still uses the table of the last attach";
+        return "a thread still uses the table of the previous attach";
     if (!set_address(socket))
-        return "the path of the socket is too long";
+        return "the socket path is too long";
     if (!page && !make_page())
         return "out of memory for the profiler";
     return NULL;
@@ -593,5 +593,5 @@ const char *life_attach(const char *socket, uint64_t interval, uint64_t filters)
     bool is_sandbox = atomic_load(&heap_process.state) == HEAP_OFF;
     life_detach();
     return is_sandbox ? "the process is in a sandbox that may forbid the profiler's system calls"
-                      : "ebb did not accept the heap table";
+                      : "the heap table could not be created or sent to ebb";
 }

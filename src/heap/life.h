@@ -1,8 +1,8 @@
 /* A profiled process from its first allocation to its end: settings, creating and sending the heap
- * table, fork. A child of a fork is noticed when it first takes or frees a sample, so a child that
+ * table, fork. A child of a fork is detected when it first takes or frees a sample, so a child that
  * only calls exec costs nothing. At a fork the kernel wipes one page in the child. The wiped page
  * identifies the child without a system call, however it was created. A vfork child runs in its
- * parent's memory, finds the page intact, and is correctly counted as part of the parent. */
+ * parent's memory, finds the page intact, and is correctly treated as part of the parent. */
 #pragma once
 
 #include "heap/heap.h"
@@ -22,7 +22,7 @@ bool life_start(void);
  * Sections cost nothing in a preloaded library, which is never detached. */
 bool life_enter(const struct heap_thread *t);
 void life_leave(const struct heap_thread *t);
-/* Sets the countdown of a thread that found profiling off. */
+/* Sets this thread's countdown after the thread has found profiling off. */
 void life_rest(struct heap_thread *t);
 /* Turns profiling on in a running process, for a library that was loaded late: sets the socket, the
  * sampling interval in bytes (0: default) and the number of seccomp filters that ebb knows of, and

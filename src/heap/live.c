@@ -10,7 +10,7 @@ enum {
     TURN_SHIFT = 4,      /* of kind_turn */
     KIND_MASK = 15,
     NONE = HEAP_LIVE,
-    /* Above this number of live samples, a full bucket counts as a full table. */
+    /* From this number of live samples on, live_thin makes room. */
     NEARLY_FULL = HEAP_LIVE / 4 * 3,
 };
 _Static_assert((int)HEAP_LIVE < (int)ENTRY_MASK, "an entry's number fits in a cell");
@@ -24,8 +24,8 @@ PRIVATE_PAGES static _Atomic(uint32_t) cells[LIVE_BUCKETS][LIVE_CELLS];
 PRIVATE_PAGES static _Atomic(uint16_t) links[HEAP_LIVE];
 /* One bit per entry, which is set if the entry is a mapping. */
 PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64];
-/* Number of the first free entry + 1. A counter above bit 32 changes with each update, which
- * prevents the ABA problem. */
+/* Number of the first free entry + 1, in the low 32 bits. The high 32 bits are a counter that
+ * changes with each update, which prevents the ABA problem. */
 static _Atomic(uint64_t) free_head;
 static _Atomic(uint32_t) living;
 static _Atomic(uint32_t) is_thinning;
@@ -273,8 +273,8 @@ bool live_find(const void *p, struct live_sample *ret)
     return true;
 }
 
-/* When the table is thinned, keeps or removes one sample. If another thread replaces the sample in
- * this entry at the same time, the new sample is treated as the old one. */
+/* Keeps or removes one sample while the table is being thinned. If another thread replaces the
+ * sample in this entry at the same time, the new sample is treated as the old one. */
 static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];
@@ -312,7 +312,7 @@ void live_thin(uint64_t *random)
     atomic_store(&is_thinning, 0);
 }
 
-/* Adds the LEN bytes at P that remain of the mapping WHOLE. */
+/* Adds a sample for the LEN bytes at P that remain of the mapping WHOLE. */
 static void keep_part(uintptr_t p, uint64_t len, const struct live_sample *whole)
 {
     struct live_sample part = *whole;

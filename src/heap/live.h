@@ -21,8 +21,8 @@ extern _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64] HEAP_HIDDEN;
 
 /* Returns the filter bit of P. Programs allocate and free neighbouring blocks together, so pointers
  * within the same 8 KiB have their bits in one cache line of the filter. The position within that
- * line differs from one 8 KiB range to the next, because large blocks all start at the same offset
- * of a page. */
+ * line also depends on the 8 KiB range; otherwise large blocks, which all start at the same offset
+ * in a page, would share it. */
 static inline uint32_t live_bit(uintptr_t p)
 {
     uint64_t stretch = (uint64_t)(p >> 13) * UINT64_C(0x9e3779b97f4a7c15);
@@ -56,8 +56,8 @@ bool live_find(const void *p, struct live_sample *ret);
  * table is free, and keeps each sample with the probability that it would have been drawn at the
  * new interval. Returns at once if another thread is already making room. */
 void live_thin(uint64_t *random);
-/* Removes the sampled mappings that overlap [START, START+LEN), for munmap. The overlap counts as
- * freed. The parts before and after the overlap are added again, at an interval that leaves their
- * probability of being sampled unchanged. */
+/* Removes the sampled mappings that overlap [START, START+LEN), for munmap. The overlap is recorded
+ * as freed. The parts before and after the overlap are added again, at an interval that leaves
+ * their probability of being sampled unchanged. */
 void live_cut(uintptr_t start, size_t len);
 void live_reset(void); /* removes all samples, after fork or for a new table */

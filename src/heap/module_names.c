@@ -1,11 +1,11 @@
-/* Looks up the names that a loaded module exports, through its hash table. */
+/* Looks up symbols of a loaded module through its GNU hash table. */
 #include "heap/module_names.h"
 
 #include <elf.h>
 #include <string.h>
 
-/* Some libcs leave addresses as they are in the file in the dynamic section; glibc adds the base to
- * them. */
+/* glibc adds the load bias to the addresses in the dynamic section; some other libcs leave them as
+ * they are in the file. */
 static uintptr_t dynamic_address(uintptr_t base, const ElfW(Dyn) * d)
 {
     return d->d_un.d_ptr < base ? base + d->d_un.d_ptr : d->d_un.d_ptr;

@@ -1,6 +1,6 @@
-/* Finds the names that a loaded module exports, in the module's own tables. dlsym cannot be used,
- * because it takes the dynamic linker's lock. Inside malloc, a thread would wait for another
- * thread's dlopen, which may in turn wait for this thread. */
+/* Looks up symbols in the symbol table of a loaded module. dlsym cannot be used, because it takes
+ * the dynamic linker's lock: a thread inside malloc would wait for another thread's dlopen, which
+ * may in turn wait for the first thread. */
 #pragma once
 
 #include <link.h>
@@ -24,7 +24,8 @@ bool module_names_of(uintptr_t base, const void *headers, size_t count, struct m
 /* Returns the module's own definition of NAME, or NULL. */
 const ElfW(Sym) * module_names_find(const struct module_names *n, const char *name);
 void *module_names_address(const struct module_names *n, const char *name);
-/* Returns the number of symbols that the hash table covers; the first of them is hash[1]. */
+/* Returns the index after the last symbol that the hash table covers; hash[1] is the index of the
+ * first one. */
 uint32_t module_names_end(const struct module_names *n);
 
 /* The relocations of a module. One table is for its data and GOT. The other is for its PLT, and has

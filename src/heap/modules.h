@@ -1,5 +1,4 @@
-/* The libraries of this process. Maps an address to its module in the heap table, with its
- * build-id. */
+/* The libraries of this process: maps an address to its module in the heap table. */
 #pragma once
 
 #include "heap/heap.h"
@@ -11,8 +10,8 @@ enum { MODULE_NONE = 0 }; /* 0 means no module; any other number is the module's
  * module takes no lock. The library of IP must stay loaded during the call, so IP must be on this
  * thread's stack or in code that is never unloaded. */
 uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base);
-/* Called when a library may have been unloaded (dlclose), so that addresses may map to other
- * modules. */
+/* To be called when a library may have been unloaded (dlclose): its addresses may then belong to
+ * another module. */
 void modules_changed(void);
 uint32_t modules_generation(void);
 /* Resets the modules for a new table. Looks up the program's path with one system call, if system
@@ -28,7 +27,7 @@ enum { MODULE_BUSY = UINT16_MAX };
 
 /* A library as mapped by the dynamic linker. The pointers are valid while it is loaded. */
 struct module_map {
-    uintptr_t start, end; /* first and last address; there may be holes between the segments */
+    uintptr_t start, end; /* end is exclusive; there may be holes between the segments */
     uintptr_t base;
     const char *name; /* path of the library, or "" for the program itself */
     /* Array of header_count program headers (ElfW(Phdr)), or NULL if not found. */
@@ -42,7 +41,7 @@ bool modules_map(uintptr_t ip, struct module_map *ret);
 /* Returns true if ADDRESS is in the module that INFO of dl_iterate_phdr describes. */
 struct dl_phdr_info;
 bool modules_contain(const struct dl_phdr_info *info, uintptr_t address);
-/* Returns true if this library was loaded into a running process, and not at its start. */
+/* Returns true if this library was loaded into a running process rather than at program start. */
 bool modules_is_late(void);
 /* Finds the start and end of the library around IP without touching the library's memory. */
 bool modules_extent(uintptr_t ip, uintptr_t *ret_start, uintptr_t *ret_end);

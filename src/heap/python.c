@@ -42,7 +42,7 @@ static _Atomic(uint32_t) modules_seen;
 
 /* ---- frames ---- */
 
-/* Reads a field of OBJECT. If IS_CAREFUL, OBJECT may point anywhere. */
+/* Reads a field of OBJECT. If IS_CAREFUL, OBJECT may be an invalid address. */
 static inline bool get(uintptr_t object, uint16_t offset, size_t len, bool is_careful, void *ret)
 {
     uintptr_t at = object + offset;
@@ -298,7 +298,7 @@ static void recognise(void)
 
 static void verify_layout(void)
 {
-    /* Reads that check the address need a system call, which may kill a sandboxed process. */
+    /* A read that checks its address needs a system call, which may kill a sandboxed process. */
     if (HEAP_LOAD(heap_process.is_confined)) {
         settle_python(HEAP_PYTHON_CHECK);
         return;
@@ -324,7 +324,8 @@ static void advance_detection(const struct heap_table *t)
         python_small_install(&symbols, (const void *)this_thread());
 }
 
-/* Writes the state of Python into the table, once. */
+/* Writes the state of Python into the table if the state has changed, and the bytes of its
+ * arenas. */
 static void publish_state(struct heap_table *t)
 {
     uint32_t now = HEAP_LOAD_ACQUIRE(phase);

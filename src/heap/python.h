@@ -1,6 +1,6 @@
-/* Python as seen from inside its allocations: reads this thread's frames without the GIL, and hooks
- * the interpreter's allocator of small objects. python_layout.c has the layout of each version,
- * which is verified against the running interpreter before it is used. */
+/* Reads this thread's Python frames without the GIL, and hooks the interpreter's allocator of small
+ * objects. python_layout.c has the layout of each Python version, which is verified against the
+ * running interpreter before it is used. */
 #pragma once
 
 #include "heap/heap.h"
@@ -28,11 +28,12 @@ bool python_is_ending(void);
 bool python_is_eval(uintptr_t ip);
 /* Returns the module of the interpreter, as modules_find does; MODULE_NONE before python_detect. */
 uint32_t python_module(void);
-/* Returns true if the code at RETURN_ADDRESS maps arenas whose objects are counted individually. */
+/* Returns true if the mmap call that returns to RETURN_ADDRESS maps an arena whose objects are
+ * counted individually. */
 bool python_owns_map(uintptr_t return_address);
 /* Detects the interpreter and hooks its small objects now. The caller's thread holds the GIL.
  * Returns true if the objects are hooked. */
 bool python_attach(void);
 /* Removes the hooks. The caller holds the GIL. Returns false if another tool has wrapped them. */
 bool python_detach(void);
-void python_reset(void); /* adds code objects again, for a new table */
+void python_reset(void); /* forgets modules and code objects, for a new table */

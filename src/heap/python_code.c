@@ -65,8 +65,8 @@ struct characters {
     bool is_ascii;
 };
 
-/* Finds the characters of TEXT. Returns false if TEXT is not a string in the form that names of
- * code objects have. */
+/* Finds the characters of TEXT. Returns false if TEXT is not a compact string, which all names of
+ * code objects are. */
 static bool characters_of(uintptr_t text, const struct python_layout *l,
                           const struct python_symbols *symbols, struct characters *ret)
 {
@@ -168,8 +168,9 @@ static uint64_t hash_text_end(uint64_t hash, uintptr_t text, const struct python
     return mix_code(mix_code(hash, c.count), end);
 }
 
-/* Returns a hash that tells code objects apart which had the same address at different times. It
- * covers the addresses of the parts and the ends of the names, not the whole code object. */
+/* Returns a hash that distinguishes code objects that had the same address at different times. It
+ * covers the first line, the addresses of the line table and the names, and the ends of the names,
+ * but not the whole code object. */
 static uint64_t hash_code(uintptr_t code, const struct python_layout *l,
                           const struct python_symbols *symbols)
 {

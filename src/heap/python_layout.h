@@ -16,7 +16,7 @@ enum python_instr {
 enum python_entry {
     PYTHON_ENTRY_ALL,   /* each frame has an evaluation loop of its own */
     PYTHON_ENTRY_FIELD, /* the frame has a flag that marks an entry frame */
-    PYTHON_ENTRY_BELOW, /* below an entry frame there is a shim on the C stack */
+    PYTHON_ENTRY_BELOW, /* an entry frame is followed by a shim frame on the C stack */
 };
 
 /* Offsets of fields, in bytes from the start of the object. */
@@ -31,7 +31,8 @@ struct python_layout {
     enum python_entry entry;
     bool has_owner;
     uint8_t shim_owner; /* frames whose owner is at least this value are shims */
-    /* owner of the frames of generators, which have always begun to run their function */
+    /* value of the owner field for frames of generators, whose function has always started to
+     * run */
     uint8_t generator_owner;
 
     uint16_t code_first_line, code_file, code_name, code_lines;

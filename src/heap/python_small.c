@@ -30,8 +30,8 @@ static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
 static _Atomic(int64_t)
-    /* Bytes of arenas mapped, minus bytes of arenas unmapped, since the count began. Negative if
-     * most of the unmapped arenas are older than that. */
+    /* Bytes of arenas mapped, minus bytes of arenas unmapped, since the arenas were hooked.
+     * Negative if most of the unmapped arenas are older than that. */
     arena_bytes;
 
 /* Subtracts SIZE from the countdown. If less than SIZE is left, returns true and subtracts

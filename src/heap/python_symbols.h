@@ -42,7 +42,7 @@ struct python_symbols {
 };
 
 /* Searches all modules of this process; returns false if none contains an interpreter. Takes the
- * dynamic linker's lock, so it is for constructors only. */
+ * dynamic linker's lock, so only constructors may call it. */
 bool python_symbols_anywhere(struct python_symbols *ret);
 /* Searches the module that is mapped at ADDRESS. */
 bool python_symbols_at(uintptr_t address, struct python_symbols *ret);

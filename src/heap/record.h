@@ -7,23 +7,25 @@
 
 struct live_sample;
 
-/* Records an allocation of SIZE at P that sampler_hit chose. Creates the table at the first sample.
- * P must not be NULL. Preserves errno. */
+/* Records an allocation of SIZE bytes at P that sampler_hit chose. Creates the table at the first
+ * sample. P must not be NULL. Preserves errno. */
 void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind kind);
 /* Records a GPU block that sampler_hit_gpu chose; KEY is from gpu_key. If the thread runs Python,
  * native frames are left out, which takes a tenth of the time. */
 void record_gpu_block(const void *key, uint64_t size, uint64_t interval, unsigned gpu);
-/* Returns the call site of the current stack on GPU without taking a sample, or 0 if unknown.
- * Preserves errno. */
+/* Returns the call site that a block on GPU would have with the current stack, or 0 if unknown.
+ * Takes no sample. Preserves errno. */
 uint32_t record_gpu_site(unsigned gpu);
 /* Ends the sample at P before P is freed; called if live_maybe returned true. Returns true if P
  * was sampled. Preserves errno. */
 bool record_end(const void *p);
-/* Like record_end, but before a realloc. record_again may then continue the sample. */
+/* Like record_end, but for a block that is about to be reallocated: record_again may continue its
+ * sample. */
 bool record_take(const void *p, struct live_sample *ret);
 /* Continues SAMPLE at P, now SIZE bytes, with its old stack. A block that shrank stays sampled with
  * the probability that the sampled byte is in the remaining part; an empty block is never sampled.
- * The call site counts one allocation and one free, but no new sample. Preserves errno. */
+ * One allocation and one free are added to the call site, but header.samples stays unchanged.
+ * Preserves errno. */
 void record_again(void *p, size_t size, const struct live_sample *sample);
 /* Releases the scratch buffers of the parent's other threads in the child of a fork. */
 void record_reset(void);

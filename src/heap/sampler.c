@@ -13,10 +13,10 @@
 enum {
     TICK_SHIFT = 16, /* a tick is 65.5 µs (2^16 ns), which leaves 16 bits for the tokens */
     TOKENS_MASK = (1 << TICK_SHIFT) - 1,
-    /* Size of the token bucket for samples, in units of 1/64 token. A burst, such as the start of a
-     * program, may spend the tokens of two seconds at once. */
+    /* Units per token; a sample costs one token. The bucket holds the tokens of two seconds, so
+     * that a burst, such as the start of a program, may spend them at once. */
     ONE = 64,
-    /* A single change raises the interval at most by 2^UP_MAX. Threads that have drawn their
+    /* A single change multiplies the interval by at most 2^UP_MAX. Threads that have drawn their
      * countdown at the old interval still take samples at the old rate, so the measured rate is too
      * high for a moment. */
     UP_MAX = 3,
@@ -199,7 +199,7 @@ static void draw_next(struct heap_thread *t)
     t->drawn = t->countdown = sampler_draw(&t->random, t->interval) - 1;
 }
 
-/* Adds the bytes allocated since the countdown was drawn. */
+/* Adds the bytes allocated since the countdown was drawn to the table's total. */
 static void count_allocated(const struct heap_thread *t)
 {
     struct heap_table *table = heap_process.table;
@@ -215,7 +215,8 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
         before = INT64_MAX;
     count_allocated(t);
     /* No countdown was drawn yet: the random number generator is not seeded, or profiling was off
-     * until now (life_rest). A new countdown is drawn, and this allocation counts against it. */
+     * until now (life_rest). A new countdown is drawn, and this allocation is subtracted from
+     * it. */
     if (t->random == 0 || before < 0) {
         if (t->random == 0)
             t->random = seed(t);

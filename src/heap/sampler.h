@@ -10,9 +10,10 @@
 bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
 
 /* Adapts the interval of host or GPU memory after a sample was taken at NOW_NS. Doubles the
- * interval if the process would otherwise take more than SAMPLER_RATE samples per second in the
- * long run; halves it again later, but never below its initial value. A token bucket permits bursts
- * of two seconds' worth of samples. Any thread may call this function. */
+ * interval if the process would otherwise take more than SAMPLER_RATE (GPU: SAMPLER_GPU_RATE)
+ * samples per second in the long run; halves it again later, but never below its initial value. A
+ * token bucket permits bursts of two seconds' worth of samples. Any thread may call this
+ * function. */
 enum { SAMPLER_RATE = 100 };
 void sampler_adapt(bool is_gpu, uint64_t now_ns);
 /* Decides whether a GPU block is sampled. GPU blocks are few and large, so there is no countdown:
@@ -24,15 +25,15 @@ bool sampler_hit_gpu(struct heap_thread *t, uint64_t size, uint64_t *ret_interva
 enum { SAMPLER_UNIT = 64 };
 #define SAMPLER_INTERVAL_MAX (UINT64_C(1) << 37)
 uint64_t sampler_interval(void);
-/* Returns the smallest interval, which is the base until the table is nearly full (live.c). That of
- * GPU blocks is raised whenever the host's is. */
+/* Returns the lower bound of the interval: the base interval, until live.c raises the bound because
+ * the table is nearly full. The bound for GPU blocks is raised together with the host's. */
 uint64_t sampler_floor(bool is_gpu);
 void sampler_set_floor(uint64_t bytes);
 /* Resets the interval to the base, after fork or for a new table. */
 void sampler_reset(void);
 
 /* Returns 1 − exp(−size/interval), for all sizes and intervals. Never 0: an allocation of 0 bytes
- * counts as 1 byte. */
+ * is treated as one of 1 byte. */
 double sampler_probability(uint64_t size, uint64_t interval);
 /* Advance the random number generator, and return an integer or a fraction in [0, 1). */
 uint64_t sampler_random(uint64_t *random);

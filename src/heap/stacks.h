@@ -6,7 +6,7 @@
 /* Returns the call site of the stack of N frame words, outermost first. If three quarters of the
  * tree are in use, a new stack is stored without its outermost frames. If the tree is full, the
  * stack ends at the last frame that fits, so its innermost frames are missing. Both cases are
- * counted. If there are too many call sites, returns site 0. */
+ * counted as drops. If there are too many call sites, returns site 0. */
 uint32_t stacks_site(const uint64_t *frames, size_t n);
 /* Add to the bytes that SITE has allocated or freed. */
 void stacks_allocated(uint32_t site, uint64_t size, double probability);

@@ -1,7 +1,7 @@
 /* The heap table of one profiled process, in memory shared with ebb. libebb-heap.so writes it into
  * a memfd inside the job, and src/profile reads it from outside, at any time, even after SIGKILL.
- * It has a fixed size, of which unused pages take no memory, and is append-only except for counters
- * and live samples. The reader follows no pointer in it and checks every number.
+ * Its size is fixed, but unused pages take no memory. It is append-only except for counters and
+ * live samples. The reader follows no pointer in it and checks every number.
  * docs/reference/heap-format.md describes the format in words. */
 #pragma once
 
@@ -86,12 +86,12 @@ struct heap_module {
     uint64_t start, end;  /* addresses at which the module was mapped */
     uint8_t build_id_len; /* 0: none */
     uint8_t build_id[HEAP_BUILD_ID_MAX];
-    uint8_t is_gone; /* dlclosed */
+    uint8_t is_gone; /* 1 after dlclose */
     uint8_t pad[2];
 };
 
 struct heap_code {
-    struct heap_text file, name; /* the qualified name, in versions of Python that have it */
+    struct heap_text file, name; /* name is the qualified name from Python 3.11 on */
     struct heap_text lines;      /* line table in the format of the interpreter's version */
     uint32_t first_line;
     uint32_t pad;
@@ -103,11 +103,10 @@ struct heap_node {
     _Atomic(uint32_t) site; /* call site whose innermost frame is this node, or 0 */
 };
 
-/* Totals of one stack since the start. They are sums of sample weights, which are unbiased
- * estimates. */
+/* Totals of one stack since the start: sums of sample weights, which are unbiased estimates. */
 struct heap_site {
     uint32_t node;             /* node of the stack, never 0 except in site 0 */
-    _Atomic(uint32_t) samples; /* wraps */
+    _Atomic(uint32_t) samples; /* wraps around */
     _Atomic(uint64_t) allocated_bytes;
     _Atomic(uint64_t) allocated_objects_x16; /* number of objects, in units of 1/16 */
     _Atomic(uint64_t) freed_bytes;           /* bytes of samples that were freed */
@@ -147,14 +146,14 @@ struct heap_live {
 enum heap_drop {
     HEAP_DROP_NODES,   /* the tree of stacks is nearly full, so the stack was shortened */
     HEAP_DROP_SITES,   /* too many different stacks, so the sample was counted as site 0 */
-    HEAP_DROP_LIVE,    /* there was no room for another live sample */
+    HEAP_DROP_LIVE,    /* the table of live samples is full */
     HEAP_DROP_THINNED, /* the sample was removed when the interval was doubled to make room */
-    HEAP_DROP_CODES,   /* there were too many Python functions */
-    HEAP_DROP_TEXT,    /* there was no room for names */
-    HEAP_DROP_MODULES, /* there were too many libraries */
-    HEAP_DROP_UNWIND,  /* a stack that could not be unwound to its end */
+    HEAP_DROP_CODES,   /* there are too many Python functions, so the frame has no name */
+    HEAP_DROP_TEXT,    /* the text section is full, so a name, a path or a line table is missing */
+    HEAP_DROP_MODULES, /* there are too many libraries, so the frame has no module */
+    HEAP_DROP_UNWIND,  /* the stack could not be unwound to its outermost frame */
     HEAP_DROP_NESTED,  /* the block was allocated while a sample was being taken */
-    HEAP_DROP_STALE,   /* the call of free() was missed, and the address was allocated again */
+    HEAP_DROP_STALE,   /* a call of free() was missed; found when the address was allocated again */
     HEAP_DROP_GPU,     /* the block was on a GPU whose number is out of range */
     HEAP_DROP_KINDS
 };
@@ -163,8 +162,8 @@ enum heap_drop {
 #define HEAP_PYTHON_STATES(X)                                                                      \
     X(NONE, "no Python in this process")                                                           \
     X(OK, "Python frames are read")                                                                \
-    X(VERSION, "this version of Python is not known: native frames only")                          \
-    X(CHECK, "Python's frames are not laid out as expected: native frames only")                   \
+    X(VERSION, "unknown Python version: native frames only")                                       \
+    X(CHECK, "unexpected layout of Python frames: native frames only")                             \
     X(FREE_THREADED, "free-threaded Python: native frames only")
 #define X(sym, text) HEAP_PYTHON_##sym,
 enum heap_python { HEAP_PYTHON_STATES(X) HEAP_PYTHON_STATE_COUNT };
@@ -172,20 +171,21 @@ enum heap_python { HEAP_PYTHON_STATES(X) HEAP_PYTHON_STATE_COUNT };
 
 /* The last totals that PyTorch's allocator reported for one GPU. */
 struct heap_gpu {
-    /* Number of blocks allocated and freed, or 0 if there were none yet. */
+    /* Number of reports, one for each block allocated or freed. */
     _Atomic(uint64_t) reports;
     _Atomic(uint64_t) allocated_bytes, reserved_bytes;
     _Atomic(uint64_t) allocated_peak_bytes;
-    /* The least memory allocated in the current window of a quarter of a second, and in the window
-     * before. Memory that a training step allocates and frees again is not part of this minimum. */
+    /* Minimum of the allocated memory in the current window of a quarter of a second, and in the
+     * previous window. Memory that a training step allocates and frees again is not part of this
+     * minimum. */
     _Atomic(uint64_t) low_bytes, low_before_bytes;
     _Atomic(uint32_t) low_ms, pad; /* time at which this window began */
 };
 
-/* A GPU request that failed, with the largest call sites of live blocks at that moment. The
- * writer sets NUMBER to 0, then the other fields, then NUMBER. */
+/* A failed GPU request, and the call sites with the most live bytes at that moment. The writer sets
+ * NUMBER to 0, then the other fields, then NUMBER. */
 struct heap_oom {
-    /* Counts from 1, the first failed request of the process; 0 if the entry is empty. */
+    /* 1 for the process's first failed request, 2 for the second; 0 if the entry is empty. */
     _Atomic(uint32_t) number;
     _Atomic(uint32_t) gpu, born_ms, site;
     _Atomic(uint64_t) request_bytes, allocated_bytes, reserved_bytes;
@@ -204,18 +204,19 @@ struct heap_header {
     uint32_t reserved;
     uint64_t start_ns;      /* time of creation on CLOCK_MONOTONIC */
     uint64_t base_interval; /* requested sampling interval in bytes */
-    /* Numbers of complete entries, which never decrease. Several threads add nodes and sites, and
-     * an entry counts only when all entries before it are complete. For a moment, a site or live
-     * sample may therefore refer to a node or site that does not count yet. */
+    /* Numbers of published entries, which never decrease. Several threads add nodes and sites, and
+     * an entry is published only when all entries before it are complete. A site or live sample may
+     * therefore refer for a moment to a node or site that is not published yet. */
     _Atomic(uint32_t) modules, codes, nodes, sites;
-    _Atomic(uint32_t) live_high; /* highest number of entries for live samples that were in use */
-    /* Number of reserved bytes. Once a module or code object is complete, so is its text. */
+    _Atomic(uint32_t) live_high; /* high-water mark of live-sample entries in use */
+    /* Reserved bytes of the text section. The text of a published module or code object is
+     * complete. */
     _Atomic(uint32_t) text_bytes;
     _Atomic(uint32_t) python_version; /* PY_VERSION_HEX; 0: none */
     _Atomic(uint32_t) python_state;   /* enum heap_python */
     _Atomic(uint32_t) python_small;   /* 1 if small Python objects are counted */
     _Atomic(uint32_t) is_ended;       /* 1 once the process has run its exit handlers */
-    _Atomic(uint64_t) interval;       /* now */
+    _Atomic(uint64_t) interval;       /* current sampling interval in bytes */
     _Atomic(uint64_t) samples, ends; /* number of samples taken, and number of samples that ended */
     _Atomic(uint64_t) hook_ns;       /* time spent taking and ending samples, in nanoseconds */
     _Atomic(uint64_t) drops[HEAP_DROP_KINDS];

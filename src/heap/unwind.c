@@ -1,5 +1,5 @@
-/* Walks from frame to frame by rules, which it caches. Whatever a rule or a value in a frame says,
- * the walk reads nothing outside the current stack, only moves towards the outermost frame, and
+/* Walks from frame to frame by cached rules. Even if a rule is wrong or a frame is corrupt, the
+ * walk reads nothing outside the current stack, only moves towards the outermost frame, and
  * ends. */
 #include "heap/unwind.h"
 
@@ -58,8 +58,8 @@ static void fetch_rule(uintptr_t ip)
     __builtin_prefetch(rule_slot(ip));
 }
 
-/* Layout of a cached rule. Offsets are stored in words; rules whose offsets are unaligned or too
- * large are not cached. */
+/* Layout of a cached rule. Offsets are stored in words. An offset that is unaligned or too large is
+ * not stored; its part of the rule is then unknown. */
 enum {
     MODULE_BITS = 11,
     CFA_BITS = 4,
@@ -72,7 +72,7 @@ enum {
     FP_OFFSET_AT = CFA_OFFSET_AT + CFA_OFFSET_BITS,
 };
 _Static_assert(FP_OFFSET_AT + FP_OFFSET_BITS <= 64, "a rule is one word");
-_Static_assert(HEAP_MODULES < 1 << MODULE_BITS, "a module fits into a rule");
+_Static_assert(HEAP_MODULES < 1 << MODULE_BITS, "a rule has enough bits for a module number");
 _Static_assert(sizeof modules_bases == sizeof(uintptr_t) << MODULE_BITS,
                "every module number in a rule has a base");
 
@@ -155,7 +155,7 @@ __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t gener
     return packed;
 }
 
-/* Finds the module of IP. Returns false if IP is in no library. */
+/* Finds the rule and the module of IP. Returns false if IP is in no library. */
 static bool location_from(uintptr_t ip, uint32_t generation, struct location *ret)
 {
     const struct slot *slot = rule_slot(ip);

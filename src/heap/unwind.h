@@ -15,12 +15,12 @@ struct unwind_frame {
 
 /* Stores the frames above the caller of the hook, innermost first, at most MAX, and returns their
  * number. Leaves out this library's own frames. In unit tests the library is part of the program;
- * there only this function's own frame is left out. Reads nothing outside the thread's own stack.
+ * there only this function's own frame is left out. Reads nothing outside this thread's stacks.
  * *ret_whole is true if the outermost frame was reached. A walk that ends before the outermost
  * frame for a reason other than MAX is counted (HEAP_DROP_UNWIND). */
 size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
-/* Prefetches the rules for these frames into the processor's cache. The outer part of the next
- * stack is probably the same. */
+/* Prefetches the rules for these frames into the processor's cache, because the next stack probably
+ * has the same outer frames. */
 void unwind_expect(const struct unwind_frame *frames, size_t n);
 /* Returns the highest address of this thread's stack (exclusive). All memory from SP up to this
  * address is readable. Returns 0 if the address is unknown, or if SP is on another stack, for

@@ -11,8 +11,8 @@ struct unwind_extent {
 /* Returns true if the 8 bytes at ADDRESS can be read, using one system call without side
  * effects. */
 bool unwind_is_readable(uintptr_t address);
-/* Returns the stack that contains SP: up to its end if it is this thread's stack, else the rest
- * of SP's page. */
+/* Returns the readable range that starts at SP. It ends at the end of the stack if SP is on this
+ * thread's own stack, otherwise at the end of SP's page. */
 struct unwind_extent unwind_extent(struct heap_thread *t, uintptr_t sp);
 /* Extends *e to TO, if everything up to TO is readable and not too far away. */
 bool unwind_grow(struct unwind_extent *e, uintptr_t to);

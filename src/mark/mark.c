@@ -114,7 +114,7 @@ static int decode_number(const struct mark_line *line, struct mark *m)
             continue;
         if (number_parse_i64(line->value, line->value_len, &v) < 0 || v < whole_keys[i].min)
             return -EBADMSG;
-        if (!(m->has & whole_keys[i].has)) /* if a key is repeated, its first value counts */
+        if (!(m->has & whole_keys[i].has)) /* if a key is repeated, its first value is used */
             memcpy((char *)m + whole_keys[i].offset, &v, sizeof v);
         m->has |= whole_keys[i].has;
         return 0;

@@ -66,7 +66,8 @@ struct mark_line {
 /* Takes the line at offset *AT, which starts at 0 and is advanced. Returns false at the end, or at
  * a line that is not KEY=VALUE. */
 bool mark_next(const struct mark *m, size_t *at, struct mark_line *ret);
-/* The value of KEY in M's text, or NULL if absent. If a key is repeated, its first value counts. */
+/* Returns the value of KEY in M's text, or NULL if absent. If a key is repeated, its first value is
+ * used. */
 const char *mark_get(const struct mark *m, const char *key, size_t *ret_len);
 
 /* True if the value of KEY is WORD, ignoring case. */

@@ -12,7 +12,7 @@ static uint64_t mark_value(const struct mark *m, enum mark_has has, int64_t valu
     return (m->has & (uint32_t)has) && value > 0 ? (uint64_t)value : 0;
 }
 
-/* Maps the end of a phase to a mark, if the phase is called an evaluation or a checkpoint. */
+/* Maps the end of a phase to a mark if the phase's name means an evaluation or a checkpoint. */
 static bool map_phase(const struct mark *m, enum verdict_mark_kind *ret)
 {
     static const struct {
@@ -77,7 +77,7 @@ static void keep_facts(struct mark_clock *c, const struct mark *m)
 }
 
 /* Derives the number of steps per epoch: STEP=10 EPOCH=0.1204819 means 83. The number is used once
- * two marks lead to the same number. */
+ * two marks in a row yield it. */
 static void guess_epoch(struct mark_clock *c, const struct mark *m)
 {
     if (c->steps_per_epoch || m->step <= 0 || m->epoch <= 0 || m->epoch >= 1)
@@ -97,7 +97,7 @@ static void guess_epoch(struct mark_clock *c, const struct mark *m)
  * epoch ended. */
 static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *ret_step)
 {
-    /* a mark with a whole EPOCH counts complete epochs, so the last epoch ended at an earlier
+    /* a mark with an integer EPOCH counts complete epochs, so the last epoch ended at an earlier
      * step */
     bool is_number = floor(m->epoch) >= m->epoch;
     bool ended = c->has_epoch && !c->has_epoch_marks && floor(m->epoch) > floor(c->epoch);
@@ -108,8 +108,8 @@ static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *re
     return ended;
 }
 
-/* True if the job has sent this event before: once as the end of a phase, and once as a mark of its
- * own. */
+/* True if the job has sent this event already in another form. A job may send one event both as the
+ * end of a phase and as a mark of its own. */
 static bool is_repeated(struct mark_clock *c, const struct verdict_mark *v, uint64_t t_ns)
 {
     enum verdict_mark_kind k = v->kind;

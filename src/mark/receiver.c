@@ -24,8 +24,8 @@
 #include "base/loop.h"
 #include "mark/row.h"
 
-/* At most this many marks are received per round of the loop, so that a flood of marks does not
- * delay sampling. */
+/* Maximum number of marks received per round of the loop, so that a flood of marks does not delay
+ * sampling. */
 enum { DRAIN_MAX = 256 };
 
 /* Maximum length of a socket's name in the folder, including the slash and the NUL. */
@@ -157,9 +157,11 @@ static void on_readable(void *user, int fd, uint32_t events)
     }
 }
 
-/* ---- the folder ---- A symbolic link in the folder shows that ebb created the folder. The link's
- * target is the boot id, because several machines may share the file system: only the same machine
- * in the same boot can find out whether a process still has the socket open. */
+/* ---- the folder ----
+ *
+ * A symbolic link in the folder shows that ebb created the folder. The link's target is the boot
+ * id, because several machines may share the file system: only the same machine in the same boot
+ * can find out whether a process still has the socket open. */
 
 static const char folder_pattern[] = "ebb-XXXXXX";
 static const char boot_link[] = "boot";
@@ -170,7 +172,7 @@ enum { DEPTH_MAX = 16, ENTRIES_MAX = 1 << 16 };
 struct removal {
     dev_t device;
     unsigned entries;
-    /* true to remove everything in the folder, false to remove only sockets and links */
+    /* true to remove everything in the folder, false to remove only sockets and symbolic links */
     bool is_ours;
 };
 
@@ -275,7 +277,7 @@ void mark_folder_remove_abandoned(const char *folder)
     close(fd);
 }
 
-/* Removes the folders of other runs in PARENT_FD whose processes were all killed. */
+/* Removes the abandoned folders of other runs in the folder PARENT, which is open as PARENT_FD. */
 static void remove_abandoned(int parent_fd, const char *parent)
 {
     DIR *dir = fdopendir(parent_fd);

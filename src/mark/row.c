@@ -19,7 +19,7 @@ size_t mark_row_length(const struct mark *m)
     return steps >= 1 && steps <= MARK_ROW_MAX && steps <= m->step ? (size_t)steps : 1;
 }
 
-/* The duration of all steps of the mark together. */
+/* Total duration of the mark's steps, at most the mark's time. */
 static uint64_t span_ns(const struct mark *m)
 {
     size_t len;
@@ -32,8 +32,9 @@ static uint64_t span_ns(const struct mark *m)
     return span < m->t_ns ? span : m->t_ns;
 }
 
-/* True if LINE is left out of the mark for one step; BEFORE more steps follow in the original mark.
- * HAS_STEP is true after the first STEP line: if a key is repeated, its first value counts. */
+/* True if LINE is left out of the mark for one step. BEFORE is the number of steps in the original
+ * mark that follow this step. HAS_STEP is true after the first STEP line: if a key is repeated, its
+ * first value is used. */
 static bool is_left_out(const struct mark_line *line, size_t before, bool has_step)
 {
     return mark_line_is(line, "STEPS") || mark_line_is(line, "SECONDS") ||

@@ -27,11 +27,11 @@ enum {
 };
 #define FIRST_READING_NS (2 * NS_PER_S)
 #define BUDGET_NS (4 * NS_PER_MS)
-/* How long a due reading waits for the next step, if the job reports steps. */
+/* Maximum time that a due reading waits for the next step, if the job reports steps. */
 #define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
 #define FIGURES_NS NS_PER_S
-/* Reading the live and allocated bytes of a process takes at most 1/200 of the time. */
+/* Reading the live and allocated bytes of a process takes at most 1/FIGURES_SHARE of the time. */
 enum { FIGURES_SHARE = 200 };
 
 /* Progress of a process or of the job, derived from marks. */
@@ -60,7 +60,7 @@ struct process {
     double live_bytes;
     struct profile_cost cost;
     uint64_t figures_ns, figures_cost_ns;
-    unsigned figures_sent; /* one bit per kind of bytes that was ever above 0 */
+    unsigned figures_sent; /* one bit for each figure that was ever above 0 */
     struct profile_gpu gpus[HEAP_GPUS];
     uint64_t gpus_used, gpu_failures;
     bool has_gpu_numbers;
@@ -152,8 +152,8 @@ static bool make_room_for_file(struct collect *c)
     return true;
 }
 
-/* Returns true if the process has samples. The job's first process has a table from its start
- * on, which may be empty. */
+/* Returns true if the process has samples. The job's first process creates its table at its start,
+ * so the table may be empty. */
 static bool has_samples(const struct process *p)
 {
     struct profile_cost cost;
@@ -203,8 +203,8 @@ static double sampled_bytes(const struct live_table *table)
     return bytes;
 }
 
-/* Measures large blocks. A process that has exited has no pagemap, so its last measurement is
- * kept. */
+/* Measures how much of the large blocks is resident. A process that has exited has no pagemap, so
+ * its last measurement is kept. */
 static void measure_large(struct process *p)
 {
     char path[32];
@@ -527,8 +527,9 @@ static void on_table(void *user, int32_t pid, int fd)
 
 /* ---- requests ---- */
 
-/* Refreshes the requested processes. Reads processes without a file only if no process has a
- * file. */
+/* Takes readings of process PID or, if PID is 0, either of all young processes, which have no file
+ * and no reading due yet, or of all others, as IS_FOR_YOUNG says. Returns the number of readings
+ * that are on disk. */
 static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
                            uint64_t deadline)
 {

@@ -38,7 +38,7 @@ void collect_tick(struct collect *c, uint64_t now_ns);
 typedef void collect_figure_fn(void *user, int32_t pid, const char *name, uint64_t value);
 struct collect_gpu {
     uint64_t allocated_bytes, reserved_bytes; /* ALLOCATED is the minimum of the last half second */
-    uint64_t peak_bytes;                      /* highest amount that was ever allocated */
+    uint64_t peak_bytes;                      /* highest amount ever allocated */
 };
 /* Reports, at every tick, the memory of all processes on one GPU according to PyTorch's allocator.
  * GPU is the driver's number, from CUDA_VISIBLE_DEVICES of the processes. */
@@ -52,8 +52,8 @@ void collect_mark(struct collect *c, const struct mark *mark);
  * not report an exit, collect notices it a moment later. */
 void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns);
 /* Takes a reading and a snapshot of process PID, or of all processes if PID is 0, and waits at most
- * WAIT_NS until they are on disk. Returns the number of processes. A process that connected within
- * the last 2 s is only included if there is no file yet. */
+ * WAIT_NS until they are on disk. Returns the number of processes. With PID 0, processes that
+ * connected within the last 2 s are included only if there is no file yet. */
 size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns);
 /* Waits at most WAIT_NS until everything read so far is on disk. */
 void collect_flush(struct collect *c, uint64_t wait_ns);

@@ -28,7 +28,7 @@ int export_sites(const struct profile *p, struct export_site **ret, struct err *
     struct export_site *sites = calloc(p->n_sites ? p->n_sites : 1, sizeof *sites);
     if (!sites)
         return export_no_memory(err);
-    /* only the last reading has call sites without live bytes */
+    /* the last reading is the only one that includes call sites without live bytes */
     const struct profile_reading *last = &p->readings[p->n_readings - 1];
     const struct profile_reading *shown = &p->readings[profile_working(p) - 1];
     for (size_t i = 0; i < last->count; i++) {

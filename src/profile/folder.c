@@ -151,8 +151,8 @@ void folder_heaps_fini(struct folder_heaps *h)
 static int no_gpu_error(struct err *err)
 {
     return err_set(err, -ENOENT,
-                   "no GPU memory was seen; ebb reads it from PyTorch's caching allocator (torch "
-                   "1.10 and later, not backend:cudaMallocAsync), unless --no-heap or EBB_HEAP=0 "
+                   "no GPU memory was recorded; ebb records PyTorch's caching allocator (torch "
+                   "1.10 or later, not backend:cudaMallocAsync), unless --no-heap or EBB_HEAP=0 "
                    "is set");
 }
 
@@ -164,9 +164,9 @@ static int pick_error(const struct folder_heaps *h, int32_t pid, enum folder_mem
     if (h->count && memory == FOLDER_GPU)
         return no_gpu_error(err);
     return h->count
-               ? err_set(err, -ENOENT, "there is no heap history of process %d", (int)pid)
+               ? err_set(err, -ENOENT, "no heap history of process %d", (int)pid)
                : err_set(err, -ENOENT,
-                         "there is no heap history; ebb run records one for every dynamically "
+                         "no heap history found; ebb run records one for every dynamically "
                          "linked program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
                          "is set");
 }
@@ -205,7 +205,7 @@ int folder_heap_read(const char *path, int32_t pid, enum folder_memory memory,
         int r = read_file(AT_FDCWD, path, ret, err);
         if (r == 0 && pid != 0 && ret->profile->pid != pid) {
             folder_heap_fini(ret);
-            r = err_set(err, -ENOENT, "%s is not the history of process %d", path, (int)pid);
+            r = err_set(err, -ENOENT, "%s is not the heap history of process %d", path, (int)pid);
         }
         if (r == 0 && !profile_part(ret, memory)) {
             folder_heap_fini(ret);

@@ -28,9 +28,9 @@ struct folder_heap {
 enum folder_memory { FOLDER_HOST, FOLDER_GPU };
 
 /* Reads a heap history. PATH is a run folder or a heap.PID.ebbheap. If PID is 0, chooses the
- * process that grows most or, if none grows, the one with the most live bytes. Of several histories
- * of one process, which called exec, the last is used. Returns 0, -ENOENT if there is no history,
- * or the error of store_read, with a message. */
+ * process that grows most or, if none grows, the one with the most live bytes. If a process has
+ * several histories, because it called exec, uses the last one. Returns 0, -ENOENT if there is no
+ * history, or the error of store_read, with a message. */
 int folder_heap_read(const char *path, int32_t pid, enum folder_memory memory,
                      struct folder_heap *ret, struct err *err);
 void folder_heap_fini(struct folder_heap *h); /* frees the history; accepts a zeroed struct */
@@ -57,6 +57,6 @@ int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_mem
                       struct folder_heap *ret, struct err *err);
 /* Returns the live bytes at the last reading, or 0 if there is none. */
 double folder_live_bytes(const struct profile *p);
-/* Returns the growth of P's call sites that is certain despite sampling, in the second half of the
- * run, when everything has been loaded. Returns 0 if it is below 1 MiB. */
+/* Returns how much P's call sites grew in the second half of the run, when everything has been
+ * loaded; counts only growth that is certain despite sampling. Returns 0 if it is below 1 MiB. */
 double folder_grown_bytes(const struct profile *p);

@@ -1,4 +1,5 @@
-/* Live bytes and growth by call site, estimated from samples. Only growth beyond chance counts. */
+/* Live bytes and growth by call site, estimated from samples. Growth within the sampling error is
+ * ignored. */
 #include "profile/growth.h"
 
 #include <errno.h>
@@ -13,13 +14,13 @@ static const double z95 = 1.96;
 /* A change of less than a tenth of a call site's live bytes is usually within the sampling
  * error. */
 static const double material_fraction = 0.1;
-/* A row still grows if the last sixth of the time contributed at least this fraction of what steady
- * growth would have contributed. */
+/* Lower bound on the growth in the last sixth of the time, as a fraction of steady growth, from
+ * which on a row is still growing. */
 static const double GOES_ON = 0.3;
-/* One-sided 99 % bound of Kolmogorov's statistic: the lead of a sampled distribution over the
- * true one, times the square root of the number of samples. */
+/* One-sided 99 % bound of Kolmogorov's statistic: the largest lead of a sampled distribution over
+ * the true one, times the square root of the number of samples. */
 static const double KOLMOGOROV_99 = 1.52;
-/* Confidence of a row that takes over the job's verdict. */
+/* Confidence of a row's verdict that was replaced to agree with the job's verdict. */
 static const double FOLLOWS_CONFIDENCE = 0.65;
 
 /* ---- the verdicts ---- */
@@ -209,8 +210,9 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
-/* Returns false if the growth of ROW certainly ended. The times of its samples are compared with
- * steady growth, because steady growth with few samples can seem to pause for long. */
+/* Returns false if the growth of ROW certainly ended. Compares the growth over time with steady
+ * growth within the sampling error, because steady growth with few samples can seem to pause for
+ * long. */
 static bool may_go_on(const struct growth_row *row, const struct verdict_series *series)
 {
     struct trend trend;
@@ -223,7 +225,8 @@ static bool may_go_on(const struct growth_row *row, const struct verdict_series 
 
 /* Adjusts a row's verdict to the job's verdict, because a row has few readings of its own. If the
  * job leaks, a row that certainly grew, and whose growth has not certainly ended, is part of that
- * leak. If the job does not leak, no row leaks. If the job fills, its rows fill. */
+ * leak. If the job does not leak, no row leaks. If the job is filling, rows that would leak are
+ * filling, too. */
 static void follow_job(struct growth_row *row, const struct verdict_series *series,
                        enum verdict_word job)
 {
@@ -271,7 +274,8 @@ static void fill_row(struct growth_row *row, const struct tallies *t, const stru
         follow_job(row, from->series, o->job_word);
 }
 
-/* Adds the lines of each merged row, largest first. */
+/* Stores in each merged row the source lines that it was merged from, sorted by decreasing
+ * growth. */
 static void put_places(const struct tallies *t, struct names *names, const int32_t *row_of,
                        struct growth *ret)
 {

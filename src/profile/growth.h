@@ -34,9 +34,9 @@ struct growth_options {
     enum growth_by by;
     /* Only with LOCATION: gives a line of a library one row for each user function that called it,
      * because one caller may keep memory that another frees. Also merges growing lines into one row
-     * if the same user function called them and each is small compared with the total growth: a
-     * figure that is never closed is one leak, even if a hundred lines of a library allocated it.
-     * Only the growth of baselines is merged. */
+     * if the same user function called them and each line's growth is small compared with the
+     * total: a figure that is never closed is one leak, even if a hundred lines of a library
+     * allocated it. Only the growth of baselines is merged. */
     bool minds_program;
     enum growth_kind kind;
     int64_t from_step, to_step;
@@ -68,8 +68,8 @@ struct growth_row {
     uint32_t site;
     int gpu; /* -1: host memory */
     size_t sites;
-    /* Number of merged lines, or 0 if the row is not merged; PLACES holds the lines that grew
-     * most. */
+    /* Number of source lines merged into this row, or 0 if the row is not merged; PLACES holds the
+     * lines that grew most. */
     size_t n_places;
     struct growth_place places[GROWTH_PLACES_MAX];
     double live_bytes, live_low, live_high; /* 95 % bounds */

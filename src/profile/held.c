@@ -1,4 +1,4 @@
-/* Turns live memory by call site into trends for the verdict's model. */
+/* Computes trends of live memory by call site, which the verdict's model uses as evidence. */
 #include "profile/held.h"
 
 #include <math.h>
@@ -25,7 +25,8 @@ static bool is_kept(const struct profile_held *h)
     return h->freed_bytes <= KEEPS * h->allocated_bytes;
 }
 
-/* Returns the first reading after the fraction PART of the time up to reading LAST. */
+/* Returns the first reading at or after the fraction PART of the time between the first reading and
+ * reading LAST. */
 static const struct profile_reading *reading_after(const struct profile *p, size_t last,
                                                    double part)
 {
@@ -50,9 +51,9 @@ static const struct profile_reading *reading_at_step(const struct profile *p, si
     return NULL;
 }
 
-/* Returns the reading that lies whole epochs before reading LAST and nearest to FROM. Memory that
- * is gathered within each epoch and then freed is equal in two such readings. Returns FROM if the
- * length of the epoch is unknown or too long. */
+/* Returns the reading nearest to FROM that lies a whole number of epochs before reading LAST.
+ * Memory that is gathered within each epoch and then freed is equal in two such readings. Returns
+ * FROM if the length of the epoch is unknown or too long. */
 static const struct profile_reading *reading_in_phase(const struct profile *p, size_t last,
                                                       const struct profile_reading *from,
                                                       const struct held_window *w)
@@ -85,8 +86,8 @@ static void measure_grown(const struct profile *p, size_t n, const struct held_w
     }
 }
 
-/* The four readings AT bound three parts of the run. Returns the sum, over the call sites that keep
- * their memory, of three times the smallest growth in one of these parts. */
+/* The four readings AT divide the end of the run into three parts. Returns the sum, over the call
+ * sites that keep their memory, of three times the smallest growth in any of these parts. */
 static double steady_growth(const struct profile_reading *const at[4])
 {
     double sum = 0;
@@ -137,7 +138,8 @@ static void measure_sustained(const struct profile *p, size_t n, const struct he
     }
 }
 
-/* Fits a trend to the minimum of each of POINTS equal parts of the N values Y at X. */
+/* Divides the N points (X, Y) into POINTS equal parts, and fits a trend to the lowest point of each
+ * part. */
 static void trend_of_many(const double *x, const double *y, size_t n, struct trend *ret)
 {
     double low_x[POINTS], low_y[POINTS];
@@ -233,7 +235,8 @@ void held_sites(const struct profile *p, size_t n, const struct held_window *w,
     ret->known = measure_kept(p, n, ret) && measure_settled(p, n, ret);
 }
 
-/* Returns the number of readings that were taken until UNTIL_NS, and before P began to exit. */
+/* Returns the number of readings that were taken at or before UNTIL_NS, and before P began to
+ * exit. */
 static size_t readings_until(const struct profile *p, uint64_t until_ns)
 {
     size_t n = p->is_ended ? profile_at_work(p) : p->n_readings;

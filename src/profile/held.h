@@ -12,11 +12,11 @@ struct held {
     uint64_t start_ns;  /* time at which the process's heap table was created */
     uint64_t worked_ns; /* time of the last reading before the process began to exit */
     struct model_sites sites;
-    struct model_sites earlier; /* the same evidence as it was HELD_EARLIER_S before */
+    struct model_sites earlier; /* the same evidence HELD_EARLIER_S seconds earlier */
 };
 enum { HELD_EARLIER_S = 10 };
 
-/* The readings that count, and where the first epoch lies among them. */
+/* Limits the readings that are used, and locates the first epoch in them. */
 struct held_window {
     uint64_t until_ns; /* later readings (CLOCK_MONOTONIC) are ignored */
     /* Steps at which the first epoch begins and ends; end is 0 if unknown. */

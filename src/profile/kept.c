@@ -13,8 +13,8 @@
 #include "mark/mark.h"
 #include "run/run.h"
 
-/* Least growth of a container that counts, in bytes and as a fraction of the growth of its process;
- * as in python/ebb/_containers.py. */
+/* Lower bounds on the growth of a container that is reported: in bytes, and as a fraction of the
+ * growth of its process. The same as in python/ebb/_containers.py. */
 static const double KEPT_BYTES = 1 << 20, KEPT_SHARE = 0.1;
 
 static int64_t step_of(const struct mark *m, const char *key)
@@ -84,9 +84,9 @@ static double largest_fall(const struct series *s)
     return (double)fall;
 }
 
-/* Returns what FIGURE has gained since its first reading, and in *RET_FROM the time of that
- * reading. Returns 0 if the figure once lost as much: a log that is cleared again and again keeps
- * nothing alive for long. */
+/* Returns the increase of FIGURE since its first reading, and stores the time of that reading in
+ * *RET_FROM. Returns 0 if the figure once decreased by as much: a log that is cleared again and
+ * again keeps nothing alive for long. */
 static double figure_gained(const struct run_entity *figure, uint64_t *ret_from)
 {
     const struct series *s = figure->signal[0];
@@ -177,10 +177,10 @@ const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t
     bool is_tensor = k->is_graph && strcmp(k->type, "Tensor") == 0;
     text_size(size, number_to_u64(k->bytes));
     if (kept_is_value(k) && k->limit > 0)
-        snprintf(out, KEPT_TEXT_MAX, "%s: an array of %s, %s of it newly written", k->name,
+        snprintf(out, KEPT_TEXT_MAX, "%s: an array of %s, of which %s was newly written", k->name,
                  text_size(steps, number_to_u64(k->limit)), size);
     else if (kept_is_value(k))
-        snprintf(out, KEPT_TEXT_MAX, "%s: an array or text, %s longer", k->name, size);
+        snprintf(out, KEPT_TEXT_MAX, "%s: an array or text that grew by %s", k->name, size);
     else
         snprintf(out, KEPT_TEXT_MAX, "%s%s%s%s: %.0f %s added%s%s, at most %s%s", k->name,
                  k->type[0] ? " (" : "", k->type, k->type[0] ? ")" : "", k->added,

@@ -47,16 +47,16 @@ static int check_head(int fd, struct live_table *l, struct err *err)
     uint32_t version = HEAP_ONCE(h->version);
     if (memcmp(h->magic, HEAP_TABLE_MAGIC, sizeof h->magic) != 0)
         return err_set(err, -EBADMSG,
-                       "the heap profiler's table does not begin with the magic number");
+                       "the heap profiler's table does not start with its magic number");
     if (version != HEAP_TABLE_VERSION)
         return err_set(err, -ENOTSUP,
-                       "the heap profiler's table is of version %u and this ebb reads version %d: "
-                       "libebb-heap.so and ebb must come from the same build",
+                       "the heap profiler's table has version %u, but this ebb reads version %d: "
+                       "use libebb-heap.so and ebb from the same build",
                        version, HEAP_TABLE_VERSION);
     if (fstat(fd, &st) < 0 || st.st_size != (off_t)sizeof *l->map ||
         HEAP_ONCE(h->table_bytes) != sizeof *l->map)
         return err_set(err, -EBADMSG,
-                       "the heap profiler's table is %lld bytes long, but %zu were expected",
+                       "the heap profiler's table is %lld bytes long, expected %zu bytes",
                        (long long)st.st_size, sizeof *l->map);
     l->start_ns = HEAP_ONCE(h->start_ns);
     l->base_interval = HEAP_ONCE(h->base_interval);

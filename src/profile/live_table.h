@@ -1,6 +1,6 @@
-/* Reads a live heap table. Its process goes on writing it, and may have written anything. Every
- * index and length is therefore checked against values that were read before, and no value is read
- * twice. */
+/* Reads the heap table of a running process, which keeps writing to it and may write anything.
+ * Every index and length is therefore checked against values that were read before, and no value is
+ * read twice. */
 #pragma once
 
 #include "profile/profile.h"
@@ -22,8 +22,8 @@ struct live_table_large {
 };
 
 /* Measures how much of the largest blocks is resident, from the process's pagemap at PAGEMAP_FD.
- * Memory that is reserved but was never touched is then not counted as live. Until this is called,
- * blocks count with their full size. */
+ * Memory that is reserved but was never touched is then not counted as live. Before the first call,
+ * every block is counted in its full size. */
 void live_table_measure(struct live_table *l, int pagemap_fd);
 
 /* Maps the memfd FD, which the caller keeps. Returns -EBADMSG if it is not a heap table or could
@@ -33,7 +33,7 @@ void live_table_close(struct live_table *l); /* unmaps the table; accepts a zero
 /* Drops the table's pages from this process's resident memory until the next reading. */
 void live_table_rest(const struct live_table *l);
 
-/* The number of complete entries in each section, at most the section's size. */
+/* The number of published entries in each section, at most the section's size. */
 struct live_table_counts {
     uint32_t modules, codes, nodes, sites, live, text_bytes;
 };
@@ -45,8 +45,8 @@ struct live_samples {
     size_t count, cap;
 };
 void live_samples_fini(struct live_samples *l);
-/* Reads all live samples, sorted by call site. A sample of an unknown call site is counted for
- * site 0. Returns 0 or -ENOMEM. */
+/* Reads all live samples, sorted by call site. A sample whose call site is unknown is assigned to
+ * call site 0. Returns 0 or -ENOMEM. */
 int live_table_read(const struct live_table *l, struct live_samples *ret);
 /* Live memory by kind, estimated from the samples. */
 struct live_table_totals {
@@ -68,7 +68,7 @@ void live_table_cost(const struct live_table *l, struct profile_cost *ret);
 bool live_table_is_ended(
     const struct live_table *l); /* true once the process has run its exit handlers */
 
-/* Cumulative counters of a call site; 0 for an unknown call site. */
+/* Cumulative counters of a call site; all are 0 for an unknown call site. */
 struct live_table_site {
     uint64_t allocated_bytes, allocated_objects_x16, freed_bytes;
 };

@@ -130,7 +130,7 @@ static char *package_started(const struct profile *p)
 }
 
 /* Returns true for a Python frame in the user's own files. If the profile has no such frame, the
- * package that was started counts as the user's own. */
+ * package that was started is treated as the user's own. */
 static bool program_has(struct program *p, const struct profile *profile, const char *function,
                         const char *file, uint32_t line)
 {
@@ -355,8 +355,8 @@ static bool is_in_torch(const struct profile *p, uint64_t frame)
     return len >= sizeof prefix - 1 && memcmp(base, prefix, sizeof prefix - 1) == 0;
 }
 
-/* Which frames to resolve: all, those of Python, or the native ones of torch. Resolving a native
- * frame may read a large file of symbols. */
+/* Selects the frames to resolve: all, only Python frames, or only torch's native frames. Resolving
+ * a native frame may read a large file of symbols. */
 enum search { SEARCH_ALL, SEARCH_PYTHON, SEARCH_TORCH };
 
 /* Returns the innermost frame of SITE that WANTED accepts. */

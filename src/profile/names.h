@@ -44,7 +44,7 @@ const struct name *names_of_site(struct names *n, uint32_t site);
 /* Stores the Python frames in the user's own files (not in installed packages), innermost first.
  * Returns their number, at most MAX. A comprehension is replaced by its function. A recursive
  * function appears once. The script's <module> appears only if it is innermost. If no file of the
- * job is the user's own, the package that was started (python -m, or a command) counts as the
+ * job is the user's own, the package that was started (python -m, or a command) is treated as the
  * user's own. */
 size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const struct name **ret);
 /* Returns the autograd node that allocated the memory, or else the innermost native frame of the

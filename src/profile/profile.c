@@ -49,9 +49,9 @@ int profile_site_gpu(const struct profile *p, uint32_t site)
     return site < p->n_sites ? p->nodes[p->site_node[site]].gpu - 1 : -1;
 }
 
-/* Moves the entries of GPU memory out of the N entries of SIZE bytes AT, each of which begins with
- * its call site. *RET_N counts the moved entries, which are returned in order; the others stay in
- * AT. Returns NULL if out of memory. */
+/* Moves the entries of GPU memory out of the array AT. It has *N entries of SIZE bytes, each of
+ * which begins with its call site. *RET_N counts the moved entries, which are returned in order;
+ * the others stay in AT. Returns NULL if out of memory. */
 static void *take_gpu_entries(const struct profile *p, void *at, size_t *n, size_t size,
                               size_t *ret_n)
 {

@@ -96,19 +96,20 @@ struct profile_cost {
     uint64_t gpu_interval; /* sampling interval of GPU blocks in bytes, or 0 if unknown */
 };
 
-/* The last report of PyTorch's allocator on one GPU. */
+/* The last report of PyTorch's allocator about one GPU. */
 struct profile_gpu {
-    /* Number of blocks allocated and freed so far, or 0 if the GPU was not used. */
+    /* Number of reports so far, one for each block allocated or freed; 0 if the GPU was not
+     * used. */
     uint64_t reports;
     uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
-    /* Least memory allocated within the last quarter to half of a second. */
+    /* Minimum of the allocated memory within the last quarter to half of a second. */
     uint64_t low_bytes;
 };
 
 /* A GPU request that failed, and the call sites with the most live bytes on that GPU at that
  * time. */
 struct profile_oom {
-    uint32_t number; /* counts from 1, the first failed request of the process */
+    uint32_t number; /* 1 for the process's first failed request, 2 for the second */
     uint32_t gpu, site;
     uint64_t t_ns;
     uint64_t request_bytes, allocated_bytes, reserved_bytes;
@@ -173,16 +174,16 @@ bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
 /* Returns the number of readings that show the process at work. A process that exits by itself
  * releases memory first. Readings at the end are therefore left out while they are more than a
  * tenth lower than the reading before them, or than the last reading before the process may have
- * begun to release memory. It may have begun when memory last grew, at most a tenth of the
- * process's life before its exit, but always five seconds before. The exit itself may take longer,
- * so this time ends at the last reading before the exit. */
+ * begun to release memory. That moment is when memory last grew, but at most a tenth of the
+ * process's life and at least five seconds before its exit. The exit itself may take longer, so
+ * these times are counted back from the last reading before the exit. */
 size_t profile_working(const struct profile *p);
 /* Like profile_working, but also excludes readings taken while the process was exiting. */
 size_t profile_at_work(const struct profile *p);
 /* Returns the live bytes of all call sites at R. */
 double profile_live_at(const struct profile_reading *r);
-/* Returns the entry of SITE in R, or NULL. *AT is the position in R. SITE must increase from call
- * to call. */
+/* Returns the entry of SITE in R, or NULL. *AT is the position in R, initially 0. SITE must
+ * increase from call to call. */
 const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
                                            uint32_t site);
 /* Returns the growth of a call site from BEFORE (NULL: none) to NOW that is certain despite

@@ -1,5 +1,5 @@
-/* Encodes a heap table as blocks. Another process writes the table, so each number is read once,
- * and checked when the file is read. */
+/* Encodes a heap table as blocks. Another process writes the table, so each value is read only
+ * once, and checked when the file is read. */
 #include "profile/store_pack.h"
 
 #include <math.h>
@@ -71,7 +71,7 @@ static void pack_code(struct buf *b, const struct heap_code *c)
     buf_add_varint(b, HEAP_ONCE(c->first_line));
 }
 
-/* Returns the number of new entries, or 0 if the count of a corrupt table has decreased. */
+/* Returns NOW, or FROM if the count has decreased, as it may in a corrupt table. */
 static uint32_t grown(uint32_t from, uint32_t now)
 {
     return now > from ? now : from;
@@ -147,7 +147,7 @@ static uint64_t round_u64(double v)
 }
 
 /* Sums the samples of SITE, which begin at *AT, and advances *AT past them. All samples of a call
- * site are of one device. */
+ * site belong to one device. */
 static void sum_site(const struct live_samples *live, uint32_t site, size_t *at,
                      struct store_site *ret, struct store_totals *totals)
 {

@@ -46,8 +46,7 @@ struct store_site {
     uint64_t v[STORE_FIELDS];
 };
 
-/* The numbers of a struct profile_cost, in their order in the file. The counts of drops follow
- * them. */
+/* The fields of struct profile_cost, in their order in the file. The drop counters follow them. */
 #define STORE_COST(X)                                                                              \
     X(samples)                                                                                     \
     X(ends)                                                                                        \

@@ -165,7 +165,8 @@ static int read_news(struct profile *p, struct cur *c)
     return c->bad ? -EBADMSG : 0;
 }
 
-/* Removes references of frames to missing modules or codes, and texts that no block contains. */
+/* Removes references of frames to missing modules or codes, and makes texts empty that no block
+ * contains. */
 static void check_names(struct profile *p)
 {
     for (size_t i = 0; i < p->n_modules; i++)
@@ -216,7 +217,7 @@ static struct store_moment get_moment(struct cur *c)
     return at;
 }
 
-/* Reads the cost. A newer version may have more numbers and more drops. */
+/* Reads the cost. A newer version may have more fields and more drop counters. */
 static void get_cost(struct cur *c, struct profile_cost *ret)
 {
     uint64_t n = cur_varint(c);
@@ -564,7 +565,7 @@ static int check_file_head(int fd, struct err *err)
     unsigned major = cur_u16le(&c);
     if (major < STORE_MAJOR_OLDEST || major > STORE_MAJOR)
         return err_set(err, -ENOTSUP,
-                       "is of format version %u and this ebb reads versions %d to %d: use a newer "
+                       "has format version %u, but this ebb reads versions %d to %d: use a newer "
                        "ebb",
                        major, STORE_MAJOR_OLDEST, STORE_MAJOR);
     return 0;
@@ -585,7 +586,7 @@ static int read_scanned(int fd, const struct scan *scan, struct profile **ret,
         return good < 0 ? err_set(err, -ENOMEM, "needs more memory than is available")
                         : err_set(err, -EBADMSG, "contains no readable block");
     }
-    /* Ensures what profile.h guarantees about nodes and texts. */
+    /* Establishes the guarantees of profile.h about nodes and texts. */
     check_tree(r.p);
     check_names(r.p);
     if (profile_split(r.p) < 0) {

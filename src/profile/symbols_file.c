@@ -82,8 +82,8 @@ static bool find_id_note(Elf_Data *data, struct build_id *ret)
     return false;
 }
 
-/* Reads the build-id of a file. libdw has a function for this, but it comes with a search for files
- * that ebb must not make. */
+/* Reads the build-id of a file. libdw has a function for this, but that function also searches for
+ * files, which ebb must not do. */
 static bool read_id(const struct elf_file *f, struct build_id *ret)
 {
     size_t headers = 0;

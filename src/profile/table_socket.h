@@ -17,6 +17,6 @@ int table_socket_new(struct loop *loop, const char *path, table_socket_fn *fn, v
 void table_socket_free(struct table_socket *a); /* removes and closes the socket; A may be NULL */
 /* Closes connections that have sent nothing for a while. */
 void table_socket_tick(struct table_socket *a, uint64_t now_ns);
-/* Returns the number of connections that sent no valid table: of other users, with invalid data,
+/* Returns the number of connections that sent no valid table: from other users, with invalid data,
  * too slow, or too many at once. */
 uint64_t table_socket_refused(const struct table_socket *a);

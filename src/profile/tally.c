@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "base/err.h"
 
-/* A baseline is the minimum over this fraction (1/10) of the readings at the start or the end. */
+/* A baseline is the minimum over the first or the last 1/FLOOR_SHARE of the readings. */
 enum { FLOOR_SHARE = 10 };
 
 /* ---- the row of a call site ---- */
@@ -123,9 +123,9 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
     return 0;
 }
 
-/* Returns the first reading from which growth counts. If there are steps, this is the first reading
- * with a step, because memory that was loaded before it is not growth. If there are no steps, or if
- * most of the run was over at that reading, returns 0. */
+/* Returns the index of the reading from which growth is measured. If there are steps, this is the
+ * first reading with a step, because memory that was loaded before it is not growth. If there are
+ * no steps, or if most of the run was over at that reading, returns 0. */
 static size_t growth_from(const struct tallies *t)
 {
     size_t at = 0;
@@ -287,7 +287,7 @@ static int want_since(struct tallies *t, struct names *names, struct err *err)
     return want_samples(t, names, s, since_ns, UINT64_MAX);
 }
 
-/* Returns the time of the last reading before STEP + 1 was completed. */
+/* Returns the time of the last reading before STEP + 1 was completed, or T_NS if that is later. */
 static uint64_t last_moment_of(const struct profile *p, int64_t step, uint64_t t_ns)
 {
     for (size_t i = profile_working(p); i-- > 0;)
@@ -440,8 +440,8 @@ static void take_in(struct tallies *t, struct tally *row, struct tally *part)
             t->of_site[i] = into;
 }
 
-/* Moves the rows into which others were merged to the front. Removes the rows that were merged into
- * them. */
+/* Moves the rows into which others were merged to the front of ROWS, and removes the merged ones.
+ */
 static size_t reorder(struct tally **rows, size_t *count)
 {
     size_t merged = 0, left = 0;

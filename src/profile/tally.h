@@ -13,8 +13,8 @@ enum { TALLY_NONE = -1 };
 
 /* One row. */
 struct tally {
-    /* The call site whose growth since the middle of the run is certainly largest, else the one
-     * with the most live bytes. */
+    /* The call site whose certain growth since the middle of the run is largest or, if none
+     * certainly grew, the one with the most live bytes. */
     uint32_t site;
     double site_growth, site_live;
     size_t sites;
@@ -22,7 +22,7 @@ struct tally {
     double most;                               /* highest live bytes of any reading */
     double now, now_variance;                  /* live bytes at the current reading */
     double first, first_variance, last;        /* baselines at the start and the end of the run */
-    /* growth in bytes between two steps, unless the growth of baselines is shown */
+    /* difference in bytes that options.kind requests; 0 if the growth of baselines is shown */
     double wanted;
     int32_t part_of;               /* row into which this row was merged, or TALLY_NONE */
     double own_growth, own_live;   /* values before other rows were merged into this row */
@@ -57,7 +57,7 @@ double tally_sigma(const struct tally *row);
 const struct profile_reading *tallies_totals(const struct tallies *t);
 /* Sets `now` of each row to its live bytes at R. */
 int tallies_at(struct tallies *t, struct names *names, const struct profile_reading *r);
-/* Sets `wanted` to the growth that options.kind requests between two steps. */
+/* Sets `wanted` to the difference that options.kind requests. */
 int tallies_want(struct tallies *t, struct names *names, struct err *err);
 /* Merges rows that grow, or may grow within the sampling error, and are small compared with the
  * total growth. Rows with the same innermost user function are merged into the one that grew most,

@@ -48,7 +48,7 @@ static void *copy_room(size_t count, size_t size, bool *no_memory)
     return room;
 }
 
-/* Innermost first. */
+/* Copies the frames of SITE's stack, innermost first. */
 static void copy_stack(const struct profile *p, struct names *names, uint32_t site,
                        struct profile_row *row, bool *no_memory)
 {

@@ -50,9 +50,9 @@ struct profile_row {
     /* Verdict on the row, without evidence if it was read from JSON. */
     struct verdict_result verdict;
     uint64_t stacks; /* number of different call stacks */
-    /* True if the row has several lines, of which places holds the first. */
+    /* True if the row is merged from several source lines. */
     bool has_place_count;
-    uint64_t place_count;         /* their number */
+    uint64_t place_count;         /* number of merged lines */
     struct profile_place *places; /* the first of the merged lines */
     size_t n_places;
     struct profile_frame *stack; /* call stack, innermost frame first, if requested */

@@ -40,7 +40,7 @@ static const struct codec place_fields[] = {
     {0},
 };
 
-/* Except "verdict". */
+/* All fields of a row except "verdict". */
 static const struct codec row_fields[] = {
     CODEC_OPTION(ROW, gpu, "gpu", CODEC_UINT),
     CODEC_PART(ROW, where, "where", frame_fields),

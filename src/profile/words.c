@@ -1,4 +1,5 @@
-/* Sentences for codes in the heap table. */
+/* Describes the counters and codes of the heap table in words, and converts the profiler's cost to
+ * JSON. */
 #include "profile/words.h"
 
 #include <stdio.h>
@@ -10,20 +11,17 @@ static const struct {
     const char *key, *text;
 } drops[] = {
     [HEAP_DROP_NODES] = {"nodes",
-                         "the tree of stacks is nearly full: a stack lost its outermost frames"},
-    [HEAP_DROP_SITES] = {"sites",
-                         "too many different stacks: the sample was counted without its stack"},
-    [HEAP_DROP_LIVE] = {"live", "the table of live samples is full: a sample was dropped"},
-    [HEAP_DROP_THINNED] = {"thinned",
-                           "a sample was dropped when the interval was doubled to make room"},
-    [HEAP_DROP_CODES] = {"codes", "too many Python functions: a frame has no name"},
-    [HEAP_DROP_TEXT] = {"text", "the space for names is full: a frame has no name"},
-    [HEAP_DROP_MODULES] = {"modules", "too many libraries: a frame has no name"},
-    [HEAP_DROP_UNWIND] = {"unwind", "a stack could not be unwound completely"},
-    [HEAP_DROP_NESTED] = {"nested", "a block was allocated while a sample was being taken"},
-    [HEAP_DROP_STALE] =
-        {"stale", "a free was missed; this was noticed when the address was allocated again"},
-    [HEAP_DROP_GPU] = {"gpu", "a block was on a GPU whose number is out of range"},
+                         "stack without its outermost frames: the tree of stacks is nearly full"},
+    [HEAP_DROP_SITES] = {"sites", "sample without a stack: too many different stacks"},
+    [HEAP_DROP_LIVE] = {"live", "live sample not stored: the table is full"},
+    [HEAP_DROP_THINNED] = {"thinned", "live sample removed to make room: the interval was doubled"},
+    [HEAP_DROP_CODES] = {"codes", "frame without a name: too many Python functions"},
+    [HEAP_DROP_TEXT] = {"text", "name, path or line table not stored: the space for text is full"},
+    [HEAP_DROP_MODULES] = {"modules", "frame without a library: too many libraries"},
+    [HEAP_DROP_UNWIND] = {"unwind", "stack not unwound to its outermost frame"},
+    [HEAP_DROP_NESTED] = {"nested", "allocation not sampled: another sample was being taken"},
+    [HEAP_DROP_STALE] = {"stale", "missed free, noticed when the address was allocated again"},
+    [HEAP_DROP_GPU] = {"gpu", "block not counted: the GPU number is out of range"},
 };
 _Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every kind of drop has a text");
 

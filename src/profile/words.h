@@ -1,4 +1,5 @@
-/* Sentences for codes in the heap table: why data was dropped, the state of Python, the cost. */
+/* Describes the counters and codes of the heap table in words, and converts the profiler's cost to
+ * JSON. */
 #pragma once
 
 #include <jansson.h>
@@ -7,7 +8,8 @@
 
 struct profile_cost;
 
-/* Returns the sentence for an enum heap_drop, such as "the tree of stacks is nearly full: …". */
+/* Describes one event of KIND, an enum heap_drop, so that "N × " can precede it: "sample without a
+ * stack: …". */
 const char *profile_drop_text(size_t kind);
 /* Size of a buffer for a Python version such as "3.11.2". */
 enum { PROFILE_VERSION_MAX = 24 };

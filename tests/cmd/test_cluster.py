@@ -134,8 +134,8 @@ def test_report_of_several_nodes_has_the_table_of_ranks(job):
 
 def test_heap_of_several_nodes_reads_the_folder_of_the_rank(job):
     folder = job(2, 2, 60, "leak=3")
-    assert f"{folder}/node-01: there is no heap history" in run_ebb("heap", folder).stderr
-    assert f"{folder}/node-00: there is no heap history" in run_ebb("heap", folder, "--rank", "0").stderr
+    assert f"{folder}/node-01: no heap history found" in run_ebb("heap", folder).stderr
+    assert f"{folder}/node-00: no heap history found" in run_ebb("heap", folder, "--rank", "0").stderr
     assert run_ebb("diagnose", folder).returncode == 0
     done = run_ebb("heap", folder, "--rank", "9")
     assert done.returncode == 2 and done.stderr == f"ebb: heap: {folder} has no rank 9; ebb show lists the ranks\n"

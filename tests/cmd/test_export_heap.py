@@ -12,7 +12,7 @@ FORMATS = ["--pprof", "--collapsed", "--speedscope"]
 @pytest.mark.parametrize("form", FORMATS)
 def test_heap_export_of_run_without_profile_prints_one_line_error(ebb, tmp_path, form):
     assert refused(ebb("export", str(tmp_path), form),
-                   f"export: {tmp_path}: there is no heap history; ebb run records one for every dynamically linked program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
+                   f"export: {tmp_path}: no heap history found; ebb run records one for every dynamically linked program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
                    "is set")
 
 

@@ -210,7 +210,7 @@ def test_heap_pid_option_selects_one_process(leaked):
     pid = facts(leaked.run)["pid"]
     assert heap(leaked.run, "--pid", pid) == heap(leaked.run)
     assert refused_with(run_ebb("heap", leaked.run, "--pid", pid + 1),
-                        f"there is no heap history of process {pid + 1}")
+                        f"no heap history of process {pid + 1}")
 
 
 def test_heap_exports_to_every_format(leaked, tmp_path):
@@ -288,7 +288,7 @@ def test_heap_refuses_missing_folder(tmp_path):
 
 
 def test_heap_of_folder_without_heap_files_prints_one_line_error(tmp_path):
-    assert refused_with(run_ebb("heap", tmp_path), f"heap: {tmp_path}: there is no heap history")
+    assert refused_with(run_ebb("heap", tmp_path), f"heap: {tmp_path}: no heap history found")
 
 
 def test_heap_of_process_not_under_ebb_prints_one_line_error():

@@ -358,4 +358,4 @@ def test_gpu_heap_of_a_run_without_gpu_is_refused(tmp_path):
                    timeout=2 * PATIENCE_S, check=True)
     done = ebb("heap", "--gpu", tmp_path / "run")
     assert done.returncode == 2
-    assert b"no GPU memory was seen" in done.stderr
+    assert b"no GPU memory was recorded" in done.stderr

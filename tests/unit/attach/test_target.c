@@ -95,19 +95,21 @@ static void attach_error_because_of_ptrace_scope_names_the_remedies(void **state
 {
     const struct fake_proc *f = *state;
     put_file(f, "sys/kernel/yama/ptrace_scope", "1\n");
-    assert_refused(f, ATTACH_WRITE,
-                   "kernel.yama.ptrace_scope is 1, so that only root can attach to process 77 "
-                   "(python3); run sudo ebb, or sudo sysctl kernel.yama.ptrace_scope=0, or start "
-                   "the job with EBB_ATTACH=1");
+    assert_refused(
+        f, ATTACH_WRITE,
+        "only root can attach to process 77 (python3), because kernel.yama.ptrace_scope is "
+        "1; run ebb with sudo, or run sudo sysctl kernel.yama.ptrace_scope=0, or start "
+        "the job with EBB_ATTACH=1");
     put_file(f, "sys/kernel/yama/ptrace_scope", "2\n");
-    assert_refused(f, ATTACH_READ,
-                   "kernel.yama.ptrace_scope is 2, so that only root can attach to process 77 "
-                   "(python3); run sudo ebb, or sudo sysctl kernel.yama.ptrace_scope=0");
+    assert_refused(
+        f, ATTACH_READ,
+        "only root can attach to process 77 (python3), because kernel.yama.ptrace_scope is "
+        "2; run ebb with sudo, or run sudo sysctl kernel.yama.ptrace_scope=0");
     put_file(f, "sys/kernel/yama/ptrace_scope", "3\n");
-    assert_refused(f, ATTACH_WRITE,
-                   "kernel.yama.ptrace_scope is 3, so that no process can be attached to until the "
-                   "machine is restarted with another setting; start the job with ebb run or with "
-                   "EBB_ATTACH=1");
+    assert_refused(
+        f, ATTACH_WRITE,
+        "cannot attach to any process: kernel.yama.ptrace_scope is 3 until the machine is "
+        "rebooted with another setting; start the job with ebb run or with EBB_ATTACH=1");
 }
 
 static void attach_error_in_a_container_names_the_remedies(void **state)
@@ -135,8 +137,7 @@ static void attach_error_of_an_unknown_kind_has_the_errno_text(void **state)
     }
     assert_refused(f, ATTACH_WRITE,
                    "access to process 77 (python3) is refused: Too many levels of symbolic links; "
-                   "run sudo ebb, or "
-                   "start the job with EBB_ATTACH=1");
+                   "run ebb with sudo, or start the job with EBB_ATTACH=1");
 }
 
 static int set_up_other_user(void **state)

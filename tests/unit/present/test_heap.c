@@ -120,8 +120,8 @@ static const char at_80[] =
     "           one sample per 2.00 MiB,\n"
     "           less often than once per 512 KiB, to limit the cost\n"
     "Python     3.11.2, no Python in this process, small objects included\n"
-    "dropped    7 × the table of live samples is full: a sample was dropped\n"
-    "dropped    2 × a stack could not be unwound completely\n";
+    "dropped    7 × live sample not stored: the table is full\n"
+    "dropped    2 × stack not unwound to its outermost frame\n";
 
 static void heap_table_at_80_columns_matches_expected_text(void **state)
 {
@@ -246,8 +246,8 @@ static void each_kind_of_dropped_sample_is_reported(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK), "growth", true, 80);
-    assert_shows(printed, "7 × the table of live samples is full: a sample was dropped");
-    assert_shows(printed, "2 × a stack could not be unwound completely");
+    assert_shows(printed, "7 × live sample not stored: the table is full");
+    assert_shows(printed, "2 × stack not unwound to its outermost frame");
     assert_shows(printed, "less often than once per 512 KiB");
     free(printed);
 }

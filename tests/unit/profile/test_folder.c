@@ -112,7 +112,7 @@ static void heap_file_of_largest_process_is_chosen_if_none_grows(void **state)
     folder_heap_fini(&h);
     assert_int_equal(taken(f, "/heap.12.ebbheap", 10, &h, &err), -ENOENT);
     assert_int_equal(taken(f, "", 99, &h, &err), -ENOENT);
-    assert_non_null(strstr(err.text, "there is no heap history of process 99"));
+    assert_non_null(strstr(err.text, "no heap history of process 99"));
 }
 
 static void heap_file_of_growing_process_is_chosen_before_a_larger_one(void **state)
@@ -158,7 +158,7 @@ static void invalid_heap_file_is_reported_only_if_no_other_exists(void **state)
     struct folder_heap h;
     struct err err = {{0}};
     assert_int_equal(taken(f, "", 0, &h, &err), -ENOENT);
-    assert_non_null(strstr(err.text, "there is no heap history; ebb run records one"));
+    assert_non_null(strstr(err.text, "no heap history found; ebb run records one"));
     assert_int_equal(taken(f, "/nothing", 0, &h, &err), -ENOENT);
     close(openat(f->fd, "heap.x.ebbheap", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     close(openat(f->fd, "heap.7.ebbheap.old", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));

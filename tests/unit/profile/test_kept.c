@@ -200,7 +200,7 @@ static void array_that_becomes_longer_is_described_by_its_bytes(void **state)
     assert_string_equal(kept_text(text, l, 0), "bank of main(): an array or text, 9.00 MiB longer");
     lists.at[0].at[0].limit = 40 << 20;
     assert_string_equal(kept_text(text, l, 0),
-                        "bank of main(): an array of 40.0 MiB, 9.00 MiB of it newly written");
+                        "bank of main(): an array of 40.0 MiB, of which 9.00 MiB was newly written");
     run_free(run);
 }
 
