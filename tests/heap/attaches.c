@@ -1,10 +1,10 @@
 /* attaches WAY LIBRARY SOCKET N [PLUGIN]: loads the profiler's library into itself and attaches it.
  * SOCKET.heap is this program's own socket, which receives the tables. WAY is one of:
- *   threads  N times attach and detach while four threads allocate, reallocate and free
+ *   threads  attaches and detaches N times while four threads allocate, reallocate and free
  *   forks    like threads, while another thread forks children that allocate
- *   across   blocks allocated before an attach are freed after it, and vice versa
- *   plugin   PLUGIN is loaded while attached, and its allocations are sampled
- * Prints one line with the number of slots, tables and samples, and what is left after the last
+ *   across   frees blocks after an attach that were allocated before it, and vice versa
+ *   plugin   loads PLUGIN while attached, and checks that its allocations are sampled
+ * Prints one line with the number of slots, tables and samples, and the leftovers of the last
  * detach: descriptors, mappings of tables and changed slots. */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -144,7 +144,7 @@ static void attach_once(void)
     must(!refusal, refusal ? refusal : "");
     attached++;
     while (!refusal && atomic_load(&tables) < attached)
-        usleep(100); /* the table is in the socket's queue */
+        usleep(100); /* wait until the server has taken the table from the socket's queue */
 }
 
 static uint32_t detach_once(void)
@@ -202,7 +202,7 @@ static uint32_t cross(int n)
     return changed;
 }
 
-/* Tests that allocations are sampled that the plugin makes through its own GOT slots. */
+/* Tests that the plugin's allocations, which go through its own GOT slots, are sampled. */
 static uint32_t load_plugin(const char *path)
 {
     attach_once();
@@ -235,7 +235,8 @@ static int count_fds(void)
     return n;
 }
 
-/* Waits until the server has mapped the last table, which is then unmapped. */
+/* Unmaps the table that the server mapped last, and returns the number of tables that are still
+ * mapped. */
 static int count_tables_mapped(void)
 {
     char line[512];
@@ -282,7 +283,7 @@ int main(int argc, char **argv)
                                                         : cycle(n, argv[1][0] == 'f');
     must(detach() == 1 && slots() == 0, "a slot was left");
     for (int i = 0; i < 1000 && count_fds() != fds; i++)
-        usleep(1000); /* the server closes the last descriptor */
+        usleep(1000); /* until the server has closed the last descriptor */
     printf("slots %u tables %d samples %d fds %d mapped %d failures %d\n", changed,
            atomic_load(&tables), atomic_load(&samples) > 0, count_fds() - fds,
            count_tables_mapped(), atomic_load(&failures));

@@ -1,5 +1,5 @@
-/* Creates mappings of each kind, with sizes that distinguish them; the last one maps a file, which
- * does not count as memory. */
+/* Creates mappings of each kind, with sizes that distinguish them. The last one maps an ordinary
+ * file, which ebb does not count. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@ struct c10_device {
 #define REPORT_FAILURE "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
 #endif
 #define SEEN __attribute__((visibility("default")))
-#define BASE UINT64_C(0x7f0000000000) /* Addresses in a range that the host may use as well. */
+#define BASE UINT64_C(0x7f0000000000) /* in a range that host addresses may use as well */
 #define STEP UINT64_C(512)
 
 void report_block(void *p, int64_t size, size_t allocated, size_t reserved,
@@ -24,8 +24,8 @@ void report_block(void *p, int64_t size, size_t allocated, size_t reserved,
 void report_failure(int64_t size, size_t allocated, size_t reserved,
                     struct c10_device device) __asm__(REPORT_FAILURE);
 
-/* The real library calls many functions of libc10.so. This one calls none, but lists libc10.so as a
- * needed library, too. */
+/* The real library also calls other functions of libc10.so. With C10_BARE this one calls none of
+ * them, but libc10.so is still one of its needed libraries. */
 #ifndef C10_BARE
 uint64_t c10_blocks(void);
 SEEN uint64_t standin_blocks(void);

@@ -91,7 +91,7 @@ static void assert_refused(const struct fake_proc *f, enum attach_access access,
     assert_string_equal(err.text, text);
 }
 
-static void attach_error_because_of_ptrace_scope_names_the_remedies(void **state)
+static void ptrace_scope_error_names_the_remedies(void **state)
 {
     const struct fake_proc *f = *state;
     put_file(f, "sys/kernel/yama/ptrace_scope", "1\n");
@@ -128,7 +128,7 @@ static void attach_error_in_a_container_names_the_remedies(void **state)
     assert_refused(f, ATTACH_WRITE, sentence);
 }
 
-static void attach_error_of_an_unknown_kind_has_the_errno_text(void **state)
+static void attach_error_of_unknown_cause_has_the_errno_text(void **state)
 {
     const struct fake_proc *f = *state;
     if (access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0) {
@@ -182,11 +182,10 @@ static void attach_error_mentions_a_different_pid_namespace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(attach_error_because_of_ptrace_scope_names_the_remedies,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ptrace_scope_error_names_the_remedies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(attach_error_in_a_container_names_the_remedies, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(attach_error_of_an_unknown_kind_has_the_errno_text, set_up,
+        cmocka_unit_test_setup_teardown(attach_error_of_unknown_cause_has_the_errno_text, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(attach_error_names_the_user_of_the_process,
                                         set_up_other_user, tear_down),

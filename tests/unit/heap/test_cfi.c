@@ -234,7 +234,7 @@ static void cie_personality_before_the_encoding_is_skipped(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 32, CFI_FP_SAME, 0});
 }
 
-static void unsupported_unwind_rules_are_reported_as_such(void **state)
+static void unsupported_unwind_rules_return_eopnotsupp(void **state)
 {
     struct image m;
 
@@ -317,7 +317,7 @@ static void damaged_eh_frame_is_not_read_out_of_bounds(void **state)
 }
 
 #ifdef __x86_64__
-static void every_function_of_the_library_has_an_unwind_rule(void **state)
+static void every_function_of_this_program_has_an_unwind_rule(void **state)
 {
     struct module_map map;
     struct cfi_rule rule;
@@ -356,11 +356,11 @@ int main(void)
         cmocka_unit_test(undefined_return_address_marks_the_start_of_a_thread),
         cmocka_unit_test(signal_frame_is_recognised_by_augmentation_and_cfa_rule),
         cmocka_unit_test(cie_personality_before_the_encoding_is_skipped),
-        cmocka_unit_test(unsupported_unwind_rules_are_reported_as_such),
+        cmocka_unit_test(unsupported_unwind_rules_return_eopnotsupp),
         cmocka_unit_test(invalid_cfi_programs_are_refused),
         cmocka_unit_test(damaged_eh_frame_is_not_read_out_of_bounds),
 #ifdef __x86_64__
-        cmocka_unit_test(every_function_of_the_library_has_an_unwind_rule),
+        cmocka_unit_test(every_function_of_this_program_has_an_unwind_rule),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,19 +119,19 @@ static void *churn_one_bit(void *argument)
                          shared_bit[w->number * KEPT + ((uint32_t)i + 3) % KEPT]};
         struct live_sample a = sample_of(p[0]), b = sample_of(p[1]), ret;
         if (!live_add(at(p[0]), &a) || !live_add(at(p[1]), &b))
-            w->wrong = "no room where there is some";
+            w->wrong = "a sample was refused although the bucket has room";
         else if (!live_find(at(p[1]), &ret) || !is_sample_of(p[1], &ret))
-            w->wrong = "a sample was not found as it was put";
+            w->wrong = "a sample was not found unchanged";
         else if (!live_end(at(p[0]), &ret) || !is_sample_of(p[0], &ret))
-            w->wrong = "a sample did not end as it was put";
+            w->wrong = "a sample did not end unchanged";
         else if (!live_end(at(p[1]), &ret) || live_end(at(p[1]), &ret))
-            w->wrong = "a sample did not end once";
+            w->wrong = "a sample did not end exactly once";
     }
     /* Each thread leaves its last sample live. */
     uint64_t last = shared_bit[w->number * KEPT];
     struct live_sample s = sample_of(last);
     if (!w->wrong && !live_add(at(last), &s))
-        w->wrong = "no room at the end";
+        w->wrong = "the last sample was refused";
     return NULL;
 }
 
@@ -150,7 +150,7 @@ static const char *read_live(const struct heap_table *t, uint32_t i)
     if (p == 0 || atomic_load_explicit(&e->ptr, memory_order_acquire) != p ||
         atomic_load_explicit(&e->kind_turn, memory_order_acquire) != turn)
         return NULL;
-    return is_sample_of(p, &s) ? NULL : "a reader took a mixture for a sample";
+    return is_sample_of(p, &s) ? NULL : "a reader accepted a mixture of two samples";
 }
 
 static void *read_all_live(void *argument)
@@ -166,7 +166,7 @@ static void *read_all_live(void *argument)
     return NULL;
 }
 
-static void samples_of_threads_that_share_a_filter_bit_are_all_found(void **state)
+static void concurrent_samples_with_one_filter_bit_are_all_found(void **state)
 {
     pthread_t reader;
     const char *wrong = NULL;
@@ -207,13 +207,13 @@ static void *add_against_end(void *argument)
             live_end(at(p), &ret);
         meet();
         if (adds && (!live_maybe(at(p)) || !live_find(at(p), &ret)))
-            w->wrong = "a sample lost its bit to the end of another";
+            w->wrong = "the end of another sample cleared the filter bit";
         meet();
     }
     return NULL;
 }
 
-static void filter_bit_stays_set_if_another_thread_clears_it_meanwhile(void **state)
+static void concurrent_end_of_a_sample_keeps_the_filter_bit_of_others(void **state)
 {
     (void)state;
     choose_addresses();
@@ -239,7 +239,7 @@ static void *fill_and_thin(void *argument)
     return NULL;
 }
 
-static void thinning_keeps_the_index_correct_while_other_threads_run(void **state)
+static void concurrent_thinning_leaves_every_live_sample_findable(void **state)
 {
     const struct heap_table *t = heap_process.table;
     uint32_t n = 0;
@@ -271,7 +271,7 @@ static void *map_and_cut(void *argument)
         uint64_t p = ARENA + ((uint64_t)w->number << 30);
         struct live_sample ret;
         if (!live_add(at(p), &s))
-            w->wrong = "no room for a mapping";
+            w->wrong = "a mapping was refused";
         live_cut((uintptr_t)p + 4096, 4096);
         if (!live_find(at(p), &ret) || ret.size != 4096 || ret.site != s.site)
             w->wrong = "the part before the cut is missing";
@@ -279,7 +279,7 @@ static void *map_and_cut(void *argument)
             w->wrong = "the part after the cut is missing";
         live_cut((uintptr_t)p, 8 * 4096);
         if (live_find(at(p), &ret) || live_find(at(p + 2 * 4096), &ret))
-            w->wrong = "a mapping lives that is gone";
+            w->wrong = "an unmapped mapping is still live";
     }
     return NULL;
 }
@@ -323,10 +323,10 @@ static void *read_stacks(void *argument)
         uint32_t node = atomic_load(&t->header.nodes) - 1;
         if (node && (__atomic_load_n(&t->nodes[node].frame, __ATOMIC_RELAXED) == 0 ||
                      t->nodes[node].parent >= node))
-            *ret_wrong = "a node was counted before it was whole";
+            *ret_wrong = "a node was published before it was complete";
         uint32_t site = atomic_load(&t->header.sites) - 1;
         if (site && __atomic_load_n(&t->sites[site].node, __ATOMIC_RELAXED) == 0)
-            *ret_wrong = "a site was counted before it was whole";
+            *ret_wrong = "a site was published before it was complete";
         sched_yield();
     }
     return NULL;
@@ -378,7 +378,7 @@ static void *sample_in_a_hurry(void *argument)
             continue;
         sampler_adapt(false, 1000 * MS + i * MS / 4);
         if (interval < UINT64_C(512) << 10 || interval > SAMPLER_INTERVAL_MAX)
-            w->wrong = "an interval that there cannot be";
+            w->wrong = "a sample has an impossible interval";
     }
     return NULL;
 }
@@ -428,9 +428,9 @@ static void strings_added_concurrently_do_not_overlap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(samples_of_threads_that_share_a_filter_bit_are_all_found),
-        FRESH(filter_bit_stays_set_if_another_thread_clears_it_meanwhile),
-        FRESH(thinning_keeps_the_index_correct_while_other_threads_run),
+        FRESH(concurrent_samples_with_one_filter_bit_are_all_found),
+        FRESH(concurrent_end_of_a_sample_keeps_the_filter_bit_of_others),
+        FRESH(concurrent_thinning_leaves_every_live_sample_findable),
         FRESH(threads_can_unmap_parts_of_mappings_concurrently),
         FRESH(threads_with_equal_stacks_get_the_same_call_site),
         FRESH(threads_can_adapt_the_sampling_interval_concurrently),

@@ -82,7 +82,7 @@ static void added_live_sample_is_returned_unchanged(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-static void unknown_pointer_with_the_filter_bit_of_another_is_not_found(void **state)
+static void pointer_sharing_only_a_filter_bit_with_a_sample_is_not_found(void **state)
 {
     struct live_sample ret = {.site = 77};
     uint64_t p = ARENA;
@@ -99,7 +99,7 @@ static void unknown_pointer_with_the_filter_bit_of_another_is_not_found(void **s
     assert_true(live_find(at(ARENA), &ret));
 }
 
-static void filter_bit_stays_set_until_the_last_sample_with_it_ends(void **state)
+static void filter_bit_is_cleared_only_when_its_last_sample_ends(void **state)
 {
     struct live_sample ret;
     uint64_t p[4] = {ARENA};
@@ -143,7 +143,7 @@ static void full_bucket_refuses_new_samples_and_keeps_old_ones(void **state)
     assert_true(filter_is_empty());
 }
 
-static void full_bucket_alone_does_not_thin_the_table(void **state)
+static void full_bucket_in_a_nearly_empty_live_table_removes_no_sample(void **state)
 {
     uint64_t random = 1, p = ARENA;
 
@@ -298,7 +298,7 @@ static void thinning_makes_room_and_keeps_the_estimated_live_bytes(void **state)
     }
 }
 
-static void thinned_samples_have_the_new_interval(void **state)
+static void sample_interval_is_raised_when_the_live_table_is_thinned(void **state)
 {
     uint64_t random = 4;
     struct live_sample ret;
@@ -375,7 +375,7 @@ static void mapping_unmapped_in_the_middle_becomes_two_mappings(void **state)
     assert_int_equal(heap_process.table->header.ends, 0);
 }
 
-static void last_page_of_a_partly_unmapped_mapping_counts_as_one_page(void **state)
+static void first_page_left_by_munmap_is_weighted_as_one_page(void **state)
 {
     struct live_sample large = mapping;
 
@@ -403,7 +403,7 @@ static void munmap_over_several_mappings_trims_and_removes_them(void **state)
     assert_true(filter_is_empty());
 }
 
-static void munmap_covers_whole_pages_and_leaves_neighbours(void **state)
+static void munmap_of_a_part_page_keeps_adjacent_mappings(void **state)
 {
     struct live_sample odd = mapping;
 
@@ -457,7 +457,7 @@ static void live_lookup_finds_no_sample_after_reset_or_without_a_table(void **st
     heap_process.table = table;
 }
 
-static void resetting_the_live_table_in_a_sandboxed_process_removes_all_samples(void **state)
+static void live_table_reset_in_a_sandboxed_process_removes_all_samples(void **state)
 {
     struct live_sample ret;
 
@@ -494,24 +494,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(added_live_sample_is_returned_unchanged),
-        FRESH(unknown_pointer_with_the_filter_bit_of_another_is_not_found),
-        FRESH(filter_bit_stays_set_until_the_last_sample_with_it_ends),
+        FRESH(pointer_sharing_only_a_filter_bit_with_a_sample_is_not_found),
+        FRESH(filter_bit_is_cleared_only_when_its_last_sample_ends),
         FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
-        FRESH(full_bucket_alone_does_not_thin_the_table),
+        FRESH(full_bucket_in_a_nearly_empty_live_table_removes_no_sample),
         FRESH(allocation_at_the_address_of_an_old_sample_ends_that_sample),
         FRESH(reused_live_entry_gets_a_new_generation),
         FRESH(live_table_can_be_filled_almost_completely),
         FRESH(full_live_table_refuses_new_samples),
         FRESH(thinning_makes_room_and_keeps_the_estimated_live_bytes),
-        FRESH(thinned_samples_have_the_new_interval),
+        FRESH(sample_interval_is_raised_when_the_live_table_is_thinned),
         FRESH(thinning_keeps_all_large_samples),
         FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
-        FRESH(last_page_of_a_partly_unmapped_mapping_counts_as_one_page),
+        FRESH(first_page_left_by_munmap_is_weighted_as_one_page),
         FRESH(munmap_over_several_mappings_trims_and_removes_them),
-        FRESH(munmap_covers_whole_pages_and_leaves_neighbours),
+        FRESH(munmap_of_a_part_page_keeps_adjacent_mappings),
         FRESH(munmap_does_not_end_samples_that_are_not_mappings),
         FRESH(live_lookup_finds_no_sample_after_reset_or_without_a_table),
-        FRESH(resetting_the_live_table_in_a_sandboxed_process_removes_all_samples),
+        FRESH(live_table_reset_in_a_sandboxed_process_removes_all_samples),
         FRESH(strings_are_stored_until_the_string_section_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

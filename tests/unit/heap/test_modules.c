@@ -62,7 +62,7 @@ static void module_of_the_program_has_the_path_of_its_file(void **state)
     assert_int_equal(m->is_gone, 0);
 }
 
-static void library_is_added_once_with_addresses_from_the_linker(void **state)
+static void two_addresses_in_one_library_have_the_same_module(void **state)
 {
     uintptr_t one, other;
     char path[PATH_MAX];
@@ -187,7 +187,7 @@ static uintptr_t inside(void *handle)
     return (uintptr_t)map->l_ld;
 }
 
-static void reloaded_library_keeps_its_number(void **state)
+static void reloaded_library_keeps_its_module_number(void **state)
 {
     uint32_t number[3] = {0};
     uintptr_t base;
@@ -320,13 +320,13 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
         TEST(module_of_the_program_has_the_path_of_its_file),
-        TEST(library_is_added_once_with_addresses_from_the_linker),
+        TEST(two_addresses_in_one_library_have_the_same_module),
         TEST(build_id_is_read_from_memory),
         TEST(vdso_is_listed_as_a_module),
         TEST(address_outside_libraries_has_no_module),
         TEST(module_lookup_without_a_table_finds_nothing),
         TEST(encoded_frame_contains_module_number_and_offset),
-        TEST(reloaded_library_keeps_its_number),
+        TEST(reloaded_library_keeps_its_module_number),
         TEST(module_generation_increases_with_each_change),
         TEST(frames_use_module_numbers_of_the_current_heap_table),
         TEST(modules_beyond_the_maximum_are_counted_as_drops),

@@ -168,7 +168,7 @@ static void undecodable_byte_in_a_python_name_is_stored_unchanged(void **state)
     name_is("a??b");
 }
 
-static void python_string_of_an_unknown_kind_is_omitted(void **state)
+static void python_string_in_an_unknown_representation_is_omitted(void **state)
 {
     (void)state;
     set_int(&name, layout.text_state, 1U << 2); /* not compact */
@@ -203,7 +203,7 @@ static void long_code_name_is_truncated_and_long_line_table_omitted(void **state
     assert_int_equal(heap_process.table->codes[i].name.len % 3, 0);
 }
 
-static void new_code_at_the_same_address_gets_a_new_entry(void **state)
+static void new_python_code_at_a_reused_address_gets_a_new_entry(void **state)
 {
     (void)state;
     uint32_t first = note();
@@ -230,7 +230,7 @@ static void python_functions_of_one_file_share_its_path(void **state)
                      heap_process.table->codes[second].file.at);
 }
 
-static void path_that_did_not_fit_is_stored_when_there_is_room(void **state)
+static void code_file_path_that_did_not_fit_is_stored_later(void **state)
 {
     (void)state;
     text_limit = 4;
@@ -240,7 +240,7 @@ static void path_that_did_not_fit_is_stored_when_there_is_room(void **state)
     text_is(heap_process.table->codes[note()].file, "/srv/train.py");
 }
 
-static void full_code_table_keeps_its_entries_and_counts_drops(void **state)
+static void full_python_code_table_keeps_its_entries_and_counts_drops(void **state)
 {
     (void)state;
     uint32_t first = note();
@@ -281,7 +281,7 @@ static void *note_all(void *argument)
     return NULL;
 }
 
-static void threads_can_add_code_concurrently(void **state)
+static void threads_can_add_python_code_concurrently(void **state)
 {
     (void)state;
     static struct worker workers[THREADS];
@@ -316,14 +316,14 @@ int main(void)
         TEST(python_code_object_is_added_once_with_all_its_data),
         TEST(python_strings_of_every_width_are_converted_to_utf_8),
         TEST(undecodable_byte_in_a_python_name_is_stored_unchanged),
-        TEST(python_string_of_an_unknown_kind_is_omitted),
+        TEST(python_string_in_an_unknown_representation_is_omitted),
         TEST(long_code_name_is_truncated_and_long_line_table_omitted),
-        TEST(new_code_at_the_same_address_gets_a_new_entry),
+        TEST(new_python_code_at_a_reused_address_gets_a_new_entry),
         TEST(python_functions_of_one_file_share_its_path),
-        TEST(path_that_did_not_fit_is_stored_when_there_is_room),
-        TEST(full_code_table_keeps_its_entries_and_counts_drops),
+        TEST(code_file_path_that_did_not_fit_is_stored_later),
+        TEST(full_python_code_table_keeps_its_entries_and_counts_drops),
         TEST(python_code_is_added_again_to_a_new_table),
-        TEST(threads_can_add_code_concurrently),
+        TEST(threads_can_add_python_code_concurrently),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static struct runtime runtime_of(uint32_t version)
     return r;
 }
 
-static void python_versions_are_parsed(void **state)
+static void python_version_strings_are_parsed(void **state)
 {
     (void)state;
     assert_int_equal(python_layout_version("3.9.2 (default, Feb 28 2021, 17:03:44)"), 0x030902f0);
@@ -53,7 +53,7 @@ static void unsupported_python_versions_are_reported_as_unknown(void **state)
     }
 }
 
-static void versions_before_3_13_need_no_debug_offsets(void **state)
+static void python_before_3_13_has_a_built_in_layout(void **state)
 {
     (void)state;
     struct python_layout l9, l10, l11, l12;
@@ -72,7 +72,7 @@ static void versions_before_3_13_need_no_debug_offsets(void **state)
 }
 
 /* The positions of the fields were counted by hand in the header of Python 3.13. */
-static void debug_offsets_of_3_13_are_read(void **state)
+static void debug_offsets_of_python_3_13_are_read(void **state)
 {
     (void)state;
     struct runtime r = runtime_of(0x030d01f0);
@@ -103,7 +103,7 @@ static void debug_offsets_of_3_13_are_read(void **state)
     assert_int_equal(l.entry, PYTHON_ENTRY_BELOW);
 }
 
-static void debug_offsets_of_3_14_are_read(void **state)
+static void debug_offsets_of_python_3_14_are_read(void **state)
 {
     (void)state;
     struct runtime r = runtime_of(0x030e00f0);
@@ -151,11 +151,11 @@ static void free_threaded_interpreter_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(python_versions_are_parsed),
+        cmocka_unit_test(python_version_strings_are_parsed),
         cmocka_unit_test(unsupported_python_versions_are_reported_as_unknown),
-        cmocka_unit_test(versions_before_3_13_need_no_debug_offsets),
-        cmocka_unit_test(debug_offsets_of_3_13_are_read),
-        cmocka_unit_test(debug_offsets_of_3_14_are_read),
+        cmocka_unit_test(python_before_3_13_has_a_built_in_layout),
+        cmocka_unit_test(debug_offsets_of_python_3_13_are_read),
+        cmocka_unit_test(debug_offsets_of_python_3_14_are_read),
         cmocka_unit_test(debug_offsets_out_of_range_are_refused),
         cmocka_unit_test(free_threaded_interpreter_is_refused),
     };

@@ -55,7 +55,7 @@ static void sampling_draw_equals_the_logarithm_of_a_uniform_number(void **state)
     }
 }
 
-static void mean_and_variance_of_sampling_draws_are_exponential(void **state)
+static void sampling_draws_have_an_exponential_mean_and_tail(void **state)
 {
     enum { TIMES = 400000 };
     uint64_t random = 7;
@@ -156,7 +156,7 @@ static void first_allocation_of_a_thread_has_the_usual_sample_rate(void **state)
     assert_near(hits, p * TIMES, 7 * sqrt(TIMES * p * (1 - p)));
 }
 
-static void threads_have_independent_random_numbers(void **state)
+static void each_new_thread_gets_a_different_random_seed(void **state)
 {
     struct heap_thread t = {0};
     uint64_t interval, first;
@@ -169,7 +169,7 @@ static void threads_have_independent_random_numbers(void **state)
     assert_true(t.random != first);
 }
 
-static void skipped_sample_does_not_change_the_next_sample_rate(void **state)
+static void negative_countdown_does_not_change_the_sample_rate(void **state)
 {
     enum { TIMES = 20000, SIZE = 1000 };
     struct heap_thread t = {.random = 3, .interval = 4096};
@@ -233,7 +233,7 @@ static void largest_sizes_are_sampled_without_overflow(void **state)
     }
 }
 
-static void sample_has_the_interval_from_the_start_of_its_countdown(void **state)
+static void sample_has_the_interval_at_which_its_countdown_was_drawn(void **state)
 {
     struct heap_thread t = {.random = 1, .countdown = INT64_MIN};
     uint64_t interval;
@@ -250,7 +250,7 @@ static void sample_has_the_interval_from_the_start_of_its_countdown(void **state
     assert_int_equal(interval, 8 * BASE);
 }
 
-static void sampling_intervals_are_multiples_of_the_unit(void **state)
+static void sampling_intervals_are_rounded_up_to_64_bytes(void **state)
 {
     static const uint64_t asked[][2] = {{1, 64}, {64, 64}, {65, 128}, {100000, 100032}, {0, BASE}};
 
@@ -306,7 +306,7 @@ static void high_sample_rate_raises_the_interval_until_the_rate_falls(void **sta
     assert_int_equal(heap_process.table->header.interval, BASE);
 }
 
-static void burst_of_more_than_two_seconds_raises_the_interval(void **state)
+static void burst_above_two_seconds_of_samples_raises_the_interval(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SAMPLER_RATE; i++)
@@ -316,7 +316,7 @@ static void burst_of_more_than_two_seconds_raises_the_interval(void **state)
     assert_in_range(sampler_interval(), 2 * BASE, 8 * BASE);
 }
 
-static void short_bursts_at_a_low_mean_rate_keep_the_interval(void **state)
+static void short_bursts_at_a_low_mean_rate_keep_the_sampling_interval(void **state)
 {
     uint64_t now = SECOND;
 
@@ -345,7 +345,7 @@ static void sampling_interval_is_lowered_stepwise_in_quiet_periods(void **state)
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void minimum_sampling_interval_is_kept_until_a_reset(void **state)
+static void raised_minimum_sampling_interval_is_kept_until_a_reset(void **state)
 {
     uint64_t now = SECOND;
 
@@ -360,7 +360,7 @@ static void minimum_sampling_interval_is_kept_until_a_reset(void **state)
     assert_int_equal(sampler_floor(false), BASE);
 }
 
-static void clock_that_goes_back_does_not_change_the_interval(void **state)
+static void clock_going_backwards_keeps_the_sampling_interval(void **state)
 {
     uint64_t now = 100 * SECOND;
 
@@ -380,24 +380,24 @@ int main(void)
         FRESH(sample_probability_is_exact_for_all_sizes),
         FRESH(sample_probability_is_never_zero),
         FRESH(sampling_draw_equals_the_logarithm_of_a_uniform_number),
-        FRESH(mean_and_variance_of_sampling_draws_are_exponential),
+        FRESH(sampling_draws_have_an_exponential_mean_and_tail),
         FRESH(sample_weights_add_up_to_the_allocated_bytes),
         FRESH(sample_weights_add_up_with_mixed_sizes_and_intervals),
         FRESH(first_allocation_of_a_thread_has_the_usual_sample_rate),
-        FRESH(threads_have_independent_random_numbers),
-        FRESH(skipped_sample_does_not_change_the_next_sample_rate),
+        FRESH(each_new_thread_gets_a_different_random_seed),
+        FRESH(negative_countdown_does_not_change_the_sample_rate),
         FRESH(allocated_bytes_are_counted_up_to_the_last_sampling_draw),
         FRESH(allocation_of_zero_bytes_is_not_sampled),
         FRESH(largest_sizes_are_sampled_without_overflow),
-        FRESH(sample_has_the_interval_from_the_start_of_its_countdown),
-        FRESH(sampling_intervals_are_multiples_of_the_unit),
+        FRESH(sample_has_the_interval_at_which_its_countdown_was_drawn),
+        FRESH(sampling_intervals_are_rounded_up_to_64_bytes),
         FRESH(low_sample_rate_keeps_the_sampling_interval),
         FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
-        FRESH(burst_of_more_than_two_seconds_raises_the_interval),
-        FRESH(short_bursts_at_a_low_mean_rate_keep_the_interval),
+        FRESH(burst_above_two_seconds_of_samples_raises_the_interval),
+        FRESH(short_bursts_at_a_low_mean_rate_keep_the_sampling_interval),
         FRESH(sampling_interval_is_lowered_stepwise_in_quiet_periods),
-        FRESH(minimum_sampling_interval_is_kept_until_a_reset),
-        FRESH(clock_that_goes_back_does_not_change_the_interval),
+        FRESH(raised_minimum_sampling_interval_is_kept_until_a_reset),
+        FRESH(clock_going_backwards_keeps_the_sampling_interval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,7 +180,7 @@ static void stack_of_a_callback_from_libc_is_unwound_through_libc(void **state)
 
 /* A second libc in a separate namespace serves as a library that is loaded, calls back, and is
  * unloaded. */
-static void library_is_unwound_each_time_it_is_loaded_again(void **state)
+static void library_is_unwound_after_every_reload(void **state)
 {
     typedef void sort_function(void *, size_t, size_t, int (*)(const void *, const void *));
     enum { ROUNDS = 8 };
@@ -295,7 +295,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     (void)signal_number;
     (void)info;
     take(&in_handler);
-    c->uc_mcontext.gregs[REG_RIP] += 2; /* past ud2 */
+    c->uc_mcontext.gregs[REG_RIP] += 2; /* skip the two bytes of ud2 */
 }
 
 /* Written in assembly, because the compiler may begin the function with an endbr64. */
@@ -464,7 +464,7 @@ static void coroutine_of_another_thread_is_unwound(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void sandboxed_process_reads_one_page_of_an_unknown_stack(void **state)
+static void sandboxed_process_unwinds_only_one_page_of_an_unknown_stack(void **state)
 {
     char *memory = guarded(CORO_BYTES);
 
@@ -577,7 +577,7 @@ static void take_in_assembly(void)
     STAYS();
 }
 
-static void unwinding_ends_at_code_without_cfi_and_counts_it(void **state)
+static void unwinding_that_ends_at_code_without_cfi_is_counted(void **state)
 {
     (void)state;
     test_without_cfi(take_in_assembly);
@@ -634,7 +634,7 @@ int main(void)
         TEST(recursion_is_unwound_at_every_depth),
         TEST(deep_stack_keeps_its_innermost_frames),
         TEST(stack_of_a_callback_from_libc_is_unwound_through_libc),
-        TEST(library_is_unwound_each_time_it_is_loaded_again),
+        TEST(library_is_unwound_after_every_reload),
         TEST(function_that_realigns_its_stack_is_unwound),
 #ifdef __x86_64__
         TEST(signal_handler_stack_includes_the_interrupted_code),
@@ -646,13 +646,13 @@ int main(void)
         TEST(thread_with_a_small_stack_is_unwound),
         TEST(coroutine_of_the_main_thread_is_unwound),
         TEST(coroutine_of_another_thread_is_unwound),
-        TEST(sandboxed_process_reads_one_page_of_an_unknown_stack),
+        TEST(sandboxed_process_unwinds_only_one_page_of_an_unknown_stack),
         TEST(sandboxed_process_unwinds_the_whole_main_stack),
         TEST(unwinder_finds_the_end_of_a_thread_stack),
         TEST(unwinder_finds_the_end_of_the_main_stack),
         TEST(known_stack_range_grows_only_over_readable_pages),
 #ifdef __x86_64__
-        TEST(unwinding_ends_at_code_without_cfi_and_counts_it),
+        TEST(unwinding_that_ends_at_code_without_cfi_is_counted),
         TEST(unwinding_ends_at_generated_code),
 #endif
         TEST(unwinding_preserves_errno),

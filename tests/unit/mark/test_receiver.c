@@ -131,7 +131,7 @@ static void mark_for_several_steps_arrives_as_several_marks(void **state)
     assert_int_equal(stats_of(f).received, 1);
 }
 
-static void sender_of_a_mark_is_taken_from_the_kernel_and_not_its_text(void **state)
+static void mark_sender_pid_comes_from_the_kernel_not_from_the_text(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = send_from_child(f, "KIND=step\nPID=1\n");
@@ -562,7 +562,7 @@ static void rank_whose_reply_address_is_unusable_is_not_added(void **state)
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
 }
 
-static void rank_with_a_dead_socket_is_removed_but_not_a_busy_rank(void **state)
+static void request_removes_ranks_with_dead_sockets_but_keeps_busy_ranks(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -624,7 +624,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(received_mark_has_its_time_and_sender),
         TEST(mark_for_several_steps_arrives_as_several_marks),
-        TEST(sender_of_a_mark_is_taken_from_the_kernel_and_not_its_text),
+        TEST(mark_sender_pid_comes_from_the_kernel_not_from_the_text),
         TEST(invalid_mark_datagrams_are_counted_and_dropped),
         TEST(no_mark_of_a_burst_is_lost_if_the_sender_waits),
         TEST(descriptors_attached_to_a_mark_are_closed),
@@ -639,7 +639,7 @@ int main(void)
         TEST(loader_worker_receives_no_checkpoint_request),
         TEST(second_hello_of_a_process_replaces_the_first),
         TEST(rank_whose_reply_address_is_unusable_is_not_added),
-        TEST(rank_with_a_dead_socket_is_removed_but_not_a_busy_rank),
+        TEST(request_removes_ranks_with_dead_sockets_but_keeps_busy_ranks),
         TEST(loop_iteration_reads_at_most_256_marks_of_a_flood),
     };
 

@@ -248,7 +248,8 @@ static void heap_file_of_a_process_is_created_with_its_first_reading(void **stat
     collect_tick(f->collect, after_s(f, 2.5));
     assert_int_equal(count_files(f, false), 1);
     json_t *p = process(f, 0);
-    assert_int_equal(json_integer_value(json_object_get(p, "pid")), getpid()); /* and not 1 */
+    /* The pid comes from the kernel; the message names pid 1. */
+    assert_int_equal(json_integer_value(json_object_get(p, "pid")), getpid());
     assert_string_equal(json_string_value(json_object_get(p, "file")), own_name(""));
     assert_true(json_is_true(json_object_get(p, "is_alive")));
     assert_int_equal(json_integer_value(json_object_get(json_object_get(p, "cost"), "samples")), 3);
@@ -262,7 +263,7 @@ static void heap_file_of_a_process_is_created_with_its_first_reading(void **stat
     profile_free(profile);
 }
 
-static void heap_reading_is_taken_only_when_it_is_due(void **state)
+static void heap_readings_are_taken_only_when_due(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -305,7 +306,7 @@ static void due_heap_reading_waits_for_the_next_step(void **state)
     profile_free(p);
 }
 
-static void process_that_sends_steps_has_heap_readings_at_its_steps(void **state)
+static void process_that_sends_steps_is_read_at_its_own_steps(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -390,7 +391,7 @@ static void kill_child(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void killed_process_has_a_last_heap_reading(void **state)
+static void killed_process_gets_a_final_heap_reading(void **state)
 {
     struct fixture *f = *state;
     char name[48];
@@ -447,7 +448,7 @@ static void heap_table_without_samples_leaves_no_file(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void exit_of_a_profiled_process_that_sends_no_message_is_noticed(void **state)
+static void exit_of_a_profiled_process_is_detected_by_its_pidfd(void **state)
 {
     struct fixture *f = *state;
     int fd = (int)syscall(434 /* pidfd_open */, getpid(), 0);
@@ -610,7 +611,7 @@ static void live_shared_and_allocated_bytes_are_reported_as_figures(void **state
     assert_int_equal(r.shared, 0);
 }
 
-static void current_heap_state_is_known_without_a_run_folder(void **state)
+static void current_heap_state_is_available_without_a_run_folder(void **state)
 {
     struct fixture *f = *state;
     collect_free(f->collect);
@@ -649,7 +650,8 @@ static void requested_heap_reading_is_written_to_the_heap_file(void **state)
     struct fixture *f = *state;
     fake_fill(&f->fake);
     arrive(f);
-    assert_int_equal(collect_refresh(f->collect, 1, after_s(f, 1), WAIT_NS), 0); /* another's */
+    /* Process 1 is not profiled. */
+    assert_int_equal(collect_refresh(f->collect, 1, after_s(f, 1), WAIT_NS), 0);
     assert_int_equal(collect_refresh(f->collect, getpid(), after_s(f, 1), WAIT_NS), 1);
     struct profile *p = read_file(f, own_name(""));
     assert_int_equal(p->n_readings, 1);
@@ -663,7 +665,7 @@ static void requested_heap_reading_is_written_to_the_heap_file(void **state)
 }
 
 /* One process sends many tables, one after each exec. */
-static void heap_file_of_smallest_exited_process_is_removed_if_many(void **state)
+static void heap_file_with_least_live_bytes_is_removed_at_the_file_limit(void **state)
 {
     struct fixture *f = *state;
     enum { TABLES = COLLECT_FILES + 4 };
@@ -696,26 +698,26 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(heap_file_of_a_process_is_created_with_its_first_reading),
-        T(heap_reading_is_taken_only_when_it_is_due),
+        T(heap_readings_are_taken_only_when_due),
         T(due_heap_reading_waits_for_the_next_step),
-        T(process_that_sends_steps_has_heap_readings_at_its_steps),
+        T(process_that_sends_steps_is_read_at_its_own_steps),
         T(heap_reading_is_taken_at_the_end_of_the_first_step),
         T(heap_snapshot_is_taken_at_the_end_of_an_epoch),
         T(reused_pid_gets_a_second_heap_file),
-        T(killed_process_has_a_last_heap_reading),
+        T(killed_process_gets_a_final_heap_reading),
         T(short_lived_process_without_live_memory_has_no_heap_file),
         T(heap_table_without_samples_leaves_no_file),
-        T(exit_of_a_profiled_process_that_sends_no_message_is_noticed),
+        T(exit_of_a_profiled_process_is_detected_by_its_pidfd),
         T(invalid_hello_of_a_profiler_leaks_no_descriptor),
         T(extra_descriptors_sent_by_a_profiler_are_closed),
         T(silent_profiler_connection_is_closed),
         T(many_silent_profiler_connections_do_not_block_others),
         T(heap_table_of_another_version_is_reported_only_once),
         T(heap_file_that_cannot_be_created_is_reported_only_once),
-        T(current_heap_state_is_known_without_a_run_folder),
+        T(current_heap_state_is_available_without_a_run_folder),
         T(requested_heap_reading_includes_processes_not_read_before),
         T(requested_heap_reading_is_written_to_the_heap_file),
-        T(heap_file_of_smallest_exited_process_is_removed_if_many),
+        T(heap_file_with_least_live_bytes_is_removed_at_the_file_limit),
         T(live_shared_and_allocated_bytes_are_reported_as_figures),
     };
 #undef T

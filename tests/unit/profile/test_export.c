@@ -118,12 +118,12 @@ static void speedscope_export_has_each_frame_once_and_all_bytes(void **state)
     json_decref(doc);
 }
 
-/* ---- a small reader of protobuf ---- */
+/* ---- a minimal protobuf reader ---- */
 
 struct field {
     uint64_t number;
     uint64_t value;   /* Value of a varint field. */
-    const char *data; /* of bytes */
+    const char *data; /* content of a length-delimited field */
     size_t len;
 };
 

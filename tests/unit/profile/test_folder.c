@@ -20,7 +20,7 @@
 struct fixture {
     char path[32];
     int fd;
-    uint64_t later_ns; /* Delay in ns by which the histories begin later than usual. */
+    uint64_t later_ns; /* Delay of the histories' start time in ns. */
 };
 
 static int setup(void **state)
@@ -121,8 +121,8 @@ static void heap_file_of_growing_process_is_chosen_before_a_larger_one(void **st
     struct folder_heap h;
     struct err err = {{0}};
     history(f, "heap.10.ebbheap", 10, 900 << 20);
-    growing_history(f, "heap.11.ebbheap", 11, 100 << 20,
-                    100 << 10); /* The difference is too small to count as growth. */
+    /* The growth is too small to be certain. */
+    growing_history(f, "heap.11.ebbheap", 11, 100 << 20, 100 << 10);
     growing_history(f, "heap.12.ebbheap", 12, 8 << 20, 32 << 20);
     growing_history(f, "heap.13.ebbheap", 13, 64 << 20, 16 << 20);
     assert_int_equal(taken(f, "", 0, &h, &err), 0);

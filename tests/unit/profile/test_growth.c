@@ -206,7 +206,7 @@ static void leaking_call_site_is_ranked_before_a_larger_flat_one(void **state)
     assert_int_equal(row(s, "load_model")->verdict.leak, VERDICT_LEAK_NO);
 }
 
-static void faster_of_two_leaking_call_sites_is_ranked_first(void **state)
+static void faster_leaking_call_site_is_ranked_first(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -227,7 +227,7 @@ static void call_site_of_a_cache_that_stopped_growing_is_not_a_leak(void **state
     assert_true(r->growth_bytes > 100 * MIB);
 }
 
-static void growth_of_a_call_site_that_first_appears_late_is_from_zero(void **state)
+static void growth_of_a_late_call_site_is_measured_from_zero(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -239,7 +239,7 @@ static void growth_of_a_call_site_that_first_appears_late_is_from_zero(void **st
     assert_near(r->growth_bytes, 0.5 * (READINGS - READINGS / 10 - 120) * MIB, 1);
 }
 
-static void batch_live_at_the_last_reading_does_not_count_as_growth(void **state)
+static void batch_live_at_the_last_reading_is_not_growth(void **state)
 {
     struct story *s = *state;
     site(s, "batch", churns);
@@ -376,7 +376,7 @@ static void heap_rows_are_grouped_by_the_requested_key(void **state)
     }
 }
 
-static void heap_row_shows_its_call_site_with_the_most_live_bytes(void **state)
+static void heap_row_shows_the_call_site_with_the_most_live_bytes(void **state)
 {
     struct story *s = *state;
     tell_stacks(s);
@@ -393,7 +393,7 @@ static double large(size_t i)
     return i < READINGS / 4 ? 0 : 900;
 }
 
-static void heap_row_shows_its_call_site_that_keeps_growing(void **state)
+static void heap_row_shows_the_call_site_that_keeps_growing(void **state)
 {
     struct story *s = *state;
     struct known_heap *h = &s->heap;
@@ -449,7 +449,7 @@ static void small_call_sites_under_one_user_function_share_a_row(void **state)
         assert_int_equal(s->growth.row_of_site[i], 0);
 }
 
-static void heap_rows_grouped_by_location_are_not_merged(void **state)
+static void heap_rows_are_not_merged_unless_requested(void **state)
 {
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
@@ -524,7 +524,7 @@ static double is_loaded(size_t i)
     return i < 30 ? 0 : 500;
 }
 
-static void memory_loaded_before_the_first_step_does_not_count_as_growth(void **state)
+static void memory_loaded_before_the_first_step_is_not_growth(void **state)
 {
     struct story *s = *state;
     site(s, "load_model", is_loaded);
@@ -541,7 +541,7 @@ static void memory_loaded_before_the_first_step_does_not_count_as_growth(void **
     assert_near(row(s, "load_model")->growth_bytes, 500 * MIB, 1);
 }
 
-static void unknown_call_site_counts_as_one_row_without_a_stack(void **state)
+static void unknown_call_sites_form_one_row_without_a_stack(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "leak", leaks);
@@ -590,7 +590,7 @@ static void diff_option_shows_the_difference_of_two_readings(void **state)
     assert_near(row(s, "leak")->growth_bytes, -25 * MIB, 1);
 }
 
-static void unknown_step_error_names_the_known_range(void **state)
+static void error_for_an_unknown_step_names_the_known_range(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -611,7 +611,7 @@ static void unknown_step_error_names_the_known_range(void **state)
     assert_non_null(strstr(s->err.text, "reported no steps"));
 }
 
-static void survivors_are_allocated_before_one_step_and_live_at_another(void **state)
+static void survivors_are_blocks_older_than_from_step_live_at_to_step(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
@@ -684,10 +684,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(leaking_call_site_is_ranked_before_a_larger_flat_one),
-        TEST(faster_of_two_leaking_call_sites_is_ranked_first),
+        TEST(faster_leaking_call_site_is_ranked_first),
         TEST(call_site_of_a_cache_that_stopped_growing_is_not_a_leak),
-        TEST(growth_of_a_call_site_that_first_appears_late_is_from_zero),
-        TEST(batch_live_at_the_last_reading_does_not_count_as_growth),
+        TEST(growth_of_a_late_call_site_is_measured_from_zero),
+        TEST(batch_live_at_the_last_reading_is_not_growth),
         TEST(shrinking_call_site_has_negative_growth),
         TEST(call_site_without_live_bytes_has_no_row),
         TEST(growth_smaller_than_the_sampling_error_is_not_ranked_first),
@@ -696,20 +696,20 @@ int main(void)
         TEST(age_of_a_heap_row_is_the_age_of_its_median_byte),
         TEST(heap_row_without_a_snapshot_has_no_age),
         TEST(heap_rows_are_grouped_by_the_requested_key),
-        TEST(heap_row_shows_its_call_site_with_the_most_live_bytes),
-        TEST(heap_row_shows_its_call_site_that_keeps_growing),
-        TEST(unknown_call_site_counts_as_one_row_without_a_stack),
+        TEST(heap_row_shows_the_call_site_with_the_most_live_bytes),
+        TEST(heap_row_shows_the_call_site_that_keeps_growing),
+        TEST(unknown_call_sites_form_one_row_without_a_stack),
         TEST(small_call_sites_under_one_user_function_share_a_row),
-        TEST(heap_rows_grouped_by_location_are_not_merged),
+        TEST(heap_rows_are_not_merged_unless_requested),
         TEST(call_sites_that_grow_fast_or_not_at_all_keep_their_own_rows),
         TEST(small_call_sites_of_different_functions_keep_their_rows),
         TEST(library_line_has_one_row_per_user_function_that_calls_it),
         TEST(heap_rows_are_not_merged_for_growth_between_two_steps),
-        TEST(memory_loaded_before_the_first_step_does_not_count_as_growth),
+        TEST(memory_loaded_before_the_first_step_is_not_growth),
         TEST(since_option_counts_only_allocations_after_the_given_step),
         TEST(diff_option_shows_the_difference_of_two_readings),
-        TEST(unknown_step_error_names_the_known_range),
-        TEST(survivors_are_allocated_before_one_step_and_live_at_another),
+        TEST(error_for_an_unknown_step_names_the_known_range),
+        TEST(survivors_are_blocks_older_than_from_step_live_at_to_step),
         TEST(survivors_without_a_snapshot_or_step_are_an_error),
         TEST(growth_up_to_a_given_time_ignores_later_readings),
         TEST(growth_of_a_heap_without_readings_is_an_error),

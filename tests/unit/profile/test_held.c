@@ -80,7 +80,7 @@ static struct model_sites sites_of(struct history *h)
     return s;
 }
 
-static void kept_memory_counts_as_growth_and_temporary_batches_do_not(void **state)
+static void growth_includes_kept_memory_but_not_temporary_batches(void **state)
 {
     struct history h;
     (void)state;
@@ -96,7 +96,7 @@ static void kept_memory_counts_as_growth_and_temporary_batches_do_not(void **sta
     assert_true(s.settled.known && s.settled.growth > 20 * MB);
 }
 
-static void temporary_batches_alone_do_not_count_as_growth(void **state)
+static void temporary_batches_alone_are_not_growth(void **state)
 {
     struct history h;
     (void)state;
@@ -119,7 +119,7 @@ static void cache_filled_early_has_no_growth_in_the_second_half(void **state)
     assert_true(s.kept.sixth < 0.1);
 }
 
-static void growth_smaller_than_the_sampling_error_does_not_count(void **state)
+static void growth_below_the_sampling_error_is_ignored(void **state)
 {
     struct history h;
     (void)state;
@@ -145,7 +145,7 @@ static void growth_per_allocated_byte_is_constant_on_a_slower_machine(void **sta
     assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
-static void growth_that_continues_after_the_first_epoch_counts_as_sustained(void **state)
+static void growth_continuing_after_the_first_epoch_is_sustained(void **state)
 {
     struct history h;
     (void)state;
@@ -158,7 +158,7 @@ static void growth_that_continues_after_the_first_epoch_counts_as_sustained(void
     assert_true(s.slowed < 1);
 }
 
-static void growth_of_a_cache_filled_in_the_first_epoch_counts_as_slowed(void **state)
+static void growth_of_a_cache_filled_in_the_first_epoch_is_slowed(void **state)
 {
     struct history h;
     (void)state;
@@ -170,7 +170,7 @@ static void growth_of_a_cache_filled_in_the_first_epoch_counts_as_slowed(void **
     assert_true(fabs(s.slowed - EPOCH * 2 * MB) < 1);
 }
 
-static void heap_growth_is_not_split_if_the_epoch_end_is_unknown(void **state)
+static void growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -182,7 +182,7 @@ static void heap_growth_is_not_split_if_the_epoch_end_is_unknown(void **state)
     assert_true(s.known && s.sustained == 0 && s.slowed == 0);
 }
 
-static void less_than_five_heap_readings_give_no_evidence(void **state)
+static void four_heap_readings_give_no_evidence(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -199,15 +199,15 @@ static void less_than_five_heap_readings_give_no_evidence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_memory_counts_as_growth_and_temporary_batches_do_not),
-        cmocka_unit_test(temporary_batches_alone_do_not_count_as_growth),
+        cmocka_unit_test(growth_includes_kept_memory_but_not_temporary_batches),
+        cmocka_unit_test(temporary_batches_alone_are_not_growth),
         cmocka_unit_test(cache_filled_early_has_no_growth_in_the_second_half),
-        cmocka_unit_test(growth_smaller_than_the_sampling_error_does_not_count),
+        cmocka_unit_test(growth_below_the_sampling_error_is_ignored),
         cmocka_unit_test(growth_per_allocated_byte_is_constant_on_a_slower_machine),
-        cmocka_unit_test(growth_that_continues_after_the_first_epoch_counts_as_sustained),
-        cmocka_unit_test(growth_of_a_cache_filled_in_the_first_epoch_counts_as_slowed),
-        cmocka_unit_test(heap_growth_is_not_split_if_the_epoch_end_is_unknown),
-        cmocka_unit_test(less_than_five_heap_readings_give_no_evidence),
+        cmocka_unit_test(growth_continuing_after_the_first_epoch_is_sustained),
+        cmocka_unit_test(growth_of_a_cache_filled_in_the_first_epoch_is_slowed),
+        cmocka_unit_test(growth_is_not_split_by_epoch_if_the_epoch_end_is_unknown),
+        cmocka_unit_test(four_heap_readings_give_no_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static void maximum_number_of_entries_is_part_of_the_container_text(void **state
                         "step 40, at most 19.0 MiB; it holds at most 4000 entries");
 }
 
-static void only_the_last_report_of_a_container_counts(void **state)
+static void new_container_report_replaces_the_previous_report(void **state)
 {
     (void)state;
     receive("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
@@ -182,7 +182,7 @@ static void container_figures_are_used_if_no_report_has_arrived(void **state)
     run_free(run);
 }
 
-static void array_that_becomes_longer_is_described_by_its_bytes(void **state)
+static void growing_array_is_described_by_its_bytes(void **state)
 {
     struct run *run;
     char text[KEPT_TEXT_MAX];
@@ -197,10 +197,12 @@ static void array_that_becomes_longer_is_described_by_its_bytes(void **state)
     kept_take_figures(&lists, run);
     const struct kept_list *l = kept_of(&lists, PID);
     assert_non_null(l);
-    assert_string_equal(kept_text(text, l, 0), "bank of main(): an array or text, 9.00 MiB longer");
-    lists.at[0].at[0].limit = 40 << 20;
     assert_string_equal(kept_text(text, l, 0),
-                        "bank of main(): an array of 40.0 MiB, of which 9.00 MiB was newly written");
+                        "bank of main(): an array or text that grew by 9.00 MiB");
+    lists.at[0].at[0].limit = 40 << 20;
+    assert_string_equal(
+        kept_text(text, l, 0),
+        "bank of main(): an array of 40.0 MiB, of which 9.00 MiB was newly written");
     run_free(run);
 }
 
@@ -216,7 +218,7 @@ static void container_figures_do_not_replace_a_report(void **state)
     run_free(run);
 }
 
-static void container_that_is_cleared_again_and_again_is_not_named(void **state)
+static void container_that_is_cleared_repeatedly_is_not_reported(void **state)
 {
     struct run *run;
     (void)state;
@@ -237,7 +239,7 @@ static void container_that_is_cleared_again_and_again_is_not_named(void **state)
     run_free(run);
 }
 
-static void container_with_a_small_part_of_the_growth_is_not_named(void **state)
+static void container_with_little_of_the_growth_is_not_reported(void **state)
 {
     struct run *run = run_with_containers(400 << 20);
     (void)state;
@@ -251,16 +253,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growing_container_is_described_with_its_step_range, begin),
         cmocka_unit_test_setup(maximum_number_of_entries_is_part_of_the_container_text, begin),
-        cmocka_unit_test_setup(only_the_last_report_of_a_container_counts, begin),
+        cmocka_unit_test_setup(new_container_report_replaces_the_previous_report, begin),
         cmocka_unit_test_setup(container_description_without_steps_omits_the_step_range, begin),
         cmocka_unit_test_setup(container_description_mentions_autograd_graphs, begin),
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
         cmocka_unit_test_setup(long_container_names_are_truncated, begin),
         cmocka_unit_test_setup(container_figures_are_used_if_no_report_has_arrived, begin),
-        cmocka_unit_test_setup(array_that_becomes_longer_is_described_by_its_bytes, begin),
+        cmocka_unit_test_setup(growing_array_is_described_by_its_bytes, begin),
         cmocka_unit_test_setup(container_figures_do_not_replace_a_report, begin),
-        cmocka_unit_test_setup(container_that_is_cleared_again_and_again_is_not_named, begin),
-        cmocka_unit_test_setup(container_with_a_small_part_of_the_growth_is_not_named, begin),
+        cmocka_unit_test_setup(container_that_is_cleared_repeatedly_is_not_reported, begin),
+        cmocka_unit_test_setup(container_with_little_of_the_growth_is_not_reported, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

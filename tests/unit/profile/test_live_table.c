@@ -111,7 +111,7 @@ static void sample_of_a_freed_block_is_not_read(void **state)
     assert_int_equal(count_live(f), 2);
 }
 
-static void live_entry_without_interval_size_or_kind_is_ignored(void **state)
+static void live_entry_with_invalid_interval_size_or_kind_is_ignored(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -121,7 +121,7 @@ static void live_entry_without_interval_size_or_kind_is_ignored(void **state)
     assert_int_equal(count_live(f), 0);
 }
 
-static void sample_of_an_unknown_call_site_counts_without_a_stack(void **state)
+static void sample_of_an_unknown_call_site_is_assigned_to_site_zero(void **state)
 {
     struct fixture *f = *state;
     struct live_samples live = {0};
@@ -224,7 +224,7 @@ static void bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping(void **s
 
 /* The test touches every fourth MiB of the pool, and the first half of the block that follows the
  * pool. */
-static void large_block_counts_only_its_resident_pages(void **state)
+static void large_block_is_counted_with_its_resident_bytes(void **state)
 {
     struct fixture *f = *state;
     struct live_table_totals totals;
@@ -245,9 +245,8 @@ static void large_block_counts_only_its_resident_pages(void **state)
     live[first].ptr = (uintptr_t)pool;
     live[first].kind_turn = HEAP_KIND_POOL;
     live[second].ptr = (uintptr_t)pool + POOL;
-    live[third].kind_turn =
-        /* Shared memory counts in full, because other processes may have filled it. */
-        HEAP_KIND_SHARED;
+    /* Shared memory is counted in full, because other processes may have touched its pages. */
+    live[third].kind_turn = HEAP_KIND_SHARED;
     live_table_totals(&f->table, &totals);
     double others = totals.heap - BLOCK;
     assert_true(totals.pool >= POOL && totals.shared >= 96 * MIB);
@@ -283,7 +282,7 @@ static int try_open(int fd, struct err *err)
     return rc;
 }
 
-static void heap_table_of_another_version_is_refused_with_both_versions(void **state)
+static void error_for_another_heap_table_version_names_both_versions(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -293,7 +292,7 @@ static void heap_table_of_another_version_is_refused_with_both_versions(void **s
     assert_non_null(strstr(err.text, "version 2"));
 }
 
-static void heap_table_of_another_magic_or_size_is_refused(void **state)
+static void heap_table_with_wrong_magic_or_size_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -354,18 +353,18 @@ int main(void)
         T(live_samples_are_sorted_by_call_site),
         T(many_samples_in_random_order_are_sorted_by_call_site),
         T(sample_of_a_freed_block_is_not_read),
-        T(live_entry_without_interval_size_or_kind_is_ignored),
-        T(sample_of_an_unknown_call_site_counts_without_a_stack),
+        T(live_entry_with_invalid_interval_size_or_kind_is_ignored),
+        T(sample_of_an_unknown_call_site_is_assigned_to_site_zero),
         T(heap_table_counts_are_capped_at_the_table_size),
         T(counters_of_an_unknown_call_site_are_zero),
         T(cost_of_the_profiler_is_read_from_the_table_header),
         T(bytes_of_malloc_heaps_exclude_blocks_with_their_own_mapping),
         T(heap_table_pages_that_were_released_are_read_again),
-        T(heap_table_of_another_version_is_refused_with_both_versions),
-        T(heap_table_of_another_magic_or_size_is_refused),
+        T(error_for_another_heap_table_version_names_both_versions),
+        T(heap_table_with_wrong_magic_or_size_is_refused),
         T(heap_table_that_is_too_short_or_can_be_resized_is_refused),
         T(heap_table_in_an_ordinary_file_is_refused),
-        T(large_block_counts_only_its_resident_pages),
+        T(large_block_is_counted_with_its_resident_bytes),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

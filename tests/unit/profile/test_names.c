@@ -1,5 +1,5 @@
-/* Tests which frame of a stack is shown, which functions count as allocators or library code, and
- * C++ names. */
+/* Tests which frame of a stack is shown, which functions are recognised as allocators or library
+ * code, and C++ names. */
 #include "profile/names.h"
 
 #include <setjmp.h>
@@ -129,7 +129,7 @@ static void recursive_function_with_a_comprehension_is_listed_once(void **state)
     assert_program(f, "grow", "main", NULL);
 }
 
-static void comprehension_before_python_3_11_is_shown_as_its_function(void **state)
+static void comprehension_of_python_3_10_is_replaced_by_its_function(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/tree.py", "<module>");
@@ -173,7 +173,7 @@ static void number_of_listed_user_functions_is_limited(void **state)
     assert_int_equal(names_program_of_site(f->names, 99999, LEN(found), found), 0);
 }
 
-static void package_that_is_run_counts_as_user_code_without_a_user_file(void **state)
+static void package_that_was_started_is_user_code_if_no_user_file_exists(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/train", "<module>");
@@ -196,7 +196,7 @@ static void package_that_is_run_counts_as_user_code_without_a_user_file(void **s
     assert_int_equal(names_program_of_site(f->names, 3, LEN(found), found), 0);
 }
 
-static void package_does_not_count_as_user_code_if_a_user_file_exists(void **state)
+static void package_is_not_user_code_if_a_user_file_exists(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/pytest", "<module>");
@@ -227,7 +227,7 @@ static void innermost_frame_is_shown_if_all_code_is_library_code(void **state)
     assert_program(f, NULL, NULL);
 }
 
-static void innermost_native_frame_is_shown_without_python(void **state)
+static void innermost_native_frame_is_shown_if_no_python_frame_exists(void **state)
 {
     struct fixture *f = *state;
     native(f, 1, 0x10);
@@ -338,7 +338,7 @@ static void allocator_functions_are_recognised_by_name_and_library(void **state)
             fail_msg("%s should be an allocator", yes[i]);
     for (size_t i = 0; i < LEN(no); i++)
         if (known_allocator(no[i], "libx.so"))
-            fail_msg("%s should be none", no[i]);
+            fail_msg("%s should not be an allocator", no[i]);
     assert_true(known_allocator(NULL, "libebb-heap.so"));
     assert_true(known_allocator("anything", "libjemalloc.so.2"));
     assert_true(known_allocator("anything", "libtcmalloc_minimal.so.4"));
@@ -497,16 +497,16 @@ int main(void)
         TEST(user_line_is_shown_instead_of_the_numpy_line),
         TEST(library_collator_is_shown_instead_of_its_caller),
         TEST(innermost_frame_is_shown_if_all_code_is_library_code),
-        TEST(package_that_is_run_counts_as_user_code_without_a_user_file),
-        TEST(package_does_not_count_as_user_code_if_a_user_file_exists),
+        TEST(package_that_was_started_is_user_code_if_no_user_file_exists),
+        TEST(package_is_not_user_code_if_a_user_file_exists),
         TEST(generated_code_of_named_tuples_is_not_shown_as_user_code),
         TEST(user_functions_are_listed_innermost_first),
         TEST(recursive_function_with_a_comprehension_is_listed_once),
-        TEST(comprehension_before_python_3_11_is_shown_as_its_function),
+        TEST(comprehension_of_python_3_10_is_replaced_by_its_function),
         TEST(module_level_code_is_listed_only_if_innermost),
         TEST(lambda_and_nested_function_are_listed_separately),
         TEST(number_of_listed_user_functions_is_limited),
-        TEST(innermost_native_frame_is_shown_without_python),
+        TEST(innermost_native_frame_is_shown_if_no_python_frame_exists),
         TEST(call_site_without_a_stack_has_a_placeholder_name),
         TEST(frames_without_symbols_get_a_placeholder_name),
         TEST(line_of_a_frame_is_the_line_of_its_instruction),

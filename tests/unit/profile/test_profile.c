@@ -59,7 +59,7 @@ static void time_of_a_step_is_interpolated_between_readings(void **state)
     assert_false(profile_time_of(&profile, 32, &t));
 }
 
-static void step_numbers_that_start_again_have_a_valid_time(void **state)
+static void step_has_a_valid_time_after_step_numbers_start_again(void **state)
 {
     struct profile_reading again[] = {
         {.t_ns = 1000, .has_step = true, .step = 5},
@@ -100,8 +100,8 @@ static void empty_profile_has_no_readings(void **state)
 
 enum { WORKING_MAX = 100 };
 
-/* Returns how many of N readings count as those of a working process. The readings are one second
- * apart and have the live sizes MIB. */
+/* Returns how many of N readings show the process at work. The readings are one second apart and
+ * have the live sizes MIB. */
 static size_t working(const double *mib, size_t n)
 {
     struct profile_held held[WORKING_MAX];
@@ -164,7 +164,7 @@ static struct profile on_its_way_out(struct profile_reading *seen, struct profil
     return (struct profile){.is_ended = true, .readings = seen, .n_readings = n};
 }
 
-static void heap_readings_during_a_long_exit_do_not_count_as_work(void **state)
+static void heap_readings_during_a_long_exit_are_excluded(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -177,7 +177,7 @@ static void heap_readings_during_a_long_exit_do_not_count_as_work(void **state)
         }
 }
 
-static void process_counts_as_working_until_its_exit_begins(void **state)
+static void process_is_at_work_until_its_exit_begins(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -198,13 +198,13 @@ int main(void)
         cmocka_unit_test(sample_weights_are_those_of_poisson_sampling),
         cmocka_unit_test(sample_weight_is_exact_for_size_zero_and_interval_zero),
         cmocka_unit_test(time_of_a_step_is_interpolated_between_readings),
-        cmocka_unit_test(step_numbers_that_start_again_have_a_valid_time),
+        cmocka_unit_test(step_has_a_valid_time_after_step_numbers_start_again),
         cmocka_unit_test(last_heap_reading_at_or_before_a_time_is_found),
         cmocka_unit_test(empty_profile_has_no_readings),
         cmocka_unit_test(heap_readings_after_the_end_of_work_are_excluded),
         cmocka_unit_test(heap_readings_of_a_short_idle_time_at_the_end_are_excluded),
-        cmocka_unit_test(heap_readings_during_a_long_exit_do_not_count_as_work),
-        cmocka_unit_test(process_counts_as_working_until_its_exit_begins),
+        cmocka_unit_test(heap_readings_during_a_long_exit_are_excluded),
+        cmocka_unit_test(process_is_at_work_until_its_exit_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static void damaged_python_line_table_is_not_reported_as_a_missing_line(void **s
     assert_int_equal(line(far, sizeof(far), V39, UINT32_MAX, 0), -EBADMSG);
 }
 
-static void python_line_numbers_below_1_count_as_missing(void **state)
+static void python_line_numbers_below_1_are_treated_as_missing(void **state)
 {
     static const uint8_t t[] = {0x80 | 13 << 3, 5 /* −2 */};
     (void)state;
@@ -213,7 +213,7 @@ int main(void)
         cmocka_unit_test(line_table_of_python_3_10_may_have_code_without_a_line),
         cmocka_unit_test(line_table_of_python_3_11_is_decoded_in_all_six_forms),
         cmocka_unit_test(damaged_python_line_table_is_not_reported_as_a_missing_line),
-        cmocka_unit_test(python_line_numbers_below_1_count_as_missing),
+        cmocka_unit_test(python_line_numbers_below_1_are_treated_as_missing),
         cmocka_unit_test(line_tables_of_other_python_versions_are_refused),
         cmocka_unit_test(random_python_line_tables_are_never_read_past_their_end),
         cmocka_unit_test(line_tables_match_the_installed_python),

@@ -219,7 +219,7 @@ static bool no_row_leaks(struct run *r)
     return true;
 }
 
-static void heap_row_of_a_filling_job_is_not_leaking(void **state)
+static void leaking_heap_row_of_a_filling_job_is_filling(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_LEAKING, VERDICT_FILLING};
     struct run *r = run_new(1, 320 * MIB, 64 * KIB);
@@ -234,13 +234,13 @@ static void heap_row_of_a_filling_job_is_not_leaking(void **state)
     run_free(r);
 }
 
-/* The statistical test for even growth rejects at most 1 % of the rows that grow evenly. */
+/* The statistical test for steady growth rejects at most 1 % of the rows that grow steadily. */
 static void growing_heap_row_is_leaking_if_the_job_leaks(void **state)
 {
     size_t asked, failed = count_runs(leak_shares_the_word, &asked);
     (void)state;
-    print_message("[          ] %zu of %zu runs with a leaking row of another word\n", failed,
-                  asked);
+    print_message("[          ] %zu of %zu runs whose leaking row has another verdict word\n",
+                  failed, asked);
     assert_true(failed * 100 <= asked);
 }
 
@@ -252,11 +252,12 @@ static void growing_heap_row_comes_first_if_the_job_leaks(void **state)
     assert_true(failed * 50 <= asked);
 }
 
-static void row_whose_growth_ended_is_not_called_leaking(void **state)
+static void heap_row_whose_growth_ended_is_not_leaking(void **state)
 {
     size_t asked, failed = count_runs(ended_growth_is_no_leak, &asked);
     (void)state;
-    print_message("[          ] %zu of %zu runs with ended growth called a leak\n", failed, asked);
+    print_message("[          ] %zu of %zu runs in which ended growth is reported as a leak\n",
+                  failed, asked);
     assert_true(failed * 50 <= asked);
 }
 
@@ -272,9 +273,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(growing_heap_row_is_leaking_if_the_job_leaks),
         cmocka_unit_test(growing_heap_row_comes_first_if_the_job_leaks),
-        cmocka_unit_test(row_whose_growth_ended_is_not_called_leaking),
+        cmocka_unit_test(heap_row_whose_growth_ended_is_not_leaking),
         cmocka_unit_test(heap_row_of_a_healthy_job_is_never_leaking),
-        cmocka_unit_test(heap_row_of_a_filling_job_is_not_leaking),
+        cmocka_unit_test(leaking_heap_row_of_a_filling_job_is_filling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

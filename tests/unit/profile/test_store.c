@@ -446,7 +446,7 @@ static size_t find_block(const struct buf *b, uint16_t type, unsigned n)
     return b->len;
 }
 
-static void damaged_heap_reading_damages_only_readings_that_refer_to_it(void **state)
+static void damaged_heap_reading_affects_only_readings_that_refer_to_it(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -472,7 +472,7 @@ static void damaged_heap_reading_damages_only_readings_that_refer_to_it(void **s
     buf_fini(&b);
 }
 
-static void damaged_heap_names_do_not_affect_the_numbers(void **state)
+static void damaged_heap_names_do_not_affect_byte_counts(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -490,7 +490,7 @@ static void damaged_heap_names_do_not_affect_the_numbers(void **state)
     buf_fini(&b);
 }
 
-static void truncated_heap_history_gives_its_intact_blocks(void **state)
+static void intact_blocks_of_a_truncated_heap_history_are_read(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -517,7 +517,7 @@ static void truncated_heap_history_gives_its_intact_blocks(void **state)
 }
 
 /* Data written later must not depend on data that the disk refused. */
-static void heap_history_is_written_again_after_a_full_disk(void **state)
+static void heap_history_continues_after_the_disk_was_full(void **state)
 {
     struct fixture *f = *state;
     struct rlimit before, small;
@@ -536,7 +536,8 @@ static void heap_history_is_written_again_after_a_full_disk(void **state)
     assert_int_equal(store_error(f->writer), -EFBIG);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     take(f, 6, 3, STORE_DUE);
-    assert_int_equal(store_flush(f->writer, LONG_NS), -EFBIG); /* still known */
+    /* The first error is still reported. */
+    assert_int_equal(store_flush(f->writer, LONG_NS), -EFBIG);
     struct buf b = {0};
     struct store_damage damage;
     assert_int_equal(io_read_all(f->dirfd, NAME, 64 << 20, &b), 0);
@@ -550,7 +551,7 @@ static void heap_history_is_written_again_after_a_full_disk(void **state)
     buf_fini(&b);
 }
 
-static void heap_file_of_another_kind_or_version_is_refused(void **state)
+static void heap_file_of_another_format_or_version_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct profile *p = NULL;
@@ -595,11 +596,11 @@ int main(void)
         T(names_added_to_the_heap_table_later_are_stored),
         T(heap_table_with_invalid_entries_gives_a_valid_profile),
         T(heap_table_whose_counts_decrease_gives_a_valid_profile),
-        T(damaged_heap_reading_damages_only_readings_that_refer_to_it),
-        T(damaged_heap_names_do_not_affect_the_numbers),
-        T(truncated_heap_history_gives_its_intact_blocks),
-        T(heap_history_is_written_again_after_a_full_disk),
-        T(heap_file_of_another_kind_or_version_is_refused),
+        T(damaged_heap_reading_affects_only_readings_that_refer_to_it),
+        T(damaged_heap_names_do_not_affect_byte_counts),
+        T(intact_blocks_of_a_truncated_heap_history_are_read),
+        T(heap_history_continues_after_the_disk_was_full),
+        T(heap_file_of_another_format_or_version_is_refused),
         T(existing_heap_history_is_not_overwritten),
         T(heap_snapshot_has_samples_of_every_kind),
     };

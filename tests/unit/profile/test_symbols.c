@@ -334,7 +334,7 @@ static void symbol_with_the_fewest_leading_underscores_is_chosen(void **state)
     assert_string_equal(name, "real");
     assert_true(elf_functions_find(&t, 0x10, name));
     assert_string_equal(name, "__real");
-    assert_false(elf_functions_find(&t, 0x18, name)); /* between two */
+    assert_false(elf_functions_find(&t, 0x18, name)); /* between two functions */
     assert_false(elf_functions_find(&t, 0x0f, name));
     assert_true(elf_functions_find(&t, 0x48, name)); /* The symbol "hand" has no known size. */
     assert_string_equal(name, "hand");
