@@ -133,7 +133,7 @@ static int debug_take_back(void *user)
     return attach_write(fd, d->pending, &zero, sizeof zero) ? 0 : -ESRCH;
 }
 
-/* ---- handing over ---- */
+/* ---- passing the script to the interpreter ---- */
 
 /* Calls FN while the process is stopped. Tries again for a while if FN returns -EAGAIN or the
  * process did not stop in time. */

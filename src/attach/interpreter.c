@@ -188,20 +188,20 @@ static int take_state(int fd, struct interpreter *i, const struct entry_layout *
 /* Words of _Py_DebugOffsets in 3.14, each the offset of a field. */
 enum debug_word {
     DEBUG_INTERPRETERS = 5, /* field of _PyRuntime: the list of interpreters */
-    DEBUG_STATE_ID = 7,     /* of PyInterpreterState */
+    DEBUG_STATE_ID = 7,     /* field of PyInterpreterState */
     DEBUG_STATE_NEXT = 8,
     DEBUG_STATE_THREADS = 9, /* field of PyInterpreterState: the first thread */
     DEBUG_STATE_MAIN = 10,   /* field of PyInterpreterState: the main thread */
-    DEBUG_THREAD_NEXT = 24,  /* of PyThreadState */
+    DEBUG_THREAD_NEXT = 24,  /* field of PyThreadState */
     DEBUG_THREAD_INTERP = 25,
     DEBUG_THREAD_ID = 27,
     DEBUG_NATIVE_ID = 28,
     DEBUG_BREAKER = 89,
     DEBUG_SUPPORT = 90, /* field of PyThreadState: the struct for PEP 768 */
-    DEBUG_ENABLED = 91, /* of PyInterpreterState */
+    DEBUG_ENABLED = 91, /* field of PyInterpreterState */
     DEBUG_PENDING = 92, /* field of the struct for PEP 768 */
     DEBUG_PATH = 93,
-    DEBUG_PATH_BYTES = 94, /* a size */
+    DEBUG_PATH_BYTES = 94, /* size of the path's buffer in bytes, not an offset */
 };
 enum { OFFSET_MAX = 1 << 20, PATH_BYTES_MAX = 4096, INTERPRETERS_MAX = 1024 };
 

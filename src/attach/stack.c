@@ -18,7 +18,7 @@
 enum {
     THREADS_MAX = 4096,
     FRAMES_MAX = 1000,
-    WALK_TRIES = 10, /* attempts to read a stack, or the list of threads, that changes meanwhile */
+    WALK_TRIES = 10,       /* maximum number of attempts to read a changing stack or thread list */
     LINES_MAX = 128 << 10, /* longest line table in bytes */
     NAME_MAX_CHARS = 256,
 };

@@ -33,7 +33,7 @@ enum attach_access {
 /* Opens the process. Returns 0, or -errno with a message that names the remedy. */
 int attach_target_open(const struct proc_root *root, int32_t pid, enum attach_access access,
                        struct attach_target *ret, struct err *err);
-void attach_target_close(struct attach_target *t); /* the mem_fd may be -1 */
+void attach_target_close(struct attach_target *t); /* accepts a target whose mem_fd is -1 */
 /* True if the process still runs. A zombie does not. */
 bool attach_target_lives(const struct attach_target *t);
 /* Sets the error for a process that has disappeared. Returns -ESRCH. */
@@ -42,13 +42,13 @@ int attach_target_gone(const struct attach_target *t, struct err *err);
 bool attach_target_sees(const struct attach_target *t, const char *path);
 /* Reads /proc/PID/NAME, and appends it to RET. */
 struct buf;
-enum { ATTACH_ENVIRON_MAX = 64 << 20 }; /* for NAME environ */
+enum { ATTACH_ENVIRON_MAX = 64 << 20 }; /* value of MAX for the file "environ" */
 int attach_target_file(const struct attach_target *t, const char *name, size_t max,
                        struct buf *ret);
 
 /* Reads or writes LEN bytes at ADDRESS. Both return false if not all bytes could be transferred. */
 bool attach_read(int mem_fd, uint64_t address, void *ret, size_t len);
 bool attach_write(int mem_fd, uint64_t address, const void *data, size_t len);
-/* Read one word, or 32 bits. */
+/* Read 64 or 32 bits at ADDRESS. */
 bool attach_read_word(int mem_fd, uint64_t address, uint64_t *ret);
 bool attach_read_int(int mem_fd, uint64_t address, uint32_t *ret);

@@ -48,7 +48,8 @@ enum {
     OP_VAL_EXPRESSION = 0x16,
     OP_ARGS_SIZE = 0x2e,
     OP_OFFSET_NEGATIVE = 0x2f,
-    OP_SHORT_ADVANCE = 0x40, /* the low six bits of the following operations are their operand */
+    /* In the operations below, the low six bits are the operand. */
+    OP_SHORT_ADVANCE = 0x40,
     OP_SHORT_OFFSET = 0x80,
     OP_SHORT_RESTORE = 0xc0,
 };
@@ -208,7 +209,7 @@ static bool read_common(struct cfi_cursor c, struct common *ret)
     return !c.is_bad;
 }
 
-/* Finds the FDE of the last entry of the sorted table that begins at or before IP. */
+/* Finds the FDE to which the sorted table's last entry at or before IP refers. */
 static int find_entry(const struct cfi_section *s, uint64_t ip, uint64_t *ret)
 {
     struct cfi_cursor c = cfi_cursor_at(s, s->header);

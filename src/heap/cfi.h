@@ -9,13 +9,13 @@
 struct cfi_section {
     const uint8_t *bytes;
     size_t len;
-    uint64_t address; /* of bytes[0] */
-    uint64_t header;  /* of .eh_frame_hdr */
+    uint64_t address; /* address of bytes[0] */
+    uint64_t header;  /* address of .eh_frame_hdr */
 };
 
 /* How to compute the start of the caller's frame (the CFA). */
 enum cfi_cfa {
-    CFI_CFA_NONE = 0,   /* the CFA is unknown, or computed in a way too rare to be cached */
+    CFI_CFA_NONE = 0,   /* the CFA is unknown, or its computation is too rare to be cached */
     CFI_CFA_END,        /* there is no caller, because the thread started here */
     CFI_CFA_SP,         /* sp + offset */
     CFI_CFA_FP,         /* rbp + offset */

@@ -6,7 +6,7 @@
 
 #include "heap/heap.h"
 
-/* Returns the pointer that stands for a GPU block in the index of live samples. It differs from all
+/* Returns the pointer that represents a GPU block in the index of live samples. It differs from all
  * host pointers and from pointers of other GPUs. */
 const void *gpu_key(const void *p, unsigned gpu);
 /* Records that a block of SIZE bytes at P was allocated, or freed if SIZE is negative. ALLOCATED

@@ -43,7 +43,7 @@ struct heap_process {
     /* Table of this process; NULL before it is created and after it is closed. */
     struct heap_table *table;
     _Atomic(uint32_t) state; /* enum heap_state */
-    uint64_t base_interval;  /* bytes */
+    uint64_t base_interval;  /* requested sampling interval in bytes */
     bool wants_python_small;
     /* pid of ebb; direct children of ebb create their table when they start */
     uint64_t parent;

@@ -146,7 +146,7 @@ HOOK void *reallocarray(void *ptr, size_t nmemb, size_t size)
     return realloc_any(ptr, total);
 }
 
-/* ---- aligned ---- */
+/* ---- aligned allocation ---- */
 
 #define IS_AVAILABLE(name) (HEAP_LIKELY(hooks_real.name) || (hooks_resolve() && hooks_real.name))
 

@@ -20,7 +20,7 @@ struct hooks_real {
     /* atomic, because the pointer changes again when the arena is first used */
     _Atomic(void (*)(void *)) free;
 
-    /* Also NULL if another module than the allocator's defines the function. */
+    /* Also NULL if the function is not defined in the allocator's module. */
     size_t (*malloc_usable_size)(void *);
     int (*posix_memalign)(void **, size_t, size_t);
     void *(*aligned_alloc)(size_t, size_t);

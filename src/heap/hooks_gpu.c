@@ -30,7 +30,7 @@ typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
 /* ---- the real functions ----
  *
  * The hooks call the function that the dynamic linker would have chosen. This is the first
- * definition behind this library among the libraries loaded at program start, or else the
+ * definition after this library among the libraries loaded at program start, or else the
  * definition in the caller's own libraries, because each copy of torch has its own definition.
  *
  * dlsym is not used, because it could deadlock: the caller holds the lock of a GPU's allocator.
@@ -118,8 +118,8 @@ static __attribute__((constructor)) void find_reports_at_start(void)
  * caller was linked with. */
 enum { LOOKS_MAX = 64 };
 
-/* Finds the functions in the libraries that the library of MAP calls. A function of that library is
- * running now, so it stays loaded, and so do the libraries that it calls. */
+/* Finds the functions in the libraries that the library of MAP calls into. Code of MAP's library is
+ * running now, so that library stays loaded, and so do the libraries that it calls into. */
 static bool find_in_bound(const struct module_map *map, struct real *ret)
 {
     struct module_relocations r;

@@ -7,7 +7,7 @@
 enum {
     PAGE = 4096,
     ENTRY_MASK = 0xffff, /* bits of a cell that hold the entry's number + 1 */
-    TURN_SHIFT = 4,      /* of kind_turn */
+    TURN_SHIFT = 4,      /* number of bits below the turn in kind_turn */
     KIND_MASK = 15,
     NONE = HEAP_LIVE,
     /* From this number of live samples on, live_thin makes room. */

@@ -16,7 +16,7 @@ enum phase {
     ABSENT,  /* the interpreter was not found, perhaps not loaded yet */
     FOUND,   /* the symbols are known, but the interpreter is not initialised yet */
     CHECK,   /* the layout will be trusted after one stack has been walked with it */
-    SETTLED, /* see verdict */
+    SETTLED, /* the result is in verdict */
 };
 enum {
     CHAIN_MAX = 100000, /* maximum number of frames of a chain; a longer chain is corrupt */

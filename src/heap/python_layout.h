@@ -36,7 +36,7 @@ struct python_layout {
     uint8_t generator_owner;
 
     uint16_t code_first_line, code_file, code_name, code_lines;
-    uint16_t code_instrs, code_first_traceable; /* with PYTHON_INSTR_POINTER */
+    uint16_t code_instrs, code_first_traceable; /* used only with PYTHON_INSTR_POINTER */
 
     uint16_t text_length, text_state, text_ascii,
         text_other; /* text_ascii and text_other are the offsets of the characters */

@@ -26,8 +26,8 @@ enum {
 struct pace {
     uint64_t coarser;               /* base interval divided by the requested interval */
     uint64_t rate;                  /* samples per second in the long run */
-    _Atomic(uint64_t) interval_now; /* 0: the base */
-    _Atomic(uint64_t) floor;        /* 0: the base */
+    _Atomic(uint64_t) interval_now; /* 0 means the base interval */
+    _Atomic(uint64_t) floor;        /* 0 means the base interval */
     /* The high bits are the tick of the last refill, the low bits the tokens. */
     _Atomic(uint64_t) tokens;
     _Atomic(uint64_t) changed_tick; /* tick at which the interval was last changed */
@@ -222,7 +222,7 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
             t->random = seed(t);
         draw_next(t);
         t->countdown -= taken;
-        t->drawn -= taken; /* counted above */
+        t->drawn -= taken; /* count_allocated has already counted these bytes */
         if (t->countdown >= 0)
             return false;
     }

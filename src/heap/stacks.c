@@ -23,7 +23,7 @@ _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
  * show them yet. Number 0 is reserved from the start for both. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
-/* Hashes a frame and all frames outside of it. The hash does not depend on the parent's number, so
+/* Hashes a frame together with all its callers. The hash does not depend on the parent's number, so
  * all slots of a stack can be computed and prefetched before the first is read. Otherwise a sample
  * would mostly wait for one slot after the other, because none of them are in the cache by then. */
 static uint64_t path_hash(uint64_t outside, uint64_t frame)
@@ -125,7 +125,7 @@ static uint32_t site_of(struct heap_table *t, uint32_t node)
     return atomic_compare_exchange_strong(&t->nodes[node].site, &site, made) ? made : site;
 }
 
-/* A node of the tree, with the hash of its frame and of all frames outside it. */
+/* A node of the tree, with the hash of its frame and all callers. */
 struct path {
     uint32_t node;
     uint64_t hash;

@@ -35,7 +35,7 @@ enum {
     HEAP_NODES = 65536 / HEAP_SHARE,
     /* Maximum number of call sites; number 0 means "no stack: the tree was full". */
     HEAP_SITES = 16384 / HEAP_SHARE,
-    HEAP_LIVE = 32768 / HEAP_SHARE, /* live samples */
+    HEAP_LIVE = 32768 / HEAP_SHARE, /* maximum number of live samples */
     /* Size of the text section with names, paths and line tables. */
     HEAP_TEXT_BYTES = (2 << 20) / HEAP_SHARE,
     HEAP_BUILD_ID_MAX = 20,
@@ -84,7 +84,7 @@ struct heap_module {
     /* load bias: subtracted from an address in memory, it gives the address in the file */
     uint64_t base;
     uint64_t start, end;  /* addresses at which the module was mapped */
-    uint8_t build_id_len; /* 0: none */
+    uint8_t build_id_len; /* 0 if the module has no build-id */
     uint8_t build_id[HEAP_BUILD_ID_MAX];
     uint8_t is_gone; /* 1 after dlclose */
     uint8_t pad[2];
@@ -132,9 +132,9 @@ enum heap_kind {
 struct heap_live {
     /* 0 if the entry is empty; for a GPU block, bits 56–63 hold the GPU's number + 1. */
     _Atomic(uint64_t) ptr;
-    _Atomic(uint64_t) size; /* as requested */
+    _Atomic(uint64_t) size; /* requested size in bytes */
     _Atomic(uint32_t) site;
-    _Atomic(uint32_t) born_ms; /* since header.start_ns */
+    _Atomic(uint32_t) born_ms; /* time of allocation since header.start_ns */
     /* Sampling interval when the sample was drawn or thinned, in units of 64 bytes. */
     _Atomic(uint32_t) interval;
     /* The low 4 bits are the kind, the bits above count how often the entry was used. */
@@ -190,7 +190,7 @@ struct heap_oom {
     _Atomic(uint32_t) gpu, born_ms, site;
     _Atomic(uint64_t) request_bytes, allocated_bytes, reserved_bytes;
     struct heap_oom_site {
-        _Atomic(uint64_t) bytes; /* 0: none */
+        _Atomic(uint64_t) bytes; /* 0 if the entry is unused */
         _Atomic(uint32_t) site, pad;
     } top[HEAP_OOM_SITES];
 };
@@ -212,7 +212,7 @@ struct heap_header {
     /* Reserved bytes of the text section. The text of a published module or code object is
      * complete. */
     _Atomic(uint32_t) text_bytes;
-    _Atomic(uint32_t) python_version; /* PY_VERSION_HEX; 0: none */
+    _Atomic(uint32_t) python_version; /* PY_VERSION_HEX, or 0 if there is no Python */
     _Atomic(uint32_t) python_state;   /* enum heap_python */
     _Atomic(uint32_t) python_small;   /* 1 if small Python objects are counted */
     _Atomic(uint32_t) is_ended;       /* 1 once the process has run its exit handlers */

@@ -283,7 +283,7 @@ extern const char etext[] __attribute__((visibility("hidden")));
 /* Returns the size of this library's own code; 0 if it is linked into the program. */
 static uintptr_t own_bytes(void)
 {
-    static _Atomic(uintptr_t) known; /* the length + 1 */
+    static _Atomic(uintptr_t) known; /* length + 1, or 0 until it is known */
     uintptr_t len = HEAP_LOAD(known);
 
     if (!len) {

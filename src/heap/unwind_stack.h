@@ -4,7 +4,7 @@
 #include "heap/heap.h"
 
 struct unwind_extent {
-    uintptr_t low, high; /* readable */
+    uintptr_t low, high; /* range of readable addresses; high is exclusive */
     bool may_grow;       /* true if probing may extend the range upwards, page by page */
 };
 

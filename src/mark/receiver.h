@@ -25,7 +25,7 @@ int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_re
  * left behind. R may be NULL. */
 void mark_receiver_free(struct mark_receiver *r);
 /* Removes FOLDER. Called by a process that outlives the receiver. If ebb did not create the folder,
- * only sockets and links in it are removed. */
+ * only sockets and symbolic links in it are removed. */
 void mark_folder_remove(const char *folder);
 /* Removes FOLDER if ebb created it and no process listens there any more. */
 void mark_folder_remove_abandoned(const char *folder);

@@ -30,8 +30,8 @@ int collect_new(struct loop *loop, const char *path, int dirfd, struct collect *
 /* Takes a last reading of all processes, waits briefly for the disk and removes the socket. C
  * may be NULL. */
 void collect_free(struct collect *c);
-/* Takes the readings that are due; called at every tick. Takes a few milliseconds at most; readings
- * beyond that follow at the next tick. */
+/* Takes the readings that are due; called at every tick. Postpones readings to the next tick after
+ * a few milliseconds. */
 void collect_tick(struct collect *c, uint64_t now_ns);
 /* Reports live memory and allocated bytes of each process, at most once per second: heap_sampled
  * (private memory), heap_shared, heap_pool, heap_allocated. NAME is a string literal. */

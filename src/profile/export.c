@@ -125,7 +125,7 @@ struct speedscope {
     json_t *frames, *samples, *weights;
     json_t *stack; /* stack of the current call site */
     uint64_t total;
-    bool has_failed; /* memory ran out */
+    bool has_failed; /* true if memory ran out */
 };
 
 static void speedscope_add_frame(void *user, const struct name *name)

@@ -53,7 +53,7 @@ struct pprof {
     struct buf out;
     struct texts strings; /* string 0 must be "", as pprof requires */
     struct numbers locations, functions;
-    struct buf message, inner, clean; /* reused */
+    struct buf message, inner, clean; /* buffers reused for each message */
 };
 
 static void add_number(struct buf *b, unsigned field, uint64_t v)

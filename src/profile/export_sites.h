@@ -4,7 +4,8 @@
 #include "profile/export.h"
 
 struct export_site {
-    uint64_t live_bytes, live_objects; /* live memory at the last reading */
+    /* Live memory at the last reading that shows the process at work. */
+    uint64_t live_bytes, live_objects;
     uint64_t allocated_bytes, allocated_objects;
 };
 

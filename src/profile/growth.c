@@ -14,8 +14,8 @@ static const double z95 = 1.96;
 /* A change of less than a tenth of a call site's live bytes is usually within the sampling
  * error. */
 static const double material_fraction = 0.1;
-/* Lower bound on the growth in the last sixth of the time, as a fraction of steady growth, from
- * which on a row is still growing. */
+/* Lower bound on the growth in the last sixth of the time, as a fraction of steady growth. The
+ * growth of a row below it may have ended. */
 static const double GOES_ON = 0.3;
 /* One-sided 99 % bound of Kolmogorov's statistic: the largest lead of a sampled distribution over
  * the true one, times the square root of the number of samples. */

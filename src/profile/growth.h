@@ -20,7 +20,7 @@ struct growth_mark {
     struct verdict_mark mark;
 };
 
-/* Which growth is shown. */
+/* The growth to show. */
 enum growth_kind {
     GROWTH_OF_BASELINE, /* from the baseline at the start to the baseline at the end */
     GROWTH_SINCE,       /* memory live at the end that was allocated since from_step */
@@ -58,7 +58,7 @@ struct growth_place {
 
 /* A row: one call site, or all call sites with the same key. */
 struct growth_row {
-    const struct name *name;   /* to display */
+    const struct name *name;   /* name to display */
     const struct name *native; /* innermost C function called below NAME, or NULL */
     /* the user's function and its callers, from names_program_of_site */
     const struct name *program[GROWTH_PROGRAM_MAX];

@@ -20,7 +20,7 @@ static const double KEPT_BYTES = 1 << 20, KEPT_SHARE = 0.1;
 static int64_t step_of(const struct mark *m, const char *key)
 {
     double v = mark_get_number(m, key);
-    return v >= 0 && v < 0x1p62 ? (int64_t)v : -1; /* also for NAN */
+    return v >= 0 && v < 0x1p62 ? (int64_t)v : -1; /* -1 also for NAN */
 }
 
 static void copy_text(char *out, size_t max, const struct mark *m, const char *key)

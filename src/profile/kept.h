@@ -41,9 +41,9 @@ struct kept_lists {
 
 /* Adds one mark. Marks of other kinds and invalid marks are ignored. */
 void kept_take(struct kept_lists *l, const struct mark *mark);
-/* Adds the containers that processes without such a report sent as figures (container:NAME,
- * container_bytes:NAME). The Python package reports containers only once memory has grown by much,
- * but it follows them as figures earlier. */
+/* Adds containers from figures (container:NAME, container_bytes:NAME), for processes that sent no
+ * such report. The Python package reports containers only once memory has grown considerably, but
+ * sends their figures earlier. */
 void kept_take_figures(struct kept_lists *l, const struct run *run);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);

@@ -23,7 +23,7 @@ enum { LARGE_MAX = 16, PROBES = 256, PROBE_PAGES = 512 };
 #define PAGE_SWAPPED (UINT64_C(1) << 62)
 
 /* Checks that FD is safe to map. Reading a mapped file may raise SIGBUS, unless the file is a memfd
- * on plain pages that cannot shrink. */
+ * without huge pages that is sealed against shrinking. */
 static int check_file(int fd, struct err *err)
 {
     struct stat st;

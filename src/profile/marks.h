@@ -1,5 +1,5 @@
-/* The marks of a run that are used to judge growth at call sites, growing containers, and
- * cleanups. An observer collects them while the run is read. */
+/* Collects the marks of a run while it is read: those with which growth at call sites is judged,
+ * reports of growing containers, and cleanups. */
 #pragma once
 
 #include <stddef.h>
@@ -11,14 +11,14 @@
 
 struct err;
 
-/* Totals measured by MemoryCleanup of the Python package, for the last segment. */
+/* Totals of the Python package's MemoryCleanup in the last segment. */
 struct marks_cleanup {
     uint64_t count;
     double freed_bytes, cost_s;
 };
 
 struct marks {
-    struct run_observer observer; /* for run_read */
+    struct run_observer observer; /* to be passed to run_read */
     struct mark *at;              /* marks used by verdicts, without their text */
     size_t count, cap;
     bool has_failed; /* true after an allocation failed */

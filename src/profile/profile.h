@@ -89,7 +89,7 @@ struct profile_cost {
     uint64_t samples, ends, hook_ns, interval, base_interval;
     uint64_t drops[HEAP_DROP_KINDS];
     uint32_t python_version, python_state, python_small;
-    uint32_t modules, codes, nodes, sites, live; /* entries used */
+    uint32_t modules, codes, nodes, sites, live; /* numbers of table entries in use */
     uint32_t text_bytes;
     uint64_t arena_bytes;  /* bytes mapped for small Python objects, whether live or not */
     uint64_t inside_bytes; /* the same value as in struct profile_reading */

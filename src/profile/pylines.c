@@ -96,7 +96,7 @@ static int64_t location_line_delta(struct cur *c, unsigned form)
     else if (form >= FORM_LINE_0 && form <= FORM_LINE_2)
         delta = (int64_t)form - FORM_LINE_0;
     while (!c->bad && cur_left(c) && !(*c->p & 0x80U))
-        c->p++; /* columns */
+        c->p++; /* skip the columns */
     return delta;
 }
 

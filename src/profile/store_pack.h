@@ -12,7 +12,7 @@ struct buf;
 enum { STORE_MAJOR = 2, STORE_MINOR = 0, STORE_MAJOR_OLDEST = 1 };
 
 enum store_block {
-    STORE_HEAD = 1,     /* the process */
+    STORE_HEAD = 1,     /* pid, start time and base interval of the process */
     STORE_NEWS = 2,     /* entries added to the table since the last reading */
     STORE_READING = 3,  /* live bytes of each call site; seq counts readings */
     STORE_SNAPSHOT = 4, /* all live samples */

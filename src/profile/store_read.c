@@ -165,8 +165,8 @@ static int read_news(struct profile *p, struct cur *c)
     return c->bad ? -EBADMSG : 0;
 }
 
-/* Removes references of frames to missing modules or codes, and makes texts empty that no block
- * contains. */
+/* Sets frames to 0 that refer to missing modules or codes, and replaces missing texts by empty
+ * ones. */
 static void check_names(struct profile *p)
 {
     for (size_t i = 0; i < p->n_modules; i++)

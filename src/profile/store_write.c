@@ -46,9 +46,9 @@ struct store_writer {
     uint64_t seq;                  /* number of the last reading, or 0 */
     uint64_t whole_seq; /* number of the last reading that does not depend on earlier ones, or 0 */
     uint64_t size_bytes, losses;
-    uint64_t reading_ns, snapshot_ns; /* 0: none */
+    uint64_t reading_ns, snapshot_ns; /* times of the last reading and snapshot, or 0 */
     struct store_totals live;
-    double snapshot_bytes; /* host and GPUs */
+    double snapshot_bytes; /* live bytes of host and GPUs at the last snapshot */
 };
 
 static uint64_t part_of_run(uint64_t elapsed_ns, unsigned parts, uint64_t least_ns,

@@ -78,7 +78,7 @@ const char *symbols_readable(struct texts *texts, const char *name)
 static struct module *module_add(struct symbols *s, const char *path, size_t len,
                                  const struct build_id *id)
 {
-    struct module *wide = reallocarray(s->modules, s->n_modules + 1, sizeof *wide); /* few */
+    struct module *wide = reallocarray(s->modules, s->n_modules + 1, sizeof *wide);
     if (!wide)
         return NULL;
     s->modules = wide;

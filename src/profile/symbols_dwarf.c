@@ -24,7 +24,7 @@ struct dwarf_index {
     struct elf_file
         alt_file; /* debug information shared by several debug files (.gnu_debugaltlink) */
     Dwarf *alt;
-    struct stretch *stretches; /* by start */
+    struct stretch *stretches; /* sorted by start address */
     size_t count, cap;
 };
 

@@ -46,7 +46,7 @@ int symbols_open_debug(const struct symbols_options *options, const char *path,
 int symbols_open_by_id(const char *sysroot, const struct build_id *id, struct elf_file *ret);
 
 /* Functions by address, from .symtab, otherwise .dynsym. Names stay in the file until they are
- * needed, as a large library has 80 MB of them. */
+ * needed, because a large library has 80 MB of them. */
 struct elf_functions {
     struct elf_function {
         uint64_t start;

@@ -11,7 +11,6 @@
 
 enum { TALLY_NONE = -1 };
 
-/* One row. */
 struct tally {
     /* The call site whose certain growth since the middle of the run is largest or, if none
      * certainly grew, the one with the most live bytes. */
@@ -39,7 +38,7 @@ struct tallies {
     /* Entry of each call site halfway through the run, or NULL. */
     const struct profile_held **middle;
     struct texts keys; /* keys of the rows, in their order */
-    struct buf key;    /* scratch */
+    struct buf key;    /* buffer in which a key is built */
     size_t n_readings; /* number of readings that are evaluated */
 };
 

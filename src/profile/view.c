@@ -187,7 +187,7 @@ int profile_view_make(const struct profile *p, struct names *names, const struct
 
 struct tree {
     struct names *names;
-    double *own, *all;               /* by node */
+    double *own, *all;               /* live bytes by node, without and with its children */
     uint32_t *first_child, *sibling; /* first child and next sibling of each node, or 0 */
     double least;
 };

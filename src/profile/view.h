@@ -129,7 +129,7 @@ struct profile_wants {
     struct symbols_options symbols;
     struct growth_options growth; /* options for the growth; the marks are taken from MARKS */
     const struct marks *marks;    /* marks of the run */
-    size_t top;                   /* rows */
+    size_t top;                   /* maximum number of rows */
     bool stacks;
     bool tree; /* the call tree is included, without branches below one percent */
 };
