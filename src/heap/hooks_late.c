@@ -357,6 +357,7 @@ static void do_nothing(void)
 {
 }
 
+__attribute__((used)) /* clang does not count the use by ifunc */
 static nothing_fn *choose_locked(void)
 {
     int what = atomic_exchange(&task, LATE_NOTHING);
