@@ -52,7 +52,7 @@ def test_hanging_run_folder_does_not_stall_server_or_other_jobs(slurm, hanging, 
         for job in (one, two):
             assert server.wait(job, "running")["state"] == "running"
         hanging.begin(tmp_path / "runs" / f"{one}-one", server.process.pid)
-        silent = wait_for(lambda: "has not answered since" in str(server.job(one)["reason"]) and server.job(one),
+        silent = wait_for(lambda: "has been unreachable since" in str(server.job(one)["reason"]) and server.job(one),
                           "the report of the folder")
         assert silent["state"] == "running"
         (tmp_path / "one").touch()  # The job ends while the server cannot read its folder.
@@ -75,7 +75,7 @@ def test_job_unknown_to_slurm_is_not_lost_while_its_folder_hangs(slurm, hanging,
         (tmp_path / "go").touch()
         wait_for(lambda: slurm.jobs()[0]["state"] == "COMPLETED", "the end of the job")
         slurm.purge()
-        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has been unreachable" in str(server.job(job)["reason"]), "the report of the folder")
         assert server.job(job)["state"] == "running"
         hanging.end()
         assert server.wait(job)["state"] == "succeeded"
@@ -87,7 +87,7 @@ def test_queued_jobs_wait_while_all_run_folders_hang(slurm, hanging, tmp_path):
         jobs = [server.submit(*waiting(tmp_path, f"j{i}"), name=f"j{i}") for i in range(12)]
         for i in range(12):
             (tmp_path / f"j{i}").touch()
-        wait_for(lambda: "does not answer" in " ".join(server.get("/health").json()["trouble"]), "the trouble")
+        wait_for(lambda: "is unreachable" in " ".join(server.get("/health").json()["trouble"]), "the trouble")
         answers(server)
         hanging.end()
         assert [server.wait(job)["state"] for job in jobs] == ["succeeded"] * 12
@@ -101,13 +101,13 @@ def test_server_can_be_stopped_and_started_while_a_run_folder_hangs(slurm, hangi
         server.wait(job, "running")
         folder = tmp_path / "runs" / f"{job}-x"
         hanging.begin(folder, server.process.pid)
-        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has been unreachable" in str(server.job(job)["reason"]), "the report of the folder")
         begun = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - begun < 10
         hanging.begin(folder)
         server.start()
-        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has been unreachable" in str(server.job(job)["reason"]), "the report of the folder")
         assert server.job(job)["state"] == "running"
         hanging.end()
         (tmp_path / "go").touch()
@@ -122,13 +122,13 @@ def test_server_starts_while_the_folder_of_all_run_folders_hangs(slurm, hanging,
         assert server.stop() == 0
         hanging.begin(tmp_path / "runs")
         server.start()
-        assert f"the folder {tmp_path}/runs does not answer" in server.said()
+        assert f"the folder {tmp_path}/runs is unreachable" in server.said()
         trouble = server.get("/health").json()["trouble"]
-        assert f"cannot start jobs: the folder {tmp_path}/runs does not answer" in trouble
-        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
+        assert f"cannot start jobs: the folder {tmp_path}/runs is unreachable" in trouble
+        wait_for(lambda: "has been unreachable" in str(server.job(job)["reason"]), "the report of the folder")
         assert server.job(job)["state"] == "running"
         new = server.submit("true")
-        assert "does not answer" in server.job(new)["waits_for"]
+        assert "is unreachable" in server.job(new)["waits_for"]
         (tmp_path / "go").touch()
         hanging.end()
         assert [server.wait(n)["state"] for n in (job, new)] == ["succeeded"] * 2
@@ -142,7 +142,7 @@ def test_first_start_is_refused_while_the_folder_of_all_run_folders_hangs(slurm,
         (server.state / "last-id").unlink()
         hanging.begin(tmp_path / "runs")
         refused = run_ebb(*server.arguments, env=server.env)
-        assert refused.returncode == 2 and "start the server when the folder answers" in refused.stderr
+        assert refused.returncode == 2 and "start the server again once the folder is reachable" in refused.stderr
         hanging.end()
         server.start()
 
@@ -159,8 +159,8 @@ def test_hanging_working_folder_stalls_only_its_own_submission(slurm, hanging, t
             answers(server)
         assert submission.result().status == 503
         assert submission.result().message() == \
-            f'cwd: the folder "{work}" does not answer; submit the job again later'
-        assert "does not answer" in server.post(f"/jobs/{done}/rerun").message()
+            f'cwd: the folder "{work}" is unreachable; submit the job again later'
+        assert "is unreachable" in server.post(f"/jobs/{done}/rerun").message()
         assert server.submit("true", cwd="/") == done + 1, "a refused job has no id"
         hanging.end()
         assert server.wait(server.submit("true", cwd=str(work)))["state"] == "succeeded"
@@ -171,7 +171,7 @@ def test_job_in_hanging_folder_can_be_cancelled(slurm, hanging, tmp_path):
         job = server.submit("sleep", "600", name="x")
         server.wait(job, "running")
         hanging.begin(tmp_path / "runs" / f"{job}-x", server.process.pid)
-        wait_for(lambda: "has not answered" in str(server.job(job)["reason"]), "the report of the folder")
+        wait_for(lambda: "has been unreachable" in str(server.job(job)["reason"]), "the report of the folder")
         server.post(f"/jobs/{job}/cancel", {"reason": "enough", "grace_s": 1})
         wait_for(lambda: slurm.jobs()[0]["state"] not in ("PENDING", "RUNNING"), "scancel")
         hanging.end()
@@ -188,7 +188,7 @@ def test_request_for_file_of_hanging_run_folder_is_refused(slurm, hanging, tmp_p
         hanging.begin(tmp_path / "runs" / f"{job}-x", server.process.pid)
         # All requests wait at the same time, because the server gives up on each only after several seconds.
         for refused in pool.map(lambda path: server.get(f"/jobs/{job}/{path}"), paths):
-            assert refused.status == 503 and "does not answer" in refused.message()
+            assert refused.status == 503 and "is unreachable" in refused.message()
         answers(server)
         hanging.end()
         assert [server.get(f"/jobs/{job}/{path}").status for path in paths] == [200] * len(paths)

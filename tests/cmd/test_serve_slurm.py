@@ -139,7 +139,7 @@ def test_submitted_job_stays_queued_while_slurm_is_down(slurm, tmp_path):
     with serving_slurm(slurm) as server:
         job = server.submit(*marking(tmp_path))
         reason(server, job, "not submitted to Slurm yet: Unable to contact slurm controller")
-        wait_for(lambda: "Slurm does not answer" in trouble(server), "the server's trouble")
+        wait_for(lambda: "Slurm does not respond" in trouble(server), "the server's trouble")
         server.stop(9)
         server.start()
         slurm.clear("down")
@@ -290,7 +290,7 @@ def test_executor_cannot_change_while_jobs_run(slurm, tmp_path):
 def test_server_names_missing_slurm_command(tmp_path):
     result = run_ebb("serve", "--executor", "slurm", "--state-dir", tmp_path / "state", "--listen", "none",
                  env={"PATH": "/nonexistent"})
-    assert result.returncode == 2 and "the command sbatch is not in a folder of $PATH" in result.stderr
+    assert result.returncode == 2 and "cannot find the command sbatch in $PATH" in result.stderr
 
 
 def test_run_folders_can_be_in_a_shared_folder(slurm, tmp_path):

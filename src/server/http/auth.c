@@ -23,7 +23,7 @@
 static const char sessions_file[] = "sessions";
 
 enum { TOKEN_MIN = 32, TOKEN_MAX = 256, WRONG_MAX = 10, SESSION_DAYS = 30 };
-/* After WRONG_MAX wrong tokens, one more may be tried each time this interval passes. */
+/* After WRONG_MAX wrong tokens, one more attempt is allowed in each interval of this length. */
 static const uint64_t wrong_every_ns = 6 * NS_PER_S;
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 
@@ -119,7 +119,7 @@ struct session {
     char name[AUTH_SECRET_SIZE]; /* value of the session's cookie; "" if the entry is unused */
     char key[AUTH_SECRET_SIZE], view[AUTH_SECRET_SIZE];
     enum http_rank rank;
-    uint64_t since_ns, used_ns; /* times of the wall clock, because sessions survive a restart */
+    uint64_t since_ns, used_ns; /* wall-clock times, because sessions survive a restart */
 };
 
 struct auth {
@@ -127,7 +127,7 @@ struct auth {
     char token[TOKEN_MAX + 1], token_read[TOKEN_MAX + 1];
     const char *const *hosts;
     struct session sessions[AUTH_SESSIONS_MAX];
-    /* number of recent wrong tokens; each wrong_every_ns without one reduces it by one */
+    /* number of recent wrong tokens; decreases by one every wrong_every_ns */
     unsigned wrong;
     uint64_t wrong_ns; /* time at which WRONG was last reduced */
 };
@@ -148,8 +148,8 @@ static void save_sessions(const struct auth *a)
     buf_fini(&text);
 }
 
-/* Finds a session. Compares with every session, so that the duration does not reveal anything about
- * a session's name. Sessions stay valid if the clock is set back. */
+/* Finds a session. Compares NAME with the names of all sessions, so that the run time reveals
+ * nothing about them. Sessions stay valid if the clock is set back. */
 static struct session *find_session(struct auth *a, const char *name, uint64_t now_ns)
 {
     struct session *found = NULL;
@@ -161,8 +161,8 @@ static struct session *find_session(struct auth *a, const char *name, uint64_t n
     return found;
 }
 
-/* Returns an unused entry, or else the least recently used one. Owners and readers have half of the
- * entries each, so a reader's login never removes a session of the owner. */
+/* Returns an unused entry or, if there is none, the least recently used one. Half of the entries
+ * are for owners and half for readers, so a reader's login never removes an owner's session. */
 static struct session *session_slot(struct auth *a, enum http_rank rank)
 {
     struct session *first = a->sessions + (rank == HTTP_OWNER ? 0 : AUTH_SESSIONS_MAX / 2);
@@ -285,8 +285,8 @@ void auth_free(struct auth *a)
     free(a);
 }
 
-/* True if R contains KEY, either in the header X-Ebb-Key or in Sec-WebSocket-Protocol. For a
- * WebSocket, a browser can set only Sec-WebSocket-Protocol. */
+/* True if R contains KEY, in the header X-Ebb-Key or in Sec-WebSocket-Protocol, which is the only
+ * one of the two that a browser can set for a WebSocket. */
 static bool has_key(const struct http_request *r, const char *key)
 {
     char offered[AUTH_SECRET_SIZE];
@@ -300,7 +300,8 @@ static bool has_key(const struct http_request *r, const char *key)
     return given && auth_secret_equal(given, key);
 }
 
-/* The session that R's cookie names, if R also contains one of the session's secrets; else NULL. */
+/* Returns the session identified by R's cookie if R also contains one of the session's secrets;
+ * otherwise NULL. */
 static struct session *session_of(struct auth *a, const struct http_request *r, uint64_t now_ns,
                                   enum http_rank *ret)
 {
@@ -401,7 +402,7 @@ static bool split_host(const char *host, char ret[256])
     return true;
 }
 
-/* True if NAME is an IP address. DNS cannot redirect it. */
+/* True if NAME is a literal IP address, which DNS cannot redirect. */
 static bool is_literal(char *name)
 {
     struct in6_addr address;

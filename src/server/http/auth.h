@@ -26,8 +26,9 @@ struct auth_grant {
 
 /* Reads STATE_DIR/token and STATE_DIR/token.read-only; creates them (0600, 256 bits) at the first
  * start. Returns -EPERM if other users may read them. Sessions are stored in STATE_DIR/sessions
- * (0600) and survive a restart unless their token has changed. HOSTS lists names that a Host header
- * may contain in addition to localhost and literal addresses; it ends with NULL and may be NULL. */
+ * (0600) and survive a restart unless their token has changed. HOSTS is a list, terminated by NULL,
+ * of the names that a Host header may contain in addition to localhost and literal addresses. HOSTS
+ * may be NULL. */
 int auth_open(const char *state_dir, const char *const *hosts, struct auth **ret, struct err *err);
 void auth_free(struct auth *a); /* accepts NULL */
 /* Checks whether auth_open can succeed. Creates nothing. */
@@ -36,21 +37,22 @@ int auth_check(const char *state_dir, struct err *err);
 /* Checks Host (against DNS rebinding) and Origin. Returns false, with the reason in *RET_WHY, if
  * the request is refused. */
 bool auth_origin_ok(const struct auth *a, const struct http_request *r, const char **ret_why);
-/* Determines the rank (access rights) of R by its socket, by its Authorization header, or by its
- * cookie together with X-Ebb-Key, the WebSocket protocol "ebb-key.KEY" or the parameter "view".
+/* Determines the rank (access rights) of R from its socket, from its Authorization header, or from
+ * its cookie together with X-Ebb-Key, the WebSocket protocol "ebb-key.KEY" or the parameter "view".
  * Compares in constant time. */
 enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t now_ns);
 /* Opens a session for a token and fills in *RET. Returns HTTP_STRANGER if the token is wrong.
- * *ret_again is true if the client sent too many wrong tokens and must wait some seconds before it
- * tries another one. The right token is always accepted. NOW_NS is wall-clock time. */
+ * *ret_again is true if too many wrong tokens were sent recently, by any clients, so that the
+ * client must wait some seconds before it tries again. The right token is always accepted. NOW_NS
+ * is wall-clock time. */
 enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
                           struct auth_grant *ret, bool *ret_again);
-/* Ends the session of R's cookie and key. ret_cookie is a header that removes the cookie from the
- * browser. */
+/* Ends the session of R's cookie and key. ret_cookie is the value of a Set-Cookie header that
+ * removes the cookie from the browser. */
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE]);
 
-/* For tests, which cannot create a request. auth_secret_equal takes the same time for every GIVEN
- * of the same length. */
+/* Exported for tests, which cannot create a struct http_request. The run time of auth_secret_equal
+ * depends on the length of GIVEN but not on its content. */
 bool auth_secret_equal(const char *given, const char *secret);
 bool auth_host_ok(const char *const *hosts, const char *host);
 bool auth_origin_is_host(const char *origin, const char *host);

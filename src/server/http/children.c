@@ -32,7 +32,8 @@ struct child {
 struct children {
     struct loop *loop;
     struct children_options options;
-    TAILQ_HEAD(child_list, child) pending; /* running children, followed by queued ones in order */
+    /* running children, then queued children in the order in which they will start */
+    TAILQ_HEAD(child_list, child) pending;
     unsigned running, queued;
 };
 
@@ -69,8 +70,8 @@ static void remove_pending(struct child *c)
 
 static void start_queued(struct children *all);
 
-/* Ends a child and calls its waiters. They may call children_ask and child_waiter_cancel, so the
- * child is removed from its list first. */
+/* Calls the waiters of a child that has ended, and frees the child. Waiters may call children_ask
+ * and child_waiter_cancel, so the child is removed from its list first. */
 static void child_end(struct child *c, int status, const char *output, size_t len)
 {
     struct children *all = c->all;
@@ -113,7 +114,7 @@ static int child_start(struct child *c)
 }
 
 /* Starts queued children. Each round begins at the head of the list, because a failed start calls
- * waiters, and these may change the list. */
+ * waiters, which may change the list. */
 static void start_queued(struct children *all)
 {
     while (all->running < all->options.at_once && all->queued > 0) {

@@ -1,13 +1,13 @@
 /* Child processes of the server. Reading a whole recording takes too long and too much memory for
  * the server itself, so it runs `ebb verdict`, `ebb diagnose` and the like as children: a few at a
- * time, with a limit on time and output. */
+ * time, with limits on their run time and output size. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct child_waiter; /* a request that waits for the answer of a child */
+struct child_waiter; /* a request that waits for a child's answer */
 struct children;
 struct loop;
 
@@ -26,9 +26,9 @@ void children_free(struct children *all); /* kills the children without calling 
  * loop, possibly before children_ask returns. */
 typedef void child_done_fn(void *user, int status, const char *output, size_t len);
 /* Runs `ebb ARGV` and calls FN with its answer. If a child with the same KEY runs or is queued, its
- * answer is used. *RET is the waiter, or NULL if FN was already called. Requests of guests wait
- * behind other requests, and take at most half of the queue. Returns -EAGAIN if the queue is full.
- */
+ * answer is used. *RET is the waiter, or NULL if FN was already called. Requests from guests
+ * (clients other than the owner) wait behind all others and fill at most half of the queue. Returns
+ * -EAGAIN if the queue is full. */
 int children_ask(struct children *all, const char *const *argv, const char *key, bool is_guest,
                  child_done_fn *fn, void *user, struct child_waiter **ret);
 void child_waiter_cancel(struct child_waiter *waiter);

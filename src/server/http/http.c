@@ -1,5 +1,5 @@
-/* Runs the MHD daemons, one per listener: their epoll is a source of our event loop. Enforces
- * deadlines of connections, and implements MHD's callbacks for a request. */
+/* Runs one MHD daemon per listener; each daemon's epoll descriptor is a source of our event loop.
+ * Enforces connection deadlines, and implements MHD's callbacks for requests. */
 #include "server/http/http.h"
 #include "server/http/http_answer.h"
 
@@ -18,8 +18,8 @@
 /* Maximum number of MHD_run calls in a row before the loop serves its other sources. */
 enum { ROUNDS_MAX = 4 };
 
-/* ---- limits by rank: strangers and readers cannot use up the resources that the owner needs ----
- */
+/* ---- limits by rank: strangers and readers cannot use up the resources that the owner needs
+ * ---- */
 
 bool http_share_has_room(const struct http_share *s, enum http_rank rank, size_t n, size_t max)
 {
@@ -53,10 +53,10 @@ void http_connection_cut(struct http_connection *c)
     c->daemon->held[c->rank]--;
 }
 
-/* Adds a new connection, which counts as a stranger's at first. If strangers have more than a
- * quarter of the connections, one of theirs is closed: the connection that has been without a
- * complete request for longest. Clients with a token are not affected, because they send a request
- * soon after they connect. */
+/* Adds a new connection. On TCP, it belongs to a stranger until a request with a token arrives. If
+ * more than a quarter of the connections belong to strangers, closes the one among the others that
+ * has waited longest for a complete request. Clients with a token are not affected, because they
+ * send a request soon after they connect. */
 static void connection_enter(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;
@@ -244,9 +244,9 @@ static enum http_method method_of(const char *s)
     return HTTP_OTHER;
 }
 
-/* Checks the headers. If the request has a body, a refusal is sent now, before the body is read,
- * and the connection is closed. If it has none, the handler sends the refusal, and the connection
- * stays open. */
+/* Checks the headers. A request with a body is admitted or refused here; any other request later,
+ * in handle_request. The body of a refused request is read and discarded before the answer is sent.
+ * Only a client that sent Expect is answered at once, because it waits before it sends the body. */
 static void read_headers(struct http_request *r, const char *method, const char *version)
 {
     struct http *h = r->http;
@@ -262,8 +262,8 @@ static void read_headers(struct http_request *r, const char *method, const char 
         r->state = REQUEST_DRAINING;
 }
 
-/* Reads a part of the body. MHD accepts no answer before the end of the body. The rest of an
- * oversized body is therefore read and discarded, up to four times the limit. */
+/* Handles a part of the body. MHD accepts no answer before the end of the body, so the rest of an
+ * oversized body is read and discarded, up to four times HTTP_BODY_MAX. */
 static enum MHD_Result read_body(struct http_request *r, const char *data, size_t *len)
 {
     struct http *h = r->http;

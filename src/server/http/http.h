@@ -1,5 +1,6 @@
-/* An HTTP server on the event loop: libmicrohttpd (MHD) with its epoll inside ours. One handler
- * gets all requests, and everything that clients send is limited. */
+/* An HTTP server on the event loop, based on libmicrohttpd (MHD), whose epoll descriptor is a
+ * source of our loop. One handler receives all requests. The size and duration of everything that
+ * clients send are limited. */
 #pragma once
 
 #include <jansson.h>
@@ -15,15 +16,16 @@ struct loop;
 
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
 
-/* The rights that a request has proved so far. Every client of the unix socket is the owner. */
+/* The access rights that a request has been granted so far. Every client of the unix socket is the
+ * owner. */
 enum http_rank { HTTP_STRANGER, HTTP_READER, HTTP_OWNER };
 enum { HTTP_RANKS = 3 };
 
 enum {
     HTTP_BODY_MAX = 1 << 20,
-    /* maximum total size of all bodies (struct http_share); beyond it the answer is 503 */
+    /* maximum total size of all request bodies in memory; beyond it, the answer is 503 */
     HTTP_BODIES_MAX = 16 << 20,
-    /* maximum total size of large answers being sent (struct http_share) */
+    /* maximum total size of all large answers being sent */
     HTTP_ANSWERS_MAX = 64 << 20,
     HTTP_LISTENERS_MAX = 4,
     HTTP_CONTEXT_BYTES = 64,
@@ -39,8 +41,8 @@ struct http_listener {
 typedef void http_admit_fn(void *user, struct http_request *r);
 /* Called when the body is complete. Must answer or park the request before it returns. */
 typedef void http_handle_fn(void *user, struct http_request *r);
-/* Called after an upgrade. The callee owns the non-blocking socket until http_upgraded_close. EXTRA
- * are bytes that were received together with the request. */
+/* Called after a connection was upgraded. The callee owns the non-blocking socket until
+ * http_upgraded_close. EXTRA contains bytes that were received together with the request. */
 struct http_upgraded;
 typedef void http_upgrade_fn(void *user, struct http_upgraded *u, int fd, const void *extra,
                              size_t extra_len);
@@ -48,10 +50,11 @@ typedef void http_upgrade_fn(void *user, struct http_upgraded *u, int fd, const 
 struct http_options {
     struct http_listener listeners[HTTP_LISTENERS_MAX];
     size_t listener_count;
-    /* Limits for each listener. If connections_per_ip_max is 0, there is no limit per IP. Strangers
-     * can have a quarter of the connections, readers half. */
+    /* Limits per listener. If connections_per_ip_max is 0, there is no limit per IP address.
+     * Strangers can use at most a quarter of the connections, and readers at most half. */
     unsigned connections_max, connections_per_ip_max;
-    unsigned idle_s; /* maximum time to send all headers, to send the body, and between requests */
+    /* maximum time for a client to send all headers, to send the body, and between two requests */
+    unsigned idle_s;
     http_admit_fn *admit; /* decides whether to accept a request; NULL: every request is accepted */
     http_handle_fn *handle;
     void *user;
@@ -59,7 +62,8 @@ struct http_options {
 
 /* A limited resource that all requests share. Half of it is reserved for the owner. */
 struct http_share {
-    /* amount that all requests use, and the part of it that guests (all ranks but the owner) use */
+    /* amount in use by all requests, and the part of it in use by guests (all ranks but the
+     * owner) */
     size_t held, guests;
 };
 bool http_share_has_room(const struct http_share *s, enum http_rank rank, size_t n, size_t max);

@@ -77,8 +77,9 @@ enum MHD_Result http_request_queue(struct http_request *r)
     return result;
 }
 
-/* True if the answer may be kept in memory. Answers that slow clients have not read yet stay in
- * memory, so their total size is bounded. */
+/* Reserves memory for an answer of LEN bytes. Returns false if too many large answers are being
+ * sent: answers stay in memory until slow clients have read them, so their total size is
+ * limited. */
 static bool has_room(struct http_request *r, size_t len)
 {
     struct http *h = r->http;

@@ -1,4 +1,4 @@
-/* Checks the head of a request: refuses everything that two parsers could understand
+/* Checks the head of a request: refuses everything that two HTTP parsers could interpret
  * differently. */
 #include <string.h>
 #include <strings.h>
@@ -29,14 +29,14 @@ static const char *const single[] = {"Host",
 enum { SINGLES = sizeof single / sizeof *single, HOST = 0, LENGTH = 1, ENCODING = 2 };
 
 struct head_check {
-    const char *at; /* start of the next header, if the request is strict HTTP */
+    const char *at; /* position at which the next header begins if the request is strict HTTP */
     bool is_strict, has_odd_key, has_control;
     unsigned count[SINGLES];
     const char *value[SINGLES];
 };
 
-/* True if KEY consists of token characters only: some parsers, but not all, read "Content-Length :
- * 5" as a Content-Length. */
+/* True if KEY contains only characters that are valid in a header name. Some parsers, but not all,
+ * accept "Content-Length : 5" as a Content-Length. */
 static bool is_token(const char *key)
 {
     static const char letters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
@@ -76,10 +76,10 @@ static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const ch
 /* True if the head is strict HTTP. libmicrohttpd 0.9 writes a NUL after every part of the head, in
  * place. A NUL that the client sends also ends a part, and the rest of that part is lost.
  * libmicrohttpd also accepts lines that end in LF alone, and folded lines, whose text it appends to
- * the header's name. All of these shift the parts. In a strict request each part begins right after
- * the previous part, and the last part ends where the head ends. Two kinds of invalid line ends are
- * not detected: "\0\n" instead of CR LF, and "\0\n" or ":\n" instead of the empty line. They end
- * the line or the head, and hide nothing in it. */
+ * the header's name. All of these shift the parts that follow. In a strict request each part begins
+ * right after the previous part, and the last part ends where the head ends. Two kinds of invalid
+ * line ends are not detected: "\0\n" instead of CR LF, and "\0\n" or ":\n" instead of the empty
+ * line. Both are harmless: they end the line or the head without hiding any of it. */
 static bool is_strict(const struct http_request *r, const struct head_check *c, const char *method,
                       const char *version)
 {
@@ -142,7 +142,7 @@ unsigned http_head_check(struct http_request *r, const char *method, const char 
         *ret_why =
             "the request contains a NUL, a line that does not end in CR LF, or a folded header";
     else if (!c.count[HOST] && strcmp(version, "HTTP/1.0") != 0)
-        *ret_why = "Host is missing";
+        *ret_why = "the Host header is missing";
     else
         *ret_why = check_headers(&c);
     if (!*ret_why)
@@ -152,10 +152,10 @@ unsigned http_head_check(struct http_request *r, const char *method, const char 
 
 /* ---- errors that MHD would answer twice ---- */
 
-/* Answers a request that libmicrohttpd 0.9 itself refuses. If a complete head is invalid (a
- * Content-Length that is not a number), libmicrohttpd sends the head of its answer twice. Before it
- * answers it logs an error, and the logger is the only callback that it calls in this case. So the
- * logger answers and shuts the socket down. */
+/* Answers a request that libmicrohttpd 0.9 itself refuses. If a complete head is invalid (for
+ * example, Content-Length is not a number), libmicrohttpd sends the head of its answer twice.
+ * Before it answers, it logs an error, and the logger is the only callback that it calls in this
+ * case. So the logger calls this function, which sends the answer and shuts the socket down. */
 static void refuse(struct http_connection *c)
 {
     struct head_check check = {0};

@@ -22,9 +22,9 @@ enum {
     /* Memory of one connection for request headers, answer headers and MHD's buffers. It also
      * limits the size of the headers. */
     HTTP_CONNECTION_BYTES = 16 << 10,
-    HTTP_ANSWER_MAX_S = 600, /* maximum time in which a client must read an answer */
+    HTTP_ANSWER_MAX_S = 600, /* maximum time for a client to read an answer */
     HTTP_ANSWER_SMALL = 64 << 10,
-    HTTP_LATE_S = 10, /* time after which a parked request is late */
+    HTTP_LATE_S = 10, /* a parked request that has waited for this long is late (see http_park) */
 };
 
 struct http_daemon {
@@ -63,7 +63,8 @@ struct http {
     struct http_daemon daemons[HTTP_LISTENERS_MAX];
     size_t daemon_count;
     struct loop_source *tick; /* timer that fires every second while there are connections */
-    struct loop_source *soon; /* timer that runs MHD at once, for work that no fd reports */
+    /* one-shot timer that runs MHD at once, for work that MHD's epoll does not report */
+    struct loop_source *soon;
     bool is_ticking;
     LIST_HEAD(, http_connection) connections;
     LIST_HEAD(, http_request) parked;
@@ -78,7 +79,7 @@ struct http_pair {
 
 /* The states of a request, in the order in which it passes through them. */
 enum http_request_state {
-    REQUEST_ADDRESS,  /* only the address of the request was read so far */
+    REQUEST_ADDRESS,  /* only the address of the request has been read */
     REQUEST_BODY,     /* the head is valid; the body is being read before the handler is called */
     REQUEST_PARKED,   /* the handler will answer later */
     REQUEST_WAITING,  /* the request is parked, and suspended in MHD */
@@ -129,8 +130,9 @@ struct http_request *http_request_new(struct http *h, const char *uri);
 void http_request_free(struct http_request *r);
 
 /* http_head.c */
-/* Checks the head of a request. Returns 0, or the status with which to refuse it and the reason.
- * METHOD and VERSION must be the values that MHD passes after it has read all headers. */
+/* Checks the head of a request. Returns 0 if it is valid, or the HTTP status with which to refuse
+ * the request, with the reason in *RET_WHY. METHOD and VERSION must be the values that MHD passes
+ * after it has read all headers. */
 unsigned http_head_check(struct http_request *r, const char *method, const char *version,
                          const char **ret_why);
 /* True if this libmicrohttpd is older than 1.0 and accepts heads that are not strict HTTP. */
@@ -154,5 +156,5 @@ void http_upgraded_close_all(struct http *h);
 /* http_answer.c */
 /* Prints a complete answer for a connection that is closed afterwards. */
 void http_answer_print(struct buf *out, unsigned status, const char *why);
-/* Passes the response to MHD, which is allowed only while MHD calls the handler. */
+/* Passes the response to MHD, which accepts it only during its callback for the request. */
 enum MHD_Result http_request_queue(struct http_request *r);

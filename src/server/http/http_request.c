@@ -16,8 +16,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decodes S in place. Returns NULL, or the reason why S is invalid: broken escapes, spaces or
- * control characters. */
+/* Decodes S in place. Returns NULL, or the reason why S is invalid. */
 static const char *decode(char *s, bool is_query)
 {
     char *to = s;
@@ -45,7 +44,8 @@ static const char *decode(char *s, bool is_query)
     return NULL;
 }
 
-/* Refuses paths that leave their folder or are another name for the same resource. */
+/* Returns the reason why PATH is invalid, or NULL. Refuses paths that leave their folder, and
+ * alternative spellings of a path. */
 static const char *check_path(const char *path)
 {
     if (path[0] != '/')
@@ -56,7 +56,7 @@ static const char *check_path(const char *path)
         size_t len = strcspn(p + 1, "/");
         if ((len == 0 && p[1]) || (len == 1 && p[1] == '.') ||
             (len == 2 && p[1] == '.' && p[2] == '.'))
-            return "the address contains an empty, . or .. part";
+            return "the path contains an empty segment, \".\" or \"..\"";
     }
     return NULL;
 }
@@ -68,7 +68,7 @@ static const char *split_query(struct http_request *r, char *query)
         if (!*pair)
             continue;
         if (r->query_count == HTTP_QUERY_MAX)
-            return "too many query parameters; at most 16";
+            return "too many query parameters (maximum 16)";
         char *value = strchr(pair, '=');
         if (value)
             *value++ = '\0';

@@ -132,10 +132,10 @@ static void live_news(void *user, const struct jobs_news *news)
     struct live_message *m = NULL;
     enum live_kind kind = kinds[news->kind];
     json_t *doc = (json_t *)(uintptr_t)news->doc;
-    /* viewers do not get this message; a request waits for it */
+    /* this answer is for a waiting request, not for viewers */
     if (news->kind == JOBS_NEWS_ANSWER)
         return;
-    /* a job may write output to its log right before its end */
+    /* a job may write output to its log just before it ends */
     if (kind == LIVE_LOG || (kind == LIVE_JOB && news->is_change))
         live_tail_read(l, news->id);
     if (kind != LIVE_LOG && is_wanted(l, kind, news->id))
@@ -181,9 +181,10 @@ static int read_subscription(const json_t *doc, struct subscription *ret, struct
     const char *key;
     json_t *value;
     if (!json_is_object(doc))
-        return err_set(err, -EINVAL,
-                       "a subscription is an object like {\"jobs\": true, \"job\": 17, \"log\": "
-                       "true}");
+        return err_set(
+            err, -EINVAL,
+            "a subscription must be an object like {\"jobs\": true, \"job\": 17, \"log\": "
+            "true}");
     json_object_foreach((json_t *)(uintptr_t)doc, key, value)
     {
         bool is_job = strcmp(key, "job") == 0, is_null = json_is_null(value);

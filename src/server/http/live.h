@@ -1,6 +1,6 @@
 /* The live stream for WebSocket viewers (wslay). Each viewer has a subscription and a bounded
- * queue. A viewer that does not read costs at most 256 KiB, because newer messages replace older
- * ones if possible. */
+ * queue. A viewer that stops reading uses at most 256 KiB of memory, because newer messages replace
+ * older ones where possible. */
 #pragma once
 
 #include <jansson.h>

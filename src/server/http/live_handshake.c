@@ -56,7 +56,7 @@ void live_sha1(const void *data, size_t len, uint8_t ret[SHA1_BYTES])
 {
     uint32_t h[5] = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0};
     uint8_t blocks[128] = {0};
-    assert(len <= SHA1_TEXT_MAX && "a text above SHA1_TEXT_MAX does not fit into two blocks");
+    assert(len <= SHA1_TEXT_MAX && "a text longer than SHA1_TEXT_MAX does not fit into two blocks");
     size_t size = len < 56 ? 64 : 128;
     memcpy(blocks, data, len);
     blocks[len] = 0x80;
@@ -102,7 +102,8 @@ static void make_accept(const char *key, char ret[ACCEPT_LEN + 1])
         for (int k = 0; k < 4; k++)
             ret[4 * i + k] = digits[v >> (18 - 6 * k) & 63];
     }
-    ret[ACCEPT_LEN - 1] = '='; /* one byte of padding, because 20 is not a multiple of three */
+    /* one padding character, because 20 bytes are not a multiple of three */
+    ret[ACCEPT_LEN - 1] = '=';
     ret[ACCEPT_LEN] = '\0';
 }
 

@@ -17,7 +17,6 @@ struct http_upgraded;
 struct loop_source;
 struct task;
 
-/* Durations. */
 struct live_times {
     /* time between two checks of all viewers, and between two machine messages */
     uint64_t check_ns;
@@ -32,11 +31,11 @@ struct live_tail {
     struct live *live;
     struct live_tail *next;
     int64_t id;
-    bool has_offset; /* OFFSET, from which the log is read next, is known */
+    bool has_offset; /* true if OFFSET, where the next read of the log begins, is known */
     uint64_t offset;
     unsigned watchers;
-    struct task *task; /* the reading that is under way; NULL: none */
-    bool is_due;       /* the log has grown since that reading was begun */
+    struct task *task; /* the read in progress; NULL: none */
+    bool is_due;       /* the log has grown since that read began */
 };
 
 enum viewer_state {
@@ -90,7 +89,7 @@ struct live {
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
-    /* above 0 during an iteration over the viewers, when none may be freed */
+    /* above 0 while the viewers are being iterated over, so that none may be freed */
     unsigned busy;
 };
 
@@ -99,22 +98,21 @@ extern struct live_times live_times;
 
 /* Makes a message. Takes ownership of DOC. Returns NULL if out of memory. */
 struct live_message *live_message_of(enum live_kind kind, int64_t id, json_t *doc);
-/* A message with the current state of a job, or the message that the job was removed. */
+/* Makes a message with the current state of a job, or LIVE_REMOVED if the job no longer exists. */
 struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
 /* Sends M to all viewers that subscribed to it, and drops the caller's reference. */
 void live_publish(struct live *l, struct live_message *m);
-/* Frees dead viewers. While the list is being iterated over it does nothing; a later call frees
- * them. */
+/* Frees dead viewers. Does nothing while the viewers are being iterated over; a later call then
+ * frees them. */
 void live_sweep(struct live *l);
 
 /* Creates a viewer for an upgraded connection. USER is the struct live. */
 void live_viewer_new(void *user, struct http_upgraded *u, int fd, const void *extra,
                      size_t extra_len);
 void live_viewer_send(struct live_viewer *v, struct live_message *m); /* borrows M */
-void live_viewer_send_new(struct live_viewer *v,
-                          /* drops the caller's reference to M, which may be NULL */
-                          struct live_message *m);
+/* sends M, which may be NULL, and drops the caller's reference */
+void live_viewer_send_new(struct live_viewer *v, struct live_message *m);
 void live_viewer_flush(struct live_viewer *v);
 void live_viewer_close(struct live_viewer *v, unsigned code, const char *why);
 /* sends pings and checks timeouts */
@@ -125,9 +123,9 @@ void live_viewer_subscribe(struct live_viewer *v, const char *text, size_t len);
 
 struct live_tail *live_tail_watch(struct live *l, int64_t id); /* returns NULL if out of memory */
 void live_tail_leave(struct live *l, struct live_tail *tail);  /* accepts NULL */
-/* Publishes new output in the log of job ID if a viewer follows it. */
+/* Publishes new output from the log of job ID if a viewer follows the log. */
 void live_tail_read(struct live *l, int64_t id);
 
-/* Computes SHA-1 of at most two blocks, for the handshake. */
+/* Computes the SHA-1 of at most SHA1_TEXT_MAX bytes (two blocks), for the handshake. */
 enum { SHA1_BYTES = 20, SHA1_TEXT_MAX = 119 };
 void live_sha1(const void *data, size_t len, uint8_t ret[SHA1_BYTES]);

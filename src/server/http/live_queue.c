@@ -10,8 +10,8 @@
 
 /* ---- messages ---- */
 
-/* Writes the head of a frame (RFC 6455, section 5.2): FIN and a text frame, which a server does not
- * mask. */
+/* Writes the header of an unmasked text frame with FIN set (RFC 6455, section 5.2). Returns its
+ * length. */
 static size_t frame_head(uint8_t head[10], size_t len)
 {
     head[0] = 0x81;
@@ -112,7 +112,8 @@ static void replace(struct live_queue *q, unsigned i, struct live_message *m)
     live_message_drop(old);
 }
 
-/* The index of the queued message of KIND and ID, unless it is partly written; else -1. */
+/* Returns the index of the queued message with KIND and ID, or -1 if there is none or it is partly
+ * written. */
 static int find(const struct live_queue *q, enum live_kind kind, int64_t id)
 {
     for (unsigned i = q->sent > 0; i < q->count; i++) {
@@ -180,8 +181,8 @@ int live_queue_add(struct live_queue *q, struct live_message *m)
             replace(q, (unsigned)i, m);
         break;
     default:
-        /* Skips all messages after the first skipped one, until the viewer has received a report of
-         * the skip. */
+        /* After the first skipped message of a kind, skips all messages of that kind until the skip
+         * is reported to the viewer. */
         if (!(q->skipped & 1u << m->kind) && has_room(q, m->len, 8)) {
             append(q, m);
             return 0;

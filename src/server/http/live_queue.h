@@ -1,5 +1,5 @@
-/* The queue of one viewer. All viewers share the same messages. A newer message about the same
- * subject replaces an older one, so that the queue stays short. */
+/* The queue of messages to one viewer. A message that is in several queues is stored only once. A
+ * newer message about the same subject replaces an older one, so that the queue stays short. */
 #pragma once
 
 #include <stdbool.h>
@@ -46,11 +46,12 @@ struct live_queue {
     unsigned first, count;
     size_t bytes; /* size of all queued messages */
     size_t sent;  /* number of bytes of the first message that are already written */
-    /* Ids of jobs whose latest state did not fit. Their messages are built once there is space. */
+    /* Ids of jobs whose latest state did not fit into the queue. Their messages are built once
+     * there is space. */
     int64_t *late;
     size_t late_count, late_size;
-    /* kinds of messages (1 << LIVE_SAMPLE…) that were skipped since the viewer last received such a
-     * report */
+    /* bits (1 << LIVE_SAMPLE…) of the message kinds that were skipped without a report to the
+     * viewer so far */
     unsigned skipped;
 };
 
@@ -60,9 +61,11 @@ void live_queue_fini(struct live_queue *q); /* drops all messages; accepts a zer
 int live_queue_add(struct live_queue *q, struct live_message *m);
 /* Drops all messages except one that is partly written. */
 void live_queue_clear(struct live_queue *q);
-/* Drops messages about a job to which the viewer is no longer subscribed. */
+/* Drops samples, marks, events and log output of a job to which the viewer is no longer
+ * subscribed. */
 void live_queue_leave(struct live_queue *q, int64_t id);
-/* Fills RET with the next pieces to write. Returns the number of pieces. */
+/* Fills RET with the next bytes to write, one entry per message. Returns the number of entries, at
+ * most MAX. */
 int live_queue_next(const struct live_queue *q, struct iovec *ret, int max);
 void live_queue_written(struct live_queue *q, size_t bytes);
 bool live_queue_is_between(const struct live_queue *q); /* true if no frame is partly written */

@@ -11,7 +11,8 @@ enum {
     /* maximum length of log text in one message; JSON escapes can make the message six times as
      * long */
     PIECE_BYTES = 32 << 10,
-    /* maximum number of messages per notification; the rest of longer output is skipped */
+    /* maximum number of messages per notification; of longer output, only the last PIECE_BYTES are
+     * sent */
     PIECES_MAX = 4,
 };
 
@@ -27,8 +28,8 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
     if (tail) {
-        /* All viewers of a log share one offset. Reads up to the end of the log, so that this
-         * viewer begins at that offset. */
+        /* All viewers of a log share one offset. Publishes the output up to the end of the log
+         * first, so that the new viewer begins there. */
         live_tail_read(l, id);
         tail->watchers++;
         return tail;
@@ -54,7 +55,7 @@ void live_tail_leave(struct live *l, struct live_tail *tail)
     free(tail);
 }
 
-/* Subtracts the bytes of an incomplete UTF-8 character at the end of S from LEN. */
+/* Returns LEN without the bytes of an incomplete UTF-8 character at the end of S. */
 static size_t whole_characters(const char *s, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
@@ -76,15 +77,15 @@ static void publish_piece(struct live *l, int64_t id, uint64_t offset, const cha
         live_publish(l, m);
 }
 
-/* ---- reading, in a thread if the folder may hang ---- */
+/* ---- reading, in a thread if the file system may hang ---- */
 
 struct tail_reading {
     struct jobs_reading base;
     struct live_tail *tail;
-    bool is_first; /* only the offset of the log's end is wanted */
+    bool is_first; /* only the end of the log is looked up, and no output is read */
     uint64_t offset;
-    bool
-        is_skipped; /* most of the log was skipped, because the job writes faster than it is sent */
+    /* most of the new output is skipped, because the job writes faster than output is sent */
+    bool is_skipped;
     unsigned count;
     struct {
         uint64_t at;
@@ -107,7 +108,8 @@ static void read_tail(struct jobs_reading *base, int folder)
         char *text = malloc(PIECE_BYTES);
         ssize_t n = text ? logs_read(folder, r->offset, text, PIECE_BYTES, &at) : 0;
         size_t whole = n > 0 ? whole_characters(text, (size_t)n) : 0;
-        if (whole == 0) { /* the rest is part of a character, which the next call reads again */
+        /* no output, or an incomplete character, which the next call reads again */
+        if (whole == 0) {
             free(text);
             return;
         }
@@ -129,7 +131,7 @@ static void publish_skip(struct live *l, const struct live_tail *tail)
         if (v->tail != tail)
             continue;
         v->queue.skipped |= 1u << LIVE_LOG;
-        /* sends the report of the gap, which must come before the output after the gap */
+        /* the report of the gap must be sent before the output that follows the gap */
         live_viewer_flush(v);
     }
     l->busy--;

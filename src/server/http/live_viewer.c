@@ -99,8 +99,8 @@ static bool refill(struct live_viewer *v, unsigned *may_make)
     return q->count > 0;
 }
 
-/* Writes queued messages. Returns 1 if they were written, 0 if the socket is full, -1 if it is
- * broken. */
+/* Writes queued messages. Returns 1 after a write, 0 if the socket's buffer is full, or -1 on an
+ * error. */
 static int write_pieces(struct live_viewer *v, int max)
 {
     struct iovec pieces[PIECES];

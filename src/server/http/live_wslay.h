@@ -6,8 +6,8 @@
 
 struct err;
 
-/* A list of the functions of wslay that are used: the member of the table, and the name in the
- * library. */
+/* An X-macro with an entry for each wslay function in use: the member of struct wslay_table, and
+ * the function's name in the library. */
 #define WSLAY_FUNCTIONS(X)                                                                         \
     X(server_init, wslay_event_context_server_init)                                                \
     X(free, wslay_event_context_free)                                                              \
@@ -28,6 +28,6 @@ struct wslay_table {
     WSLAY_FUNCTIONS(WSLAY_MEMBER)
 };
 
-/* Loads libwslay. Returns 0, or -ENOENT with a message that says what to install. */
+/* Loads libwslay. Returns 0, or -ENOENT with a message that names the package to install. */
 int wslay_load(struct wslay_table *ret, struct err *err);
 void wslay_unload(struct wslay_table *t); /* closes the library; accepts a zeroed table */

@@ -65,7 +65,7 @@ static void put_json(struct buf *line, const char *t, enum log_level level, cons
     json_decref(doc);
 }
 
-/* Writes a line. A pipe that poll() reports as writable takes PIPE_BUF bytes without blocking. */
+/* Writes a line. A pipe that poll() reports as writable accepts PIPE_BUF bytes without blocking. */
 __attribute__((format(printf, 4, 0))) static void
 write_line(enum log_level level, const char *event, int64_t job, const char *fmt, va_list ap)
 {

@@ -52,7 +52,7 @@ static const struct {
     {"returned.host_bytes", "ebb_memory_returned_host_bytes_total", NULL,
      "Host memory returned to the system when jobs ended."},
     {"returned.gpu_bytes", "ebb_memory_returned_gpu_bytes_total", NULL,
-     "GPU memory returned when jobs ended."},
+     "GPU memory returned to the system when jobs ended."},
     {"overhead.cpu_seconds", "ebb_job_overhead_cpu_seconds_total", NULL,
      "CPU time that ebb used to watch ended jobs."},
     {"overhead.job_seconds", "ebb_job_seconds_total", NULL,
@@ -134,15 +134,16 @@ static void print_process(struct buf *out, uint64_t started_wall_ns)
     metric_value(out, "process_cpu_seconds_total", "counter", "CPU time of the server.",
                  (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
                      (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6);
-    metric_value(out, "process_start_time_seconds", "gauge", "Start of the server, Unix time.",
-                 (double)started_wall_ns / 1e9);
+    metric_value(out, "process_start_time_seconds", "gauge",
+                 "Start time of the server in Unix time.", (double)started_wall_ns / 1e9);
     metrics_put_head(out, "ebb_build_info", "gauge", "Version of the server, as a label.");
     buf_printf(out, "ebb_build_info{version=\"%s\"} 1\n", EBB_VERSION);
 }
 
 static void print_room(struct buf *out, const struct plan_room *room)
 {
-    metric_value(out, "ebb_slots", "gauge", "Jobs that may run at the same time.", room->slots);
+    metric_value(out, "ebb_slots", "gauge", "Maximum number of jobs that run at the same time.",
+                 room->slots);
     metric_value(out, "ebb_slots_used", "gauge", "Running jobs.", room->slots_used);
     metric_value(out, "ebb_memory_reserved_bytes", "gauge", "Memory reserved for running jobs.",
                  (double)room->memory_used);

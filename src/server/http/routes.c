@@ -55,9 +55,9 @@ const struct route route_table[] = {
     {.path = NULL},
 };
 
-/* ---- from a request to its route ---- */
+/* ---- finding the route of a request ---- */
 
-/* Matches one part of a path. {id} matches a number from 1 on without sign or leading zeros; {name}
+/* Matches one part of a path. {id} matches a positive integer without sign or leading zeros; {name}
  * matches any text. */
 static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len,
                        struct route_call *c)
@@ -163,7 +163,9 @@ void routes_admit(void *user, struct http_request *r)
         http_add_header(r, "WWW-Authenticate", "Bearer realm=\"ebb\"");
         http_answer_error(r, 401, "missing or invalid token");
     } else if (http_rank(r) < c->route->rank) {
-        http_answer_error(r, 403, "the token only allows reading; use the one in the file token");
+        http_answer_error(
+            r, 403,
+            "the read-only token does not permit this; use the token in the file \"token\"");
     } else if (c->route->method != HTTP_GET && !is_json(r)) {
         http_answer_error(r, 415, "Content-Type must be application/json");
     } else {
@@ -245,8 +247,8 @@ static void wake_waiters(void *user, const struct jobs_news *news)
     routes->generation += is_job;
     if (is_job)
         route_wake(routes, news->id, WAIT_STATE);
-    /* a job that has ended sends no answer and writes no more output, so these requests need not
-     * wait */
+    /* a job that has ended neither answers a checkpoint request nor writes output, so requests that
+     * wait for either are woken as well */
     if (news->kind == JOBS_NEWS_ANSWER || (is_job && is_change))
         route_wake(routes, news->id, WAIT_CHECKPOINT);
     if (news->kind == JOBS_NEWS_LOG || is_job) {

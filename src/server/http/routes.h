@@ -20,7 +20,7 @@ struct routes_options {
     struct jobs *jobs;
     struct auth *auth;
     struct children *children;
-    bool no_auth; /* every client counts as the owner */
+    bool no_auth; /* every client has the owner's rights */
     /* Callbacks into other parts of the server, which are called with USER. */
     json_t *(*machine)(void *user); /* returns a new document */
     /* upgrades a request to the live stream; NULL if the live stream is not available */

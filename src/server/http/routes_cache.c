@@ -1,4 +1,4 @@
-/* A cache of answers as text. An entry is valid for one version of what it was made from, and for a
+/* A cache of answers in text form. An entry is valid for one version of its source data, and for a
  * limited time. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,12 @@
 #include "server/http/routes_private.h"
 
 enum { CACHED_MAX = 1 << 20, KEY_MAX = 512, CACHE_BYTES = 4 << 20 };
-/* Some values change without a new generation, such as the memory of a running job. */
+/* Maximum age of a cached answer. Some values, such as the memory of a running job, change without
+ * a new generation. */
 static const uint64_t fresh_ns = NS_PER_S;
 
-/* The cache entry for the address of a request. Its index is a hash of the path and the query. */
+/* Returns the cache entry for the address of a request. Its index is a hash of the path and the
+ * query. */
 static struct route_cached *cache_place(struct route_call *c)
 {
     const char *path = http_path(c->r), *query = http_query_text(c->r);

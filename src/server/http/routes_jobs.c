@@ -75,7 +75,7 @@ static void answer_job(struct route_call *c, unsigned status)
     route_answer(c, status, r, doc, &err);
 }
 
-/* Waits until the job has one of the states UNTIL, or has ended. */
+/* Waits until the job has ended or is in one of the states listed in UNTIL. */
 static void wait_for_state(struct route_call *c, const char *until)
 {
     const enum job_state state = jobs_state(c->routes->options.jobs, c->id);
@@ -130,7 +130,7 @@ static void on_submitter_late(void *user)
 {
     struct route_submission *s = user;
     http_answer_error(s->call->r, 503,
-                      "cwd: the folder \"%s\" does not answer; submit the job again later",
+                      "cwd: the folder \"%s\" is unreachable; submit the job again later",
                       s->base.spec.cwd);
     task_cancel(s->task);
 }
@@ -147,7 +147,8 @@ static void submission_free(struct jobs_submission *base)
     free(base);
 }
 
-/* Submits a job as REQUEST, or the job of the path again if REQUEST is NULL. */
+/* Submits the job that REQUEST describes or, if REQUEST is NULL, reruns the job with the id in the
+ * path. */
 static void submit(struct route_call *c, const json_t *request)
 {
     struct jobs *jobs = c->routes->options.jobs;
@@ -183,8 +184,8 @@ void route_job_rerun(struct route_call *c)
     json_decref(body);
 }
 
-/* Reads "reason" and "grace_s" of a cancel. If one of them is invalid, answers the request and
- * returns false. */
+/* Reads "reason" and "grace_s" of a cancel request. If one of them is invalid, answers the request
+ * and returns false. */
 static bool read_cancel(struct http_request *r, const json_t *body, const char **ret_reason,
                         uint64_t *ret_grace_ns)
 {

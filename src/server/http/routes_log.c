@@ -1,4 +1,4 @@
-/* The request handler for a job's log: ranges, the tail, and new output from an offset on. */
+/* The request handler for a job's log: byte ranges, the tail, and output after an offset. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static void add_offset_headers(struct http_request *r, uint64_t offset, uint64_t
     http_add_header(r, "X-Log-End", text);
 }
 
-/* Parses a single range: "bytes=A-B", "bytes=A-" or "bytes=-N". Returns false if the header is to
- * be ignored. */
+/* Parses a single range: "bytes=A-B", "bytes=A-" or "bytes=-N". Returns false if the header must be
+ * ignored. */
 static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint64_t *ret_last)
 {
     int64_t a, b;
@@ -54,25 +54,27 @@ static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint
 struct log_reading {
     struct route_reading base;
     struct jobs *jobs;
-    /* Which bytes the client requested: the last TAIL ones if TAIL is above 0; those from OFFSET on
-     * if HAS_OFFSET is set; the RANGE of the header; or the whole log. */
+    /* The requested bytes: the last TAIL bytes if TAIL is above 0; the bytes that begin at OFFSET
+     * if HAS_OFFSET is set; the range in the header Range; or the whole log. */
     uint64_t tail, offset;
     bool has_offset;
     char range[80];
     double wait_s;     /* maximum time to wait for output, if HAS_OFFSET is set */
-    uint64_t log_news; /* value of the counter in struct routes before the reading */
-    /* the job had ended before this reading began, so the log is complete */
+    uint64_t log_news; /* value of log_news in struct routes before the read */
+    /* the job had ended before this read began, so the log is complete */
     bool has_ended;
     /* The results: */
     bool has_folder;
     unsigned status;
-    uint64_t at, count, end; /* the answer: COUNT bytes from AT on; END is the length of the log */
-    char *data;              /* the first LEN bytes of the answer */
+    /* the answer contains COUNT bytes that begin at offset AT; END is the end of the log */
+    uint64_t at, count, end;
+    char *data; /* the first LEN bytes of the answer */
     size_t len;
 };
 
-/* Counts the bytes from *FROM on in all files, up to their current ends. If IS_WHOLE is set, the
- * answer must not have gaps, so *FROM is moved to the end of the last gap. */
+/* Returns the number of bytes between offset *FROM and END that exist in the log files. If *FROM is
+ * in a gap, moves *FROM to the end of the gap. If IS_WHOLE is set, the answer must not contain
+ * gaps, so moves *FROM to the end of the last gap. */
 static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool is_whole)
 {
     struct logs_piece piece;
@@ -92,8 +94,8 @@ static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool i
     return count;
 }
 
-/* Finds at most LEN bytes from OFFSET on that are all in one file of the log; the client requests
- * the rest separately. COUNT stays 0 if the log ends before OFFSET. */
+/* Finds at most LEN bytes that begin at OFFSET, or after the gap at OFFSET, and are in one log
+ * file; the client requests the rest separately. COUNT stays 0 if the log ends before OFFSET. */
 static void find_log_piece(struct log_reading *r, int folder, uint64_t offset, uint64_t len)
 {
     struct logs_piece piece;
@@ -143,14 +145,15 @@ static void fini_log(struct route_reading *base)
 
 /* ---- answers that are too long for one piece ---- */
 
-/* A position in the answer is not one in the log, because parts of the log may have been dropped.
- */
+/* A position in the answer differs from the position in the log, because parts of the log may have
+ * been dropped. */
 struct log_stream {
     struct jobs *jobs;
     struct http_request *r;
     int64_t id;
-    uint64_t pos, at; /* position of the next piece */
-    char *data;       /* the current piece, of which USED bytes of LEN were sent */
+    /* position of the next byte in the answer, and of the next piece in the log */
+    uint64_t pos, at;
+    char *data; /* the current piece, of which USED bytes of LEN were sent */
     size_t len, used;
     struct task *task; /* reads the next piece; NULL while no piece is being read */
     bool has_failed;
@@ -284,7 +287,7 @@ static void answer_log(struct route_reading *base)
     else if (r->status == 416)
         answer_log_range_error(r);
     else if (r->has_offset && r->count == 0 && r->wait_s > 0 && !r->has_ended && !c->is_last)
-        /* the next reading also finds output that was written during this one */
+        /* the next read also finds output that was written during this one */
         route_wait(c, WAIT_LOG, r->wait_s, c->routes->log_news != r->log_news);
     else
         answer_log_bytes(r);

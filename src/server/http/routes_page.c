@@ -21,7 +21,8 @@ static void answer_asset(struct route_call *c, const char *name)
     http_answer_gzip(c->r, file.type, file.etag, file.gzip, file.len);
 }
 
-/* Answers with the page. All its addresses return the same HTML, whose script reads the address. */
+/* Answers with the page. All addresses of the page return the same HTML, whose script reads the
+ * address. */
 void route_page(struct route_call *c)
 {
     answer_asset(c, "serve.html");
@@ -36,7 +37,7 @@ void route_health(struct route_call *c)
 {
     json_t *trouble = jobs_trouble(c->routes->options.jobs);
     const char *status = json_array_size(trouble) > 0 ? "degraded" : "ok";
-    /* messages about problems contain paths of folders, which a stranger may not see */
+    /* messages about problems contain folder paths, which strangers must not see */
     if (http_rank(c->r) == HTTP_STRANGER) {
         json_decref(trouble);
         trouble = json_array();
@@ -121,7 +122,7 @@ void route_session_post(struct route_call *c)
     } else if (rank == HTTP_STRANGER) {
         log_line(LOG_WARN, "login", 0, "login with a wrong token");
         http_answer_error(c->r, 401,
-                          "wrong token; the right one is in the file token in the server's "
+                          "wrong token; the valid token is in the file \"token\" in the server's "
                           "state folder");
     } else {
         json_t *doc = session_json(rank);

@@ -1,4 +1,4 @@
-/* Shared by the request handlers: the table of routes, the call, waiters and the cache. */
+/* Shared by the request handlers: the route table, the call of a handler, waiters and the cache. */
 #pragma once
 
 #include <jansson.h>
@@ -44,10 +44,9 @@ extern const struct route route_table[];
 extern const char route_openapi_text[], route_openapi_end[];
 #pragma GCC visibility pop
 
-/* Each listener has its own share of waiters. */
+/* ROUTES_WAITERS_MAX limits the waiters on TCP and those on the unix socket separately. */
 enum { ROUTES_WAITERS_MAX = 256, ROUTES_WAIT_MAX_S = 60, ROUTES_CACHE = 64 };
 
-/* A cached answer. */
 struct route_cached {
     char *key, *text; /* the key is the address of the request; NULL: the entry is unused */
     size_t len;
@@ -59,8 +58,8 @@ struct routes {
     LIST_HEAD(, route_waiter) waiters;
     struct http_share waiting[2]; /* waiters on TCP, and waiters on the unix socket */
     struct loop_source *timer;    /* timer for the waiter that times out next */
-    uint64_t generation;          /* a number that is incremented whenever a job has changed */
-    uint64_t log_news;            /* number of wake-ups of requests that wait for a log */
+    uint64_t generation;          /* incremented whenever a job changes */
+    uint64_t log_news;            /* incremented whenever requests that wait for a log are woken */
     struct route_cached cache[ROUTES_CACHE];
     size_t cache_bytes;
 };
@@ -102,8 +101,7 @@ void route_wait(struct route_call *c, enum route_wait what, double seconds, bool
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
 
-/* A read of the run folder of a job. Handlers embed this struct as the first member of their own.
- */
+/* A read of a job's run folder. Handlers embed this struct as the first member of their own. */
 struct route_reading {
     struct jobs_reading base; /* `done` and `free` are set by route_read */
     struct route_call *call;
@@ -111,8 +109,8 @@ struct route_reading {
     void (*answer)(struct route_reading *r); /* answers the request */
     void (*fini)(struct route_reading *r);   /* frees the results; may be NULL */
 };
-/* Reads the folder of the job of C, and then calls r->answer. Takes ownership of R; if R is NULL,
- * the answer is "out of memory". If the folder does not answer, the request is refused. */
+/* Reads the run folder of the job of C, and then calls r->answer. Takes ownership of R; if R is
+ * NULL, the answer is "out of memory". If the folder is unreachable, the answer is 503. */
 void route_read(struct route_call *c, struct route_reading *r);
 
 /* ---- request handlers ---- */

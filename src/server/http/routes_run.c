@@ -1,4 +1,4 @@
-/* Request handlers for a run folder: for its recording, which child processes read, and for
+/* Request handlers that read a run folder: the recording, which child processes read, and
  * run.json. */
 #include <errno.h>
 #include <limits.h>
@@ -82,7 +82,7 @@ static void on_child_done(void *user, int status, const char *output, size_t len
     free(a);
 }
 
-/* Refuses a request for the folder of a job that has none. */
+/* Refuses a request, because the job has no run folder. */
 static void answer_no_folder(struct route_call *c)
 {
     enum job_state state = jobs_state(c->routes->options.jobs, c->id);
@@ -162,7 +162,7 @@ static void ask_child(struct route_reading *base)
     }
 }
 
-/* Answers with the output of `ebb`, whose arguments are printed by FMT. */
+/* Answers with the output of an `ebb` command, whose arguments are formatted by FMT. */
 static void ask_recording(struct route_call *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 static void ask_recording(struct route_call *c, const char *fmt, ...)

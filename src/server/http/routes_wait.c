@@ -1,4 +1,4 @@
-/* Requests that wait for a change of their job, or for its run folder. */
+/* Requests that wait until their job changes, or until its run folder has been read. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "server/http/routes_private.h"
 #include "server/jobs/workers.h"
 
-/* ---- a change of a job ---- */
+/* ---- waiting for a change of a job ---- */
 
 struct route_waiter {
     LIST_ENTRY(route_waiter) link;
@@ -109,7 +109,7 @@ int route_wait_init(struct routes *routes)
     return r;
 }
 
-/* ---- the run folder of a job ---- */
+/* ---- reading a run folder ---- */
 
 static void on_reader_gone(void *user)
 {
@@ -120,8 +120,7 @@ static void on_reader_gone(void *user)
 static void on_reader_late(void *user)
 {
     struct route_reading *r = user;
-    http_answer_error(r->call->r, 503,
-                      "the run folder of job %lld does not answer; try again later",
+    http_answer_error(r->call->r, 503, "the run folder of job %lld is unreachable; try again later",
                       (long long)r->call->id);
     task_cancel(r->task);
 }

@@ -38,7 +38,7 @@ static const uint64_t child_limit_ns = 60 * NS_PER_S, gpu_patience_ns = 5 * NS_P
 
 struct serve {
     const struct serve_options *options;
-    /* soft limit of open files before it was raised; 0 if it was not raised */
+    /* soft limit on open files before it was raised; 0 if it was not raised */
     uint64_t files_given;
     struct loop *loop;
     struct machine_facts *machine;
@@ -84,7 +84,7 @@ static int check_address(const struct serve_options *o, struct listen_address *r
     if (o->no_auth && !ret->is_loopback)
         return err_set(
             err, -EPERM,
-            "--no-auth requires a loopback address: on %s anyone who can connect could run "
+            "--no-auth requires a loopback address: anyone who can connect to %s could run "
             "commands",
             o->listen);
     return 0;
@@ -195,7 +195,7 @@ static void on_hangup(void *user, const struct signalfd_siginfo *info)
 
 /* ---- start ---- */
 
-/* Raises the limit of open files, because every connection needs a file descriptor. Jobs are
+/* Raises the limit on open files, because every connection needs a file descriptor. Jobs are
  * started with the original limit. */
 static void raise_files(struct serve *s)
 {
@@ -209,7 +209,7 @@ static void raise_files(struct serve *s)
         limit.rlim_max == RLIM_INFINITY || limit.rlim_max > wanted ? wanted : limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < wanted)
         log_line(LOG_WARN, "few_files", 0,
-                 "only %llu files can be open, so fewer clients can connect than configured",
+                 "the limit on open files is %llu, so fewer clients can connect than configured",
                  (unsigned long long)limit.rlim_cur);
 }
 

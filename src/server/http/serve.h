@@ -11,7 +11,7 @@ struct err;
 struct serve_options {
     struct jobs_options jobs;
     bool gpus_auto; /* use as many GPUs as the driver reports */
-    /* jobs.memory_bytes is to be computed as a share (memory_permyriad) of the effective limit */
+    /* compute jobs.memory_bytes as a share (memory_permyriad) of the effective limit */
     bool memory_auto;
     uint32_t memory_permyriad;
     const char *listen; /* "127.0.0.1:7433", "[::1]:0", "none" */
@@ -24,7 +24,8 @@ struct serve_options {
     const char *ready_file;
 };
 
-/* --check: tests whether folders, addresses and tokens can be used. Returns 0 or -errno. */
+/* Implements --check: tests whether folders, addresses and tokens can be used. Returns 0 or
+ * -errno. */
 int serve_check(const struct serve_options *options, struct err *err);
 /* Runs the server until SIGTERM or SIGINT. Jobs continue to run afterwards. Returns 0 or -errno. */
 int serve_run(const struct serve_options *options, struct err *err);

@@ -46,7 +46,7 @@ static int exec_child(const struct command_setup *c, int out_fd, int err_fd, con
     for (int n = 1; n < NSIG; n++)
         signal(n, SIG_DFL);
     setsid(); /* Ctrl-C in the server's terminal must not reach the jobs */
-    /* Restores the original limit of open files, because programs that use select() fail with a
+    /* Restores the original limit on open files, because programs that use select() fail with a
      * higher limit. */
     if (c->files_max && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > c->files_max) {
         files.rlim_cur = (rlim_t)c->files_max;
@@ -72,8 +72,8 @@ int command_fd_move_up(int fd)
     return r;
 }
 
-/* Starts the child. Its fds must be above COMMAND_LOCK_FD. Returns 0, or -errno if it could not be
- * started; no process is left then. */
+/* Starts the child. OUT_FD and ERR_FD must be above COMMAND_LOCK_FD. Returns 0, or -errno if it
+ * could not be started; no process is left then. */
 static int fork_child(const struct loop *loop, const struct command_setup *setup, int out_fd,
                       int err_fd, pid_t *ret)
 {
@@ -170,7 +170,8 @@ static void command_stop(struct command *c, int status)
 {
     if (c->status == 0)
         c->status = status;
-    kill(-c->pid, SIGKILL); /* the command's process group, which exists until it is reaped */
+    /* the command's process group, which exists until the command is reaped */
+    kill(-c->pid, SIGKILL);
 }
 
 /* Reads at most as much as the pipe can hold, so that a command that keeps writing does not occupy
@@ -313,7 +314,7 @@ void command_release(struct command *c, bool is_killed)
     if (is_killed) {
         struct pollfd p = {.fd = c->pidfd, .events = POLLIN};
         kill(-c->pid, SIGKILL);
-        poll(&p, 1, REAP_MS); /* a command that waits for a hanging disk may not end */
+        poll(&p, 1, REAP_MS); /* a command that is blocked by a hanging disk may not exit */
         waitpid(c->pid, NULL, WNOHANG);
     }
     command_free(c);

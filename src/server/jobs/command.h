@@ -1,5 +1,5 @@
-/* Runs a child process without blocking the event loop, and collects what it prints: a short
- * command such as squeue or `ebb verdict`, or the start of a job. The child has a session of its
+/* Runs a child process without blocking the event loop, and collects its output. The child is a
+ * short command such as squeue or `ebb verdict`, or the start of a job. It runs in a session of its
  * own, so that it outlives the server. */
 #pragma once
 
@@ -14,16 +14,16 @@ enum { COMMAND_LOCK_FD = 3 }; /* number of the lock's fd in the child */
 
 struct command_setup {
     const char *program; /* path */
-    char *const *argv;   /* arguments, ended with NULL */
-    char *const *env;    /* environment, ended with NULL */
+    char *const *argv;   /* arguments, terminated by NULL */
+    char *const *env;    /* environment, terminated by NULL */
     const char *cwd;     /* NULL: the root folder */
     uint64_t limit_ns;   /* the command is killed after this time; 0: never */
-    uint64_t files_max;  /* soft limit of open files; 0: the same as the server's */
+    uint64_t files_max;  /* soft limit on open files; 0: the same as the server's */
     /* maximum size of standard output, which is collected; longer output is an error; 0: standard
      * output goes to OUT_FD */
     size_t output_max;
     int out_fd;  /* -1: /dev/null */
-    int lock_fd; /* fd that the child gets as COMMAND_LOCK_FD; -1: none */
+    int lock_fd; /* fd that the child inherits as COMMAND_LOCK_FD; -1: none */
     int nice;    /* nice value of the command; 0: the server's */
 };
 
@@ -41,6 +41,7 @@ int command_start(struct loop *loop, const struct command_setup *setup, command_
 void command_release(struct command *c, bool is_killed);
 /* Finds NAME in the folders of $PATH. Returns 0; -ENOENT; or -ENAMETOOLONG. */
 int command_find(const char *name, char *ret, size_t size);
-/* Moves FD to a number above those that a child assigns with dup2, which would close FD. Returns
- * the new fd or -errno, and closes FD. Returns FD itself if it is negative or high enough. */
+/* Duplicates FD to a number above COMMAND_LOCK_FD and closes FD, because dup2 in the child would
+ * overwrite a lower number. Returns the new fd or -errno. Returns FD itself if it is negative or
+ * high enough. */
 int command_fd_move_up(int fd);

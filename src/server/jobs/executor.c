@@ -1,4 +1,4 @@
-/* The parts that all kinds of executors share: cancelling, locks and run.json. */
+/* Functions shared by all executors: cancelling, locks and run.json. */
 #include "server/jobs/executor.h"
 
 #include <errno.h>

@@ -1,14 +1,15 @@
-/* Runs jobs: on this machine (local.c), or through Slurm (slurm.c). The queue knows only this
+/* Runs jobs: on this machine (local.c), or through Slurm (slurm.c). The queue uses only this
  * interface.
  *
- * No job runs twice and none is lost, whatever process is killed at whatever moment:
- *   - before anything is started, the store has the job's run folder and its random signature;
+ * No job runs twice and none is lost, regardless of which processes are killed and when:
+ *   - before anything is started, the store contains the name of the job's run folder and its
+ *     random signature;
  *   - STATE/locks/ID is locked (flock) by the server and inherited by the process that
  *     starts the job;
  *   - `ebb run` creates the run folder, which must not exist yet, and signs it before it starts
  *     anything. So if a job is started twice, the second start fails. A folder without the job's
- *     signature is not the job's;
- *   - run.json in the folder says how the job ended. */
+ *     signature is not treated as the job's folder;
+ *   - run.json in the folder records how the job ended. */
 #pragma once
 
 #include <jansson.h>
@@ -34,26 +35,26 @@ enum { EXECUTOR_SENTENCE_MAX = 512 };
 /* How a job ended: the first of these members that is set decides. */
 struct executor_end {
     const char *no_start;   /* why the job could not be started, or NULL */
-    const json_t *run_json; /* run.json, if it contains the end; not owned by the callee */
+    const json_t *run_json; /* run.json if it records the job's end; not owned by the callee */
     const char *lost;       /* why the end of the job is unknown, or NULL */
     bool has_folder;        /* jobs that fail before they create their run folder have none */
     bool is_disk_full;      /* only set if HAS_FOLDER is false */
 };
 
-/* ---- jobs_follow.c: what executors report, from the event loop ---- */
+/* ---- jobs_follow.c: reports from executors, made in the event loop ---- */
 
-/* The order is: `started`, which is left out if the job could not be started; any number of `news`;
- * `over`. The run is freed before `over` or `unstarted` is called. */
+/* The order of the calls is: jobs_run_started, unless the job could not be started; jobs_run_news
+ * any number of times; jobs_run_over. The executor frees its run before it calls jobs_run_over or
+ * jobs_run_unstarted. */
 void jobs_run_started(struct jobs *j, int64_t id);
-/* Reports a message from the supervisor (docs/reference/api.md), which is not owned by the callee.
- */
+/* Reports a message from the supervisor (docs/reference/api.md), which is not owned by the
+ * callee. */
 void jobs_run_news(struct jobs *j, int64_t id, json_t *doc);
 /* Reports that no process of the job is left. */
 void jobs_run_over(struct jobs *j, int64_t id, const struct executor_end *end);
-/* Replaces all other reports if nothing was started for the job. */
+/* Reports that nothing was started for the job. Replaces all other reports. */
 void jobs_run_unstarted(struct jobs *j, int64_t id);
-/* Reports that the reason WHY for which a submitted job waits has changed. "" means that the job no
- * longer waits. */
+/* Reports that a submitted job now waits because of WHY, which is "" if the job no longer waits. */
 void jobs_run_waits(struct jobs *j, int64_t id, const char *why);
 /* Reports a problem that concerns all jobs; NULL means that the problem is over. */
 void jobs_run_trouble(struct jobs *j, const char *sentence);
@@ -78,13 +79,13 @@ struct executor_run {
     struct executor_cancel cancel;
 };
 
-/* One kind of executor. */
 struct executor_kind {
     const char *name;
     /* True if jobs run on the server's machine. The server then chooses their GPUs, and knows
      * whether a job ran alone. */
     bool owns_machine;
-    int (*prepare)(int runs_fd); /* prepares the folder of all run folders, in a thread */
+    /* prepares the folder that contains all run folders; called in a thread */
+    int (*prepare)(int runs_fd);
     int (*open)(struct executor *x, struct err *err); /* may be NULL */
     /* may be NULL; the caller must release all runs first */
     void (*close)(struct executor *x);
@@ -94,8 +95,8 @@ struct executor_kind {
     int (*start)(struct executor *x, int64_t id, const struct job_spec *spec,
                  const struct job_folder *folder, uint64_t gpus, struct executor_run **ret,
                  struct err *err);
-    /* Follows a job that an earlier server started. What happened to it is reported later.
-     * Returns NULL if out of memory. */
+    /* Follows a job that an earlier server started. The state of the job is reported later. Returns
+     * NULL if out of memory. */
     struct executor_run *(*follow)(struct executor *x, int64_t id, const struct job_folder *folder);
     /* Send a request to the supervisor. Return -ENOTCONN if it cannot be reached. */
     int (*cancel)(struct executor_run *run);
@@ -118,39 +119,41 @@ struct executor {
     struct jobs *jobs;
 };
 
-/* Sends a cancel to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached; the
- * executor then tries again until it can. */
+/* Sends a cancel request to the supervisor. Returns -ENOTCONN if the supervisor cannot be reached;
+ * the executor then retries until it can. */
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns);
-/* Call this if the supervisor refused the cancel. The executor sends it again after two seconds. */
+/* Call this if the supervisor refused the cancel request. The executor sends it again after two
+ * seconds. */
 void executor_cancel_again(struct executor_run *run);
 
 /* ---- shared by all kinds ---- */
 
-/* Opens the job's run folder. Returns an fd; -ENOENT if there is none; -EIO if the folder of all
- * run folders is not available; or another -errno. */
+/* Opens the job's run folder. Returns an fd; -ENOENT if the job has no run folder; -EIO if the
+ * folder that contains all run folders is not open; or another -errno. */
 int executor_open_folder(struct runs_folder *runs, const struct job_folder *folder);
 /* True if the disk is full. That may be why a job has no run folder. */
 bool executor_is_disk_full(struct runs_folder *runs);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);
-/* Removes the lock of a job. Call this when the end of the job is stored. */
+/* Removes the lock file of a job. Call this once the job's end is stored. */
 void executor_forget(struct executor *x, int64_t id);
-/* Opens or creates the lock and takes it. Returns an fd that a command can inherit, -EBUSY if the
- * lock is held, or -errno. */
+/* Opens or creates the lock file of job ID and locks it. Returns an fd that a command can inherit,
+ * -EBUSY if the lock is held, or another -errno. */
 int executor_lock_take(const struct executor *x, int64_t id);
-int executor_lock_open(const struct executor *x, int64_t id); /* opens the lock without taking it */
+/* opens the lock file without locking it */
+int executor_lock_open(const struct executor *x, int64_t id);
 /* Returns 1 if the lock is held, 0 if it is free, or -errno. */
 int executor_lock_is_held(int lock_fd);
 
 enum { EXECUTOR_JSON_MAX = 2 << 20 }; /* maximum size of run.json */
-/* Reads run.json in the job's folder, which must be an object of at most MAX bytes. The caller
+/* Reads run.json, which must be an object of at most MAX bytes, in the job's folder. The caller
  * frees both results. Returns 0, -ENOENT, -EBADMSG or -errno. */
 int executor_read_run(const struct executor *x, const struct job_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret);
 bool executor_is_ended(const struct outcome *o);
-/* Converts a cancel to a request for the supervisor. */
+/* Converts a cancel to a request to the supervisor. */
 struct job_request executor_cancel_request(const struct executor_cancel *c);
-/* True if the job has outlived the grace period of its cancel by FORCE_NS. */
+/* True if the job still runs FORCE_NS after the grace period of its cancel. */
 bool executor_cancel_is_late(const struct executor_cancel *c, uint64_t now_ns, uint64_t force_ns);
 /* Writes the path of the run folder. Returns 0, or -ENAMETOOLONG. */
 int executor_run_path(const struct executor_run *run, char ret[PATH_MAX]);

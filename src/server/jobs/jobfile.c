@@ -50,7 +50,7 @@ static json_t *time_of(const json_t *job, const char *key)
     return s > 0 && s < 4e9 ? json_local_time((uint64_t)(s * 1e9)) : json_null();
 }
 
-/* The progress in percent; null while the number of steps is unknown. */
+/* Returns the progress in percent, or null while the number of steps is unknown. */
 static json_t *progress_of(const json_t *job, const char *status)
 {
     const json_t *progress = json_object_get(job, "progress");
@@ -134,7 +134,7 @@ static const struct {
     {JOB_CANCELLED, " cancelled canceled stopped aborted interrupted killed terminated "},
 };
 
-/* The state that WORD stands for; JOB_LOST if the word is unknown. */
+/* Returns the state that WORD stands for, or JOB_LOST if the word is unknown. */
 static enum job_state state_of(const char *word)
 {
     char wanted[64];
@@ -148,7 +148,7 @@ static enum job_state state_of(const char *word)
     return JOB_LOST;
 }
 
-/* Parses the offset from UTC that ends a time in ISO 8601. musl's strptime lacks "%z". */
+/* Parses the offset from UTC at the end of an ISO 8601 time. musl's strptime lacks "%z". */
 static bool read_offset(const char *s, time_t *ret_s)
 {
     static const char *const formats[] = {"%H:%M", "%H%M", "%H"};
@@ -166,7 +166,7 @@ static bool read_offset(const char *s, time_t *ret_s)
     return false;
 }
 
-/* Parses a time in ISO 8601 as Python and JavaScript write it. Without an offset it is local
+/* Parses an ISO 8601 time as Python and JavaScript write it. A time without an offset is local
  * time. */
 static bool read_iso(const char *s, double *ret)
 {
@@ -188,7 +188,8 @@ static bool read_iso(const char *s, double *ret)
     return t > 0;
 }
 
-/* Reads Unix time in ns from a number (of seconds or milliseconds) or a text; 0 if missing. */
+/* Returns the first valid time among the members KEYS, as Unix time in ns, or 0. A time is a number
+ * of seconds or milliseconds, or an ISO 8601 string. */
 static uint64_t time_at(const json_t *record, const char *const *keys)
 {
     for (; *keys; keys++) {
@@ -223,8 +224,8 @@ static const char *text_of(const json_t *record, const char *const *keys)
 
 #define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* Returns the command as a list; a single text is split as a shell does. NULL if there is no
- * command. */
+/* Returns the command as a list, or NULL if there is none. A command that is a single string is
+ * split as a shell would split it. */
 static json_t *command_of(const json_t *record)
 {
     json_t *command = first_of(record, KEYS("command", "cmd", "argv"));
@@ -240,7 +241,8 @@ static json_t *command_of(const json_t *record)
     return list;
 }
 
-/* Makes a request that would run the job again. NULL if the file has no command. */
+/* Makes a request that would run the job again. Returns NULL if the file does not contain the
+ * command. */
 static json_t *request_of(const json_t *record, const char *name)
 {
     static const char *const same[] = {"env",      "gpus",    "memory", "limit",

@@ -1,5 +1,5 @@
-/* The job file (training_jobs.json) of other servers and their front ends. It is imported once, or
- * written by replacing it atomically. docs/reference/job-file.md describes the format. */
+/* Reads and writes the job file (training_jobs.json) of other servers and their front ends.
+ * docs/reference/job-file.md describes the format. */
 #pragma once
 
 #include <jansson.h>

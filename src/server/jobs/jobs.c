@@ -27,7 +27,8 @@
 enum {
     REASON_MAX = 300,
     TRIM_AFTER = 64, /* malloc_trim is called after this many jobs have ended */
-    RUNS_S = 5,      /* maximum time that the start waits for the folder of run folders */
+    /* maximum time to open the folder that contains all run folders when the server starts */
+    RUNS_S = 5,
 };
 
 /* ---- opening ---- */
@@ -48,7 +49,8 @@ static bool is_for_us(int fd)
     return is_ours || is_empty;
 }
 
-/* Makes the state folder private, unless other users share the folder, as they share /tmp. */
+/* Makes the state folder private, unless it contains files of other programs. Refuses a folder with
+ * such files if other users can write to it, as they can to /tmp. */
 static int close_to_others(int fd, const char *path, struct err *err)
 {
     struct stat st;
@@ -89,8 +91,9 @@ static int open_private(const char *path, int *ret_fd, struct err *err)
     return 0;
 }
 
-/* Records the kind of executor, in a file; a missing file means local. The kind must not change
- * while jobs run, because another kind of executor could not find them. */
+/* Records the kind of executor in the file "executor" of the state folder; a missing file means
+ * local. The kind must not change while jobs run, because another kind of executor could not find
+ * them. */
 static int keep_kind(const struct jobs *j, int state_fd, struct err *err)
 {
     static const char name[] = "executor";
@@ -117,11 +120,12 @@ static int keep_kind(const struct jobs *j, int state_fd, struct err *err)
                  : 0;
 }
 
-/* Reports a folder that is not available. Jobs are not started until it is. */
+/* Reports that the folder that contains all run folders is not available. Jobs are not started
+ * until it is. */
 static void report_runs(struct jobs *j, int r)
 {
     if (r == -ETIMEDOUT)
-        jobs_trouble_set(j, TROUBLE_FOLDER, "cannot start jobs: the folder %s does not answer",
+        jobs_trouble_set(j, TROUBLE_FOLDER, "cannot start jobs: the folder %s is unreachable",
                          j->runs_path);
     else
         jobs_trouble_set(j, TROUBLE_FOLDER, "cannot start jobs: cannot use the folder %s: %s",
@@ -141,7 +145,8 @@ static int open_runs(struct jobs *j, struct err *err)
     return 0;
 }
 
-/* Tries again to open the folder if it did not answer at the start. */
+/* Tries again to open the folder that contains all run folders if it was unreachable at the
+ * start. */
 static void check_runs(struct jobs *j)
 {
     if (!j->trouble[TROUBLE_FOLDER][0])
@@ -280,7 +285,7 @@ void jobs_close(struct jobs *j)
     loop_remove(j->tick_timer);
     store_close(j->store);
     workers_free(j->cwd_workers);
-    /* a thread that hangs in a run folder still uses the fd; the process is about to exit */
+    /* a thread that is blocked in a run folder still uses the fd; the process is about to exit */
     if (workers_free(j->workers))
         runs_folder_free(j->runs);
     if (j->locks_fd >= 0)

@@ -26,7 +26,7 @@ struct jobs_keep {
     unsigned count;
 };
 
-/* Options of the jobs. The strings must outlive the jobs. */
+/* Options of jobs_open. The strings must outlive the struct jobs. */
 struct jobs_options {
     const char *state_dir; /* absolute path of the state folder, which is created with mode 0700 */
     unsigned slots;
@@ -41,12 +41,12 @@ struct jobs_options {
     const char *runs_dir; /* absolute path of the run folders; if NULL, runs in the state folder */
     bool is_slurm;        /* jobs run through Slurm */
     struct slurm_options slurm;
-    uint64_t files_max; /* soft limit of open files for the jobs; if 0, the server's own */
-    /* how long after a cancel's grace period the supervisor is killed; 0 means 30 s */
+    uint64_t files_max; /* soft limit on open files for the jobs; 0: the server's own limit */
+    /* time between the end of a cancel's grace period and the kill of the supervisor; 0: 30 s */
     uint64_t force_ns;
 };
 
-/* Kinds of changes of jobs, which are published from the event loop when they happen. */
+/* Kinds of changes to jobs. Changes are published from the event loop when they happen. */
 enum jobs_news_kind {
     /* the job changed: DOC is the job as in the API, and STATE, REASON and IS_CHANGE are set */
     JOBS_NEWS_JOB,
@@ -74,14 +74,16 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
 /* Adopts the jobs that an earlier server started, then starts queued jobs. */
 int jobs_start(struct jobs *jobs, struct err *err);
 void jobs_close(struct jobs *jobs); /* closes the jobs; running ones continue */
-/* Adds a listener; at most 8 are possible. If FN is NULL, removes the listener with that USER. */
+/* Adds a listener (maximum 8). If FN is NULL, removes the listener with that USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
-/* A submission of a job. The struct of the caller begins with this one, is zeroed except for `done`
- * and `free`, and belongs to the submission from jobs_submit to `free`. */
+/* A job submission. Callers embed this struct as the first member of their own, which must be
+ * zeroed except for `done` and `free`, and must stay valid from jobs_submit until `free` is
+ * called. */
 struct jobs_submission {
-    /* Called from the event loop. R is 0, and the caller owns JOB, the job as in the API; or
-     * -EINVAL if the request is invalid; -ENOSPC or another -errno if the job was not accepted. */
+    /* Called from the event loop. R is 0; -EINVAL if the request is invalid; or -ENOSPC or another
+     * -errno if the job was not accepted. If R is 0, JOB is the job as in the API, and the callee
+     * owns it. */
     void (*done)(struct jobs_submission *s, int r, json_t *job, const struct err *err);
     void (*free)(struct jobs_submission *s); /* called from the event loop */
     /* Set by jobs_submit: */
@@ -91,9 +93,10 @@ struct jobs_submission {
     int result;       /* result of the check of the working folder */
     struct err err;
 };
-/* Submits a job as REQUEST or, if RERUN_OF is not 0, that job again: at once if jobs run on this
- * machine, else after a thread has checked the working folder, because shared folders may hang.
- * *RET is NULL if `done` was already called. Returns 0, or -errno after `free`. */
+/* Submits the job that REQUEST describes or, if RERUN_OF is not 0, reruns the job with that id. If
+ * jobs run on this machine, this happens at once; otherwise after a thread has checked the working
+ * folder, because access to a shared folder may hang. *RET is NULL if `done` was already called.
+ * Returns 0 or -errno; on failure `free` has been called. */
 int jobs_submit(struct jobs *jobs, const json_t *request, int64_t rerun_of,
                 struct jobs_submission *s, struct task **ret);
 /* Cancels a job. A queued job is cancelled at once. If the change cannot be stored, the job stays
@@ -118,11 +121,11 @@ int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
 int jobs_list(struct jobs *jobs, const struct store_filter *wanted, json_t **ret, struct err *err);
 /* returns JOB_STATES if there is no such job */
 enum job_state jobs_state(struct jobs *jobs, int64_t id);
-/* One read of the run folder of a job. Callers embed this struct as the first member of their own.
- * It must stay valid from jobs_read until `free` is called. */
+/* One read of a job's run folder. Callers embed this struct as the first member of their own. It
+ * must stay valid from jobs_read until `free` is called. */
 struct jobs_reading {
-    /* Called in a thread if the folder may hang. FOLDER is an fd, or -errno: -ENOENT if the job has
-     * no folder. */
+    /* Called in a thread if access to the folder may hang. FOLDER is the fd of the folder, or
+     * -errno, which is -ENOENT if the job has no folder. */
     void (*read)(struct jobs_reading *r, int folder);
     void (*done)(struct jobs_reading *r); /* called from the event loop after `read` */
     void (*free)(struct jobs_reading *r); /* called from the event loop */
@@ -131,15 +134,15 @@ struct jobs_reading {
     struct job_folder folder;
 };
 /* Starts a read. If jobs run on this machine, the folder is read at once, and *RET is NULL.
- * Otherwise a thread reads it, because shared folders may hang. Returns 0 or -errno; on failure
- * `free` has been called. */
+ * Otherwise a thread reads it, because access to a shared folder may hang. Returns 0 or -errno; on
+ * failure `free` has been called. */
 int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct task **ret);
 const char *jobs_runs_path(const struct jobs *jobs); /* the folder that contains all run folders */
 
-/* Slots, memory and GPUs: how many there are, and how many of them are in use. */
+/* Returns the slots, memory and GPUs of the server, in total and in use. */
 json_t *jobs_room_json(const struct jobs *jobs);
-json_t *
-jobs_trouble(const struct jobs *jobs); /* messages about current problems, such as a full disk */
+/* Returns an array of messages about current problems, such as a full disk. */
+json_t *jobs_trouble(const struct jobs *jobs);
 /* Values for metrics. The pointers are valid until control returns to the loop. */
 struct jobs_metrics {
     uint64_t by_state[JOB_STATES];

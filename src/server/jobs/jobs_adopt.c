@@ -1,4 +1,4 @@
-/* Adoption: at its start the server finds out what happened to the jobs that an earlier server
+/* Adoption: a server that starts finds out what happened to the jobs that an earlier server
  * started. */
 #include <dirent.h>
 #include <errno.h>
@@ -59,15 +59,15 @@ static int add_live(struct job *job, const struct store_job *row, json_t *reques
     return 0;
 }
 
-/* Follows a job. Its slot, memory and GPUs stay occupied until the executor reports what happened.
- */
+/* Follows a job. Its slot, memory and GPUs stay occupied until the executor reports that it has
+ * ended or was never started. */
 static int adopt_one(struct jobs *j, struct job *job)
 {
     job->live->run = j->executor.kind->follow(&j->executor, job->id, &job->live->folder);
     if (!job->live->run)
         return -ENOMEM;
     jobs_occupy(j, job);
-    job->live->is_alone = false; /* other jobs may have run while there was no server */
+    job->live->is_alone = false; /* other jobs may have run while no server was running */
     if (job->live->is_cancelled)
         executor_cancel(job->live->run, job->live->reason, j->options.grace_ns);
     return 0;
@@ -82,7 +82,7 @@ static int adopt_row(void *user, const struct store_job *row)
 {
     struct reading *reading = user;
     struct job_spec spec;
-    /* the job was submitted to this server, which therefore knows it already */
+    /* the job was submitted to this server and is already in memory */
     if (jobs_find(reading->j, row->id))
         return 0;
     json_t *request = json_parse(row->request, strlen(row->request), NULL);
@@ -132,7 +132,7 @@ void jobs_sweep_locks(struct jobs *j)
         if (number_parse_i64(e->d_name, strlen(e->d_name), &id) < 0 || jobs_find(j, id))
             continue;
         int held = executor_is_held(&j->executor, id);
-        /* the lock is free, or the file cannot be a lock */
+        /* the lock is free, or the file is not a lock file */
         if (held == 0 || held == -ELOOP || held == -EBADMSG) {
             unlinkat(j->locks_fd, e->d_name, 0);
         } else if (held > 0) {

@@ -1,4 +1,5 @@
-/* Stores how a job ended, according to its run.json, which the job itself may have written. */
+/* Determines how a job ended from its run.json, which is not trusted, because the job itself may
+ * have written it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,8 @@ static void end_given_back(struct job_facts *f, const struct outcome *o, uint64_
         g->has_gpu_bytes = g->has_gpu_bytes || gpu->has_freed_bytes;
         g->gpu_bytes += gpu->freed_bytes < UINT64_C(1) << 60 ? gpu->freed_bytes : 0;
     }
-    /* The figures of the whole machine include the memory of other jobs that ran meanwhile. */
+    /* The values for the whole machine include the memory of other jobs that ran at the same
+     * time. */
     if (is_alone)
         g->clean = g->clean && outcome_is_returned(&back->host) && outcome_is_returned(&back->shm);
 }
@@ -201,8 +203,8 @@ int job_ending_count(const struct job_ending *e, struct store *store, struct err
 
 /* ---- the ending ---- */
 
-/* The facts for the store and the API. The memory series in run.json is preferred, because it also
- * covers times when no server ran. */
+/* Returns the facts for the store and the API. The memory series in run.json is preferred, because
+ * it also covers times when no server ran. */
 static json_t *end_json(const struct job_facts *f, const struct job_live *live, const json_t *run)
 {
     struct series read = {0};

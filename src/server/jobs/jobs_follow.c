@@ -15,7 +15,7 @@ static const double year_s = 366.0 * 24 * 3600;
 void jobs_run_waits(struct jobs *j, int64_t id, const char *why)
 {
     struct job *job = jobs_find(j, id);
-    /* the job was cancelled, and the reason of the cancel must stay */
+    /* the reason of a cancel must not be overwritten */
     if (job && job->live && !job->live->is_cancelled && job->state >= JOB_STARTING &&
         job->state <= JOB_CHECKPOINTING && strcmp(job->live->reason, why) != 0)
         jobs_change_soft(j, job, job->state, why);
@@ -169,7 +169,7 @@ static void take_message(struct jobs *j, struct job *job, const struct job_messa
         if (m->log.has_bytes)
             job->live->facts.log_bytes = m->log.bytes;
         break;
-    case MESSAGE_SPARK: /* the complete series of memory, which the supervisor keeps */
+    case MESSAGE_SPARK: /* the complete memory series, which the supervisor keeps */
         if (spark_unpack(doc, &job->live->spark))
             job->live->has_news = true;
         break;
@@ -229,8 +229,8 @@ void jobs_run_unstarted(struct jobs *j, int64_t id)
         jobs_requeue(j, job, NULL); /* the next start chooses another folder */
         return;
     }
-    /* Slurm may still start the earlier submission; with the same folder only one of them can run
-     */
+    /* Slurm may still start the earlier submission; both submissions use the same folder, so that
+     * only one of them can run */
     if (job->state == JOB_STARTING) {
         jobs_launch_again(j, job);
         return;

@@ -30,8 +30,8 @@ static void raise_to(int64_t *max, const char *digits, size_t len)
         *max = id;
 }
 
-/* True if NAME contains run.json. If it does not, it is a folder of the user with a similar name.
- */
+/* True if the folder NAME contains run.json. A folder that does not is a user's folder with a
+ * similar name. */
 static bool is_run_folder(int runs_fd, const char *name)
 {
     char path[NAME_MAX + 16];
@@ -78,8 +78,8 @@ int jobs_ids_open(struct jobs *j, int state_fd, struct err *err)
     if (!id && !runs_folder_is_open(j->runs))
         return err_set(
             err, -ETIMEDOUT,
-            "%s/%s is missing, so the server has to read the folder %s, which does not answer; "
-            "start the server when the folder answers",
+            "%s/%s is missing, so the server must read the folder %s, which is unreachable; "
+            "start the server again once the folder is reachable",
             j->options.state_dir, mark_name, j->runs_path);
     store_ids_above(j->store, id ? id : largest_seen(j));
     return jobs_ids_note(j, store_next_id(j->store) - 1, err);

@@ -31,7 +31,7 @@ static int import_row(struct jobs *j, struct store_job *row, const json_t *reque
 }
 
 /* Stores a job of the other server as history. The end of a job that was still running or queued is
- * unknown here, so it is stored as lost. */
+ * unknown here, so such a job is stored as lost. */
 static int take_history(struct jobs *j, const struct jobfile_entry *e, struct err *err)
 {
     struct store_job row = {.state = job_state_is_final(e->state) ? e->state : JOB_LOST,

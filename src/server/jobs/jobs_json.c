@@ -14,8 +14,8 @@
 enum {
     LIST_MAX = 500,
     LIST_DEFAULT = 100,
-    /* maximum total size of the stored requests and facts in a list; without
-     * this limit, 500 large jobs would stall the loop */
+    /* maximum total size in bytes of the stored requests and facts in a list; without this limit,
+     * a list of 500 large jobs would stall the loop */
     LIST_BYTES_MAX = 1 << 20,
 };
 
@@ -150,7 +150,7 @@ json_t *jobs_row_json(struct jobs *j, const struct store_job *row, const struct 
     return doc;
 }
 
-/* Converts a job. If it has been started, nothing is needed from the store. */
+/* Converts a job. Reads the store only if the job has not been started. */
 json_t *jobs_job_json(struct jobs *j, const struct job *job)
 {
     struct store_job row;
@@ -216,7 +216,7 @@ struct listing {
 static int list_row(void *user, const struct store_job *row)
 {
     struct listing *l = user;
-    /* the texts whose length a client or a job can choose */
+    /* the sum includes only the texts whose length a client or a job can choose */
     l->bytes += strlen(row->request) + (row->end ? strlen(row->end) : 0);
     if (json_array_size(l->list) == l->limit ||
         (json_array_size(l->list) > 0 && l->bytes > LIST_BYTES_MAX)) {

@@ -1,6 +1,6 @@
-/* Retention: ended jobs beyond --keep's age, number or bytes are removed, oldest first, with their
- * run folders. A thread removes and measures the folders, because both take long on a slow disk,
- * and for ever on one that hangs. */
+/* Retention: removes ended jobs that exceed the age, number or size set with --keep, oldest first,
+ * with their run folders. A thread removes and measures the folders, because both can be slow, and
+ * never return if the file system hangs. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +27,10 @@ enum {
     IDLE_S = 60,    /* time between checks while no job ends */
     WAKE_MS = 500,  /* delay from the end of a job to the next check */
     MEASURE_S = 10, /* minimum time between two measurements */
-    ROWS = 32,      /* number of rows that are compared by age at a time */
+    /* number of ended jobs, oldest first, among which the next one to remove is searched */
+    ROWS = 32,
     RETRY_S = 3600, /* time between attempts to remove the rest of the trash */
-    AGE_S = 600,    /* how often the store's age is written to the store */
+    AGE_S = 600,    /* time between two writes of the store's age to the store */
     DEPTH_MAX = 16, /* maximum depth of folders that are measured */
 };
 
@@ -53,12 +54,12 @@ struct jobs_keeper {
     /* Used by the thread while it runs: */
     struct runs_folder *runs;
     int trash_fd; /* fd of RUNS/.trash, or -1 */
-    unsigned
-        moved; /* number of folders moved so far, which makes their names in the trash unique */
+    /* number of folders moved to the trash so far, which makes their names there unique */
+    unsigned moved;
     struct kept_folder removal; /* the job whose folder is moved into the trash */
-    int removal_result;         /* 0, or why the folder could not be moved */
+    int removal_result;         /* 0, or -errno if the folder could not be moved */
     bool has_left;              /* something in the trash could not be removed */
-    bool is_measuring;          /* the folders are to be measured */
+    bool is_measuring;          /* the task measures the folders */
     struct kept_folder *folders;
     size_t folder_count;
 };
@@ -82,7 +83,7 @@ static int open_trash(struct jobs_keeper *k)
     return 0;
 }
 
-/* Makes a folder accessible that this user owns and whose mode denies access. */
+/* Makes a folder accessible to its owner if its mode denies access. */
 static void open_up(int dir, const char *name)
 {
     char path[40];
@@ -109,8 +110,9 @@ static int move_to_trash(struct jobs_keeper *k, int dir, const char *name)
     return -errno;
 }
 
-/* Moves the folder of the job to remove into the trash. A folder without a signature does not count
- * as the job's, even if its name matches. Returns 0 or -errno. */
+/* Moves the folder of the job to remove into the trash. A folder whose name matches is left alone
+ * if it lacks the job's signature or, for a job of an old ebb without signatures, run.json. Returns
+ * 0 or -errno. */
 static int put_folder(struct jobs_keeper *k)
 {
     const struct job_folder folder = k->removal.folder;
@@ -156,8 +158,8 @@ static const char *next_name(struct jobs_keeper *k, DIR *dir)
     return e && !atomic_load(&k->is_stopped) ? e->d_name : NULL;
 }
 
-/* Empties the folder NAME in the trash. Returns how many of its entries were removed or moved
- * up. */
+/* Empties the folder NAME in the trash. Returns how many of its entries were removed, or moved up
+ * into the trash. */
 static unsigned empty_folder(struct jobs_keeper *k, const char *name)
 {
     const char *entry;
@@ -317,7 +319,7 @@ static void choose_next(struct jobs_keeper *k)
 /* ---- removing ---- */
 
 /* Removes the row of a job whose folder is already in the trash. This order is safe: if the server
- * stops in between, the next one removes the row. A folder without a row would stay for ever. */
+ * exits in between, the next server removes the row. A folder without a row would stay for ever. */
 static int remove_job(struct jobs_keeper *k, struct err *err)
 {
     const int64_t id = k->removal.id;
@@ -339,8 +341,8 @@ static int remove_job(struct jobs_keeper *k, struct err *err)
 static void keeper_done(void *user);
 static void keeper_free(void *user);
 
-/* Takes the results of the last task, and starts the next one if there is more to do. Returns 1 if
- * a task runs, 0 if not, or -errno. */
+/* Handles the results of the last task, and starts the next task if there is more to do. Returns 1
+ * if a task runs, 0 if not, or -errno. */
 static int keep_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
 {
     static const struct task_kind kind = {keeper_run, keeper_done, keeper_free};
@@ -417,7 +419,7 @@ static void keeper_done(void *user)
     sleep_until(k, clock_mono_ns());
 }
 
-/* Called at the end of each task. Frees the keeper after the last one. */
+/* Called at the end of each task. Frees the keeper if it was closed during the task. */
 static void keeper_free(void *user)
 {
     struct jobs_keeper *k = user;

@@ -1,5 +1,5 @@
-/* Shared by the files of the jobs. A job whose end is stored takes no memory: it is only a row in
- * the store and a folder. */
+/* Shared by the files jobs*.c. A job whose end is stored occupies no memory: only its row in the
+ * store and its run folder are left. */
 #pragma once
 
 #include <jansson.h>
@@ -47,7 +47,7 @@ struct job_live {
     bool is_alone;     /* true if no other job ran at the same time */
     bool is_cancelled; /* the job was cancelled by request */
     unsigned changes;  /* number of state changes that the supervisor has reported */
-    /* The supervisor has reported: */
+    /* Reported by the supervisor: */
     struct job_facts facts;
     enum job_checkpoint checkpoint; /* answer to the newest checkpoint request */
     char checkpoint_error[FACTS_TEXT];
@@ -73,10 +73,11 @@ struct job {
     struct plan_verdict verdict;
     enum plan_why published_why;
     uint64_t changed_ns; /* wall-clock time of the latest change */
-    /* Both clocks when this server first saw the job. All later times of the job are computed from
-     * them, so that they stay in order if the wall clock is set. */
+    /* Wall-clock time and time since boot when this server first saw the job. All later times of
+     * the job are computed from these two, so that they stay in order if the wall clock is set. */
     uint64_t wall_ns, boot_ns;
-    /* true if another file has the name of the job's run folder; checked before the start */
+    /* whether the name of the job's run folder is already in use, which is checked before the
+     * start */
     bool is_name_checked, is_name_taken;
     bool is_dirty;         /* the latest change is not on disk yet */
     bool has_room;         /* the job's slot, memory and GPUs are marked as used */
@@ -89,7 +90,7 @@ enum trouble {
     TROUBLE_FOLDER, /* the folder of all run folders is not open yet */
     TROUBLE_FILE,
     TROUBLE_KEEP,
-    TROUBLE_EXECUTOR, /* Slurm does not answer */
+    TROUBLE_EXECUTOR, /* Slurm does not respond */
     TROUBLE_STRAYS,   /* some running jobs are not in the store */
     TROUBLES
 };
@@ -102,7 +103,7 @@ struct jobs_listener {
 struct jobs {
     struct loop *loop;
     struct workers *workers;
-    /* separate threads for working folders: one that hangs must not delay reads of run folders */
+    /* separate threads for working folders: a hanging one must not delay reads of run folders */
     struct workers *cwd_workers;
     struct jobs_options options;
     char *runs_path, *cwd;
@@ -128,7 +129,7 @@ struct jobs {
     /* task that checks the name of the next job's run folder (NULL: none), and its start time */
     struct task *name_task;
     uint64_t name_ns;
-    /* no job is started before hold_ns, a time of the monotonic clock */
+    /* no job is started before the monotonic time hold_ns */
     uint64_t hold_ns, hold_wait_ns;
 
     struct jobs_listener listener[JOBS_LISTENERS];
@@ -143,8 +144,8 @@ struct jobs {
 
 /* ---- jobs.c ---- */
 
-/* Runs a task: at once if jobs run on this machine, else in a thread, because shared folders may
- * hang. *RET is NULL if the task has ended. Returns 0, or -errno after freeing USER. */
+/* Runs a task: at once if jobs run on this machine, else in a thread, because access to a shared
+ * folder may hang. *RET is NULL if the task has ended. Returns 0, or -errno after freeing USER. */
 int jobs_task(struct jobs *j, struct workers *workers, const struct task_kind *kind, int64_t key,
               void *user, struct task **ret);
 
@@ -159,7 +160,7 @@ void jobs_dequeue(struct jobs *j, struct job *job);
 bool jobs_is_queued(const struct jobs *j, const struct job *job);
 struct job *job_new(const struct store_job *row, const struct job_spec *spec);
 struct job_live *job_live_new(json_t *request); /* takes ownership of REQUEST */
-/* Gets the run folder that the store has for a job. */
+/* Gets the run folder of a job from its row in the store. */
 void jobs_row_folder(const struct store_job *row, struct job_folder *ret);
 /* Chooses the name and the signature of the run folder of a job that is about to start. */
 int jobs_choose_folder(const struct job *job, struct job_live *live);

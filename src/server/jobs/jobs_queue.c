@@ -19,12 +19,12 @@
 
 enum {
     BURST = 8, /* maximum number of jobs started in one round of the loop */
-    /* number of jobs at the head of the queue whose reason for waiting is published when it changes
-     */
+    /* number of jobs at the head of the queue whose reason for waiting is published when it
+     * changes */
     NEXT = 20,
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
-    SILENT_S = 10, /* time after which a folder that does not answer is reported */
+    SILENT_S = 10, /* a folder that is unreachable for this long is reported */
 };
 
 void jobs_kick(struct jobs *j)
@@ -103,8 +103,7 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
 
 /* True if the start of a job has failed for good, so that the job must not hold up the queue.
  * -ELOOP and -EBADMSG mean that the job's lock is not a regular file, -EBUSY that another process
- * holds it.
- */
+ * holds it. */
 static bool is_hopeless(int r)
 {
     return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR || r == -EISDIR ||
@@ -154,7 +153,7 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
         return -EINVAL;
     r = job_spec_read(request, j->cwd, ret, err);
     json_decref(request);
-    /* the batch script of Slurm checks the folder on the node */
+    /* the Slurm batch script checks the folder on the node */
     if (r == 0 && j->executor.kind->owns_machine)
         r = job_spec_check_cwd(ret->cwd, err);
     return r;
@@ -174,7 +173,7 @@ void jobs_launch_again(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
-/* Checks whether a name exists in the folder that contains all run folders. */
+/* A check whether a name exists in the folder that contains all run folders. */
 struct name_check {
     struct jobs *j;
     int64_t id; /* id of the job */
@@ -202,9 +201,9 @@ static void on_name_checked(void *user)
     jobs_kick(c->j);
 }
 
-/* Checks whether the name of the job's run folder is taken. Returns false if the job has to wait
- * for the answer, because the folder may hang. Jobs are started one after the other, so at most one
- * check is under way. */
+/* Checks whether the name of the job's run folder is already in use. Returns false while the result
+ * is unknown: access to a shared folder may hang, so a thread makes the check. Jobs are started one
+ * after another, so at most one check is in progress. */
 static bool check_name(struct jobs *j, struct job *job)
 {
     static const struct task_kind kind = {run_name_check, on_name_checked, free};
@@ -225,11 +224,12 @@ static bool check_name(struct jobs *j, struct job *job)
 void jobs_check_silence(struct jobs *j, uint64_t now_ns)
 {
     if (j->name_task && now_ns - j->name_ns >= SILENT_S * NS_PER_S)
-        jobs_trouble_set(j, TROUBLE_START, "cannot start jobs: the folder %s does not answer",
+        jobs_trouble_set(j, TROUBLE_START, "cannot start jobs: the folder %s is unreachable",
                          j->runs_path);
 }
 
-/* Changes JOB from queued to starting, and stores this. Returns false if the job stays queued. */
+/* Changes JOB from queued to starting, and stores the change. Returns false if the job stays
+ * queued. */
 static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     job->live = job_live_new(json_incref(spec->doc));
@@ -271,8 +271,8 @@ static void start_one(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
-/* Publishes what the first jobs of the queue wait for. A long queue is not published completely:
- * each end of a job would cause thousands of messages. */
+/* Publishes why the first jobs of the queue wait. A long queue is not published completely, because
+ * the end of each job would then cause thousands of messages. */
 static void publish_waits(struct jobs *j)
 {
     jobs_plan(j);
@@ -362,8 +362,8 @@ int jobs_settle(struct jobs *j, struct job *job)
     return 0;
 }
 
-/* Checks jobs that wait for others. Returns true if there is more to do at once. Changes that could
- * not be stored are tried again in a second. */
+/* Checks jobs that wait for others. Returns true if there is more to do immediately. Changes that
+ * could not be stored are retried after a second. */
 static bool settle_queue(struct jobs *j)
 {
     int cancels = 0, r = 0;

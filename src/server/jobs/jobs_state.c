@@ -17,8 +17,8 @@ enum {
     /* after SOFT_EACH changes, at most one per second is stored; after this number, none is stored
      * or logged */
     SOFT_MAX = 1000,
-    /* minimum time since the last message about a job; an earlier verdict is published with the
-     * next message */
+    /* minimum time between two messages about a job; a verdict that changes sooner is published
+     * with the next message */
     PUBLISH_MS = 100,
 };
 
@@ -288,8 +288,8 @@ void jobs_end(struct jobs *j, struct job *job, const struct executor_end *end)
     jobs_vacate(j, job);
     j->is_file_due = true;
     jobs_tick_on(j);
-    /* The end is published once it is on disk. JOB may be freed by then, so this copies its texts.
-     */
+    /* The end is published after the attempt to store it, which may free JOB, so its texts are
+     * copied first. */
     char reason[JOBS_SENTENCE_MAX];
     json_t *doc = jobs_job_json(j, job);
     struct jobs_news news = {.kind = JOBS_NEWS_JOB,

@@ -1,5 +1,5 @@
 /* State changes of jobs, which are stored and published; ended jobs, their retention, and the job
- * file. Used only by the files of the jobs. */
+ * file. Used only by the files jobs*.c. */
 #pragma once
 
 #include "server/jobs/jobs_private.h"
@@ -9,8 +9,8 @@
 void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void jobs_trouble_clear(struct jobs *j, enum trouble kind);
-/* The current wall-clock time for JOB. It is unaffected when the clock is set, and is never before
- * the job's last change. */
+/* Returns the current wall-clock time for JOB. It is unaffected when the clock is set, and is never
+ * before the job's last change. */
 uint64_t job_now_ns(const struct job *job);
 /* Changes the state in memory, and on disk now or as soon as possible. REASON may be NULL. */
 void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason);
@@ -31,7 +31,7 @@ void jobs_publish_job(struct jobs *j, struct job *job, bool is_change);
 void jobs_publish_removed(struct jobs *j, int64_t id);
 /* Publishes a message from a supervisor. The caller keeps MESSAGE. */
 void jobs_publish(struct jobs *j, enum jobs_news_kind kind, int64_t id, const json_t *message);
-/* Publishes JOB now or, if it was published just before, within a second. */
+/* Publishes JOB now or, if it was published a moment ago, within a second. */
 void jobs_publish_verdict(struct jobs *j, struct job *job);
 void jobs_tick_on(struct jobs *j);
 
@@ -59,8 +59,9 @@ int job_ending_count(const struct job_ending *e, struct store *store, struct err
 int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err);
 void jobs_keeper_free(struct jobs_keeper *k);
 void jobs_keeper_wake(struct jobs_keeper *k); /* call this when a job has ended */
-/* How long servers have run with this store in total. The age of ended jobs is measured by this
- * time, because the wall clock can jump. A jump by a year would remove all ended jobs. */
+/* Returns the age of the store: the total time that servers have run with it. The age of ended jobs
+ * is measured in this time, because the wall clock can jump, and a jump by a year would remove all
+ * ended jobs. */
 uint64_t jobs_age_ns(const struct jobs *j);
 
 /* ---- jobs_file.c: the job file ---- */

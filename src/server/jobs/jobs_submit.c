@@ -143,7 +143,7 @@ static int check_and_submit(struct jobs *j, struct jobs_submission *s, struct ta
     return jobs_task(j, j->cwd_workers, &kind, key, s, ret);
 }
 
-/* Gets the request of a job that is to run again. */
+/* Gets the request of the job to rerun. */
 static int request_again(struct jobs *j, int64_t id, json_t **ret, struct err *err)
 {
     json_t *request;
@@ -152,7 +152,9 @@ static int request_again(struct jobs *j, int64_t id, json_t **ret, struct err *e
         return r;
     if (json_array_size(json_object_get(request, "command")) == 0) {
         json_decref(request);
-        return err_set(err, -EINVAL, "job %lld was imported without its command", (long long)id);
+        return err_set(err, -EINVAL,
+                       "job %lld cannot be rerun: it was imported without its command",
+                       (long long)id);
     }
     /* "after" is cleared, because the jobs for which the first run waited have ended */
     json_object_set_new(request, "after", json_array());

@@ -11,7 +11,7 @@
 #include "server/jobs/jobs_state.h"
 #include "server/jobs/jobs_private.h"
 
-/* Index of JOB in the sorted list V, or the index at which to insert it. */
+/* Returns the index of JOB in the sorted list V, or the index at which to insert it. */
 static size_t job_place(struct job *const *v, size_t count, const struct job *job,
                         bool (*comes_before)(const struct job *a, const struct job *b))
 {
@@ -156,8 +156,8 @@ struct job_live *job_live_new(json_t *request)
     return live;
 }
 
-/* Chooses the folder's name. If it is in use, for example by a folder of the user, part of the
- * signature is appended. */
+/* Chooses the folder's name. If the name is in use, for example by a user's folder, appends part of
+ * the signature. */
 int jobs_choose_folder(const struct job *job, struct job_live *live)
 {
     int r = io_random_hex((JOB_FOLDER_ID_SIZE - 1) / 2, live->folder.id);
@@ -215,7 +215,7 @@ void jobs_occupy(struct jobs *j, struct job *job)
     j->is_planned = false;
     if (room->slots_used == 1 && j->executor.kind->owns_machine)
         return;
-    /* none of the jobs that now run is alone any more */
+    /* from now on, no running job is alone */
     for (size_t i = 0; i < j->active_count; i++)
         if (j->active[i]->has_room)
             j->active[i]->live->is_alone = false;

@@ -40,8 +40,8 @@ static void local_check(struct local_run *run);
 
 /* ---- the lock ---- */
 
-/* Reads the process that holds the lock: the sentinel, which writes its pid and start time into the
- * lock file. Returns 0, -ENOENT if it is not written yet, or -EBADMSG. */
+/* Reads the pid and start time of the sentinel, which holds the lock and writes them into the lock
+ * file. Returns 0, -ENOENT if they are not written yet, or -EBADMSG. */
 static int local_lock_read(int lock_fd, struct process_id *ret)
 {
     char text[64];
@@ -88,8 +88,9 @@ enum {
     WAKE_S = 2, /* time between two SIGCONT signals */
 };
 
-/* True if a process is the supervisor: it has the right name and is a child of the sentinel. A
- * process of the job can imitate only the name. */
+/* True if the process with STAT is a child of the sentinel, as the supervisor is, or if the
+ * sentinel no longer exists. A process of the job can imitate the supervisor's name but not its
+ * parent. */
 static bool is_child_of_sentinel(const struct local_run *run, const struct proc_stat *stat)
 {
     struct process_id holder;
@@ -120,8 +121,8 @@ static void find_supervisor(struct local_run *run, const struct process_id *hold
         local_note_supervisor(run, pids[i]);
 }
 
-/* Signals the supervisor, and continues the sentinel, which ends the job once the supervisor is
- * dead. */
+/* Sends SIGKILL (if IS_OVER) or SIGCONT to the supervisor, and SIGCONT to the sentinel, which ends
+ * the job once the supervisor is dead. */
 static void force(struct local_run *run, const struct proc_root *root, bool is_over)
 {
     struct process_id holder;
@@ -132,9 +133,9 @@ static void force(struct local_run *run, const struct proc_root *root, bool is_o
         guard_signal(root, &run->supervisor, is_over ? SIGKILL : SIGCONT);
 }
 
-/* Called after a cancel. Sends SIGCONT to the supervisor and the sentinel, which may be stopped. If
- * the job outlives the grace period by force_ns, kills the supervisor; the sentinel then ends the
- * job. */
+/* Called after a cancel. Sends SIGCONT to the supervisor and the sentinel, which may have been
+ * stopped with SIGSTOP. If the job outlives the grace period by force_ns, kills the supervisor; the
+ * sentinel then ends the job. */
 static void local_force_check(struct local_run *run, uint64_t now_ns)
 {
     struct executor_cancel *c = &run->base.cancel;
@@ -255,7 +256,7 @@ static bool local_sweep(struct local_run *run)
 
 /* ---- the end ---- */
 
-/* True if an earlier server was killed before it started the job. RUN must have no folder. A
+/* True if an earlier server was killed before it started the job. RUN must have no run folder. A
  * started job has a signed lock, because the holder signs the lock once it has created the folder;
  * if only the folder is missing, a user has removed it. */
 static bool is_never_started(const struct local_run *run)
@@ -365,8 +366,7 @@ static void report_started(struct local_run *run)
     jobs_run_started(run->base.x->jobs, run->base.id);
 }
 
-/* Returns 1 if the lock is held, 0 if it is free, or -errno if that is unknown. Without a file the
- * lock is free. */
+/* Returns 1 if the lock is held, 0 if it is free or has no file, or -errno if that is unknown. */
 static int is_lock_held(struct local_run *run)
 {
     if (run->lock_fd < 0)

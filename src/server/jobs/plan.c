@@ -1,5 +1,5 @@
-/* Plans the queue: which resources each waiting job reserves, and a message about what it waits
- * for. */
+/* Plans the queue: determines the resources that each waiting job reserves, and prints the reason
+ * for which it waits. */
 #include "server/jobs/plan.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-/* Resources that are free, or that are free and not reserved by an earlier job. */
+/* Amounts of free resources, with or without those reserved by earlier jobs. */
 struct left {
     unsigned slots, gpus;
     uint64_t memory;
@@ -88,8 +88,9 @@ void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t
             take_room(&kept, job, true);
             continue;
         }
-        /* Reserves what the job needs of each resource, or all that is left. The first waiting job
-         * reserves no slot: it starts after a running job has ended, in the slot of that job. */
+        /* Reserves as much of each resource as the job needs, or all of it if less is left. The
+         * first waiting job reserves no slot: it will use the slot of the running job whose end
+         * lets it start. */
         take_room(&kept, job, is_one_waiting);
         is_one_waiting = true;
     }

@@ -37,7 +37,7 @@ enum plan_why {
 };
 struct plan_verdict {
     enum plan_why why;
-    uint64_t gpus; /* the GPUs that the job gets if it starts, one bit each */
+    uint64_t gpus; /* the GPUs assigned to the job if it starts, one bit each */
 };
 
 /* Plans JOBS, which are in the order of the queue: by priority, then by id. RET has an entry for

@@ -1,4 +1,4 @@
-/* Opens the folder of all run folders, in a thread because it may hang. */
+/* Opens the folder that contains all run folders, in a thread because the call may hang. */
 #include "server/jobs/runs_folder.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct runs_folder {
     pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     bool is_opener_running;
-    int result; /* of the last opener */
+    int result; /* result of the last opener thread */
 };
 
 static int open_folder(struct runs_folder *f)

@@ -37,7 +37,7 @@ void slurm_run_free(struct slurm_run *run)
     TAILQ_REMOVE(&s->runs, run, link);
     s->count--;
     s->submitting -= run->submit ? 1 : 0;
-    /* sbatch continues and writes its answer into the lock file */
+    /* sbatch continues and writes its output into the lock file */
     command_release(run->submit, false);
     command_release(run->kill, false);
     command_release(run->account, true);
@@ -110,7 +110,8 @@ void slurm_tick_on(struct slurm *s)
 /* ---- open and close ---- */
 
 /* The command is passed as arguments, so that no shell interprets it. The first argument is the
- * working folder: slurmd starts a script elsewhere if the folder does not exist. */
+ * working folder: if it does not exist, slurmd starts the script in another folder, and the script
+ * must fail. */
 static const char script_name[] = ".slurm-job",
                   script_text[] = "#!/bin/sh\ncd \"$1\" && shift && exec \"$@\"\n";
 
@@ -128,7 +129,7 @@ static int find_commands(struct slurm *s, struct err *err)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (command_find(commands[i].name, commands[i].at, PATH_MAX) < 0)
             return err_set(err, -ENOENT,
-                           "--executor slurm: the command %s is not in a folder of $PATH; "
+                           "--executor slurm: cannot find the command %s in $PATH; "
                            "run the server on a node from which jobs can be submitted",
                            commands[i].name);
     if (command_find("sacct", s->sacct, PATH_MAX) < 0)
@@ -189,7 +190,8 @@ static int slurm_start(struct executor *x, int64_t id, const struct job_spec *sp
     return 0;
 }
 
-/* Follows the job as if it were running. The folder may hang, so a probe reads it later. */
+/* Follows the job as if it were running. Access to the run folder may hang, so a probe reads it
+ * later. */
 static struct executor_run *slurm_follow(struct executor *x, int64_t id,
                                          const struct job_folder *folder)
 {

@@ -1,5 +1,5 @@
-/* Asks squeue for the states of all jobs of this server at once, and sacct for a job that squeue no
- * longer lists. */
+/* Calls squeue for the states of all jobs of this server at once, and sacct for each job that
+ * squeue no longer lists. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -14,8 +14,8 @@
 
 enum {
     LIST_S = 30, /* time limit of squeue and sacct */
-    /* Time between two calls of squeue: at least one second, and at least 20 times as long as the
-     * last call took, so that a busy controller is queried less often. */
+    /* Time between two calls of squeue: 20 times the duration of the last call, so that a busy
+     * controller is queried less often, but at least 1 s and at most 30 s. */
     PAUSE_MIN_S = 1,
     PAUSE_MAX_S = 30,
     PAUSE_FACTOR = 20,
@@ -23,8 +23,7 @@ enum {
 
 /* ---- parsing ---- */
 
-/* Returns the phase for a state that squeue or sacct printed. "CANCELLED by 1000" is also a
- * state. */
+/* Returns the phase for a state printed by squeue or sacct. Unknown states are final. */
 static enum slurm_phase phase_of(const char *state)
 {
     static const char *const pending[] = {"PENDING",      "REQUEUED",    "REQUEUE_HOLD",
@@ -136,8 +135,8 @@ static struct slurm_run *find_by_folder(const struct slurm *s, const char *folde
     return NULL;
 }
 
-/* Copies a line of squeue or sacct into the run of its job. If a job was submitted twice, the
- * running submission is used, else the pending one. */
+/* Copies a line of squeue into the run of its job. If a job was submitted twice, uses the running
+ * submission, else the pending one. */
 static void take_line(struct slurm_run *run, const struct slurm_line *line)
 {
     static const int rank[] = {[SLURM_ENDED] = 1, [SLURM_PENDING] = 2, [SLURM_RUNNING] = 3};
@@ -169,9 +168,10 @@ static void report_failure(struct slurm *s, int status, const char *error)
     const char *why = status == -ETIMEDOUT ? "squeue did not exit within 30 s"
                       : error[0]           ? error
                                            : "squeue failed without a message";
-    snprintf(text, sizeof text,
-             "Slurm does not answer: %.300s; submitted jobs are followed through their run folders",
-             why);
+    snprintf(
+        text, sizeof text,
+        "Slurm does not respond: %.300s; submitted jobs are followed through their run folders",
+        why);
     s->has_failed = true;
     jobs_run_trouble(s->x->jobs, text);
 }

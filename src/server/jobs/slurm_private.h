@@ -42,8 +42,8 @@ struct slurm_line {
 int slurm_parse_line(const char *line, size_t len, struct slurm_line *ret);
 /* Reads the output of sbatch --parsable, "17" or "17;cluster". Returns 0 or -EBADMSG. */
 int slurm_parse_number(const char *text, size_t len, int64_t *ret);
-/* ERROR is a line of sbatch. True if a later submission may succeed, because Slurm does not answer
- * or a limit is reached. */
+/* ERROR is an error message of sbatch. True if a later submission may succeed, because the error is
+ * that Slurm does not respond or that a limit is reached. */
 bool slurm_is_temporary(const char *error);
 
 /* ---- slurm.c ---- */
@@ -72,17 +72,17 @@ struct slurm_run {
     uint64_t settle_ns;
     int64_t number; /* Slurm's number of the job; 0 if unknown */
     enum slurm_phase phase;
-    unsigned listed; /* number of lines with this job in the last answer of squeue */
+    unsigned listed; /* number of lines about this job in the last output of squeue */
     char state[SLURM_STATE_MAX], detail[SLURM_DETAIL_MAX];
     char waits[EXECUTOR_SENTENCE_MAX]; /* last reported reason why the job waits */
     bool has_folder, is_start_reported, is_accounted;
-    bool has_no_lock;   /* no server created the lock, so sbatch never ran */
+    bool has_no_lock;   /* the job has no lock file, so sbatch never ran */
     uint64_t gone_ns;   /* time since which Slurm no longer runs the job; 0: it may run */
-    struct task *probe; /* probe of the run folder, which may hang; NULL: none */
+    struct task *probe; /* probe of the run folder, a task that may hang; NULL: none */
     uint64_t check_ns;  /* time of the next probe */
-    /* start of the first probe without an answer; 0: the last probe was answered */
+    /* start of the first probe since the folder was last reachable; 0: no such probe */
     uint64_t silent_ns;
-    bool is_silent; /* it was reported that the folder does not answer */
+    bool is_silent; /* it was reported that the folder is unreachable */
     bool wants_checkpoint;
     uint64_t state_stamp; /* version of state.json that was read last */
 };
@@ -109,7 +109,7 @@ int slurm_command(const struct slurm *s, char *const *argv, unsigned limit_s, co
 /* Frees RUN and calls `over`. */
 void slurm_end(struct slurm_run *run, const struct executor_end *end);
 void slurm_run_free(struct slurm_run *run);
-/* Reports what the job waits for, if that has changed. */
+/* Reports the reason for which the job waits, if it has changed. */
 void slurm_waits(struct slurm_run *run, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- slurm_submit.c ---- */
@@ -128,10 +128,10 @@ void slurm_account(struct slurm_run *run);         /* runs sacct once for a job 
 
 /* ---- slurm_run.c ---- */
 
-/* Decides what to do next for a job, and starts a probe of its folder if it is due. May free RUN.
- */
+/* Decides what to do next for a job, and starts a probe of its folder if it is due. May free
+ * RUN. */
 void slurm_check(struct slurm_run *run, uint64_t now_ns);
-/* Slurm has known the job since KNOWN_NS. */
+/* Changes the stage to SLURM_SUBMITTED; Slurm has known the job since KNOWN_NS. */
 void slurm_become_submitted(struct slurm_run *run, uint64_t known_ns);
 /* Members of executor_kind: */
 int slurm_cancel(struct executor_run *base);

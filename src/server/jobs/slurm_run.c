@@ -1,5 +1,5 @@
-/* Follows a submitted job: by squeue until it starts, then by its run folder, and at its end by
- * both. */
+/* Follows a submitted job: through squeue until it starts, then through its run folder, and at its
+ * end through both. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,13 +23,15 @@
 
 enum {
     SUBMITS = 4, /* maximum number of sbatch processes at the same time */
-    /* How long to wait for the end in run.json after Slurm has ended the job. An NFS client may use
-     * an old listing of a folder for up to a minute. */
+    /* Maximum time from the end of a job in Slurm until run.json records the end, on a local and on
+     * a network file system. An NFS client may use an old listing of a folder for up to a
+     * minute. */
     GONE_S = 3,
     GONE_SHARED_S = 60,
-    /* time between probes of a folder: all jobs together cause 100 probes/s */
+    /* time between two probes of a folder, multiplied by the number of jobs, so that all jobs
+     * together cause 100 probes/s */
     PROBE_MS = 10,
-    SILENT_S = 10,       /* time after which a folder that does not answer is reported */
+    SILENT_S = 10,       /* a folder that is unreachable for this long is reported */
     FORCE_S = 5,         /* time between the end of a cancel's grace period and scancel */
     CANCEL_S = 5,        /* time between two calls of scancel */
     COMMAND_S = 30,      /* time limit of scancel */
@@ -52,20 +54,20 @@ struct slurm_probe {
     struct buf request; /* text of request.json; empty: none */
     /* The results: */
     int found;   /* 0: the job has a folder; or -errno */
-    int written; /* 0, or why request.json could not be written */
-    int read;    /* 0, or why run.json could not be read */
+    int written; /* 0, or -errno if request.json could not be written */
+    int read;    /* 0, or -errno if run.json could not be read */
     bool is_ended;
     json_t *run_json;
     struct outcome outcome;
     json_t *state;        /* state.json if it has changed, else NULL */
-    uint64_t state_stamp; /* its version */
+    uint64_t state_stamp; /* version of state.json */
     bool is_disk_full;
     char error[400]; /* ": " and the last line of the batch script's standard error; or "" */
 };
 
 /* ---- probes of the run folder, in a thread ---- */
 
-/* False if the results have errors that mean that a network file system does not answer. */
+/* False if a result is an error that means that a network file system is unreachable. */
 static bool probe_is_answer(const struct slurm_probe *probe)
 {
     const int errors[] = {probe->found, probe->read, probe->written};
@@ -134,7 +136,7 @@ static void probe_run(void *user)
         read_script_error(probe);
         probe->is_disk_full = executor_is_disk_full(probe->runs);
     }
-    /* the job is over, and the file with its standard error is not needed any more */
+    /* the job is over, so the file with the batch script's standard error is no longer needed */
     if (probe->is_ended || (probe->is_last && probe_is_answer(probe)))
         unlink(probe->error_path);
 }
@@ -222,8 +224,8 @@ static int put_request(struct slurm_probe *probe, struct job_request request)
     return r;
 }
 
-/* Starts a copy of the probe WANTED, which also writes a pending request into the folder, unless a
- * probe is running. So a folder that hangs occupies only one thread. */
+/* Starts a copy of the probe WANTED, unless a probe of this job is running, so that a hanging
+ * folder occupies only one thread. The probe also writes a pending request into the folder. */
 static void start_probe(struct slurm_run *run, const struct slurm_probe *wanted, uint64_t now_ns)
 {
     static const struct task_kind kind = {probe_run, probe_done, probe_free};
@@ -252,7 +254,7 @@ static void start_probe(struct slurm_run *run, const struct slurm_probe *wanted,
         (void)workers_start(run->base.x->workers, &kind, run->base.id, probe, &run->probe);
 }
 
-/* Reports a folder that does not answer. */
+/* Reports a run folder that has been unreachable for SILENT_S. */
 static void check_silence(struct slurm_run *run, uint64_t now_ns)
 {
     struct tm tm;
@@ -261,7 +263,7 @@ static void check_silence(struct slurm_run *run, uint64_t now_ns)
     const time_t since = time(NULL) - (time_t)((now_ns - run->silent_ns) / NS_PER_S);
     localtime_r(&since, &tm);
     run->is_silent = true;
-    slurm_waits(run, "the run folder has not answered since %02d:%02d", tm.tm_hour, tm.tm_min);
+    slurm_waits(run, "the run folder has been unreachable since %02d:%02d", tm.tm_hour, tm.tm_min);
 }
 
 static void end_silence(struct slurm_run *run)
@@ -353,8 +355,8 @@ static void end_unrecorded(struct slurm_run *run, const struct slurm_probe *prob
     slurm_end(run, &end);
 }
 
-/* True if the record of the end can no longer be expected, so that the next probe decides. Called
- * while Slurm does not run the job: waits for run.json and for the answer of sacct. */
+/* Called while Slurm does not run the job. Returns true once the time to wait for run.json is over
+ * and sacct has exited; the next probe then decides how the job ended. */
 static bool is_gone_for_good(struct slurm_run *run, uint64_t now_ns)
 {
     const uint64_t wait_ns =

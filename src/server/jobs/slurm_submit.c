@@ -1,4 +1,4 @@
-/* Submits a job: builds the command line of sbatch, and interprets its answer. */
+/* Submits a job: builds the command line of sbatch, and interprets its output. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 
 enum {
     SUBMIT_S = 60,      /* time limit of sbatch, which retries for a while if Slurm is busy */
-    RETRY_S = 1,        /* time until a submission is repeated that certainly failed */
+    RETRY_S = 1,        /* time until a submission that certainly failed is repeated */
     SETTLE_MAX_S = 160, /* longest pause between two attempts to submit a job */
 };
 
@@ -97,7 +97,8 @@ static void add_error_path(struct launch_args *t, const char *path)
     buf_fini(&text);
 }
 
-/* Adds an option of the request. A time such as "4h" becomes minutes, as in Slurm. */
+/* Adds an sbatch option from the request. A time such as "4h" is converted to minutes, Slurm's
+ * unit. */
 static void add_option(struct launch_args *t, const char *name, const json_t *value)
 {
     uint64_t ns;
@@ -121,7 +122,7 @@ static void add_sbatch(struct launch_args *t, const struct slurm_run *run,
     launch_args_add(t, run->slurm->sbatch);
     launch_args_add(t, "--parsable");
     launch_args_addf(t, "--job-name=%s.%s", name, run->base.folder.id);
-    /* A job must not be restarted on another node: it would fail, because its folder exists. */
+    /* Slurm must not requeue the job: a second start would fail, because the run folder exists. */
     launch_args_add(t, "--no-requeue");
     launch_args_add(t, "--export=ALL");
     launch_args_add(t, "--output=/dev/null"); /* ebb run writes the output into log.txt */
@@ -155,7 +156,7 @@ int slurm_launch(struct slurm_run *run, const struct job_spec *spec)
     return job_spec_launch(spec, &head, x->options->program, &place, NULL, &run->launch);
 }
 
-/* ---- the answer ---- */
+/* ---- the output of sbatch ---- */
 
 void slurm_read_number(struct slurm_run *run)
 {

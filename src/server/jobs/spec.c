@@ -60,13 +60,13 @@ static int spec_read_command(struct spec_input *in, const char *key, const json_
                            "begins with an empty string; the first string must be the program");
     if (n > ARGS_MAX || bytes > JOB_COMMAND_MAX)
         return err_set(in->err, -EINVAL,
-                       "%s: %zu arguments of %zu bytes in all are too many; the limit is %d "
-                       "arguments and %d bytes; put long arguments into a file",
+                       "%s: too long: %zu arguments and %zu bytes in all (maximum %d arguments and "
+                       "%d bytes); put long arguments into a file",
                        key, n, bytes, ARGS_MAX, JOB_COMMAND_MAX);
     return spec_set(in, key, json_deep_copy(v));
 }
 
-/* The program's name, truncated between UTF-8 characters. */
+/* Returns the program's name. A name that is too long is truncated between two UTF-8 characters. */
 static json_t *default_name(const json_t *command)
 {
     const char *name = text_base_name(json_string_value(json_array_get(command, 0)));
@@ -136,8 +136,8 @@ static int spec_read_env(struct spec_input *in, const char *key, const json_t *v
     }
     if (json_object_size(v) > VARIABLES_MAX || bytes > JOB_ENV_MAX)
         return err_set(in->err, -EINVAL,
-                       "%s: %zu variables of %zu bytes in all are too many; the limit is %d "
-                       "variables and %d bytes",
+                       "%s: too large: %zu variables and %zu bytes in all (maximum %d variables "
+                       "and %d bytes)",
                        key, json_object_size(v), bytes, VARIABLES_MAX, JOB_ENV_MAX);
     return spec_set(in, key, json_deep_copy(v));
 }
@@ -214,7 +214,7 @@ static int spec_read_options(struct spec_input *in, const char *key, const json_
         bytes += strlen(name) + json_string_length(value);
     }
     if (bytes > JOB_OPTIONS_MAX)
-        return err_set(in->err, -EINVAL, "%s: %zu bytes are too many; the limit is %d", key, bytes,
+        return err_set(in->err, -EINVAL, "%s: too large: %zu bytes (maximum %d)", key, bytes,
                        JOB_OPTIONS_MAX);
     int r = spec_set(in, key, v ? json_deep_copy(v) : json_object());
     struct run_options o = {0};
@@ -281,10 +281,11 @@ static int spec_check_keys(const json_t *doc, struct err *err)
         for (size_t i = 0; i < KEYS && !is_known; i++)
             is_known = strcmp(key, keys[i].key) == 0;
         if (!is_known)
-            return err_set(err, -EINVAL,
-                           "unknown key \"%.100s\"; a request has command, name, cwd, env, gpus, "
-                           "memory, limit, priority, after, slurm and options",
-                           key);
+            return err_set(
+                err, -EINVAL,
+                "unknown key \"%.100s\"; the valid keys are command, name, cwd, env, gpus, "
+                "memory, limit, priority, after, slurm and options",
+                key);
     }
     return 0;
 }
@@ -310,11 +311,11 @@ int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret,
     int r = spec.doc ? 0 : err_set(err, -ENOMEM, "out of memory");
     if (r == 0 && !json_is_object(doc))
         r = err_set(err, -EINVAL,
-                    "a request is an object like {\"command\": [\"python\", "
+                    "a request must be an object like {\"command\": [\"python\", "
                     "\"train.py\"]}");
     if (r == 0 && !json_object_get(doc, "command"))
         r = err_set(err, -EINVAL,
-                    "command: missing; a request is an object like "
+                    "command: missing; a request must be an object like "
                     "{\"command\": [\"python\", \"train.py\"]}");
     if (r == 0)
         r = spec_check_keys(doc, err);

@@ -1,5 +1,5 @@
 /* A job request (docs/reference/api.md, "A request"). It is user input, which is validated
- * completely and stored as given. */
+ * completely before it is stored. */
 #pragma once
 
 #include <jansson.h>
@@ -11,7 +11,7 @@
 
 struct err;
 
-/* Limits of a request. The first limits the number of arguments, the others are sizes in bytes. */
+/* Limits of a request. JOB_AFTER_MAX is a number of job ids, the others are sizes in bytes. */
 enum {
     JOB_AFTER_MAX = 64,
     JOB_COMMAND_MAX = 128 << 10,
@@ -38,8 +38,8 @@ struct job_spec {
  * Unknown keys are errors. Returns 0, or -EINVAL with an error that contains the key and the
  * value. */
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
-/* Checks whether a working folder exists. It may be on a shared file system that hangs. Returns 0
- * or -EINVAL. */
+/* Checks whether a working folder exists. May block if the folder is on a shared file system.
+ * Returns 0 or -EINVAL. */
 int job_spec_check_cwd(const char *path, struct err *err);
 /* frees what the request owns; accepts a zeroed struct */
 void job_spec_fini(struct job_spec *spec);

@@ -12,14 +12,14 @@ static const struct {
     const char *word;
     int next; /* bits of the states that may follow */
 } states[JOB_STATES] = {
-    /* A queued job is cancelled if a job for which it waits failed. */
+    /* A queued job is cancelled if a job for which it waits fails. */
     [JOB_QUEUED] = {"queued", 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_FAILED |
                                   1 << JOB_CANCELLED | 1 << JOB_LOST},
     /* A job returns to queued if the server was killed before it started the job. */
     [JOB_STARTING] = {"starting", 1 << JOB_QUEUED | 1 << JOB_STARTING | LIVE | JOB_FINAL},
     [JOB_RUNNING] = {"running", LIVE | JOB_FINAL},
     [JOB_CHECKPOINTING] = {"checkpointing", LIVE | JOB_FINAL},
-    /* The guard stops a job before it restarts it. */
+    /* When the guard restarts a job, the state is stopping before it is running again. */
     [JOB_STOPPING] = {"stopping", LIVE | JOB_FINAL},
     [JOB_SUCCEEDED] = {"succeeded", 0},
     [JOB_FAILED] = {"failed", 0},

@@ -1,7 +1,7 @@
 /* The job store: SQLite (WAL, synchronous FULL, STRICT tables) with one connection. When a call
  * that changes something returns 0, the change is on disk. When it fails, nothing has changed, and
- * the store remains usable, for instance once a full disk has space again. Failures have an error
- * message: -ENOSPC, -EIO, -EBADMSG (the file is damaged), -ENOMEM. */
+ * the store remains usable, for instance once a full disk has space again. Failures set an error
+ * message and return -ENOSPC, -EIO, -EBADMSG (the file is damaged) or -ENOMEM. */
 #pragma once
 
 #include <jansson.h>
@@ -89,7 +89,7 @@ int store_changes(struct store *store, int64_t id, json_t **ret, struct err *err
 /* Gets the number of jobs in each state, which is kept in memory. */
 void store_count(const struct store *store, uint64_t ret[JOB_STATES]);
 
-/* Learned memory: the largest peak of the last five runs of NAME. */
+/* Learned memory: the largest peak of the last five runs of jobs named NAME. */
 int store_learn(struct store *store, const char *name, uint64_t peak_bytes, uint64_t at_ns,
                 struct err *err);
 uint64_t store_learned(struct store *store, const char *name); /* 0: unknown */

@@ -31,9 +31,8 @@ struct store {
 };
 
 /* Binds values to a statement, which is prepared at its first use. Returns NULL, with an error, on
- * failure. Invalidates the pointers of
- * the last call. TYPES has a letter for each value: i int64_t, n uint64_t (0 becomes null), t text
- * or NULL, d double. */
+ * failure. Invalidates the pointers that the last call returned. TYPES has a letter for each value:
+ * i int64_t, n uint64_t (0 becomes null), t text or NULL, d double. */
 sqlite3_stmt *store_bind(struct store *s, const char *sql, struct err *err, const char *types, ...);
 /* Binds and runs a statement that returns no rows. */
 int store_run(struct store *s, const char *sql, struct err *err, const char *types, ...);

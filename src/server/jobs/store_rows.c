@@ -73,7 +73,7 @@ int store_add(struct store *s, const struct store_job *job, int64_t *ret_id, str
 {
     const int64_t id = store_next_id(s);
     if ((unsigned)job->state >= JOB_STATES)
-        return err_set(err, -EINVAL, "%d is not a state of a job", (int)job->state);
+        return err_set(err, -EINVAL, "invalid job state %d", (int)job->state);
     int r = store_begin(s, err);
     if (r < 0)
         return r;
@@ -163,7 +163,7 @@ int store_list(struct store *s, const struct store_filter *f, store_job_fn *fn, 
 {
     const unsigned states =
         f->states ? f->states & (JOB_ACTIVE | JOB_FINAL) : JOB_ACTIVE | JOB_FINAL;
-    /* each of these conditions makes SQLite use another index */
+    /* each of these conditions makes SQLite use a different index */
     const char *where = f->name                           ? "name = ?3 AND (?1 >> state) & 1"
                         : __builtin_popcount(states) == 1 ? "state = ?2 AND (?1 >> state) & 1"
                         : !(states & JOB_FINAL)           ? "state < 5 AND (?1 >> state) & 1"

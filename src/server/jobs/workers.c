@@ -123,7 +123,7 @@ static void on_finished(void *user, int fd, uint32_t events)
     }
 }
 
-/* Removes a task that no thread has begun. */
+/* Removes a task from the queue. Returns false if a thread has already begun it. */
 static bool task_unqueue(struct task *task)
 {
     struct workers *w = task->workers;
@@ -151,8 +151,8 @@ void task_cancel(struct task *task)
         task_free(task);
 }
 
-/* Creates another thread if tasks are waiting for one. Returns -errno if there is no thread at all.
- */
+/* Creates another thread if tasks are waiting for one. Returns -errno if there is no thread at
+ * all. */
 static int add_thread(struct workers *w)
 {
     if (w->queued <= w->idle || w->thread_count == WORKERS_MAX)

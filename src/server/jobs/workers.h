@@ -19,11 +19,11 @@ struct task_kind {
 };
 
 int workers_new(struct loop *loop, struct workers **ret);
-/* Frees W, which may be NULL. If a thread still blocks after a short wait, returns false; that
+/* Frees W, which may be NULL. If a thread is still blocked after a short wait, returns false; that
  * thread, its task and W then stay until the process exits. */
 bool workers_free(struct workers *w);
 /* Starts a task. KEY is the id of the job whose folder is used, or 0. A task waits while too many
- * others run, or while one with the same KEY runs; so a folder that hangs occupies only one thread.
+ * others run, or while one with the same KEY runs; so a hanging folder occupies only one thread.
  * Returns 0, or -errno after freeing USER. */
 int workers_start(struct workers *w, const struct task_kind *kind, int64_t key, void *user,
                   struct task **ret);

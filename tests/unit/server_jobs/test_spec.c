@@ -82,8 +82,8 @@ static void reserved_memory_is_that_of_the_memory_or_the_limit_option(void **sta
 static void invalid_request_error_names_key_and_value(void **state)
 {
     (void)state;
-    refused("[1]", "a request is an object like {\"command\": [\"python\", \"train.py\"]}");
-    refused("{\"name\":\"x\"}", "command: missing; a request is an object like "
+    refused("[1]", "a request must be an object like {\"command\": [\"python\", \"train.py\"]}");
+    refused("{\"name\":\"x\"}", "command: missing; a request must be an object like "
                                 "{\"command\": [\"python\", \"train.py\"]}");
     refused("{\"command\":\"ls\"}",
             "command: \"ls\" is not a list of strings like [\"python\", \"train.py\"]");
@@ -113,7 +113,7 @@ static void invalid_request_error_names_key_and_value(void **state)
     refused("{\"command\":[\"x\"],\"after\":[0]}", "after: 0 is not a job id");
     refused("{\"command\":[\"x\"],\"after\":[2,2]}", "after: [2,2] contains a job twice");
     refused("{\"command\":[\"x\"],\"comand\":1}",
-            "unknown key \"comand\"; a request has command, name, cwd, env, gpus, "
+            "unknown key \"comand\"; the valid keys are command, name, cwd, env, gpus, "
             "memory, limit, priority, after, slurm and options");
 }
 
@@ -159,7 +159,7 @@ static void oversized_job_request_is_refused(void **state)
     large[JOB_COMMAND_MAX] = '\0';
     json_t *doc = json_pack("{s:[s,s]}", "command", "x", large);
     assert_int_equal(job_spec_read(doc, "/tmp", &spec, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "command: 2 arguments of 131075 bytes in all are too many"));
+    assert_non_null(strstr(err.text, "command: too long: 2 arguments and 131075 bytes in all"));
     json_decref(doc);
     doc = json_pack("{s:[s],s:{s:s}}", "command", "x", "env", "A", large);
     assert_int_equal(job_spec_read(doc, "/tmp", &spec, &err), -EINVAL);
