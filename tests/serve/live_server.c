@@ -1,5 +1,5 @@
 /* The live stream without the rest of the server, for tests: HTTP on a free loopback port.
- * Commands on standard input, one JSON object per line, set jobs and logs:
+ * Commands on standard input, one JSON object per line, change jobs and logs:
  *
  *     {"do": "job", "id": 1, "job": {…}, "change": true}    adds or changes a job and publishes it
  *     {"do": "removed", "id": 1}                            removes a job and publishes its removal
@@ -8,8 +8,8 @@
  *     {"do": "counts"}                                      prints {"viewers", "messages", …}
  *     {"do": "tick", "id": 1, "hz": 10}                     publishes samples at this rate
  *
- * Prints its port first. Arguments: the hub's durations in ms (check, ping, silent, stuck, closing)
- * and the maximum number of viewers. Exits at the end of standard input. */
+ * Arguments: the durations in struct live_times in ms (check, ping, silent, stuck, closing), and
+ * the maximum number of viewers. Prints its port first. Exits at the end of standard input. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -35,7 +35,7 @@ static struct {
     struct loop *loop;
     struct live *live;
     struct buf input;
-    char folder[32]; /* Holds one log for all jobs. */
+    char folder[32]; /* Contains one log, which all jobs share. */
     int folder_fd, log_fd;
     json_t *jobs; /* Jobs by id, as JSON objects. */
     int64_t ticking;
@@ -79,7 +79,7 @@ int jobs_read(struct jobs *jobs, int64_t id, struct jobs_reading *r, struct task
 
 void task_cancel(struct task *task)
 {
-    (void)task; /* no task is ever created */
+    (void)task; /* this program creates no tasks */
 }
 
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user)

@@ -113,7 +113,7 @@ def test_report_page_has_no_errors_and_sends_no_requests(seen, compared, day):
         assert one["messages"] == [] and one["requests"] == []
 
 
-def test_report_page_runs_no_script_that_a_job_put_into_its_text(seen):
+def test_report_page_runs_no_script_from_text_of_a_job(seen):
     assert seen["page"]["h1"] == HOSTILE
     assert not seen["page"]["injected"]
     assert seen["page"]["scripts"] == 2  # The scripts are the data and the page's code.
@@ -144,7 +144,7 @@ def test_report_plot_zooms_by_keyboard(seen):
     assert seen["keys"]["back"] == seen["whole"]
 
 
-def test_report_plots_memory_over_steps(seen):
+def test_report_can_plot_memory_over_steps(seen):
     assert seen["step_plots"][0] == "Memory over steps"
     first, last = (dict(ends) for ends in seen["steps"])
     assert int(first["step"]) <= 3 and int(last["step"]) >= STEPS - 2
@@ -163,7 +163,7 @@ def test_report_fits_a_phone_screen(seen, compared, day):
         assert narrow["canvas"] and max(narrow["canvas"]) <= 390
 
 
-def test_report_on_a_phone_screen_has_a_label_for_every_number(seen, day):
+def test_report_on_a_phone_screen_shows_all_facts_and_labels(seen, day):
     assert seen["narrow"]["facts"] == seen["page"]["facts"] != {}
     values = [mib(ends[1][1]) for ends in seen["narrow"]["ends"]]
     assert abs(values[0] - 100) <= 5 and abs(values[1] - (100 + STEPS)) <= 5

@@ -46,7 +46,7 @@ def seen(tmp_path_factory):
                            env=environment())
 
 
-def test_server_page_contacts_only_its_own_server(seen):
+def test_real_server_page_sends_no_requests_to_other_hosts(seen):
     assert seen["foreign"] == []
 
 
@@ -61,7 +61,7 @@ def test_page_opens_the_live_websocket_stream(seen):
     assert seen["login"] == "live"
 
 
-def test_second_browser_tab_needs_no_login_and_is_updated_live(seen):
+def test_second_browser_tab_requires_no_login_and_updates_live(seen):
     assert seen["secondTab"] == "live"
 
 
@@ -94,7 +94,7 @@ def test_page_cancels_a_job_with_a_reason(seen):
     assert "cancelled" in seen["cancel"]["row"]
 
 
-def test_job_started_again_on_the_page_ends_and_has_a_report(seen):
+def test_job_rerun_from_the_page_ends_and_has_a_report(seen):
     assert seen["again"]["report"] == [200, True]
     assert not seen["again"]["wide"]
 

@@ -46,7 +46,7 @@ def test_unit_tests_of_the_page_scripts_pass(web):
     assert int(re.search(r"^# pass (\d+)$", result.stdout, re.M)[1]) == 15
 
 
-def test_server_page_contacts_only_its_own_server(seen):
+def test_server_page_sends_no_requests_to_other_hosts(seen):
     assert seen["foreign"] == []
 
 
@@ -121,7 +121,7 @@ def test_zooming_a_job_plot_loads_more_detail(seen):
     assert whole * 3 / 8 < minutes * 60 + seconds <= asked["to_s"]
 
 
-def test_job_page_has_verdict_line_fix_numbers_and_next_command(seen):
+def test_job_page_shows_verdict_site_fix_and_next_command(seen):
     parts = ["leaking: +110 MiB/min, out of memory in about 23 min (90 % confident) [graph-kept]",
              "train.py:29 in main()", "help: keep numbers (saves 1 MiB/step)", "Peak", "ebb show 62 · ebb explain graph-kept"]
     places = [seen["useJob"]["order"].find(part) for part in parts]
@@ -142,11 +142,11 @@ def test_log_on_the_page_is_plain_text_and_can_be_paused(seen):
     assert log["bytes"][:2] == ["ok \ufffd\ufffd", "after bytes"]
 
 
-def test_log_on_the_page_is_limited_in_length(seen):
+def test_log_on_the_page_has_a_limited_number_of_lines(seen):
     assert seen["useLog"]["many"] <= 2001
 
 
-def test_job_buttons_work_and_cancel_asks_for_confirmation(seen):
+def test_job_buttons_work_and_cancel_requires_confirmation(seen):
     act = seen["act"]
     assert act["before"] == 0 and act["reason"] == "enough"
     assert "checkpointing" in act["announced"]
@@ -155,7 +155,7 @@ def test_job_buttons_work_and_cancel_asks_for_confirmation(seen):
     assert any("asked to: enough" in row for row in act["changes"])
 
 
-def test_server_page_runs_no_script_that_a_job_put_into_its_text(seen):
+def test_server_page_runs_no_script_from_text_of_a_job(seen):
     assert "<script>window.injected=true</script>" in seen["useList"]["hostile"]
     assert "\u202e" not in seen["useList"]["hostile"] and "\x1b" not in seen["useList"]["hostile"]
     assert not seen["useJob"]["injected"] and not seen["looks"]["injected"]
@@ -180,7 +180,7 @@ def test_page_polls_the_api_if_the_live_stream_fails(seen):
     assert "asked for" in seen["withoutLive"]["found"]
 
 
-def test_server_page_shows_slots_of_the_machine_and_unknown_jobs(seen):
+def test_page_shows_machine_slots_and_reports_unknown_job_ids(seen):
     assert any(text.startswith("Slots1 of 2") for text in seen["looks"]["machine"])
     assert seen["looks"]["missing"] == "no such job: 4711"
 

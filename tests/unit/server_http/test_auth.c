@@ -187,7 +187,7 @@ static void sessions_are_limited_in_number_and_survive_a_restart(void **state)
     assert_int_equal(read_token(f->fd, "token.read-only", reader), 0);
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant, &again), HTTP_OWNER);
-    /* Sessions of readers do not displace those of the owner. */
+    /* Readers' sessions do not displace the owner's sessions. */
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, &of_reader, &again),
                          HTTP_READER);
@@ -207,7 +207,7 @@ static void sessions_are_limited_in_number_and_survive_a_restart(void **state)
     assert_non_null(strstr(text, grant.view));
 }
 
-/* The files come from an earlier version or are invalid. */
+/* The session files were written by an earlier version, or are invalid. */
 static void stored_sessions_without_a_key_are_dropped(void **state)
 {
     struct folder *f = *state;

@@ -1,4 +1,4 @@
-/* Tests child server processes: answers, limits, and one child for several equal requests. */
+/* Tests the server's child processes: answers, limits, and one child for several equal requests. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -109,7 +109,7 @@ static long runs(const struct bench *b)
     return (long)st.st_size;
 }
 
-static void answer_of_a_child_process_is_its_standard_output(void **state)
+static void child_stdout_is_the_answer_if_it_is_not_empty(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", "echo out; echo err >&2; exit 3", NULL), 0);
@@ -118,7 +118,7 @@ static void answer_of_a_child_process_is_its_standard_output(void **state)
     assert_string_equal(b->output, "out\n");
 }
 
-static void request_is_answered_with_stderr_if_its_child_prints_nothing(void **state)
+static void child_stderr_is_the_answer_if_stdout_is_empty(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", "echo 'ebb: verdict: why' >&2; exit 2", NULL), 0);
@@ -127,7 +127,7 @@ static void request_is_answered_with_stderr_if_its_child_prints_nothing(void **s
     assert_string_equal(b->output, "why");
 }
 
-static void equal_request_waits_for_the_child_that_is_already_running(void **state)
+static void requests_with_equal_keys_share_one_child_process(void **state)
 {
     struct bench *b = *state;
     for (int i = 0; i < 5; i++)
@@ -136,7 +136,7 @@ static void equal_request_waits_for_the_child_that_is_already_running(void **sta
     assert_int_equal(runs(b), 1);
 }
 
-static void requests_beyond_the_queue_of_child_processes_are_refused(void **state)
+static void request_is_refused_if_the_child_process_queue_is_full(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", "sleep 0.1", NULL), 0);
@@ -147,7 +147,7 @@ static void requests_beyond_the_queue_of_child_processes_are_refused(void **stat
     assert_int_equal(runs(b), 3);
 }
 
-static void guests_wait_behind_the_owner_and_fill_half_of_the_queue(void **state)
+static void guest_requests_wait_last_and_fill_half_the_child_queue(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", "sleep 0.1; echo first", NULL), 0);
@@ -160,7 +160,7 @@ static void guests_wait_behind_the_owner_and_fill_half_of_the_queue(void **state
     assert_string_equal(b->output, "guest\n");
 }
 
-static void slow_child_process_is_killed_together_with_its_group(void **state)
+static void child_process_group_is_killed_at_the_time_limit(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", "sleep 600 & sleep 600", NULL), 0);
@@ -177,7 +177,7 @@ static void child_process_with_too_much_output_is_killed(void **state)
     assert_int_equal(b->len, 1000);
 }
 
-static void cancelled_request_gets_no_answer_of_its_child_process(void **state)
+static void cancelled_request_receives_no_child_process_answer(void **state)
 {
     struct bench *b = *state;
     struct child_waiter *running, *waiting;
@@ -191,7 +191,7 @@ static void cancelled_request_gets_no_answer_of_its_child_process(void **state)
     assert_int_equal(runs(b), 2);
 }
 
-static void missing_program_of_a_child_process_is_reported_at_once(void **state)
+static void missing_child_process_program_is_reported_at_once(void **state)
 {
     struct bench *b = *state;
     struct children *other;
@@ -221,16 +221,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(answer_of_a_child_process_is_its_standard_output),
-        TEST(request_is_answered_with_stderr_if_its_child_prints_nothing),
-        TEST(equal_request_waits_for_the_child_that_is_already_running),
-        TEST(requests_beyond_the_queue_of_child_processes_are_refused),
-        TEST(guests_wait_behind_the_owner_and_fill_half_of_the_queue),
-        cmocka_unit_test_setup_teardown(slow_child_process_is_killed_together_with_its_group,
+        TEST(child_stdout_is_the_answer_if_it_is_not_empty),
+        TEST(child_stderr_is_the_answer_if_stdout_is_empty),
+        TEST(requests_with_equal_keys_share_one_child_process),
+        TEST(request_is_refused_if_the_child_process_queue_is_full),
+        TEST(guest_requests_wait_last_and_fill_half_the_child_queue),
+        cmocka_unit_test_setup_teardown(child_process_group_is_killed_at_the_time_limit,
                                         start_hasty, stop),
         TEST(child_process_with_too_much_output_is_killed),
-        TEST(cancelled_request_gets_no_answer_of_its_child_process),
-        TEST(missing_program_of_a_child_process_is_reported_at_once),
+        TEST(cancelled_request_receives_no_child_process_answer),
+        TEST(missing_child_process_program_is_reported_at_once),
         TEST(stopping_the_server_kills_its_child_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

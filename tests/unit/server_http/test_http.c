@@ -53,7 +53,7 @@ static void on_upgrade(void *user, struct http_upgraded *u, int fd, const void *
     s->upgraded = u;
     s->upgraded_fd = fd;
     assert_true(len < sizeof(s->extra));
-    if (len > 0) /* EXTRA may be NULL otherwise */
+    if (len > 0) /* if LEN is 0, EXTRA may be NULL */
         memcpy(s->extra, extra, len);
 }
 
@@ -158,7 +158,7 @@ static int start_with(void **state, unsigned idle_s)
     return 0;
 }
 
-/* Deadlines are long enough for a busy machine. */
+/* The deadlines are long enough for a busy machine. */
 static int start(void **state)
 {
     return start_with(state, 2 * PATIENCE_S);
@@ -207,8 +207,8 @@ static void say(struct server *s, int fd, const char *data, size_t len)
     }
 }
 
-/* Receives until RET contains WANTED or the server closes the connection. Returns whether it
- * closed. */
+/* Receives until RET contains WANTED or the server closes the connection. Returns true if the
+ * connection was closed. */
 static bool receive_until(struct server *s, int fd, const char *wanted, struct buf *ret)
 {
     uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
@@ -223,7 +223,7 @@ static bool receive_until(struct server *s, int fd, const char *wanted, struct b
             return false;
         turn(s);
     }
-    fail_msg("waited in vain for %s; there is: %s", wanted ? wanted : "the end", buf_str(ret));
+    fail_msg("timed out waiting for %s; received: %s", wanted ? wanted : "the end", buf_str(ret));
     return false;
 }
 
@@ -234,7 +234,7 @@ static void ask(struct server *s, const char *request, const char *wanted)
     say(s, fd, request, strlen(request));
     bool is_over = receive_until(s, fd, wanted, &answer);
     if (wanted && is_over)
-        fail_msg("%s is not in: %s", wanted, buf_str(&answer));
+        fail_msg("%s is missing in the answer: %s", wanted, buf_str(&answer));
     buf_fini(&answer);
     close(fd);
 }
@@ -256,7 +256,7 @@ static void every_http_answer_has_the_security_headers(void **state)
     ask(*state, "GET /x HTTP/1.1\r\n" HOST "\r\n", "Content-Security-Policy: default-src 'none'");
 }
 
-static void request_handler_gets_the_whole_body_in_any_encoding(void **state)
+static void request_handler_receives_whole_body_in_any_encoding(void **state)
 {
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello", "\"body\":5");
     ask(*state,
@@ -323,7 +323,7 @@ static void http_1_0_requests_are_supported(void **state)
     close(fd);
 }
 
-static void paused_stream_continues_when_it_is_resumed(void **state)
+static void paused_http_stream_continues_when_resumed(void **state)
 {
     struct server *s = *state;
     static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
@@ -340,7 +340,7 @@ static void paused_stream_continues_when_it_is_resumed(void **state)
     close(fd);
 }
 
-static void paused_stream_is_freed_when_its_client_disconnects(void **state)
+static void paused_http_stream_is_freed_if_its_client_disconnects(void **state)
 {
     struct server *s = *state;
     static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
@@ -353,7 +353,7 @@ static void paused_stream_is_freed_when_its_client_disconnects(void **state)
         assert_int_equal(loop_once(s->loop, 1000), 0);
 }
 
-static void server_can_be_stopped_while_a_stream_is_paused(void **state)
+static void server_can_be_stopped_while_an_http_stream_is_paused(void **state)
 {
     struct server *s = *state;
     static const char request[] = "GET /slow HTTP/1.1\r\n" HOST "\r\n";
@@ -367,7 +367,7 @@ static void server_can_be_stopped_while_a_stream_is_paused(void **state)
     close(fd);
 }
 
-static void asset_is_sent_without_gzip_to_clients_without_gzip(void **state)
+static void asset_is_decompressed_for_clients_without_gzip(void **state)
 {
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\nunpacked");
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "Accept-Encoding: gzip;q=0\r\n\r\n",
@@ -377,7 +377,7 @@ static void asset_is_sent_without_gzip_to_clients_without_gzip(void **state)
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "If-None-Match: \"v1\"\r\n\r\n", "HTTP/1.1 304 ");
 }
 
-static void request_handler_without_an_answer_gives_status_500(void **state)
+static void request_left_unanswered_by_its_handler_gets_status_500(void **state)
 {
     ask(*state, "GET /nothing HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 500 ");
 }
@@ -419,7 +419,7 @@ static void paths_with_dot_segments_or_bad_escapes_are_refused(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void body_with_a_content_length_beyond_the_limit_is_not_read(void **state)
+static void request_waiting_for_100_continue_is_refused_before_its_body(void **state)
 {
     struct server *s = *state;
     ask(s, "POST /b HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n",
@@ -450,7 +450,7 @@ static void small_body_of_a_refused_request_is_read_before_the_answer(void **sta
     close(fd);
 }
 
-static void connection_is_closed_after_the_last_bytes_of_a_stream(void **state)
+static void connection_closed_within_a_request_is_freed_before_deadline(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -463,10 +463,10 @@ static void connection_is_closed_after_the_last_bytes_of_a_stream(void **state)
         http_counts(s->http, &counts);
     } while ((counts.connections > 0 || clock_mono_ns() < a_while) && clock_mono_ns() < until);
     assert_int_equal(counts.connections, 0);
-    assert_int_equal(counts.refused, 0); /* The parked request was not cut by its deadline. */
+    assert_int_equal(counts.refused, 0); /* The connection was not closed by its deadline. */
 }
 
-static void chunks_beyond_the_body_limit_are_read_but_not_stored(void **state)
+static void chunked_body_over_the_limit_is_read_but_not_stored(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -515,7 +515,7 @@ static void wait_parked(struct server *s)
     assert_non_null(s->parked);
 }
 
-static void request_that_is_parked_can_be_answered_later(void **state)
+static void parked_http_request_can_be_answered_later(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -534,7 +534,7 @@ static void request_that_is_parked_can_be_answered_later(void **state)
     close(fd);
 }
 
-static void answer_to_a_parked_request_is_sent_at_once(void **state)
+static void answer_to_a_parked_http_request_is_sent_at_once(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -550,14 +550,14 @@ static void answer_to_a_parked_request_is_sent_at_once(void **state)
     close(fd);
 }
 
-static void request_parked_and_answered_at_once_is_not_delayed(void **state)
+static void http_request_can_be_answered_right_after_it_is_parked(void **state)
 {
     struct server *s = *state;
     ask(s, "GET /both HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\nat once");
     assert_int_equal(s->gone, 0);
 }
 
-static void disconnect_of_a_parked_request_is_reported(void **state)
+static void handler_is_notified_if_a_parked_client_disconnects(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -576,7 +576,7 @@ static void disconnect_of_a_parked_request_is_reported(void **state)
     assert_int_equal(counts.parked, 0);
 }
 
-static void server_stop_drops_parked_requests(void **state)
+static void http_server_stop_drops_parked_requests(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -591,7 +591,7 @@ static void server_stop_drops_parked_requests(void **state)
 
 /* ---- upgraded connections ---- */
 
-static void upgraded_connection_is_no_longer_served_by_http(void **state)
+static void upgraded_connection_is_no_longer_handled_as_http(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -618,7 +618,7 @@ static void upgraded_connection_is_no_longer_served_by_http(void **state)
     close(fd);
 }
 
-static void server_stop_closes_upgraded_connections(void **state)
+static void http_server_stop_closes_upgraded_connections(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -637,7 +637,7 @@ static void server_stop_closes_upgraded_connections(void **state)
 
 /* ---- slow clients and too many clients ---- */
 
-static void clients_that_do_not_read_use_bounded_memory(void **state)
+static void answers_unread_by_http_clients_use_bounded_memory(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -687,8 +687,8 @@ static bool is_closed(int fd)
     return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-/* There are 32 connections, of which strangers may have 8. */
-static void oldest_unauthenticated_client_is_dropped_for_a_new_one(void **state)
+/* The server allows 32 connections, of which strangers may use 8. */
+static void oldest_unauthenticated_client_is_dropped_at_the_limit(void **state)
 {
     struct server *s = *state;
     int fds[100], owner = dial(s);
@@ -716,7 +716,7 @@ static void oldest_unauthenticated_client_is_dropped_for_a_new_one(void **state)
     buf_fini(&answer);
 }
 
-static void read_only_clients_beyond_half_of_connections_are_refused(void **state)
+static void readers_can_use_at_most_half_of_the_connections(void **state)
 {
     struct server *s = *state;
     int fds[17];
@@ -807,34 +807,34 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(request_path_and_query_are_decoded),
         TEST(every_http_answer_has_the_security_headers),
-        TEST(request_handler_gets_the_whole_body_in_any_encoding),
+        TEST(request_handler_receives_whole_body_in_any_encoding),
         TEST(client_that_waits_for_100_continue_receives_it),
         TEST(one_connection_serves_many_pipelined_requests),
         TEST(head_answer_has_a_length_and_no_body),
         TEST(http_1_0_requests_are_supported),
-        TEST(paused_stream_continues_when_it_is_resumed),
-        TEST(paused_stream_is_freed_when_its_client_disconnects),
-        TEST(server_can_be_stopped_while_a_stream_is_paused),
-        TEST(asset_is_sent_without_gzip_to_clients_without_gzip),
-        TEST(request_handler_without_an_answer_gives_status_500),
+        TEST(paused_http_stream_continues_when_resumed),
+        TEST(paused_http_stream_is_freed_if_its_client_disconnects),
+        TEST(server_can_be_stopped_while_an_http_stream_is_paused),
+        TEST(asset_is_decompressed_for_clients_without_gzip),
+        TEST(request_left_unanswered_by_its_handler_gets_status_500),
         TEST(ambiguous_http_headers_are_refused),
         TEST(paths_with_dot_segments_or_bad_escapes_are_refused),
-        TEST(body_with_a_content_length_beyond_the_limit_is_not_read),
+        TEST(request_waiting_for_100_continue_is_refused_before_its_body),
         TEST(small_body_of_a_refused_request_is_read_before_the_answer),
-        TEST(connection_is_closed_after_the_last_bytes_of_a_stream),
-        TEST(chunks_beyond_the_body_limit_are_read_but_not_stored),
+        TEST(connection_closed_within_a_request_is_freed_before_deadline),
+        TEST(chunked_body_over_the_limit_is_read_but_not_stored),
         TEST(endless_request_headers_are_refused),
-        TEST(request_that_is_parked_can_be_answered_later),
-        TEST(answer_to_a_parked_request_is_sent_at_once),
-        TEST(request_parked_and_answered_at_once_is_not_delayed),
-        TEST(disconnect_of_a_parked_request_is_reported),
-        TEST(server_stop_drops_parked_requests),
-        TEST(upgraded_connection_is_no_longer_served_by_http),
-        TEST(server_stop_closes_upgraded_connections),
-        TEST(clients_that_do_not_read_use_bounded_memory),
+        TEST(parked_http_request_can_be_answered_later),
+        TEST(answer_to_a_parked_http_request_is_sent_at_once),
+        TEST(http_request_can_be_answered_right_after_it_is_parked),
+        TEST(handler_is_notified_if_a_parked_client_disconnects),
+        TEST(http_server_stop_drops_parked_requests),
+        TEST(upgraded_connection_is_no_longer_handled_as_http),
+        TEST(http_server_stop_closes_upgraded_connections),
+        TEST(answers_unread_by_http_clients_use_bounded_memory),
         cmocka_unit_test(guests_can_use_at_most_half_of_a_shared_resource),
-        TEST(oldest_unauthenticated_client_is_dropped_for_a_new_one),
-        TEST(read_only_clients_beyond_half_of_connections_are_refused),
+        TEST(oldest_unauthenticated_client_is_dropped_at_the_limit),
+        TEST(readers_can_use_at_most_half_of_the_connections),
         HASTY_TEST(client_that_sends_headers_slowly_is_disconnected),
         HASTY_TEST(client_that_sends_a_body_slowly_is_disconnected),
         HASTY_TEST(silent_http_client_is_disconnected),

@@ -1,5 +1,5 @@
-/* Tests the queue of a viewer that reads slowly or not at all: it stays short and has the newest
- * messages. */
+/* Tests the queue of a viewer that reads slowly or not at all: the queue stays short and contains
+ * the newest messages. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -65,7 +65,7 @@ static void websocket_frame_header_depends_on_payload_length(void **state)
     free(text);
 }
 
-static void queued_live_messages_keep_their_order(void **state)
+static void live_queues_share_messages_and_keep_their_order(void **state)
 {
     (void)state;
     struct live_queue a = {0}, b = {0};
@@ -81,7 +81,7 @@ static void queued_live_messages_keep_their_order(void **state)
     live_queue_fini(&b);
 }
 
-static void newer_job_state_replaces_a_queued_one_that_is_not_half_sent(void **state)
+static void newer_job_state_replaces_queued_but_not_partly_sent_state(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -104,7 +104,7 @@ static void newer_job_state_replaces_a_queued_one_that_is_not_half_sent(void **s
     live_queue_fini(&q);
 }
 
-static void newest_sample_replaces_a_queued_one_and_sets_the_skip_flag(void **state)
+static void newer_sample_replaces_queued_sample_and_sets_skip_flag(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -137,7 +137,7 @@ static void log_output_is_dropped_until_the_skip_message_is_sent(void **state)
     live_queue_fini(&q);
 }
 
-static void live_queue_is_limited_but_accepts_any_single_message(void **state)
+static void live_queue_size_is_limited_except_for_a_single_message(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -162,7 +162,7 @@ static void live_queue_is_limited_but_accepts_any_single_message(void **state)
     free(text);
 }
 
-static void live_queue_records_jobs_whose_state_was_skipped(void **state)
+static void jobs_whose_state_does_not_fit_the_live_queue_are_recorded(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -185,7 +185,7 @@ static void live_queue_records_jobs_whose_state_was_skipped(void **state)
     live_queue_fini(&q);
 }
 
-static void live_queue_reports_a_viewer_that_reads_too_slowly(void **state)
+static void live_queue_returns_enobufs_at_the_maximum_of_late_jobs(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -197,8 +197,7 @@ static void live_queue_reports_a_viewer_that_reads_too_slowly(void **state)
     live_queue_fini(&q);
 }
 
-/* For any input the queue is bounded, writes complete frames, and keeps the newest state of each
- * job. */
+/* For any input, the queue has a bounded size and writes complete frames. */
 static void live_queue_stays_consistent_after_random_operations(void **state)
 {
     (void)state;
@@ -258,13 +257,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(websocket_frame_header_depends_on_payload_length),
-        cmocka_unit_test(queued_live_messages_keep_their_order),
-        cmocka_unit_test(newer_job_state_replaces_a_queued_one_that_is_not_half_sent),
-        cmocka_unit_test(newest_sample_replaces_a_queued_one_and_sets_the_skip_flag),
+        cmocka_unit_test(live_queues_share_messages_and_keep_their_order),
+        cmocka_unit_test(newer_job_state_replaces_queued_but_not_partly_sent_state),
+        cmocka_unit_test(newer_sample_replaces_queued_sample_and_sets_skip_flag),
         cmocka_unit_test(log_output_is_dropped_until_the_skip_message_is_sent),
-        cmocka_unit_test(live_queue_is_limited_but_accepts_any_single_message),
-        cmocka_unit_test(live_queue_records_jobs_whose_state_was_skipped),
-        cmocka_unit_test(live_queue_reports_a_viewer_that_reads_too_slowly),
+        cmocka_unit_test(live_queue_size_is_limited_except_for_a_single_message),
+        cmocka_unit_test(jobs_whose_state_does_not_fit_the_live_queue_are_recorded),
+        cmocka_unit_test(live_queue_returns_enobufs_at_the_maximum_of_late_jobs),
         cmocka_unit_test(live_queue_stays_consistent_after_random_operations),
         cmocka_unit_test(sha1_matches_the_test_vectors),
     };

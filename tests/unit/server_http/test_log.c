@@ -71,7 +71,7 @@ static void server_log_text_escapes_control_characters(void **state)
     close_pipe(fds);
 }
 
-static void server_log_lines_below_the_level_are_dropped(void **state)
+static void server_log_lines_below_the_log_level_are_dropped(void **state)
 {
     (void)state;
     int fds[2];
@@ -84,7 +84,7 @@ static void server_log_lines_below_the_level_are_dropped(void **state)
     close_pipe(fds);
 }
 
-static void stalled_server_log_reader_gets_a_count_of_lost_lines(void **state)
+static void server_log_reports_lines_dropped_for_a_stalled_reader(void **state)
 {
     (void)state;
     int fds[2];
@@ -123,8 +123,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(server_log_writes_one_json_object_for_any_message),
         cmocka_unit_test(server_log_text_escapes_control_characters),
-        cmocka_unit_test(server_log_lines_below_the_level_are_dropped),
-        cmocka_unit_test(stalled_server_log_reader_gets_a_count_of_lost_lines),
+        cmocka_unit_test(server_log_lines_below_the_log_level_are_dropped),
+        cmocka_unit_test(server_log_reports_lines_dropped_for_a_stalled_reader),
         cmocka_unit_test(long_server_log_message_is_truncated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Tests that openapi.json and the table of routes have the same paths, methods, parameters and
+/* Tests that openapi.json and the route table have the same paths, methods, parameters and
  * rights. */
 #include <stdarg.h>
 #include <stddef.h>

@@ -164,7 +164,7 @@ static void say_restart(struct channel *c)
     say(c, "{\"type\":\"state\",\"state\":\"running\",\"reason\":null,\"segment\":1}");
 }
 
-/* Answers a request. Returns whether the job must exit. */
+/* Answers a request. Returns true if the job must exit. */
 static bool answer(struct fake *f, struct channel *c, const char *data, size_t len)
 {
     json_t *request = json_loadb(data, len, 0, NULL);
@@ -234,8 +234,8 @@ static void deaf(struct fake *f)
     write_ended(f, 0, "finished", "finished");
 }
 
-/* A hanging supervisor with a child of the same name that answers. The sentinel kills the child
- * once the supervisor is dead. */
+/* A supervisor that hangs, with a child of the same name that accepts connections. The sentinel
+ * kills the child once the supervisor is dead. */
 static void impostor(struct fake *f)
 {
     int died[2];

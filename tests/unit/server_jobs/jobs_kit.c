@@ -1,4 +1,5 @@
-/* Provides the server of the tests: its folder, its loop, and waiting for conditions. */
+/* Provides a server for tests, with its folder and event loop, and functions that wait for
+ * conditions. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -105,7 +106,7 @@ static void on_submitted(struct jobs_submission *base, int r, json_t *job, const
 
 static void keep_submission(struct jobs_submission *base)
 {
-    (void)base; /* it is on the stack */
+    (void)base; /* the submission is on the stack */
 }
 
 int64_t kit_try_submit(const char *extra, const char *word, const char *first, const char *second)
@@ -121,7 +122,7 @@ int64_t kit_try_submit(const char *extra, const char *word, const char *first, c
         json_array_append_new(command, json_string(second));
     json_object_set_new(request, "command", command);
     assert_int_equal(jobs_submit(kit.jobs, request, 0, &s.base, &task), 0);
-    assert_null(task); /* jobs of this machine are submitted at once */
+    assert_null(task); /* jobs that run on this machine are submitted at once */
     json_decref(request);
     return s.id;
 }
@@ -148,7 +149,7 @@ void kit_wait(kit_fn *is_so, int64_t id)
     uint64_t until_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S;
     while (!is_so(id)) {
         if (clock_mono_ns() > until_ns)
-            fail_msg("waited in vain for job %lld: it is %s", (long long)id,
+            fail_msg("timed out waiting for job %lld, which is %s", (long long)id,
                      job_state_word(jobs_state(kit.jobs, id)));
         loop_once(kit.loop, 20);
     }
@@ -235,7 +236,7 @@ int kit_open_folder(int64_t id)
         .base = {.read = kit_read, .done = kit_ignore_reading, .free = kit_ignore_reading}};
     struct task *task;
     assert_int_equal(jobs_read(kit.jobs, id, &r.base, &task), 0);
-    assert_null(task); /* the server of the tests runs jobs on this machine */
+    assert_null(task); /* the tests' server runs jobs on this machine */
     return r.fd;
 }
 

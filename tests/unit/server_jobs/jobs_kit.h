@@ -1,4 +1,4 @@
-/* A server without HTTP, whose jobs are stand-ins, for the tests of jobs. */
+/* A server without HTTP for the tests of jobs. Its jobs are run by the stand-in in fake_ebb.h. */
 #pragma once
 
 #include <jansson.h>
@@ -16,7 +16,7 @@ struct kit {
     struct loop *loop;
     struct jobs *jobs;
     struct jobs_options options;
-    unsigned changes, lives, removed; /* Number of notifications received of each kind. */
+    unsigned changes, lives, removed; /* Numbers of notifications received, by kind. */
 };
 extern struct kit kit;
 
@@ -28,7 +28,8 @@ void kit_start(void);
 void kit_open(void); /* Opens the server without starting it. */
 void kit_stop(void);
 
-/* Submits a command of the stand-in. EXTRA is NULL or JSON text with more keys of the request. */
+/* Submits a job with a command of fake_ebb.h. EXTRA is NULL or a JSON object with more keys of the
+ * request. */
 int64_t kit_submit(const char *extra, const char *word, const char *first, const char *second);
 /* Returns -errno if the request is refused, with the message in kit_sentence. */
 int64_t kit_try_submit(const char *extra, const char *word, const char *first, const char *second);
@@ -42,10 +43,10 @@ void kit_wait_ended(int64_t id);
 void kit_run_ms(unsigned ms);
 json_t *kit_get(int64_t id); /* Returns the job with its changes, valid until the next call. */
 const char *kit_text(int64_t id, const char *key);
-/* Returns how often ID occurs in the list. */
+/* Returns how often ID occurs in kit.list. */
 int kit_times(int64_t id);
 /* Opens the run folder as jobs_read does. Returns an fd or -errno. */
 int kit_open_folder(int64_t id);
-struct store *kit_store(void); /* Opens the job store, which no server may have open. */
+struct store *kit_store(void); /* Opens the job store. No server may have opened it. */
 void kit_touch(const char *path);
 const char *kit_run_path(int64_t id, const char *name, const char *file);

@@ -6,7 +6,7 @@
 
 #include "server/jobs/store.h"
 
-/* Path of the store, in a folder that exists for one test. */
+/* Path of the store, in a folder that exists during one test. */
 extern char store_kit_path[128];
 extern char store_kit_folder[64];
 int store_kit_setup(void **state);

@@ -1,4 +1,4 @@
-/* Tests jobs from submission to their end, and cancelled in every state. */
+/* Tests jobs from submission to their end, and cancels in every state. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -106,7 +106,7 @@ static void error_message_of_ebb_run_becomes_the_failure_reason(void **state)
     assert_non_null(strstr(kit_text(id, "reason"), "signal 9"));
 }
 
-static void messages_of_the_supervisor_are_published(void **state)
+static void supervisor_messages_are_stored_and_published(void **state)
 {
     (void)state;
     kit_start();
@@ -172,7 +172,7 @@ static void running_job_is_cancelled_through_its_supervisor(void **state)
     assert_string_equal(kit_text(id, "reason"), "enough");
 }
 
-static void cancel_of_a_starting_job_is_sent_after_its_start(void **state)
+static void job_cancelled_while_it_starts_ends_as_cancelled(void **state)
 {
     char go[96];
     (void)state;
@@ -190,7 +190,7 @@ static void cancel_of_a_starting_job_is_sent_after_its_start(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void cancel_reaches_a_job_whose_control_socket_appears_later(void **state)
+static void job_without_control_socket_can_be_cancelled(void **state)
 {
     (void)state;
     kit_start();
@@ -268,7 +268,7 @@ static void gpus_and_memory_of_running_jobs_are_reserved(void **state)
     kit_wait_ended(b);
 }
 
-static void memory_peak_of_a_job_is_learned_for_later_jobs_of_its_name(void **state)
+static void memory_peak_is_learned_for_later_jobs_of_the_same_name(void **state)
 {
     (void)state;
     kit.options.memory_bytes = UINT64_C(8) << 30;
@@ -285,9 +285,9 @@ static void memory_peak_of_a_job_is_learned_for_later_jobs_of_its_name(void **st
     kit_wait_ended(id);
 }
 
-/* ---- after ---- */
+/* ---- jobs that wait for other jobs ---- */
 
-static void job_with_after_option_starts_once_the_other_succeeds(void **state)
+static void job_with_after_starts_once_its_dependency_has_succeeded(void **state)
 {
     (void)state;
     kit_start();
@@ -303,7 +303,7 @@ static void job_with_after_option_starts_once_the_other_succeeds(void **state)
     assert_int_equal(jobs_state(kit.jobs, done), JOB_SUCCEEDED);
 }
 
-static void failed_job_cancels_all_jobs_that_wait_for_it(void **state)
+static void jobs_that_wait_for_a_cancelled_job_are_cancelled(void **state)
 {
     enum { CHAIN = 40 };
     char extra[96];
@@ -324,13 +324,13 @@ static void failed_job_cancels_all_jobs_that_wait_for_it(void **state)
         assert_string_equal(kit_text(i, "reason"), extra);
         assert_int_equal(kit_times(i), 0);
     }
-    /* This job is submitted after the other job failed. */
+    /* This job is submitted after the first job was cancelled. */
     snprintf(extra, sizeof extra, "{\"after\": [%lld]}", (long long)first);
     id = kit_submit(extra, "quick", "0", kit.list);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-static void rerun_submits_the_same_request_again(void **state)
+static void job_rerun_submits_the_same_request_again(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -340,7 +340,7 @@ static void rerun_submits_the_same_request_again(void **state)
     int64_t again = kit_try_rerun(id);
     const json_t *job = kit_get(again);
     assert_int_equal(json_integer_value(json_object_get(job, "rerun_of")), id);
-    /* Only the names of environment variables are shown. */
+    /* The job as in the API contains only the names of environment variables. */
     assert_string_equal(json_string_value(json_array_get(json_object_get(job, "env"), 0)), "A");
     json_t *request = NULL;
     assert_int_equal(jobs_request(kit.jobs, again, &request, &err), 0);
@@ -358,13 +358,13 @@ static bool is_in_its_second_segment(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "segment")) == 1;
 }
 
-/* Returns whether the supervisor's first message was received. */
+/* Returns true if the supervisor's first message was received. */
 static bool is_connected(int64_t id)
 {
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 0;
 }
 
-static void every_one_of_many_rapid_state_changes_of_a_job_is_stored(void **state)
+static void rapid_state_changes_of_a_job_are_all_stored(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -399,7 +399,7 @@ static int open_fds(void)
     return count;
 }
 
-static void many_short_jobs_leave_no_descriptor_process_or_lock(void **state)
+static void many_short_jobs_leave_no_descriptors_processes_or_locks(void **state)
 {
     enum { JOBS = 80 };
     char path[128];
@@ -445,21 +445,21 @@ int main(int argc, char **argv)
         TEST(submitted_job_starts_at_once_and_succeeds),
         TEST(job_submitted_before_the_queue_starts_runs_once),
         TEST(failed_job_has_the_cause_that_the_supervisor_reported),
-        TEST(every_one_of_many_rapid_state_changes_of_a_job_is_stored),
+        TEST(rapid_state_changes_of_a_job_are_all_stored),
         TEST(error_message_of_ebb_run_becomes_the_failure_reason),
-        TEST(messages_of_the_supervisor_are_published),
+        TEST(supervisor_messages_are_stored_and_published),
         TEST(queued_job_is_cancelled_at_once),
         TEST(running_job_is_cancelled_through_its_supervisor),
-        TEST(cancel_of_a_starting_job_is_sent_after_its_start),
-        TEST(cancel_reaches_a_job_whose_control_socket_appears_later),
+        TEST(job_cancelled_while_it_starts_ends_as_cancelled),
+        TEST(job_without_control_socket_can_be_cancelled),
         TEST(job_of_higher_priority_gets_the_next_free_slot),
         TEST(job_that_can_never_start_is_refused_when_submitted),
         TEST(gpus_and_memory_of_running_jobs_are_reserved),
-        TEST(memory_peak_of_a_job_is_learned_for_later_jobs_of_its_name),
-        TEST(job_with_after_option_starts_once_the_other_succeeds),
-        TEST(failed_job_cancels_all_jobs_that_wait_for_it),
-        TEST(rerun_submits_the_same_request_again),
-        TEST(many_short_jobs_leave_no_descriptor_process_or_lock),
+        TEST(memory_peak_is_learned_for_later_jobs_of_the_same_name),
+        TEST(job_with_after_starts_once_its_dependency_has_succeeded),
+        TEST(jobs_that_wait_for_a_cancelled_job_are_cancelled),
+        TEST(job_rerun_submits_the_same_request_again),
+        TEST(many_short_jobs_leave_no_descriptors_processes_or_locks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void finish(int64_t id, const char *name)
     kit_touch(kit_run_path(id, name, "finish"));
 }
 
-/* Creates a row as a killed server leaves it. */
+/* Creates a row as a killed server would leave it. */
 static int64_t leave(enum job_state state, const char *word, const char *first, const char *second)
 {
     struct err err = {""};
@@ -54,7 +54,7 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
     return id;
 }
 
-/* ---- job states made by hand ---- */
+/* ---- job states that the test writes into the store ---- */
 
 static void job_left_in_state_starting_by_a_killed_server_runs_once(void **state)
 {
@@ -110,7 +110,7 @@ static void write_run_json(const char *text)
     close(fd);
 }
 
-static void job_end_while_no_server_runs_is_stored_at_the_next_start(void **state)
+static void job_that_ended_without_a_server_is_stored_at_next_start(void **state)
 {
     (void)state;
     kit_start();
@@ -129,7 +129,7 @@ static void job_end_while_no_server_runs_is_stored_at_the_next_start(void **stat
                 ended - started < 2.01); /* The duration does not depend on the wall clock. */
 }
 
-static void job_that_ended_before_its_server_died_is_not_started_again(void **state)
+static void job_left_in_state_starting_with_recorded_end_is_not_rerun(void **state)
 {
     (void)state;
     kit_start();
@@ -142,7 +142,7 @@ static void job_that_ended_before_its_server_died_is_not_started_again(void **st
     assert_int_equal(kit_times(id), 0);
 }
 
-static void job_without_lock_and_recorded_end_is_lost_after_a_restart(void **state)
+static void job_with_neither_lock_nor_recorded_end_is_lost(void **state)
 {
     static const char *const texts[] = {"{\"state\":\"running\",\"pid\":7}", "", "{\"state\":\"en"};
     (void)state;
@@ -248,11 +248,11 @@ static void restarted_server_waits_for_a_job_that_is_still_starting(void **state
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(kit_times(id), 1);
-    while (waitpid(-1, NULL, WNOHANG) > 0) /* The child of the first server is reaped. */
+    while (waitpid(-1, NULL, WNOHANG) > 0) /* Reaps the child process of the first server. */
         ;
 }
 
-static void restarted_server_waits_for_a_locked_job_without_a_pid(void **state)
+static void job_is_running_while_its_unsigned_lock_is_held(void **state)
 {
     char go[96];
     (void)state;
@@ -267,7 +267,7 @@ static void restarted_server_waits_for_a_locked_job_without_a_pid(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void job_lock_with_a_reused_pid_is_ignored(void **state)
+static void job_is_running_while_its_lock_with_a_reused_pid_is_held(void **state)
 {
     char path[128], line[64];
     (void)state;
@@ -276,21 +276,21 @@ static void job_lock_with_a_reused_pid_is_ignored(void **state)
     int64_t id = leave(JOB_RUNNING, "quick", "0", kit.list);
     write_run_json("{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":0}}");
     snprintf(path, sizeof path, "%s/locks/1", kit.folder);
-    /* The start time is not that of this process. */
+    /* The start time in the lock file is not that of this process. */
     int n = snprintf(line, sizeof line, "%d 1\n", (int)getpid());
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0 && write(fd, line, (size_t)n) == n);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
     kit_start();
     kit_run_ms(150);
-    /* The job counts as running because the lock is held. */
+    /* The job is considered running because the lock is held. */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
     close(fd);
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
 }
 
-static void jobs_after_one_that_failed_without_a_server_are_cancelled(void **state)
+static void jobs_that_wait_for_a_failed_job_are_cancelled_at_restart(void **state)
 {
     (void)state;
     kit_start();
@@ -362,7 +362,7 @@ static void wait_until_it_says(int said)
     assert_int_equal(poll(&p, 1, 100 * 1000), 1);
 }
 
-/* Jobs that were accepted but not reported before the kill run as well. */
+/* Jobs that were accepted but not reported before the kill are also run and waited for. */
 static bool is_idle(int64_t id)
 {
     json_t *room = jobs_room_json(kit.jobs);
@@ -419,17 +419,17 @@ int main(int argc, char **argv)
         TEST(job_left_in_state_starting_by_a_killed_server_runs_once),
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
         TEST(job_queued_before_a_server_restart_runs_once),
-        TEST(job_end_while_no_server_runs_is_stored_at_the_next_start),
-        TEST(job_that_ended_before_its_server_died_is_not_started_again),
-        TEST(job_without_lock_and_recorded_end_is_lost_after_a_restart),
+        TEST(job_that_ended_without_a_server_is_stored_at_next_start),
+        TEST(job_left_in_state_starting_with_recorded_end_is_not_rerun),
+        TEST(job_with_neither_lock_nor_recorded_end_is_lost),
         TEST(started_job_without_a_run_folder_is_lost),
         TEST(running_job_can_be_cancelled_by_a_restarted_server),
         TEST(cancel_request_survives_a_server_restart),
         TEST(job_cancelled_before_its_start_never_runs),
         TEST(restarted_server_waits_for_a_job_that_is_still_starting),
-        TEST(restarted_server_waits_for_a_locked_job_without_a_pid),
-        TEST(job_lock_with_a_reused_pid_is_ignored),
-        TEST(jobs_after_one_that_failed_without_a_server_are_cancelled),
+        TEST(job_is_running_while_its_unsigned_lock_is_held),
+        TEST(job_is_running_while_its_lock_with_a_reused_pid_is_held),
+        TEST(jobs_that_wait_for_a_failed_job_are_cancelled_at_restart),
         TEST(restarted_server_removes_only_locks_of_ended_jobs),
         TEST(server_killed_at_any_time_loses_no_job_and_reruns_none),
     };

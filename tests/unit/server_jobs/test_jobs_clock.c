@@ -14,7 +14,7 @@
 enum { PATIENCE_S = 600 }; /* Time limit of a job on a busy machine, in seconds. */
 
 static const double year_s = 365.0 * 24 * 3600;
-static double set_by_s; /* Seconds by which the wall clock is wrong. */
+static double set_by_s; /* Difference between the simulated and the real wall clock, in seconds. */
 
 uint64_t __real_clock_wall_ns(void); // NOLINT(bugprone-reserved-identifier)
 uint64_t __wrap_clock_wall_ns(void); // NOLINT(bugprone-reserved-identifier)
@@ -78,7 +78,7 @@ static void setting_the_clock_does_not_change_job_times(void **state)
     }
 }
 
-static void clock_set_and_set_back_leaves_job_times_unchanged(void **state)
+static void clock_set_ahead_and_back_leaves_job_times_unchanged(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -121,7 +121,7 @@ static void setting_the_clock_does_not_delay_a_cancel(void **state)
     check_times(id);
 }
 
-static void adopted_job_ends_after_its_start_if_the_clock_changed(void **state)
+static void times_of_an_adopted_job_stay_in_order_if_clock_is_set(void **state)
 {
     (void)state;
     kit_start();
@@ -135,7 +135,7 @@ static void adopted_job_ends_after_its_start_if_the_clock_changed(void **state)
     check_times(id);
 }
 
-static void server_removes_no_job_if_the_clock_is_set_a_year_ahead(void **state)
+static void keep_age_limit_ignores_a_clock_set_a_year_ahead(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(3600) * NS_PER_S;
@@ -145,12 +145,12 @@ static void server_removes_no_job_if_the_clock_is_set_a_year_ahead(void **state)
     set_by_s = year_s;
     int64_t second = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(second);
-    kit_run_ms(1500); /* The time is long enough for a retention check. */
+    kit_run_ms(1500); /* Waits for a retention check. */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
 
-static void server_with_a_clock_400_days_ahead_at_start_removes_no_job(void **state)
+static void keep_age_limit_ignores_a_clock_400_days_ahead_at_restart(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(30) * 86400 * NS_PER_S;
@@ -162,7 +162,7 @@ static void server_with_a_clock_400_days_ahead_at_start_removes_no_job(void **st
     kit_start();
     int64_t second = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(second);
-    kit_run_ms(1500); /* The time is long enough for a retention check. */
+    kit_run_ms(1500); /* Waits for a retention check. */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
@@ -177,8 +177,8 @@ static bool is_over(int64_t id)
     return is_removed(id) || job_state_is_final(jobs_state(kit.jobs, id));
 }
 
-/* The age of the store survives restarts and a clock that is set back. */
-static void age_of_ended_jobs_counts_only_time_while_a_server_runs(void **state)
+/* The store's age is kept across restarts and when the clock is set back. */
+static void age_of_ended_jobs_adds_up_over_server_restarts(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = 2 * NS_PER_S;
@@ -188,7 +188,7 @@ static void age_of_ended_jobs_counts_only_time_while_a_server_runs(void **state)
     kit_wait(is_over, id);
     set_by_s = 0;
     for (int i = 0; i < 20 && !is_removed(id); i++) {
-        kit_run_ms(700); /* Each interval is long enough for a retention check. */
+        kit_run_ms(700); /* Waits for a retention check. */
         kit_stop();
         kit_start();
     }
@@ -204,13 +204,13 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         CLOCK_TEST(setting_the_clock_does_not_change_job_times),
-        CLOCK_TEST(clock_set_and_set_back_leaves_job_times_unchanged),
+        CLOCK_TEST(clock_set_ahead_and_back_leaves_job_times_unchanged),
         CLOCK_TEST(queued_job_starts_after_the_system_clock_was_set_back),
         CLOCK_TEST(setting_the_clock_does_not_delay_a_cancel),
-        CLOCK_TEST(adopted_job_ends_after_its_start_if_the_clock_changed),
-        CLOCK_TEST(server_removes_no_job_if_the_clock_is_set_a_year_ahead),
-        CLOCK_TEST(server_with_a_clock_400_days_ahead_at_start_removes_no_job),
-        CLOCK_TEST(age_of_ended_jobs_counts_only_time_while_a_server_runs),
+        CLOCK_TEST(times_of_an_adopted_job_stay_in_order_if_clock_is_set),
+        CLOCK_TEST(keep_age_limit_ignores_a_clock_set_a_year_ahead),
+        CLOCK_TEST(keep_age_limit_ignores_a_clock_400_days_ahead_at_restart),
+        CLOCK_TEST(age_of_ended_jobs_adds_up_over_server_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

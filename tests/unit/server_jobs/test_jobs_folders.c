@@ -63,7 +63,7 @@ static bool has_recording(int64_t id)
 
 /* ---- folders ---- */
 
-static void job_gets_another_run_folder_if_the_folder_name_is_taken(void **state)
+static void job_gets_another_folder_name_if_the_usual_one_is_taken(void **state)
 {
     (void)state;
     kit.options.keep.count = 2;
@@ -97,7 +97,7 @@ static void foreign_folder_at_the_path_of_a_run_is_not_changed(void **state)
     shell("test -f runs/1-k/mine && test -f elsewhere/run.json");
 }
 
-static void copy_of_a_run_folder_is_not_taken_for_a_job(void **state)
+static void copy_of_a_run_folder_is_neither_used_nor_removed(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -130,7 +130,7 @@ static void run_json_of_a_foreign_folder_is_ignored(void **state)
     assert_false(has_recording(id));
 }
 
-static void size_of_foreign_folders_does_not_count_as_job_data(void **state)
+static void keep_bytes_limit_ignores_foreign_folders(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 2 << 20;
@@ -138,11 +138,11 @@ static void size_of_foreign_folders_does_not_count_as_job_data(void **state)
     int64_t id = run_quick("k");
     shell("mkdir runs/mine runs/1-other && dd if=/dev/zero of=runs/mine/f bs=65536 count=64 "
           "2>/dev/null && cp runs/mine/f runs/1-other/");
-    kit_stop(); /* A restarted server measures folders again. */
+    kit_stop(); /* A server that starts measures all folders. */
     kit_start();
     shell("dd if=/dev/zero of=runs/1-k/f bs=65536 count=16 2>/dev/null");
     run_quick("k");
-    kit_run_ms(1500); /* The time is long enough for a retention check. */
+    kit_run_ms(1500); /* Waits for a retention check. */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     shell("test -f runs/mine/f");
 }
@@ -179,7 +179,7 @@ static void job_killed_before_it_signed_its_run_folder_runs_once(void **state)
 
 /* ---- ids ---- */
 
-static void new_job_store_uses_new_ids_and_ends_no_running_job(void **state)
+static void server_with_a_new_job_store_reuses_no_ids_and_ends_no_job(void **state)
 {
     (void)state;
     kit.options.keep.count = 100;
@@ -202,7 +202,9 @@ static void new_job_store_uses_new_ids_and_ends_no_running_job(void **state)
     shell("test -f locks/2 && test -f runs/1-k/run.json && test -f runs/3-k/run.json");
     kit_stop();
     shell("rm -f jobs.db* && mv old/jobs.db* .");
-    kit_start(); /* The old store is used again: its jobs are adopted, and its ids continue. */
+    /* The server uses the old store again: it adopts the running job and continues the sequence of
+     * ids. */
+    kit_start();
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_RUNNING);
     assert_int_equal(run_quick("k"), 8);
     kit_touch(kit_run_path(runs, "h", "finish"));
@@ -246,13 +248,13 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_gets_another_run_folder_if_the_folder_name_is_taken),
+        TEST(job_gets_another_folder_name_if_the_usual_one_is_taken),
         TEST(foreign_folder_at_the_path_of_a_run_is_not_changed),
-        TEST(copy_of_a_run_folder_is_not_taken_for_a_job),
+        TEST(copy_of_a_run_folder_is_neither_used_nor_removed),
         TEST(run_json_of_a_foreign_folder_is_ignored),
-        TEST(size_of_foreign_folders_does_not_count_as_job_data),
+        TEST(keep_bytes_limit_ignores_foreign_folders),
         TEST(job_killed_before_it_signed_its_run_folder_runs_once),
-        TEST(new_job_store_uses_new_ids_and_ends_no_running_job),
+        TEST(server_with_a_new_job_store_reuses_no_ids_and_ends_no_job),
         TEST(job_ids_exceed_those_of_run_folders_if_last_id_is_missing),
         TEST(ids_of_removed_jobs_are_not_reused),
     };

@@ -128,7 +128,7 @@ static void supervisor_that_floods_its_socket_is_read_at_a_limited_rate(void **s
     int64_t other = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(other);
     kit_wait_state(id, JOB_RUNNING);
-    kit_wait(has_pid, id); /* The test waits until the flood has begun. */
+    kit_wait(has_pid, id); /* Waits until the flood has begun. */
     kit_run_ms(400);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
     assert_true(json_is_object(kit_get(id)));
@@ -179,7 +179,7 @@ static void missing_ebb_program_keeps_jobs_queued_and_is_reported(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void missing_working_folder_fails_only_that_job(void **state)
+static void missing_working_folder_fails_only_the_job_that_uses_it(void **state)
 {
     char folder[128], extra[256];
     (void)state;
@@ -284,7 +284,8 @@ static void job_ignoring_an_accepted_cancel_is_killed(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-/* A job may put anything in the place of a later job's lock, but only the later job fails. */
+/* A job may put any file in the place of a later job's lock file, but only the later job may then
+ * fail. */
 static void unusable_lock_file_fails_only_its_job(void **state)
 {
     char path[256];
@@ -320,7 +321,7 @@ int main(int argc, char **argv)
         TEST(supervisor_that_floods_its_socket_is_read_at_a_limited_rate),
         TEST(job_is_lost_if_its_run_folder_is_removed),
         TEST(missing_ebb_program_keeps_jobs_queued_and_is_reported),
-        TEST(missing_working_folder_fails_only_that_job),
+        TEST(missing_working_folder_fails_only_the_job_that_uses_it),
         TEST(server_with_full_disk_refuses_new_jobs_and_keeps_old_ones),
         TEST(hundreds_of_jobs_can_be_queued),
         TEST(job_ignoring_an_accepted_cancel_is_killed),

@@ -45,7 +45,7 @@ static bool is_gone(int64_t id)
     return jobs_state(kit.jobs, id) == JOB_STATES;
 }
 
-/* Returns whether the job has ended; it may have been removed already. */
+/* Returns true if the job has ended, even if it was removed since. */
 static bool is_over(int64_t id)
 {
     return is_gone(id) || job_state_is_final(jobs_state(kit.jobs, id));
@@ -107,7 +107,7 @@ static void keep_age_limit_removes_old_jobs_but_not_running_ones(void **state)
     kit_wait(is_over, runs);
 }
 
-static void keep_bytes_limit_removes_oldest_jobs(void **state)
+static void keep_bytes_limit_removes_the_oldest_jobs(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 3 << 20;
@@ -118,7 +118,7 @@ static void keep_bytes_limit_removes_oldest_jobs(void **state)
         shell("dd if=/dev/zero of='%s' bs=65536 count=20 2>/dev/null",
               kit_run_path(id, "b", "big"));
     }
-    kit_stop(); /* A restarted server measures folders again. */
+    kit_stop(); /* A server that starts measures all folders. */
     kit_start();
     kit_wait(is_gone, 1);
     wait_for_empty_trash();
@@ -144,7 +144,7 @@ static void make_deep(const char *path)
     close(dir);
 }
 
-static void removal_of_run_folders_follows_no_links_at_any_depth(void **state)
+static void removal_of_a_deep_run_folder_follows_no_symlinks(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -201,7 +201,8 @@ static bool has_trouble(int64_t id)
     return count > 0;
 }
 
-/* Not even root can remove this mount point, which is in our own mount namespace. */
+/* Not even root can remove this mount point, which exists only in the test's own mount
+ * namespace. */
 static void mount_that_cannot_be_removed_does_not_block_other_removals(void **state)
 {
     char path[256];
@@ -287,7 +288,8 @@ static bool is_second_cancelled_in_file(int64_t id)
     return strcmp(status_in_file("2"), "cancelled") == 0;
 }
 
-/* The test has more jobs than one slice writes, and one of them changes meanwhile. */
+/* The file has more jobs than one slice writes, and one of them changes while the file is being
+ * written. */
 static void job_file_contains_each_of_many_jobs_exactly_once(void **state)
 {
     enum { QUEUED = 400 };
@@ -324,7 +326,7 @@ static bool has_no_trouble(int64_t id)
     return !has_trouble(id);
 }
 
-static void unwritable_job_file_is_reported_until_it_is_written(void **state)
+static void unwritable_job_file_is_reported_until_it_can_be_written(void **state)
 {
     (void)state;
     keep_file("later/jobs.json");
@@ -374,7 +376,7 @@ static void job_file_of_another_server_is_imported_once(void **state)
     assert_int_equal(jobs_import(kit.jobs, job_file, &err),
                      0); /* A job file with the same content is not imported again. */
     assert_int_equal(jobs_state(kit.jobs, 4), JOB_STATES);
-    shell("echo >>'%s'", job_file); /* The job file changes while the server runs. */
+    shell("echo >>'%s'", job_file); /* Changes the file, so that it is imported again. */
     assert_int_equal(jobs_import(kit.jobs, job_file, &err), 3);
     kit_wait_ended(6);
     kit_run_ms(100);
@@ -390,14 +392,14 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(keep_count_limit_removes_the_oldest_jobs_and_their_folders),
         TEST(keep_age_limit_removes_old_jobs_but_not_running_ones),
-        TEST(keep_bytes_limit_removes_oldest_jobs),
-        TEST(removal_of_run_folders_follows_no_links_at_any_depth),
+        TEST(keep_bytes_limit_removes_the_oldest_jobs),
+        TEST(removal_of_a_deep_run_folder_follows_no_symlinks),
         TEST(trash_folder_is_emptied_when_the_server_starts),
         TEST(trash_folder_is_created_again_if_it_is_missing),
         TEST(job_with_a_missing_run_folder_can_be_removed),
         TEST(job_file_is_updated_when_jobs_change),
         TEST(job_file_contains_each_of_many_jobs_exactly_once),
-        TEST(unwritable_job_file_is_reported_until_it_is_written),
+        TEST(unwritable_job_file_is_reported_until_it_can_be_written),
         TEST(job_file_replaces_a_symlink),
         TEST(job_file_of_another_server_is_imported_once),
         /* This test must be the last, because it changes the mount namespace. */

@@ -29,7 +29,7 @@ static void queue_starts_one_job_at_a_time_although_several_fit(void **state)
     assert_int_equal(v[3].why, PLAN_WAITS_TURN);
 }
 
-static void small_job_may_start_before_one_that_waits_for_a_gpu(void **state)
+static void small_job_may_overtake_a_job_that_waits_for_a_gpu(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 3,
@@ -43,7 +43,7 @@ static void small_job_may_start_before_one_that_waits_for_a_gpu(void **state)
     struct plan_verdict v[3];
     plan_next(&room, jobs, 2, v);
     assert_int_equal(v[0].why, PLAN_WAITS_GPU);
-    /* Of the 24 GiB that are free, 8 GiB are reserved for the first job. */
+    /* 24 GiB are free, of which 8 GiB are reserved for the first job. */
     assert_int_equal(v[1].why, PLAN_STARTS);
     jobs[1].memory_bytes = gib(17);
     plan_next(&room, jobs, 2, v);
@@ -63,7 +63,7 @@ static void free_memory_is_reserved_for_a_job_that_waits_for_memory(void **state
     assert_int_equal(v[2].why, PLAN_STARTS); /* A job with unknown memory may start. */
 }
 
-static void jobs_that_cannot_start_yet_reserve_no_resources(void **state)
+static void jobs_that_wait_for_jobs_or_never_fit_reserve_nothing(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 1, .memory_bytes = gib(32), .gpus = 1};
@@ -80,7 +80,7 @@ static void jobs_that_cannot_start_yet_reserve_no_resources(void **state)
     assert_int_equal(v[3].gpus, 1);
 }
 
-static void no_job_starts_if_more_is_in_use_than_available(void **state)
+static void no_job_starts_if_resource_use_exceeds_the_limits(void **state)
 {
     (void)state; /* The server was restarted with fewer slots and less memory. */
     struct plan_room room = {.slots = 1,
@@ -115,7 +115,7 @@ static void one_job_can_use_64_gpus(void **state)
     plan_next(&room, NULL, 0, NULL);
 }
 
-static void reason_for_waiting_names_requested_and_free_resources(void **state)
+static void reason_for_waiting_contains_requested_and_free_resources(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 2,
@@ -152,10 +152,10 @@ struct day {
     struct plan_room room;
     struct plan_job jobs[JOBS];
     unsigned life[JOBS]; /* Run time of each job in ticks. */
-    uint64_t gpus[JOBS]; /* assigned */
+    uint64_t gpus[JOBS]; /* GPUs assigned to each job, one bit each */
     enum { COMING, WAITING, RUNNING, OVER } is[JOBS];
-    int head; /* First job of the queue; the jobs that ran when it became first follow below. */
-    bool before_head[JOBS];
+    int head;               /* Index of the first job of the queue. */
+    bool before_head[JOBS]; /* The job was running when HEAD became the first of the queue. */
     uint32_t seed;
 };
 
@@ -200,8 +200,8 @@ static void check_room(const struct day *d)
     assert_int_equal(gpus >> d->room.gpus, 0);
 }
 
-/* The first job of the queue starts at the latest when all jobs that ran when it became first have
- * ended. */
+/* Checks that the first job of the queue does not wait any longer once all jobs that were running
+ * when it became the first have ended. */
 static void check_head(struct day *d)
 {
     int head = 0;
@@ -219,7 +219,9 @@ static void check_head(struct day *d)
         if (d->before_head[i] && d->is[i] == RUNNING)
             return;
     }
-    fail_msg("job %d is first, all that ran before it are over, and it still waits", head + 1);
+    fail_msg(
+        "job %d is the first of the queue and still waits, although all earlier jobs have ended",
+        head + 1);
 }
 
 static bool start_one(struct day *d)
@@ -262,7 +264,7 @@ static void end_some(struct day *d)
     }
 }
 
-static void simulated_queue_keeps_its_limits_and_starts_every_job(void **state)
+static void simulated_queue_respects_limits_and_starts_every_job(void **state)
 {
     (void)state;
     static struct day d;
@@ -289,13 +291,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queue_starts_one_job_at_a_time_although_several_fit),
-        cmocka_unit_test(small_job_may_start_before_one_that_waits_for_a_gpu),
+        cmocka_unit_test(small_job_may_overtake_a_job_that_waits_for_a_gpu),
         cmocka_unit_test(free_memory_is_reserved_for_a_job_that_waits_for_memory),
-        cmocka_unit_test(jobs_that_cannot_start_yet_reserve_no_resources),
-        cmocka_unit_test(no_job_starts_if_more_is_in_use_than_available),
+        cmocka_unit_test(jobs_that_wait_for_jobs_or_never_fit_reserve_nothing),
+        cmocka_unit_test(no_job_starts_if_resource_use_exceeds_the_limits),
         cmocka_unit_test(one_job_can_use_64_gpus),
-        cmocka_unit_test(reason_for_waiting_names_requested_and_free_resources),
-        cmocka_unit_test(simulated_queue_keeps_its_limits_and_starts_every_job),
+        cmocka_unit_test(reason_for_waiting_contains_requested_and_free_resources),
+        cmocka_unit_test(simulated_queue_respects_limits_and_starts_every_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Tests the folder of all run folders: creation, errors, and a folder that does not answer. */
+/* Tests the folder that contains all run folders: creation, errors, and an unreachable folder. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static struct runs_folder *folder_in(const char *name, int (*prepare)(int fd))
     return f;
 }
 
-static void runs_folder_is_created_and_private(void **state)
+static void runs_folder_is_created_with_mode_0700(void **state)
 {
     (void)state;
     struct stat st;
@@ -56,7 +56,7 @@ static void runs_folder_is_created_and_private(void **state)
     runs_folder_free(f);
 }
 
-static void runs_folder_that_does_not_answer_is_opened_later(void **state)
+static void unreachable_runs_folder_is_opened_once_reachable(void **state)
 {
     (void)state;
     struct runs_folder *f = folder_in("slow", hang);
@@ -67,10 +67,10 @@ static void runs_folder_that_does_not_answer_is_opened_later(void **state)
     assert_int_equal(runs_folder_open(f, patience_ns), 0);
     assert_true(runs_folder_fd(f) >= 0);
     runs_folder_free(f);
-    assert_int_equal(sem_trywait(&answers), -1); /* it was prepared once */
+    assert_int_equal(sem_trywait(&answers), -1); /* `hang` was called only once */
 }
 
-static void runs_folder_that_cannot_be_used_is_tried_again(void **state)
+static void runs_folder_can_be_opened_after_a_failed_attempt(void **state)
 {
     (void)state;
     struct runs_folder *f = folder_in("later/runs", NULL);
@@ -109,9 +109,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_folder_is_created_and_private),
-        cmocka_unit_test(runs_folder_that_does_not_answer_is_opened_later),
-        cmocka_unit_test(runs_folder_that_cannot_be_used_is_tried_again),
+        cmocka_unit_test(runs_folder_is_created_with_mode_0700),
+        cmocka_unit_test(unreachable_runs_folder_is_opened_once_reachable),
+        cmocka_unit_test(runs_folder_can_be_opened_after_a_failed_attempt),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

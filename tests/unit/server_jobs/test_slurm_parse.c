@@ -17,7 +17,7 @@ static int parse_text(const char *text, struct slurm_line *ret)
     return slurm_parse_line(text, strlen(text), ret);
 }
 
-static void squeue_line_is_parsed_into_number_phase_and_reason(void **state)
+static void squeue_line_is_parsed_into_job_number_phase_and_reason(void **state)
 {
     struct slurm_line l;
     (void)state;
@@ -40,7 +40,7 @@ static void parsed_sacct_state_omits_the_user_who_cancelled(void **state)
     assert_string_equal(l.state, "CANCELLED");
 }
 
-static void squeue_lines_of_foreign_jobs_or_with_damage_are_refused(void **state)
+static void foreign_and_damaged_squeue_lines_are_refused(void **state)
 {
     static const char *const lines[] = {
         "",
@@ -68,7 +68,7 @@ static void control_characters_in_slurm_text_are_replaced(void **state)
     assert_string_equal(l.detail, "?[31mred");
 }
 
-static void sbatch_job_number_without_line_end_counts_as_incomplete(void **state)
+static void sbatch_job_number_without_line_end_is_refused(void **state)
 {
     int64_t n = 0;
     (void)state;
@@ -76,13 +76,14 @@ static void sbatch_job_number_without_line_end_counts_as_incomplete(void **state
     assert_int_equal(n, 123);
     assert_int_equal(slurm_parse_number("9;cluster\n", 10, &n), 0);
     assert_int_equal(n, 9);
-    assert_int_equal(slurm_parse_number("12", 2, &n), -EBADMSG); /* The number may be incomplete. */
+    /* Without a line end, the number may be incomplete. */
+    assert_int_equal(slurm_parse_number("12", 2, &n), -EBADMSG);
     assert_int_equal(slurm_parse_number("x\n", 2, &n), -EBADMSG);
     assert_int_equal(slurm_parse_number("0\n", 2, &n), -EBADMSG);
     assert_int_equal(n, 9);
 }
 
-static void sbatch_error_counts_as_temporary_if_a_retry_can_succeed(void **state)
+static void sbatch_error_is_temporary_if_a_retry_can_succeed(void **state)
 {
     (void)state;
     assert_true(slurm_is_temporary("Unable to contact slurm controller (connect failure)"));
@@ -108,12 +109,12 @@ static void sbatch_options_set_by_ebb_cannot_be_requested(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(squeue_line_is_parsed_into_number_phase_and_reason),
+        cmocka_unit_test(squeue_line_is_parsed_into_job_number_phase_and_reason),
         cmocka_unit_test(parsed_sacct_state_omits_the_user_who_cancelled),
-        cmocka_unit_test(squeue_lines_of_foreign_jobs_or_with_damage_are_refused),
+        cmocka_unit_test(foreign_and_damaged_squeue_lines_are_refused),
         cmocka_unit_test(control_characters_in_slurm_text_are_replaced),
-        cmocka_unit_test(sbatch_job_number_without_line_end_counts_as_incomplete),
-        cmocka_unit_test(sbatch_error_counts_as_temporary_if_a_retry_can_succeed),
+        cmocka_unit_test(sbatch_job_number_without_line_end_is_refused),
+        cmocka_unit_test(sbatch_error_is_temporary_if_a_retry_can_succeed),
         cmocka_unit_test(sbatch_options_set_by_ebb_cannot_be_requested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

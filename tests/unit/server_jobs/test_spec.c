@@ -1,4 +1,4 @@
-/* Tests job requests, the error messages for refused ones, and the command line of a job. */
+/* Tests job requests, error messages for refused requests, and the command line of a job. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -42,7 +42,7 @@ static void refused(const char *text, const char *sentence)
     assert_null(spec.doc);
 }
 
-static void job_request_with_only_a_command_gets_defaults(void **state)
+static void job_request_with_only_a_command_uses_defaults(void **state)
 {
     (void)state;
     struct job_spec spec = accepted("{\"command\": [\"/usr/bin/python3\", \"train.py\"]}");
@@ -62,7 +62,7 @@ static void job_request_with_only_a_command_gets_defaults(void **state)
     job_spec_fini(&spec);
 }
 
-static void reserved_memory_is_that_of_the_memory_or_the_limit_option(void **state)
+static void memory_to_reserve_is_the_memory_key_or_else_the_limit(void **state)
 {
     (void)state;
     struct job_spec spec = accepted("{\"command\":[\"x\"],\"memory\":\"2G\",\"limit\":\"3G\"}");
@@ -79,7 +79,7 @@ static void reserved_memory_is_that_of_the_memory_or_the_limit_option(void **sta
     job_spec_fini(&spec);
 }
 
-static void invalid_request_error_names_key_and_value(void **state)
+static void error_for_an_invalid_request_contains_key_and_value(void **state)
 {
     (void)state;
     refused("[1]", "a request must be an object like {\"command\": [\"python\", \"train.py\"]}");
@@ -223,7 +223,7 @@ static void launch_command_has_all_options_and_the_unchanged_job_command(void **
 
 static const struct job_place some_place = {.run_dir = "r", .folder_id = "f", .lock_fd = 3};
 
-static void job_environment_has_variables_of_server_and_request(void **state)
+static void job_environment_has_variables_from_server_and_request(void **state)
 {
     (void)state;
     setenv("EBB_TEST_OWN", "1", 1);
@@ -253,7 +253,7 @@ static void job_environment_has_variables_of_server_and_request(void **state)
     job_spec_fini(&spec);
 }
 
-static void run_folder_name_contains_no_slash_or_dots(void **state)
+static void run_folder_name_contains_no_slashes_or_spaces(void **state)
 {
     (void)state;
     char name[JOB_FOLDER_MAX];
@@ -266,15 +266,15 @@ static void run_folder_name_contains_no_slash_or_dots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(job_request_with_only_a_command_gets_defaults),
-        cmocka_unit_test(reserved_memory_is_that_of_the_memory_or_the_limit_option),
-        cmocka_unit_test(invalid_request_error_names_key_and_value),
+        cmocka_unit_test(job_request_with_only_a_command_uses_defaults),
+        cmocka_unit_test(memory_to_reserve_is_the_memory_key_or_else_the_limit),
+        cmocka_unit_test(error_for_an_invalid_request_contains_key_and_value),
         cmocka_unit_test(working_folder_that_cannot_be_used_is_refused),
         cmocka_unit_test(job_request_with_unknown_or_server_options_is_refused),
         cmocka_unit_test(oversized_job_request_is_refused),
         cmocka_unit_test(launch_command_has_all_options_and_the_unchanged_job_command),
-        cmocka_unit_test(job_environment_has_variables_of_server_and_request),
-        cmocka_unit_test(run_folder_name_contains_no_slash_or_dots),
+        cmocka_unit_test(job_environment_has_variables_from_server_and_request),
+        cmocka_unit_test(run_folder_name_contains_no_slashes_or_spaces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

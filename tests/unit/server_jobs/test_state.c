@@ -1,4 +1,4 @@
-/* Tests the words for job states, and the transitions between them. */
+/* Tests the names of job states, and the transitions between the states. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include "server/jobs/state.h"
 
-static void every_job_state_can_be_read_from_its_word(void **state)
+static void every_job_state_can_be_parsed_from_its_name(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < JOB_STATES; i++) {
@@ -68,7 +68,7 @@ static void running_job_cannot_become_queued(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_job_state_can_be_read_from_its_word),
+        cmocka_unit_test(every_job_state_can_be_parsed_from_its_name),
         cmocka_unit_test(no_job_state_follows_a_final_state),
         cmocka_unit_test(every_active_job_state_can_become_final),
         cmocka_unit_test(running_job_cannot_become_queued),

@@ -185,7 +185,7 @@ static void learned_memory_is_the_largest_of_the_five_newest_peaks(void **state)
     store_close(s);
 }
 
-static void counters_of_job_states_survive_a_restart(void **state)
+static void job_store_counters_survive_a_restart(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -209,7 +209,7 @@ static void counters_of_job_states_survive_a_restart(void **state)
     store_close(s);
 }
 
-static void nested_transaction_stores_all_its_calls_or_none(void **state)
+static void failed_nested_transaction_stores_none_of_its_calls(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -236,7 +236,7 @@ static void nested_transaction_stores_all_its_calls_or_none(void **state)
     store_close(s);
 }
 
-static void first_and_newest_of_many_state_changes_are_stored(void **state)
+static void only_the_first_and_last_of_many_state_changes_are_stored(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -309,9 +309,9 @@ int main(void)
         TEST(job_store_lists_jobs_by_state_name_and_page),
         TEST(job_ids_are_never_reused),
         TEST(learned_memory_is_the_largest_of_the_five_newest_peaks),
-        TEST(counters_of_job_states_survive_a_restart),
-        TEST(nested_transaction_stores_all_its_calls_or_none),
-        TEST(first_and_newest_of_many_state_changes_are_stored),
+        TEST(job_store_counters_survive_a_restart),
+        TEST(failed_nested_transaction_stores_none_of_its_calls),
+        TEST(only_the_first_and_last_of_many_state_changes_are_stored),
         TEST(store_files_do_not_grow_when_jobs_are_removed),
         TEST(second_server_on_one_job_store_is_refused),
         TEST(store_file_has_mode_0600),

@@ -93,14 +93,14 @@ static void file_that_is_not_a_database_is_refused_as_job_store(void **state)
     assert_int_equal(store_kit_size(""), sizeof(text));
 }
 
-static void missing_folder_of_the_job_store_is_named_in_the_error(void **state)
+static void job_store_in_a_missing_folder_is_refused(void **state)
 {
     (void)state;
     snprintf(store_kit_path, sizeof(store_kit_path), "%s/none/jobs.db", store_kit_folder);
     store_kit_refused(-EIO, "No such file or directory");
 }
 
-static void damaged_page_of_the_job_store_is_reported(void **state)
+static void damaged_page_in_the_job_store_is_reported_if_it_is_used(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -121,7 +121,7 @@ static void damaged_page_of_the_job_store_is_reported(void **state)
         int rc = store_open(store_kit_path, &s, &err);
         assert_true(rc == 0 || rc == -EBADMSG);
         refused += rc < 0;
-        if (rc == 0) { /* The damage is in an unused page, which is harmless. */
+        if (rc == 0) { /* Damage in an unused page is harmless. */
             struct store_kit_seen seen = {.stop_at = 60};
             assert_int_equal(store_list(s, &(struct store_filter){0}, store_kit_see, &seen, &err),
                              0);
@@ -134,7 +134,7 @@ static void damaged_page_of_the_job_store_is_reported(void **state)
     store_close(store_kit_open());
 }
 
-static void job_store_on_a_network_file_system_is_refused(void **state)
+static void nfs_and_smb_are_recognized_as_network_file_systems(void **state)
 {
     (void)state;
     assert_false(store_is_local(NFS_SUPER_MAGIC));
@@ -254,7 +254,7 @@ static void job_store_recovers_from_a_full_tmpfs(void **state)
 
 /* ---- writers killed at random moments ---- */
 
-/* Adds and changes jobs without end, and reports every commit. */
+/* Adds and changes jobs until the process is killed, and reports every commit. */
 static void write_for_ever(int fd)
 {
     struct store *s = NULL;
@@ -302,7 +302,7 @@ static void killed_after(unsigned microseconds, int64_t *ret_last, int64_t *ret_
     close(ends[0]);
 }
 
-static void stored_jobs_survive_a_sigkill_of_the_server_at_any_moment(void **state)
+static void stored_jobs_survive_sigkill_of_the_server_at_any_moment(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -314,8 +314,8 @@ static void stored_jobs_survive_a_sigkill_of_the_server_at_any_moment(void **sta
         killed_after((seed >> 8) % 20000, &last, &said);
         struct store *s = store_kit_open(); /* runs quick_check */
         assert_int_equal(store_get(s, last, &job, &err), 0);
-        /* Every reported change must be stored. One more change may be stored that was not reported
-         * before the kill. */
+        /* Every reported change must be stored. One more change may have been stored but not
+         * reported before the kill. */
         assert_true((int64_t)job.state >= said);
         uint64_t counts[JOB_STATES], all;
         store_count(s, counts);
@@ -334,12 +334,12 @@ int main(void)
         TEST(job_store_of_version_1_is_migrated_with_its_rows),
         TEST(database_of_another_program_is_refused_as_job_store),
         TEST(file_that_is_not_a_database_is_refused_as_job_store),
-        TEST(missing_folder_of_the_job_store_is_named_in_the_error),
-        TEST(damaged_page_of_the_job_store_is_reported),
-        TEST(job_store_on_a_network_file_system_is_refused),
+        TEST(job_store_in_a_missing_folder_is_refused),
+        TEST(damaged_page_in_the_job_store_is_reported_if_it_is_used),
+        TEST(nfs_and_smb_are_recognized_as_network_file_systems),
         TEST(job_store_reports_a_full_disk_and_recovers),
         TEST(job_store_recovers_from_a_full_tmpfs),
-        TEST(stored_jobs_survive_a_sigkill_of_the_server_at_any_moment),
+        TEST(stored_jobs_survive_sigkill_of_the_server_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,10 +14,10 @@
 
 static struct loop *loop;
 static struct workers *workers;
-/* Workers that could not be freed. Without volatile the compiler drops this pointer, and the leak
- * sanitizer reports them. */
+/* The workers that could not be freed. Without volatile, the compiler drops this pointer, and the
+ * leak sanitizer reports the workers. */
 static struct workers *volatile left;
-static int blocked[2]; /* a pipe; a task that reads it blocks */
+static int blocked[2]; /* a pipe; tasks that read from it block */
 static unsigned done, freed;
 
 struct chore {
@@ -93,7 +93,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void seven_blocked_tasks_do_not_delay_others(void **state)
+static void seven_blocked_tasks_do_not_delay_other_tasks(void **state)
 {
     (void)state;
     for (int i = 0; i < 7; i++)
@@ -105,12 +105,12 @@ static void seven_blocked_tasks_do_not_delay_others(void **state)
     run_until(&freed, 107);
 }
 
-static void task_waits_for_another_with_the_same_key(void **state)
+static void task_waits_for_a_running_task_with_the_same_key(void **state)
 {
     (void)state;
     start(true, 1);
     for (int i = 0; i < 20; i++)
-        start(true, 1); /* would occupy all threads */
+        start(true, 1); /* tasks with different keys would occupy all threads */
     start(false, 2);
     run_until(&done, 1);
     run_for_a_while();
@@ -119,7 +119,7 @@ static void task_waits_for_another_with_the_same_key(void **state)
     run_until(&freed, 22);
 }
 
-static void cancelled_task_is_freed_without_a_report(void **state)
+static void cancelled_task_is_freed_without_a_call_of_done(void **state)
 {
     (void)state;
     struct task *runs = start(true, 1), *waits = start(true, 1);
@@ -144,7 +144,7 @@ static void worker_pool_is_freed_without_waiting_for_a_blocked_thread(void **sta
     assert_int_equal(freed, 1);
     left = workers;
     unblock(1);
-    assert_int_equal(workers_new(loop, &workers), 0); /* for the teardown */
+    assert_int_equal(workers_new(loop, &workers), 0); /* teardown frees this pool */
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -152,9 +152,9 @@ static void worker_pool_is_freed_without_waiting_for_a_blocked_thread(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(seven_blocked_tasks_do_not_delay_others),
-        TEST(task_waits_for_another_with_the_same_key),
-        TEST(cancelled_task_is_freed_without_a_report),
+        TEST(seven_blocked_tasks_do_not_delay_other_tasks),
+        TEST(task_waits_for_a_running_task_with_the_same_key),
+        TEST(cancelled_task_is_freed_without_a_call_of_done),
         TEST(worker_pool_is_freed_without_waiting_for_a_blocked_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
