@@ -32,8 +32,8 @@ function listen(page) {
   });
 }
 
-// Tick labels cannot be read from a canvas. The legend follows the cursor, so its values at both ends are those that
-// the plot shows there.
+// Tick labels cannot be read from a canvas. The legend follows the cursor, so its values at both ends of the plot are
+// the values that the plot shows there.
 async function legendAt(page, share) {
   const over = page.locator(".u-over").first();
   await over.scrollIntoViewIfNeeded();
@@ -115,7 +115,7 @@ async function print(page, path) {
   return { ...printed, pages, still: await page.evaluate(() => document.documentElement.className) };
 }
 
-// Plots follow the window size after a frame or two: waits until their width is in the range, or gives up.
+// Waits until the widths of all plots are in the range, or gives up. Plots follow the window size after a frame or two.
 async function settle(page, least, most) {
   for (let i = 0; i < 200; i++) {
     const widths = await page.evaluate(() => Array.from(document.querySelectorAll("canvas"), (c) => c.getBoundingClientRect().width));

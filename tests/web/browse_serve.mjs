@@ -153,7 +153,7 @@ async function thief(page) {
   return { received: /^ebb=\w{64}$/.test(cookie), stored, statuses: [await ask("/jobs"), await ask("/session"), await ask("/jobs/1/report"), submitted] };
 }
 
-// A second tab of the same browser is logged in.
+// Checks that a second tab of the same browser is logged in.
 async function secondTab(page) {
   const tab = await page.context().newPage();
   await tab.goto(`${address}/machine`);

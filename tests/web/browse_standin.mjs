@@ -1,6 +1,5 @@
-// Opens the server's page with a fake server, whose jobs this script controls. Prints what the page showed as JSON.
-//
-//   node browse_standin.mjs CHROMIUM FOLDER [PICTURES]     FOLDER has the built page
+// Opens the server's page on a fake server, whose jobs this script controls. Prints what the page showed as JSON.  node
+// browse_standin.mjs CHROMIUM FOLDER [PICTURES]     FOLDER has the built page
 
 import { join } from "node:path";
 import { isTooWide, openBrowser, openPage, until, untilText } from "./browser.mjs";
@@ -22,7 +21,7 @@ function series(n, from, slope) {
   return { t_s, v };
 }
 
-// Creates a leaking job that has every possible property.
+// Creates ended jobs, a job with hostile texts, a leaking job with every possible property, and a queued job.
 function prepare() {
   const now_s = Date.now() / 1000;
   const { t_s, v } = series(600, GiB, 2e6);
@@ -128,7 +127,7 @@ async function submit(page) {
   return { ring, error, invalid, body, title };
 }
 
-// This page was open before the job started.
+// Watches the page of a job that was queued when the page was opened.
 async function begin(page) {
   const id = Number(page.url().split("/").pop());
   await untilText(page, ".state-line .badge", "queued");
@@ -223,7 +222,7 @@ async function act(page) {
   return { announced, before, reason, buttons, again, history, changes: await texts(page, "section[aria-label='History'] tbody tr") };
 }
 
-// The server stops, jobs change, and another server starts.
+// Stops the server, changes jobs, and starts another server.
 async function restart(page) {
   server.job(70, { name: "survivor", state: "running", started_s: Date.now() / 1000 - 100, run_dir: "/runs/70", memory: { job_bytes: GiB } });
   server.samples.set(70, { until_s: 100, series: { t_s: [0, 100], job_low_bytes: [1, GiB], job_high_bytes: [1, GiB], unique_bytes: [null, null] } });
@@ -267,7 +266,7 @@ async function sleep(page) {
   return { found, asked };
 }
 
-// The stream died while the machine slept, and the clock has advanced.
+// Simulates a machine that slept: the stream is dead, and the clock has advanced.
 async function silence(first) {
   await hide(first, true);
   await until(() => server.viewers.size === 0, "no stream");

@@ -10,7 +10,7 @@ export async function openBrowser(program) {
   return chromium.launch({ executablePath: program, headless: true, args: flags, timeout: patience_ms });
 }
 
-// SEEN receives console messages, errors of the page, and requests to other hosts than ADDRESS.
+// Adds console messages, page errors, and requests to hosts other than ADDRESS to SEEN.
 export async function openPage(browser, address, seen, more = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...more });
   const page = await context.newPage();
@@ -32,13 +32,12 @@ export async function untilText(page, selector, expected) {
 
 export async function until(isSo, what) {
   for (const end = Date.now() + patience_ms; !(await isSo());) {
-    if (Date.now() > end) throw new Error(`this did not happen: ${what}`);
+    if (Date.now() > end) throw new Error(`timed out waiting for: ${what}`);
     await new Promise((done) => setTimeout(done, 20));
   }
 }
 
-// Returns true only if the condition stays true, because plots follow the window size after a frame
-// or two.
+// Returns true only if the page stays too wide, because plots follow the window size after a frame or two.
 export async function isTooWide(page) {
   const isSo = () => page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
   for (let i = 0; i < 100 && (await isSo()); i++) await new Promise((done) => setTimeout(done, 50));

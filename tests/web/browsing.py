@@ -1,6 +1,4 @@
-"""Shared by the browser tests: node, chromium and playwright-core, or the reason why they are
-missing.
-"""
+"""Shared by the browser tests: finds node, chromium and playwright-core, or the reason why one is missing."""
 
 import json
 import os
@@ -12,7 +10,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-FETCH_S = 600  # The script has a shorter timeout of its own, even if it has to wait for the script of another suite.
+FETCH_S = 600  # Seconds. fetch_npm.sh times out earlier, even if it has to wait for another suite that is running it.
 
 
 def build_folder():
@@ -29,8 +27,7 @@ def missing_tool():
 
 
 def is_snap(path):
-    """A snap cannot read the tests' files, and Ubuntu's chromium package is a script that starts
-    a snap."""
+    """Returns True if PATH is a snap, which cannot read the tests' files, or Ubuntu's script that starts a snap."""
     with open(path, "rb") as file:
         head = file.read(4096)
     return os.path.basename(os.path.realpath(path)) == "snap" or b"/snap/bin/" in head
@@ -42,15 +39,14 @@ def chromium():
 
 
 def prepare():
-    """Returns a folder with playwright-core and the scripts that drive a browser, or skips the
-    test."""
+    """Returns a folder with playwright-core and the scripts that drive a browser, or skips the test."""
     reason = missing_tool()
     if reason:
         pytest.skip(reason)
     folder = build_folder() / "web-tests"
     folder.mkdir(parents=True, exist_ok=True)
     for path in [HERE / "package.json", HERE / "package-lock.json", *HERE.glob("*.mjs")]:
-        # Another suite may be reading the file, so it is replaced atomically.
+        # Replaces the file atomically, because another suite may be reading it.
         copy = folder / f".{path.name}.{os.getpid()}"
         shutil.copy(path, copy)
         copy.replace(folder / path.name)
@@ -63,7 +59,9 @@ def prepare():
 
 
 def browse(arguments, folder, limit_s, env=None):
-    """Runs a script of this folder and returns its result; kills the processes it started."""
+    """Runs a script in FOLDER with node and returns the JSON that it prints. Kills the script's process group on a
+    timeout.
+    """
     with subprocess.Popen(["node", *map(str, arguments)], cwd=folder, env=env, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, start_new_session=True) as node:

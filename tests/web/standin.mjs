@@ -1,5 +1,4 @@
-// A fake server with the API of docs/reference/api.md, whose jobs are set by tests. It serves the built page from
-// FOLDER.
+// A fake server with the API of docs/reference/api.md. Tests set its jobs. It serves the built page from FOLDER.
 
 import { createServer } from "node:http";
 import { createHash } from "node:crypto";
@@ -20,7 +19,7 @@ function frameOf(text) {
   return Buffer.concat([head, body]);
 }
 
-// Yields the texts of the frames in DATA. Frames of a client are masked, short and unfragmented.
+// Yields the texts of the WebSocket frames in DATA. A client's frames are masked, and here short and unfragmented.
 function* textsIn(data) {
   for (let at = 0; at + 2 <= data.length;) {
     const kind = data[at] & 15;
@@ -156,7 +155,7 @@ export class Standin {
     this.json(answer, status, { error: { status, message } });
   }
 
-  // Answers no requests until release(), so that the page has only live data.
+  // Delays all answers until release(), so that the page has only live data.
   hold() {
     this.held = [];
   }
@@ -226,7 +225,7 @@ export class Standin {
     return this.sendLog(job.id, query, answer);
   }
 
-  // A zoomed range has only the series of the job, with the detail that the test sets.
+  // Sends the samples. For a zoomed range, sends only the part of the job's series that is in the range.
   sendSamples(all, query, answer) {
     if (!query.has("from_s")) return this.json(answer, 200, all);
     const isWanted = all.series.t_s.map((t) => t >= Number(query.get("from_s")) && t <= Number(query.get("to_s")));

@@ -37,8 +37,7 @@ def browser():
 
 
 def recording(folder, rate):
-    """Creates a run of STEPS steps, one per second, that leaks RATE bytes/step and has a hostile
-    name."""
+    """Creates a run of STEPS steps, one per second, that leaks RATE bytes/step and has a hostile name."""
     folder.mkdir(parents=True)
     rows = [f"{t},7,{100 * MIB + t * rate}\n" for t in range(STEPS + 1)]
     marks = [{"t": 0, "kind": "begin", "steps_per_epoch": 100}]
@@ -83,7 +82,7 @@ def compared(browser, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def day(browser, tmp_path_factory):
-    """Creates a day with eight processes and four GPUs, and every kind of record."""
+    """Opens the report of a day with eight training processes, four GPUs and every kind of record."""
     run = tmp_path_factory.mktemp("web") / "day"
     tool = browsing.build_folder() / "tests" / "tools" / "day"
     if not tool.exists():
@@ -116,7 +115,7 @@ def test_report_page_has_no_errors_and_sends_no_requests(seen, compared, day):
 def test_report_page_runs_no_script_from_text_of_a_job(seen):
     assert seen["page"]["h1"] == HOSTILE
     assert not seen["page"]["injected"]
-    assert seen["page"]["scripts"] == 2  # The scripts are the data and the page's code.
+    assert seen["page"]["scripts"] == 2  # One script contains the data, the other the page's code.
 
 
 def test_report_plots_show_epochs_evaluations_and_checkpoints(seen):
@@ -169,7 +168,7 @@ def test_report_on_a_phone_screen_shows_all_facts_and_labels(seen, day):
     assert abs(values[0] - 100) <= 5 and abs(values[1] - (100 + STEPS)) <= 5
     cells = dict(seen["narrow"]["cells"])
     assert cells["pid"] == "7" and mib(cells["peak"]) == 100 + STEPS
-    # Of the 64 largest processes of a day, the first dozen are shown unfolded.
+    # The report lists at most 64 processes, of which the first 12 are shown unfolded.
     pids = [value for name, value in day["narrow"]["cells"] if name == "pid"]
     assert sorted(pids[:2]) == ["4000", "4001"] and len(pids) == 12
 
@@ -202,10 +201,10 @@ def test_comparison_page_draws_two_runs_in_one_plot(compared):
 
 def test_report_of_a_whole_day_plots_all_samples(day):
     assert day["page"]["plots"] == [
-        "Memory over time", "Memory of process 4001 python3 by kind",
-        "GPU memory, 4 × NVIDIA H100 80GB HBM3", "Figures reported by the job"]
-    assert day["page"]["keys"] == ["epoch", "evaluation", "checkpoint", "phase", "started again",
-                                   "action of the guard"]
+        "Memory over time", "Memory breakdown of process 4001 python3",
+        "GPU memory, 4 × NVIDIA H100 80GB HBM3", "Metrics reported by the job"]
+    assert day["page"]["keys"] == ["epoch", "evaluation", "checkpoint", "phase", "restart",
+                                   "guard action"]
     assert "main" in day["page"]["flames"]
     last = dict(day["whole"][1])
     assert last["time"] == "1 d 0 h" or last["time"].startswith("23:")

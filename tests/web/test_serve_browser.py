@@ -18,7 +18,7 @@ sys.path.insert(0, str(browsing.HERE.parent / "cmd"))
 from commands import PYTHON, binary, environment  # noqa: E402
 
 BROWSE_S = 900
-# This program prints its steps in colour and leaks 256 KiB/step up to 300 MiB or a signal.
+# This program prints its steps in colour, and leaks 256 KiB/step until it has 300 MiB or the file `enough` exists.
 PROGRAM = """
 import pathlib, sys, time
 kept = []

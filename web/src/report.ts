@@ -1,4 +1,4 @@
-// The page of `ebb report`, which draws the data that the program has embedded in it.
+// The page of `ebb report`. It draws the data that `ebb report` has embedded in it.
 
 import { PackedRun, unpack } from "./report_data";
 import { addFlame } from "./report_flame";
@@ -41,7 +41,8 @@ function addTools(): void {
   document.getElementById("whole")?.addEventListener("click", () => group?.zoom(null, null));
 }
 
-// Opens explanations, and the stacks of leaking call sites, before printing: on paper nobody can open them.
+// Unfolds explanations and the stacks of leaking call sites before printing, because readers cannot unfold them on
+// paper.
 function openForPaper(): void {
   const folded = "#diagnosis details, #heap tr:has(td.bad) details, #gpu tr:has(td.bad) details";
   if (isOnPaper()) document.querySelectorAll<HTMLDetailsElement>(folded).forEach((d) => (d.open = true));

@@ -1,4 +1,4 @@
-// Unpacks the data of the page. The program packs each series as differences between values; here they are summed up.
+// Unpacks the page's data. Each series is stored as differences between consecutive values, which are summed up here.
 
 export interface Packed {
   of: "job" | "process" | "machine" | "gpu" | "figure";
@@ -127,7 +127,7 @@ export function stepAt(clock: Clock, t: number): number | null {
   return clock.step[low] + part * (clock.step[high] - clock.step[low]);
 }
 
-// Converts the times of a series to steps of CLOCK. Values outside the time of CLOCK are dropped.
+// Converts the times of a series to steps of CLOCK. Values outside the time range of CLOCK are dropped.
 export function overSteps(s: { t: number[]; v: number[] }, clock: Clock): [number[], number[]] {
   const x: number[] = [];
   const y: number[] = [];
@@ -140,7 +140,7 @@ export function overSteps(s: { t: number[]; v: number[] }, clock: Clock): [numbe
   return [x, y];
 }
 
-// Returns the last value of S at or before each of TIMES; null for times before the first value.
+// Returns, for each of TIMES, the last value of S at or before it; null if the time is before the first value.
 export function hold(s: Series | undefined, times: number[]): (number | null)[] {
   let i = 0;
   let last: number | null = null;

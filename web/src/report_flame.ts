@@ -1,10 +1,10 @@
-// The flame graph: live memory by the calls that allocated it, the outermost on top.
+// The flame graph: live memory by call stack, with the outermost call on top.
 
 import { Frame } from "./report_data";
 import * as format from "./shared/format";
 
 const rowHeight = 20;
-// frames narrower than this fraction of the width are unreadable, and shown only when their parent is zoomed
+// frames narrower than this fraction of the width are unreadable, so they are shown only when their parent is zoomed
 const least = 0.01;
 
 interface Box {
@@ -38,7 +38,7 @@ function describe(box: Box, whole: number): string {
   return `${nameOf(box.frame)}${box.frame.w ? `, ${box.frame.w}` : ""}: ${format.size(box.frame.b)}, ${share} %`;
 }
 
-// Returns the shade for a name. A function has the same shade everywhere, so that it can be recognised.
+// Returns the shade for a function name. A function has the same shade everywhere, so that it can be recognised.
 function shade(name: string): number {
   let h = 0;
   for (let i = 0; i < name.length; i++) h = (h * 31 + name.charCodeAt(i)) >>> 0;
@@ -51,7 +51,7 @@ export function addFlame(into: HTMLElement, root: Frame, memory: string): void {
   title.textContent = `Flame graph of live ${memory}`;
   const help = document.createElement("p");
   help.className = "quiet";
-  help.textContent = "The outermost call is on top; widths show live memory; Python is blue, and frames below 1 % are left out. Click a frame to zoom in, the top one to zoom out.";
+  help.textContent = "The outermost call is on top; widths show live memory; Python frames are blue; frames below 1 % are omitted. Click a frame to zoom in, the top frame to zoom out.";
   const frameText = document.createElement("p");
   frameText.className = "frame-text";
   frameText.setAttribute("aria-live", "polite");

@@ -87,7 +87,7 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const heapLive = run.series.find((s) => s.of === "figure" && s.name === `heap_live_bytes@${run.pid}`);
   const file = at("file");
   const shmem = at("shmem");
-  // The parts of RSS are sampled less often than RSS itself. The difference counts as anonymous memory.
+  // The parts of RSS are sampled less often than RSS itself. The difference is shown as anonymous memory.
   const anons = hold(rss, times).map((v, i) => Math.max((v ?? 0) - (file[i] ?? 0) - (shmem[i] ?? 0), 0));
   const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i])));
   const rest = anons.map((v, i) => v - (live[i] ?? 0));
@@ -110,7 +110,7 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const x = lines[0]?.x;
   lines.forEach((line) => (line.x = x));
   return {
-    title: `Memory of process ${run.pid} ${rss.name} by kind`,
+    title: `Memory breakdown of process ${run.pid} ${rss.name}`,
     lines,
     stacked: true,
     unit: "B",
@@ -123,7 +123,7 @@ const gpuLabels: Record<string, string> = {
   used: "used", job: "used by the job", allocated: "allocated by PyTorch", reserved: "reserved by PyTorch", outside: "outside PyTorch",
 };
 
-// Plots the judged series of each GPU, and its other series if the legend has room for them.
+// Plots the series of each GPU on which its verdict is based, and the other series if the legend has room for them.
 function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   const gpus = run.series.filter((s) => s.of === "gpu");
   const ids = [...new Set(gpus.map((s) => s.id))];
@@ -139,7 +139,8 @@ function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   return [isOneKind ? `GPU memory, ${ids.length > 1 ? `${ids.length} × ` : ""}${names[0]}` : "GPU memory", lines];
 }
 
-// Returns the lines of figures, those of the selected process first. A figure has the same colour for all processes.
+// Returns the lines of the metrics that the job reports, those of the selected process first. A metric has the same
+// colour for all processes.
 function figureLines(run: Run, clocks: Clock[] | null): Line[] {
   const figures = run.series.filter((s) => s.of === "figure" && s.unit === "B");
   const nameOf = (s: Series) => s.name.replace(/@.*/, "");
@@ -154,7 +155,7 @@ function otherPlots(run: Run, clocks: Clock[] | null): Plot[] {
   const markers = markersOf(run, xOf(clocks));
   const plots: [string, Line[]][] = [
     gpuPlot(run, clocks),
-    ["Figures reported by the job", figureLines(run, clocks)],
+    ["Metrics reported by the job", figureLines(run, clocks)],
   ];
   return plots.filter(([, lines]) => lines.length).map(([title, lines]) => ({ title, lines, unit: "B", byStep: !!clocks, markers }));
 }

@@ -19,7 +19,7 @@ const link = document.getElementById("link") as HTMLElement;
 const trouble = document.getElementById("trouble") as HTMLElement;
 const logout = document.getElementById("logout") as HTMLButtonElement;
 
-const mostAnnouncements = 5; // maximum number of texts in the queue for screen readers
+const mostAnnouncements = 5; // maximum number of queued announcements to screen readers
 const healthEvery_ms = 60000;
 const modes: Record<Mode, [string, string]> = {
   live: ["live", "good"],

@@ -1,5 +1,5 @@
-// Converts a log to lines of plain text: escape codes are removed, overwritten lines show their last state, lengths are
-// bounded.
+// Converts a log to lines of plain text: removes escape codes, shows overwritten lines in their last state, and limits
+// line lengths.
 
 // Matches CSI, OSC and similar sequences up to BEL or ST, two-character escapes, then other control characters.
 const escapes = /\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-OQ-WYZ\\`a-~])/g;

@@ -132,9 +132,9 @@ async function messageOf(answer: Response): Promise<string> {
     const doc = (await answer.json()) as { error?: { message?: string } };
     if (doc.error?.message) return doc.error.message;
   } catch {
-    // The answer is not from the server but from a proxy, or truncated.
+    // The answer is truncated, or comes from a proxy instead of the server.
   }
-  return `the server answered ${answer.status}`;
+  return `the server answered with status ${answer.status}`;
 }
 
 // Requests PATH under /api/v1. Throws an ApiError for an error, with status 0 if the server does not answer.
@@ -147,7 +147,7 @@ export async function ask(path: string, more: RequestInit = {}, patience_s = usu
     const headers = { ...more.headers, ...(key ? { "X-Ebb-Key": key } : {}) };
     answer = await fetch(`/api/v1${path}`, { credentials: "same-origin", cache: "no-store", signal: giveUp.signal, ...more, headers });
   } catch {
-    throw new ApiError(0, giveUp.signal.aborted ? `the server did not answer in ${patience_s} s` : "the server cannot be reached");
+    throw new ApiError(0, giveUp.signal.aborted ? `the server did not answer within ${patience_s} s` : "the server cannot be reached");
   } finally {
     clearTimeout(timer);
   }
@@ -157,7 +157,7 @@ export async function ask(path: string, more: RequestInit = {}, patience_s = usu
   throw error;
 }
 
-// Returns the body of ANSWER. A connection that breaks in the middle is an ApiError with status 0.
+// Returns the body of ANSWER. Throws an ApiError with status 0 if the connection breaks in the middle.
 export async function bodyOf(answer: Response): Promise<ArrayBuffer> {
   try {
     return await answer.arrayBuffer();

@@ -44,7 +44,7 @@ function hypothesis(one: Hypothesis, isOpen: boolean): HTMLElement {
 }
 
 // Returns text such as "train.py:29 in main()": the innermost line of the program itself, else the allocating line.
-// Files below CWD, the folder of the job, are named relative to it.
+// Paths below CWD, the job's working folder, are shown relative to it.
 function placeOf(site: Hypothesis["site"], cwd: string | null): string | null {
   const frame = site?.in_program ?? site;
   if (!frame?.file && !frame?.function) return null;
@@ -63,7 +63,7 @@ export class DiagnosisView {
   private first: Hypothesis | null = null;
   private asked = 0;
 
-  // CWD returns the folder of the job. ONREAD is called when a diagnosis has been read.
+  // CWD returns the job's working folder. ONREAD is called when a diagnosis has been read.
   constructor(private readonly id: number, private readonly cwd: () => string | null, private readonly onRead: () => void) {
     this.root = h("section", { id: "diagnosis", "aria-label": "Diagnosis" }, h("h2", {}, "Diagnosis"), this.content, this.note, h("div", { class: "tools" }, this.again));
   }
@@ -73,8 +73,8 @@ export class DiagnosisView {
     return this.first?.code ?? null;
   }
 
-  // Requests the diagnosis, for which the server reads the whole recording. So this happens only when the page opens,
-  // when the verdict changes, when the job ends, and when the user asks.
+  // Requests the diagnosis, for which the server reads the whole recording. Therefore it is requested only when the
+  // page opens, when the verdict changes, when the job ends, and when the user asks for it.
   async read(): Promise<void> {
     const asked = ++this.asked;
     this.again.disabled = true;
@@ -108,7 +108,7 @@ export class DiagnosisView {
     if (first.length) this.content.append(h("h3", {}, "Hypotheses, most likely first"));
     first.forEach((one, i) => this.content.append(hypothesis(one, i === 0 && one.word !== "possible")));
     if (rest.length) {
-      this.content.append(h("details", { class: "group" }, h("summary", {}, `${rest.length} more: unlikely, ruled out or not testable`), ...rest.map((one) => hypothesis(one, false))));
+      this.content.append(h("details", { class: "group" }, h("summary", {}, `${rest.length} more hypotheses: unlikely, ruled out or not testable`), ...rest.map((one) => hypothesis(one, false))));
     }
     if (d.absent?.length) {
       this.content.append(h("details", { class: "group" }, h("summary", {}, "Not measured"), h("ul", {}, ...d.absent.map((text) => h("li", {}, oneLine(text))))));

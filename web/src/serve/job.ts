@@ -17,7 +17,7 @@ import * as format from "../shared/format";
 import * as words from "./words";
 
 const points = 1200;
-const readAgain_ms = 20000; // time between two readings of the samples, in milliseconds
+const readAgain_ms = 20000; // time between two reads of the samples, in milliseconds
 
 function figure(name: string, value: string | null, small: string | null = null): HTMLElement | null {
   if (value === null) return null;
@@ -248,7 +248,7 @@ export class JobView implements View {
     const commands = [`ebb show ${this.id}`, ...(code ? [`ebb explain ${code}`] : [])];
     if (this.next.dataset.text === commands.join()) return;
     this.next.dataset.text = commands.join();
-    this.next.replaceChildren("In a terminal: ", ...commands.flatMap((c, i) => [i ? " · " : "", h("code", {}, oneLine(c))]));
+    this.next.replaceChildren("Run in a terminal: ", ...commands.flatMap((c, i) => [i ? " · " : "", h("code", {}, oneLine(c))]));
   }
 
   private drawFigures(job: Job): void {

@@ -1,5 +1,5 @@
 // The series, marks and events of a job. They are read once, then extended by live messages. Their number is bounded,
-// however long the job runs.
+// regardless of how long the job runs.
 
 import { Happening, Mark, Sample, Samples } from "./api";
 import { Series } from "./series";

@@ -10,7 +10,7 @@ import { onThemeChange } from "../shared/theme";
 
 const drawEvery_ms = 500;
 const closerAfter_ms = 300;
-const margin = 0.1; // fraction of the zoomed range that is read beyond each side
+const margin = 0.1; // amount of data read on each side of the zoomed range, as a fraction of the range
 const mostLines = 7; // maximum number of processes in a plot; more lines could not be told apart
 const kinds: Record<string, Kind> = { epoch: "epoch", eval: "evaluation", evaluation: "evaluation", save: "checkpoint", checkpoint: "checkpoint" };
 
@@ -28,12 +28,12 @@ export class JobPlots {
   private drawn_ms = 0;
   private closer: JobData | null = null; // data of the zoomed range in more detail, or null
   private closerRange: [number, number] = [0, 0];
-  private asked: string | null = null; // the time range that was requested last
+  private asked: string | null = null; // the last requested time range
   private reading = 0;
   private readonly unlisten: () => void;
   private readonly resized = () => soon(this.fit);
 
-  // READ must return the samples between two times, in as much detail as a plot can show.
+  // READ must return the samples between two times, in the finest detail that a plot can show.
   constructor(private readonly all: JobData, private readonly read: (from_s: number, to_s: number) => Promise<Samples | null>) {
     addEventListener("resize", this.resized);
     this.unlisten = onThemeChange(() => {
@@ -140,7 +140,7 @@ export class JobPlots {
     if (unique.some((v) => v !== null)) lines.push({ label: "unique", x: t, y: unique, colour: 5, thin: true });
     return {
       title: "Memory of the job",
-      note: `Shared memory is counted once. Unique: not shared with any process.${forecast ? " Dotted: the forecast of the verdict." : ""}`,
+      note: `Shared memory is counted once. Unique memory is not shared with other processes.${forecast ? " Dotted: the forecast of the verdict." : ""}`,
       lines, unit: "B", byStep: false, markers: this.markers(), key: true, limit: limit ?? undefined, forecast,
     };
   }

@@ -178,7 +178,7 @@ export class ListView implements View {
     if (this.reading > 0) this.fresh.add(id);
   }
 
-  // Returns true if a job that is not in the list yet belongs in it.
+  // Returns true if JOB, which is not in the list yet, belongs in it.
   private belongs(job: Job): boolean {
     if (this.before !== null || !matches(job, this.state.value)) return false;
     const name = this.name.value.trim();
@@ -199,7 +199,7 @@ export class ListView implements View {
     return query;
   }
 
-  // Returns the jobs of the page in order, without those that no longer fit on it.
+  // Returns the jobs of the page in their order, without those that no longer fit on the page.
   private arrange(): Job[] {
     const all = [...this.jobs.values()].sort((a, b) => b.id - a.id);
     const first = this.isPinned ? all.filter(isAtWork).slice(0, pageSize) : [];

@@ -35,7 +35,7 @@ const longestWait_ms = 30000;
 const askEvery_ms = 4000;
 const patience_ms = 1500; // the page polls if the stream is not open after this time
 
-// The stream counts as dead after this time without a message. The server sends the machine's state every 2 s.
+// After this time without a message, the stream is considered dead. The server sends the machine's state every 2 s.
 const silence_ms = 15000;
 const checkEvery_ms = 3000;
 
@@ -52,7 +52,8 @@ export class Live {
   private isAway = false;
   private boot: string | number | null = null;
 
-  // ONMODE is called when the kind of connection changes, ONBOOT when the server was restarted.
+  // ONMODE is called when the page changes between the live stream, polling and no connection; ONBOOT when the server
+  // was restarted.
   constructor(private readonly onMode: (mode: Mode) => void, private readonly onBoot: () => void) {
     document.addEventListener("visibilitychange", () => (document.hidden ? this.rest() : this.wake()));
     addEventListener("pagehide", () => this.rest());

@@ -1,5 +1,5 @@
-// Shows the end of a job's log. It is read once, then followed live. The number of lines is bounded. Missed parts are
-// read by their offset.
+// Shows the end of a job's log. It is read once, then followed live. The number of lines is bounded. Parts that the
+// live stream skipped are read from the server.
 
 import { ApiError, ask, bodyOf } from "./api";
 import { LogText } from "./ansi";
@@ -86,7 +86,7 @@ export class LogView {
     const start = Number(answer.headers.get("X-Log-Offset") ?? from ?? 0);
     const whole = Number(answer.headers.get("X-Log-End") ?? NaN);
     if (from !== null && (whole < from || whole - start > mostRead)) {
-      void answer.body?.cancel().catch(() => {}); // the rest of the answer is too much to show
+      void answer.body?.cancel().catch(() => {}); // the rest of the answer is too long to show
       this.restart(whole < from ? "the log was truncated and begins again here" : null);
       this.isStale = true;
       return;

@@ -28,7 +28,7 @@ export function loginForm(onDone: () => void): HTMLElement {
     h("h1", {}, "Log in"),
     h("label", { for: "token" }, "Token"),
     token,
-    h("p", { id: "token-help", class: "quiet" }, "The token is in the file ", h("code", {}, "token"), " in the server's state folder; the token in ", h("code", {}, "token.read-only"), " only allows reading."),
+    h("p", { id: "token-help", class: "quiet" }, "The token is in the file ", h("code", {}, "token"), " in the server's state folder; the token in ", h("code", {}, "token.read-only"), " permits only reading."),
     error,
     button);
 }

@@ -24,7 +24,7 @@ export interface Machine {
   room?: Room | null;
   server?: { pid?: number; started_s?: number | null; rss_bytes?: number | null; viewers?: number | null } | null;
 }
-// The resources that the server has for jobs.
+// The resources that the server provides for jobs.
 interface Room {
   slots?: { all?: number | null; used?: number | null } | null;
   memory?: { all_bytes?: number | null; used_bytes?: number | null } | null;

@@ -1,14 +1,14 @@
 // The secrets of the page's session. A browser sends the cookie to every port of the host, even to another user's web
-// server, but it keeps stored data apart by port. So the server accepts the cookie only together with one of these
+// server, but it stores data separately for each port. So the server accepts the cookie only together with one of these
 // secrets, which the page stores.
 
 export interface Secrets {
-  key?: string; // for requests
+  key?: string; // secret for requests
   view?: string; // secret for links that open in a new tab; it permits reading only
 }
 
 const place = "ebb-session";
-let unstored: Secrets = {}; // the secrets, in a browser without storage
+let unstored: Secrets = {}; // the secrets if the browser has no storage
 
 export function secrets(): Secrets {
   try {

@@ -42,8 +42,8 @@ export function split(line: string): Split {
   return { words, error };
 }
 
-// Returns the text between double quotes from AT on, the position after the closing quote (-1 if there is none), and
-// the first character that a shell would expand.
+// Returns the quoted text that begins at AT, the position after the closing double quote (-1 if there is none), and the
+// first character that a shell would expand.
 function quoted(line: string, at: number): [string, number, string | null] {
   let text = "";
   let expanded: string | null = null;

@@ -10,7 +10,7 @@ interface Field {
   label: string;
   help?: string;
   kind: "line" | "text" | "number";
-  more?: boolean; // rarely needed
+  more?: boolean; // true for a field that is rarely needed
 }
 
 const fields: Field[] = [
@@ -20,11 +20,11 @@ const fields: Field[] = [
   { key: "memory", label: "Memory to reserve", kind: "line", help: "Such as 24G. The job starts when this much memory is free." },
   { key: "gpus", label: "GPUs", kind: "number" },
   { key: "cwd", label: "Folder", kind: "line", help: "Working folder of the command." },
-  { key: "env", label: "Environment", kind: "text", help: "KEY=VALUE, separated by spaces or lines; quoted as in a shell.", more: true },
+  { key: "env", label: "Environment", kind: "text", help: "KEY=VALUE, separated by spaces or line breaks; quoted as in a shell.", more: true },
   { key: "priority", label: "Priority", kind: "number", help: "−100 to 100; jobs with a higher priority start first.", more: true },
   { key: "after", label: "After jobs", kind: "line", help: "Ids of jobs that must succeed first.", more: true },
-  { key: "resume-args", label: "Arguments to resume with", kind: "line", help: "Appended to the command after a restart.", more: true },
-  { key: "options", label: "Other options of ebb run", kind: "text", help: "NAME or NAME=VALUE, as interval=2s.", more: true },
+  { key: "resume-args", label: "Resume arguments", kind: "line", help: "Appended to the command after a restart.", more: true },
+  { key: "options", label: "Other options of ebb run", kind: "text", help: "NAME or NAME=VALUE, such as interval=2s.", more: true },
 ];
 
 type Input = HTMLInputElement | HTMLTextAreaElement;

@@ -25,14 +25,14 @@ const words: [Kind, string][] = [
   ["evaluation", "evaluation"],
   ["checkpoint", "checkpoint"],
   ["phase", "phase"],
-  ["segment", "started again"],
-  ["guard", "action of the guard"],
+  ["segment", "restart"],
+  ["guard", "guard action"],
 ];
 
 const leastApart = 24; // minimum distance between lines in px; closer lines would hide the plot
 const short = 9; // px
 
-// Draws a vertical line for each event, or a short one at the bottom if there are many of a kind.
+// Draws a vertical line for each event; the lines of a kind with many events are short and at the bottom.
 export function drawMarkers(u: uPlot, markers: Marker[], colours: Theme): void {
   const { ctx } = u;
   const { left, top, width, height } = u.bbox;

@@ -19,7 +19,7 @@ export interface Plot {
   note?: string;
   lines: Line[];
   stacked?: boolean;
-  unit: string; // "B" for bytes; any other value means counts
+  unit: string; // "B": bytes; any other value: counts
   byStep: boolean;
   markers: Marker[];
   key?: boolean; // true if a legend of the markers is shown below the plot
@@ -213,7 +213,7 @@ export class PlotGroup {
     return {
       width: wide,
       height,
-      padding: [null, 34, null, null], // leaves room for half of the last tick's label, beyond the axis
+      padding: [null, 34, null, null], // leaves room to the right of the axis for half of the last tick's label
       legend: { live: true },
       cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
       scales: {
