@@ -28,9 +28,9 @@ def test_websocket_handshake_returns_the_accept_key(server):
 
 
 @pytest.mark.parametrize("changes, status, sentence", [
-    ({"Upgrade": None}, 426, "Upgrade and Connection are missing"),
-    ({"Upgrade": "h2c"}, 426, "Upgrade and Connection are missing"),
-    ({"Connection": "close"}, 426, "Upgrade and Connection are missing"),
+    ({"Upgrade": None}, 426, "the header Upgrade or Connection is missing or invalid"),
+    ({"Upgrade": "h2c"}, 426, "the header Upgrade or Connection is missing or invalid"),
+    ({"Connection": "close"}, 426, "the header Upgrade or Connection is missing or invalid"),
     ({"Sec_WebSocket_Version": "8"}, 426, 'unsupported Sec-WebSocket-Version "8"'),
     ({"Sec_WebSocket_Version": None}, 426, 'unsupported Sec-WebSocket-Version ""'),
     ({"Sec_WebSocket_Key": None}, 400, "is not 16 bytes in base64"),
@@ -333,7 +333,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
         wait_for(lambda: server.counts()["skipped"] > 0, "something to be left out")
         # A viewer that starts to read later finds its connection closed.
         wait_for(lambda: all_closed(server), "them to be closed")
-        assert idle[0].closed() == (1013, "the client has read nothing for too long")
+        assert idle[0].closed() == (1013, "the client has not read for too long")
         for viewer in idle:
             viewer.socket.close()
         wait_for(lambda: server.counts()["viewers"] == 0, "them to be gone")

@@ -105,10 +105,11 @@ static int read_token(int dirfd, const char *name, const char *path, bool may_ma
     if (n < 0)
         return err_set(err, (int)n, "cannot read %s/%s: %s", path, name, strerror((int)-n));
     if (check_token(text, (size_t)n) < 0)
-        return err_set(err, -EINVAL,
-                       "%s/%s is not one line of %d to %d visible characters; remove it to get "
-                       "a new one",
-                       path, name, TOKEN_MIN, TOKEN_MAX);
+        return err_set(
+            err, -EINVAL,
+            "%s/%s must contain one line of %d to %d visible characters; remove it to get "
+            "a new one",
+            path, name, TOKEN_MIN, TOKEN_MAX);
     memcpy(ret, text, strlen(text) + 1);
     return 0;
 }
@@ -216,10 +217,11 @@ static int load_sessions(struct auth *a, struct err *err)
     buf_fini(&text);
     if (r == 0 || r == -ENOENT)
         return 0;
-    return err_set(err, r,
-                   "cannot read %s in the state folder: %s; remove the file, and users of the page "
-                   "have to log in again",
-                   sessions_file, r == -EBADMSG || r == -ELOOP ? "not a plain file" : strerror(-r));
+    return err_set(
+        err, r,
+        "cannot read %s in the state folder: %s; remove the file (users of the page must "
+        "then log in again)",
+        sessions_file, r == -EBADMSG || r == -ELOOP ? "not a plain file" : strerror(-r));
 }
 
 /* ---- tokens ---- */

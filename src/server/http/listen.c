@@ -105,7 +105,7 @@ static int unix_address(const char *path, struct sockaddr_un *ret, struct err *e
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof ret->sun_path)
         return err_set(err, -ENAMETOOLONG,
-                       "path %.200s is too long for a unix socket (at most %zu bytes); choose "
+                       "path %.200s is too long for a unix socket (maximum %zu bytes); choose "
                        "another with --socket",
                        path, sizeof ret->sun_path - 1);
     memcpy(ret->sun_path, path, strlen(path) + 1);

@@ -23,7 +23,7 @@ int wslay_load(struct wslay_table *ret, struct err *err)
     struct wslay_table t = {.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
     if (!t.library)
         return err_set(err, -ENOENT,
-                       "libwslay.so.1 is not installed, and the live stream requires it; install "
+                       "libwslay.so.1, which the live stream requires, is not installed; install "
                        "libwslay1");
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *f = dlsym(t.library, functions[i].name);

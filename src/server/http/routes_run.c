@@ -246,7 +246,7 @@ static void answer_run_json(struct route_reading *base)
     if (!r->has_folder)
         answer_no_folder(c);
     else if (!r->has_file)
-        http_answer_error(c->r, 404, "job %lld has no run.json yet", (long long)c->id);
+        http_answer_error(c->r, 404, "run.json of job %lld does not exist yet", (long long)c->id);
     else
         http_answer_text(c->r, 200, "application/json", r->text.data ? r->text.data : "",
                          r->text.len);

@@ -114,7 +114,7 @@ static void report_strays(struct jobs *j, unsigned count, int64_t one)
         jobs_trouble_set(
             j, TROUBLE_STRAYS,
             "running jobs that are not in the job store: %u, for example job %lld; their memory is "
-            "not counted",
+            "not reserved",
             count, (long long)one);
     else
         jobs_trouble_clear(j, TROUBLE_STRAYS);

@@ -382,7 +382,7 @@ static void report_lock(struct local_run *run, int error)
 {
     char text[EXECUTOR_SENTENCE_MAX];
     snprintf(text, sizeof text,
-             "cannot find out whether job %lld is running: cannot read its lock: %s",
+             "cannot determine whether job %lld is running: cannot read its lock: %s",
              (long long)run->base.id, strerror(-error));
     if (error < 0 || run->is_lock_unknown)
         jobs_run_trouble(run->base.x->jobs, error < 0 ? text : NULL);

@@ -133,7 +133,8 @@ void plan_sentence(const struct plan_room *room, const struct plan_job *job,
                  left_of(room).gpus, room->gpus);
         return;
     case PLAN_WAITS_TURN:
-        snprintf(ret, size, "waits for its turn: its resources are reserved for an earlier job");
+        snprintf(ret, size,
+                 "waits for its turn: the resources it needs are reserved for an earlier job");
         return;
     case PLAN_NEVER:
         if (job->gpus > room->gpus)

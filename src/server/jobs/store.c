@@ -370,11 +370,10 @@ static int check_and_migrate(struct store *s, struct err *err)
             "with --state-dir",
             s->path);
     if (version > STORE_VERSION)
-        return err_set(
-            err, -ENOTSUP,
-            "the job store %s has version %lld, this ebb supports up to %d; use the newer ebb "
-            "that wrote it",
-            s->path, (long long)version, STORE_VERSION);
+        return err_set(err, -ENOTSUP,
+                       "the job store %s has version %lld, but this ebb supports at most version "
+                       "%d; use the newer ebb that wrote it",
+                       s->path, (long long)version, STORE_VERSION);
     r = execute(s,
                 "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 256;"
                 "PRAGMA journal_size_limit = 1048576",

@@ -51,7 +51,7 @@ static void job_store_of_a_newer_version_is_refused_unchanged(void **state)
     (void)state;
     store_close(store_kit_open());
     run_sql("PRAGMA user_version = 7");
-    store_kit_refused(-ENOTSUP, "has version 7, this ebb supports up to 2");
+    store_kit_refused(-ENOTSUP, "has version 7, but this ebb supports at most version 2");
     store_kit_refused(-ENOTSUP, "has version 7");
 }
 
