@@ -1,5 +1,6 @@
-// Opens the server's page on a fake server, whose jobs this script controls. Prints what the page showed as JSON.  node
-// browse_standin.mjs CHROMIUM FOLDER [PICTURES]     FOLDER has the built page
+// Opens the server's page on a fake server, whose jobs this script controls. Prints what the page showed as JSON.
+//
+//   node browse_standin.mjs CHROMIUM FOLDER [PICTURES]     FOLDER contains the built page
 
 import { join } from "node:path";
 import { isTooWide, openBrowser, openPage, until, untilText } from "./browser.mjs";

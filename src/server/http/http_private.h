@@ -97,7 +97,7 @@ struct http_request {
      * must be returned with the same rank. */
     enum http_rank rank;
     bool is_ranked;
-    bool has_body;           /* the request has a body, of which a part may still be unread */
+    bool has_body;           /* the request has a body, part of which may still be unread */
     const char *refusal;     /* why the address is invalid, or NULL */
     const char *raw_address; /* address in MHD's buffer, which MHD modifies */
     size_t raw_len;

@@ -119,7 +119,7 @@ void live_sweep(struct live *l)
     }
 }
 
-/* ---- news ---- */
+/* ---- changes of jobs ---- */
 
 static void live_news(void *user, const struct jobs_news *news)
 {

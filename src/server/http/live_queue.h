@@ -38,7 +38,7 @@ void live_message_drop(struct live_message *m); /* accepts NULL */
 enum {
     LIVE_QUEUE_ITEMS = 64,
     LIVE_QUEUE_BYTES = 64 << 10,
-    LIVE_LATE_MAX = 8192, /* maximum number of entries in `late`, which then takes 64 KiB */
+    LIVE_LATE_MAX = 8192, /* maximum number of entries in `late`, which then occupies 64 KiB */
 };
 
 struct live_queue {

@@ -131,7 +131,7 @@ void executor_cancel_again(struct executor_run *run);
 /* Opens the job's run folder. Returns an fd; -ENOENT if the job has no run folder; -EIO if the
  * folder that contains all run folders is not open; or another -errno. */
 int executor_open_folder(struct runs_folder *runs, const struct job_folder *folder);
-/* True if the disk is full. That may be why a job has no run folder. */
+/* True if the disk is full, which may be the reason that a job has no run folder. */
 bool executor_is_disk_full(struct runs_folder *runs);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);

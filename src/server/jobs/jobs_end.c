@@ -153,8 +153,8 @@ static void choose_end_state(struct job_ending *e, const struct job_live *live,
 
 /* ---- counters ---- */
 
-/* Returns WORD if it is in the list, else OTHER. A job may invent words, which must not become
- * counters. */
+/* Returns WORD if it is in the list, else OTHER. The words come from the job, which must not be
+ * able to create counters. */
 static const char *known_word(const char *const *list, const char *word, const char *other)
 {
     for (; *list; list++)

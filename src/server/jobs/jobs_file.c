@@ -27,7 +27,8 @@ enum {
     RETRY_S = 5,     /* delay after a failed write */
     SLICE_MS = 2,
     SLICE_ROWS = 64,
-    PAUSES = 9, /* each pause lasts this many slices, so that writing takes a tenth of the time */
+    /* each pause lasts as long as this many slices, so that the writer uses a tenth of the time */
+    PAUSES = 9,
 };
 
 struct jobs_file {

@@ -13,7 +13,7 @@ int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 /* ---- jobs_queue.c ---- */
 
 void jobs_kick(struct jobs *j); /* checks the queue in the next round of the loop */
-/* Reports a problem if the check of a folder's name takes too long. */
+/* Reports a problem if the check of a run folder's name takes too long. */
 void jobs_check_silence(struct jobs *j, uint64_t now_ns);
 void jobs_plan(struct jobs *j);         /* updates the reason for which each queued job waits */
 void jobs_start_queued(struct jobs *j); /* starts queued jobs, a few at a time */

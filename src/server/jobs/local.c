@@ -366,7 +366,8 @@ static void report_started(struct local_run *run)
     jobs_run_started(run->base.x->jobs, run->base.id);
 }
 
-/* Returns 1 if the lock is held, 0 if it is free or has no file, or -errno if that is unknown. */
+/* Returns 1 if the lock is held, 0 if it is free or has no file, or -errno if its state is
+ * unknown. */
 static int is_lock_held(struct local_run *run)
 {
     if (run->lock_fd < 0)

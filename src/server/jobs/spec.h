@@ -41,7 +41,7 @@ int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret,
 /* Checks whether a working folder exists. May block if the folder is on a shared file system.
  * Returns 0 or -EINVAL. */
 int job_spec_check_cwd(const char *path, struct err *err);
-/* frees what the request owns; accepts a zeroed struct */
+/* frees the members of SPEC; accepts a zeroed struct */
 void job_spec_fini(struct job_spec *spec);
 /* A list of strings: their text, each string followed by a NUL, and their number. */
 struct launch_args {

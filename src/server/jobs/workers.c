@@ -17,7 +17,7 @@
 enum {
     WORKERS_MAX = 8, /* this many folders can hang before requests for other folders have to wait */
     WORKER_STACK_BYTES = 1 << 20,
-    WORKERS_JOIN_S = 2, /* how long workers_free waits for the threads */
+    WORKERS_JOIN_S = 2, /* maximum time that workers_free waits for the threads */
 };
 
 struct task {

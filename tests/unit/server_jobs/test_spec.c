@@ -163,7 +163,7 @@ static void oversized_job_request_is_refused(void **state)
     json_decref(doc);
     doc = json_pack("{s:[s],s:{s:s}}", "command", "x", "env", "A", large);
     assert_int_equal(job_spec_read(doc, "/tmp", &spec, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "env: 1 variables of"));
+    assert_non_null(strstr(err.text, "env: too large: 1 variables and"));
     json_decref(doc);
     doc = json_pack("{s:[s],s:{s:s}}", "command", "x", "options", "resume-args", large);
     assert_int_equal(job_spec_read(doc, "/tmp", &spec, &err), -EINVAL);
