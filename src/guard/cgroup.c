@@ -51,8 +51,8 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     return g->fds.usage < 0 || g->fds.stat < 0 || g->events_fd < 0 ? -ENOENT : 0;
 }
 
-/* Creates the folder DIR. If this process left an older group of the same name, removes it
- * first. */
+/* Creates the folder DIR. If this process left behind a group with the same name, removes that
+ * group first. */
 static int make_anew(const struct proc_root *root, const char *dir)
 {
     struct guard_cgroup old = guard_cgroup_none;
@@ -114,8 +114,8 @@ static int make_at(const struct proc_root *root, const struct guard_place *p, co
     return 0;
 }
 
-/* Explains why no group can be created at P. The first reason, which is about our own group, is
- * kept. */
+/* Explains why no group can be created at P. Keeps an earlier reason, which is about our own
+ * group. */
 static void explain_place(const struct guard_place *p, int error, struct err *why)
 {
     if (why->text[0] != '\0')
@@ -127,8 +127,8 @@ static void explain_place(const struct guard_place *p, int error, struct err *wh
                 strerror(-error));
 }
 
-/* Creates the group in one hierarchy. Returns 0, -ENOENT if the hierarchy does not count memory, or
- * -errno of the attempt in our own group. */
+/* Creates the group in the v1 or v2 hierarchy. Returns 0, -ENOENT if that hierarchy does not exist,
+ * or the -errno of the attempt below our own group. */
 static int make_in(const struct proc_root *root, bool v2, const char *name,
                    struct guard_cgroup *ret, struct err *why)
 {
@@ -141,7 +141,7 @@ static int make_in(const struct proc_root *root, bool v2, const char *name,
         explain_place(&p, made, why);
         first = first == 0 ? made : first;
         /* The next ancestor is tried only if permission or the controller is missing. If our own
-         * group is busy or full, the job still belongs below it. */
+         * group is busy or full, the job still belongs below our own group. */
         if (made != -EACCES && made != -EPERM && made != -EOPNOTSUPP)
             break;
     }
@@ -162,7 +162,7 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
         r = in_v2 == 0 || r == -ENOENT ? in_v2 : r;
     }
     if (r < 0 && err->text[0] == '\0')
-        err_set(err, 0, "cgroup: no hierarchy below /sys/fs/cgroup counts memory");
+        err_set(err, 0, "cgroup: found no hierarchy with a memory controller below /sys/fs/cgroup");
     if (r < 0)
         return r;
     err_set(err, 0, "%s", "");
@@ -173,14 +173,14 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
     return 0;
 }
 
-/* limit_v1 and limit_v2 set both limits and return the result for memory. *RET_SWAP is the result
- * for swap, or 0 if swap is not counted. */
+/* limit_v1 and limit_v2 limit both memory and swap, and return the result for memory. *RET_SWAP is
+ * the result for swap, or 0 if the kernel does not account for swap. */
 static int limit_v1(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* The memory limit may never exceed the limit of memory plus swap. So if the first write failed
-     * and the other limit could be raised, the memory limit is written again. */
+    /* The memory limit may never exceed the limit of memory plus swap. The first write may fail for
+     * this reason; once the second limit is raised, the memory limit is written again. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;
@@ -250,8 +250,8 @@ void guard_cgroup_name(const struct proc_root *root, char ret[64])
     char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
-    /* The pid comes from this /proc and not from getpid(), because guard_cgroup_tidy looks the pid
-     * up in this /proc, which may belong to another pid namespace. */
+    /* The pid is read from this /proc instead of with getpid(), because guard_cgroup_tidy looks the
+     * pid up in this /proc, which may belong to another pid namespace. */
     ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof text);
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();
@@ -281,8 +281,8 @@ static int open_group(int parent, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Calls FN for each folder in PARENT until FN returns false. Returns false in that case, or if
- * PARENT cannot be read. */
+/* Calls FN for each folder in PARENT until FN returns false. Returns false if FN returned false or
+ * if PARENT cannot be read. */
 typedef bool folder_fn(int parent, const char *name, void *user);
 static bool each_folder(int parent, folder_fn *fn, void *user)
 {
@@ -296,7 +296,7 @@ static bool each_folder(int parent, folder_fn *fn, void *user)
     return go_on;
 }
 
-/* Removes NAME and the empty groups in it, down to *USER levels. */
+/* Removes the group NAME and the empty groups in it, down to a depth of *USER. */
 static bool remove_tree(int parent, const char *name, void *user)
 {
     int left = *(const int *)user - 1;
@@ -306,11 +306,11 @@ static bool remove_tree(int parent, const char *name, void *user)
     if (fd >= 0)
         (void)each_folder(fd, remove_tree, &left);
     (void)unlinkat(parent, name, AT_REMOVEDIR);
-    return true; /* goes on with other groups even if this one is busy */
+    return true; /* continue with other groups even if this one is busy */
 }
 
-/* Returns true if NAME and all groups in it have no process. Returns false if the groups are nested
- * too deep. */
+/* Returns true if neither NAME nor any group in it contains a process. Returns false if the groups
+ * are nested too deeply. */
 static bool is_empty_tree(int parent, const char *name, void *user)
 {
     char first[8];
@@ -320,8 +320,8 @@ static bool is_empty_tree(int parent, const char *name, void *user)
            each_folder(fd, is_empty_tree, &left);
 }
 
-/* Returns the last component of DIR if guard_cgroup_name made it, or NULL: other folders must not
- * be removed. */
+/* Returns the last component of DIR if it is a name from guard_cgroup_name, or NULL: other folders
+ * must not be removed. */
 static const char *own_name(const char *dir)
 {
     struct process_id id;
@@ -427,7 +427,8 @@ static int compare_members(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Parses cgroup.procs into sorted pids. RET must have room for one pid per two bytes of TEXT. */
+/* Parses cgroup.procs into a sorted array of pids. RET must have space for one pid per two bytes of
+ * TEXT. */
 static size_t members_parse(const char *text, int32_t *ret)
 {
     size_t n = 0;
@@ -440,8 +441,9 @@ static size_t members_parse(const char *text, int32_t *ret)
     return n;
 }
 
-/* Returns true if the process is in G or a group below it, or has exited. In a cgroup namespace
- * only the end of the path is visible, so the unique name of G's folder is searched in it. */
+/* Returns true if the process is in G or in a group below it, or has exited. In a cgroup namespace
+ * only the end of the path is visible, so the function searches the path for the unique name of G's
+ * folder. */
 static bool is_below(const struct proc_root *root, const struct guard_cgroup *g, int32_t pid)
 {
     char text[4096], path[LIMIT_PATH_MAX];

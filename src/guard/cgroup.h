@@ -1,6 +1,6 @@
-/* The job's own cgroup, if ebb may create one. The kernel then counts each page of the job once,
- * can enforce a limit, and can kill all processes at once. Works with cgroup v2, v1 and hybrid,
- * delegated or as root. Every part may fail: a job also runs without a cgroup. */
+/* The job's own cgroup, if ebb may create one. With it, the kernel counts each page of the job
+ * once, can enforce a limit, and can kill all processes at once. Works with cgroup v2, v1 and
+ * hybrid, delegated or as root. Every operation may fail: a job also runs without a cgroup. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,14 +15,14 @@ struct err;
 
 enum { GUARD_CGROUP_PATH = 512 };
 
-/* The folder is relative to proc_root.cgroup_fd, and "" if there is no group. The fds of files that
- * are not open are negative. */
+/* DIR is relative to proc_root.cgroup_fd, and "" if there is no group. An fd is negative if its
+ * file is not open. */
 struct guard_cgroup {
     char dir[GUARD_CGROUP_PATH];
     bool is_v2;
     bool is_limited;      /* the kernel's hard limit is set */
     int join_fd;          /* fd of cgroup.procs */
-    struct limit_fds fds; /* files with the memory charged to the group */
+    struct limit_fds fds; /* files that show the group's memory usage */
     int peak_fd;          /* fd of memory.peak (v2) or memory.max_usage_in_bytes (v1) */
     /* whether a write to peak_fd resets the peak: in v1, and in v2 from kernel 6.12 on */
     bool peak_is_resettable;
@@ -30,42 +30,44 @@ struct guard_cgroup {
     int events_fd; /* fd of the file that counts OOM kills in this group */
 };
 
-/* A struct guard_cgroup without folder and files. */
+/* A struct guard_cgroup with no folder and no open files. */
 extern const struct guard_cgroup guard_cgroup_none;
 
-/* Creates the folder below our own cgroup in the hierarchy that counts memory. If that fails,
- * creates it below the nearest ancestor that we may write to and that delegates its memory
+/* Creates the folder below our own cgroup in the hierarchy that has the memory controller. If that
+ * fails, creates it below the nearest ancestor that we may write to and that delegates its memory
  * controller. Never goes above a group with a memory limit, because the job would escape that
- * limit. NAME comes from guard_cgroup_name. If LIMIT_BYTES is not 0, it becomes the hard limit,
- * including swap. Returns 0 if the folder was created; ERR then explains why the limit is not set,
- * or is "". Otherwise returns -errno with the reason in ERR. */
+ * limit. NAME comes from guard_cgroup_name. If LIMIT_BYTES is not 0, it becomes the hard limit of
+ * memory and swap together. Returns 0 if the folder was created; ERR is then "", or explains why
+ * the limit could not be set. Otherwise returns -errno with the reason in ERR. */
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err);
 /* Sets the hard limit. Returns 0 or -errno; -EOPNOTSUPP if there is no group. v1 refuses a
  * limit below the current usage (-EBUSY); v2 accepts it, and the kernel kills until the usage
  * fits. */
 int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes);
-/* Opens the files of G by its path, without closing the fds that G had. Returns 0, or -errno if a
- * required file cannot be opened; the remaining files are still opened. */
+/* Opens the files of G by path, without closing the fds already stored in G. Returns 0, or -errno
+ * if a required file cannot be opened; the remaining files are opened nevertheless. */
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
 /* Moves the calling process into G. Called in the child before exec. Async-signal-safe. Returns 0
  * or -errno. */
 int guard_cgroup_join(const struct guard_cgroup *g);
-/* Like fork(), but the child starts in G, if G is a v2 group and the kernel supports it (5.7). A
- * child that is moved later makes the kernel wait for 10 ms or more. The child may call only
- * async-signal-safe functions. Unless *ret_is_in is set, it must call guard_cgroup_join(). */
+/* Like fork(), but if G is a v2 group and the kernel supports it (since 5.7), the child starts in
+ * G, because moving a child later makes the kernel wait for 10 ms or more. The child may call only
+ * async-signal-safe functions. If *ret_is_in is false, it must call guard_cgroup_join(). */
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
                         bool *ret_is_in);
 /* Makes the next move of a process faster. In v1, moving a process makes the kernel wait for 10 ms
- * or more, but a second move within some milliseconds does not wait again. The sentinel calls this
- * while the supervisor prepares the job: it moves itself into the group in which it already is. */
+ * or more, but a second move within a few milliseconds does not wait again. While the supervisor
+ * prepares the job, the sentinel calls this, which moves the sentinel into the group that it is
+ * already in. */
 void guard_cgroup_warm(const struct proc_root *root);
-/* Returns the resident memory of the processes of TREE that are outside G, and stores the pid of
- * one of them. Returns 0 if all known processes are inside G. TREE must have been walked before. */
+/* Returns the resident memory of those processes of TREE that are outside G, and stores the pid of
+ * one of them in *RET_PID. Returns 0 if all known processes are inside G. TREE must have been
+ * walked before. */
 struct proc_tree;
 uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgroup *g,
                            struct proc_tree *tree, int32_t *ret_pid);
-/* Returns whether G counts memory by cgroup v1 or v2. */
+/* Returns whether G is a cgroup of v1 or v2. */
 enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g);
 /* Kills every process in G with one write. Returns -EOPNOTSUPP if the kernel has no cgroup.kill. */
 int guard_cgroup_kill(const struct guard_cgroup *g);
@@ -73,15 +75,14 @@ int guard_cgroup_kill(const struct guard_cgroup *g);
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
 /* Closes all files. Removes the folder and the empty groups that the job created in it. Retries
  * until UNTIL_NS while the kernel reports EBUSY. Returns 0 with *G empty. Returns -errno if the
- * folder is left; its path is kept in G for another try. */
+ * folder could not be removed; its path stays in G for another attempt. */
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
-/* how long removing the cgroup is retried at the end of a job */
+/* duration of retries to remove the cgroup at the end of a job */
 enum { GUARD_CGROUP_BUSY_MS = 2000 };
-/* Writes the name "ebb-PID-TICKS", which is unique because it consists of the caller's pid and
- * start time. */
+/* Writes the name "ebb-PID-TICKS". The caller's pid and start time make it unique. */
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);
-/* Reads the process that created a folder from the folder's name. Returns 0, or -EINVAL for other
- * names. */
+/* Extracts the process that created a folder from the folder's name. Returns 0, or -EINVAL for
+ * other names. */
 int guard_cgroup_name_parse(const char *name, struct process_id *ret);
 /* True if the process that created the folder DIR is alive, or if that is unknown. */
 bool guard_cgroup_maker_lives(const struct proc_root *root, const char *dir);

@@ -1,4 +1,5 @@
-/* Finds out where a cgroup may be created, by the kernel's rules for enabling controllers. */
+/* Finds out where a cgroup may be created according to the kernel's rules for enabling
+ * controllers. */
 #include "guard/cgroup_place.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include "guard/cgroup.h"
 #include "proc/read.h"
 
-/* True if FILE of the group is a list that contains WORD. */
+/* True if the group's file NAME contains WORD in its list. */
 static bool group_lists(const struct proc_root *root, const struct guard_place *p, const char *name,
                         const char *word)
 {
@@ -27,8 +28,8 @@ static bool group_lists(const struct proc_root *root, const struct guard_place *
     return false;
 }
 
-/* Returns true for the kernel's real root, the only group without the file cgroup.events. The root
- * of a cgroup namespace has this file, and the rules of any other group apply to it. */
+/* Returns true for the kernel's real root, which is the only group without the file cgroup.events.
+ * The root of a cgroup namespace has this file and follows the same rules as any other group. */
 static bool is_real_root(const struct proc_root *root, const struct guard_place *p)
 {
     AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.events", O_PATH);
@@ -84,8 +85,8 @@ int guard_place_divide(const struct proc_root *root, const struct guard_place *p
         return fd;
     if (group_lists(root, p, "cgroup.subtree_control", "memory"))
         return 0;
-    /* A group that contains processes cannot enable controllers (EBUSY), unless it is the root. Our
-     * own group contains at least this process. */
+    /* A group that contains processes cannot enable controllers for its children (EBUSY), unless it
+     * is the root. Our own group contains at least this process. */
     bool may_divide = p->is_own ? is_real_root(root, p) : is_delegated(root, p);
     if (!may_divide || !group_lists(root, p, "cgroup.controllers", "memory"))
         return -EOPNOTSUPP;

@@ -18,15 +18,15 @@ int guard_place_own(const struct proc_root *root, bool v2, struct guard_place *r
 /* Goes to the parent group. Returns 0, -ENOENT at the top, or -EPERM if this group has a memory
  * limit, which a job in the parent would escape. */
 int guard_place_up(const struct proc_root *root, struct guard_place *p);
-/* Ensures that the kernel counts the memory of groups below P. If necessary, enables the memory
- * controller for children, but only in the root and in a delegated group above ours. Returns 0,
- * -EOPNOTSUPP if the controller is not enabled for children, or -errno. */
+/* Makes sure that the kernel accounts for the memory of groups below P. If necessary, enables the
+ * memory controller for the children of P, but only if P is the root or a delegated group above
+ * ours. Returns 0, -EOPNOTSUPP if the controller is not enabled for children, or -errno. */
 int guard_place_divide(const struct proc_root *root, const struct guard_place *p);
 /* Moves the calling process into a new group below its own group, so that its own group can enable
- * the memory controller for children. Does nothing unless the own group is a delegated systemd
- * scope without other processes. A service is left alone: systemd before 254 starts the next main
- * process in the service's own group, which fails while a child group has the controller. Returns 0
- * or -errno. */
+ * the memory controller for children. Does nothing unless the process's own group is a delegated
+ * systemd scope without other processes. Does nothing in a systemd service either: systemd before
+ * 254 starts the service's next main process in the service's own group, which fails while a child
+ * group has the controller. Returns 0 or -errno. */
 int guard_place_vacate(const struct proc_root *root);
 /* The group's path for messages, such as "/user.slice/…". */
 const char *guard_place_name(const struct guard_place *p);

@@ -1,4 +1,4 @@
-/* One request for a checkpoint: how it is sent, and which ranks have answered it. */
+/* A request for a checkpoint: sends it and keeps track of which ranks have answered. */
 #include "guard/checkpoint.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ void checkpoint_init(struct checkpoint *c, const struct checkpoint_options *opti
     *c = (struct checkpoint){.options = *options};
 }
 
-/* ---- the file of --checkpoint-done ---- */
+/* ---- the file given by --checkpoint-done ---- */
 
 static struct stat file_now(const struct checkpoint *c)
 {
@@ -40,7 +40,7 @@ static bool file_is_new(const struct checkpoint *c)
             is.st_mtim.tv_sec != was.st_mtim.tv_sec || is.st_mtim.tv_nsec != was.st_mtim.tv_nsec);
 }
 
-/* ---- whether the request is done or has failed ---- */
+/* ---- outcome of a request ---- */
 
 static bool set_started(struct checkpoint *c)
 {
@@ -64,8 +64,8 @@ static bool may_answer(const struct checkpoint_peer *p)
 }
 
 /* Decides whether the request is done or has failed. Called after an answer, or after the exit of a
- * process or of the command. Before a failure, the file is checked, because the process or command
- * may have written the checkpoint all the same. */
+ * process or of the command. Checks the file before reporting a failure, because the process or
+ * command may have written the checkpoint before it exited. */
 static bool settle_request(struct checkpoint *c)
 {
     size_t waiting = 0, done = 0, failed = 0;
@@ -76,8 +76,8 @@ static bool settle_request(struct checkpoint *c)
     }
     if (waiting == 0 && done > 0 && failed == 0)
         return set_done(c, "mark");
-    /* Nobody answers a signal. Only the file, or a save mark if no rank is connected, shows that a
-     * signalled process has written a checkpoint. */
+    /* A signal is not acknowledged. Only the file, or a save mark if no rank is connected, shows
+     * that a signalled process has written a checkpoint. */
     bool awaits_signalled = c->signalled_count > 0 && (c->peers == 0 || c->options.done);
     if (waiting > 0 || c->command_pid != 0 || awaits_signalled)
         return false;
@@ -98,8 +98,8 @@ static void add_why(char why[CHECKPOINT_TEXT_MAX], const char *clause)
 
 /* ---- over the socket ---- */
 
-/* Sends the request over the marks socket. Also waits for a rank whose full queue refused the
- * request, because a checkpoint is incomplete without the part of that rank. */
+/* Sends the request over the marks socket. Waits for an answer even from a rank whose full queue
+ * rejected the request, because a checkpoint is incomplete without the part of that rank. */
 static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 {
     const struct mark_peer *peers;
@@ -115,7 +115,7 @@ static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 
 /* ---- by signal ---- */
 
-/* Candidates for the signal, from the strongest sign of a training process to the weakest. */
+/* Candidates for the signal. The first are the most certain to be training processes. */
 enum target { TARGET_CONNECTED, TARGET_MAIN, TARGET_FIRST, TARGET_NONE };
 
 static bool is_rank(const struct mark_receiver *marks, int32_t pid)
@@ -128,15 +128,15 @@ static bool is_rank(const struct mark_receiver *marks, int32_t pid)
     return false;
 }
 
-/* True if the process is the first of the job, or was started by a launcher. */
+/* True if the process is the job's first process, or was started by a launcher. */
 static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
 {
     const struct proc_node *parent = proc_tree_find(tree, n->info.ppid);
     return n->info.role == ROLE_OTHER && (!parent || parent->info.role == ROLE_LAUNCHER);
 }
 
-/* True if the process belongs to the command of --checkpoint-cmd. The command has the same
- * subreaper as the job, so it is in the tree as well. */
+/* True if the process belongs to the command given by --checkpoint-cmd. The command has the same
+ * subreaper as the job, so its processes are in the job's tree as well. */
 static bool is_of_command(const struct checkpoint *c, struct proc_tree *tree,
                           const struct proc_node *n)
 {
@@ -180,7 +180,7 @@ static enum target choose_target(const struct checkpoint *c, const struct mark_r
     return TARGET_NONE;
 }
 
-/* Reads the mask of caught signals in /proc/PID/status. A process name cannot forge this line,
+/* Reads the mask of caught signals from /proc/PID/status. A process name cannot forge this line,
  * because the kernel escapes newlines in names. */
 static bool catches_signal(struct proc_tree *tree, struct proc_node *n, int signo)
 {
@@ -283,7 +283,7 @@ static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MA
     snprintf(id, sizeof id, "%" PRIu64, c->id);
     setenv("EBB_CHECKPOINT_ID", id, 1);
     int r = checkpoint_spawn(argv, &c->command_pid);
-    unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit EBB_CHECKPOINT_ID */
+    unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit this variable */
     if (r == 0)
         return true;
     snprintf(clause, sizeof clause, "cannot start the command of --checkpoint-cmd: %s",
@@ -357,8 +357,8 @@ static bool is_answer_to(const struct mark *m, uint64_t id)
     return mark_value_is(m, "ID", text);
 }
 
-/* Stores the first path that is reported. A path that is too long is dropped, because a truncated
- * path would name another file. */
+/* Stores the path if it is the first one reported. Ignores a path that is too long, because a
+ * truncated path would name another file. */
 static void note_path(struct checkpoint *c, const struct mark *m)
 {
     size_t len;
@@ -378,8 +378,8 @@ static enum ladder_ack ack_status(const struct mark *m)
     return mark_value_is(m, "STATUS", "failed") ? LADDER_ACK_FAILED : LADDER_NO_ACK;
 }
 
-/* Finds the rank that sent an answer. A single rank may also answer through a child process, such
- * as `ebb mark`. */
+/* Finds the rank that sent an answer. If there is only one rank, its child processes, such as `ebb
+ * mark`, may answer too. */
 static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
 {
     bool is_known = false;
@@ -391,8 +391,8 @@ static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
     return c->peers == 1 && !is_known && may_answer(&c->peer[0]) ? &c->peer[0] : NULL;
 }
 
-/* Handles an ack while no rank is connected. Such an ack can only come from the command of
- * --checkpoint-cmd, which has the request's id in its environment. An ack of a failure is ignored,
+/* Handles an ack while no rank is connected. Such an ack can only come from the command given by
+ * --checkpoint-cmd, which has the request's id in its environment. A failure ack is ignored,
  * because the command's exit status reports the failure. */
 static bool apply_command_ack(struct checkpoint *c, const struct mark *m, enum ladder_ack status)
 {

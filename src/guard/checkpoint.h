@@ -1,7 +1,7 @@
-/* Requests a checkpoint from the job and finds out when it is written. A request is sent in every
- * configured way: to all ranks over the marks socket, to all ranks as a signal, and by a command. A
- * checkpoint counts as written when a mark reports it (ack or save), when a file appears or
- * changes, or when the command exits. */
+/* Requests a checkpoint from the job and detects when it is written. A request is sent in every
+ * configured way: to all ranks over the marks socket, to all ranks as a signal, and by running a
+ * command. A checkpoint is treated as written when a mark reports it (ack or save), when a file
+ * appears or changes, or when the command exits with status 0. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,56 +36,57 @@ struct checkpoint {
     struct checkpoint_options options;
     uint64_t id;           /* id of the last request; 0 if there was none */
     uint64_t requested_ns; /* time of the last request, or 0 */
-    bool is_open;          /* a checkpoint was requested, and is neither written nor failed yet */
+    bool is_open;          /* a checkpoint was requested and has neither been written nor failed */
     enum ladder_ack ack;
     pid_t command_pid; /* pid of the running command, or 0 */
     struct checkpoint_peer peer[CHECKPOINT_PEERS];
     size_t peers;
     /* path of the checkpoint as the job reported it; "" if unknown */
     char path[CHECKPOINT_PATH_MAX];
-    /* what showed that the checkpoint was written: "mark", "file" or "command"; "" if it is not
+    /* the sign that the checkpoint was written: "mark", "file" or "command"; "" if it is not
      * written yet */
     char by[16];
     /* private */
-    /* id of the last request or STOP message; both take their ids from one sequence */
+    /* id of the last checkpoint request or STOP message; both share one sequence of ids */
     uint64_t last_id;
-    int32_t signalled[CHECKPOINT_PEERS]; /* living processes to which the signal was sent */
+    int32_t signalled[CHECKPOINT_PEERS]; /* pids of living processes to which the signal was sent */
     size_t signalled_count;
     struct stat file; /* state of the file before the request; st_ino is 0 if it did not exist */
 };
 
 /* Initializes C. The strings in OPTIONS must outlive it. */
 void checkpoint_init(struct checkpoint *c, const struct checkpoint_options *options);
-/* True if a checkpoint can be requested now; if not, WHY is the reason. MARKS may be NULL. */
+/* True if a checkpoint can be requested now; if not, writes the reason to WHY. MARKS may be
+ * NULL. */
 bool checkpoint_is_possible(const struct checkpoint *c, const struct mark_receiver *marks,
                             char why[CHECKPOINT_TEXT_MAX]);
-/* Sends a request in every configured way. The new request replaces an open one. The signal goes to
- * connected ranks. If there are none, it goes to processes whose role is main, or else to the first
- * processes of the job. It never goes to launchers or workers, nor to processes without a handler,
- * because the default action would end them. A command that is still running is not started again;
- * its exit counts for the new request. Returns the number of ways that succeeded; 0 means that the
- * request has failed. WHY explains the ways that failed, or is "". MARKS may be NULL. TREE is not
- * walked. */
+/* Sends a request in every configured way. A new request replaces a request that is still open. The
+ * signal goes to connected ranks. If there are none, it goes to processes whose role is main, or
+ * else to the first processes of the job. It never goes to launchers or workers, nor to processes
+ * without a handler, which the signal would kill. A command that is still running is not started
+ * again; its exit is treated as an answer to the new request. Returns the number of ways that
+ * succeeded; 0 means that the request has failed. WHY explains why the other ways failed, or is "".
+ * MARKS may be NULL. Does not walk TREE. */
 int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiver *marks,
                        struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX]);
 
-/* Each of the next four functions returns true if it changed c->ack, which becomes LADDER_ACK_DONE
- * at the first sign of a written checkpoint. It becomes LADDER_ACK_FAILED when no process is left
- * that could write one: each rank has answered or exited, all signalled processes have exited, and
- * the command has exited. */
+/* Each of the next four functions returns true if it changed c->ack. c->ack becomes LADDER_ACK_DONE
+ * at the first sign of a written checkpoint, and LADDER_ACK_FAILED when no process is left that
+ * could write one: each rank has answered or exited, all signalled processes have exited, and the
+ * command has exited. */
 
-/* Call this with each mark. A save mark counts only if no rank received the request over the
+/* Call this for each mark. A save mark is ignored if a rank received the request over the
  * socket. */
 bool checkpoint_mark(struct checkpoint *c, const struct mark *mark);
 /* Call this at least at every tick while a request is open. */
 bool checkpoint_check_file(struct checkpoint *c);
-/* Call this for each reaped child. If the command exited with status 0, the checkpoint is
- * written. */
+/* Call this for each reaped child. If the child is the command and exited with status 0, the
+ * checkpoint is written. */
 bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status);
 bool checkpoint_process_died(struct checkpoint *c, int32_t pid);
 /* Starts a program in its own process group, with its standard output on our standard error.
  * Returns 0 or an errno, as posix_spawn does; *RET is 0 after an error. */
 int checkpoint_spawn(char *const argv[], pid_t *ret);
-/* Requests all connected ranks to exit by themselves (STOP) after a checkpoint. Returns the number
- * of ranks. */
+/* Requests that all connected ranks write a checkpoint and then exit by themselves (STOP). Returns
+ * the number of ranks. */
 int checkpoint_send_stop(struct checkpoint *c, struct mark_receiver *marks);

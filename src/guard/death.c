@@ -1,4 +1,4 @@
-/* Finds out why a job ended: weighs the evidence and describes the cause in one line. */
+/* Finds out why a job ended: compares the evidence and describes the cause in one line. */
 #include "guard/death.h"
 
 #include <signal.h>
@@ -34,8 +34,8 @@ struct kills {
 };
 
 /* The counter of the job's own cgroup includes every OOM kill of the job's processes, whichever
- * limit caused the kill. If this counter is known and unchanged, the kills that the other counters
- * show were in other jobs. */
+ * limit caused the kill. If this counter is known and unchanged, the OOM kills in the other
+ * counters were those of other jobs. */
 static struct kills kills_of(const struct death_facts *f)
 {
     struct kills k = {0};
@@ -56,8 +56,8 @@ static struct kills kills_of(const struct death_facts *f)
 
 /* --- the end of a job according to its exit status --- */
 
-/* The signal that ended the process, directly or as a shell reports it (128 + N); 0 if it was not a
- * signal. */
+/* Returns the signal that ended the process, directly or as a shell reports it (128 + N); 0 if no
+ * signal ended it. */
 static int signal_of(int status)
 {
     if (WIFSIGNALED(status))
@@ -93,7 +93,7 @@ static enum cause cause_by_status(int status, char text[DEATH_TEXT])
     return CAUSE_STATUS;
 }
 
-/* --- weighing --- */
+/* --- choosing between causes --- */
 
 static bool is_operators(const struct death_facts *f, const struct death_reading *r)
 {
@@ -102,8 +102,8 @@ static bool is_operators(const struct death_facts *f, const struct death_reading
             (f->sent_signal == SIGINT && r->interrupted));
 }
 
-/* Returns the cause that the output shows or, if the output shows none, the cause according to the
- * exit status. */
+/* Returns the cause found in the output or, if there is none, the cause according to the exit
+ * status. */
 static enum cause cause_by_output(const struct death_facts *f, const struct death_reading *r,
                                   char text[DEATH_TEXT])
 {
@@ -157,7 +157,7 @@ static void oom_reason(const struct death_facts *f, const struct kills *k, char 
     snprintf(out, REASON, "cgroup %s ran out of memory%s", where, limit);
 }
 
-/* Appends to TEXT that the kernel killed a process of the job, although not its first process. */
+/* Appends to TEXT that the kernel killed a process of the job other than its first process. */
 static void add_other_kill(const struct kills *k, const char *reason, char text[DEATH_TEXT])
 {
     size_t n = strlen(text);
@@ -191,8 +191,8 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
     add_other_kill(k, reason, text);
     if (r->child_killed)
         return oom;
-    /* A cause that the output shows is preferred. A kill that only the ancestor's counter shows may
-     * have been in another job. */
+    /* A cause found in the output takes precedence. An OOM kill that only the ancestor's counter
+     * shows may have been in another job. */
     bool has_own = kind != CAUSE_STATUS && kind != CAUSE_SIGNAL;
     return has_own || !k->group ? kind : oom;
 }

@@ -17,7 +17,7 @@ struct death_tail {
 };
 void death_tail_add(struct death_tail *t, const char *data, size_t len);
 
-/* The kind of failure that the last part of the output shows. */
+/* The type of failure that the end of the output shows. */
 enum death_sign {
     DEATH_NO_SIGN,
     DEATH_PYTHON,   /* an uncaught exception */
@@ -37,8 +37,8 @@ struct death_reading {
     int signalled;         /* N of torchrun's "got signal: N", or 0 */
 };
 
-/* Finds the cause in output whose tracebacks may be cut off, chained, prefixed by ranks ("[rank0]:
- * …") and mixed with other lines. Only a traceback near the end of the output counts. */
+/* Finds the cause in the output. Tracebacks may be cut off, chained, prefixed by ranks ("[rank0]:
+ * …") and mixed with other lines. A traceback far from the end of the output is ignored. */
 void death_reading_take(const struct death_tail *t, struct death_reading *ret);
 
 /* Counters of the kernel's OOM killer. */
@@ -54,8 +54,8 @@ struct death_ooms {
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-/* Why a segment of a job ended. The cause determines run.json, the exit status and whether the job
- * is restarted. While the job runs, the cause is CAUSE_UNKNOWN, or the reason why ebb is stopping
+/* The cause of the end of a segment of a job. It determines run.json, the exit status and whether
+ * the job is restarted. While the job runs, it is CAUSE_UNKNOWN, or the reason why ebb is stopping
  * the job. death_cause finds the other causes after the end. */
 enum cause {
     CAUSE_UNKNOWN,
@@ -64,26 +64,26 @@ enum cause {
     CAUSE_PLAN,     /* the guard stopped the job because a restart was due */
     CAUSE_REQUEUED, /* the job was returned to Slurm's queue at its time limit */
     CAUSE_GUARD,
-    CAUSE_CANCELLED, /* by request */
-    /* Causes that came from the job, the kernel or another process: */
+    CAUSE_CANCELLED, /* cancelled on request */
+    /* Causes in the job, the kernel or another process: */
     CAUSE_DONE,   /* exit status 0 */
     CAUSE_STATUS, /* the job exited with a status other than 0, for an unknown reason */
     CAUSE_EXCEPTION,
     CAUSE_GPU_MEMORY,
     CAUSE_NO_MEMORY, /* an allocation of the job failed */
     CAUSE_SHM_FULL,
-    CAUSE_SIGNAL, /* sender unknown */
+    CAUSE_SIGNAL, /* a signal from an unknown sender */
     CAUSE_OPERATOR,
     CAUSE_OOM_GROUP,
     CAUSE_OOM_HOST,
-    /* the job was lost, because the supervisor was killed */
+    /* the supervisor was killed, so the job was lost */
     CAUSE_SUPERVISOR,
-    CAUSE_SENTINEL, /* the job was lost, because both the supervisor and the sentinel were killed */
+    CAUSE_SENTINEL, /* both the supervisor and the sentinel were killed, so the job was lost */
     CAUSES
 };
 const char *cause_kind_name(enum cause cause); /* "finished", "exit status", "exception", … */
 /* Returns the text for end.by in run.json, such as "the guard" or "the death of ebb run", or NULL
- * if CAUSE has no such text. For CAUSE_CANCELLED, the request to cancel contains the text. */
+ * if CAUSE has no such text. For CAUSE_CANCELLED, the text comes from the request to cancel. */
 const char *cause_by_text(enum cause cause);
 
 struct death_facts {
@@ -95,13 +95,13 @@ struct death_facts {
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
     const char *limit_where; /* cgroup with the effective limit, not escaped, or NULL */
-    bool limit_is_own;    /* the job's own cgroup reached its limit, not the cgroup LIMIT_WHERE */
+    bool limit_is_own;    /* the job's own cgroup ran out of memory, not the cgroup LIMIT_WHERE */
     uint64_t limit_bytes; /* limit of the cgroup that ran out of memory; 0 if unknown */
 };
 
 /* Returns the cause, and describes it in one line without a full stop: "killed by the kernel: the
  * job's cgroup ran out of memory (limit 2.00 GiB)", "RuntimeError: shape mismatch", "crashed:
- * SIGSEGV", "stopped by the guard: …". A job that ebb stopped counts as stopped, even if it then
- * exited with status 0. Any other job with exit status 0 counts as finished, whatever its output
- * shows. */
+ * SIGSEGV", "stopped by the guard: …". If ebb stopped the job, that is the cause, even if the job
+ * then exited with status 0. Any other job with exit status 0 is reported as finished, whatever its
+ * output contains. */
 enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT]);

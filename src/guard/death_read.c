@@ -1,5 +1,4 @@
-/* Reads the last part of a job's output and decides which traceback or line is the cause of its
- * end. */
+/* Reads the end of a job's output and decides which traceback or line shows why the job ended. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +6,7 @@
 #include "base/text.h"
 #include "guard/death.h"
 
-/* --- the ring --- */
+/* --- the ring buffer --- */
 
 void death_tail_add(struct death_tail *t, const char *data, size_t len)
 {
@@ -117,7 +116,7 @@ static size_t death_line_exception(struct span s)
 }
 
 /* True if a class name contains one of the usual words for exceptions. After unrelated output, only
- * lines with such a name count as an exception. */
+ * a line with such a name is treated as an exception. */
 static bool death_line_has_usual_name(struct span name)
 {
     static const char *const usual[] = {"Error",   "Exception", "Interrupt", "Exit",
@@ -125,8 +124,8 @@ static bool death_line_has_usual_name(struct span name)
     return span_holds_any(name, usual);
 }
 
-/* Parses "[rank3]: " or "[default0]:", which launchers put before the lines of a rank. Returns its
- * length or 0. */
+/* Parses "[rank3]: " or "[default0]:", which launchers put before each line of a rank. Returns the
+ * length of this prefix, or 0. */
 static size_t death_line_rank(struct span s, int *ret_rank)
 {
     size_t word = span_begins(s, "[rank") ? 5 : span_begins(s, "[default") ? 8 : 0;
@@ -209,19 +208,20 @@ static bool death_line_reports_kill(struct span s)
 /* --- tracebacks and last lines --- */
 
 enum {
-    /* a traceback followed by more than this much other output did not end the job */
+    /* a traceback followed by more than this amount of other output did not end the job */
     FAR_BYTES = 4096,
     LABEL_MAX = 64,
     NO_RANK = -1,
 };
 
-/* Weights of causes. Of two causes near the end, the cause with the larger weight counts. If the
- * weights are equal, the later cause counts. */
+/* Weights of causes. Of two causes near the end, the one with the larger weight is used. If the
+ * weights are equal, the later one is used. */
 enum weight {
     WEIGHT_NONE,     /* a message such as "Exception ignored in …", which is not a cause */
     WEIGHT_LAUNCHER, /* a launcher's report that a child failed */
-    WEIGHT_WORDS,    /* last lines outside any traceback */
-    WEIGHT_ASIDE,    /* a traceback in a thread or child process, which need not end the job */
+    WEIGHT_WORDS,    /* error lines outside any traceback */
+    /* a traceback in a thread or child process, which does not necessarily end the job */
+    WEIGHT_ASIDE,
     WEIGHT_MAIN
 };
 
@@ -235,10 +235,10 @@ struct found_cause {
 
 struct open_traceback {
     bool is_open;
-    /* the line "Traceback (most recent call last)" was seen; a SyntaxError has no such line, and
-     * the ring buffer may have dropped it */
+    /* the line "Traceback (most recent call last)" was seen. It is missing before a SyntaxError, or
+     * if the ring buffer has dropped it */
     bool has_head;
-    bool is_noisy; /* other output appeared between the lines of the traceback */
+    bool is_noisy; /* unrelated output appeared between the lines of the traceback */
     enum weight weight;
     char label[LABEL_MAX]; /* text before each line of the traceback, such as "[rank0]: " */
     size_t label_len;
@@ -246,14 +246,14 @@ struct open_traceback {
     int rank;
 };
 
-/* The table in which torchrun reports the first rank that failed. */
+/* The table in which torchrun reports which rank failed first. */
 struct table {
     bool is_open, is_root;
     struct span rank, exitcode, traceback;
 };
 
 struct scan {
-    int only_rank; /* the rank whose tracebacks count, or NO_RANK if those of all ranks count */
+    int only_rank; /* the rank whose tracebacks are read, or NO_RANK to read those of all ranks */
     struct found_cause cause;
     struct open_traceback open;
     struct table table;
@@ -274,7 +274,8 @@ static void offer_cause(struct scan *s, enum weight weight, struct span text, in
     bool is_near = c->weight != WEIGHT_NONE && c->after_bytes <= FAR_BYTES;
     if (is_near && weight < c->weight)
         return;
-    /* of several failed ranks the first one counts, because its failure makes the others fail */
+    /* if several ranks failed, the first one is the cause, because its failure makes the others
+     * fail */
     if (is_near && weight == c->weight && rank != NO_RANK && c->rank != NO_RANK && rank != c->rank)
         return;
     text = span_trimmed(text);
@@ -307,8 +308,8 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
 
 /* --- tracebacks --- */
 
-/* Sets the label, the text before each line of a traceback, to PREFIX, the text before its first
- * line. */
+/* Sets the label, which is the text before each line of a traceback, to PREFIX, the text before its
+ * first line. */
 static void set_label(struct open_traceback *o, struct span prefix)
 {
     size_t sure = death_line_rank(prefix, &o->rank);
@@ -325,9 +326,9 @@ static void set_label(struct open_traceback *o, struct span prefix)
     o->label_sure = sure != 0 && sure == prefix.len;
 }
 
-/* Returns true if the traceback whose first line begins with PREFIX must be skipped, because it
- * comes from another rank. Several ranks may print tracebacks at the same time; only one of them is
- * read. */
+/* Returns true if the traceback whose first line begins with PREFIX must be skipped because it
+ * comes from another rank. Several ranks may print tracebacks at the same time; only one of these
+ * tracebacks is read. */
 static bool is_of_another_rank(const struct scan *s, struct span prefix)
 {
     int rank;
@@ -351,8 +352,8 @@ static void begin_traceback(struct scan *s, struct span line, const char *head)
     s->in_message = false;
 }
 
-/* Begins a traceback at a line "File …", if its first line is missing: the ring buffer dropped it,
- * or the error is a SyntaxError. Returns false if LINE is not such a line. */
+/* Begins a traceback at a line "File …" if the first line is missing because the ring buffer
+ * dropped it or the error is a SyntaxError. Returns false if LINE is not such a line. */
 static bool begin_headless(struct scan *s, struct span line)
 {
     int rank = NO_RANK;
@@ -378,7 +379,8 @@ static bool begin_headless(struct scan *s, struct span line)
     return true;
 }
 
-/* True if the line is indented, or within the box that rich draws (U+2500 to U+257F). */
+/* True if the line is indented, or is inside the box that the Python package rich draws (U+2500 to
+ * U+257F). */
 static bool is_body(struct span line)
 {
     bool is_box = line.len >= 2 && (unsigned char)line.p[0] == 0xE2 &&
@@ -396,7 +398,7 @@ static bool take_label(struct open_traceback *o, struct span *line)
     }
     if (o->label_sure)
         return false;
-    /* what precedes the first line turned out to be other output, such as a progress bar */
+    /* the text before the first line turned out to be unrelated output, such as a progress bar */
     o->label_len = 0;
     return true;
 }
@@ -440,7 +442,7 @@ static enum weight weight_after(struct span line, enum weight before)
     return span_trimmed(line).len ? WEIGHT_MAIN : before;
 }
 
-/* Reads C++'s message "terminate called after throwing an instance of 'T'", and the line "what():
+/* Reads the C++ message "terminate called after throwing an instance of 'T'", and the line "what():
  * …" below it. */
 static bool scan_thrown(struct scan *s, struct span line)
 {
@@ -541,12 +543,12 @@ static int table_rank(const struct table *t)
     return death_line_number(t->rank, &rank) ? rank : NO_RANK;
 }
 
-/* Makes the error in torchrun's table the cause. */
+/* Uses the error in torchrun's table as the cause. */
 static void table_cause(const struct table *t, struct found_cause *c)
 {
     struct span end = span_begins(t->traceback, "Signal ")
                           ? t->traceback
-                          : span_of("the last part of the output does not contain its error");
+                          : span_of("the error message is not in the last part of the output");
     int n = snprintf(c->text, sizeof c->text, "torchrun: rank %d failed first, exitcode %.*s: %.*s",
                      table_rank(t), (int)t->exitcode.len, t->exitcode.p, (int)end.len, end.p);
     c->len = n < 0 ? 0 : (size_t)n < sizeof c->text ? (size_t)n : sizeof c->text - 1;

@@ -1,4 +1,4 @@
-/* The gauge of one GPU, from its readings and its verdict. */
+/* The guard's gauge of one GPU, computed from its readings and its verdict. */
 #include "guard/gpu_gauge.h"
 
 #include "base/number.h"
@@ -22,7 +22,7 @@ static bool read_own(const struct run_entity *gpu, const struct quantity_size *l
     return true;
 }
 
-/* Returns false if this job does not use the GPU, however full other jobs make it. */
+/* Returns false if this job does not use the GPU, however much of its memory other jobs use. */
 static bool read_card(const struct run_entity *gpu, struct ladder_gauge *ret)
 {
     uint64_t total, used, job = 0, peak = 0;
@@ -49,7 +49,7 @@ void gpu_gauge_read(const struct run_entity *gpu, const struct verdict_result *v
     *ret = has_own && (!has_card || own.room_bytes <= card.room_bytes) ? own : card;
     if (!verdict || verdict->leak != VERDICT_LEAK_YES)
         return;
-    /* the verdict's forecast refers to the size of the GPU */
+    /* the verdict's forecast refers to the total memory of the GPU */
     const struct verdict_interval *rate = &verdict->rate_bytes_per_min;
     if (ret->is_card && verdict->oom.known && verdict->oom.has_t) {
         ret->forecast_known = true;

@@ -1,4 +1,4 @@
-/* The gauge of one GPU, from its readings and its verdict. */
+/* The guard's gauge of one GPU, computed from its readings and its verdict. */
 #pragma once
 
 struct ladder_gauge;
@@ -7,8 +7,8 @@ struct run_entity;
 struct verdict_result;
 
 /* Sets *RET to the gauge of one GPU. There are two possible limits: LIMIT, which the user set for
- * the job's memory (zeroed if not given), and the size of the GPU, which other jobs may use too.
- * The gauge has the one with less headroom. VERDICT is the verdict on this GPU, or NULL. Leaves
- * *RET untouched if neither limit can be measured. */
+ * the job's GPU memory (zeroed if not given), and the total memory of the GPU, which other jobs may
+ * use too. The gauge uses the limit with less headroom. VERDICT is the verdict on this GPU, or
+ * NULL. Leaves *RET untouched if neither limit can be measured. */
 void gpu_gauge_read(const struct run_entity *gpu, const struct verdict_result *verdict,
                     const struct quantity_size *limit, struct ladder_gauge *ret);

@@ -16,15 +16,15 @@
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
 enum {
-    /* how long pressure must be high before the job is stopped */
+    /* seconds of high memory pressure after which the job is stopped */
     PRESSURE_MORE_S = 35,
     UNNEEDED_MOST = 2,
     UNNEEDED_PACE = 6
 };
 /* A checkpoint request is pointless if SIGTERM is due sooner than this. */
 static const double MOMENT_S = 0.25;
-/* A newer checkpoint is requested only if the last one is older than NEWER times the duration of a
- * checkpoint. */
+/* A newer checkpoint is requested only if the last one is older than NEWER times the duration of
+ * writing a checkpoint. */
 static const double NEWER = 1.5;
 
 /* The state of one call of ladder_step. */
@@ -117,8 +117,8 @@ static bool trigger_holds(const struct turn *t, enum ladder_trigger trigger)
 
 enum { TEXT_PART = 88 };
 
-/* Formats a time. Times of 1 s and more are in whole seconds, because the estimates are not more
- * precise. */
+/* Formats a duration. Durations of 1 s and more are in whole seconds, because the estimates are not
+ * more precise. */
 static const char *ladder_time_text(char out[TEXT_TIME_MAX], double s)
 {
     if (!(s > 0))
@@ -204,7 +204,7 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
         break;
     case LADDER_BY_PRESSURE:
         snprintf(ret, LADDER_WHY_MAX,
-                 "for %s, the machine has stalled on memory %.0f %% of the time; %s",
+                 "memory pressure for %s: all processes stalled %.0f %% of the time; %s",
                  ladder_time_text(time, k->pressed_s), 100 * in->pressure, left);
         break;
     case LADDER_BY_PLAN:
@@ -222,7 +222,7 @@ static void ladder_why(const struct ladder *l, const struct ladder_input *in,
 {
     char reason[LADDER_WHY_MAX];
     reason_text(l, in, timing, k, trigger, reason);
-    /* a text that is too long is cut within the reason, not within END */
+    /* a text that is too long is truncated within the reason, not within END */
     int room = LADDER_WHY_MAX - 1 - (int)snprintf(NULL, 0, "%s", end);
     snprintf(ret, LADDER_WHY_MAX, "%.*s%s", room > 0 ? room : 0, reason, end);
 }
@@ -258,9 +258,9 @@ static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char 
     return true;
 }
 
-/* Returns how long TRIGGER is ignored after its checkpoint turned out not to be needed. The
+/* Returns how long TRIGGER is ignored after its checkpoint turned out to be unnecessary. The
  * forecast is ignored only briefly, because it follows the baseline, which does not fluctuate. The
- * other triggers react to peaks, so each of their pauses is longer than the last. */
+ * other triggers react to peaks, so they are ignored for longer each time. */
 static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
 {
     bool is_steady = false;
@@ -268,8 +268,8 @@ static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
         is_steady |= trigger == LADDER_BY_LEVEL && l->is_steady[i];
     if (l->requested_ns == 0 || is_steady || trigger == LADDER_BY_PLAN)
         return LADDER_CALM_S * NS_PER_S;
-    /* After a checkpoint that was written in time, a short pause suffices: the next request may
-     * come closer to the limit. */
+    /* After a checkpoint that was written in time, a short pause suffices: the next request may be
+     * made closer to the limit. */
     if (l->done_ns && trigger == LADDER_BY_PACE)
         return LADDER_CALM_S * NS_PER_S
                << (l->unneeded < UNNEEDED_PACE ? l->unneeded : UNNEEDED_PACE);
@@ -295,9 +295,9 @@ static void stand_down(struct turn *t, const char *end)
     l->holding = l->episode = 0;
 }
 
-/* Handles a tick at which no trigger is active: after LADDER_CALM_S of such ticks, the ladder is
- * calm. Time in which the job writes a checkpoint does not count, because the job does not train
- * and cannot grow during that time. */
+/* Handles a tick at which no trigger is active: the ladder becomes calm after LADDER_CALM_S without
+ * an active trigger. Time during which the job writes a checkpoint is not included, because the job
+ * does not train then and so its memory cannot grow. */
 static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
@@ -331,7 +331,7 @@ static bool can_request_now(const struct turn *t)
     return true;
 }
 
-/* The shortest estimate of the time until SIGTERM. The forecast counts only if its trigger is
+/* The shortest estimate of the time until SIGTERM. The forecast is included only if its trigger is
  * active. */
 static double time_left_s(const struct turn *t)
 {
@@ -358,7 +358,7 @@ static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
 }
 
 /* Stops a job that cannot write a checkpoint if a planned restart is due. Low headroom does not
- * stop such a job here, but at the SIGTERM line (stop_at_line). */
+ * stop the job here; stop_at_line does that at the SIGTERM line. */
 static void without_checkpoint(struct turn *t, const char *end)
 {
     if (trigger_holds(t, LADDER_BY_PLAN))
@@ -422,7 +422,7 @@ static bool is_rising_at_level(struct turn *t)
 }
 
 /* Lets a job continue whose memory is steady within the reserve, because such a job is expected to
- * survive. A checkpoint is requested again only when memory gets closer to the limit. */
+ * survive. A checkpoint is requested again only when headroom has shrunk further. */
 static void leave_alone(struct turn *t, const char *end)
 {
     struct ladder *l = t->l;
@@ -434,8 +434,8 @@ static void leave_alone(struct turn *t, const char *end)
     stand_down(t, end);
 }
 
-/* Returns true if the job should write a newer checkpoint: it continued and grew after the last
- * one, and there is time for another. */
+/* Returns true if the job should write a newer checkpoint: it continued and its memory grew after
+ * the last one, and there is time for another. */
 static bool wants_newer(const struct turn *t)
 {
     double save_s = t->timing->saves > 0 ? t->timing->save_s : t->l->rules.checkpoint_s;

@@ -3,16 +3,17 @@
  *
  *   calm → warned → requested (a checkpoint) → stopping (SIGTERM) → killed
  *
- * A checkpoint is requested when the limit is closer in time than a step, a checkpoint and a margin
- * (forecast, pace), when headroom is small (level), when the machine stalls on memory (pressure),
- * or when a restart is due. The guard waits for the acknowledgement as long as memory permits, and
- * sends SIGTERM once the checkpoint is written and the trigger is still active, or headroom runs
- * out. A job whose memory is steady near the limit is left alone. The guard is calm again when no
- * trigger was active for LADDER_CALM_S. docs/reference/guard.md explains the thresholds.
+ * A checkpoint is requested when the limit will be reached in less time than a step, a checkpoint
+ * and a margin take (forecast, pace), when headroom is small (level), when processes stall on
+ * memory (pressure), or when a restart is due. The guard waits for the acknowledgement as long as
+ * memory permits. It sends SIGTERM once the checkpoint is written and the trigger is still active,
+ * or when headroom falls to the SIGTERM line. A job whose memory is steady near the limit is left
+ * alone. The guard is calm again when no trigger was active for LADDER_CALM_S.
+ * docs/reference/guard.md explains the thresholds.
  *
- * Each GPU is one more gauge. Nothing is killed when a GPU is full: a request fails, and jobs that
- * fill their GPU are common. Therefore a GPU has no kill line. A GPU without a limit set by the
- * user has no SIGTERM line either: only a forecast stops the job. */
+ * Each GPU is one more gauge. A full GPU kills no process: an allocation fails, and jobs that fill
+ * the memory of their GPU are common. Therefore a GPU has no kill line. A GPU without a limit set
+ * by the user has no SIGTERM line either: only a forecast stops the job. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +24,7 @@
 enum {
     LADDER_CALM_S = 10,
     LADDER_AGAIN_S = 60, /* minimum time between two requests by the same trigger */
-    LADDER_PACE_S = 6,   /* growth counts for LADDER_BY_PACE if it lasts this long */
+    LADDER_PACE_S = 6,   /* minimum duration of growth for LADDER_BY_PACE, in seconds */
     LADDER_WHY_MAX = 240,
     LADDER_HOST_GAUGES = 2,
     LADDER_GPUS = 16,
@@ -35,8 +36,7 @@ enum ladder_rung { LADDER_CALM, LADDER_WARNED, LADDER_REQUESTED, LADDER_STOPPING
 /* Triggers, from the weakest to the strongest. */
 enum ladder_trigger {
     LADDER_BY_NOTHING,
-    /* like LADDER_BY_FORECAST, but estimated from the growth of the last seconds, and only near the
-     * limit */
+    /* like LADDER_BY_FORECAST, but based on growth in the last seconds, and only near the limit */
     LADDER_BY_PACE,
     LADDER_BY_PRESSURE, /* memory pressure (PSI) */
     LADDER_BY_FORECAST, /* the verdict's forecast of the time until the limit is reached */
@@ -48,14 +48,16 @@ const char *ladder_trigger_name(enum ladder_trigger trigger);
 
 /* Settings of the guard. A value of 0 means the default. */
 struct ladder_rules {
-    /* headroom below which the level trigger is active (default: ladder_default_reserve) */
+    /* headroom below which the level trigger becomes active (default: ladder_default_reserve) */
     uint64_t reserve_bytes;
-    double margin_s; /* margin added to the time for a step and a checkpoint (default 2) */
+    /* safety margin added to the duration of a step and a checkpoint (default 2) */
+    double margin_s;
     /* assumed duration of a checkpoint until one has been measured (default 10) */
     double checkpoint_s;
     double wait_s;  /* maximum wait for an acknowledgement (default 600) */
     double grace_s; /* time between SIGTERM and the kill (default 10) */
-    /* threshold for the share of time in which all processes stalled, 0 to 1 (default 0.3) */
+    /* threshold for the share of time in which all processes stall on memory, 0 to 1 (default
+     * 0.3) */
     double pressure;
     /* disabled triggers; no_forecast also disables LADDER_BY_PACE */
     bool no_forecast, no_level, no_pressure;
@@ -64,19 +66,20 @@ struct ladder_rules {
 /* The default reserve: 5 % of the limit, but at least 64 MiB and at most 4 GiB, and never more than
  * a fifth of the limit. */
 uint64_t ladder_default_reserve(uint64_t limit_bytes);
-/* Two levels of headroom: below the first, SIGTERM is sent without an acknowledged checkpoint;
- * below the second, the reflex kills the job. They are a half and an eighth of the reserve. While a
- * checkpoint is being written, SIGTERM waits until headroom is a quarter of the reserve. */
+/* Two thresholds for headroom: below the first, SIGTERM is sent even without an acknowledged
+ * checkpoint; below the second, the reflex kills the job. They are one half and one eighth of the
+ * reserve. While a checkpoint is being written, SIGTERM is delayed until headroom is a quarter of
+ * the reserve. */
 uint64_t ladder_term_headroom(uint64_t reserve_bytes);
 uint64_t ladder_kill_headroom(uint64_t reserve_bytes);
 
-/* One limit and the memory that counts against it. */
+/* One limit and the memory use that is compared with it. */
 struct ladder_gauge {
     bool known;
     uint64_t limit_bytes, used_bytes, room_bytes;
     double pace_bytes_per_s; /* growth rate over the last half second */
     /* GPUs only: */
-    bool is_card; /* the limit is the size of the GPU, not a limit that the user set */
+    bool is_card; /* the limit is the total memory of the GPU, not a limit that the user set */
     /* true if the verdict on this GPU forecasts that the limit will be reached */
     bool forecast_known;
     double forecast_s; /* shortest time in which the limit may be reached */
@@ -86,7 +89,7 @@ enum ladder_ack { LADDER_NO_ACK, LADDER_ACK_STARTED, LADDER_ACK_DONE, LADDER_ACK
 
 struct ladder_input {
     uint64_t now_ns;
-    /* the gauge of host memory, then one gauge per GPU in the order of GPU numbers */
+    /* the gauges of host memory, then one gauge per GPU in the order of device indices */
     struct ladder_gauge gauge[LADDER_GAUGES];
     bool forecast_known; /* the verdict forecasts that the host's limit will be reached */
     double forecast_s;   /* shortest time in which the host's limit may be reached */
@@ -113,47 +116,48 @@ struct ladder {
     struct ladder_rules rules; /* the rules with defaults filled in, except for the reserve */
     enum ladder_rung rung;
     enum ladder_trigger trigger; /* the strongest trigger that led to this rung */
-    uint64_t begun_ns;           /* time at which the current rung began */
+    uint64_t begun_ns;           /* start time of the current rung */
     /* private */
-    uint64_t over_ns;      /* time since which no trigger is active; 0 while a trigger is active */
+    /* time at which the last active trigger ended; 0 while a trigger is active */
+    uint64_t over_ns;
     uint64_t requested_ns; /* time at which the checkpoint was requested in this episode, or 0 */
-    /* time that was left until SIGTERM when the checkpoint was requested */
+    /* estimated time until SIGTERM at the moment of the checkpoint request */
     double requested_left_s;
     uint64_t done_ns; /* time at which the checkpoint was written, or 0 */
-    unsigned holding; /* one bit for each active trigger */
-    /* one bit for each trigger that has been active since the ladder was last calm */
+    unsigned holding; /* bit mask of active triggers */
+    /* bit mask of triggers that have been active since the ladder was last calm */
     unsigned episode;
-    unsigned unneeded; /* number of checkpoints that turned out not to be needed */
+    unsigned unneeded; /* number of checkpoints that turned out to be unnecessary */
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
     /* per gauge: memory in use at the last request or checkpoint */
     uint64_t mark_bytes[LADDER_GAUGES];
     bool is_steady[LADDER_GAUGES];           /* true if memory was steady within the reserve */
     uint64_t steady_headroom[LADDER_GAUGES]; /* headroom at which memory was steady */
-    /* growth rate in bytes/s that lasted LADDER_PACE_S, or 0 if there was none */
+    /* growth rate in bytes/s that was sustained for LADDER_PACE_S, or 0 */
     double slow_pace[LADDER_GAUGES];
     struct ladder_past {
         uint64_t t_ns, used_bytes;
     } past[LADDER_GAUGES][LADDER_PAST]; /* ring buffer with about one reading per second */
     uint32_t n_past[LADDER_GAUGES];
-    uint64_t pressed_ns; /* time since which pressure is high, or 0 if it is not high */
+    uint64_t pressed_ns; /* start of the current period of high pressure, or 0 */
 };
 
 struct ladder_decision {
     enum ladder_act act;
     enum ladder_trigger trigger;
     bool has_gpu;
-    unsigned gpu;             /* GPU whose memory is the reason */
+    unsigned gpu;             /* GPU whose memory is the reason, if has_gpu */
     char why[LADDER_WHY_MAX]; /* "1.2 GiB left of 24 GiB, growing by 165 MiB/s: …" */
 };
 
 int ladder_init(struct ladder *l, const struct ladder_rules *rules); /* Returns 0, -EINVAL */
-/* Call this at every tick, and when the reflex wakes the loop. It decides on at most one act, so
- * call it again until it returns LADDER_DO_NOTHING. TIMING has the measured durations of steps and
- * checkpoints. */
+/* Call this at every tick, and when the reflex wakes the loop. It decides on at most one action, so
+ * call it again until it returns LADDER_DO_NOTHING. TIMING contains the measured durations of steps
+ * and checkpoints. */
 void ladder_step(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                  struct ladder_decision *ret);
-/* Returns the time for a step, a checkpoint and the margin. Uses measured durations if there are
- * any. */
+/* Returns the duration of a step, a checkpoint and the margin. Uses measured durations if
+ * available. */
 double ladder_need_s(const struct ladder *l, const struct timing *timing);
 /* Resets the ladder to calm, because a new segment begins. */
 void ladder_segment(struct ladder *l);

@@ -1,4 +1,4 @@
-/* Functions shared by the ladder's files: the assessment of one input. */
+/* Functions shared by the ladder's files: the assessment of one reading. */
 #pragma once
 
 #include "guard/ladder.h"
@@ -8,14 +8,14 @@
 /* Thresholds of one gauge, as headroom below its limit. */
 struct ladder_lines {
     bool known;
-    uint64_t base;    /* the reserve without the memory that a checkpoint needs */
-    uint64_t reserve; /* the reserve with the memory that a checkpoint needs */
+    uint64_t base;    /* the reserve, excluding the memory that a checkpoint needs */
+    uint64_t reserve; /* the reserve, including the memory that a checkpoint needs */
     uint64_t usable; /* headroom above the SIGTERM line, minus the memory that a checkpoint needs */
 };
 
 struct ladder_status {
     struct ladder_lines lines[LADDER_GAUGES];
-    unsigned holding; /* one bit for each active trigger */
+    unsigned holding; /* bit mask of active triggers */
     unsigned least;   /* host gauge with the least headroom; any gauge if no headroom is known */
     unsigned forecast_gauge, pace_gauge, level_gauge;
     double need_s;
@@ -27,9 +27,10 @@ struct ladder_status {
 /* Finds the active triggers, and stores the reading. */
 void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                    struct ladder_status *ret);
-/* The seconds between two times; 0 if TO_NS is earlier. */
+/* Returns the seconds between two times, or 0 if TO_NS is earlier. */
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
-/* Returns true if one of the first GAUGES gauges has a headroom of at most 1/PART of its base
- * reserve, and sets k->level_gauge to it. GPUs without a limit set by the user are skipped. */
+/* Returns true if the headroom of one of the first GAUGES gauges is at most 1/PART of its reserve
+ * `base`, and sets k->level_gauge to that gauge. GPUs without a limit set by the user are
+ * skipped. */
 bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part,
                      unsigned gauges);

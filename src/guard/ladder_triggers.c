@@ -5,13 +5,13 @@
 #include "base/number.h"
 #include "guard/ladder_private.h"
 
-/* Hysteresis: an active trigger ends only beyond this multiple of the threshold at which it
- * starts. */
+/* Hysteresis: an active trigger ends only above this multiple of the threshold at which it became
+ * active. */
 static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25;
 
 enum {
     PRESSED_S = 5,
-    PRESSED_ROOM = 5, /* pressure counts if headroom is below a fifth of the limit */
+    PRESSED_ROOM = 5, /* the pressure trigger requires headroom below a fifth of the limit */
     STEADY_PART = 16
 };
 
@@ -69,7 +69,7 @@ static const struct ladder_past *past_find(const struct ladder *l, unsigned i, u
 static void past_add(struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const uint32_t n = l->n_past[i];
-    /* the interval is a little less than a second, so that every tick of one second counts */
+    /* a little less than a second, so that a reading is stored at every tick of one second */
     if (n > 0 && ladder_seconds(l->past[i][(n - 1) % LADDER_PAST].t_ns, now_ns) < 0.8)
         return;
     l->past[i][n % LADDER_PAST] = (struct ladder_past){now_ns, used_bytes};
@@ -82,7 +82,7 @@ static double past_slope(const struct ladder_past *from, const struct ladder_pas
     return s > 0 ? ((double)to->used_bytes - (double)from->used_bytes) / s : 0;
 }
 
-/* The sum of all decreases since reading N, in bytes. */
+/* The sum of all decreases since reading number N, in bytes. */
 static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_t used_bytes)
 {
     double sum = 0;
@@ -94,9 +94,9 @@ static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_
     return sum;
 }
 
-/* Returns the growth rate over the last LADDER_PACE_S, or 0. Growth counts only if memory grew in
- * both halves of this time and released less than half of the growth in between. A sawtooth, which
- * may end higher by chance, is thus not growth. */
+/* Returns the growth rate over the last LADDER_PACE_S, or 0 unless memory grew in both halves of
+ * this period and the job released less than half of the growth in between. A sawtooth, which may
+ * end higher by chance, is thus not treated as growth. */
 static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const struct ladder_past now = {now_ns, used_bytes};
@@ -170,8 +170,8 @@ static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct l
     return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
 }
 
-/* Returns true if headroom is within the reserve. If memory was already found steady within the
- * reserve, headroom must also have shrunk since. */
+/* Returns true if headroom is within the reserve. If memory was found to be steady within the
+ * reserve earlier, headroom must also have shrunk since. */
 static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
                               const struct ladder_lines *line)
 {

@@ -18,14 +18,13 @@
 #include "proc/helper.h"
 #include "proc/read.h"
 
-/* The kernel takes the times of files from its last clock tick, so they lag behind by some
- * milliseconds. */
+/* The kernel takes file timestamps from its last clock tick, so they lag by some milliseconds. */
 #define WALL_SLACK_NS (100 * NS_PER_MS)
 #define SAMPLE_NS (5 * NS_PER_MS)
 #define GAP_MIN_NS (20 * NS_PER_MS)
 #define GAP_MAX_NS (300 * NS_PER_S)
 
-/* Sampling takes at most 1/REST_PER_WORK of the time, even if very many files appear. */
+/* Sampling may use at most 1/REST_PER_WORK of the time, even if very many files appear. */
 enum {
     REST_PER_WORK = 20,
     PIDS_MAX = 4096,
@@ -36,10 +35,10 @@ enum {
 
 struct shm_file {
     uint64_t ino;
-    bool is_old, is_jobs, in_use; /* is_old means that the file existed before the job */
+    bool is_old, is_jobs, in_use; /* is_old: the file existed before the job */
 };
 
-/* The files of one device that a process has mapped. */
+/* The files on one device that a process has mapped. */
 struct mapped {
     int maps_fd;
     dev_t dev;
@@ -52,18 +51,18 @@ struct leftovers {
     int fd;
     dev_t dev;
     char folder[PATH_MAX]; /* the real path of the folder, because /dev/shm may be a link */
-    /* wall-clock times of the last change and the last scan of the folder */
+    /* wall-clock times of the last change of the folder and of the last scan */
     uint64_t changed_ns, scanned_ns;
     struct shm_file *files; /* files found by the last scan, sorted by inode */
     size_t count;
     int32_t pids[PIDS_MAX]; /* pids of the job's youngest processes, in a ring buffer */
     size_t pid_at;
     uint32_t next_slot; /* slot of the process to examine next */
-    /* start of the next round over all processes, and the pause between two rounds */
+    /* start of the next scan of all processes, and the pause between two such scans */
     uint64_t round_ns, gap_ns;
-    uint64_t rest_ns; /* time before which nothing is sampled */
+    uint64_t rest_ns; /* time until which no process is examined */
     struct proc_helper *helper;
-    bool is_away; /* the helper thread works on MAPPED */
+    bool is_away; /* the helper thread is using MAPPED */
     struct mapped mapped;
 };
 
@@ -91,7 +90,7 @@ static bool has_pid_of_job(const struct leftovers *l, const struct proc_root *ro
         return false;
     if (tree && proc_tree_find(tree, pid))
         return true;
-    /* if the pid was reused, the file may belong to the new process */
+    /* if the pid has been reused, the file may belong to the new process */
     for (size_t i = 0; i < l->pid_at && i < PIDS_MAX; i++)
         if (l->pids[i] == pid)
             return proc_read_stat(root, pid, &stat) < 0 || proc_stat_is_dead(&stat);
@@ -104,7 +103,7 @@ static int is_plain(const struct dirent *e)
 }
 
 /* Scans the folder if it has changed since the last scan. If ROOT is NULL, the files found are
- * older than the job. If the scan fails, returns false and leaves the list unchanged. */
+ * older than the job. Returns false and leaves the list unchanged if the scan fails. */
 static bool scan_folder(struct leftovers *l, const struct proc_root *root, struct proc_tree *tree)
 {
     struct stat st;
@@ -184,15 +183,17 @@ static void mark_file(struct leftovers *l, uint64_t ino, bool is_at_end)
         file->is_jobs = !file->is_old;
 }
 
-/* True if the file is open for writing. The mode of the link in /proc/PID/fd shows this. */
+/* True if the file is open for writing, according to the mode of the symbolic link in
+ * /proc/PID/fd. */
 static bool is_open_for_writing(int fds, const char *name)
 {
     struct stat link;
     return fstatat(fds, name, &link, AT_SYMLINK_NOFOLLOW) == 0 && link.st_mode & S_IWUSR;
 }
 
-/* Marks the files of the folder that a process has open. Files elsewhere are recognized by the text
- * of the link and never examined, because stat of a file on a dead file server hangs. */
+/* Marks the files in the folder that a process has open. Files elsewhere are recognized by the
+ * target of the symbolic link and never accessed, because stat of a file on an unreachable file
+ * server hangs. */
 static void mark_open(struct leftovers *l, int dirfd, const char *path, bool is_at_end)
 {
     const size_t len = strlen(l->folder);
@@ -299,7 +300,7 @@ void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_
 
 /* ---- at the end ---- */
 
-/* Marks the files that processes of this machine have open or mapped. Processes of other users are
+/* Marks the files that any process of this machine has open or mapped. Processes of other users are
  * skipped if permission is missing. */
 static void mark_all_used(struct leftovers *l, const struct proc_root *root)
 {

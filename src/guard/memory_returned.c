@@ -1,4 +1,4 @@
-/* Memory in use according to the kernel and the GPU driver. */
+/* Reads the memory in use according to the kernel and the GPU driver. */
 #include "guard/memory_returned.h"
 
 #include <poll.h>
@@ -30,7 +30,7 @@ static bool read_used(const struct proc_root *root, uint64_t *ret_host, uint64_t
     struct proc_meminfo mem;
     if (proc_read_meminfo(root, &mem) < 0)
         return false;
-    /* in a container both numbers may be emulated, and available memory may exceed the total */
+    /* in a container both values may be emulated, and available memory may exceed the total */
     *ret_host = u64_minus(mem.total_bytes, mem.available_bytes);
     *ret_shm = mem.shmem_bytes;
     return true;

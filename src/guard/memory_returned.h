@@ -1,4 +1,4 @@
-/* Memory in use on the machine before a job, at its peak and after it, for "given_back" in
+/* Memory in use on the machine before a job, at its peak and after its end, for "given_back" in
  * run.json. */
 #pragma once
 
@@ -8,13 +8,13 @@
 #include "proc/procfs.h"
 #include "run/outcome.h"
 
-/* Reads /proc/meminfo before the job starts. */
+/* Reads the memory in use before the job starts from /proc/meminfo. */
 void memory_returned_begin(struct outcome_given_back *m, const struct proc_root *root);
-/* Adds the memory in use at a tick. The first reading of a GPU counts as its memory before the
- * job. */
+/* Call these at each tick with the memory in use. The first reading of a GPU is taken as its memory
+ * use before the job. */
 void memory_returned_tick(struct outcome_given_back *m, uint64_t host_bytes, uint64_t shm_bytes);
 void memory_returned_gpus(struct outcome_given_back *m, const struct gpu_snapshot *snapshot);
-/* Call this after the job: reads meminfo until it changes by less than 1 MiB in 20 ms, or until
- * UNTIL_NS. */
+/* Call this after the job: reads /proc/meminfo until memory use changes by less than 1 MiB in 20
+ * ms, or until UNTIL_NS. */
 void memory_returned_end(struct outcome_given_back *m, const struct proc_root *root,
                          uint64_t until_ns);

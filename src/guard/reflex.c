@@ -1,5 +1,5 @@
-/* The main loop's side of the reflex: its memory and thread, the gauges, and the table of
- * processes. */
+/* The main loop's part of the reflex: allocates its memory, starts its thread, and maintains its
+ * gauges and table of processes. */
 #include "guard/reflex.h"
 
 #include <errno.h>
@@ -153,11 +153,11 @@ int reflex_new(int kill_fd, bool may_kill, struct reflex **ret, struct err *err)
         return r_event;
     }
     block_fill(r, kill_fd, may_kill, event_fd);
-    /* pages that a forked child does not have cannot become copy-on-write */
+    /* pages that a forked child does not inherit cannot become copy-on-write */
     madvise(r, page_up(sizeof *r), MADV_DONTFORK);
     r->is_locked = lock_pages(r, sizeof *r);
-    /* reflex_free does not unlock the section. Locks are not counted, so unlocking would also
-     * unlock the section for another reflex. */
+    /* reflex_free does not unlock the section. Locks do not nest, so unlocking would also unlock
+     * the section for another reflex. */
     if (!lock_pages(__start_ebb_reflex, (size_t)(__stop_ebb_reflex - __start_ebb_reflex)))
         r->is_locked = false;
     int e = stack_make(r);
@@ -373,8 +373,8 @@ uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which)
 void reflex_rearm(struct reflex *r)
 {
     uint32_t next = (r->arm & ~1u) + 2;
-    /* Bit 0 prevents a new kill until killed_ns is reset, because the reset would erase the time of
-     * that kill. */
+    /* Bit 0 prevents a new kill until killed_ns has been reset, because the reset would erase the
+     * time of that kill. */
     __atomic_store_n(&r->arm, next | 1, __ATOMIC_SEQ_CST);
     wait_for_sample(r);
     __atomic_store_n(&r->killed_ns, 0, __ATOMIC_SEQ_CST);

@@ -1,7 +1,7 @@
 /* The reflex is a thread that watches the headroom and kills the job at the kill line. It kills
  * without allocations, fork, open() or locks of other threads, and its code, stack and data are
- * locked in memory (not by mlockall). The less headroom there is, the more often it samples: the
- * worst case it expects is a job that fills REFLEX_FILL_BYTES per second. */
+ * locked in memory (not by mlockall). It samples more often as headroom shrinks: it allows for a
+ * job that allocates up to REFLEX_FILL_BYTES per second. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,32 +24,32 @@ enum {
 
 enum reflex_source {
     REFLEX_NONE = 0,
-    REFLEX_CGROUP_V1, /* usage minus reclaimable memory, as proc/limit.h counts it */
+    REFLEX_CGROUP_V1, /* usage minus reclaimable memory, as defined in proc/limit.h */
     REFLEX_CGROUP_V2,
     REFLEX_HOST, /* MemTotal - MemAvailable */
-    REFLEX_TREE, /* RSS of the added processes minus the memory they share (OVERLAP) */
+    REFLEX_TREE, /* RSS of the added processes minus the memory they share (reflex_overlap) */
 };
 
-/* One limit and how to measure memory against it. The fds are not owned and must stay open until
- * the next reflex_gauge or reflex_free. */
+/* One limit and the files from which memory use is read. The caller owns the fds, which must stay
+ * open until the next reflex_gauge or reflex_free. */
 struct reflex_gauge {
     enum reflex_source source;
     /* files of a cgroup (if stat is -1, nothing is subtracted from the usage); for HOST, `usage` is
-     * meminfo */
+     * /proc/meminfo */
     struct limit_fds fds;
     uint64_t limit_bytes;
-    /* Lines as headroom below the limit: at ALARM the loop is woken, at KILL the job is killed. */
+    /* Thresholds of headroom: at ALARM the loop is woken, at KILL the job is killed. */
     uint64_t alarm_bytes, kill_bytes;
 };
 
-/* The job is killed even above KILL if headroom is at most the memory that the job allocates in
- * REFLEX_KILL_MS at its current growth rate. */
+/* The job is killed even while headroom is above KILL, if headroom is at most the memory that the
+ * job allocates in REFLEX_KILL_MS at its current growth rate. */
 enum { REFLEX_KILL_MS = 25 };
 
-/* The last reading of a gauge, taken at T_NS. For a cgroup with much headroom the reading may be a
- * second old, because memory.stat is expensive. least_headroom_bytes is the minimum since the gauge
- * was set or rearmed. The growth rate covers about the last half second, and is 0 while memory
- * shrinks. */
+/* The last reading of a gauge, taken at T_NS. If a cgroup has much headroom, the reading may be a
+ * second old, because memory.stat is expensive to read. least_headroom_bytes is the minimum since
+ * the gauge was set or the reflex was rearmed. The growth rate covers about the last half second,
+ * and is 0 while memory shrinks. */
 struct reflex_reading {
     bool known;
     uint64_t t_ns, used_bytes, room_bytes, least_headroom_bytes;
@@ -58,42 +58,42 @@ struct reflex_reading {
 
 /* Starts the thread. KILL_FD is the fd of cgroup.kill, which must stay open until reflex_free; if
  * it is negative, the reflex kills by pidfds. Unless MAY_KILL is set, the reflex only raises the
- * alarm
- * (--dry-run, --no-kill). All functions must be called from one thread. *RET is not mapped in a
- * forked child, which must neither use nor free it. */
+ * alarm (--dry-run, --no-kill). All functions must be called from one thread. *RET is not mapped in
+ * a forked child, which must neither use nor free it. */
 int reflex_new(int kill_fd, bool may_kill, struct reflex **ret, struct err *err);
 void reflex_free(struct reflex *r); /* ends the thread; R may be NULL */
-/* True if all of the reflex is locked in memory. If not, a kill may have to wait until pages are
- * read from disk. */
+/* True if the code, stack and data of the reflex are all locked in memory. If not, a kill may have
+ * to wait until pages are read from disk. */
 bool reflex_is_locked(const struct reflex *r);
-/* An fd that becomes readable when a gauge has crossed its ALARM line or the job was killed.
- * Reading resets it. */
+/* Returns an fd that becomes readable when headroom has crossed the ALARM threshold of a gauge or
+ * the job was killed. Reading the fd resets it. */
 int reflex_event_fd(const struct reflex *r);
 
-/* Sets gauge WHICH (0 or 1), or removes it if its source is REFLEX_NONE. The old fds are no longer
- * in use on return. */
+/* Sets gauge WHICH (0 or 1), or removes it if its source is REFLEX_NONE. On return, the old fds are
+ * no longer in use. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
-/* For REFLEX_TREE: sets BYTES, the part of the sum of RSS that is counted more than once because
- * processes share it. BYTES comes from a full sample taken just now, in which SHARED_BYTES were
- * pages of files or shared memory. Until the next call, the reflex does not know which new pages
- * are shared. It therefore ignores new pages of files and shared memory. Of processes that are
- * newer than the sample it counts only the growth of anonymous memory, because a forked process at
- * first shares all pages with its parent. */
+/* For REFLEX_TREE: sets BYTES, the amount by which the sum of RSS is too large because shared pages
+ * are included once per process. BYTES comes from a full sample taken just now, in which
+ * SHARED_BYTES were pages of files or shared memory. Until the next call, the reflex does not know
+ * which new pages are shared. It therefore ignores new pages of files and shared memory. For
+ * processes that are newer than the sample it includes only the growth of anonymous memory, because
+ * a forked process at first shares all pages with its parent. */
 void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes);
-/* Adds a process of the job and takes ownership of the fds. If STATM_FD is -1, the process is
- * killed but not counted. An existing SLOT is replaced. Returns -ENOSPC, with both fds closed, if
- * the table is full. After a kill and until reflex_rearm, an added process is killed at once, even
- * if the table is full. */
+/* Adds a process of the job and takes ownership of the fds. If STATM_FD is -1, the process's memory
+ * is not measured, but the process is still killed with the job. An existing SLOT is replaced.
+ * Returns -ENOSPC, with both fds closed, if the table is full. After a kill and until reflex_rearm,
+ * an added process is killed at once, even if the table is full. */
 int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd);
 void reflex_remove(struct reflex *r, uint32_t slot);
 
 void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
-/* Kills the job from the loop, even if may_kill is false. After the kill, the reflex's thread calls
- * process_mrelease, so that memory is freed before the processes have exited. May be called again.
- * Returns the number of signalled processes, or at least 1 if cgroup.kill accepted the write. */
+/* Kills the job from the loop's thread, even if may_kill is false. After the kill, the reflex's
+ * thread calls process_mrelease, so that memory is freed before the processes have exited. May be
+ * called again. Returns the number of signalled processes, or at least 1 if the write to
+ * cgroup.kill succeeded. */
 int reflex_kill(struct reflex *r);
-/* Returns the time at which the reflex itself killed the job, and the gauge that was the reason; 0
- * if the reflex did not kill the job. */
+/* If the reflex itself killed the job, returns the time of the kill and sets *RET_WHICH to the
+ * gauge that caused it; otherwise returns 0. */
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
 /* Call this when a new segment starts: it enables kill and alarms again. It waits for a sample in
  * progress, so that the old sample cannot kill the new processes. */

@@ -9,7 +9,7 @@
 #include "guard/reflex.h"
 
 /* The thread's code has its own section, so that exactly this code can be locked in memory. The
- * code uses no function or data outside that section, which scripts/check_reflex.py checks. It is
+ * code uses no functions or data outside that section; scripts/check_reflex.py verifies this. It is
  * compiled without sanitizers and stack protector, because they would add calls to functions
  * outside the section. */
 #if defined(__has_attribute) && __has_attribute(no_stack_protector)
@@ -22,35 +22,35 @@
     REFLEX_NO_CANARY
 
 enum {
-    /* maximum age of a reading of memory.stat while headroom is above the alarm line */
+    /* maximum age of a reading of memory.stat while headroom is above the alarm threshold */
     REFLEX_STAT_MS = 1000,
     REFLEX_PACE_MS = 500,
-    REFLEX_PAST = 32,       /* number of past readings that are kept for the growth rate */
-    REFLEX_PAST_MS = 25,    /* time between two readings for the growth rate */
+    REFLEX_PAST = 32,       /* number of past readings that are kept to compute the growth rate */
+    REFLEX_PAST_MS = 25,    /* interval between two readings kept for the growth rate */
     REFLEX_TEXT_MAX = 8192, /* buffer size for memory.stat, which is about 2 KiB long */
 };
 
-/* A key at the start of a line, before its number. Constants are not locked in memory, so the keys
- * are copied here. */
+/* The key of a "KEY NUMBER" line. Constants are not locked in memory, so the keys are copied
+ * here. */
 struct reflex_key {
     char text[32];
     size_t len;
 };
 
 struct reflex_process {
-    /* atomic; -1 if the entry is free; -2 - FD if the process was removed, and FD is closed after
-     * the sample */
+    /* atomic; -1 if the entry is free; -2 - FD if the process was removed and FD is to be closed
+     * after the sample in progress */
     int pidfd;
     int statm_fd; /* like pidfd */
     uint32_t slot;
     uint32_t base_pages;  /* anonymous pages when the process was added */
-    uint32_t overlap_gen; /* generation of the overlap when the process was added */
+    uint32_t overlap_gen; /* value of reflex.overlap_gen when the process was added */
 };
 
 /* The thread's own state of a gauge. */
 struct reflex_memory {
     bool is_alarmed, has_stat;
-    uint64_t stat_ns; /* when memory.stat was last read */
+    uint64_t stat_ns; /* time at which memory.stat was last read */
     uint64_t wait_us; /* time until the next sample of this gauge */
     uint64_t pace;    /* bytes/s */
     uint64_t least_headroom;
@@ -64,23 +64,23 @@ struct reflex_shown {
     uint64_t known, t_ns, used_bytes, room_bytes, least_headroom_bytes, pace;
 };
 
-/* Memory of the thread and the loop. There is no lock, because the thread would have to wait if the
- * loop lost its CPU while holding the lock. Instead, each member has one writer: the loop writes
- * processes, gauges and the members below "written by the loop", and the thread writes the others.
- * A sample in progress may still use fds that the loop has removed. PHASE is odd during a sample,
- * and the loop closes removed fds only after the sample. */
+/* Memory shared by the thread and the loop. There is no lock, because the thread would have to wait
+ * if the loop lost its CPU while holding the lock. Instead, each member has one writer: the loop
+ * writes processes, gauges and the members below "written by the loop", and the thread writes the
+ * others. A sample in progress may still use fds that the loop has removed. PHASE is odd during a
+ * sample, and the loop closes removed fds only after the sample. */
 struct reflex {
     /* members written by the loop: */
     uint32_t wake; /* a futex, which changes when the thread should sample at once */
     uint32_t stop;
     uint32_t gauge_seq[REFLEX_GAUGES]; /* odd while the loop writes the gauge */
-    /* bit 0: the job was killed, so new processes are killed at once; upper bits: number of
-     * rearms */
+    /* bit 0: the job was killed, so new processes are killed at once; upper bits: count of calls to
+     * reflex_rearm */
     uint32_t arm;
-    uint32_t n_processes; /* number of entries that were ever used */
+    uint32_t n_processes; /* number of entries in use or used before */
     uint32_t overlap_gen;
     uint64_t overlap_bytes, overlap_shared_pages;
-    /* set after the loop has killed the job, so that the thread frees its memory by
+    /* set after the loop has killed the job, so that the thread frees the job's memory with
      * process_mrelease */
     uint32_t release;
     struct reflex_gauge gauges[REFLEX_GAUGES];
@@ -103,8 +103,8 @@ struct reflex {
     int kill_fd, event_fd;
     bool may_kill, is_locked;
     uint64_t page_bytes;
-    /* keys per source: for a cgroup, in the order of enum limit_stat; for the host, the keys of
-     * total and available memory */
+    /* keys to read for each source: for a cgroup, in the order of enum limit_stat; for the host,
+     * the keys of total and available memory */
     struct reflex_key keys[REFLEX_HOST + 1][LIMIT_STATS];
 
     /* members used only by the loop: */
@@ -120,7 +120,7 @@ struct reflex {
  * bits. */
 bool reflex_number(const char *p, const char *end, uint64_t *ret);
 /* Finds the number after each of N keys at the start of a line. Empty keys are skipped. If two
- * lines have the same key, the first line counts. Returns one bit for each key found. */
+ * lines have the same key, the first one is used. Returns a bit mask of the keys found. */
 uint32_t reflex_keyed(const char *text, size_t len, const struct reflex_key *keys, unsigned n,
                       uint64_t *ret);
 /* Reads two numbers from statm: all resident pages, and the resident pages of files or shared

@@ -1,6 +1,6 @@
-/* The reflex's thread, which samples memory and kills at the kill line. All of its code is in the
- * locked section. It makes system calls directly, because pages of libc may have to be read from
- * disk first. */
+/* The reflex's thread, which samples memory and kills the job at the kill line. All of its code is
+ * in the locked section. It makes system calls directly, because pages of libc may have to be read
+ * from disk first. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -130,8 +130,8 @@ REFLEX_INLINE uint64_t reflex_minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* A reading of one gauge. If IS_FRESH is false, USED_BYTES is only an upper bound. It serves to
- * schedule the next sample, but the reflex does not act on it. */
+/* A reading of one gauge. If IS_FRESH is false, USED_BYTES is only an upper bound, which is used to
+ * schedule the next sample but not to raise an alarm or kill. */
 struct found {
     uint64_t used_bytes;
     bool is_fresh;
@@ -157,7 +157,7 @@ REFLEX_CODE static bool reclaimable_read(struct reflex *r, const struct reflex_g
     return true;
 }
 
-/* The kill line, raised so that there is time left to kill at the current growth rate. */
+/* The kill threshold, raised so that there is time to kill the job at the current growth rate. */
 REFLEX_INLINE uint64_t kill_line(const struct reflex_gauge *g, const struct reflex_memory *m)
 {
     uint64_t rise = m->pace / 1000 * REFLEX_KILL_MS;
@@ -201,10 +201,10 @@ REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge
     return true;
 }
 
-/* Measures the processes of the job. A process newer than the last full sample counts only by the
- * growth of its anonymous memory, because it may be a fork that shares all pages with its parent.
- * New shared pages do not count, because they may be the same pages in every process. The next full
- * sample measures new processes and new shared pages. */
+/* Measures the job's processes. For a process newer than the last full sample, only the growth of
+ * its anonymous memory is included, because it may be a fork that shares all pages with its parent.
+ * New shared pages are not included, because they may be the same pages in every process. The next
+ * full sample measures new processes and new shared pages. */
 REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
 {
     uint32_t gen = __atomic_load_n(&r->overlap_gen, __ATOMIC_ACQUIRE);
@@ -324,7 +324,7 @@ REFLEX_CODE int reflex_signal_all(struct reflex *r)
     return is_group && count == 0 ? 1 : count;
 }
 
-/* Frees the memory of processes that are being killed. The kernel refuses this for other
+/* Frees the memory of processes that are being killed. The kernel rejects this for other
  * processes. */
 REFLEX_CODE static void release_all(struct reflex *r)
 {
@@ -337,7 +337,8 @@ REFLEX_CODE static void release_all(struct reflex *r)
 }
 
 /* Kills the job. ARM is the value of r->arm at the start of the sample. If the loop has started a
- * new segment since then, the sample measured the old segment and must not kill the new segment. */
+ * new segment since then, the sample measured the old segment, so the new segment must not be
+ * killed. */
 REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_ns, uint32_t arm)
 {
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
@@ -352,7 +353,7 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     release_all(r);
 }
 
-/* Returns half of the time in which ROOM bytes are used up at BYTES_PER_S, but at least
+/* Returns half of the time until ROOM bytes are used up at BYTES_PER_S, but at least
  * REFLEX_SHORTEST_MS and at most REFLEX_LONGEST_MS. */
 REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
 {
@@ -362,9 +363,10 @@ REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
     return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
 }
 
-/* Returns the time until the next sample. The next sample must come before the kill line and, above
- * the alarm line, also before the alarm line. Expensive samples (thousands of processes, a slow
- * memory.stat) use at most a fiftieth of a CPU, unless the current growth rate requires more. */
+/* Returns the time until the next sample. The next sample must come before headroom can fall to the
+ * kill threshold or, if it is above the alarm threshold, to the alarm threshold. Expensive samples
+ * (thousands of processes, a slow memory.stat) use at most a fiftieth of a CPU, unless the current
+ * growth rate requires more. */
 REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t above_kill,
                                       uint64_t above_alarm, uint64_t cost_us)
 {
@@ -434,8 +436,8 @@ REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct refle
     to->kill_bytes = g->kill_bytes;
 }
 
-/* Updates the thread's copy of a gauge. While the loop writes the gauge, the thread uses its old
- * copy; the loop waits until the thread has finished with the old copy. */
+/* Updates the thread's copy of a gauge. While the loop writes the gauge, the thread keeps its old
+ * copy; the loop waits until the thread no longer uses the old copy. */
 REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
 {
     uint32_t seq = __atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST);
@@ -451,7 +453,7 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
                    taken.fds.stat == old->fds.stat && taken.limit_bytes == old->limit_bytes;
     gauge_copy(&taken, &r->now[which]);
     r->seen_gauge_seq[which] = seq;
-    if (is_same) { /* only the lines have changed, so the last reading is still valid */
+    if (is_same) { /* only the thresholds have changed, so the last reading is still valid */
         r->memory[which].is_alarmed = false;
         return;
     }
@@ -479,7 +481,7 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
     }
     if (__atomic_exchange_n(&r->release, 0, __ATOMIC_SEQ_CST))
         release_all(r);
-    /* samples are less urgent while the reflex does not kill */
+    /* the reflex can sample less often while it must not kill */
     if (wait_us > 0 && wait_us < 20000 && (!r->may_kill || (arm & 1)))
         wait_us = 20000;
     return wait_us;
@@ -488,7 +490,7 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
 REFLEX_CODE void *reflex_thread(void *user)
 {
     struct reflex *r = user;
-    /* Raises the priority of this thread. A failure for lack of permission is ignored. */
+    /* Raises the priority of this thread. Lack of permission is ignored. */
     raw(SYS_setpriority, PRIO_PROCESS, 0, -20, 0);
     for (;;) {
         uint32_t wake = __atomic_load_n(&r->wake, __ATOMIC_SEQ_CST);

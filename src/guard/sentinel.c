@@ -1,4 +1,4 @@
-/* Waits until the supervisor exits. If the supervisor was killed, cleans up after it. */
+/* Waits for the supervisor to exit. If the supervisor was killed, cleans up after it. */
 #include "guard/sentinel.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 enum {
     POLL_MS = 100,
-    SETTLE_MS = 1000, /* how long remaining processes may take to exit by themselves */
+    SETTLE_MS = 1000, /* time for remaining processes to exit by themselves */
 };
 
 struct sentinel_note *sentinel_note_new(bool keep)
@@ -35,7 +35,7 @@ struct sentinel_note *sentinel_note_new(bool keep)
     return note;
 }
 
-/* ---- the job's streams ---- */
+/* ---- the job's output streams ---- */
 
 union control {
     struct cmsghdr header;
@@ -66,7 +66,7 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
     (void)!sendmsg(note->stream_pair[1], &msg, MSG_NOSIGNAL);
 }
 
-/* Receives the streams of the newest segment, and closes the streams of older segments. */
+/* Receives the output streams of the newest segment, and closes those of older segments. */
 static void take_streams(const struct sentinel_note *note, struct pollfd fds[SENTINEL_STREAMS])
 {
     char one;
@@ -109,8 +109,8 @@ static void pass_output(struct pollfd *p, int log_fd)
 
 /* ---- after the supervisor was killed ---- */
 
-/* Reaps children, and stores the status of the job's first process. Returns false once no child is
- * left. */
+/* Reaps children, and stores the exit status of the job's first process. Returns false once no
+ * child is left. */
 static bool sentinel_reap(pid_t job, struct sentinel_end *ret)
 {
     int status;
@@ -123,7 +123,7 @@ static bool sentinel_reap(pid_t job, struct sentinel_end *ret)
     return !(pid < 0 && errno == ECHILD);
 }
 
-/* Waits for the job to end, and writes its output to the log. */
+/* Waits for the job to end, and appends its output to the log. */
 static void keep_job(const struct sentinel_note *note, int log_dirfd, struct sentinel_end *ret)
 {
     struct pollfd fds[SENTINEL_STREAMS];

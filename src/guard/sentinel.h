@@ -1,5 +1,5 @@
 /* The sentinel is the parent of the supervisor. If the supervisor is killed, the sentinel ends the
- * processes of the job. With --keep-on-exit it lets them continue and reads their output. */
+ * job's processes. With --keep-on-exit it lets them continue and reads their output. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,23 +12,24 @@
 
 enum { SENTINEL_STREAMS = 3 };
 
-/* Memory shared by supervisor and sentinel (an anonymous mapping). */
+/* Memory shared by the supervisor and the sentinel (an anonymous mapping). */
 struct sentinel_note {
     char socket_folder[128];        /* folder of the marks socket, or "" */
     char cgroup[GUARD_CGROUP_PATH]; /* folder of the job's cgroup, or "" */
-    bool finished;                  /* the end of the job is already in run.json */
+    bool finished;                  /* run.json already contains the end of the job */
     bool keep;         /* --keep-on-exit: the job continues if its supervisor is killed */
     pid_t job;         /* pid of the job's first process; 0 if it has not started */
     char log_name[40]; /* name of the current log file in the run folder, or "" */
-    /* socket pair; the supervisor sends the job's streams through [1]; -1 if not used */
+    /* a socket pair; the supervisor sends the fds of the job's output streams through [1]; -1 if
+     * not used */
     int stream_pair[2];
 };
 
 /* Call this before the supervisor is forked. Returns NULL if out of memory. */
 struct sentinel_note *sentinel_note_new(bool keep);
 
-/* Sends the read ends of the job's output from the supervisor to the sentinel, so that the job's
- * writes do not fail when the supervisor is killed. Does nothing unless note->keep is set. */
+/* Sends the read ends of the job's output pipes from the supervisor to the sentinel, so that the
+ * job's writes do not fail when the supervisor is killed. Does nothing unless note->keep is set. */
 void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, size_t count);
 
 struct sentinel_end {
@@ -40,8 +41,8 @@ struct sentinel_end {
 };
 
 /* Waits for SUPERVISOR. Called in its parent, which is a subreaper. If the supervisor was killed or
- * failed, ends every process of the job (SIGTERM, GRACE_NS, SIGKILL). With note->keep, waits for
- * these processes instead and appends their output to the log in LOG_DIRFD. In the end, removes the
- * cgroup and the socket's folder. */
+ * failed, ends every process of the job (SIGTERM, a wait of GRACE_NS, SIGKILL). With note->keep,
+ * waits for these processes instead and appends their output to the log in LOG_DIRFD. At the end,
+ * removes the cgroup and the socket's folder. */
 void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grace_ns,
                    struct sentinel_note *note, int log_dirfd, struct sentinel_end *ret);

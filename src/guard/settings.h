@@ -8,7 +8,8 @@
 #include "guard/checkpoint.h"
 #include "guard/ladder.h"
 
-/* The time, number of steps or amount of memory after which --restart-every restarts the job. */
+/* The duration, number of steps or amount of memory after which --restart-every restarts the
+ * job. */
 enum restart_unit { RESTART_NEVER, RESTART_AFTER_NS, RESTART_AFTER_STEPS, RESTART_AT_BYTES };
 struct restart_every {
     enum restart_unit unit;
@@ -16,15 +17,16 @@ struct restart_every {
 };
 
 struct guard_settings {
-    /* --no-guard; ebb still makes the cgroup, finds the cause of the end, and reports leftovers */
+    /* --no-guard; ebb still creates the cgroup, determines why the job ended, and reports leftover
+     * files */
     bool is_off;
     bool dry_run;
-    /* --limit, zeroed if not given; a percentage is a share of the effective limit */
+    /* --limit, zeroed if not given; a percentage refers to the effective limit */
     struct quantity_size limit;
-    struct quantity_size reserve; /* --reserve; a percentage is a share of LIMIT */
-    /* --gpu-limit for each GPU; a percentage is a share of the GPU's memory */
+    struct quantity_size reserve; /* --reserve; a percentage refers to LIMIT */
+    /* --gpu-limit for each GPU; a percentage refers to the GPU's total memory */
     struct quantity_size gpu_limit;
-    /* rules of the ladder, except for reserve_bytes, which is computed from RESERVE later */
+    /* settings of the ladder, except for reserve_bytes, which is computed from RESERVE later */
     struct ladder_rules rules;
     struct checkpoint_options checkpoint;
     bool no_cgroup;

@@ -1,4 +1,5 @@
-/* Finds, signals and kills the processes of a job: descendants of a subreaper, and strays. */
+/* Finds, signals and kills the processes of a job: descendants of a subreaper, and stray
+ * processes. */
 #include "guard/sweep.h"
 
 #include <errno.h>
@@ -20,12 +21,12 @@
 #include "proc/read.h"
 
 enum {
-    /* Maximum number of scans in a row that only stop processes. A chain of processes that fork and
-     * exit has a new process at every scan, and would otherwise delay the kill forever. */
+    /* Maximum number of consecutive scans that only send SIGSTOP. A chain of processes that fork
+     * and exit has a new process at every scan, and would otherwise delay SIGKILL forever. */
     STOPS_MAX = 16,
     WAIT_SHARE = 8, /* the wait is 1/8 of the time since the set of processes last changed */
     WAIT_MAX_MS = 1000,
-    REST_PER_WORK = 20, /* scans take at most 1/20 of a CPU */
+    REST_PER_WORK = 20, /* scans use at most 1/20 of a CPU */
     STUCK_S = 5,
 };
 
@@ -36,7 +37,7 @@ struct found {
     uint64_t start_ticks;
     bool below; /* the process is to be signalled */
     bool zombie;
-    bool stopped; /* the process is stopped, for example by SIGSTOP */
+    bool stopped; /* the process is in the stopped state, for example after SIGSTOP */
 };
 
 struct scan {
@@ -44,12 +45,12 @@ struct scan {
     size_t count;
 };
 
-/* A function that sets `below` for the processes that are to be signalled. */
+/* Sets `below` for the processes that are to be signalled. */
 typedef void mark_fn(const struct proc_root *root, struct scan *s, const void *user);
 
-/* Signals PID if it is alive, has START_TICKS (unless NULL) and is in PGRP (if above 0). The pidfd
- * is opened before the checks, so that the signal reaches the process that was checked. Returns 0,
- * -ESRCH or -errno. */
+/* Signals PID if it is alive, its start time is START_TICKS (unless NULL) and its process group is
+ * PGRP (if above 0). The pidfd is opened before these checks, so that the signal reaches the
+ * process that was checked. Returns 0, -ESRCH or -errno. */
 static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,
                        int32_t pgrp, int signo)
 {
@@ -66,9 +67,9 @@ static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t
     return syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0) < 0 ? -errno : 0;
 }
 
-/* Lists all processes of the machine. The caller frees S->v, also after a failure. The files
- * /proc/PID/task/TID/children are not used, because a process whose parent changes during the scan
- * would be missed. */
+/* Lists all processes of the machine. The caller frees S->v, even after a failure. The files
+ * /proc/PID/task/TID/children are not used, because they would miss a process whose parent changes
+ * during the scan. */
 static int scan_machine(const struct proc_root *root, struct scan *s)
 {
     struct pid_dir pids;
@@ -126,8 +127,8 @@ static void mark_below(struct scan *s, int32_t parent)
 }
 
 /* ---- killing processes that may fork as fast as they can ----
- * SIGSTOP is sent until a scan finds no new process: a stopped process does not fork, does not free
- * a slot of a process limit, and takes no CPU time. Then SIGKILL ends them all. */
+ * SIGSTOP is sent until a scan finds no new process: a process stopped with SIGSTOP does not fork,
+ * does not free a slot of a process limit, and uses no CPU time. Then SIGKILL ends them all. */
 
 static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
 {
@@ -202,8 +203,8 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
 {
     if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
         return false;
-    /* Prefers a process that is not a zombie. A zombie that remains is the leader of a thread group
-     * with living threads. */
+    /* Prefers a process that is not a zombie. If only zombies are left, each is the leader of a
+     * thread group with living threads. */
     const struct found *f = k->seen;
     for (size_t i = 0; i < k->count && f->zombie; i++)
         if (!k->seen[i].zombie)
@@ -262,8 +263,8 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
     return signal_scan(root, mark_below_parent, &parent, pgrp, signo);
 }
 
-/* Reaps children. Returns false once no child is left, and then no other descendant is left either:
- * a subreaper becomes the parent of orphans. */
+/* Reaps children. Returns false once no child is left. No other descendant is left then either,
+ * because a subreaper becomes the parent of orphans. */
 static bool reap_all(void *user)
 {
     (void)user;
@@ -274,18 +275,18 @@ static bool reap_all(void *user)
     }
 }
 
-/* Sends SIGKILL to our own children that the last scan did not find. They include the newest
- * process of a chain of processes that fork and exit. No check of the start time is necessary,
- * because the pid of a child is not reused before it is reaped. Returns the number of signalled
- * children. */
+/* Sends SIGKILL to those of our own children that the last scan did not find. They include the
+ * newest process of a chain of processes that fork and exit. There is no need to check the start
+ * time, because the pid of a child is not reused before it is reaped. Returns the number of
+ * signalled children. */
 static int kill_new_children(const struct guard_kill *k, int children_fd)
 {
     char text[16384];
     int32_t pids[2048];
     int count = 0;
     ssize_t len = io_pread_small(children_fd, text, sizeof text);
-    /* If pages are 64 KiB, the text may be cut within a number. The digits before the cut could be
-     * the pid of another process, so they are dropped. */
+    /* If pages are 64 KiB, the text may be cut in the middle of a pid. The remaining digits could
+     * be the pid of another process, so they are dropped. */
     while (len > 0 && text[len - 1] != ' ')
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;
@@ -329,7 +330,7 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
         reap_all(NULL);
         return ended;
     }
-    /* stopped processes are continued, because they cannot react to SIGTERM */
+    /* processes stopped with SIGSTOP are continued, because they cannot react to SIGTERM */
     guard_signal_below(root, self, 0, SIGCONT);
     uint64_t until = clock_mono_ns() + grace_ns;
     while (reap_all(NULL) && clock_mono_ns() < until)
@@ -343,17 +344,17 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
     return ended < 0 ? 0 : ended;
 }
 
-/* ---- strays ---- */
+/* ---- stray processes ---- */
 
 enum {
     SCAN_MS = 50,          /* pause between two scans */
-    KILL_S = 10,           /* longest wait for processes to die */
+    KILL_S = 10,           /* maximum wait for processes to exit */
     ENVIRON_MAX = 4 << 20, /* maximum size of one process's environment */
     SIGN_MAX = 4200,
 };
 
-/* Returns true if TEXT contains ENTRY, preceded by the character BEFORE or the start, and followed
- * by a character of AFTER, by NUL or the end. */
+/* Returns true if TEXT contains ENTRY, preceded by the character BEFORE or the start of TEXT, and
+ * followed by one of the characters in AFTER, NUL or the end of TEXT. */
 static bool has_entry(const struct buf *text, const char *entry, char before, const char *after)
 {
     const char *at = text->data, *end = text->data + text->len;
@@ -411,7 +412,7 @@ int guard_end_strays(const struct proc_root *root, const struct stray_signs *sig
     int ended = guard_signal_strays(root, signs, SIGTERM);
     if (ended <= 0)
         return ended;
-    /* stopped processes are continued, because they cannot react to SIGTERM */
+    /* processes stopped with SIGSTOP are continued, because they cannot react to SIGTERM */
     guard_signal_strays(root, signs, SIGCONT);
     const uint64_t kill_ns = clock_mono_ns() + grace_ns;
     int left = ended;

@@ -1,6 +1,6 @@
-/* Ends processes of the job and no others. Sends signals by pidfd, and only to our own descendants
- * or to a process identified by pid and start time. Other code sends signals only to processes that
- * it started. */
+/* Ends processes of the job and no others. Sends signals through a pidfd, and only to our own
+ * descendants or to a process identified by pid and start time. Code elsewhere signals only
+ * processes that it started itself. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,17 +10,17 @@
 #include "proc/procfs.h"
 #include "proc/sample.h"
 
-/* If /proc belongs to another pid namespace (proc_root_is_foreign), its pids are those of other
- * processes. These functions then send no signal and return -EXDEV. The caller can still kill() its
- * own child. */
+/* If /proc belongs to another pid namespace (proc_root_is_foreign), the pids in it do not identify
+ * our processes. These functions then send no signal and return -EXDEV. The caller can still kill()
+ * its own child. */
 
-/* Signals the process ID. Returns 0, or -ESRCH if it has exited, even if its pid is in use
- * again. */
+/* Signals the process ID. Returns 0, or -ESRCH if it has exited, even if another process has its
+ * pid now. */
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo);
 
-/* Signals the whole process group of the pidfd LEADER_FD atomically, including children being
- * forked. Works after the leader has exited, as long as the group has a member. Returns 0, -ESRCH
- * if the group is empty, or -EINVAL if the kernel is older than 6.9. */
+/* Signals the whole process group led by the process of the pidfd LEADER_FD atomically, including
+ * children that are being forked. Works after the leader has exited, as long as the group has a
+ * member. Returns 0, -ESRCH if the group is empty, or -EINVAL if the kernel is older than 6.9. */
 int guard_signal_group(int leader_fd, int signo);
 
 /* Signals every living descendant of PARENT, but not PARENT itself. If PGRP is above 0, signals
@@ -37,16 +37,16 @@ struct guard_kill {
     uint64_t wait_ns;    /* how long to wait before the next call */
 };
 
-/* Kills all descendants of the calling process, which must be a subreaper. Stops processes first if
- * they fork faster than they can be killed. Returns when REAP returns false, at UNTIL_NS, or if the
+/* Kills all descendants of the calling process, which must be a subreaper. If they fork faster than
+ * they can be killed, sends SIGSTOP first. Returns when REAP returns false, at UNTIL_NS, or if the
  * caller should wait for K->wait_ns before the next call. A process that survives SIGKILL costs one
- * scan per second. REAP reaps children, may keep their exit statuses, and returns whether any child
- * is left. Returns 0, or -EXDEV after one call of REAP. */
+ * scan per second. REAP reaps children, may store their exit statuses, and returns whether any
+ * child is left. Returns 0, or -EXDEV after one call of REAP. */
 typedef bool guard_reap_fn(void *user);
 int guard_kill_below(struct guard_kill *k, const struct proc_root *root, uint64_t until_ns,
                      guard_reap_fn *reap, void *user);
-/* True if processes have survived SIGKILL for some seconds (uninterruptible sleep). RET is one of
- * them. */
+/* True if a process has survived SIGKILL for some seconds (uninterruptible sleep). RET and RET_PID
+ * describe such a process. */
 bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, uint64_t now_ns,
                       struct proc_stat *ret, int32_t *ret_pid);
 void guard_kill_fini(struct guard_kill *k);
@@ -56,7 +56,7 @@ void guard_kill_fini(struct guard_kill *k);
  * processes to which SIGTERM was sent, or -EXDEV. */
 int guard_end_all(const struct proc_root *root, uint64_t grace_ns);
 
-/* How to recognise processes of a job whose supervisor and sentinel were both killed. */
+/* Signs by which to recognize processes of a job whose supervisor and sentinel were both killed. */
 struct stray_signs {
     /* value of EBB_RUN_DIR in the initial environment of the job's processes */
     const char *run_dir;

@@ -15,15 +15,15 @@ struct timing {
     uint64_t save_rise_bytes; /* largest additional memory of a checkpoint so far */
 };
 
-/* Like step_times_mark, but leaves out steps during which a checkpoint was written. */
+/* Like step_times_mark, but excludes steps during which a checkpoint was written. */
 void timing_step(struct timing *t, uint64_t now_ns, int64_t step);
-/* These functions measure one checkpoint. Call timing_save_begin when a checkpoint begins, with
- * BYTES in use; it is ignored while another checkpoint is being written. Call timing_memory for
- * each memory reading, and timing_save_end when the checkpoint ends. */
+/* These functions measure one checkpoint. Call timing_save_begin when a checkpoint begins, with the
+ * memory in use in BYTES; it is ignored while another checkpoint is being written. Call
+ * timing_memory for each memory reading, and timing_save_end when the checkpoint ends. */
 void timing_save_begin(struct timing *t, uint64_t now_ns, uint64_t bytes);
 void timing_memory(struct timing *t, uint64_t bytes);
 void timing_save_end(struct timing *t, uint64_t now_ns);
 void timing_save_failed(struct timing *t); /* discards the measurement in progress */
-/* Call this when a new segment starts: keeps the measured durations, and discards an unfinished
- * checkpoint. */
+/* Call this when a new segment starts: keeps the measured durations, and discards the measurement
+ * of an unfinished checkpoint. */
 void timing_segment(struct timing *t);

@@ -245,8 +245,8 @@ static void exception_of_the_failing_rank_is_reported_as_the_cause(void **state)
          "torchrun: rank 0 failed first, exitcode -9 (pid: 4241): Signal 9 (SIGKILL) received by "
          "PID 4241"},
         {TORCHRUN("0", "1", SEE), DEATH_PYTHON,
-         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): the last part of the "
-         "output does not contain its error"},
+         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): the error message is "
+         "not in the last part of the output"},
         /* With @record, torchrun's table contains the traceback of the rank. */
         {TORCHRUN("0", "1",
                   "Traceback (most recent call last):\n"
