@@ -1,4 +1,4 @@
-/* Tests the job's cgroup in fake trees and, if permitted, in the cgroups of this machine. */
+/* Tests the job's cgroup in fake trees and, if permitted, in the real cgroups of this machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +78,7 @@ static bool is_none(const struct guard_cgroup *g)
            g->kill_fd < 0 && g->events_fd < 0 && !g->is_limited;
 }
 
-static void cgroup_v1_allows_a_job_cgroup_in_every_ancestor(void **state)
+static void cgroup_v1_job_group_may_be_created_in_every_ancestor(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -102,7 +102,7 @@ static void cgroup_v1_allows_a_job_cgroup_in_every_ancestor(void **state)
     tree_end(&t);
 }
 
-static void joining_its_own_v1_cgroup_again_does_not_move_ebb(void **state)
+static void cgroup_warm_up_rejoins_only_the_own_v1_memory_cgroup(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -125,7 +125,7 @@ static void joining_its_own_v1_cgroup_again_does_not_move_ebb(void **state)
     tree_end(&t);
 }
 
-static void job_cgroup_is_not_created_above_an_existing_memory_limit(void **state)
+static void job_cgroup_is_never_placed_above_an_existing_memory_limit(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -142,7 +142,7 @@ static void job_cgroup_is_not_created_above_an_existing_memory_limit(void **stat
     tree_end(&t);
 }
 
-static void cgroup_v2_requires_the_delegated_memory_controller(void **state)
+static void cgroup_v2_requires_memory_controller_enabled_for_children(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -160,7 +160,7 @@ static void cgroup_v2_requires_the_delegated_memory_controller(void **state)
     tree_end(&t);
 }
 
-static void memory_controller_is_enabled_in_the_real_root_cgroup_only(void **state)
+static void memory_controller_is_enabled_in_real_root_not_namespace_root(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -177,14 +177,13 @@ static void memory_controller_is_enabled_in_the_real_root_cgroup_only(void **sta
     tree_end(&t);
 }
 
-/* Creates the groups that systemd creates for a scope or for a unit with Delegate=yes and
- * DelegateSubgroup=server. */
+/* Marks GROUP as delegated, as systemd does for a scope or for a unit with Delegate=yes. */
 static void delegate(struct tree *t, const char *group)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/cgroup/%s", t->path, group);
     if (setxattr(path, "user.delegate", "1", 1, 0) < 0) {
-        /* A tmpfs before Linux 6.6 does not support extended attributes. */
+        /* A tmpfs before Linux 6.6 does not support user extended attributes. */
         assert_int_equal(errno, ENOTSUP);
         tree_end(t);
         skip();
@@ -259,8 +258,8 @@ static void ebb_does_not_move_out_of_a_shared_scope_or_a_service(void **state)
     }
 }
 
-/* Runs FN in a child process, as nobody if this process is root. Returns FN's result, or 100 if the
- * child was killed. */
+/* Runs FN in a child process, as the user nobody if this process is root. Returns FN's result, or
+ * 100 if the child was killed. */
 static int as_nobody(int (*fn)(void *), void *user)
 {
     int status;
@@ -284,7 +283,7 @@ static int divide_gives_eacces(void *user)
                : 1;
 }
 
-static void cgroup_with_processes_that_cannot_be_moved_is_not_used(void **state)
+static void cgroup_whose_processes_cannot_be_moved_is_rejected(void **state)
 {
     struct tree t;
     (void)state;
@@ -295,8 +294,9 @@ static void cgroup_with_processes_that_cannot_be_moved_is_not_used(void **state)
     tree_end(&t);
 }
 
-/* A new folder in a fake tree has no cgroup files, so creating a group fails halfway. */
-static void cgroup_is_removed_if_its_creation_fails_halfway(void **state)
+/* A new folder in a fake tree contains no cgroup files, so creating a group fails after the folder
+ * was created. */
+static void incomplete_cgroup_is_removed_after_creation_fails(void **state)
 {
     struct tree t;
     struct err err;
@@ -331,7 +331,7 @@ static void missing_cgroup_hierarchy_is_reported(void **state)
     tree_end(&t);
 }
 
-static void cgroup_v2_limit_excludes_swap(void **state)
+static void cgroup_v2_limit_disables_swap(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -364,7 +364,7 @@ static void cgroup_v2_limit_excludes_swap(void **state)
     tree_end(&t);
 }
 
-static void child_joins_its_cgroup_although_clone3_fails(void **state)
+static void child_is_forked_outside_its_cgroup_if_clone3_fails(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -412,7 +412,7 @@ static void cgroup_v1_limit_covers_memory_and_swap(void **state)
     tree_end(&t);
 }
 
-static void nested_cgroups_are_removed_and_siblings_kept(void **state)
+static void removal_includes_nested_cgroups_but_not_siblings(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -421,7 +421,7 @@ static void nested_cgroups_are_removed_and_siblings_kept(void **state)
                "mkdir -p cgroup/p/ebb-7-8/x/y cgroup/p/ebb-7-8/z cgroup/p/beside/empty &&"
                " ln -s ../beside cgroup/p/ebb-7-8/link");
     strcpy(g.dir, "p/ebb-7-8");
-    /* The link remains because it is not a group. */
+    /* The symbolic link remains because it is not a group. */
     assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), -EBUSY);
     assert_string_equal(g.dir, "p/ebb-7-8");
     assert_false(is_there(&t.root, "p/ebb-7-8/x"));
@@ -435,7 +435,7 @@ static void nested_cgroups_are_removed_and_siblings_kept(void **state)
     tree_end(&t);
 }
 
-static void cgroup_folder_that_ebb_did_not_name_is_never_removed(void **state)
+static void cgroup_folder_with_another_name_format_is_never_removed(void **state)
 {
     static const char *const dirs[] = {"p/beside", "p/ebb-7-8/..", "p", "ebb-7-8"};
     struct tree t;
@@ -450,7 +450,7 @@ static void cgroup_folder_that_ebb_did_not_name_is_never_removed(void **state)
     tree_end(&t);
 }
 
-static void cgroup_name_parser_accepts_only_names_made_by_ebb(void **state)
+static void cgroup_name_parser_accepts_only_ebb_pid_ticks(void **state)
 {
     static const char *const bad[] = {"",
                                       "ebb",
@@ -539,7 +539,7 @@ static void need_group(uint64_t limit_bytes, bool needs_kill)
     skip();
 }
 
-/* Starts a process in GROUP that runs FN and then sleeps. Returns when FN has finished or the
+/* Starts a process in GROUP that runs FN and then sleeps. Returns when FN has returned or the
  * process has exited. */
 static pid_t start_in_group(void (*fn)(int fd), int *ret_fd)
 {
@@ -624,7 +624,7 @@ static unsigned groups_named(pid_t pid, const char *name)
     return n;
 }
 
-static void forked_process_is_a_member_of_its_cgroup(void **state)
+static void process_forked_for_a_cgroup_is_a_member_of_it(void **state)
 {
     bool is_in;
     int ends[2];
@@ -648,7 +648,7 @@ static void forked_process_is_a_member_of_its_cgroup(void **state)
     assert_int_equal(end_and_reap(pid), SIGKILL);
 }
 
-static void memory_touched_in_a_cgroup_is_charged_to_it(void **state)
+static void touched_memory_is_charged_to_the_cgroup_of_the_process(void **state)
 {
     uint64_t kills = 1;
     struct stat st;
@@ -666,7 +666,7 @@ static void memory_touched_in_a_cgroup_is_charged_to_it(void **state)
     end_and_reap(pid);
 }
 
-static void oom_kill_in_the_job_cgroup_is_counted_and_kills_no_others(void **state)
+static void oom_kill_in_the_job_cgroup_spares_processes_outside_it(void **state)
 {
     uint64_t kills = 0;
     int status;
@@ -729,7 +729,8 @@ static void fork_a_tree(int fd)
         }
 }
 
-/* Reads two more messages, kills the group, and waits until all processes have closed the pipe. */
+/* Reads two more messages, kills the group, and waits until all its processes have closed the
+ * pipe. */
 static void kill_and_see_them_gone(int fd, const struct guard_cgroup *g)
 {
     char byte;
@@ -740,7 +741,7 @@ static void kill_and_see_them_gone(int fd, const struct guard_cgroup *g)
     close(fd);
 }
 
-static void cgroup_kill_ends_a_whole_tree(void **state)
+static void cgroup_kill_ends_orphans_and_other_sessions(void **state)
 {
     char dir[GUARD_CGROUP_PATH];
     int fd, status;
@@ -756,7 +757,7 @@ static void cgroup_kill_ends_a_whole_tree(void **state)
     assert_int_equal(waitpid(bystander, NULL, WNOHANG), 0);
 }
 
-static void cgroup_of_another_process_can_be_removed_by_its_path(void **state)
+static void cgroup_can_be_reopened_killed_and_removed_by_its_path(void **state)
 {
     struct guard_cgroup copy;
     int fd;
@@ -788,7 +789,7 @@ static void cgroup_is_removed_only_after_its_process_has_exited(void **state)
     assert_false(is_there(&root, dir));
 }
 
-static void empty_leftover_cgroup_of_the_same_name_is_replaced(void **state)
+static void empty_leftover_cgroup_with_the_same_name_is_replaced(void **state)
 {
     struct guard_cgroup forgotten;
     (void)state;
@@ -796,7 +797,7 @@ static void empty_leftover_cgroup_of_the_same_name_is_replaced(void **state)
     forgotten = group;
     need_group(0, false);
     assert_string_equal(forgotten.dir, group.dir);
-    /* Descriptors of the removed group fail, and those of the new group work. */
+    /* The fds of the removed group return errors, and those of the new group work. */
     pid_t pid = start_in_group(tell, NULL);
     assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
     end_and_reap(pid);
@@ -804,7 +805,7 @@ static void empty_leftover_cgroup_of_the_same_name_is_replaced(void **state)
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
-static void cgroup_is_not_created_while_one_of_the_same_name_is_busy(void **state)
+static void cgroup_creation_fails_if_the_existing_cgroup_is_busy(void **state)
 {
     struct guard_cgroup g = guard_cgroup_none;
     struct err err;
@@ -817,7 +818,7 @@ static void cgroup_is_not_created_while_one_of_the_same_name_is_busy(void **stat
     end_and_reap(pid);
 }
 
-static void cgroups_nested_by_a_job_are_removed(void **state)
+static void cgroups_that_a_job_created_are_removed_with_its_cgroup(void **state)
 {
     char dir[GUARD_CGROUP_PATH], nested[GUARD_CGROUP_PATH + 16];
     (void)state;
@@ -831,7 +832,8 @@ static void cgroups_nested_by_a_job_are_removed(void **state)
     assert_false(is_there(&root, dir));
 }
 
-/* Returns whether no folder with our name exists in any place where ebb could create it. */
+/* Returns true if none of the places where ebb may create its folder contains a folder with our
+ * name. */
 static bool nothing_left(void)
 {
     struct guard_place p;
@@ -857,7 +859,7 @@ static int is_denied(void *user)
     return is_none(&g) && nothing_left() ? 0 : 4;
 }
 
-static void missing_cgroup_permission_is_reported_and_no_folder_is_left(void **state)
+static void cgroup_creation_without_permission_leaves_no_folder(void **state)
 {
     (void)state;
     int r = as_nobody(is_denied, NULL);
@@ -869,7 +871,7 @@ static void missing_cgroup_permission_is_reported_and_no_folder_is_left(void **s
     assert_int_equal(r, 0);
 }
 
-static void cgroup_name_has_pid_and_start_time(void **state)
+static void cgroup_name_contains_pid_and_start_time(void **state)
 {
     struct process_id id;
     struct proc_stat stat;
@@ -883,7 +885,7 @@ static void cgroup_name_has_pid_and_start_time(void **state)
         assert_int_equal(id.pid, getpid());
 }
 
-/* Returns the path, next to GROUP, of the folder that a process with PID and START_TICKS would
+/* Stores the path of the folder, next to GROUP, that a process with PID and START_TICKS would
  * create. */
 static void beside(int32_t pid, uint64_t start_ticks, char ret[GUARD_CGROUP_PATH + 64])
 {
@@ -904,10 +906,10 @@ static uint64_t start_of(pid_t pid)
 }
 
 /* Another ebb on this machine may remove an empty group of a dead process at any time, so the test
- * creates it again. */
+ * tries several times to create it. */
 enum { TRIES = 1000 };
 
-/* Creates the folder DIR for PID and returns its cgroup.procs. */
+/* Creates the folder DIR, moves PID into it, and returns the fd of its cgroup.procs. */
 static int make_busy(const char *dir, pid_t pid)
 {
     char procs[GUARD_CGROUP_PATH + 80];
@@ -922,7 +924,7 @@ static int make_busy(const char *dir, pid_t pid)
     return -1;
 }
 
-/* Returns whether guard_cgroup_tidy removed DIR, and not another ebb on this machine. */
+/* Returns true once guard_cgroup_tidy, and not another ebb on this machine, has removed DIR. */
 static bool tidy_takes(const char *dir)
 {
     char nested[GUARD_CGROUP_PATH + 80];
@@ -936,7 +938,7 @@ static bool tidy_takes(const char *dir)
     return false;
 }
 
-static void cleanup_removes_only_empty_cgroups_of_dead_processes(void **state)
+static void tidy_removes_only_empty_cgroups_of_dead_processes(void **state)
 {
     enum { LIVE, REUSED, BUSY, COUNT };
     struct guard_cgroup other = guard_cgroup_none;
@@ -980,36 +982,36 @@ static void cleanup_removes_only_empty_cgroups_of_dead_processes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cgroup_v1_allows_a_job_cgroup_in_every_ancestor),
-        cmocka_unit_test(joining_its_own_v1_cgroup_again_does_not_move_ebb),
-        cmocka_unit_test(job_cgroup_is_not_created_above_an_existing_memory_limit),
-        cmocka_unit_test(cgroup_v2_requires_the_delegated_memory_controller),
-        cmocka_unit_test(memory_controller_is_enabled_in_the_real_root_cgroup_only),
+        cmocka_unit_test(cgroup_v1_job_group_may_be_created_in_every_ancestor),
+        cmocka_unit_test(cgroup_warm_up_rejoins_only_the_own_v1_memory_cgroup),
+        cmocka_unit_test(job_cgroup_is_never_placed_above_an_existing_memory_limit),
+        cmocka_unit_test(cgroup_v2_requires_memory_controller_enabled_for_children),
+        cmocka_unit_test(memory_controller_is_enabled_in_real_root_not_namespace_root),
         cmocka_unit_test(memory_controller_is_enabled_in_a_delegated_parent_cgroup),
         cmocka_unit_test(ebb_alone_in_a_delegated_scope_moves_into_a_child_cgroup),
         cmocka_unit_test(ebb_does_not_move_out_of_a_shared_scope_or_a_service),
-        cmocka_unit_test(cgroup_with_processes_that_cannot_be_moved_is_not_used),
-        cmocka_unit_test(cgroup_is_removed_if_its_creation_fails_halfway),
+        cmocka_unit_test(cgroup_whose_processes_cannot_be_moved_is_rejected),
+        cmocka_unit_test(incomplete_cgroup_is_removed_after_creation_fails),
         cmocka_unit_test(missing_cgroup_hierarchy_is_reported),
-        cmocka_unit_test(cgroup_v2_limit_excludes_swap),
-        cmocka_unit_test(child_joins_its_cgroup_although_clone3_fails),
+        cmocka_unit_test(cgroup_v2_limit_disables_swap),
+        cmocka_unit_test(child_is_forked_outside_its_cgroup_if_clone3_fails),
         cmocka_unit_test(cgroup_v1_limit_covers_memory_and_swap),
-        cmocka_unit_test(nested_cgroups_are_removed_and_siblings_kept),
-        cmocka_unit_test(cgroup_folder_that_ebb_did_not_name_is_never_removed),
-        cmocka_unit_test(cgroup_name_parser_accepts_only_names_made_by_ebb),
-        HERE(forked_process_is_a_member_of_its_cgroup),
-        HERE(memory_touched_in_a_cgroup_is_charged_to_it),
-        HERE(oom_kill_in_the_job_cgroup_is_counted_and_kills_no_others),
+        cmocka_unit_test(removal_includes_nested_cgroups_but_not_siblings),
+        cmocka_unit_test(cgroup_folder_with_another_name_format_is_never_removed),
+        cmocka_unit_test(cgroup_name_parser_accepts_only_ebb_pid_ticks),
+        HERE(process_forked_for_a_cgroup_is_a_member_of_it),
+        HERE(touched_memory_is_charged_to_the_cgroup_of_the_process),
+        HERE(oom_kill_in_the_job_cgroup_spares_processes_outside_it),
         HERE(cgroup_limit_can_be_raised_and_lowered),
-        HERE(cgroup_kill_ends_a_whole_tree),
-        HERE(cgroup_of_another_process_can_be_removed_by_its_path),
+        HERE(cgroup_kill_ends_orphans_and_other_sessions),
+        HERE(cgroup_can_be_reopened_killed_and_removed_by_its_path),
         HERE(cgroup_is_removed_only_after_its_process_has_exited),
-        HERE(empty_leftover_cgroup_of_the_same_name_is_replaced),
-        HERE(cgroup_is_not_created_while_one_of_the_same_name_is_busy),
-        HERE(cgroups_nested_by_a_job_are_removed),
-        HERE(missing_cgroup_permission_is_reported_and_no_folder_is_left),
-        HERE(cgroup_name_has_pid_and_start_time),
-        HERE(cleanup_removes_only_empty_cgroups_of_dead_processes),
+        HERE(empty_leftover_cgroup_with_the_same_name_is_replaced),
+        HERE(cgroup_creation_fails_if_the_existing_cgroup_is_busy),
+        HERE(cgroups_that_a_job_created_are_removed_with_its_cgroup),
+        HERE(cgroup_creation_without_permission_leaves_no_folder),
+        HERE(cgroup_name_contains_pid_and_start_time),
+        HERE(tidy_removes_only_empty_cgroups_of_dead_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

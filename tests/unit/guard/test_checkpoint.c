@@ -38,7 +38,7 @@ struct fixture {
     int rank_fd[RANKS];
     int32_t rank_pid[RANKS];
     size_t ranks;
-    /* [0] counts children that are ready, [1] counts the signals they received. */
+    /* [0] is the number of children that are ready, [1] the number of signals they received. */
     volatile int *shared;
 };
 
@@ -114,8 +114,8 @@ static int32_t say_from_child(struct fixture *f, const char *text)
     return (int32_t)pid;
 }
 
-/* Adds a rank with its own socket. The process may have exited, because the test defines which
- * ranks are dead. */
+/* Adds a rank with its own socket. Its process may have exited already: the tests themselves decide
+ * which ranks are dead. */
 static void add_rank(struct fixture *f, const char *role)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -164,7 +164,7 @@ static bool answer(struct fixture *f, int32_t pid, uint64_t id, const char *stat
     return receive(f, pid, text);
 }
 
-static void checkpoint_without_any_request_method_fails_with_a_reason(void **state)
+static void checkpoint_without_a_request_method_fails_with_a_reason(void **state)
 {
     struct fixture *f = *state;
     const char *expected = "no rank is connected to EBB_SOCKET, and neither --checkpoint-signal "
@@ -210,7 +210,7 @@ static void checkpoint_is_done_when_all_ranks_report_done(void **state)
     assert_string_equal(f->checkpoint.by, "mark");
 }
 
-static void answer_on_the_socket_completes_the_checkpoint_request(void **state)
+static void answer_of_a_helper_process_completes_a_checkpoint_request(void **state)
 {
     struct fixture *f = *state;
 
@@ -224,7 +224,7 @@ static void answer_on_the_socket_completes_the_checkpoint_request(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
-static void late_duplicate_and_invalid_answers_are_ignored(void **state)
+static void outdated_repeated_and_invalid_acks_are_ignored(void **state)
 {
     struct fixture *f = *state;
     int32_t *pid = f->rank_pid;
@@ -241,12 +241,12 @@ static void late_duplicate_and_invalid_answers_are_ignored(void **state)
     assert_false(receive(f, pid[0], "KIND=ack\nSTATUS=done"));
     assert_false(receive(f, pid[0], "KIND=ack\nID=2"));
     assert_false(receive(f, pid[0], "KIND=save"));
-    /* The answer comes from one of two ranks, but it is unknown which one. */
+    /* This pid is not one of the two ranks, so it is unknown which rank has answered. */
     assert_false(answer(f, 999999999, 2, "done"));
     assert_int_equal(f->checkpoint.ack, LADDER_NO_ACK);
     for (int i = 0; i < 3; i++)
         assert_false(answer(f, pid[0], 2, "done"));
-    assert_false(answer(f, pid[0], 2, "failed")); /* Only the first answer of a rank counts. */
+    assert_false(answer(f, pid[0], 2, "failed")); /* Only the first answer of a rank is used. */
     assert_true(answer(f, pid[1], 2, "done"));
     assert_false(answer(f, pid[1], 2, "failed"));
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
@@ -267,7 +267,7 @@ static void checkpoint_fails_when_one_rank_reports_failure(void **state)
     assert_string_equal(f->checkpoint.by, "");
 }
 
-static void checkpoint_request_does_not_wait_for_dead_ranks(void **state)
+static void checkpoint_request_does_not_wait_for_ranks_that_exited(void **state)
 {
     struct fixture *f = *state;
 
@@ -287,7 +287,7 @@ static void checkpoint_request_does_not_wait_for_dead_ranks(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void answers_of_ranks_without_a_pid_are_counted(void **state)
+static void each_answer_of_an_unknown_pid_is_assigned_to_one_rank(void **state)
 {
     struct fixture *f = *state;
 
@@ -306,7 +306,7 @@ static void answers_of_ranks_without_a_pid_are_counted(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
-static void checkpoint_path_that_is_too_long_is_dropped(void **state)
+static void checkpoint_path_beyond_the_maximum_length_is_dropped(void **state)
 {
     struct fixture *f = *state;
     char text[CHECKPOINT_PATH_MAX + 64];
@@ -320,7 +320,7 @@ static void checkpoint_path_that_is_too_long_is_dropped(void **state)
     assert_string_equal(f->checkpoint.path, "");
 }
 
-static void checkpoint_request_does_not_wait_for_a_closed_socket(void **state)
+static void checkpoint_request_fails_if_the_rank_socket_is_gone(void **state)
 {
     struct fixture *f = *state;
     char path[64];
@@ -416,7 +416,7 @@ static void use(struct fixture *f, int signo, const char *command, const char *d
                     &(struct checkpoint_options){.signo = signo, .command = command, .done = done});
 }
 
-/* Checks that the last request signalled exactly these processes in this order. */
+/* Checks that the last request signalled exactly these processes, in this order. */
 static void assert_signalled(struct fixture *f, size_t count, const pid_t *pids)
 {
     assert_int_equal(f->checkpoint.signalled_count, count);
@@ -424,7 +424,7 @@ static void assert_signalled(struct fixture *f, size_t count, const pid_t *pids)
         assert_int_equal(f->checkpoint.signalled[i], pids[i]);
 }
 
-static void process_without_signal_handler_is_named_and_not_signalled(void **state)
+static void process_without_a_signal_handler_gets_no_checkpoint_signal(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = start_process(f, false);
@@ -444,7 +444,7 @@ static void process_without_signal_handler_is_named_and_not_signalled(void **sta
     end_process(pid);
 }
 
-static void save_mark_after_the_signal_completes_the_request(void **state)
+static void save_mark_after_a_signal_completes_the_checkpoint_request(void **state)
 {
     struct fixture *f = *state;
     pid_t with = start_process(f, true), without = start_process(f, false);
@@ -487,7 +487,7 @@ static void launchers_and_workers_get_no_checkpoint_signal(void **state)
     assert_int_equal(now(f), 1);
     assert_signalled(f, 1, &main_pid);
 
-    set_role(f, main_pid, ROLE_OTHER); /* The first process of the job has no known role. */
+    set_role(f, main_pid, ROLE_OTHER); /* The role of the job's first process is unknown. */
     assert_int_equal(now(f), 1);
     assert_signalled(f, 1, &main_pid);
 
@@ -511,7 +511,7 @@ static void launchers_and_workers_get_no_checkpoint_signal(void **state)
         end_process(bad[i]);
 }
 
-static void checkpoint_signal_goes_only_to_ranks_that_sent_hello(void **state)
+static void checkpoint_signal_goes_to_connected_ranks_if_there_are_any(void **state)
 {
     struct fixture *f = *state;
     pid_t other = start_process(f, true), rank = start_process(f, true);
@@ -551,7 +551,7 @@ static void checkpoint_signal_is_not_sent_to_a_reused_pid(void **state)
     end_process(pid);
 }
 
-static void checkpoint_fails_when_all_signalled_processes_have_died(void **state)
+static void checkpoint_fails_once_all_signalled_processes_have_died(void **state)
 {
     struct fixture *f = *state;
     pid_t a = start_process(f, true), b = start_process(f, true);
@@ -614,7 +614,7 @@ static void new_or_changed_file_completes_the_checkpoint_request(void **state)
     assert_false(checkpoint_check_file(&f->checkpoint));
 }
 
-static void missing_folder_of_the_checkpoint_file_is_not_an_error(void **state)
+static void request_succeeds_if_checkpoint_done_folder_is_missing(void **state)
 {
     struct fixture *f = *state;
 
@@ -626,7 +626,7 @@ static void missing_folder_of_the_checkpoint_file_is_not_an_error(void **state)
     assert_true(answer(f, f->rank_pid[0], 1, "done"));
 }
 
-static void file_written_before_the_rank_died_completes_the_request(void **state)
+static void checkpoint_file_is_found_after_the_last_rank_has_died(void **state)
 {
     struct fixture *f = *state;
 
@@ -651,7 +651,7 @@ static bool reap_command(struct fixture *f)
     return checkpoint_command_exited(&f->checkpoint, pid, status);
 }
 
-static void exit_of_the_checkpoint_command_completes_the_request(void **state)
+static void exit_status_of_checkpoint_command_decides_the_outcome(void **state)
 {
     struct fixture *f = *state;
 
@@ -674,8 +674,8 @@ static void exit_of_the_checkpoint_command_completes_the_request(void **state)
 }
 
 /* The shell reads its status without a fork, which would block signals. Only the lower 28 bits of
- * SigIgn count, because posix_spawn of glibc leaves signals 32 and 33 ignored. The process group is
- * field 5 of stat. */
+ * SigIgn are checked, because glibc's posix_spawn leaves signals 32 and 33 ignored. The process
+ * group is field 5 of stat. */
 static const char clean_start[] =
     "[ \"$EBB_CHECKPOINT_ID\" = 1 ] || exit 2\n"
     "[ \"$(env | grep -c ^EBB_CHECKPOINT_ID=)\" = 1 ] || exit 3\n"
@@ -686,7 +686,7 @@ static const char clean_start[] =
     "done </proc/$$/status\n"
     "[ \"$(cut -d' ' -f5 /proc/$$/stat)\" = $$ ] || exit 7\n";
 
-static void checkpoint_command_gets_request_id_and_default_signals(void **state)
+static void checkpoint_command_starts_with_request_id_and_clean_signals(void **state)
 {
     struct fixture *f = *state;
     sigset_t block, old;
@@ -729,7 +729,7 @@ static void running_checkpoint_command_is_not_started_again(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-static void checkpoint_command_may_send_the_answer(void **state)
+static void ack_from_the_checkpoint_command_completes_the_request(void **state)
 {
     struct fixture *f = *state;
 
@@ -737,7 +737,7 @@ static void checkpoint_command_may_send_the_answer(void **state)
     now(f);
     assert_false(answer(f, 5, 2, "started"));
     assert_true(answer(f, 5, 1, "started"));
-    /* The exit status of the command decides, not this answer. */
+    /* A failure is decided by the exit status of the command, not by this answer. */
     assert_false(answer(f, 5, 1, "failed"));
     assert_true(receive(f, 5, "KIND=ack\nID=1\nSTATUS=done\nPATH=/ck"));
     assert_string_equal(f->checkpoint.path, "/ck");
@@ -745,7 +745,7 @@ static void checkpoint_command_may_send_the_answer(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
-static void checkpoint_command_itself_gets_no_checkpoint_signal(void **state)
+static void checkpoint_command_processes_get_no_checkpoint_signal(void **state)
 {
     struct fixture *f = *state;
     pid_t pid;
@@ -763,7 +763,7 @@ static void checkpoint_command_itself_gets_no_checkpoint_signal(void **state)
     end_process(f->checkpoint.command_pid);
 }
 
-static void request_stays_open_while_one_method_can_still_succeed(void **state)
+static void checkpoint_request_stays_open_while_a_method_may_succeed(void **state)
 {
     struct fixture *f = *state;
 
@@ -788,7 +788,7 @@ static void request_stays_open_while_one_method_can_still_succeed(void **state)
 
 /* ---- random events ---- */
 
-/* Computes the result of the ranks' answers independently of checkpoint.c. */
+/* Computes the outcome of the ranks' answers independently of checkpoint.c. */
 struct model {
     char word[RANKS]; /* '-' means not answered, 'd' done, 'f' failed, 'x' exited without an answer.
                        */
@@ -838,7 +838,7 @@ static void check_state(const struct checkpoint *a)
     assert_int_equal(a->by[0] != '\0', a->ack == LADDER_ACK_DONE);
 }
 
-static void events_in_random_order_keep_the_checkpoint_state_valid(void **state)
+static void random_checkpoint_events_lead_to_the_expected_state(void **state)
 {
     struct fixture *f = *state;
     unsigned ends[LADDER_ACK_FAILED + 1] = {0};
@@ -865,9 +865,7 @@ static void events_in_random_order_keep_the_checkpoint_state_valid(void **state)
         ends[f->checkpoint.ack]++;
     }
     for (size_t i = 0; i <= LADDER_ACK_FAILED; i++)
-        assert_true(
-            ends[i] >
-            0); /* The random events must have caused every way in which a request can end. */
+        assert_true(ends[i] > 0); /* The random events must have caused each possible outcome. */
 }
 
 static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
@@ -898,7 +896,7 @@ static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
     }
 }
 
-static void checkpoint_requested_by_all_methods_completes_only_once(void **state)
+static void checkpoint_requested_by_several_methods_completes_once(void **state)
 {
     static const char *const commands[] = {"exit 0", "exit 1", NULL};
     struct fixture *f = *state;
@@ -941,33 +939,33 @@ static void checkpoint_requested_by_all_methods_completes_only_once(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(checkpoint_without_any_request_method_fails_with_a_reason),
+        TEST(checkpoint_without_a_request_method_fails_with_a_reason),
         TEST(checkpoint_is_done_when_all_ranks_report_done),
-        TEST(answer_on_the_socket_completes_the_checkpoint_request),
-        TEST(late_duplicate_and_invalid_answers_are_ignored),
+        TEST(answer_of_a_helper_process_completes_a_checkpoint_request),
+        TEST(outdated_repeated_and_invalid_acks_are_ignored),
         TEST(checkpoint_fails_when_one_rank_reports_failure),
-        TEST(checkpoint_request_does_not_wait_for_dead_ranks),
-        TEST(answers_of_ranks_without_a_pid_are_counted),
-        TEST(checkpoint_path_that_is_too_long_is_dropped),
-        TEST(checkpoint_request_does_not_wait_for_a_closed_socket),
+        TEST(checkpoint_request_does_not_wait_for_ranks_that_exited),
+        TEST(each_answer_of_an_unknown_pid_is_assigned_to_one_rank),
+        TEST(checkpoint_path_beyond_the_maximum_length_is_dropped),
+        TEST(checkpoint_request_fails_if_the_rank_socket_is_gone),
         TEST(stop_request_and_checkpoint_request_have_different_ids),
-        TEST(process_without_signal_handler_is_named_and_not_signalled),
-        TEST(save_mark_after_the_signal_completes_the_request),
+        TEST(process_without_a_signal_handler_gets_no_checkpoint_signal),
+        TEST(save_mark_after_a_signal_completes_the_checkpoint_request),
         TEST(launchers_and_workers_get_no_checkpoint_signal),
-        TEST(checkpoint_signal_goes_only_to_ranks_that_sent_hello),
+        TEST(checkpoint_signal_goes_to_connected_ranks_if_there_are_any),
         TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),
-        TEST(checkpoint_fails_when_all_signalled_processes_have_died),
+        TEST(checkpoint_fails_once_all_signalled_processes_have_died),
         TEST(new_or_changed_file_completes_the_checkpoint_request),
-        TEST(missing_folder_of_the_checkpoint_file_is_not_an_error),
-        TEST(file_written_before_the_rank_died_completes_the_request),
-        TEST(exit_of_the_checkpoint_command_completes_the_request),
-        TEST(checkpoint_command_gets_request_id_and_default_signals),
+        TEST(request_succeeds_if_checkpoint_done_folder_is_missing),
+        TEST(checkpoint_file_is_found_after_the_last_rank_has_died),
+        TEST(exit_status_of_checkpoint_command_decides_the_outcome),
+        TEST(checkpoint_command_starts_with_request_id_and_clean_signals),
         TEST(running_checkpoint_command_is_not_started_again),
-        TEST(checkpoint_command_may_send_the_answer),
-        TEST(checkpoint_command_itself_gets_no_checkpoint_signal),
-        TEST(request_stays_open_while_one_method_can_still_succeed),
-        TEST(events_in_random_order_keep_the_checkpoint_state_valid),
-        TEST(checkpoint_requested_by_all_methods_completes_only_once),
+        TEST(ack_from_the_checkpoint_command_completes_the_request),
+        TEST(checkpoint_command_processes_get_no_checkpoint_signal),
+        TEST(checkpoint_request_stays_open_while_a_method_may_succeed),
+        TEST(random_checkpoint_events_lead_to_the_expected_state),
+        TEST(checkpoint_requested_by_several_methods_completes_once),
     };
 
     return cmocka_run_group_tests_name("ask", tests, NULL, NULL);

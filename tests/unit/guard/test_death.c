@@ -1,4 +1,4 @@
-/* Tests that the cause of a job's end is found in log output and other facts. */
+/* Tests that the cause of a job's end is found in its output and in other facts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "guard/death.h"
 
-/* The counters of this cgroup are fake, because cgroup.c has its own tests. */
+/* The OOM counters of the job's cgroup are fake, because cgroup.c has its own tests. */
 static int group_result;
 static uint64_t group_count;
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
@@ -103,7 +103,7 @@ static void check(const struct ending *e, size_t n)
 }
 #define CHECK(table) check(table, sizeof(table) / sizeof *(table))
 
-static void last_exception_of_a_traceback_is_reported_as_the_cause(void **state)
+static void cause_of_death_is_the_last_exception_of_the_traceback(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -111,8 +111,8 @@ static void last_exception_of_a_traceback_is_reported_as_the_cause(void **state)
         {"epoch 3: loss 0.12\nsaved to out/\n", DEATH_NO_SIGN, ""},
         {"epoch 1\n" HEAD BODY "ValueError: shape mismatch: (3,) and (4,)\n", DEATH_PYTHON,
          "ValueError: shape mismatch: (3,) and (4,)"},
-        /* Unusual exceptions: without a final newline, without a message, with a module name, or of
-         * a class defined in a function. */
+        /* Exceptions without a final newline or a message, with a module name, or of a class
+         * defined in a function. */
         {HEAD BODY "AssertionError", DEATH_PYTHON, "AssertionError"},
         {HEAD BODY "a.b.C: \n", DEATH_PYTHON, "a.b.C"},
         {HEAD BODY "lib.f.<locals>.Größe2: x\n", DEATH_PYTHON, "lib.f.<locals>.Größe2: x"},
@@ -156,7 +156,7 @@ static void last_exception_of_a_traceback_is_reported_as_the_cause(void **state)
     CHECK(table);
 }
 
-static void original_exception_of_a_worker_or_chain_is_reported_as_cause(void **state)
+static void cause_of_death_is_the_original_exception_of_the_worker(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -205,7 +205,7 @@ static void original_exception_of_a_worker_or_chain_is_reported_as_cause(void **
     CHECK(table);
 }
 
-static void exception_of_the_failing_rank_is_reported_as_the_cause(void **state)
+static void cause_of_death_is_the_exception_of_the_first_failed_rank(void **state)
 {
     (void)state;
 #define R0 "[rank0]: "
@@ -225,7 +225,7 @@ static void exception_of_the_failing_rank_is_reported_as_the_cause(void **state)
         {"[rank0]:   File \"/home/u/t.py\", line 2, in f\n[rank0]:     g()\n" R0
          "ValueError: cut\n",
          DEATH_PYTHON, "ValueError: cut"},
-        /* Two ranks print at the same time, and the first one is the cause. */
+        /* Two ranks print at the same time, and the exception of the first is the cause. */
         {R0 "Traceback (most recent call last):\n" R3 "Traceback (most recent call last):\n" R0
             "  File \"/home/u/t.py\", line 2, in f\n" R3
             "  File \"/home/u/t.py\", line 9, in f\n" R3 "OSError: three\n" R0 "ValueError: zero\n",
@@ -260,7 +260,7 @@ static void exception_of_the_failing_rank_is_reported_as_the_cause(void **state)
     CHECK(table);
 }
 
-static void out_of_memory_messages_are_classified_by_kind_of_memory(void **state)
+static void out_of_memory_is_attributed_to_gpu_shared_or_host_memory(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -336,7 +336,7 @@ static void out_of_memory_messages_are_classified_by_kind_of_memory(void **state
     CHECK(table);
 }
 
-static void traceback_is_found_between_colours_and_progress_bars(void **state)
+static void traceback_is_found_among_colour_codes_and_progress_bars(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -364,7 +364,7 @@ static void traceback_is_found_between_colours_and_progress_bars(void **state)
     CHECK(table);
 }
 
-static void ignored_and_logged_exceptions_are_not_reported_as_the_cause(void **state)
+static void ignored_and_logged_exceptions_are_not_the_cause_of_death(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -398,7 +398,7 @@ static void tail_add_lines(struct death_tail *t, const char *line, size_t bytes)
         death_tail_add(t, line, strlen(line));
 }
 
-static void traceback_followed_by_much_output_is_not_reported_as_cause(void **state)
+static void traceback_followed_by_4_kib_of_output_is_not_the_cause(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -414,7 +414,7 @@ static void traceback_followed_by_much_output_is_not_reported_as_cause(void **st
     assert_int_equal(read_end(&t, line), DEATH_MEMORY);
 }
 
-static void exception_is_found_before_long_shutdown_messages(void **state)
+static void exception_is_found_before_several_kib_of_shutdown_messages(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -426,7 +426,7 @@ static void exception_is_found_before_long_shutdown_messages(void **state)
     assert_string_equal(line, "RuntimeError: Error(s) in loading");
 }
 
-static void output_buffer_keeps_the_last_bytes_of_the_job(void **state)
+static void ring_buffer_keeps_the_last_bytes_of_job_output(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -451,7 +451,7 @@ static void output_buffer_keeps_the_last_bytes_of_the_job(void **state)
     assert_string_equal(line, "ValueError: at the end");
 }
 
-static void line_of_the_cause_is_escaped_and_truncated(void **state)
+static void exception_line_is_escaped_and_truncated(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -467,9 +467,9 @@ static void line_of_the_cause_is_escaped_and_truncated(void **state)
     assert_non_null(strstr(line, "éé…"));
 }
 
-/* Any bytes, broken tracebacks and escapes are parsed within bounds, and the result is valid
- * text. */
-static void random_job_output_does_not_crash_the_parser(void **state)
+/* Arbitrary bytes, broken tracebacks and escape sequences are parsed within bounds, and the result
+ * is valid text. */
+static void traceback_parser_handles_random_job_output(void **state)
 {
     (void)state;
     static const char *const parts[] = {HEAD,
@@ -561,7 +561,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static void exit_status_0_means_success_whatever_the_job_printed(void **state)
+static void exit_status_0_is_success_even_after_a_printed_exception(void **state)
 {
     (void)state;
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .tail = &exception);
@@ -569,7 +569,7 @@ static void exit_status_0_means_success_whatever_the_job_printed(void **state)
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .sent_signal = SIGINT);
 }
 
-static void stop_by_the_guard_takes_precedence_over_other_causes(void **state)
+static void stop_by_ebb_takes_precedence_over_other_causes_of_death(void **state)
 {
     (void)state;
     CAUSE(CAUSE_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
@@ -586,7 +586,7 @@ static void stop_by_the_guard_takes_precedence_over_other_causes(void **state)
     assert_string_equal(cause_kind_name(CAUSE_CANCELLED), "cancelled");
 }
 
-static void signal_sent_by_the_user_is_the_cause_only_if_the_job_ended_by_it(void **state)
+static void user_signal_is_the_cause_only_if_it_ended_the_job(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = SIGTERM,
@@ -604,7 +604,7 @@ static void signal_sent_by_the_user_is_the_cause_only_if_the_job_ended_by_it(voi
     CAUSE(CAUSE_SIGNAL, "crashed: SIGSEGV", .status = SIGSEGV, .sent_signal = SIGINT);
 }
 
-static void kernel_oom_kill_is_found_by_its_counters(void **state)
+static void kernel_oom_kill_is_detected_by_oom_counters(void **state)
 {
     (void)state;
     const uint64_t limit = UINT64_C(2) << 30;
@@ -642,7 +642,7 @@ static void kernel_oom_kill_is_found_by_its_counters(void **state)
           .after = &in_group);
 }
 
-static void oom_kill_of_a_worker_is_reported_as_cause_of_the_job_failure(void **state)
+static void oom_kill_of_a_worker_is_added_to_the_cause_of_death(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OOM_GROUP,
@@ -675,7 +675,7 @@ static void oom_kill_of_a_worker_is_reported_as_cause_of_the_job_failure(void **
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
 }
 
-static void failures_of_shared_memory_gpu_and_malloc_are_distinguished(void **state)
+static void shared_memory_gpu_and_malloc_failures_are_distinguished(void **state)
 {
     (void)state;
     CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed with SIGBUS", .status = SIGBUS,
@@ -693,7 +693,7 @@ static void failures_of_shared_memory_gpu_and_malloc_are_distinguished(void **st
           .status = SIGABRT, .tail = &no_memory);
 }
 
-static void job_end_without_known_cause_is_reported_with_exit_status(void **state)
+static void unknown_cause_of_death_is_described_by_the_exit_status(void **state)
 {
     (void)state;
     CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .tail = &exception);
@@ -709,7 +709,7 @@ static void job_end_without_known_cause_is_reported_with_exit_status(void **stat
     CAUSE(CAUSE_SIGNAL, "killed by signal 40 (sender unknown)", .status = 40);
 }
 
-static void every_cause_of_a_job_end_has_a_name(void **state)
+static void every_cause_of_death_has_a_name(void **state)
 {
     (void)state;
     for (enum cause i = CAUSE_UNKNOWN + 1; i < CAUSES; i++)
@@ -796,25 +796,25 @@ static void oom_counter_of_this_machine_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(last_exception_of_a_traceback_is_reported_as_the_cause),
-        cmocka_unit_test(original_exception_of_a_worker_or_chain_is_reported_as_cause),
-        cmocka_unit_test(exception_of_the_failing_rank_is_reported_as_the_cause),
-        cmocka_unit_test(out_of_memory_messages_are_classified_by_kind_of_memory),
-        cmocka_unit_test(traceback_is_found_between_colours_and_progress_bars),
-        cmocka_unit_test(ignored_and_logged_exceptions_are_not_reported_as_the_cause),
-        cmocka_unit_test(traceback_followed_by_much_output_is_not_reported_as_cause),
-        cmocka_unit_test(exception_is_found_before_long_shutdown_messages),
-        cmocka_unit_test(output_buffer_keeps_the_last_bytes_of_the_job),
-        cmocka_unit_test(line_of_the_cause_is_escaped_and_truncated),
-        cmocka_unit_test(random_job_output_does_not_crash_the_parser),
-        cmocka_unit_test(exit_status_0_means_success_whatever_the_job_printed),
-        cmocka_unit_test(stop_by_the_guard_takes_precedence_over_other_causes),
-        cmocka_unit_test(signal_sent_by_the_user_is_the_cause_only_if_the_job_ended_by_it),
-        cmocka_unit_test(kernel_oom_kill_is_found_by_its_counters),
-        cmocka_unit_test(oom_kill_of_a_worker_is_reported_as_cause_of_the_job_failure),
-        cmocka_unit_test(failures_of_shared_memory_gpu_and_malloc_are_distinguished),
-        cmocka_unit_test(job_end_without_known_cause_is_reported_with_exit_status),
-        cmocka_unit_test(every_cause_of_a_job_end_has_a_name),
+        cmocka_unit_test(cause_of_death_is_the_last_exception_of_the_traceback),
+        cmocka_unit_test(cause_of_death_is_the_original_exception_of_the_worker),
+        cmocka_unit_test(cause_of_death_is_the_exception_of_the_first_failed_rank),
+        cmocka_unit_test(out_of_memory_is_attributed_to_gpu_shared_or_host_memory),
+        cmocka_unit_test(traceback_is_found_among_colour_codes_and_progress_bars),
+        cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause_of_death),
+        cmocka_unit_test(traceback_followed_by_4_kib_of_output_is_not_the_cause),
+        cmocka_unit_test(exception_is_found_before_several_kib_of_shutdown_messages),
+        cmocka_unit_test(ring_buffer_keeps_the_last_bytes_of_job_output),
+        cmocka_unit_test(exception_line_is_escaped_and_truncated),
+        cmocka_unit_test(traceback_parser_handles_random_job_output),
+        cmocka_unit_test(exit_status_0_is_success_even_after_a_printed_exception),
+        cmocka_unit_test(stop_by_ebb_takes_precedence_over_other_causes_of_death),
+        cmocka_unit_test(user_signal_is_the_cause_only_if_it_ended_the_job),
+        cmocka_unit_test(kernel_oom_kill_is_detected_by_oom_counters),
+        cmocka_unit_test(oom_kill_of_a_worker_is_added_to_the_cause_of_death),
+        cmocka_unit_test(shared_memory_gpu_and_malloc_failures_are_distinguished),
+        cmocka_unit_test(unknown_cause_of_death_is_described_by_the_exit_status),
+        cmocka_unit_test(every_cause_of_death_has_a_name),
         cmocka_unit_test(oom_counters_are_read_from_host_and_cgroups),
         cmocka_unit_test(oom_counter_of_this_machine_is_read),
     };

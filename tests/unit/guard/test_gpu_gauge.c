@@ -1,4 +1,4 @@
-/* Tests which memory of a GPU counts against which limit. */
+/* Tests which memory use of a GPU is compared with which limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,11 +39,12 @@ static void gpu_headroom_is_unknown_without_readings(void **state)
     const struct quantity_size half = {.is_percent = true, .permyriad = 5000};
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     set_torch(&e, GIB, GIB, GIB);
-    gpu_gauge_read(&e, NULL, &half, &g); /* a percentage of an unknown size */
+    /* a percentage, while the total memory of the GPU is unknown */
+    gpu_gauge_read(&e, NULL, &half, &g);
     assert_false(g.known);
 }
 
-static void gpu_memory_cached_by_pytorch_counts_as_free(void **state)
+static void gpu_memory_cached_by_pytorch_is_treated_as_free(void **state)
 {
     (void)state;
     struct run_entity e = gpu_with(80 * GIB, 70 * GIB, 61 * GIB);
@@ -51,7 +52,7 @@ static void gpu_memory_cached_by_pytorch_counts_as_free(void **state)
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_true(g.known && g.is_card);
     assert_int_equal(g.room_bytes, 10 * GIB);
-    /* PyTorch has reserved 60 GiB, but never used more than 20 GiB of them at one time. */
+    /* PyTorch has reserved 60 GiB, but never used more than 20 GiB of it at the same time. */
     set_torch(&e, 5 * GIB, 20 * GIB, 60 * GIB);
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_int_equal(g.limit_bytes, 80 * GIB);
@@ -66,13 +67,13 @@ static void gpu_used_only_by_other_jobs_is_not_guarded(void **state)
     struct ladder_gauge g = {0};
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_false(g.known);
-    /* PyTorch reports memory, but the driver does not, because it sees other pids. */
+    /* PyTorch reports memory for this job. The driver does not, because it sees other pids. */
     set_torch(&e, GIB, GIB, GIB);
     gpu_gauge_read(&e, NULL, &no_limit, &g);
     assert_true(g.known);
 }
 
-static void gpu_headroom_ends_at_the_job_limit_or_when_the_gpu_is_full(void **state)
+static void gpu_headroom_is_the_lesser_of_job_limit_and_free_memory(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 40 * GIB};
@@ -88,7 +89,7 @@ static void gpu_headroom_ends_at_the_job_limit_or_when_the_gpu_is_full(void **st
     assert_int_equal(g.room_bytes, 3 * GIB);
 }
 
-static void gpu_limit_is_enforced_without_a_driver_reading(void **state)
+static void gpu_limit_is_checked_against_pytorch_without_driver(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 4 * GIB};
@@ -123,10 +124,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpu_headroom_is_unknown_without_readings),
-        cmocka_unit_test(gpu_memory_cached_by_pytorch_counts_as_free),
+        cmocka_unit_test(gpu_memory_cached_by_pytorch_is_treated_as_free),
         cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
-        cmocka_unit_test(gpu_headroom_ends_at_the_job_limit_or_when_the_gpu_is_full),
-        cmocka_unit_test(gpu_limit_is_enforced_without_a_driver_reading),
+        cmocka_unit_test(gpu_headroom_is_the_lesser_of_job_limit_and_free_memory),
+        cmocka_unit_test(gpu_limit_is_checked_against_pytorch_without_driver),
         cmocka_unit_test(gpu_forecast_uses_the_same_limit_as_the_headroom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

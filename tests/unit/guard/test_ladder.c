@@ -23,14 +23,14 @@ struct world {
     struct timing timing;
     struct ladder_input in;
     double t;       /* Current simulated time in seconds. */
-    double start_s; /* Seconds from the request until the job starts to save. */
-    double save_s;  /* Duration of the save in seconds; negative if it never ends. */
-    bool fails;     /* Whether the job reports that its save failed. */
-    double asked_t; /* < 0: not requested */
+    double start_s; /* Seconds from the request until the job begins to write its checkpoint. */
+    double save_s;  /* Duration of writing the checkpoint in seconds; negative if it never ends. */
+    bool fails;     /* Whether the job reports that writing the checkpoint failed. */
+    double asked_t; /* Time of the request; negative if there was none. */
     int count[ACTS];
-    /* Time of the first action of each kind; negative if it never happened. */
+    /* Time of the first action of each type; negative if it never happened. */
     double first[ACTS];
-    uint64_t first_room[ACTS]; /* Headroom when each action was taken for the first time. */
+    uint64_t first_room[ACTS]; /* Headroom at the first action of each type. */
     struct ladder_decision last;
     bool is_done; /* Whether the job acknowledged a checkpoint. */
     uint64_t done_room;
@@ -138,11 +138,11 @@ static enum ladder_act look_at(struct world *w, double after_s, uint64_t room)
     return step_ladder(w);
 }
 
-/* Returns the memory in bytes, S seconds after the start. */
+/* Returns the memory use in bytes, S seconds after the start. */
 typedef double shape_fn(double s, const void *user);
 
-/* Ticks once per second, and every 20 ms within the reserve, as the reflex does. Stops at SIGTERM
- * or SIGKILL. */
+/* Calls the ladder once per second of simulated time, and every 20 ms within the reserve, as the
+ * reflex does. Returns at SIGTERM or SIGKILL. */
 static void simulate(struct world *w, double seconds, shape_fn *shape, const void *user)
 {
     const double begin = w->t, fine = 0.02;
@@ -173,7 +173,7 @@ static void assert_calm(const struct world *w)
 
 /* --- guard rules and thresholds --- */
 
-static void default_guard_reserve_is_5_percent_within_bounds(void **state)
+static void default_guard_reserve_is_5_percent_from_64_mib_to_4_gib(void **state)
 {
     (void)state;
     assert_int_equal(ladder_default_reserve(24 * GIB), 24 * GIB / 20);
@@ -185,7 +185,7 @@ static void default_guard_reserve_is_5_percent_within_bounds(void **state)
     assert_int_equal(ladder_kill_headroom(GIB), 128 * MIB);
 }
 
-static void invalid_guard_rules_are_refused(void **state)
+static void invalid_guard_rules_are_rejected(void **state)
 {
     (void)state;
     struct ladder l;
@@ -196,7 +196,7 @@ static void invalid_guard_rules_are_refused(void **state)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
 }
 
-static void time_needed_is_one_step_one_checkpoint_and_a_margin(void **state)
+static void needed_time_is_sum_of_step_checkpoint_and_margin(void **state)
 {
     (void)state;
     struct world w;
@@ -222,9 +222,9 @@ static void every_guard_trigger_and_action_has_a_name(void **state)
 
 struct single {
     const char *name;
-    uint64_t room; /* Headroom of a 2 GiB limit; the reserve is 102.4 MiB. */
+    uint64_t room; /* Headroom below a 2 GiB limit; the reserve is 102.4 MiB. */
     struct ladder_rules rules;
-    /* gpu_near: a GPU is within the reserve of its limit, which the user has set. */
+    /* gpu_near: the headroom below a GPU's user-defined limit is within the reserve. */
     bool cannot_ask, plan, gpu_near;
     /* Seconds until the limit, 0 if unknown; gpu_forecast is for a GPU without a limit set by the
      * user. */
@@ -350,7 +350,7 @@ static const struct single singles[] = {
      1},
 };
 
-static void action_of_the_guard_depends_on_headroom_and_thresholds(void **state)
+static void guard_action_follows_headroom_and_triggers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
@@ -377,7 +377,7 @@ static void action_of_the_guard_depends_on_headroom_and_thresholds(void **state)
     }
 }
 
-static void guard_reasons_name_headroom_and_needed_time(void **state)
+static void guard_reason_contains_headroom_and_needed_time(void **state)
 {
     (void)state;
     struct world w;
@@ -401,7 +401,7 @@ static void guard_reasons_name_headroom_and_needed_time(void **state)
     assert_string_equal(w.last.why, "a planned restart is due; a checkpoint cannot be requested");
 }
 
-static void guard_without_a_limit_only_restarts_the_job_as_planned(void **state)
+static void guard_without_a_memory_limit_acts_only_on_planned_restarts(void **state)
 {
     (void)state;
     struct world w;
@@ -413,7 +413,7 @@ static void guard_without_a_limit_only_restarts_the_job_as_planned(void **state)
     assert_int_equal(step_ladder(&w), LADDER_DO_REQUEST);
 }
 
-static void host_memory_or_gpu_memory_alone_can_trigger_the_guard(void **state)
+static void each_host_memory_gauge_alone_can_trigger_the_guard(void **state)
 {
     (void)state;
     struct world w;
@@ -433,7 +433,7 @@ static void host_memory_or_gpu_memory_alone_can_trigger_the_guard(void **state)
 
 /* --- behaviour after a checkpoint request --- */
 
-static void growing_job_is_stopped_after_its_checkpoint(void **state)
+static void job_that_grows_within_reserve_is_stopped_after_checkpoint(void **state)
 {
     (void)state;
     struct world w;
@@ -450,7 +450,7 @@ static void growing_job_is_stopped_after_its_checkpoint(void **state)
     assert_int_equal(look_at(&w, 100, 0), LADDER_DO_NOTHING);
 }
 
-static void job_with_constant_memory_in_the_reserve_is_not_stopped(void **state)
+static void job_with_steady_memory_within_the_reserve_is_not_stopped(void **state)
 {
     (void)state;
     struct world w;
@@ -465,7 +465,7 @@ static void job_with_constant_memory_in_the_reserve_is_not_stopped(void **state)
     assert_int_equal(look_at(&w, 0.05, 51 * MIB), LADDER_DO_TERM);
 }
 
-static void slow_growth_in_the_reserve_causes_few_checkpoint_requests(void **state)
+static void slow_growth_in_reserve_causes_4_to_9_checkpoint_requests(void **state)
 {
     (void)state;
     struct world w;
@@ -497,8 +497,8 @@ static void forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
         w.in.forecast_known = true;
         w.in.forecast_s = 5;
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
-        /* The guard needs 12 s, and the trigger ends if the forecast exceeds 1.5 times that. A
-         * forecast of 15 s does not end it. */
+        /* A step, a checkpoint and the margin take 12 s. The forecast trigger ends at 1.5 times
+         * that, so a forecast of 15 s does not end it. */
         w.in.forecast_s = is_over ? 60 : 15;
         look_at(&w, 3, GIB);
         for (int i = 0; i < 15; i++)
@@ -509,7 +509,7 @@ static void forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
     assert_non_null(strstr(w.last.why, "the checkpoint was not needed"));
 }
 
-static void failed_checkpoint_is_requested_again_after_a_minute(void **state)
+static void failed_checkpoint_is_requested_again_after_60_s(void **state)
 {
     (void)state;
     struct world w;
@@ -524,7 +524,7 @@ static void failed_checkpoint_is_requested_again_after_a_minute(void **state)
     assert_int_equal(look_at(&w, 1, 50 * MIB), LADDER_DO_TERM);
 }
 
-static void planned_restart_follows_a_done_or_a_failed_checkpoint(void **state)
+static void planned_restart_follows_a_written_or_failed_checkpoint(void **state)
 {
     (void)state;
     struct world w;
@@ -554,7 +554,7 @@ static void answer_to_an_old_checkpoint_request_is_ignored(void **state)
     assert_int_equal(w.ladder.rung, LADDER_REQUESTED);
 }
 
-static void timeout_of_a_checkpoint_requested_by_forecast_stops_the_job(void **state)
+static void checkpoint_timeout_stops_the_job_if_the_forecast_is_active(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -575,7 +575,7 @@ static void timeout_of_a_checkpoint_requested_by_forecast_stops_the_job(void **s
 
 /* ---- GPUs ---- */
 
-/* A GPU of 80 GiB, whose reserve is 4 GiB. */
+/* A GPU with 80 GiB, for which the default reserve is 4 GiB. */
 enum { CARD_GIB = 80 };
 
 static void gpu_forecast_stops_the_job_after_the_checkpoint_is_written(void **state)
@@ -599,8 +599,8 @@ static void gpu_forecast_stops_the_job_after_the_checkpoint_is_written(void **st
     }
 }
 
-/* A job may fill its GPU, because a GPU request that fails does not kill the job. */
-static void job_on_a_full_gpu_gets_one_request_and_is_not_stopped(void **state)
+/* A job may fill the memory of its GPU, because a failed GPU allocation does not kill the job. */
+static void job_on_a_full_gpu_is_not_stopped(void **state)
 {
     (void)state;
     struct world w;
@@ -628,7 +628,7 @@ static void growth_towards_a_full_gpu_does_not_stop_the_job(void **state)
     assert_never_stopped(&w);
 }
 
-static void gpu_limit_stops_the_job_by_sigterm_before_sigkill(void **state)
+static void gpu_limit_triggers_sigterm_and_after_grace_time_sigkill(void **state)
 {
     (void)state;
     struct world w;
@@ -646,7 +646,7 @@ static void gpu_limit_stops_the_job_by_sigterm_before_sigkill(void **state)
     assert_int_equal(look_at(&w, 2, GIB), LADDER_DO_KILL);
 }
 
-static void growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint(void **state)
+static void growth_near_a_gpu_limit_stops_the_job_after_its_checkpoint(void **state)
 {
     (void)state;
     struct world w;
@@ -661,8 +661,8 @@ static void growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint(void **stat
     assert_true(w.last.has_gpu);
 }
 
-/* The reserve, and the growth during a checkpoint, are measured in host memory. */
-static void reserve_of_the_host_does_not_apply_to_gpus(void **state)
+/* The user's reserve, and the memory that a checkpoint needs, refer to host memory. */
+static void host_memory_reserve_does_not_apply_to_gpus(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.reserve_bytes = GIB / 2};
@@ -676,7 +676,7 @@ static void reserve_of_the_host_does_not_apply_to_gpus(void **state)
     assert_calm(&w);
 }
 
-static void growth_that_pauses_during_a_save_still_counts_as_growth(void **state)
+static void pause_in_growth_during_a_checkpoint_does_not_calm_the_guard(void **state)
 {
     (void)state;
     struct world w;
@@ -692,14 +692,14 @@ static void growth_that_pauses_during_a_save_still_counts_as_growth(void **state
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
 }
 
-static void memory_pressure_counts_only_if_it_lasts_at_low_headroom(void **state)
+static void memory_pressure_stops_a_job_only_at_low_headroom(void **state)
 {
     (void)state;
     for (int is_short = 0; is_short < 2; is_short++) {
         struct world w;
         world_init(&w, NULL, 2 * GIB);
         w.in.pressure_known = true;
-        for (int i = 0; i <= 120; i++) { /* The pressure never lasts for five seconds. */
+        for (int i = 0; i <= 120; i++) { /* High pressure never lasts for five seconds. */
             w.in.pressure = i % 5 == 0 ? 0.1 : 0.9;
             look_at(&w, 1, is_short ? 300 * MIB : 600 * MIB);
         }
@@ -715,7 +715,7 @@ static void memory_pressure_counts_only_if_it_lasts_at_low_headroom(void **state
     }
 }
 
-static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
+static void memory_pressure_of_30_s_does_not_stop_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -732,8 +732,8 @@ static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
 
 /* --- hysteresis --- */
 
-/* While a gauge is replaced, it cannot be read for a short time. */
-static void missing_reading_during_a_checkpoint_does_not_count_as_growth(void **state)
+/* A gauge that is being replaced cannot be read for a short time. */
+static void missing_reading_during_a_checkpoint_is_not_taken_as_growth(void **state)
 {
     (void)state;
     struct world w;
@@ -753,7 +753,7 @@ static void missing_reading_during_a_checkpoint_does_not_count_as_growth(void **
     assert_never_stopped(&w);
 }
 
-static void low_headroom_trigger_ends_after_10_s_above_the_reserve(void **state)
+static void level_trigger_ends_after_10_s_above_1_25_times_the_reserve(void **state)
 {
     (void)state;
     struct world w;
@@ -767,7 +767,7 @@ static void low_headroom_trigger_ends_after_10_s_above_the_reserve(void **state)
     assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN);
 }
 
-static void trigger_is_ignored_for_some_time_after_headroom_returned(void **state)
+static void level_trigger_is_ignored_for_a_while_after_it_has_ended(void **state)
 {
     (void)state;
     struct world w;
@@ -787,7 +787,7 @@ static void trigger_is_ignored_for_some_time_after_headroom_returned(void **stat
     assert_int_equal(look_at(&w, 11, 100 * MIB), LADDER_DO_WARN);
 }
 
-static void repeated_memory_peaks_request_fewer_and_fewer_checkpoints(void **state)
+static void repeated_memory_peaks_cause_at_most_20_requests_per_hour(void **state)
 {
     (void)state;
     struct world w;
@@ -798,7 +798,7 @@ static void repeated_memory_peaks_request_fewer_and_fewer_checkpoints(void **sta
     assert_in_range(w.count[LADDER_DO_REQUEST], 2, 20);
 }
 
-static void guard_state_is_reset_after_a_restart_of_the_job(void **state)
+static void guard_is_calm_again_after_the_job_is_restarted(void **state)
 {
     (void)state;
     struct world w;
@@ -810,7 +810,7 @@ static void guard_state_is_reset_after_a_restart_of_the_job(void **state)
     assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_REQUEST);
 }
 
-static void guard_takes_no_action_after_the_reflex_killed_the_job(void **state)
+static void ladder_takes_no_action_after_the_reflex_killed_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -820,7 +820,7 @@ static void guard_takes_no_action_after_the_reflex_killed_the_job(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
 }
 
-static void guard_without_permission_to_kill_stays_in_state_stopping(void **state)
+static void guard_with_no_kill_sends_sigterm_but_never_sigkill(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.no_kill = true};
@@ -844,7 +844,7 @@ static double leaking(double s, const void *user)
     return k->start + k->rate * s;
 }
 
-static void leak_of_50_mb_per_s_gets_a_checkpoint_in_time(void **state)
+static void job_leaking_50_mb_per_s_writes_its_checkpoint_in_time(void **state)
 {
     (void)state;
     const double starts[] = {0.1, 0.5, 0.6};
@@ -878,7 +878,7 @@ static void checkpoint_is_requested_earlier_if_it_needs_memory(void **state)
                     w.first_room[LADDER_DO_REQUEST] + 600 * MIB);
 }
 
-static void leak_of_1_gib_per_s_is_stopped_before_the_limit(void **state)
+static void job_leaking_1_gib_per_s_is_stopped_before_the_limit(void **state)
 {
     (void)state;
     for (int i = 0; i < 20; i++) {
@@ -902,7 +902,7 @@ static double loading(double s, const void *user)
     return used < k->to ? used : k->to;
 }
 
-static void loading_a_model_never_makes_the_guard_stop_a_job(void **state)
+static void guard_does_not_stop_a_job_that_loads_a_model(void **state)
 {
     (void)state;
     const double shares[] = {0.6, 0.9, 0.94}, rates[] = {0.1e9, 0.5e9, 2e9};
@@ -935,7 +935,8 @@ static void fast_growth_is_ignored_below_half_of_the_limit(void **state)
     assert_calm(&w);
 }
 
-/* Memory grows to 65 % at 400 MiB/s and then slowly; only the newest seconds count. */
+/* Memory grows to 65 % of the limit at 400 MiB/s and then slowly; only the last seconds are used
+ * for the estimate. */
 static double slowing(double s, const void *user)
 {
     (void)user;
@@ -943,12 +944,12 @@ static double slowing(double s, const void *user)
     return s < bend / fast ? fast * s : bend + (s - bend / fast) * 5 * MIB;
 }
 
-static void forecast_for_slowing_growth_uses_its_current_rate(void **state)
+static void growth_rate_follows_within_seconds_when_growth_slows_down(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 16 * GIB);
-    /* The simulation ends more than three seconds after the rate changed. */
+    /* The simulation ends more than three seconds after growth has slowed down. */
     simulate(&w, 31, slowing, NULL);
     assert_calm(&w);
     assert_true(w.ladder.slow_pace[0] > 4.0 * MIB && w.ladder.slow_pace[0] < 6.0 * MIB);
@@ -965,7 +966,7 @@ static double saw(double s, const void *user)
     return k->low + (k->high - k->low) * fmod(s, k->period) / k->period + k->floor_rate * s;
 }
 
-static void short_spikes_to_90_percent_are_ignored(void **state)
+static void memory_spikes_every_1_to_6_s_to_90_percent_are_ignored(void **state)
 {
     (void)state;
     for (double period = 1.2; period < 5.6; period += 0.13) {
@@ -977,8 +978,8 @@ static void short_spikes_to_90_percent_are_ignored(void **state)
     }
 }
 
-/* Sampled once per second, short spikes can look like steady growth. */
-static void spikes_between_readings_never_stop_a_job(void **state)
+/* Sampled once per second, more frequent spikes can look like steady growth. */
+static void memory_spikes_more_frequent_than_readings_never_stop_a_job(void **state)
 {
     (void)state;
     for (double period = 0.1; period < 1.2; period += 0.037) {
@@ -987,12 +988,12 @@ static void spikes_between_readings_never_stop_a_job(void **state)
         world_init(&w, NULL, 8 * GIB);
         simulate(&w, 600, saw, &teeth);
         assert_never_stopped(&w);
-        /* Requests are repeated after 10 s, and then after twice as long each time. */
+        /* The pause before the next request is 10 s at first and doubles each time. */
         assert_in_range(w.count[LADDER_DO_REQUEST], 0, 6);
     }
 }
 
-static void leak_without_a_checkpoint_method_causes_two_warnings(void **state)
+static void leaking_job_without_checkpoint_method_causes_two_warnings(void **state)
 {
     (void)state;
     struct world w;
@@ -1007,7 +1008,7 @@ static void leak_without_a_checkpoint_method_causes_two_warnings(void **state)
     assert_in_range(w.first_room[LADDER_DO_TERM], 48 * MIB, 52 * MIB);
 }
 
-static void memory_sawtooth_with_a_long_period_never_stops_a_job(void **state)
+static void memory_sawtooth_with_period_of_7_to_60_s_never_stops_a_job(void **state)
 {
     (void)state;
     for (double period = 7; period < 60; period += 4.7) {
@@ -1020,7 +1021,7 @@ static void memory_sawtooth_with_a_long_period_never_stops_a_job(void **state)
     }
 }
 
-static void slow_leak_requests_checkpoint_by_forecast(void **state)
+static void forecast_of_a_slow_leak_triggers_the_checkpoint_request(void **state)
 {
     (void)state;
     struct world w;
@@ -1032,7 +1033,8 @@ static void slow_leak_requests_checkpoint_by_forecast(void **state)
         set_used(&w, (uint64_t)leaking(i, &leak), leak.rate);
         w.in.forecast_known = i > 120;
         w.in.forecast_s = (double)w.in.gauge[0].room_bytes / leak.rate;
-        w.ladder.n_past[0] = 0; /* The growth is treated as too uneven to have a rate. */
+        /* Without past readings, only the forecast can trigger a request. */
+        w.ladder.n_past[0] = 0;
         answer(&w);
         step_ladder(&w);
     }
@@ -1042,7 +1044,7 @@ static void slow_leak_requests_checkpoint_by_forecast(void **state)
     assert_true(w.first_room[LADDER_DO_TERM] > 204 * MIB);
 }
 
-static void job_that_does_not_answer_is_stopped_at_sigterm_threshold(void **state)
+static void job_that_ignores_the_request_is_stopped_at_sigterm_line(void **state)
 {
     (void)state;
     struct world w;
@@ -1101,7 +1103,7 @@ static void random_walk(struct world *w, double *used)
     w->in.ack = (enum ladder_ack)pick(4);
 }
 
-/* Returns whether the rules permit SIGTERM for this decision. */
+/* Returns true if the rules permit SIGTERM for this decision. */
 static bool may_stop(const struct world *w, const struct ladder_decision *d, bool was_asked,
                      enum ladder_ack ack, uint64_t base)
 {
@@ -1174,51 +1176,51 @@ static void guard_follows_its_rules_for_random_readings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(default_guard_reserve_is_5_percent_within_bounds),
-        cmocka_unit_test(invalid_guard_rules_are_refused),
-        cmocka_unit_test(time_needed_is_one_step_one_checkpoint_and_a_margin),
+        cmocka_unit_test(default_guard_reserve_is_5_percent_from_64_mib_to_4_gib),
+        cmocka_unit_test(invalid_guard_rules_are_rejected),
+        cmocka_unit_test(needed_time_is_sum_of_step_checkpoint_and_margin),
         cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
-        cmocka_unit_test(action_of_the_guard_depends_on_headroom_and_thresholds),
-        cmocka_unit_test(guard_reasons_name_headroom_and_needed_time),
-        cmocka_unit_test(guard_without_a_limit_only_restarts_the_job_as_planned),
-        cmocka_unit_test(host_memory_or_gpu_memory_alone_can_trigger_the_guard),
-        cmocka_unit_test(growing_job_is_stopped_after_its_checkpoint),
-        cmocka_unit_test(job_with_constant_memory_in_the_reserve_is_not_stopped),
-        cmocka_unit_test(slow_growth_in_the_reserve_causes_few_checkpoint_requests),
+        cmocka_unit_test(guard_action_follows_headroom_and_triggers),
+        cmocka_unit_test(guard_reason_contains_headroom_and_needed_time),
+        cmocka_unit_test(guard_without_a_memory_limit_acts_only_on_planned_restarts),
+        cmocka_unit_test(each_host_memory_gauge_alone_can_trigger_the_guard),
+        cmocka_unit_test(job_that_grows_within_reserve_is_stopped_after_checkpoint),
+        cmocka_unit_test(job_with_steady_memory_within_the_reserve_is_not_stopped),
+        cmocka_unit_test(slow_growth_in_reserve_causes_4_to_9_checkpoint_requests),
         cmocka_unit_test(sigterm_threshold_is_lower_while_a_checkpoint_is_written),
         cmocka_unit_test(forecast_stops_the_job_after_the_checkpoint_is_written),
-        cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),
-        cmocka_unit_test(planned_restart_follows_a_done_or_a_failed_checkpoint),
+        cmocka_unit_test(failed_checkpoint_is_requested_again_after_60_s),
+        cmocka_unit_test(planned_restart_follows_a_written_or_failed_checkpoint),
         cmocka_unit_test(answer_to_an_old_checkpoint_request_is_ignored),
-        cmocka_unit_test(timeout_of_a_checkpoint_requested_by_forecast_stops_the_job),
+        cmocka_unit_test(checkpoint_timeout_stops_the_job_if_the_forecast_is_active),
         cmocka_unit_test(gpu_forecast_stops_the_job_after_the_checkpoint_is_written),
-        cmocka_unit_test(job_on_a_full_gpu_gets_one_request_and_is_not_stopped),
+        cmocka_unit_test(job_on_a_full_gpu_is_not_stopped),
         cmocka_unit_test(growth_towards_a_full_gpu_does_not_stop_the_job),
-        cmocka_unit_test(gpu_limit_stops_the_job_by_sigterm_before_sigkill),
-        cmocka_unit_test(growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint),
-        cmocka_unit_test(reserve_of_the_host_does_not_apply_to_gpus),
-        cmocka_unit_test(growth_that_pauses_during_a_save_still_counts_as_growth),
-        cmocka_unit_test(memory_pressure_counts_only_if_it_lasts_at_low_headroom),
-        cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
-        cmocka_unit_test(missing_reading_during_a_checkpoint_does_not_count_as_growth),
-        cmocka_unit_test(low_headroom_trigger_ends_after_10_s_above_the_reserve),
-        cmocka_unit_test(trigger_is_ignored_for_some_time_after_headroom_returned),
-        cmocka_unit_test(repeated_memory_peaks_request_fewer_and_fewer_checkpoints),
-        cmocka_unit_test(guard_state_is_reset_after_a_restart_of_the_job),
-        cmocka_unit_test(guard_takes_no_action_after_the_reflex_killed_the_job),
-        cmocka_unit_test(guard_without_permission_to_kill_stays_in_state_stopping),
-        cmocka_unit_test(leak_of_50_mb_per_s_gets_a_checkpoint_in_time),
+        cmocka_unit_test(gpu_limit_triggers_sigterm_and_after_grace_time_sigkill),
+        cmocka_unit_test(growth_near_a_gpu_limit_stops_the_job_after_its_checkpoint),
+        cmocka_unit_test(host_memory_reserve_does_not_apply_to_gpus),
+        cmocka_unit_test(pause_in_growth_during_a_checkpoint_does_not_calm_the_guard),
+        cmocka_unit_test(memory_pressure_stops_a_job_only_at_low_headroom),
+        cmocka_unit_test(memory_pressure_of_30_s_does_not_stop_the_job),
+        cmocka_unit_test(missing_reading_during_a_checkpoint_is_not_taken_as_growth),
+        cmocka_unit_test(level_trigger_ends_after_10_s_above_1_25_times_the_reserve),
+        cmocka_unit_test(level_trigger_is_ignored_for_a_while_after_it_has_ended),
+        cmocka_unit_test(repeated_memory_peaks_cause_at_most_20_requests_per_hour),
+        cmocka_unit_test(guard_is_calm_again_after_the_job_is_restarted),
+        cmocka_unit_test(ladder_takes_no_action_after_the_reflex_killed_the_job),
+        cmocka_unit_test(guard_with_no_kill_sends_sigterm_but_never_sigkill),
+        cmocka_unit_test(job_leaking_50_mb_per_s_writes_its_checkpoint_in_time),
         cmocka_unit_test(checkpoint_is_requested_earlier_if_it_needs_memory),
-        cmocka_unit_test(leak_of_1_gib_per_s_is_stopped_before_the_limit),
-        cmocka_unit_test(loading_a_model_never_makes_the_guard_stop_a_job),
+        cmocka_unit_test(job_leaking_1_gib_per_s_is_stopped_before_the_limit),
+        cmocka_unit_test(guard_does_not_stop_a_job_that_loads_a_model),
         cmocka_unit_test(fast_growth_is_ignored_below_half_of_the_limit),
-        cmocka_unit_test(forecast_for_slowing_growth_uses_its_current_rate),
-        cmocka_unit_test(short_spikes_to_90_percent_are_ignored),
-        cmocka_unit_test(spikes_between_readings_never_stop_a_job),
-        cmocka_unit_test(leak_without_a_checkpoint_method_causes_two_warnings),
-        cmocka_unit_test(memory_sawtooth_with_a_long_period_never_stops_a_job),
-        cmocka_unit_test(slow_leak_requests_checkpoint_by_forecast),
-        cmocka_unit_test(job_that_does_not_answer_is_stopped_at_sigterm_threshold),
+        cmocka_unit_test(growth_rate_follows_within_seconds_when_growth_slows_down),
+        cmocka_unit_test(memory_spikes_every_1_to_6_s_to_90_percent_are_ignored),
+        cmocka_unit_test(memory_spikes_more_frequent_than_readings_never_stop_a_job),
+        cmocka_unit_test(leaking_job_without_checkpoint_method_causes_two_warnings),
+        cmocka_unit_test(memory_sawtooth_with_period_of_7_to_60_s_never_stops_a_job),
+        cmocka_unit_test(forecast_of_a_slow_leak_triggers_the_checkpoint_request),
+        cmocka_unit_test(job_that_ignores_the_request_is_stopped_at_sigterm_line),
         cmocka_unit_test(guard_follows_its_rules_for_random_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Tests the list of files that a job leaves in /dev/shm. Child processes act as the job; the test
- * itself is a bystander whose files must survive. */
+/* Tests the list of files that a job leaves in /dev/shm. Child processes play the role of the job;
+ * the test itself is a bystander whose files must survive. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,12 +30,12 @@
 
 static struct proc_root root;
 static char folder[64];
-static int at; /* Descriptor of the folder that stands for /dev/shm. */
+static int at; /* fd of the folder that replaces /dev/shm. */
 static struct leftovers *l;
 static struct proc_tree *tree;
 static struct outcome left; /* Outcome of the last call of end(), with the list of leftovers. */
 
-/* Takes samples until COND is true. */
+/* Calls leftovers_sample until COND is true. */
 #define SAMPLED_UNTIL(cond) EVENTUALLY(cond, leftovers_sample(l, tree, clock_mono_ns()))
 
 static void note_birth(void *user, const struct proc_event *event)
@@ -119,7 +119,7 @@ static void close_all_but(int a, int b)
 {
     for (int fd = 3; fd < 256; fd++)
         if (fd != a && fd != b && fd != at)
-            close(fd); /* A file that the bystander has open would not count as the job's file. */
+            close(fd); /* A file that the bystander has open would not be attributed to the job. */
 }
 
 static struct kid kid_start_outside(kid_fn *fn)
@@ -203,14 +203,14 @@ static bool is_listed(const char *name)
     return end(false) > 0 && listed(name);
 }
 
-/* These functions create files as a job would. */
+/* ---- files that a job creates ---- */
 
 static void open_psm(void)
 {
     make("psm_1");
 }
 
-static void leftover_that_the_job_had_open_is_listed_and_removed(void **state)
+static void leftover_file_that_the_job_had_open_is_listed_and_removed(void **state)
 {
     (void)state;
     begin();
@@ -227,7 +227,7 @@ static void leftover_that_the_job_had_open_is_listed_and_removed(void **state)
     assert_true(bytes > 0 && bytes <= 1 << 20);
 }
 
-/* Maps a file as sem_open() does. */
+/* Maps a file in the same way as sem_open(). */
 static void map_sem(void)
 {
     int fd = make("tmp.sem");
@@ -237,7 +237,7 @@ static void map_sem(void)
     close(fd);
 }
 
-static void leftover_that_the_job_only_mapped_is_listed(void **state)
+static void leftover_file_that_the_job_mapped_and_closed_is_listed(void **state)
 {
     (void)state;
     if (!is_on_tmpfs()) {
@@ -258,7 +258,7 @@ static void make_brief(void)
     make_closed("brief");
 }
 
-static void file_that_no_process_of_the_job_had_open_is_not_listed(void **state)
+static void file_closed_before_the_first_sample_is_not_listed(void **state)
 {
     (void)state;
     begin();
@@ -277,7 +277,7 @@ static void open_old(void)
     make("new");
 }
 
-static void file_that_is_older_than_the_job_is_not_listed(void **state)
+static void file_older_than_the_job_is_not_listed_as_leftover(void **state)
 {
     (void)state;
     make_closed("old");
@@ -300,7 +300,7 @@ static void rename_it(void)
         abort();
 }
 
-static void renamed_file_of_the_job_is_listed_as_leftover(void **state)
+static void leftover_file_is_listed_under_its_latest_name(void **state)
 {
     (void)state;
     begin();
@@ -313,7 +313,7 @@ static void renamed_file_of_the_job_is_listed_as_leftover(void **state)
     assert_false(exists("third"));
 }
 
-static void new_file_of_another_process_is_not_listed_or_removed(void **state)
+static void new_file_of_a_process_outside_the_job_is_not_listed(void **state)
 {
     (void)state;
     begin();
@@ -335,7 +335,7 @@ static void read_cache(void)
     make("psm_1");
 }
 
-static void new_file_that_the_job_only_read_is_not_listed(void **state)
+static void new_file_that_the_job_only_read_is_not_a_leftover(void **state)
 {
     (void)state;
     begin();
@@ -348,14 +348,15 @@ static void new_file_that_the_job_only_read_is_not_listed(void **state)
     assert_true(exists("cache"));
 }
 
-static void new_file_with_the_name_of_a_leftover_is_not_removed(void **state)
+static void new_file_with_the_name_of_a_leftover_file_is_not_removed(void **state)
 {
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
     SAMPLED_UNTIL(is_listed("psm_1"));
     kid_end(&kid);
-    /* A hard link keeps the inode of the job's file in use, so the new file gets another number. */
+    /* A hard link keeps the inode of the job's file in use, so the new file gets another inode
+     * number. */
     assert_int_equal(linkat(at, "psm_1", at, "kept", 0), 0);
     assert_int_equal(unlinkat(at, "psm_1", 0), 0);
     make_closed("psm_1");
@@ -365,7 +366,7 @@ static void new_file_with_the_name_of_a_leftover_is_not_removed(void **state)
     assert_true(exists("psm_1"));
 }
 
-static void leftover_open_in_another_process_is_not_removed(void **state)
+static void leftover_file_open_in_another_process_is_not_removed(void **state)
 {
     (void)state;
     begin();
@@ -381,7 +382,7 @@ static void leftover_open_in_another_process_is_not_removed(void **state)
     assert_false(exists("psm_1"));
 }
 
-static void leftover_mapped_by_another_process_is_not_removed(void **state)
+static void leftover_file_mapped_by_another_process_is_not_removed(void **state)
 {
     (void)state;
     begin();
@@ -398,7 +399,7 @@ static void leftover_mapped_by_another_process_is_not_removed(void **state)
     munmap(map, 4096);
 }
 
-static void leftover_of_another_user_is_not_removed(void **state)
+static void leftover_file_of_another_user_is_not_removed(void **state)
 {
     (void)state;
     if (geteuid() != 0) {
@@ -418,7 +419,7 @@ static void leftover_of_another_user_is_not_removed(void **state)
     assert_true(exists("psm_1"));
 }
 
-/* These are file names that torch creates. */
+/* ---- file names that torch creates ---- */
 
 static void make_torch(void)
 {
@@ -440,14 +441,14 @@ static void torch_file_named_after_a_dead_process_of_the_job_is_listed(void **st
     assert_false(exists(name));
 }
 
-static void torch_file_of_a_foreign_or_reused_pid_is_not_listed(void **state)
+static void torch_file_named_after_a_pid_outside_the_job_is_not_listed(void **state)
 {
     char name[64];
     (void)state;
     begin();
     struct kid stranger = kid_start_outside(make_torch);
     kid_go(&stranger);
-    /* This pid belonged to the job and now belongs to a bystander. */
+    /* This pid belonged to the job earlier and belongs to a bystander now. */
     leftovers_process(l, (int32_t)getpid());
     make_torch();
     make_closed("torch_x_1");
@@ -463,7 +464,7 @@ static void torch_file_of_a_foreign_or_reused_pid_is_not_listed(void **state)
     kid_end(&stranger);
 }
 
-/* The following tests concern the folder itself. */
+/* ---- the folder itself ---- */
 
 static void missing_shared_memory_folder_has_no_leftovers(void **state)
 {
@@ -511,19 +512,19 @@ static void shared_memory_folder_without_space_is_reported_as_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(leftover_that_the_job_had_open_is_listed_and_removed),
-        IN_FOLDER(leftover_that_the_job_only_mapped_is_listed),
-        IN_FOLDER(file_that_no_process_of_the_job_had_open_is_not_listed),
-        IN_FOLDER(file_that_is_older_than_the_job_is_not_listed),
-        IN_FOLDER(renamed_file_of_the_job_is_listed_as_leftover),
-        IN_FOLDER(new_file_of_another_process_is_not_listed_or_removed),
-        IN_FOLDER(new_file_that_the_job_only_read_is_not_listed),
-        IN_FOLDER(new_file_with_the_name_of_a_leftover_is_not_removed),
-        IN_FOLDER(leftover_open_in_another_process_is_not_removed),
-        IN_FOLDER(leftover_mapped_by_another_process_is_not_removed),
-        IN_FOLDER(leftover_of_another_user_is_not_removed),
+        IN_FOLDER(leftover_file_that_the_job_had_open_is_listed_and_removed),
+        IN_FOLDER(leftover_file_that_the_job_mapped_and_closed_is_listed),
+        IN_FOLDER(file_closed_before_the_first_sample_is_not_listed),
+        IN_FOLDER(file_older_than_the_job_is_not_listed_as_leftover),
+        IN_FOLDER(leftover_file_is_listed_under_its_latest_name),
+        IN_FOLDER(new_file_of_a_process_outside_the_job_is_not_listed),
+        IN_FOLDER(new_file_that_the_job_only_read_is_not_a_leftover),
+        IN_FOLDER(new_file_with_the_name_of_a_leftover_file_is_not_removed),
+        IN_FOLDER(leftover_file_open_in_another_process_is_not_removed),
+        IN_FOLDER(leftover_file_mapped_by_another_process_is_not_removed),
+        IN_FOLDER(leftover_file_of_another_user_is_not_removed),
         IN_FOLDER(torch_file_named_after_a_dead_process_of_the_job_is_listed),
-        IN_FOLDER(torch_file_of_a_foreign_or_reused_pid_is_not_listed),
+        IN_FOLDER(torch_file_named_after_a_pid_outside_the_job_is_not_listed),
         IN_FOLDER(missing_shared_memory_folder_has_no_leftovers),
         IN_FOLDER(shared_memory_folder_without_space_is_reported_as_full),
     };

@@ -1,4 +1,4 @@
-/* Tests the memory figures before, during and after a job on a fake machine. */
+/* Tests the memory in use before, during and after a job on a fake machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -67,7 +67,7 @@ static void figure_is(const struct outcome_returned *f, uint64_t before, uint64_
     assert_int_equal(f->after_bytes, after * MiB);
 }
 
-static void host_memory_is_stored_before_during_and_after_the_job(void **state)
+static void host_memory_is_recorded_before_during_and_after_the_job(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -85,7 +85,7 @@ static void host_memory_is_stored_before_during_and_after_the_job(void **state)
     assert_int_equal(g.shm.freed_bytes, 55 * MiB);
 }
 
-static void returned_memory_is_zero_if_another_process_grew(void **state)
+static void memory_returned_is_zero_if_more_memory_is_used_at_the_end(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -97,7 +97,7 @@ static void returned_memory_is_zero_if_another_process_grew(void **state)
     assert_int_equal(g.host.freed_bytes, 0);
 }
 
-static void returned_memory_is_unknown_without_meminfo(void **state)
+static void memory_returned_is_unknown_without_proc_meminfo(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -117,7 +117,8 @@ static void returned_memory_is_unknown_without_meminfo(void **state)
     assert_false(g.has_shm);
 }
 
-/* Serves each reading through its own pipe, so that the order does not depend on timing. */
+/* Each reading of /proc/meminfo is served through its own pipe, so that the order does not depend
+ * on timing. */
 static const unsigned falling[] = {3000, 2000, 1500, 1400, 1400};
 enum { READINGS = sizeof(falling) / sizeof(*falling) };
 static unsigned served;
@@ -152,7 +153,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-static void measurement_waits_until_the_memory_is_returned(void **state)
+static void memory_returned_is_measured_once_memory_use_is_steady(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -172,7 +173,7 @@ static void measurement_waits_until_the_memory_is_returned(void **state)
     figure_is(&g.shm, 10, 50, 14);
 }
 
-static void first_gpu_reading_counts_as_memory_before_the_job(void **state)
+static void first_gpu_reading_is_taken_as_memory_before_the_job(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -201,11 +202,11 @@ static void first_gpu_reading_counts_as_memory_before_the_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_memory_is_stored_before_during_and_after_the_job),
-        cmocka_unit_test(returned_memory_is_zero_if_another_process_grew),
-        cmocka_unit_test(returned_memory_is_unknown_without_meminfo),
-        cmocka_unit_test(measurement_waits_until_the_memory_is_returned),
-        cmocka_unit_test(first_gpu_reading_counts_as_memory_before_the_job),
+        cmocka_unit_test(host_memory_is_recorded_before_during_and_after_the_job),
+        cmocka_unit_test(memory_returned_is_zero_if_more_memory_is_used_at_the_end),
+        cmocka_unit_test(memory_returned_is_unknown_without_proc_meminfo),
+        cmocka_unit_test(memory_returned_is_measured_once_memory_use_is_steady),
+        cmocka_unit_test(first_gpu_reading_is_taken_as_memory_before_the_job),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,5 +1,6 @@
 /* Tests that the reflex kills the added processes at the kill threshold, and no others. Gauges are
- * files in which the tests change a single digit, so that a sample never reads half of a number. */
+ * files in which the tests change a single digit, so that a sample never reads a half-written
+ * number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +67,7 @@ static int file_of(const char *text)
     return fd;
 }
 
-/* Changes one digit of the file to D gigabytes. */
+/* Changes the digit at offset AT of the file to D; the leading digit stands for gigabytes. */
 static void set_gb(int fd, off_t at, int d)
 {
     char c = (char)('0' + d);
@@ -87,9 +88,9 @@ static struct reflex *reflex_of(bool may_kill)
     return r;
 }
 
-/* The limit is 10 GB, the alarm threshold 3 GB of headroom, the kill threshold 1.5 GB. Usage in
- * whole GB never equals a threshold, and the growth rate would raise the kill threshold only at 60
- * GB/s. */
+/* The limit is 10 GB, the alarm threshold 3 GB of headroom, the kill threshold 1.5 GB. Headroom in
+ * whole GB never equals the kill threshold, and only a growth rate above 60 GB/s would raise the
+ * kill threshold. */
 static struct reflex_gauge gauge_of(enum reflex_source source, int usage_fd, int stat_fd)
 {
     return (struct reflex_gauge){.source = source,
@@ -207,7 +208,7 @@ static void reflex_kills_every_process_at_the_kill_threshold(void **state)
     close(fd);
 }
 
-static void reflex_that_may_not_kill_raises_only_an_alarm(void **state)
+static void reflex_without_may_kill_only_raises_an_alarm(void **state)
 {
     struct reflex *r = reflex_of(false);
     int fd = usage_of(9);
@@ -220,7 +221,8 @@ static void reflex_that_may_not_kill_raises_only_an_alarm(void **state)
     wait_for_samples(r, 3);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(pid);
-    /* Without permission the reflex only alarms, but the event loop may still kill. */
+    /* Without may_kill the reflex thread only raises the alarm, but the event loop may still
+     * kill. */
     assert_int_equal(reflex_kill(r), 1);
     assert_killed(pid);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
@@ -228,7 +230,7 @@ static void reflex_that_may_not_kill_raises_only_an_alarm(void **state)
     close(fd);
 }
 
-static void reflex_does_not_count_file_cache_as_used(void **state)
+static void reflex_excludes_file_cache_from_memory_in_use(void **state)
 {
     static const char *const stats[] = {
         "inactive_file 9000000000\nactive_file 900000000\n"
@@ -260,8 +262,9 @@ static int fixture_open(const char *name)
     return fd;
 }
 
-/* The recording is the one used in the tests of proc/limit.c: 10.5 of 148 MiB is in use. */
-static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
+/* The recording is the one used in the tests of proc/limit.c: 10.5 MiB of the 148 MiB charged is in
+ * use. */
+static void reflex_does_not_kill_a_job_whose_memory_is_reclaimable(void **state)
 {
     static const struct {
         enum reflex_source source;
@@ -292,7 +295,7 @@ static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
         assert_false(has_event(r, 0));
         assert_int_equal(reflex_killed_ns(r, NULL), 0);
         assert_alive(pid);
-        g.limit_bytes = 24 << 20; /* Only memory in use counts toward the limit. */
+        g.limit_bytes = 24 << 20; /* Only memory in use is compared with the limit. */
         reflex_gauge(r, 0, &g);
         assert_killed(pid);
         reflex_free(r);
@@ -300,7 +303,8 @@ static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
     }
 }
 
-/* Usage grows with the cache, so the reflex would kill if it used an old value of the cache. */
+/* Usage grows with the file cache, so the reflex would kill if it used an old reading of the
+ * cache. */
 static void reflex_does_not_kill_on_an_outdated_cache_reading(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -311,7 +315,7 @@ static void reflex_does_not_kill_on_an_outdated_cache_reading(void **state)
     assert_int_equal(add_pid(r, 0, pid), 0);
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 5000000000, 5000000000);
-    for (int i = 0; i < 6; i++) { /* The loop covers cache readings of every age. */
+    for (int i = 0; i < 6; i++) { /* The loop covers cache readings of different ages. */
         set_gb(stat_fd, 14, 4);
         set_gb(fd, 0, 9);
         wait_for_samples(r, 1);
@@ -322,7 +326,7 @@ static void reflex_does_not_kill_on_an_outdated_cache_reading(void **state)
     }
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(pid);
-    set_gb(fd, 0, 9); /* The same usage without file cache causes a kill. */
+    set_gb(fd, 0, 9); /* The same usage without file cache makes the reflex kill. */
     assert_killed(pid);
     reflex_free(r);
     close(fd);
@@ -347,7 +351,7 @@ static void reflex_does_not_kill_if_memory_stat_is_unreadable(void **state)
     close(stat_fd);
 }
 
-static void reflex_alarm_is_not_repeated_until_headroom_returns(void **state)
+static void reflex_repeats_its_alarm_only_after_headroom_has_recovered(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -376,7 +380,7 @@ static void reflex_alarm_is_not_repeated_until_headroom_returns(void **state)
     close(fd);
 }
 
-static void reflex_keeps_its_last_reading_if_thresholds_change(void **state)
+static void reflex_keeps_its_last_reading_when_thresholds_change(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -399,7 +403,7 @@ static void reflex_keeps_its_last_reading_if_thresholds_change(void **state)
     close(fd);
 }
 
-/* For the kill threshold alone, two samples per second would suffice. */
+/* The kill threshold alone would require only two samples per second. */
 static void reflex_samples_more_often_near_the_alarm_threshold(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -416,7 +420,7 @@ static void reflex_samples_more_often_near_the_alarm_threshold(void **state)
     close(fd);
 }
 
-static void host_usage_is_total_minus_available_memory(void **state)
+static void reflex_reads_host_memory_in_use_from_meminfo(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("MemTotal:       10000000 kB\nMemFree:          100000 kB\n"
@@ -480,7 +484,8 @@ static void grower_close(const struct grower *g)
     close(g->from);
 }
 
-/* Reports to the reflex that PID is the only process and shares BYTES, as a full sample would. */
+/* Reports, as a full sample would, that PID is the only process and that BYTES of its memory are
+ * shared. */
 static void overlap_of(struct reflex *r, uint64_t bytes, pid_t pid)
 {
     char path[64], text[128];
@@ -518,7 +523,7 @@ static void reflex_kills_a_process_that_grows_past_the_tree_limit(void **state)
     reflex_free(r);
 }
 
-static void shared_memory_is_subtracted_from_the_tree_usage(void **state)
+static void reflex_subtracts_shared_memory_from_the_sum_of_rss(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -540,8 +545,9 @@ static void shared_memory_is_subtracted_from_the_tree_usage(void **state)
     reflex_free(r);
 }
 
-/* A forked child has all pages of its parent; they count once although statm shows them twice. */
-static void reflex_counts_only_the_growth_of_a_process_not_yet_sampled(void **state)
+/* A forked child shares all pages with its parent; each page is counted once although it appears in
+ * the statm of both processes. */
+static void new_process_adds_only_its_anonymous_growth_until_sampled(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -563,7 +569,7 @@ static void reflex_counts_only_the_growth_of_a_process_not_yet_sampled(void **st
     reflex_free(r);
 }
 
-static void reflex_counts_no_shared_pages_of_a_process_not_yet_sampled(void **state)
+static void new_shared_pages_are_ignored_until_the_next_full_sample(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -588,7 +594,7 @@ static void reflex_counts_no_shared_pages_of_a_process_not_yet_sampled(void **st
     reflex_free(r);
 }
 
-static void reflex_growth_rate_is_zero_while_memory_falls(void **state)
+static void reflex_growth_rate_is_zero_while_memory_shrinks(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(1);
@@ -600,7 +606,7 @@ static void reflex_growth_rate_is_zero_while_memory_falls(void **state)
     set_gb(fd, 0, 2);
     while (reading_of(r, 0).pace_bytes_per_s <= 0 && clock_mono_ns() < until)
         usleep(1000);
-    /* Usage grew by 1 GB in at least half a second. */
+    /* Usage grew by 1 GB within half a second or more. */
     assert_true(reading_of(r, 0).pace_bytes_per_s > 0);
     assert_true(reading_of(r, 0).pace_bytes_per_s <= 2e9);
     set_gb(fd, 0, 1);
@@ -638,7 +644,7 @@ static void process_added_after_a_reflex_kill_is_also_killed(void **state)
     close(fd);
 }
 
-static void process_removed_from_the_reflex_is_spared(void **state)
+static void process_removed_from_the_reflex_is_not_killed(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(5);
@@ -653,7 +659,7 @@ static void process_removed_from_the_reflex_is_spared(void **state)
     reflex_remove(r, 1);
     reflex_remove(r, 99);
     while ((fcntl(pidfd, F_GETFD) >= 0 || fcntl(statm_fd, F_GETFD) >= 0) && clock_mono_ns() < until)
-        reading_of(r, 0); /* Any call of the reflex closes unused descriptors. */
+        reading_of(r, 0); /* Any call of the reflex closes unused fds. */
     assert_int_equal(fcntl(pidfd, F_GETFD), -1);
     assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
     set_gb(fd, 0, 9);
@@ -663,7 +669,7 @@ static void process_removed_from_the_reflex_is_spared(void **state)
     close(fd);
 }
 
-static void reused_reflex_slot_kills_only_its_new_process(void **state)
+static void reflex_kills_only_the_newest_process_of_a_reused_slot(void **state)
 {
     struct reflex *r = reflex_of(true);
     pid_t old = child(), new = child();
@@ -676,8 +682,8 @@ static void reused_reflex_slot_kills_only_its_new_process(void **state)
     reflex_free(r);
 }
 
-/* To save descriptors, all entries use the same open file. The table does not check this. */
-static void full_reflex_table_refuses_a_process_and_closes_its_fds(void **state)
+/* To use fewer fds, all entries share one open file, which the table does not check. */
+static void full_reflex_table_rejects_a_process_and_closes_its_fds(void **state)
 {
     struct rlimit before, raised;
     (void)state;
@@ -709,7 +715,7 @@ static void full_reflex_table_refuses_a_process_and_closes_its_fds(void **state)
     wait_for_samples(r, 0); /* The slot becomes free after the sample in progress. */
     assert_int_equal(reflex_add(r, 5000, fcntl(fd, F_DUPFD_CLOEXEC, 3), -1), 0);
     reflex_free(r);
-    /* All descriptors are closed, so a low number is free. */
+    /* All fds are closed, so a low fd number is free. */
     int again = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     assert_in_range(again, 3, 64);
     close(again);
@@ -717,7 +723,7 @@ static void full_reflex_table_refuses_a_process_and_closes_its_fds(void **state)
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-static void reflex_kills_the_cgroup_by_one_write(void **state)
+static void reflex_kills_the_cgroup_with_one_write(void **state)
 {
     int kill_fd = memfd_create("cgroup.kill", MFD_CLOEXEC);
     struct reflex *r = NULL;
@@ -740,7 +746,7 @@ static void reflex_kills_the_cgroup_by_one_write(void **state)
     close(fd);
 }
 
-/* Returns the locked KiB of the mapping that contains P. */
+/* Returns the number of locked KiB of the mapping that contains P. */
 static long locked_kib(const void *p)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
@@ -770,7 +776,8 @@ static void reflex_memory_is_locked(void **state)
     }
     assert_true(locked_kib(r) >= (long)(sizeof *r / 1024));
     assert_true(locked_kib((const void *)(uintptr_t)reflex_thread) >= 4);
-    /* The stack is locked in two parts, because one of them is zeroed in a fork. */
+    /* The stack consists of two locked mappings, because one of them is zeroed in a forked
+     * child. */
     const char *stack = (const char *)r->stack + r->page_bytes;
     long stack_kib = locked_kib(stack) + locked_kib(stack + 64 * 1024 - 1);
     reflex_free(r);
@@ -811,7 +818,7 @@ static void reflex_kills_even_if_its_memory_cannot_be_locked(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* A fork zeroes the thread's stack, which libc must tolerate. */
+/* A fork zeroes the thread's stack in the child, which must not crash libc. */
 static void process_with_a_reflex_thread_can_fork_repeatedly(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -829,12 +836,13 @@ static void process_with_a_reflex_thread_can_fork_repeatedly(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 3);
-    wait_for_samples(r, 1); /* The thread of the parent continues after a fork. */
+    wait_for_samples(r, 1); /* The thread continues in the parent after the fork. */
     reflex_free(r);
     close(fd);
 }
 
-/* Returns the blocked signals of our thread called NAME, or 0 if there is no such thread. */
+/* Returns the mask of signals that our thread called NAME blocks, or 0 if there is no such
+ * thread. */
 static uint64_t blocked_in(const char *name)
 {
     glob_t found;
@@ -869,7 +877,7 @@ static void reflex_thread_is_named_and_blocks_signals(void **state)
     reflex_free(NULL);
 }
 
-static void reflex_parses_numbers_of_kernel_files(void **state)
+static void reflex_parser_reads_numbers_from_kernel_files(void **state)
 {
     static const struct reflex_key keys[] = {
         {"active_file ", 12}, {"", 0}, {"inactive_file ", 14}, {"anon ", 5}};
@@ -900,30 +908,30 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reflex_kills_every_process_at_the_kill_threshold),
-        cmocka_unit_test(reflex_that_may_not_kill_raises_only_an_alarm),
-        cmocka_unit_test(reflex_does_not_count_file_cache_as_used),
-        cmocka_unit_test(reflex_spares_job_whose_memory_is_reclaimable),
+        cmocka_unit_test(reflex_without_may_kill_only_raises_an_alarm),
+        cmocka_unit_test(reflex_excludes_file_cache_from_memory_in_use),
+        cmocka_unit_test(reflex_does_not_kill_a_job_whose_memory_is_reclaimable),
         cmocka_unit_test(reflex_does_not_kill_on_an_outdated_cache_reading),
         cmocka_unit_test(reflex_does_not_kill_if_memory_stat_is_unreadable),
-        cmocka_unit_test(reflex_alarm_is_not_repeated_until_headroom_returns),
-        cmocka_unit_test(reflex_keeps_its_last_reading_if_thresholds_change),
+        cmocka_unit_test(reflex_repeats_its_alarm_only_after_headroom_has_recovered),
+        cmocka_unit_test(reflex_keeps_its_last_reading_when_thresholds_change),
         cmocka_unit_test(reflex_samples_more_often_near_the_alarm_threshold),
-        cmocka_unit_test(host_usage_is_total_minus_available_memory),
+        cmocka_unit_test(reflex_reads_host_memory_in_use_from_meminfo),
         cmocka_unit_test(reflex_kills_a_process_that_grows_past_the_tree_limit),
-        cmocka_unit_test(shared_memory_is_subtracted_from_the_tree_usage),
-        cmocka_unit_test(reflex_counts_only_the_growth_of_a_process_not_yet_sampled),
-        cmocka_unit_test(reflex_counts_no_shared_pages_of_a_process_not_yet_sampled),
-        cmocka_unit_test(reflex_growth_rate_is_zero_while_memory_falls),
+        cmocka_unit_test(reflex_subtracts_shared_memory_from_the_sum_of_rss),
+        cmocka_unit_test(new_process_adds_only_its_anonymous_growth_until_sampled),
+        cmocka_unit_test(new_shared_pages_are_ignored_until_the_next_full_sample),
+        cmocka_unit_test(reflex_growth_rate_is_zero_while_memory_shrinks),
         cmocka_unit_test(process_added_after_a_reflex_kill_is_also_killed),
-        cmocka_unit_test(process_removed_from_the_reflex_is_spared),
-        cmocka_unit_test(reused_reflex_slot_kills_only_its_new_process),
-        cmocka_unit_test(full_reflex_table_refuses_a_process_and_closes_its_fds),
-        cmocka_unit_test(reflex_kills_the_cgroup_by_one_write),
+        cmocka_unit_test(process_removed_from_the_reflex_is_not_killed),
+        cmocka_unit_test(reflex_kills_only_the_newest_process_of_a_reused_slot),
+        cmocka_unit_test(full_reflex_table_rejects_a_process_and_closes_its_fds),
+        cmocka_unit_test(reflex_kills_the_cgroup_with_one_write),
         cmocka_unit_test(reflex_memory_is_locked),
         cmocka_unit_test(reflex_kills_even_if_its_memory_cannot_be_locked),
         cmocka_unit_test(process_with_a_reflex_thread_can_fork_repeatedly),
         cmocka_unit_test(reflex_thread_is_named_and_blocks_signals),
-        cmocka_unit_test(reflex_parses_numbers_of_kernel_files),
+        cmocka_unit_test(reflex_parser_reads_numbers_from_kernel_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,4 +1,4 @@
-/* Tests that only processes of the job are ended. Each test runs its subreaper in a child
+/* Tests that processes of the job are ended, and no others. Each test runs its subreaper in a child
  * process. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,7 +102,8 @@ static int double_fork_with_setsid(void)
         _exit(0);
     }
     wait_for_ready(1);
-    waitpid(middle, NULL, 0); /* The intermediate process must not be counted as an orphan. */
+    /* The intermediate process is reaped, so that only the orphan is left. */
+    waitpid(middle, NULL, 0);
     int ended = guard_end_all(&root, 50 * NS_PER_MS);
     return ended == 1 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
 }
@@ -133,8 +134,8 @@ static void hundreds_of_orphaned_processes_are_killed(void **state)
     assert_int_equal(in_subreaper(many_grandchildren), 0);
 }
 
-/* Four chains of processes fork and exit in turn. They end after a while, so that a broken guard
- * fails the test without filling the machine. */
+/* Four chains of processes fork and exit repeatedly. They end by themselves after a while, so that
+ * a guard that fails does not leave them running. */
 static int a_storm(void)
 {
     enum { STORM_S = 120 };
@@ -155,7 +156,7 @@ static int a_storm(void)
     return clock_mono_ns() < until ? 0 : 2;
 }
 
-static void fork_storm_is_killed(void **state)
+static void chains_of_processes_that_fork_and_exit_are_killed(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(a_storm), 0);
@@ -174,8 +175,8 @@ static rlim_t count_of_user(uid_t uid)
     return count;
 }
 
-/* Every process forks without end, up to the process limit. They end after a while, so that a
- * broken guard does not fill the machine. */
+/* Every process forks until the process limit is reached. The processes end by themselves after a
+ * while, so that a guard that fails does not leave them running. */
 static int a_bomb(void)
 {
     enum { BOMB_S = 120, BOMB = 150, NOBODYS_UID = 64999 };
@@ -200,13 +201,13 @@ static int a_bomb(void)
     return clock_mono_ns() < until ? 0 : 2;
 }
 
-static void fork_bomb_that_reached_its_process_limit_is_killed(void **state)
+static void fork_bomb_at_its_process_limit_is_killed(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(a_bomb), 0);
 }
 
-/* Creates a /proc with one child that no signal reaches, as in uninterruptible sleep. */
+/* A fake /proc with one child that survives every signal, as in uninterruptible sleep. */
 struct undead {
     char path[64], folder[32], stat[48];
     struct proc_root root;
@@ -242,7 +243,7 @@ static bool one_is_left(void *user)
     return true;
 }
 
-static void process_that_survives_sigkill_is_checked_less_often(void **state)
+static void process_that_survives_sigkill_is_scanned_less_often(void **state)
 {
     struct guard_kill k = {0};
     struct undead u;
@@ -250,7 +251,7 @@ static void process_that_survives_sigkill_is_checked_less_often(void **state)
     int32_t pid;
     (void)state;
     undead_make(&u);
-    /* The call returns although its time limit is infinite. */
+    /* The call returns although UNTIL_NS is infinite. */
     assert_int_equal(guard_kill_below(&k, &u.root, UINT64_MAX, one_is_left, NULL), 0);
     assert_true(k.wait_ns >= NS_PER_MS);
     assert_false(guard_kill_stuck(&k, &u.root, k.changed_ns, &stat, &pid));
@@ -290,7 +291,7 @@ static int a_group_without_its_leader(void)
     return guard_signal_group(fd, SIGKILL) == -ESRCH ? 0 : 3;
 }
 
-static void process_group_is_signalled_after_its_leader_was_reaped(void **state)
+static void process_group_can_be_signalled_after_its_leader_was_reaped(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(a_group_without_its_leader), 0);
@@ -317,13 +318,13 @@ static int only_that_group(void)
     return 0;
 }
 
-static void signal_to_a_process_group_reaches_no_other_group(void **state)
+static void signal_to_a_process_group_does_not_reach_other_groups(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(only_that_group), 0);
 }
 
-static void reused_pid_is_not_signalled(void **state)
+static void process_with_a_reused_pid_is_not_signalled(void **state)
 {
     struct process_id id = {.pid = (int32_t)bystander, .start_ticks = 1};
     (void)state;
@@ -373,7 +374,7 @@ static int supervisor_done(void)
     return end.is_lost;
 }
 
-static void sentinel_kills_nothing_after_a_normal_exit(void **state)
+static void sentinel_kills_nothing_after_supervisor_exits_with_status_0(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(supervisor_done), 0);
@@ -396,10 +397,11 @@ static int check_does_nothing(const struct proc_root *foreign, const struct proc
 static bool count_calls(void *user)
 {
     ++*(int *)user;
-    return true; /* The simulated tree always has one child left. */
+    return true; /* The fake tree always has one child left. */
 }
 
-/* Creates a /proc in which our pid is 999999999 and our child has the pid of another process. */
+/* Creates a fake /proc in which our pid is 999999999 and our child has the pid of another
+ * process. */
 static int with_another_self(void)
 {
     char path[] = "/tmp/ebb-test-sweep.XXXXXX", name[32];
@@ -436,7 +438,7 @@ static int with_another_self(void)
     return r;
 }
 
-static void sweep_signals_nothing_if_proc_belongs_to_another_namespace(void **state)
+static void sweep_signals_nothing_if_proc_is_of_another_pid_namespace(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(with_another_self), 0);
@@ -461,7 +463,7 @@ static int in_new_namespace(void)
     return waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 20;
 }
 
-static void sweep_signals_nothing_in_a_pid_namespace_without_own_proc(void **state)
+static void sweep_signals_nothing_in_a_new_namespace_with_the_old_proc(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(in_new_namespace), 0);
@@ -474,7 +476,8 @@ static bool are_rounds_left(void *user)
     return ++*(int *)user <= ROUNDS;
 }
 
-/* Writes a children file so long that one read ends in the middle of the number after PID. */
+/* Writes a children file so long that one read ends in the middle of the number that begins with
+ * PID. */
 static void write_long_children(int fd, pid_t pid)
 {
     enum { ONE_READ = 16383 };
@@ -488,7 +491,7 @@ static void write_long_children(int fd, pid_t pid)
     assert_int_equal(write(fd, text, at), (ssize_t)at);
 }
 
-static void incomplete_last_pid_of_a_children_list_is_ignored(void **state)
+static void pid_cut_off_at_the_end_of_a_children_file_is_not_killed(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-sweep-XXXXXX", name[64];
@@ -517,7 +520,8 @@ static void incomplete_last_pid_of_a_children_list_is_ignored(void **state)
         assert_true(k.wait_ns > 0);
     }
     guard_kill_fini(&k);
-    kill(victim, SIGTERM); /* SIGTERM comes first, because SIGKILL would hide its effect. */
+    /* SIGTERM ends the victim only if it has not been killed by SIGKILL before. */
+    kill(victim, SIGTERM);
     assert_int_equal(waitpid(victim, &status, 0), victim);
     assert_int_equal(WTERMSIG(status), SIGTERM);
     unlinkat(mock.proc_fd, name, 0);
@@ -527,9 +531,9 @@ static void incomplete_last_pid_of_a_children_list_is_ignored(void **state)
     rmdir(path);
 }
 
-/* Unread pipes of earlier segments are closed, because they would fill the queue of a job with many
- * segments. */
-static void sentinel_closes_the_streams_of_earlier_segments(void **state)
+/* The sentinel must not keep the pipes of earlier segments, which would fill the socket's queue in
+ * a job with many segments. */
+static void sentinel_closes_output_streams_of_earlier_segments(void **state)
 {
     (void)state;
     struct sentinel_note *note = sentinel_note_new(true);
@@ -540,7 +544,8 @@ static void sentinel_closes_the_streams_of_earlier_segments(void **state)
     signal(SIGPIPE, SIG_IGN);
     sentinel_keep_streams(note, &old[0], 1);
     close(old[0]);
-    assert_int_equal(write(old[1], "x", 1), 1); /* The byte stays in the pipe for the sentinel. */
+    /* The byte stays in the pipe, whose read end only the sentinel has open. */
+    assert_int_equal(write(old[1], "x", 1), 1);
     sentinel_keep_streams(note, &now[0], 1);
     close(now[0]);
     assert_int_equal(write(old[1], "x", 1), -1);
@@ -556,10 +561,10 @@ static void sentinel_closes_the_streams_of_earlier_segments(void **state)
 
 #define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-/* ---- strays ---- */
+/* ---- stray processes ---- */
 
-/* Writes NAME=/no/OUR_PID/7-END to RET and returns the path in it. Our pid makes the path unique to
- * this run of the test. */
+/* Writes NAME=/no/OUR_PID/7-END to RET and returns the path within RET. Our pid makes the path
+ * unique to this test run. */
 static const char *sign_of(const char *name, const char *end, char ret[64])
 {
     snprintf(ret, 64, "%s=/no/%d/7-%s", name, (int)getpid(), end);
@@ -588,7 +593,7 @@ static void wait_for_strays(const struct stray_signs *signs, int count)
     assert_int_equal(guard_signal_strays(&root, signs, 0), count);
 }
 
-static void stray_process_is_found_by_its_run_folder_variable(void **state)
+static void stray_process_is_found_by_the_ebb_run_dir_variable(void **state)
 {
     static const char run_dir[] = "EBB_RUN_DIR";
     static const struct {
@@ -624,19 +629,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_NEIGHBOUR(daemon_ignoring_sigterm_is_killed),
         WITH_NEIGHBOUR(hundreds_of_orphaned_processes_are_killed),
-        WITH_NEIGHBOUR(fork_storm_is_killed),
-        WITH_NEIGHBOUR(fork_bomb_that_reached_its_process_limit_is_killed),
-        WITH_NEIGHBOUR(process_group_is_signalled_after_its_leader_was_reaped),
-        WITH_NEIGHBOUR(signal_to_a_process_group_reaches_no_other_group),
-        WITH_NEIGHBOUR(reused_pid_is_not_signalled),
-        WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_belongs_to_another_namespace),
-        WITH_NEIGHBOUR(sweep_signals_nothing_in_a_pid_namespace_without_own_proc),
+        WITH_NEIGHBOUR(chains_of_processes_that_fork_and_exit_are_killed),
+        WITH_NEIGHBOUR(fork_bomb_at_its_process_limit_is_killed),
+        WITH_NEIGHBOUR(process_group_can_be_signalled_after_its_leader_was_reaped),
+        WITH_NEIGHBOUR(signal_to_a_process_group_does_not_reach_other_groups),
+        WITH_NEIGHBOUR(process_with_a_reused_pid_is_not_signalled),
+        WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_is_of_another_pid_namespace),
+        WITH_NEIGHBOUR(sweep_signals_nothing_in_a_new_namespace_with_the_old_proc),
         WITH_NEIGHBOUR(sentinel_ends_processes_of_a_killed_supervisor),
-        WITH_NEIGHBOUR(sentinel_kills_nothing_after_a_normal_exit),
-        WITH_NEIGHBOUR(stray_process_is_found_by_its_run_folder_variable),
-        cmocka_unit_test(process_that_survives_sigkill_is_checked_less_often),
-        cmocka_unit_test(incomplete_last_pid_of_a_children_list_is_ignored),
-        cmocka_unit_test(sentinel_closes_the_streams_of_earlier_segments),
+        WITH_NEIGHBOUR(sentinel_kills_nothing_after_supervisor_exits_with_status_0),
+        WITH_NEIGHBOUR(stray_process_is_found_by_the_ebb_run_dir_variable),
+        cmocka_unit_test(process_that_survives_sigkill_is_scanned_less_often),
+        cmocka_unit_test(pid_cut_off_at_the_end_of_a_children_file_is_not_killed),
+        cmocka_unit_test(sentinel_closes_output_streams_of_earlier_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void assert_near(double a, double b)
     assert_true(fabs(a - b) < 1e-6);
 }
 
-static void time_of_a_save_does_not_count_as_step_time(void **state)
+static void steps_during_a_checkpoint_are_excluded_from_step_times(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -38,12 +38,12 @@ static void time_of_a_save_does_not_count_as_step_time(void **state)
     assert_int_equal(ns, NS_PER_S);
 }
 
-static void longest_save_and_largest_growth_during_a_save_are_stored(void **state)
+static void longest_and_largest_checkpoint_measurements_are_kept(void **state)
 {
     (void)state;
     struct timing t = {0};
     timing_save_begin(&t, at(10), 1000);
-    /* A second begin is ignored, because the save has already begun. */
+    /* A second begin is ignored while a checkpoint is being written. */
     timing_save_begin(&t, at(12), 5000);
     timing_memory(&t, 1700);
     timing_memory(&t, 900);
@@ -59,7 +59,7 @@ static void longest_save_and_largest_growth_during_a_save_are_stored(void **stat
     assert_int_equal(t.save_rise_bytes, 700);
 }
 
-static void memory_growth_outside_a_save_is_not_added_to_the_save(void **state)
+static void memory_growth_outside_a_checkpoint_is_not_attributed_to_it(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -74,7 +74,7 @@ static void memory_growth_outside_a_save_is_not_added_to_the_save(void **state)
     assert_int_equal(t.save_rise_bytes, 0);
 }
 
-static void failed_save_is_not_timed(void **state)
+static void failed_checkpoint_is_not_measured(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -86,7 +86,7 @@ static void failed_save_is_not_timed(void **state)
     assert_int_equal(t.save_rise_bytes, 0);
 }
 
-static void restart_keeps_measured_times_but_no_unfinished_save(void **state)
+static void restart_keeps_durations_and_drops_unfinished_checkpoint(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -110,11 +110,11 @@ static void restart_keeps_measured_times_but_no_unfinished_save(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_of_a_save_does_not_count_as_step_time),
-        cmocka_unit_test(longest_save_and_largest_growth_during_a_save_are_stored),
-        cmocka_unit_test(memory_growth_outside_a_save_is_not_added_to_the_save),
-        cmocka_unit_test(failed_save_is_not_timed),
-        cmocka_unit_test(restart_keeps_measured_times_but_no_unfinished_save),
+        cmocka_unit_test(steps_during_a_checkpoint_are_excluded_from_step_times),
+        cmocka_unit_test(longest_and_largest_checkpoint_measurements_are_kept),
+        cmocka_unit_test(memory_growth_outside_a_checkpoint_is_not_attributed_to_it),
+        cmocka_unit_test(failed_checkpoint_is_not_measured),
+        cmocka_unit_test(restart_keeps_durations_and_drops_unfinished_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
