@@ -37,12 +37,12 @@ SUBREAPER = "qemu refuses PR_SET_CHILD_SUBREAPER"
 DESCRIPTORS = "qemu doubles the buffer for descriptors and leaves descriptors open that did not fit"
 # Tests that cannot pass under the emulator, and why.
 EMULATED = {
-    "process_without_signal_handler_is_named_and_not_signalled": HANDLERS,
-    "save_mark_after_the_signal_completes_the_request": HANDLERS,
+    "process_without_a_signal_handler_gets_no_checkpoint_signal": HANDLERS,
+    "save_mark_after_a_signal_completes_the_checkpoint_request": HANDLERS,
     "running_checkpoint_command_is_not_started_again": "the previous test failed and left its process behind",
     "reflex_thread_is_named_and_blocks_signals": "qemu never blocks SIGSEGV",
     "daemon_ignoring_sigterm_is_killed": SUBREAPER,
-    "process_group_is_signalled_after_its_leader_was_reaped": SUBREAPER,
+    "process_group_can_be_signalled_after_its_leader_was_reaped": SUBREAPER,
     "sentinel_ends_processes_of_a_killed_supervisor": SUBREAPER,
     "orphan_stays_in_the_process_tree_with_a_new_parent": SUBREAPER,
     "daemon_unseen_before_is_found_below_the_subreaper": SUBREAPER,

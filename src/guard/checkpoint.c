@@ -286,8 +286,7 @@ static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MA
     unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit this variable */
     if (r == 0)
         return true;
-    snprintf(clause, sizeof clause, "cannot start the command of --checkpoint-cmd: %s",
-             strerror(r));
+    snprintf(clause, sizeof clause, "cannot start the --checkpoint-cmd command: %s", strerror(r));
     add_why(why, clause);
     return false;
 }

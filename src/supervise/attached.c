@@ -15,7 +15,7 @@
 
 struct attached {
     struct job job; /* the first member, so that callbacks of a job also accept an attached job */
-    /* stands in for memory that is normally shared with the sentinel; an attached job has no
+    /* replaces the memory that other jobs share with their sentinel; an attached job has no
      * sentinel */
     struct sentinel_note note;
     struct attached_callbacks callbacks;
@@ -42,7 +42,7 @@ static void on_attached_empty(void *user)
     a->callbacks.empty(a->callbacks.user);
 }
 
-/* Sets the facts in run.json about the attached process. */
+/* Stores facts about the attached process for run.json. */
 static void about_process(struct job *j, int32_t pid)
 {
     struct outcome_about *about = &j->outcome.about;
@@ -79,7 +79,8 @@ static int begin_attached(struct attached *a, int32_t pid, struct err *err)
     j->started_ns = j->now.started_ns = clock_mono_ns();
     j->started_wall_ns = j->now.started_wall_ns = clock_wall_ns();
     engine_limits_of(j->engine, pid);
-    job_guard_begin(j); /* before engine_watch_pid, whose events add the processes to the guard */
+    /* must come before engine_watch_pid, whose events add processes to the guard */
+    job_guard_begin(j);
     r = engine_watch_pid(j->engine, pid, err);
     if (r < 0)
         return r;

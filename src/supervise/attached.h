@@ -14,7 +14,7 @@ struct mark;
 
 struct attached_callbacks {
     void (*notice)(void *user, const char *sentence);
-    /* Called for marks of a kind that the recording does not know. */
+    /* Called for marks of types that are not recorded. */
     void (*mark)(void *user, const struct mark *mark);
     void (*tick)(void *user, uint64_t now_ns);
     void (*empty)(void *user); /* called when the last process has exited */
@@ -27,11 +27,11 @@ int attached_new(struct loop *loop, const struct supervisor_options *options, in
                  const struct attached_callbacks *callbacks, struct attached **ret,
                  struct err *err);
 void attached_free(struct attached *a); /* A may be NULL */
-/* Path of the socket for marks, and the private folder that contains it. */
+/* Return the path of the marks socket, and of the private folder that contains it. */
 const char *attached_socket(const struct attached *a);
 const char *attached_folder(const struct attached *a);
-/* Path of the library to load into the job; NULL if the heap is not profiled. */
+/* Returns the path of the library to load into the job; NULL if the heap is not profiled. */
 const char *attached_library(const struct attached *a);
-/* Ends the recording, writes run.json and returns its content. BY is why ebb detached, such as
- * "Ctrl-C"; NULL if the job has exited. */
+/* Ends the recording, writes run.json and returns its content. BY is the reason why ebb detached,
+ * such as "Ctrl-C"; NULL if the job has exited. */
 json_t *attached_end(struct attached *a, const char *by);

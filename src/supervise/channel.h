@@ -1,5 +1,6 @@
-/* Frames between a job's supervisor and its client or the job server, over a stream socket. A frame
- * is a type byte, a length and that many bytes. The supervisor never blocks on the socket. */
+/* Frames between a supervisor and its client or the job server, sent over a stream socket. A frame
+ * consists of a type byte, a length and that many bytes. The supervisor never blocks on the
+ * socket. */
 #pragma once
 
 #include <stddef.h>
@@ -9,13 +10,13 @@
 enum channel_type {
     /* frames that the supervisor sends: */
     CHANNEL_TERMINAL = 't', /* output on the job's terminal, including echoed input */
-    /* standard output of an exited job that does not fit into the pipe */
+    /* standard output of an exited job that exceeds the pipe's capacity */
     CHANNEL_OUT = 'o',
     /* the same for standard error */
     CHANNEL_ERR = 'e',
     CHANNEL_NOTICE = 'm',  /* a message for the user */
-    CHANNEL_STOPPED = 'z', /* the job was stopped, as by Ctrl-Z */
-    CHANNEL_TAKEN = 'a',   /* u32le, number of input bytes that have reached the job */
+    CHANNEL_STOPPED = 'z', /* the job was stopped by a stop signal, for example after Ctrl-Z */
+    CHANNEL_TAKEN = 'a',   /* u32le, number of input bytes written to the job */
     CHANNEL_STATUS = 'x',  /* one byte, the exit status of the run */
     CHANNEL_END = 'E',     /* run.json as text; this is the last frame */
     CHANNEL_STARTED = 'S', /* a detached job has started; this is the last frame */
@@ -32,7 +33,7 @@ enum { CHANNEL_FRAME_MAX = 8 << 20 };
 struct channel {
     int fd; /* owned; -1: closed */
     struct buf in, out;
-    size_t in_at; /* IN was parsed up to here */
+    size_t in_at; /* number of bytes of IN that have been parsed */
 };
 
 /* Creates a connected pair of close-on-exec sockets. */
@@ -42,11 +43,11 @@ void channel_fini(struct channel *c);
 
 /* Puts a frame into the queue. */
 void channel_queue(struct channel *c, enum channel_type type, const void *data, size_t len);
-/* Sends as much as possible without blocking. Returns 0 if all was sent, 1 if some is left, or
- * -errno (-EPIPE if the connection is closed). */
+/* Sends as much as possible without blocking. Returns 0 if everything was sent, 1 if some data is
+ * left, or -errno (-EPIPE if the connection is closed). */
 int channel_flush(struct channel *c);
-/* Reads without blocking. Returns 1 if bytes were received, 0 if there is nothing to read, or
- * -EPIPE at the end. */
+/* Reads without blocking. Returns 1 if bytes were received, 0 if no data is available, or -EPIPE if
+ * the connection is closed. */
 int channel_fill(struct channel *c);
 /* Gets the next frame, which is valid until the next call. Returns 1; 0 if the frame is incomplete;
  * or -EBADMSG. */

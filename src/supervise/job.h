@@ -1,4 +1,4 @@
-/* The state of a job in its supervisor. Each part has its own header. Used only in
+/* The state of a job in its supervisor. Each part of the state has its own header. Used only in
  * src/supervise. */
 #pragma once
 
@@ -36,48 +36,48 @@ struct job {
     struct job_heap heap;
     struct job_guard guard;
     struct job_control *control; /* the control socket, or NULL if there is none */
-    struct job_scrape *scrape;   /* NULL: no metrics */
+    struct job_scrape *scrape;   /* NULL if no metrics are served */
     /* the ranks of a node; NULL if the supervisor started the job itself */
     struct job_ranks *ranks;
     struct job_node *node;     /* NULL if RANKS is NULL */
-    struct job_folder *folder; /* NULL: no --folder-control */
+    struct job_folder *folder; /* NULL unless --folder-control is given */
     struct {
-        uint64_t t_ns, verdicts; /* time and verdict of the last write of the termination log */
+        uint64_t t_ns, verdicts; /* time and verdict of the last write to the termination log */
     } termination;
     struct job_segment now;
     struct job_end end;
     uint64_t started_ns, started_wall_ns; /* times at which the first segment started */
     struct outcome outcome;               /* the content of run.json so far */
     struct step_sources step_sources;
-    /* why the job was not restarted although --restart is set; "" if there is no such reason */
+    /* reason why the job was not restarted despite --restart; "" if there is none */
     char no_restart[160];
     int exec_error;
-    struct err failure;   /* why ebb could not start the job */
-    struct err no_marks;  /* why there is no socket for marks */
+    struct err failure;   /* reason why ebb could not start the job */
+    struct err no_marks;  /* reason why there is no marks socket */
     bool is_announced;    /* run.json has been written for the start of the job */
-    uint64_t announce_ns; /* when to write run.json again after a failure */
+    uint64_t announce_ns; /* time at which to retry writing run.json after a failure */
     bool waits_for_disk;  /* the job has ended, but the disk is too full to write run.json */
-    /* True if ebb did not start the job. The job is then not a child of ebb, is not in a cgroup of
-     * ebb, and continues when ebb ends. */
+    /* ebb did not start the job. The job is then not a child of ebb, is not in a cgroup created by
+     * ebb, and continues when ebb exits. */
     bool is_attached;
     /* receives notices for the user of an attached job */
     void (*notice)(void *user, const char *sentence);
     void *notice_user;
 };
 
-/* ---- supervisor.c: callbacks of a job; USER is the job ---- */
+/* ---- supervisor.c: callbacks for a job; USER is the job ---- */
 
 void job_on_mark(void *user, const struct mark *mark);
 void job_on_tick(void *user, uint64_t now_ns);
 void job_on_process(void *user, const struct proc_event *event);
 void job_record(struct job *j); /* starts the recording */
-/* Writes run.json, in which readers find the sockets, unless it was written before. */
+/* Writes run.json, which contains the sockets' paths, unless it was written before. */
 void job_announce(struct job *j, uint64_t now_ns);
 
 /* ---- job_json.c: run.json ---- */
 
 double job_seconds(const struct job *j, uint64_t t_ns); /* seconds since the start of the job */
-void job_about_start(struct job *j); /* sets the facts that are known at the start */
+void job_about_start(struct job *j); /* stores the facts that are known at the start */
 /* The caller owns the returned documents. */
 json_t *job_header_json(const struct job *j);
 json_t *job_running_json(struct job *j);

@@ -1,5 +1,5 @@
-/* The connection to the client of a foreground job: sends output and notices to it, and receives
- * keys and signals. */
+/* The connection to the client of a foreground job: sends output and notices to the client, and
+ * receives typed keys and signals. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "base/loop.h"
 
 enum {
-    CLIENT_BACKLOG = 256 << 10, /* size of unread frames at which the job has to wait */
-    /* the same after the job has exited: as much as its pipes can hold */
+    CLIENT_BACKLOG = 256 << 10, /* number of bytes in unread frames at which the job is paused */
+    /* the same limit after the job has exited; about the capacity of its pipes */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };
@@ -55,7 +55,8 @@ void job_client_leave(struct job *j)
 {
     channel_queue(&j->client.channel, CHANNEL_STARTED, "", 0);
     job_client_flush(j);
-    /* the kernel keeps all frames sent so far in the socket's buffer, so closing loses none */
+    /* the kernel still delivers all frames in the socket's buffer, so closing the socket loses
+     * none */
     if (!j->client.is_gone)
         client_lost(j);
 }
@@ -98,8 +99,8 @@ void job_client_wake(struct job *j)
         loop_set_timer(j->client.wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
 }
 
-/* Wakes the client until it reports that it continues. One attempt is not enough: the client may
- * stop after it. */
+/* Wakes the client until it reports that it is running again. One attempt is not enough, because
+ * the client may stop itself after that attempt. */
 static void on_wake(void *user, uint64_t now_ns)
 {
     struct job *j = user;
@@ -112,8 +113,8 @@ static void on_wake(void *user, uint64_t now_ns)
 
 /* ---- frames from the client ---- */
 
-/* Writes typed input to the job's terminal. The client limits the input that is not acknowledged,
- * so the supervisor can keep reading its frames, which include signals. */
+/* Writes typed input to the job's terminal. The client limits the amount of unacknowledged input,
+ * so the supervisor can always read its frames, which include signals. */
 void job_input_write(struct job *j)
 {
     int fd = j->output.streams[0].fd;
@@ -121,7 +122,7 @@ void job_input_write(struct job *j)
     while (fd >= 0 && taken < j->client.input.len) {
         ssize_t n = write(fd, j->client.input.data + taken, j->client.input.len - taken);
         if (n <= 0)
-            break; /* the terminal's buffer is full; the loop reports when it has space */
+            break; /* the terminal's buffer is full; the loop calls again when it has space */
         taken += (size_t)n;
     }
     if (fd < 0)

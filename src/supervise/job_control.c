@@ -1,5 +1,5 @@
-/* The control socket, with a few connections at a time, each with a bounded queue, and queries that
- * come as marks. The supervisor never waits for a reader. */
+/* The control socket, with at most PEERS_MAX connections and a bounded queue for each, and queries
+ * that arrive as marks. The supervisor never waits for a reader. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -22,14 +22,14 @@
 
 enum {
     PEERS_MAX = 8,
-    /* number of unread bytes of a reader at which samples and marks are dropped */
+    /* number of unread bytes at which a reader no longer receives samples and marks */
     BACKLOG = 256 << 10,
-    /* number of unread bytes of a reader at which its connection is closed */
+    /* number of unread bytes at which a reader's connection is closed */
     BACKLOG_MAX = 1 << 20,
     REQUEST_MAX = 64 << 10, /* maximum size of one request */
-    LOG_MS = 200,           /* minimum time between log messages */
-    STATE_MS = 1000,        /* minimum time between states that differ only in progress */
-    STEP_MS = 50,           /* minimum time between step marks */
+    LOG_MS = 200,           /* minimum interval between log messages */
+    STATE_MS = 1000,        /* minimum interval between states that differ only in progress */
+    STEP_MS = 50,           /* minimum interval between step marks */
     MARKS_PER_S = 100,      /* maximum rate of other marks */
     GRACE_DEFAULT_S = 10,
     GRACE_MAX_S = 24 * 3600,
@@ -49,7 +49,7 @@ struct job_control {
     struct peer peer[PEERS_MAX];
     size_t peers;
     bool is_log_due;
-    /* The values that were last sent. */
+    /* Content of the messages that were sent last. */
     struct published {
         const char *state;
         char reason[LADDER_WHY_MAX];
@@ -60,7 +60,7 @@ struct job_control {
         uint64_t t_ns, verdicts;
     } published;
     uint64_t last_step_ns, marks_from_ns;
-    unsigned marks; /* sent since marks_from_ns */
+    unsigned marks; /* number of marks sent since marks_from_ns */
 };
 
 /* ---- one reader ---- */
@@ -111,7 +111,7 @@ static void send_all(struct job *j, json_t *doc, bool may_drop)
         if (peer_has_room(p) || !may_drop)
             channel_queue(&p->channel, CHANNEL_MESSAGE, text.data, text.len);
         if (p->channel.out.len > BACKLOG_MAX)
-            peer_close(p); /* the reader will receive the current state when it reconnects */
+            peer_close(p); /* the reader receives the current state when it reconnects */
         else
             peer_flush(p);
     }
@@ -197,7 +197,7 @@ static void on_peer(void *user, int fd, uint32_t events)
 /* ---- the socket ---- */
 
 /* True if the peer belongs to the same user or root. The folder's mode already excludes other
- * users, but its mode may be changed. */
+ * users, but that mode may be changed. */
 static bool may_connect(int fd)
 {
     struct ucred who;
@@ -206,9 +206,9 @@ static bool may_connect(int fd)
            (who.uid == 0 || who.uid == geteuid());
 }
 
-/* Finds an entry for a new connection. If none is free, the oldest connection is closed. Otherwise
- * processes of the job could occupy all entries, and a restarted server could not cancel the job.
- */
+/* Finds an entry for a new connection. If none is free, closes the oldest connection. Otherwise
+ * processes of the job could occupy all entries, so that a restarted server could not connect to
+ * cancel the job. */
 static struct peer *free_peer(struct job_control *c)
 {
     struct peer *oldest = &c->peer[0];
@@ -309,7 +309,7 @@ static bool is_followed(const struct job *j)
 
 /* ---- messages ---- */
 
-/* Publishes the state if it has changed. Publishes a change of the progress alone only if IS_DUE is
+/* Publishes the state if it has changed. A change in progress alone is published only if IS_DUE is
  * set. */
 static void publish_state(struct job *j, bool is_due)
 {
@@ -385,8 +385,8 @@ void job_control_event(struct job *j, uint64_t now_ns, const char *act, const ch
     publish_state(j, false);
 }
 
-/* Publishes how many bytes of the log are on disk. The timer runs again until the whole log is on
- * disk. */
+/* Publishes how many bytes of the log have been written to disk. The timer is set again until the
+ * whole log is on disk. */
 static void on_log(void *user, uint64_t now_ns)
 {
     struct job *j = user;
@@ -415,7 +415,7 @@ void job_control_log(struct job *j)
 /* ---- queries about the verdict or the live heap, sent by the job itself or by a command ---- */
 
 /* Finds the socket for the reply. It must be in our own folder: any process can send marks, and
- * must not make the supervisor write to other sockets. */
+ * must not be able to make the supervisor write to other sockets. */
 static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
 {
     const char *folder = mark_receiver_folder(j->marks);
@@ -442,13 +442,13 @@ static void answer_verdict(struct job *j, const char *path)
 {
     engine_judge(j->engine);
     json_auto_t *doc = judge_tree_json(engine_verdict(j->engine));
-    /* a reply that is too long is sent without the evidence, its longest part */
+    /* a reply that is too long is sent without the evidence, which is its longest part */
     if (doc && query_reply(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
         query_reply(path, doc);
 }
 
-/* Writes new heap readings to the run folder, for the process given by PID= or for all. The reply
- * contains their number. */
+/* Writes new heap readings to the run folder, for the process whose pid is in the field PID or for
+ * all processes. The reply contains the number of readings. */
 static void answer_heap(struct job *j, const struct mark *m, const char *path)
 {
     size_t len;

@@ -14,9 +14,9 @@
 #include "guard/sweep.h"
 
 enum {
-    SETTLE_MS = 1000, /* how long remaining processes have to exit by themselves */
-    DRAIN_MS = 2000,  /* how long to wait for the rest of the job's output */
-    SWEEP_MS = 20,    /* time between two sweeps, each of which kills all remaining processes */
+    SETTLE_MS = 1000, /* time for remaining processes to exit by themselves */
+    DRAIN_MS = 2000,  /* maximum wait for the rest of the job's output */
+    SWEEP_MS = 20,    /* interval between two sweeps, each of which kills all remaining processes */
     KILL_MS = 200,    /* maximum duration of one sweep, because the loop has other work to do */
 };
 
@@ -38,13 +38,13 @@ void job_signal(struct job *j, int signo)
     const struct proc_root *root = j->options->engine.root;
     if (j->options->node) /* the ranks receive signals from their own `ebb run` */
         return;
-    /* is_last is set even if the job has already exited, because it might be restarted */
+    /* is_last is set even if the job has already exited, because it could still be restarted */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)
         return;
-    /* The pid is that of our own child, which is not reaped yet, so neither the pid nor its process
-     * group can have been reused. */
+    /* The pid is that of our own child, which has not been reaped yet, so neither the pid nor its
+     * process group can have been reused. */
     if (!is_group_signal(signo))
         kill(j->now.pid, signo);
     else if (guard_signal_below(root, (int32_t)getpid(), (int32_t)j->now.pid, signo) < 0)
@@ -65,16 +65,16 @@ void job_keys(struct job *j, const char *keys, size_t len)
         j->now.is_last = true;
 }
 
-/* Signals the job's process group atomically, including children being forked. */
+/* Signals the job's process group atomically, including children that are being forked. */
 static void signal_group(const struct job *j, int signo)
 {
     if (j->now.pidfd >= 0)
         guard_signal_group(j->now.pidfd, signo);
 }
 
-/* True if all processes must be stopped before they are signalled. Signalling takes minutes if
- * hundreds of processes keep forking. A few processes are signalled without a stop, because they
- * could notice it. */
+/* True if all processes must be stopped with SIGSTOP before they are signalled, because signalling
+ * takes minutes if hundreds of processes keep forking. A small number of processes is signalled
+ * without SIGSTOP, because they could notice it. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };
@@ -84,10 +84,11 @@ static bool stop_crowd(const struct job *j)
     return is_crowd;
 }
 
-/* ---- the end ---- */
+/* ---- stop signals, exit and remaining processes ---- */
 
-/* Handles a stop or continuation of the job. After Ctrl-Z the client stops as well, so that the
- * shell returns, and continues when the job does. A plain SIGSTOP does not affect the client. */
+/* Handles a stop signal to the job, or its continuation. After Ctrl-Z the client stops as well, so
+ * that the shell gets the terminal, and continues when the job does. SIGSTOP does not affect the
+ * client. */
 static void job_paused(struct job *j, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
@@ -99,8 +100,8 @@ static void job_paused(struct job *j, int status)
     }
 }
 
-/* Adds the peak of a reaped child if it is above the supervisor's own peak. Until exec the child
- * was a copy of the supervisor, so ru_maxrss includes that copy. */
+/* Stores the peak memory of a reaped child if it is above the supervisor's own peak. Until exec the
+ * child was a copy of the supervisor, so a smaller ru_maxrss may be that of the copy. */
 static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;
@@ -145,7 +146,7 @@ static void finish_if_done(struct job *j, bool children)
     }
 }
 
-/* Reports once that a process has survived SIGKILL, which explains why ebb does not exit. */
+/* Reports once that a process has survived SIGKILL, to explain why ebb does not exit. */
 static void report_stuck(struct job *j, uint64_t now_ns)
 {
     struct proc_stat stat;
@@ -244,7 +245,7 @@ void job_term(struct job *j)
         return;
     if (count == 0 && !j->now.exited)
         kill(j->now.pid, SIGTERM);
-    /* stopped processes must run in order to handle SIGTERM */
+    /* processes stopped with SIGSTOP must run in order to handle SIGTERM */
     guard_signal_below(root, (int32_t)getpid(), 0, SIGCONT);
     if (is_stopped)
         signal_group(j, SIGCONT);
@@ -294,17 +295,17 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     bool children = reap_children(j);
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
-    if (j->now.ending == KILLING) /* a child has exited, so the next sweep need not wait */
+    if (j->now.ending == KILLING) /* since a child has exited, the next sweep need not wait */
         loop_set_timer(j->end.sweep_timer, clock_mono_ns(), 0);
     finish_if_done(j, children);
 }
 
-/* Forwards to the job a signal that was sent to the supervisor. The supervisor exits after the
+/* Forwards a signal that was sent to the supervisor to the job. The supervisor exits after the
  * job. */
 static void on_own_signal(void *user, const struct signalfd_siginfo *info)
 {
-    /* The kernel sends SIGHUP to the session leader when the job's terminal is closed, which is not
-     * a request to end. */
+    /* When the job's terminal is closed, the kernel sends SIGHUP to the session leader. This is not
+     * a request to end the job. */
     if (info->ssi_signo == SIGHUP && info->ssi_code == SI_KERNEL)
         return;
     job_signal(user, (int)info->ssi_signo);
@@ -317,7 +318,7 @@ int job_signals_start(struct job *j)
     int r = loop_add_signal(j->loop, SIGCHLD, on_child, j);
     for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
         r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j);
-    if (r == 0) /* opens the timerfds early, because later there may be no free fd */
+    if (r == 0) /* creates the timerfds now, because later there may be no free fd */
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->end.sweep_timer);
     if (r == 0)
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->end.cancel_timer);

@@ -13,29 +13,30 @@ struct loop_source;
 
 struct job_end {
     struct loop_source *sweep_timer, *cancel_timer;
-    /* the processes that were killed so far, while the segment's phase is KILLING */
+    /* progress of killing the remaining processes, while the phase is KILLING */
     struct guard_kill kill;
     /* /proc belongs to another pid namespace, so only our own child can be signalled */
     bool is_blind;
     char stuck[200]; /* "waiting for process …" if a process survived SIGKILL; otherwise "" */
-    uint64_t cancel_deadline_ns; /* 0: not cancelled */
+    uint64_t cancel_deadline_ns; /* 0 if the job was not cancelled */
 };
 
 int job_signals_start(struct job *j);
-/* Ignores terminating signals. The signal mask is restored when the loop ends, and a signal that is
- * pending then must not end the supervisor. */
+/* Ignores terminating signals from now on. The loop restores the signal mask when it ends, and a
+ * signal that is pending then must not kill the supervisor. */
 void job_signals_ignore(void);
-/* Forwards a signal of the user to the job. Signals that a terminal sends to the whole process
- * group go to the whole group. */
+/* Forwards a signal from the user to the job. Signals that a terminal sends to a whole process
+ * group are sent to the job's whole process group. */
 void job_signal(struct job *j, int signo);
-/* Interprets keys that the user typed while the job is being stopped, or after it has exited. The
- * job's terminal then does not turn Ctrl-C into a signal that the supervisor notices. */
+/* Interprets keys that the user typed while the job is being stopped, or after it has exited. At
+ * that point the job's terminal no longer turns Ctrl-C into a signal that the supervisor
+ * notices. */
 void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
-/* Sends SIGTERM to launchers and training processes. Workers get none: a training process that is
- * about to save takes the exit of a worker for a crash. */
+/* Sends SIGTERM to launchers and training processes, but not to workers: a training process that is
+ * about to save would treat the exit of a worker as a crash. */
 void job_term(struct job *j);
 /* Cancels the job: sends SIGTERM as job_term does, and after GRACE_NS sends SIGKILL to all
- * remaining processes. The job is not restarted. A second request can only shorten the wait. REASON
+ * remaining processes. The job is not restarted. A second call can only shorten the wait. REASON
  * may be "". */
 void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t grace_ns);

@@ -1,4 +1,5 @@
-/* Writes state.json and reads request.json in a separate thread, because a shared disk may hang. */
+/* Writes state.json and reads request.json in a separate thread, because access to a shared disk
+ * may hang. */
 #include "supervise/job_folder.h"
 
 #include <errno.h>
@@ -16,32 +17,32 @@
 #include "supervise/job.h"
 
 enum {
-    FOLDER_S = 1, /* time between two checks for a request */
-    STATE_S = 5,  /* time between versions of state.json that differ only in figures */
+    FOLDER_S = 1, /* interval between two checks for a request */
+    STATE_S = 5,  /* interval between versions of state.json while the state itself is unchanged */
     FOLDER_REQUEST_MAX = 64 << 10,
     FOLDER_STACK_BYTES = 128 << 10,
-    FOLDER_JOIN_S = 2, /* longest wait for a disk that hangs */
+    FOLDER_JOIN_S = 2, /* maximum wait for the thread, whose disk access may hang */
 };
 
 struct job_folder {
     struct loop_source *timer;
     pthread_t thread;
     bool has_thread;
-    uint64_t state_ns;    /* when state.json was last made */
+    uint64_t state_ns;    /* time at which state.json was last generated */
     const char *state;    /* the state in the last state.json */
     json_t *answer;       /* answer to the last request, or NULL */
-    json_int_t id;        /* id of the last request, which is not carried out twice */
+    json_int_t id;        /* id of the last request, so that it is not carried out twice */
     pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     struct buf text;    /* state.json, ready to be written */
-    struct buf request; /* was read */
+    struct buf request; /* content of request.json, to be handled by the loop */
     bool is_stopped;
 };
 
 /* ---- the thread ---- */
 
-/* Reads and removes a request. The id of the last request is kept, so that a file that cannot be
- * removed is not carried out twice. */
+/* Reads and removes a request file. The loop keeps the id of the last request, so that the request
+ * is not carried out twice if its file cannot be removed. */
 static void read_request_file(int folder, struct buf *ret)
 {
     if (io_read_plain(folder, JOB_FOLDER_REQUEST, FOLDER_REQUEST_MAX, ret) < 0 || ret->len == 0)
@@ -74,7 +75,8 @@ static void *use_folder(void *user)
             pthread_cond_timedwait(&f->changed, &f->lock, &until);
     }
     pthread_mutex_unlock(&f->lock);
-    unlinkat(folder, JOB_FOLDER_STATE, 0); /* readers find the end of the job in run.json */
+    /* from now on, readers find the end of the job in run.json */
+    unlinkat(folder, JOB_FOLDER_STATE, 0);
     unlinkat(folder, JOB_FOLDER_REQUEST, 0);
     return NULL;
 }
@@ -106,7 +108,7 @@ static void add_message(json_t *list, json_t *message)
         json_array_append_new(list, message);
 }
 
-/* Builds the next version of state.json. An answer to a request is in one version only. */
+/* Generates the next version of state.json. The answer to a request appears in only one version. */
 static void publish_folder(struct job *j, struct job_folder *f, uint64_t now_ns)
 {
     struct buf text = {0}, old;

@@ -1,6 +1,6 @@
 /* The run folder as the connection to a job server on another machine (`--folder-control`): the
- * supervisor keeps state.json up to date and takes requests from request.json. Both contain the
- * messages of the control socket (docs/reference/api.md). */
+ * supervisor keeps state.json up to date and receives requests through request.json. Both files
+ * contain messages in the format of the control socket (docs/reference/api.md). */
 #pragma once
 
 #define JOB_FOLDER_STATE "state.json"
@@ -9,7 +9,7 @@
 struct job;
 struct job_folder;
 
-/* Starts the thread. Does nothing without --folder-control. An error is reported to the user, and
- * the job continues. */
+/* Starts the thread. Does nothing unless --folder-control is given. An error is reported to the
+ * user, and the job continues. */
 void job_folder_start(struct job *j);
 void job_folder_free(struct job *j);

@@ -1,5 +1,5 @@
-/* The guard of a job: passes readings, marks and acknowledgements to the ladder, which decides, and
- * carries out its decisions. */
+/* The guard of a job: passes readings, marks and acknowledgements to the ladder, which makes the
+ * decisions, and carries out the ladder's decisions. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "judge/judge.h"
 
 enum {
-    ALERT_MS = 20, /* time between decisions while the guard is acting */
+    ALERT_MS = 20, /* interval between decisions while the guard is acting */
     ACTS_AT_ONCE = 6,
 };
 
@@ -45,7 +45,8 @@ void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
 {
     char why[CHECKPOINT_TEXT_MAX] = "";
     struct job_guard *g = &j->guard;
-    /* no local trigger: another node or the time limit triggered the request */
+    /* the ladder has no active trigger, so the user, another node or the time limit caused the
+     * request */
     g->is_requested = g->ladder.trigger == LADDER_BY_NOTHING;
     if (checkpoint_request(&g->checkpoint, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
         job_notifyf(j, "guard: cannot request a checkpoint: %s", why);
@@ -55,7 +56,7 @@ void job_guard_request_checkpoint(struct job *j, uint64_t now_ns)
     be_alert(j, now_ns);
 }
 
-/* The trigger of the checkpoint in progress, as a word. */
+/* Returns the trigger of the checkpoint in progress, as a word. */
 static const char *requested_by(const struct job_guard *g)
 {
     return g->is_requested ? "request" : ladder_trigger_name(g->ladder.trigger);
@@ -79,12 +80,12 @@ static const char *act_text(enum ladder_act act)
 static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
 {
     bool dry = j->options->guard.dry_run;
-    /* kills before reporting, because reporting needs memory */
+    /* kill before reporting, because reporting allocates memory */
     if (d->act == LADDER_DO_KILL && !dry)
         reflex_kill(j->guard.reflex);
     job_guard_put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger),
                         d->has_gpu ? &d->gpu : NULL, d->why);
-    /* a planned restart is reported once, by the act that follows the warning */
+    /* a planned restart is reported once, by the action that follows the warning */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
         job_notifyf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", act_text(d->act), d->why);
     if (dry)
@@ -127,7 +128,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
     const struct run *run = engine_run(j->engine);
     size_t n = run_living(run, RUN_GPU, &gpus);
     for (size_t i = 0; i < n; i++)
-        /* readings from before this segment's start belong to the previous segment */
+        /* readings from before the segment's start belong to the previous segment */
         if (gpus[i]->id < LADDER_GPUS &&
             gpus[i]->last_ns > u64_minus(j->now.started_ns, run->start_mono_ns))
             gpu_gauge_read(gpus[i], judge_result(gpus[i]), &j->options->guard.gpu_limit,
@@ -138,7 +139,7 @@ static bool plan_is_due(const struct job *j, uint64_t now_ns)
 {
     const struct restart_every *e = &j->options->guard.restart_every;
     const struct job_segment *n = &j->now;
-    if (n->number >= j->options->guard.max_restarts) /* the maximum number of restarts is reached */
+    if (n->number >= j->options->guard.max_restarts)
         return false;
     if (e->unit == RESTART_AFTER_NS)
         return now_ns - n->started_ns >= e->value;
@@ -153,7 +154,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
     for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
-        /* readings from before this segment's start belong to the previous segment */
+        /* readings from before the segment's start belong to the previous segment */
         if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
             in->gauge[i] = (struct ladder_gauge){.known = true,
                                                  .limit_bytes = j->guard.gauge[i].limit_bytes,
@@ -180,7 +181,7 @@ static void gather_input(struct job *j, uint64_t now_ns, struct ladder_input *in
     in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
 }
 
-/* Reports that the reflex, the guard's kill thread, killed the job. */
+/* Reports that the reflex killed the job. */
 static void report_reflex_kill(struct job *j)
 {
     unsigned which;
@@ -205,7 +206,7 @@ static void report_reflex_kill(struct job *j)
     job_begin_ending(j, KILLING);
 }
 
-/* Starts the alert timer. Regular ticks are too far apart while the guard is acting. */
+/* Starts the alert timer, because regular ticks are too infrequent while the guard is acting. */
 static void be_alert(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -254,7 +255,8 @@ void job_guard_on_reflex(void *user, int fd, uint32_t events)
 
 /* ---- acknowledgements ---- */
 
-/* Stores how much memory this checkpoint needed, so that the next request leaves room for it. */
+/* Stores how much memory this checkpoint needed, so that the next one is requested while that much
+ * memory is left. */
 static void save_ended(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -267,7 +269,7 @@ static void save_ended(struct job *j, uint64_t now_ns)
 }
 
 /* Called when the job's answer to a checkpoint request has changed. FAILED is the reason to report
- * if the request has failed. */
+ * if the checkpoint has failed. */
 static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
 {
     struct job_guard *g = &j->guard;
@@ -283,7 +285,7 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
                     (double)(now_ns - g->checkpoint.requested_ns) / (double)NS_PER_S);
     } else if (g->checkpoint.ack == LADDER_ACK_FAILED) {
         timing_save_failed(&g->timing);
-        /* a job that is being stopped has a reason not to answer */
+        /* a job that is being stopped is not expected to answer, so the failure is not reported */
         if (g->ladder.rung < LADDER_STOPPING) {
             job_guard_put_event(j, now_ns, "checkpoint failed", requested_by(g), NULL, failed);
             job_notifyf(j, "guard: checkpoint failed: %s", failed);
@@ -330,7 +332,7 @@ void job_guard_reaped(struct job *j, pid_t pid, int status)
 {
     if ((WIFEXITED(status) || WIFSIGNALED(status)) &&
         checkpoint_command_exited(&j->guard.checkpoint, pid, status))
-        ack_changed(j, clock_mono_ns(), "the command of --checkpoint-cmd failed");
+        ack_changed(j, clock_mono_ns(), "the --checkpoint-cmd command failed");
 }
 
 static void note_step(struct job_segment *n, const struct mark *mark)
@@ -344,7 +346,7 @@ static void note_step(struct job_segment *n, const struct mark *mark)
     if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
         return;
     if (!n->progress.has_step ||
-        /* another training stage may start counting from 0 again */
+        /* another training stage may count its steps from 0 again */
         mark->step < n->progress.first_step)
         n->progress.first_step = mark->step;
     n->progress.has_step = true;
@@ -353,7 +355,7 @@ static void note_step(struct job_segment *n, const struct mark *mark)
 }
 
 /* Stores the step of a checkpoint that the job wrote without a request, because the next segment
- * resumes from it. */
+ * resumes from that checkpoint. */
 static void note_save(struct job *j, const struct mark *mark)
 {
     struct job_segment *n = &j->now;
@@ -390,8 +392,8 @@ void job_guard_mark(struct job *j, const struct mark *mark)
 
 /* ---- ticks and processes ---- */
 
-/* Raises the job's peak to the peak that the reflex has measured. The reflex, the guard's kill
- * thread, samples far more often than ticks do. */
+/* Raises the job's peak memory to the peak that the reflex has measured. The reflex samples far
+ * more often than once per tick. */
 static void raise_peak_by_reflex(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -426,8 +428,8 @@ static void tick_memory_returned(struct job *j)
     memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
 }
 
-/* Without a cgroup, memory does not count until it is known whether it is shared. If such memory
- * could bring the job above its alarm line, its sharing is measured at once. */
+/* Without a cgroup, memory is not included in the total until it is known whether it is shared. If
+ * such memory could bring the job above its alarm threshold, its sharing is measured at once. */
 static void hurry(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -445,8 +447,8 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     if (g->reflex)
         job_guard_follow_members(j);
     /* Must come before any code that walks the process tree. Such a walk finds new processes, which
-     * are not part of the measured overlap: memory that they share with their parents would count
-     * twice. */
+     * are not included in the measured overlap: memory that they share with their parents would be
+     * counted twice. */
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);
     hurry(j);
@@ -477,7 +479,7 @@ void job_guard_process(struct job *j, const struct proc_event *event)
     if (pidfd < 0)
         return;
     /* statm is opened after the pidfd, in the /proc folder that is already open. If that succeeds,
-     * the process was still alive, so the pidfd refers to the same process. */
+     * the process was alive when the pidfd was opened, so the pidfd refers to the same process. */
     int statm = proc_node_open(engine_tree(j->engine), event->node, "statm", O_RDONLY | O_CLOEXEC);
     if (statm >= 0)
         reflex_add(g->reflex, node->slot, pidfd, statm);

@@ -25,8 +25,8 @@ struct job_guard {
     struct loop_source *reflex_source, *alert_timer;
     struct ladder ladder;
     bool is_alert; /* the alert timer is running */
-    /* the user, another node or the time limit caused the request for a checkpoint, not a trigger
-     */
+    /* the checkpoint was requested by the user, another node or the time limit, not by a trigger of
+     * the ladder */
     bool is_requested;
     struct timing timing;
     struct checkpoint checkpoint;
@@ -34,21 +34,21 @@ struct job_guard {
     struct leftovers *leftovers;
     struct death_tail tail;
     uint64_t limit_bytes;           /* --limit; 0: not given */
-    struct machine_limit effective; /* limit_bytes is 0 if it is unknown */
-    /* cgroup of the effective limit, relative to the cgroup root; "" if it is not a cgroup's
-     * limit */
+    struct machine_limit effective; /* limit_bytes is 0 if the limit is unknown */
+    /* cgroup that has the effective limit, relative to the cgroup root; "" if no cgroup has it */
     char effective_dir[4096];
-    /* the cgroup files of the effective limit, for the reflex (the guard's kill thread) */
+    /* the cgroup files that the reflex reads for the effective limit */
     struct limit_fds effective_fds;
-    /* gauges as passed to the reflex, the guard's kill thread */
+    /* gauges as passed to the reflex */
     struct reflex_gauge gauge[REFLEX_GAUGES];
     bool has_left; /* some processes of the job are outside its cgroup */
-    /* why the job has no cgroup, or why its cgroup has no limit; "" if there is no problem */
+    /* reason why the job has no cgroup, or why its cgroup has no limit; "" if there is no
+     * problem */
     char no_cgroup[256];
 };
 
-/* Call this before the first segment: creates the cgroup and reads the memory in use. Reports
- * failures to the user. */
+/* Call this before the first segment: creates the cgroup and reads the memory in use on the
+ * machine. Reports failures to the user. */
 void job_guard_begin(struct job *j);
 /* Reads the OOM counters. Call this before a segment starts, because a low limit may kill the job
  * at once. */
@@ -59,22 +59,22 @@ void job_guard_process(struct job *j, const struct proc_event *event);
 void job_guard_mark(struct job *j, const struct mark *mark);
 void job_guard_tick(struct job *j, uint64_t now_ns);
 /* Requests a checkpoint for a client of the control socket. Returns 0; -EALREADY if the job is
- * ending; -ESRCH if no process could be reached, with the reason in WHY. */
+ * ending; -ESRCH if no process received the request, with the reason in WHY. */
 int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX]);
-/* Sends the request to the ranks of this node. After a failure, no checkpoint is pending. */
+/* Sends the request to the ranks of this node. If that fails, no checkpoint is pending. */
 void job_guard_request_checkpoint(struct job *j, uint64_t now_ns);
 /* Decides on the next action now, instead of at the next tick. */
 void job_guard_decide(struct job *j, uint64_t now_ns);
-/* Call this when a child outside the job was reaped, which may be the checkpoint command. */
+/* Call this when a child other than the job was reaped, which may be the checkpoint command. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
 /* Call this when the job's first process has exited, perhaps because the guard killed it. */
 void job_guard_exited(struct job *j);
-/* Call this after the last process has exited: removes the cgroup and measures how much memory was
- * returned. */
+/* Call this after the last process has exited: removes the cgroup and measures how much memory the
+ * job released. */
 void job_guard_end(struct job *j);
 void job_guard_free(struct job_guard *g);
 
-/* ---- functions that only the guard's own files use ---- */
+/* ---- functions used only by the guard's own files ---- */
 
 void job_guard_set_lines(struct job_guard *g, unsigned which);
 void job_guard_set_own_gauge(struct job_guard *g);

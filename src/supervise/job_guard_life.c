@@ -17,7 +17,7 @@ enum {
     GPU_LEAST = 16 << 20, /* changes of GPU memory below this size are not attributed to the job */
     /* ebb does not wait for the memory of jobs below this size to be released */
     LARGE_JOB = 64 << 20,
-    /* A job may run near its limit for weeks, so only the first and the newest events are kept. */
+    /* A job may run near its limit for weeks, so only the first and the latest events are kept. */
     KEPT_MOST = 1000,
     KEPT_FIRST = 200,
 };
@@ -76,7 +76,7 @@ void job_guard_begin(struct job *j)
     checkpoint_init(&g->checkpoint, &set->checkpoint);
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
-    /* files that existed before the start of an attached job are unknown */
+    /* the files that existed before an attached job was started are unknown */
     if (!j->is_attached)
         g->leftovers = leftovers_new("/dev/shm");
     loop_add_timer(j->loop, UINT64_MAX / 2, 0, job_guard_on_alert, j, &g->alert_timer);
@@ -168,7 +168,7 @@ void job_guard_put_checkpoint(struct job *j, uint64_t now_ns)
 
 /* ---- the end ---- */
 
-/* True if the job used GPU memory, so that it is worth waiting for the driver's next reading. */
+/* True if the job used GPU memory. Only then is it useful to wait for the driver's next reading. */
 static bool has_used_gpu(const struct outcome_given_back *m)
 {
     for (size_t i = 0; i < m->gpu_count; i++)

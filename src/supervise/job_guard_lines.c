@@ -1,5 +1,5 @@
-/* The limits of a job, the alarm and kill lines that follow from them, and the gauges, which
- * measure memory against these lines. */
+/* The limits of a job, the alarm and kill thresholds derived from them, and the gauges that compare
+ * memory with these thresholds. */
 #include "supervise/job.h"
 
 #include <fcntl.h>
@@ -8,7 +8,8 @@
 
 #include "proc/limit.h"
 
-/* Sets the alarm line, with room for the memory that a checkpoint needs, and the kill line. */
+/* Sets the alarm threshold, which includes the memory that a checkpoint needs, and the kill
+ * threshold. */
 void job_guard_set_lines(struct job_guard *g, unsigned which)
 {
     struct reflex_gauge *gauge = &g->gauge[which];
@@ -19,8 +20,7 @@ void job_guard_set_lines(struct job_guard *g, unsigned which)
     reflex_gauge(g->reflex, which, gauge);
 }
 
-/* Measures the job's memory by the charge of its cgroup, unless some of its processes have left the
- * cgroup. */
+/* Measures the job's memory by the charge of its cgroup, unless processes have left the cgroup. */
 void job_guard_set_charge(struct job *j)
 {
     const struct guard_cgroup *c = &j->guard.cgroup;
@@ -33,10 +33,10 @@ void job_guard_set_charge(struct job *j)
 }
 
 /* Checks whether processes have left the job's cgroup. The user's limit applies to them as well, so
- * the job is then measured by its processes, until all of them are back or have exited. They are
- * not moved back, because they may belong to another group, such as a container's. Processes that
- * use less memory than the headroom of the kill line are ignored; the checkpoint command is one of
- * them. */
+ * until all of them have returned or exited, the job's memory is measured from its processes. They
+ * are not moved back, because they may belong to another group, such as a container's. Processes
+ * that together use less memory than the kill threshold are ignored, among them the checkpoint
+ * command. */
 void job_guard_follow_members(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -49,16 +49,16 @@ void job_guard_follow_members(struct job *j)
         return;
     g->has_left = has_left;
     if (has_left)
-        job_notifyf(
-            j,
-            "guard: process %d has left the job's cgroup; --limit now applies to the memory "
-            "of the job's processes",
-            pid);
+        job_notifyf(j,
+                    "guard: process %d has left the job's cgroup; --limit is now compared with the "
+                    "total memory of the job's processes",
+                    pid);
     job_guard_set_charge(j);
     job_guard_set_own_gauge(&j->guard);
 }
 
-/* Sets the gauge of the user's limit, which is measured by the job's cgroup or by its processes. */
+/* Sets the gauge of the user's limit, which measures memory through the job's cgroup or its
+ * processes. */
 void job_guard_set_own_gauge(struct job_guard *g)
 {
     const struct guard_cgroup *c = &g->cgroup;
@@ -75,8 +75,8 @@ void job_guard_set_own_gauge(struct job_guard *g)
     job_guard_set_lines(g, 0);
 }
 
-/* Sets the gauge of the effective limit. An rlimit gets no gauge: it makes allocations fail, but
- * kills no process. */
+/* Sets the gauge of the effective limit. An rlimit has no gauge, because it makes allocations fail
+ * but kills no process. */
 void job_guard_set_effective_gauge(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -106,7 +106,8 @@ void job_guard_ooms(struct job *j)
                     g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
 }
 
-/* Counts OOM kills in the new group from now on. The other counters keep their starting values. */
+/* From now on, compares the ancestor's OOM counter with its current value, because the effective
+ * limit has moved to another cgroup. The other counters keep their starting values. */
 static void follow_ooms(struct job *j)
 {
     const struct death_ooms before = j->now.ooms;
@@ -117,8 +118,8 @@ static void follow_ooms(struct job *j)
     j->now.ooms.group = before.group;
 }
 
-/* Updates the effective limit, which may now be another one: limits are changed, and other
- * processes use up memory. */
+/* Updates the effective limit, which may have changed: limits can be set anew, and another limit
+ * becomes effective when other processes use up memory. */
 void job_guard_follow_effective(struct job *j)
 {
     struct job_guard *g = &j->guard;

@@ -20,23 +20,24 @@
 #include "profile/collect.h"
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
-/* maximum share of one CPU for verdicts on the heap: 0.2 % */
+/* interval and CPU share (0.2 %) of verdicts on the heap */
 enum { JUDGING_S = 2, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 };
 
-/* An environment variable that contains a list of paths, and the characters that its paths must not
- * contain. */
+/* An environment variable that contains a list of paths, and the characters that must not occur in
+ * these paths. */
 struct env_list {
     const char *variable;
     const char *separators;
-    const char *link; /* name of a link in the sockets' folder, for paths that contain separators */
+    /* name of a symbolic link in the sockets' folder, for paths that contain separators */
+    const char *link;
 };
 
 static const struct env_list python_path = {"PYTHONPATH", ":", "python"};
 /* LD_PRELOAD must not contain "$", which the dynamic loader expands */
 static const struct env_list preload = {"LD_PRELOAD", ": \t\n$", "heap"};
 
-/* Finds a form of PATH that LIST can contain: PATH itself, or a link to it in the sockets' folder.
- * Every process that sends marks can enter that folder. */
+/* Finds a form of PATH that LIST can contain: PATH itself, or a symbolic link to it in the sockets'
+ * folder. Every process that sends marks can access that folder. */
 static int env_path(const struct mark_receiver *marks, const struct env_list *list,
                     const char *path, char ret[PATH_MAX], struct err *err)
 {
@@ -51,7 +52,7 @@ static int env_path(const struct mark_receiver *marks, const struct env_list *li
         return err_set(
             err, -EINVAL,
             "%s cannot contain the path \"%s\"; set XDG_RUNTIME_DIR or TMPDIR to a folder "
-            "without spaces and colons",
+            "without spaces or colons",
             list->variable, path);
     snprintf(target, sizeof target, "%.*s", (int)(slash - path), path);
     snprintf(link, sizeof link, "%s/%s", folder, list->link);
@@ -73,19 +74,20 @@ static bool is_same_file(const char *path, size_t len, const char *other)
            a.st_ino == b.st_ino;
 }
 
-/* Puts PATH in front of OWN, the variable's current value. */
+/* Inserts PATH before OWN, the variable's current value. */
 static void env_put_first(const struct env_list *list, const char *path, const char *own)
 {
     AUTO_FREE char *text = NULL;
-    bool has_own = own && own[0]; /* an empty entry of PYTHONPATH means the working directory */
+    /* an empty entry in PYTHONPATH would mean the working directory */
+    bool has_own = own && own[0];
     if (asprintf(&text, "%s%s%s", path, has_own ? ":" : "", has_own ? own : "") >= 0)
         setenv(list->variable, text, 1);
     else
         text = NULL;
 }
 
-/* Puts the shim first in PYTHONPATH, so that Python runs its sitecustomize.py. In a later segment,
- * or if ebb runs under ebb, the shim is in the list already. */
+/* Puts the shim first in PYTHONPATH, so that Python runs its sitecustomize.py. Does nothing if
+ * PYTHONPATH already contains the shim, as in a later segment, or if ebb runs under ebb. */
 static void put_shim(const char *shim)
 {
     const char *own = getenv(python_path.variable);
@@ -93,8 +95,8 @@ static void put_shim(const char *shim)
         env_put_first(&python_path, shim, own);
 }
 
-/* Puts the library in front of an allocator that the job preloads itself; the library then calls
- * that allocator. */
+/* Inserts the library before an allocator that the job preloads itself, which the library then
+ * calls. */
 static void put_library(const char *library)
 {
     const char *own = getenv(preload.variable);
@@ -141,14 +143,14 @@ void job_heap_begin(struct job *j)
     struct err err = {""};
     const char *shim = j->options->shim, *library = j->options->heap.library;
     if (shim && env_path(j->marks, &python_path, shim, j->heap.shim, &err) < 0)
-        job_notifyf(j, "the Python package is not loaded into the job: %s", err.text);
+        job_notifyf(j, "ebb's Python package is not loaded into the job: %s", err.text);
     if (library && env_path(j->marks, &preload, library, j->heap.library, &j->heap.trouble) < 0)
         job_notifyf(j, "the job's heap is not profiled: %s", j->heap.trouble.text);
     start_collecting(j);
 }
 
-/* Number of seccomp filters that the job inherits from ebb; 0 if unknown. The library does nothing
- * in a process with more filters, because it is in a sandbox. */
+/* Returns the number of seccomp filters that the job inherits from ebb; 0 if unknown. A process
+ * with more filters is in a sandbox, and the library does nothing in it. */
 static uint64_t count_filters(void)
 {
     static const char count[] = "\nSeccomp_filters:\t", mode[] = "\nSeccomp:\t";
@@ -170,7 +172,7 @@ void job_heap_set_environment(const struct job_heap_environment *e)
     uint64_t filters = count_filters();
     put_shim(e->shim);
     if (!e->library[0]) {
-        /* the library is preloaded already, because this ebb itself runs under ebb */
+        /* the library is already preloaded, because this ebb itself runs under ebb */
         if (preloaded && strstr(preloaded, "libebb-heap.so"))
             setenv("EBB_HEAP", "0", 1);
         return;
@@ -204,7 +206,7 @@ void job_heap_tick(struct job *j, uint64_t now_ns)
         return;
     uint64_t begun = clock_thread_cpu_ns();
     engine_read_held(j->engine, j->options->rundir.path);
-    /* the interval between verdicts grows with the age of the job */
+    /* the interval between verdicts grows with the duration of the job */
     uint64_t age_ns = now_ns - j->started_ns;
     j->heap.judging.period_ns = u64_max(JUDGING_S * NS_PER_S, age_ns / JUDGINGS_PER_AGE);
     pace_done(&j->heap.judging, now_ns, clock_thread_cpu_ns() - begun);

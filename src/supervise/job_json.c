@@ -1,4 +1,4 @@
-/* Writes run.json of a job, at its start and at its end (docs/reference/run-json.md). */
+/* Writes a job's run.json at its start and at its end (docs/reference/run-json.md). */
 #include "supervise/job.h"
 
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 
 enum { COMMAND_MAX = 64 << 10 }; /* maximum length of a command in run.json */
 
-/* Copies the command. A command line may be megabytes long, so run.json contains only its
- * beginning. */
+/* Copies the command. A command line may be megabytes long, so only its beginning is stored in
+ * run.json. */
 static void copy_command(char *const *argv, struct outcome_about *ret)
 {
     size_t left = COMMAND_MAX, count = 0;

@@ -9,9 +9,9 @@
 #include "run/spark.h"
 #include "trace/logs.h"
 
-enum { LARGEST = 16 }; /* maximum number of processes in a sample */
+enum { LARGEST = 16 }; /* maximum number of processes in a sample message */
 
-/* Copies a value of a sample to M.FIELD and sets M.has_FIELD, if the sample has that value. */
+/* Copies a value of a sample to M.FIELD and sets M.has_FIELD if the sample contains that value. */
 #define TAKE_SAMPLE(m, field, sample, index)                                                       \
     ((m).has_##field = sample_has(sample, index), (m).field = (sample)->v[index])
 
@@ -70,7 +70,7 @@ static struct job_progress progress_of(const struct job *j)
                                      has_end ? (double)(p->max_steps - p->last_step) * step_s : 0};
 }
 
-/* Gets the verdict on the job. Returns false if there is none yet. */
+/* Gets the verdict on the job. Returns false if there is no verdict yet. */
 static bool verdict_of(const struct job *j, struct job_verdict *ret)
 {
     const struct judge_tree *tree = judge_tree(engine_verdict(j->engine));
@@ -123,7 +123,7 @@ json_t *job_message_spark(const struct job *j)
     return doc;
 }
 
-/* Lists only the largest processes, largest first: a job may have thousands. */
+/* Lists only the largest processes, in descending order, because a job may have thousands. */
 static size_t largest(struct proc_tree *tree, const struct proc_node *ret[LARGEST])
 {
     size_t count = 0;

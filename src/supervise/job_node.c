@@ -1,4 +1,4 @@
-/* Agrees with the other nodes of a job on checkpoints and on the end. */
+/* Coordinates checkpoints and the end of the job with its other nodes. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -18,24 +18,26 @@
 #include "supervise/rank.h"
 
 enum {
-    READY_MS = 2500,   /* how long to wait for nodes to confirm a request */
-    REQUEUE_S = 15,    /* time limit for scontrol */
-    LAST_BEAT_S = 2,   /* how long to wait for the shared folder at the end */
-    CHECKPOINT_S = 60, /* time limit for the checkpoint before the job's time limit */
+    READY_MS = 2500, /* maximum wait for nodes to confirm a request */
+    REQUEUE_S = 15,  /* maximum duration of scontrol */
+    LAST_BEAT_S = 2, /* maximum wait for the shared folder at the end */
+    /* maximum wait for the checkpoint that is requested when the job's time limit is near */
+    CHECKPOINT_S = 60,
 };
 
 static const char time_limit_why[] = "the time limit is near";
 
 struct job_node {
-    struct node_bus *bus; /* NULL: no shared folder */
+    struct node_bus *bus; /* NULL if there is no shared folder */
     struct loop_source *bus_source, *timer;
-    /* request by this node; its phase is NODE_NONE if there is none */
+    /* request made by this node; its phase is NODE_NONE if there is none */
     struct node_request mine;
-    struct node_request theirs; /* the request of another node that this node answers */
+    struct node_request theirs; /* the request of another node, which this node answers */
     struct node_answers answers;
-    /* the request was made because of the time limit; the job is requeued even if it fails */
+    /* the request was made because the time limit is near; the job is requeued even if the
+     * checkpoint fails */
     bool is_time_limit;
-    pid_t requeue_pid; /* scontrol, or 0 */
+    pid_t requeue_pid; /* pid of scontrol, or 0 */
     bool has_requeued;
     char stop_why[NODE_WHY_MAX];
 };
@@ -45,7 +47,7 @@ static const struct rank_place *place_of(const struct job *j)
     return j->options->node->place;
 }
 
-/* ---- the end of all nodes ---- */
+/* ---- stopping all nodes ---- */
 
 static void stop_ranks(struct job *j, const char *why)
 {
@@ -83,10 +85,10 @@ static void requeue(struct job *j)
     char *argv[] = {name, verb, (char *)(uintptr_t)place_of(j)->job_id, NULL};
     if (n->requeue_pid || n->has_requeued)
         return;
-    unsetenv("LD_PRELOAD"); /* LD_PRELOAD is for the ranks, not for scontrol */
+    unsetenv("LD_PRELOAD"); /* LD_PRELOAD is meant for the ranks, not for scontrol */
     int r = checkpoint_spawn(argv, &n->requeue_pid);
     if (r) {
-        job_notifyf(j, "--requeue: scontrol cannot be started: %s", strerror(r));
+        job_notifyf(j, "--requeue: cannot start scontrol: %s", strerror(r));
         stop_all(j);
         return;
     }
@@ -190,7 +192,8 @@ enum ladder_ack job_node_ack(const struct job *j)
     return n->answers.done >= n->answers.others ? LADDER_ACK_DONE : LADDER_ACK_STARTED;
 }
 
-/* Requeues the job once the checkpoint before the time limit was written or has failed. */
+/* Requeues the job once the checkpoint requested because of the time limit has been written or has
+ * failed. */
 static void check_time_limit(struct job *j)
 {
     struct job_node *n = j->node;
@@ -199,7 +202,7 @@ static void check_time_limit(struct job *j)
         (ack != LADDER_ACK_DONE && ack != LADDER_ACK_FAILED))
         return;
     if (ack == LADDER_ACK_FAILED)
-        job_notifyf(j, "guard: no checkpoint before the time limit");
+        job_notifyf(j, "guard: no checkpoint was written before the time limit");
     n->is_time_limit = false;
     requeue_at_time_limit(j);
 }
@@ -281,7 +284,7 @@ static void on_node_timer(void *user, uint64_t now_ns)
     struct job_node *n = j->node;
     (void)now_ns;
     if (n->requeue_pid) {
-        /* scontrol is not reaped yet, so its pid cannot have been reused */
+        /* scontrol has not been reaped yet, so its pid cannot have been reused */
         kill(n->requeue_pid, SIGKILL);
     } else if (n->theirs.phase == NODE_STOP) {
         job_begin_ending(j, KILLING);
@@ -289,12 +292,12 @@ static void on_node_timer(void *user, uint64_t now_ns)
         go(j); /* does not wait any longer, because a node that has not confirmed may be dead */
     } else if (n->is_time_limit) {
         n->is_time_limit = false;
-        job_notifyf(j, "guard: no checkpoint before the time limit");
+        job_notifyf(j, "guard: no checkpoint was written before the time limit");
         requeue_at_time_limit(j);
     }
 }
 
-/* ---- life ---- */
+/* ---- start and ticks ---- */
 
 void job_node_start(struct job *j)
 {

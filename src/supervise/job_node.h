@@ -1,5 +1,5 @@
-/* Coordinates this node with the other nodes of the job: heartbeats, checkpoints of all nodes in
- * the same step, and returning the job to Slurm's queue. */
+/* Coordinates this node with the job's other nodes: heartbeats, checkpoints on all nodes at the
+ * same step, and the return of the job to Slurm's queue. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,8 +16,8 @@ void job_node_free(struct job *j);
 void job_node_tick(struct job *j);
 
 /* Requests a checkpoint from the ranks of all nodes. All nodes confirm the request before any of
- * them sends it to its ranks, so that the ranks can agree on one step. Returns false if there is no
- * other node; the caller then sends the request to its own ranks. */
+ * them sends it to its ranks, so that the ranks can agree on one step. Returns false if there are
+ * no other nodes; the caller then sends the request to its own ranks. */
 bool job_node_request(struct job *j, const char *why);
 /* Returns the combined answer of all nodes to the request of job_node_request. It is DONE only when
  * the ranks of every node have acknowledged. */
@@ -27,8 +27,8 @@ void job_node_acked(struct job *j);
 /* Stops the ranks of all nodes, including this one. With --requeue, returns the job to the queue,
  * which also stops the ranks. */
 void job_node_stop(struct job *j, const char *why);
-/* Call this when the ranks of this node were killed. Stops the ranks of other nodes, which
- * otherwise wait for them. */
+/* Call this when the ranks of this node were killed. Stops the ranks of other nodes, which would
+ * otherwise wait for the killed ranks. */
 void job_node_killed(struct job *j, const char *why);
 /* Call this when the time limit is near: requests a checkpoint and then requeues the job. */
 void job_node_time_limit(struct job *j);

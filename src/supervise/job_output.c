@@ -1,5 +1,5 @@
-/* Moves the job's output from its pipes and its terminal to log.txt and the client. The end of the
- * output is kept to explain a crash. */
+/* Copies the job's output from its pipes and its terminal to log.txt and the client. Keeps the end
+ * of the output, which may explain a crash. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -17,21 +17,21 @@
 #include "trace/sink.h"
 
 enum {
-    PIPE_BYTES = 64 << 10, /* initial size of a pipe in bytes */
-    PIPE_LARGE = 1 << 20,  /* largest size of a pipe without privileges */
+    PIPE_BYTES = 64 << 10, /* initial capacity of a pipe */
+    PIPE_LARGE = 1 << 20,  /* largest capacity of a pipe that needs no privileges */
     TERMINAL_BYTES = 32 << 10,
-    /* size of unwritten log at which further output is not logged */
+    /* number of unwritten log bytes at which further output is not logged */
     LOG_BACKLOG = 4 << 20,
-    /* size of unwritten log at which the job has to wait for the disk */
+    /* number of unwritten log bytes at which the job is paused */
     LOG_HIGH = 2 << 20,
-    LOG_LOW = 1 << 20, /* size of unwritten log at which the job continues */
-    /* maximum time for which the job waits for the disk, which may hang forever */
+    LOG_LOW = 1 << 20, /* number of unwritten log bytes at which the job continues */
+    /* maximum pause of the job for a slow disk, which may hang forever */
     LOG_WAIT_MS = 1000,
 };
 
-/* Sets what the loop waits for: output, unless the client or the log is behind, and space if there
- * is input. Epoll is edge-triggered, so streams are reported in the order in which the job wrote to
- * them. A caller that leaves output unread must call this again. */
+/* Sets the events that the loop waits for: output, unless the client or the log is behind, and
+ * space for input if there is any. Epoll is edge-triggered, so streams are reported in the order in
+ * which the job wrote to them. A caller that leaves output unread must call this again. */
 void job_stream_want(struct job_stream *st)
 {
     struct job *j = st->j;
@@ -164,16 +164,16 @@ static void stream_close(struct job_stream *st)
     st->is_large = false;
 }
 
-/* Sends the rest of the output over the channel, after the job has exited. If the reader is slow,
- * only the client waits for it. */
+/* Called after the job has exited: sends the rest of the output over the channel. If the reader is
+ * slow, only the client waits for it. */
 static void send_rest_by_channel(struct job_stream *st)
 {
     st->is_by_channel = true;
     client_pipe_close(st);
 }
 
-/* The reader has closed its end: closes the stream, so that the job's next write fails, as it does
- * without ebb. */
+/* Called when the reader has closed its end: closes the stream, so that the job's next write fails,
+ * as it would without ebb. */
 static void reader_left(struct job_stream *st)
 {
     client_pipe_close(st);
@@ -181,9 +181,8 @@ static void reader_left(struct job_stream *st)
         stream_close(st);
 }
 
-/* Duplicates the content of the job's pipe into the client's pipe without copying. Writes of up to
- * PIPE_BUF bytes stay whole, so that lines are not mixed. Returns the number of bytes to read
- * now. */
+/* Copies the content of the job's pipe into the client's pipe with tee(). Writes of up to PIPE_BUF
+ * bytes stay together, so that lines are not interleaved. Returns how many bytes to read now. */
 static size_t pass_on(struct job_stream *st)
 {
     int left = 0;
@@ -192,7 +191,7 @@ static size_t pass_on(struct job_stream *st)
     ssize_t n = tee(st->fd, st->client_fd, PIPE_LARGE, SPLICE_F_NONBLOCK);
     if (n > 0)
         return (size_t)n;
-    if (n < 0 && errno == EAGAIN) { /* nothing to read, or the client's pipe is full */
+    if (n < 0 && errno == EAGAIN) { /* the job's pipe is empty, or the client's pipe is full */
         if (ioctl(st->fd, FIONREAD, &left) < 0 || left == 0)
             return 0;
         if (st->j->now.ending != DRAINING) {
@@ -207,8 +206,8 @@ static size_t pass_on(struct job_stream *st)
     return st->fd < 0 ? 0 : PIPE_LARGE;
 }
 
-/* Enlarges the pipe of a job that writes much, which saves system calls. Pipes are small at first,
- * because the kernel limits the total size of a user's pipes. */
+/* Enlarges the pipe of a job that writes much output, to save system calls. Pipes are small at
+ * first, because the kernel limits the total capacity of a user's pipes. */
 static void enlarge(struct job_stream *st)
 {
     st->is_large = true;
@@ -223,7 +222,7 @@ static void on_pipe(void *user, int fd, uint32_t events)
     struct job_stream *st = user;
     struct job *j = st->j;
     (void)events;
-    /* a paused stream can also report a hang-up */
+    /* even a paused stream can report a hang-up */
     if (j->output.is_paused || st->is_full)
         return;
     size_t len = pass_on(st);
@@ -261,16 +260,16 @@ static void on_terminal(void *user, int fd, uint32_t events)
     ssize_t n = read(fd, data, sizeof data);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0) { /* EIO means that no process has the terminal open any more */
+    if (n <= 0) { /* EIO: no process has the terminal open any more */
         /* the job may open its terminal again as /dev/tty, so the master side stays open: closing
-         * it would hang up the terminal for good */
+         * it would hang up the terminal permanently */
         loop_remove(st->source);
         st->source = NULL;
         if (j->now.exited)
             stream_close(st);
         return;
     }
-    /* without output streams, the terminal's output is only echoed input */
+    /* if no output stream is on the terminal, the terminal's output is only echoed input */
     if (tty->out || tty->err)
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);

@@ -1,4 +1,4 @@
-/* Moves the job's output from its pipes and its terminal to log.txt and the client. */
+/* Copies the job's output from its pipes and its terminal to log.txt and the client. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@ struct logs;
 struct loop_source;
 struct spawn_streams;
 
-/* Streams are numbered like the job's fds; number 0 is its terminal. */
+/* The index of a stream is the job's fd number; index 0 is the job's terminal. */
 enum { JOB_STREAMS = 3 };
 struct job_stream {
     struct job *j;
@@ -16,20 +16,20 @@ struct job_stream {
     struct loop_source *source;
     /* for pipes: */
     bool is_large;
-    int client_fd; /* pipe to the client, or -1 */
-    bool is_full;  /* the client's pipe is full */
+    int client_fd; /* write end of a pipe to the client, or -1 */
+    bool is_full;  /* the client's pipe is full, so this stream is not read */
     /* event source that waits for space in the client's pipe */
     struct loop_source *room_source;
-    bool is_by_channel; /* the rest of the stream is sent to the client over its channel */
+    bool is_by_channel; /* the rest of the output is sent to the client over its channel */
 };
 
 struct job_output {
     struct job_stream streams[JOB_STREAMS];
     bool is_paused;   /* all streams are paused, because the client or the log is behind */
-    struct logs *log; /* NULL: no log */
+    struct logs *log; /* NULL if there is no log */
     struct loop_source *log_source, *log_timer;
-    bool log_is_behind; /* log.txt waits for the disk, and the job waits for log.txt */
-    bool log_is_stuck;  /* the disk hangs, so the job no longer waits for it */
+    bool log_is_behind; /* the log waits for the disk, so the job is paused */
+    bool log_is_stuck;  /* the disk hangs, so the job is no longer paused for it */
     bool log_trouble_is_reported;
 };
 
@@ -40,9 +40,10 @@ bool job_streams_open(const struct job_output *o);
 void job_stream_want(struct job_stream *st);
 /* Pauses all streams while the client or the log is behind, and resumes them afterwards. */
 void job_streams_pause(struct job *j);
-/* Call this when the client has disconnected: output then goes only to log.txt. */
+/* Call this when the client has disconnected: from then on, output goes only to log.txt. */
 void job_streams_leave_client(struct job_output *o);
-/* Call this when the job has exited: the rest of its output must not wait for a slow reader. */
+/* Call this when the job has exited: reading the rest of its output must not wait for a slow
+ * reader. */
 void job_streams_drain(struct job *j);
 void job_streams_close(struct job_output *o);
 /* Call this when a process of the job may have opened its terminal again. */

@@ -1,4 +1,4 @@
-/* Accepts the ranks of a node, follows them, and ends the node's run when the last rank has
+/* Accepts the ranks of a node, follows them, and ends the node's run after the last rank has
  * ended. */
 #include "supervise/job.h"
 
@@ -20,16 +20,16 @@
 
 enum {
     RANKS_MAX = 4096,
-    /* how long to wait for ranks that start late, once all others have ended */
+    /* seconds to wait for ranks that start late, after all others have ended */
     LATE_S = 3,
 };
 
-/* One connected `ebb run`. */
+/* The connection to one `ebb run`. */
 struct rank_client {
     struct job *j;
     int fd;
     struct loop_source *source;
-    int32_t pid; /* pid of the `ebb run` */
+    int32_t pid; /* pid of `ebb run` */
     /* index of the client's rank in outcome.ranks; SIZE_MAX before the client's hello */
     size_t index;
     bool is_live;    /* true from the client's hello until its rank has ended */
@@ -59,19 +59,18 @@ static void list_changed(struct job *j)
 
 /* ---- the end of the node's run ---- */
 
-/* Kills the placeholder process of the job, so that the segment ends in the same way as any
- * other. */
+/* Kills the process that stands in for the job, so that the segment ends like any other. */
 static void node_over(struct job *j)
 {
     struct job_ranks *r = j->ranks;
     if (r->is_over)
         return;
     r->is_over = true;
-    /* a rank that starts later finds no supervisor and starts a new one */
+    /* a rank that starts later cannot connect and starts a new supervisor */
     loop_remove(r->listen_source);
     r->listen_source = NULL;
     close(j->options->node->listen_fd);
-    /* our own child is not reaped yet, so its pid was not reused */
+    /* this child has not been reaped yet, so its pid cannot have been reused */
     kill(j->now.pid, SIGKILL);
 }
 
@@ -131,8 +130,8 @@ static void rank_ended(struct rank_client *c, bool has_status, int status)
     list_changed(j);
 }
 
-/* Sends the answer to the end of a rank. The last rank of the node waits until run.json is written,
- * because Slurm kills all other processes of a step when its last task exits. */
+/* Sends the answer to the end of a rank. The last rank of the node receives it only after run.json
+ * is written, because Slurm kills all other processes of a step when its last task exits. */
 static void say_bye(struct rank_client *c)
 {
     if (c->bye && c->fd >= 0)
@@ -207,12 +206,12 @@ static void take_hello(struct rank_client *c, const json_t *hello)
     c->is_live = true;
     j->ranks->live++;
     loop_disarm_timer(j->ranks->late_timer);
-    /* a rank has joined, so the ranks that wait for the end of the node need not wait */
+    /* since a rank has joined, the node has not ended, so ranks that wait for its end may exit */
     release_waiting(j->ranks);
     rank_link_send(c->fd, environment_json(j));
 }
 
-/* True if PID is a child of the `ebb run` that reported it. Other processes are not followed. */
+/* True if PID is a child of the `ebb run` that reported it. Other processes are not sampled. */
 static bool is_child_of(const struct job *j, int32_t pid, int32_t parent, uint64_t *ret_ticks)
 {
     struct proc_stat stat;
@@ -247,7 +246,8 @@ static void take_message(struct rank_client *c, const json_t *doc)
     else if (started > 0)
         take_start(c, started);
     else if (message_number(doc, "signal") == SIGUSR1 && job_ranks_first(c->j) == 0)
-        job_node_time_limit(c->j); /* every rank reports the signal, but one reaction is enough */
+        /* every rank reports the signal, but job_node_time_limit reacts only once */
+        job_node_time_limit(c->j);
     else if (ended >= 0 && c->is_live)
         take_end(c, (int)ended);
 }
@@ -264,7 +264,7 @@ static void on_rank(void *user, int fd, uint32_t events)
     }
     if (r == 0)
         return;
-    loop_remove(c->source); /* the `ebb run` has exited, but its rank remains in run.json */
+    loop_remove(c->source); /* this `ebb run` has exited, but its rank remains in run.json */
     c->source = NULL;
     close(c->fd);
     c->fd = -1;

@@ -1,5 +1,5 @@
-/* Metrics over HTTP, answered on the event loop, and in a file, written by a thread of its own
- * because a disk may hang. */
+/* Serves the job's metrics over HTTP, on the event loop, and writes them to a file, in a separate
+ * thread because access to a disk may hang. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -19,18 +19,18 @@
 #include "supervise/job_scrape.h"
 
 enum {
-    READERS = 8, /* maximum number of connections; a new one replaces the oldest */
+    READERS = 8, /* maximum number of connections; a new connection replaces the oldest */
     REQUEST_MAX = 4 << 10,
-    FILE_S = 5, /* time between two writes of the file */
+    FILE_S = 5, /* interval between two writes of the file */
     STACK_BYTES = 128 << 10,
-    JOIN_S = 2, /* longest wait for a disk that hangs */
+    JOIN_S = 2, /* maximum wait for the thread, whose disk access may hang */
 };
 
 struct reader {
     struct job *j;
     int fd;
     struct loop_source *source; /* the event source, or NULL if the entry is not in use */
-    uint64_t number;            /* counts connections */
+    uint64_t number;            /* sequence number of the connection */
     size_t len;
     char request[REQUEST_MAX];
 };
@@ -40,7 +40,7 @@ struct job_scrape {
     struct reader reader[READERS];
     uint64_t connections;
     uint64_t file_ns; /* time at which the file was last written */
-    bool is_reported; /* true if an error of the file was reported */
+    bool is_reported; /* an error of writing the file was reported */
     bool has_thread;
     pthread_t thread;
     pthread_mutex_t lock; /* protects the members below */
@@ -57,7 +57,7 @@ static void put_metrics(struct job *j, struct buf *out)
     const struct metrics_job job = {
         .label = j->options->name, .started_ns = j->started_wall_ns, .facts = &facts};
     metrics_put_jobs(out, &job, 1);
-    /* OpenMetrics requires this line; for Prometheus it is a comment */
+    /* OpenMetrics requires this line; Prometheus treats it as a comment */
     buf_add_str(out, "# EOF\n");
 }
 
@@ -70,8 +70,8 @@ static void reader_close(struct reader *r)
     r->source = NULL;
 }
 
-/* Sends an answer, as far as the socket's buffer has room. A client that reads its answers leaves
- * enough room. */
+/* Sends as much of an answer as the socket's buffer accepts. A client that reads its answers always
+ * leaves enough space. */
 static void reader_answer(struct reader *r, const char *status)
 {
     struct buf body = {0}, out = {0};
@@ -162,7 +162,7 @@ static void *write_file(void *user)
         s->error = r;
     }
     pthread_mutex_unlock(&s->lock);
-    /* readers would mistake the last values for current ones */
+    /* otherwise readers would mistake the last values for current ones */
     unlinkat(folder, base, 0);
     return NULL;
 }
@@ -183,7 +183,7 @@ static void update_file(struct job *j, struct job_scrape *s)
     s->is_reported = error;
 }
 
-/* ---- all ---- */
+/* ---- start, ticks and end ---- */
 
 void job_scrape_start(struct job *j)
 {
@@ -203,7 +203,7 @@ void job_scrape_start(struct job *j)
         s->has_thread = r == 0;
     }
     if (r < 0)
-        job_notifyf(j, "metrics cannot be served: %s", strerror(-r));
+        job_notifyf(j, "cannot serve metrics: %s", strerror(-r));
 }
 
 void job_scrape_tick(struct job *j, uint64_t now_ns)

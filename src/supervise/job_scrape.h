@@ -1,4 +1,4 @@
-/* Metrics of the job: over HTTP (`ebb run --metrics`), and as a file for node_exporter
+/* Exports the job's metrics: over HTTP (`ebb run --metrics`), and as a file for node_exporter
  * (`--metrics-file`). */
 #pragma once
 

@@ -19,16 +19,17 @@
 #include "proc/read.h"
 
 enum {
-    /* increase of oom_score_adj: the OOM killer treats the job as if it used half of all memory in
-     * addition */
+    /* increase of oom_score_adj: to the OOM killer, the job appears to use an additional half of
+     * the machine's memory */
     OOM_RAISE = 500,
-    /* minimum duration of a segment without steps and checkpoints that may be restarted */
+    /* a segment without steps and checkpoints that ran for a shorter time is not restarted */
     SHORT_LIFE_S = 5,
 };
 
 /* ---- starting ---- */
 
-/* The job's oom_score_adj, which is higher than ebb's own, so that the OOM killer picks the job. */
+/* Returns the job's oom_score_adj, which is higher than ebb's own, so that the OOM killer prefers
+ * the job. */
 static int oom_score_adj(const struct proc_root *root)
 {
     char text[16] = "";
@@ -43,10 +44,10 @@ static void put_env(const char *name, const char *value)
     if (value)
         setenv(name, value, 1);
     else
-        unsetenv(name); /* the variable may be set because ebb itself runs under ebb */
+        unsetenv(name); /* the variable may be set already because this ebb itself runs under ebb */
 }
 
-/* Sets the documented environment variables and no others. */
+/* Sets the documented environment variables, and no others. */
 static void set_environment(const struct job *j)
 {
     char number[24];
@@ -72,7 +73,7 @@ int job_segment_start(struct job *j, struct err *err)
     if (!argv)
         return err_set(err, -ENOMEM, "out of memory");
     set_environment(j);
-    /* the guard must exist before the job can exceed its limit */
+    /* the guard must be ready before the job can exceed its limit */
     job_guard_segment(j);
     job_guard_ooms(j);
     loop_original_mask(j->loop, &mask);
@@ -103,7 +104,7 @@ int job_segment_start(struct job *j, struct err *err)
     return 0;
 }
 
-/* ---- how a segment ended ---- */
+/* ---- cause of the end of a segment ---- */
 
 void job_set_cause(struct job_segment *n, enum cause cause, const char *why)
 {
@@ -239,8 +240,8 @@ static void keep_segment(struct job *j)
 
 /* ---- restarting ---- */
 
-/* A job that saves and exits on request was stopped by the guard, unless it had finished all its
- * steps. */
+/* Clears the cause of a job that saved and exited because of a request by the guard, if it had
+ * finished all its steps: it was not really stopped by the guard. */
 static void clear_cause_if_finished(struct job_segment *n)
 {
     bool has_finished = n->progress.max_steps > 0 && n->progress.has_step &&
@@ -265,7 +266,7 @@ static bool furthest_step(const struct outcome *o, int64_t *ret)
     return known;
 }
 
-/* True if another segment may start; if not, no_restart has the reason. */
+/* Returns true if another segment may start; otherwise writes the reason to no_restart. */
 static bool may_go_on(struct job *j)
 {
     const struct guard_settings *g = &j->options->guard;
@@ -283,7 +284,7 @@ static bool may_go_on(struct job *j)
     else if (!n->progress.has_step && !n->progress.has_checkpoint && lived_s < SHORT_LIFE_S)
         snprintf(j->no_restart, sizeof j->no_restart,
                  "the segment was stopped after %.1f s without a step or a checkpoint: a "
-                 "restart would get no further",
+                 "restart would not make progress",
                  lived_s);
     else if (n->number >= g->max_restarts)
         snprintf(j->no_restart, sizeof j->no_restart,
@@ -313,7 +314,8 @@ static void report_restart(struct job *j, unsigned number)
 
 void job_segment_over(struct job *j)
 {
-    engine_sample_now(j->engine); /* a last sample records the exits of the last processes */
+    /* one more sample, which records the exits of the last processes */
+    engine_sample_now(j->engine);
     clear_cause_if_finished(&j->now);
     bool again = wants_again(j);
     if (again && !may_go_on(j)) {
@@ -327,7 +329,7 @@ void job_segment_over(struct job *j)
     }
     unsigned number = j->now.number + 1;
     report_restart(j, number);
-    /* a client that was stopped by Ctrl-Z would otherwise wait for the segment that has ended */
+    /* a client that was stopped by Ctrl-Z must be running again for the next segment */
     job_client_wake(j);
     job_streams_close(&j->output);
     engine_segment(j->engine, number);

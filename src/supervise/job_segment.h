@@ -1,5 +1,5 @@
-/* A segment is one execution of the job's command. With --restart a job may have several segments
- * in sequence. */
+/* A segment is one execution of the job's command. With --restart a job may consist of several
+ * segments, one after the other. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,18 +14,18 @@ struct err;
 struct job;
 struct outcome_end;
 
-/* The phases through which a segment ends. */
+/* The state of a segment: RUNNING, then the phases of its end. */
 enum job_ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
 
-/* Progress of a segment, from the marks of the first rank. */
+/* Progress of a segment, reported by the first rank's marks. */
 struct segment_progress {
     bool has_step;
-    int64_t first_step, last_step, max_steps; /* max_steps 0: unknown */
+    int64_t first_step, last_step, max_steps; /* max_steps is 0 if unknown */
     bool has_epoch;
     double epoch;
-    bool counts_anew; /* each segment counts its steps from 0 again */
+    bool counts_anew; /* step numbers start from 0 in each segment */
     bool has_checkpoint, checkpoint_has_step;
-    int64_t checkpoint_step; /* the step at which the checkpoint was acknowledged */
+    int64_t checkpoint_step; /* the last step before the checkpoint was acknowledged */
 };
 
 enum {
@@ -34,18 +34,18 @@ enum {
 };
 struct job_segment {
     unsigned number;
-    pid_t pid; /* pid of the first process, which is also the number of its process group */
+    pid_t pid; /* pid of the first process, which is also the id of its process group */
     int pidfd; /* pidfd of that process, open until the end of the segment, or -1 */
     bool exited;
     int status; /* wait status */
     struct rusage usage;
     uint64_t started_ns, started_wall_ns, ended_ns;
     enum job_ending ending;
-    uint64_t deadline_ns; /* time at which the current phase of ending is over */
+    uint64_t deadline_ns; /* time at which the current phase ends */
     unsigned left_behind;
-    /* why the segment ended; job_set_cause or, at the end, death_cause sets this */
+    /* cause of the end of the segment, set by job_set_cause or, after the end, by death_cause */
     enum cause cause;
-    /* why the guard stopped the segment, or "cancelled: REASON"; otherwise "" */
+    /* reason why the guard stopped the segment, or "cancelled: REASON"; otherwise "" */
     char why[LADDER_WHY_MAX];
     int operator_signal; /* the last terminating signal that the user sent, or 0 */
     bool is_last;        /* the user stopped the job, so it is not restarted */
@@ -58,14 +58,14 @@ struct job_segment {
 };
 
 int job_segment_start(struct job *j, struct err *err);
-/* Sets why ebb ends the segment. A cancel replaces an earlier cause; a later cause from the guard
- * does not. */
+/* Sets the reason why ebb ends the segment. A request to cancel replaces an earlier cause; a later
+ * cause from the guard does not. */
 void job_set_cause(struct job_segment *n, enum cause cause, const char *why);
 bool job_is_guard_stop(const struct job_segment *n);
 /* Returns the cause of the end of a process with wait status STATUS, and describes it in TEXT. */
 enum cause job_cause_of(const struct job *j, int status, char text[DEATH_TEXT]);
 /* Call this after the end of a segment: starts the next one, or stops the loop. */
 void job_segment_over(struct job *j);
-/* The exit status and the end of the whole run are those of the last segment. */
+/* The status and the end of the whole run, which are those of its last segment. */
 int job_run_status(const struct job *j);
 const struct outcome_end *job_outcome_end(struct job *j);

@@ -1,4 +1,5 @@
-/* Writes the termination log. The file is small and on a local disk, so no thread is needed. */
+/* Writes the termination log. The file is small and on a local disk, so it is written without a
+ * separate thread. */
 #include "supervise/job_termination.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ enum { TERMINATION_S = 10 };
 
 int job_termination_write(int fd, const char *text, size_t len)
 {
-    while (len > JOB_TERMINATION_MAX) { /* cut at the last line end that fits */
+    while (len > JOB_TERMINATION_MAX) { /* truncate after the last line that fits */
         const char *end = memrchr(text, '\n', JOB_TERMINATION_MAX);
         len = end ? (size_t)(end - text) : JOB_TERMINATION_MAX;
     }

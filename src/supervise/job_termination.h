@@ -1,6 +1,6 @@
-/* The termination log of a container (`--termination-log`), which Kubernetes shows when the
- * container has ended. The supervisor keeps the last known verdict in it, in case the kernel kills
- * the whole container. At the end, the client replaces the verdict by the summary. */
+/* The termination log of a container (`--termination-log`), which Kubernetes shows after the
+ * container has ended. The supervisor keeps the latest verdict in it, in case the kernel kills the
+ * whole container. At the end, the client replaces the verdict with the summary. */
 #pragma once
 
 #include <stddef.h>

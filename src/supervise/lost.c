@@ -18,7 +18,7 @@
 #include "mark/receiver.h"
 #include "trace/rundir.h"
 
-/* maximum size of run.json; if it is larger or invalid, only the end is written */
+/* maximum size of run.json; if it is larger or invalid, it is replaced by the end alone */
 enum { JSON_MAX = 2 << 20 };
 
 int lost_take_lock(int64_t lock_fd, struct err *err)
@@ -72,11 +72,11 @@ void lost_write(int rundir_fd, const struct outcome_end *end)
     write_outcome(rundir_fd, &o, end);
 }
 
-/* ---- cleaning up after supervisor and sentinel were killed ---- */
+/* ---- cleaning up after both supervisor and sentinel were killed ---- */
 
-/* True if the cgroup DIR was created by an ebb of this user that is dead. Other cgroups are
- * refused, because the job itself can write run.json, and could name the cgroup of another run in
- * it. */
+/* True if the cgroup DIR was created by an ebb process of this user that is dead. Other cgroups are
+ * rejected, because the job itself can write run.json and could enter the cgroup of another run
+ * there. */
 static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 {
     struct stat st;
@@ -86,7 +86,7 @@ static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
            st.st_uid == geteuid();
 }
 
-/* Removes the folder of the sockets, given the PATH of the control socket in it. */
+/* Removes the sockets' folder. PATH is the path of the control socket in it. */
 static void remove_sockets(const char *path)
 {
     char folder[128];

@@ -1,4 +1,4 @@
-/* The codecs of all types of messages. */
+/* Codecs for all types of messages. */
 #include "supervise/message.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/codec.h"
 #include "verdict/verdict.h"
 
-/* Members have the names of their JSON keys. Absent members are written as null. */
+/* Members have the same names as their JSON keys. Absent members are written as null. */
 #define TEXT(s, m) CODEC_FIELD(struct job_message_##s, m, #m, CODEC_TEXT)
 #define TIME(s) CODEC_FIELD(struct job_message_##s, t_s, "t_s", CODEC_REAL)
 #define OR_NULL(s, m, type) CODEC_NULL(struct job_message_##s, m, #m, CODEC_##type)
@@ -75,7 +75,7 @@ static const struct codec no_members[] = {{0}};
 
 static const struct codec type_codec[] = {CODEC_NAMED(struct job_message, type, "type", type_names),
                                           {0}};
-/* Codecs of the union's members, which begin at the same offset for all types. */
+/* Codecs for the union's members, which all begin at the same offset. */
 static const struct codec *const codecs[MESSAGE_TYPES] = {
     [MESSAGE_OTHER] = no_members,  [MESSAGE_SAMPLE] = sample_codec,
     [MESSAGE_MARK] = mark_codec,   [MESSAGE_VERDICT] = verdict_codec,
@@ -91,7 +91,7 @@ json_t *job_request_json(const struct job_request *request)
 void job_request_read(const json_t *doc, struct job_request *ret)
 {
     *ret = (struct job_request){0};
-    /* the result can be ignored, because no member of a request is allocated */
+    /* the result can be ignored, because reading a request allocates no members */
     (void)codec_read(request_codec, doc, ret, NULL);
 }
 

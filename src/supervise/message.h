@@ -1,5 +1,5 @@
-/* Messages from a job's supervisor to the job server, as structs and as JSON
- * (docs/reference/api.md). The supervisor writes and the server reads them with the same codec. */
+/* Messages from a supervisor to the job server, as structs and as JSON (docs/reference/api.md). The
+ * supervisor writes them and the server reads them with the same codec. */
 #pragma once
 
 #include <jansson.h>
@@ -19,14 +19,14 @@ enum job_message_type {
     MESSAGE_LOG,
     MESSAGE_STATE,
     MESSAGE_ANSWER,
-    MESSAGE_SPARK, /* a series of memory, to be read by spark_unpack */
+    MESSAGE_SPARK, /* a time series of memory, to be read by spark_unpack */
     MESSAGE_TYPES
 };
 
 struct job_message_sample {
     bool has_job_bytes, has_unique_bytes, has_rss_sum_bytes, has_limit_bytes, has_headroom_bytes;
     bool has_step;
-    double t_s; /* seconds since the job's start, as in the other messages */
+    double t_s; /* seconds since the job's start; has the same meaning in the other messages */
     uint64_t job_bytes, unique_bytes, rss_sum_bytes, limit_bytes, headroom_bytes;
     int64_t step;
     struct job_message_gpu {
@@ -57,7 +57,7 @@ struct job_message_state {
 
 struct job_message {
     enum job_message_type type;
-    union { /* content of the message: only the member that belongs to TYPE is set */
+    union { /* only the member that corresponds to TYPE is set */
         struct job_message_sample sample;
         struct job_message_state state;
         struct job_message_mark {
@@ -104,5 +104,5 @@ int job_message_read(const json_t *doc, struct job_message *ret);
 void job_message_fini(struct job_message *m);
 
 struct verdict_result;
-/* Converts a verdict for messages and job_facts. SENTENCE may be NULL. */
+/* Converts a verdict to the form used in messages and job_facts. SENTENCE may be NULL. */
 struct job_verdict job_verdict_of(const struct verdict_result *r, const char *sentence);

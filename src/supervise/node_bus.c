@@ -1,4 +1,4 @@
-/* The thread that reads and writes the shared folder of a job. */
+/* The thread that reads and writes the job's shared folder. */
 #include "supervise/node_bus.h"
 
 #include <errno.h>
@@ -22,10 +22,11 @@
 
 enum {
     BEAT_S = 5,
-    STILL_S = 30, /* a node counts as stopped if its heartbeat has not changed for this long */
+    /* a node is treated as stopped if its heartbeat has not changed for this many seconds */
+    STILL_S = 30,
     POLL_MS = 1000,
     BUSY_POLL_MS = 100, /* polling interval while a request is in progress */
-    /* all heartbeats have this size, so that a new one overwrites all of the last */
+    /* all heartbeats have this size, so that a new one overwrites the previous one completely */
     LINE_SIZE = 512,
     REQUEST_SIZE = 2048,
     STACK_BYTES = 256 << 10,
@@ -43,9 +44,9 @@ static enum node_phase phase_of(const char *name)
     return NODE_NONE;
 }
 
-/* The last known state of another node. Only the thread uses this. */
+/* The last known state of another node. Used only by the thread. */
 struct bus_peer {
-    /* name of the node's folder, node-NN or node-NN.K; "" if it was not found yet */
+    /* name of the node's folder, node-NN or node-NN.K; "" if it has not been found yet */
     char folder[NODE_FOLDER_MAX];
     uint64_t seq, changed_ns;
     bool has_ended;
@@ -57,19 +58,19 @@ struct node_bus {
     char host[65];
     pthread_t thread;
     pthread_mutex_t lock;
-    /* wakes the thread and, at the end, the event loop, which waits for the thread */
+    /* wakes the thread, and finally the event loop, which waits for the thread at the end */
     pthread_cond_t changed;
-    /* with LOCK: */
-    json_t *beat; /* the facts of the next heartbeat */
+    /* members protected by LOCK: */
+    json_t *beat; /* content of the next heartbeat */
     bool beat_is_due, request_is_due, is_ending, has_ended;
     struct node_request outgoing, incoming;
     char follow_id[NODE_ID_MAX], answer_id[NODE_ID_MAX];
     enum node_phase answer;
     struct node_answers answers;
-    /* members that only the thread uses, without LOCK: */
+    /* members used only by the thread, without LOCK: */
     struct bus_peer *peers;
     uint64_t seq, beat_ns;
-    bool has_read; /* true once the request file was read */
+    bool has_read; /* the request file has been read */
     /* id of a request that was already over when this supervisor started */
     char old_id[NODE_ID_MAX];
 };
@@ -83,7 +84,7 @@ static void write_line(int fd, const char *name, const json_t *doc, size_t size)
     if (json_print(&text, doc, 0) < 0 || text.len == 0 || text.len > size) {
         return;
     }
-    text.len--; /* the newline */
+    text.len--; /* drop the newline */
     while (text.len + 1 < size)
         buf_add_byte(&text, ' ');
     buf_add_byte(&text, '\n');
@@ -170,8 +171,8 @@ static void read_request(struct node_bus *bus)
         wake_loop(bus);
 }
 
-/* Reads the heartbeat of one node. Returns NULL if the node has ended or its heartbeat has
- * stopped. */
+/* Reads the heartbeat of one node. Returns NULL if the node has ended or its heartbeat no longer
+ * changes. */
 static json_t *read_peer(struct node_bus *bus, uint32_t number, uint64_t now_ns)
 {
     struct bus_peer *peer = &bus->peers[number];
@@ -309,7 +310,7 @@ int node_bus_event_fd(const struct node_bus *bus)
     return bus->event_fd;
 }
 
-/* Unlocks the bus and wakes the thread, which then writes the new data. */
+/* Unlocks the bus and wakes the thread, so that it writes the new data. */
 static void bus_unlock(struct node_bus *bus)
 {
     pthread_cond_broadcast(&bus->changed);

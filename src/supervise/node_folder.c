@@ -1,4 +1,4 @@
-/* Creates the folder of a job on several nodes. */
+/* Creates the shared folder of a job that runs on several nodes. */
 #include "supervise/node_folder.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static json_t *command_json(char *const *command)
     return list;
 }
 
-/* Returns the time at which the first segment of the job began. A restarted job resumes only from
+/* Returns the start time of the first segment of the job. A restarted job resumes only from
  * checkpoints that are newer than this time. */
 static json_t *first_start(const struct node_folder_options *o, int parent_fd)
 {
@@ -66,8 +66,8 @@ static json_t *job_json(const struct node_folder_options *o, int parent_fd)
     return doc;
 }
 
-/* Creates FD/NAME with LEN bytes unless it exists. Other nodes see the whole file or none, because
- * link(2) is atomic even on network file systems. */
+/* Creates FD/NAME with LEN bytes from DATA unless it exists. Other nodes see either the whole file
+ * or no file, because link(2) is atomic even on network file systems. */
 static int create_once(int fd, const char *name, const void *data, size_t len)
 {
     char temporary[64];
@@ -140,7 +140,7 @@ int node_folder_create(const struct node_folder_options *o, struct rundir *ret, 
     if (r == 0)
         r = create_job_files(o, fd);
     if (r < 0)
-        return err_set(err, r, "run folder %s cannot be written: %s", job_dir, strerror(-r));
+        return err_set(err, r, "cannot write run folder %s: %s", job_dir, strerror(-r));
     r = create_node(job_dir, o->place, ret, err);
     if (r == 0 && o->place->node == 0 && !o->job_dir)
         rundir_point_latest(ret, name);

@@ -1,5 +1,5 @@
-/* The folder of a job on several nodes, ebb-runs/JOB.STEP/, in which each node has a run folder
- * node-NN (docs/reference/nodes.md). */
+/* The shared folder of a job that runs on several nodes, ebb-runs/JOB.STEP/, in which each node has
+ * a run folder node-NN (docs/reference/nodes.md). */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ struct err;
 
 struct node_folder_options {
     const struct rank_place *place;
-    const char *job_dir; /* folder of the job; NULL: ebb-runs/JOB.STEP in the working directory */
+    const char *job_dir; /* the shared folder; NULL: ebb-runs/JOB.STEP in the working directory */
     const char *name;    /* name of the job */
     char *const *command;
     uint64_t wall_ns;
@@ -20,9 +20,9 @@ struct node_folder_options {
 
 enum { NODE_FOLDER_MAX = 32 };
 
-/* Creates job.json and the empty file `request` unless another node has done so, then the folder of
- * this node: node-NN, or node-NN.1 and so on if earlier supervisors of the node exist. */
+/* Creates job.json and the empty file `request` unless another node has created them, then this
+ * node's folder: node-NN, or node-NN.1 and so on if this node had supervisors before. */
 int node_folder_create(const struct node_folder_options *o, struct rundir *ret, struct err *err);
-/* Finds the newest folder of node NUMBER in the job folder; each supervisor of a node has its own.
- * Returns false, with RET unchanged, if there is none. */
+/* Finds the latest folder of node NUMBER in the job's folder; each supervisor of a node has its
+ * own. Returns false, with RET unchanged, if there is none. */
 bool node_folder_newest(int job_fd, uint32_t number, char ret[NODE_FOLDER_MAX]);

@@ -1,4 +1,5 @@
-/* Reads the variables of Slurm and torchrun, and connects ranks to the supervisor of their node. */
+/* Reads the environment variables of Slurm and torchrun, and connects ranks to their node's
+ * supervisor. */
 #include "supervise/rank.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include "base/number.h"
 #include "trace/rundir.h"
 
-/* Reads a number from the first of two variables that is set. */
+/* Reads a number from the variable NAME or, if it is not set, from OTHER. */
 static bool place_number(rank_place_get_fn *get, const char *name, const char *other, uint32_t *ret)
 {
     const char *text = get(name);
@@ -26,8 +27,8 @@ static bool place_number(rank_place_get_fn *get, const char *name, const char *o
     return true;
 }
 
-/* Finds the entry of NODE in Slurm's list of tasks per node, such as "2(x3),1". Returns 0 if there
- * is none. */
+/* Returns the number of tasks of NODE from Slurm's list of tasks per node, such as "2(x3),1"; 0 if
+ * the list has no entry for it. */
 static uint32_t tasks_of_node(const char *list, uint32_t node)
 {
     unsigned tasks, times;
@@ -63,7 +64,7 @@ static bool read_slurm(rank_place_get_fn *get, struct rank_place *p)
     return true;
 }
 
-/* If torchrun runs under srun, the ranks are torchrun's and the nodes are Slurm's. */
+/* If torchrun runs under srun, the ranks are counted by torchrun and the nodes by Slurm. */
 static bool read_torchrun(rank_place_get_fn *get, struct rank_place *p)
 {
     const char *id = get("TORCHELASTIC_RUN_ID"), *port = get("MASTER_PORT");
@@ -112,7 +113,8 @@ bool rank_place_read(rank_place_get_fn *get, struct rank_place *ret)
     else if (!p.is_slurm)
         return false;
     if (p.local_ranks == 0)
-        /* the number of ranks is unknown, so the supervisor waits a little for more of them */
+        /* the number of ranks is unknown; 1 makes the supervisor wait only briefly for more
+         * ranks */
         p.local_ranks = 1;
     if (p.rank >= p.ranks || p.nodes < 1 || p.node >= p.nodes)
         return false;

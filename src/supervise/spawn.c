@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 
-/* more fds than the supervisor has open when it starts the placeholder process */
+/* more fds than the supervisor can have open when it starts the stand-in process */
 enum { HOLDER_FILES = 8192 };
 
 /* Both ends of the job's terminal and pipes, created before the fork. */
@@ -40,7 +40,7 @@ static void close_ends(struct ends *e)
     close_pair(e->failure);
 }
 
-/* Does what openpty does; in old versions of glibc, openpty is in a separate library. */
+/* Replaces openpty, which is in a separate library in old versions of glibc. */
 static int open_terminal(const struct supervisor_tty *tty, int pair[2])
 {
     char path[64];
@@ -54,8 +54,8 @@ static int open_terminal(const struct supervisor_tty *tty, int pair[2])
     if (pair[1] < 0 || tcsetattr(pair[1], TCSANOW, &tty->termios) < 0 ||
         ioctl(pair[1], TIOCSWINSZ, &tty->size) < 0)
         return -errno;
-    /* TIOCSCTTY makes the pseudo terminal the terminal of the session, whose leader is the
-     * supervisor. The supervisor itself never reads from it. */
+    /* TIOCSCTTY makes the pseudo-terminal the controlling terminal of the session, whose leader is
+     * the supervisor. The supervisor itself never reads from it. */
     return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
 }
 
@@ -86,8 +86,9 @@ static void default_signals(const struct supervisor_options *o, const sigset_t *
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* Creates a new process group and puts it into the foreground of the terminal. The kernel stops a
- * background process that calls tcsetpgrp, so SIGTTOU stays blocked until default_signals. */
+/* Creates a new process group and moves it to the foreground of the terminal. The kernel stops a
+ * background process that calls tcsetpgrp, so SIGTTOU stays blocked until default_signals is
+ * called. */
 static void take_foreground(const struct ends *e)
 {
     sigset_t ttou;
@@ -112,8 +113,8 @@ static void connect_streams(const struct supervisor_options *o, const struct end
             close(fd);
 }
 
-/* Executes the program. A shell runs text files without "#!"; ebb does the same. Any other file
- * that the kernel refuses is not a program for this machine. */
+/* Executes the program. Runs a text file without "#!" with the shell, as shells do. Any other file
+ * that the kernel rejects is not a program for this machine. */
 void spawn_exec(const char *path, char *const *argv, char *const *shell_argv)
 {
     char head[128];
@@ -127,7 +128,7 @@ void spawn_exec(const char *path, char *const *argv, char *const *shell_argv)
     errno = ENOEXEC;
 }
 
-/* Raises our own OOM score, which needs no privilege. */
+/* Raises our own oom_score_adj, which needs no privilege. */
 static void be_first_for_oom(int adj)
 {
     char text[8];
@@ -162,8 +163,8 @@ static _Noreturn void child(const struct spawn_request *q, char *const *shell_ar
 
 /* ---- in the parent ---- */
 
-/* Reads the error of exec from a pipe. A successful exec closes the pipe; a failed exec writes its
- * errno into the pipe. */
+/* Reads the error of exec from a pipe. If exec succeeds, the pipe is closed; if it fails, the child
+ * writes errno into the pipe. */
 static int exec_error_of(int fd)
 {
     int error = 0;
@@ -218,8 +219,8 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
         return shell_argv ? r : -ENOMEM;
     }
     bool is_in_cgroup = false;
-    /* Linux 6.18 kills every process that starts in a cgroup after a write to its cgroup.kill. A
-     * process that moves into the cgroup is not affected. */
+    /* Linux 6.18 kills every process that starts in a cgroup after a write to its cgroup.kill, but
+     * not a process that is moved into the cgroup. */
     pid_t pid = request->is_restart ? fork()
                                     : guard_cgroup_fork(request->options->engine.root,
                                                         request->cgroup, &is_in_cgroup);
@@ -256,7 +257,7 @@ int spawn_holder(struct spawned *ret)
         sigprocmask(SIG_SETMASK, &all, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_NAME, "ebb-node");
-        /* other processes wait until these inherited sockets are closed */
+        /* other processes wait for these inherited sockets to be closed */
         for (int fd = 0, end = (int)sysconf(_SC_OPEN_MAX); fd < end && fd < HOLDER_FILES; fd++)
             close(fd);
         for (;;)

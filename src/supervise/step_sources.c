@@ -1,4 +1,5 @@
-/* Compares the step marks that a process sends itself with those that hooks send for it. */
+/* Compares the step marks that a process sends itself with those that hooks of ebb's Python package
+ * send for it. */
 #include "supervise/step_sources.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static void add_own_mark(struct step_sources *s, const struct mark *mark)
 {
     struct step_source *source = source_of(s, mark->pid);
     if (!source) {
-        /* replaces the oldest entry, whose process has most likely exited */
+        /* replace the oldest entry, whose process has most likely exited */
         if (s->n == STEP_SOURCES_MAX)
             memmove(s->known, s->known + 1, --s->n * sizeof *s->known);
         source = &s->known[s->n++];

@@ -1,4 +1,4 @@
-/* Runs a job on the event loop from its start until run.json is written, and starts its
+/* Runs a job on the event loop from its start until run.json is written. Also starts the
  * sentinel. */
 #include "supervise/supervisor.h"
 
@@ -27,7 +27,7 @@
 
 enum {
     LOG_WAIT_S = 5, /* maximum wait for a disk that hangs */
-    ROOM_MS = 1000, /* time between attempts to write to a full disk */
+    ROOM_MS = 1000, /* interval between attempts to write to a full disk */
 };
 
 void job_on_mark(void *user, const struct mark *mark)
@@ -42,7 +42,7 @@ void job_on_mark(void *user, const struct mark *mark)
     job_control_mark(j, mark);
 }
 
-/* If the disk is full, the write is repeated later. */
+/* If the disk is full, tries again later. */
 void job_announce(struct job *j, uint64_t now_ns)
 {
     if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
@@ -116,7 +116,7 @@ static int set_up_job(struct job *j, struct err *err)
         job_scrape_start(j);
         job_folder_start(j);
     }
-    /* the ranks of a node are not below the supervisor, and are added when they start */
+    /* the ranks of a node are not descendants of the supervisor; they are added when they start */
     return r < 0 || j->options->node ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
 }
 
@@ -156,8 +156,8 @@ static void send_end(struct job *j, const json_t *doc)
     json_print(&text, doc, 0);
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
-    /* Waits until the client has received the end, however slow its reader is (a pager): run.json
-     * is already written. A client that is stopped at this point is woken. */
+    /* Waits until the client has received the end, however slow its reader is (such as a pager):
+     * run.json is already written. A stopped client is woken. */
     job_client_flush(j);
     job_client_wake(j);
     while ((!j->client.is_gone && j->client.channel.out.len) || job_client_sleeps(&j->client))
@@ -166,7 +166,8 @@ static void send_end(struct job *j, const json_t *doc)
 
 /* Records in run.json how the job ended, because no other file records this for a detached job. If
  * the disk is full, the supervisor retries until there is space or the job is cancelled, and keeps
- * the job's lock meanwhile. The control socket reports that the supervisor waits. */
+ * the job's lock until then. Meanwhile, the control socket reports that the supervisor is
+ * waiting. */
 static int write_end(struct job *j, const json_t *doc)
 {
     const struct rundir *dir = &j->options->rundir;
@@ -192,7 +193,7 @@ static void finish_job(struct job *j)
         job_heap_refresh(j, 0);
         engine_stop(j->engine, footer);
     }
-    if (j->output.log) /* log.txt must be complete before run.json reports the end */
+    if (j->output.log) /* log.txt must be complete before run.json contains the end */
         sink_wait(logs_sink(j->output.log), LOG_WAIT_S * NS_PER_S);
     json_auto_t *doc = job_ended_json(j);
     int r = write_end(j, doc);
@@ -219,13 +220,13 @@ static int start(struct job *j)
     if (r == 0 && j->options->node)
         job_node_start(j);
     if (r == 0 && j->no_marks.text[0])
-        /* the job runs without a marks socket; this reports why */
+        /* reports why there is no marks socket; the job runs anyway */
         job_notify(j, j->no_marks.text);
     return r;
 }
 
-/* Enlarges the table of open files in advance. The kernel doubles the table whenever it is full. In
- * a process with threads the kernel then waits for all CPUs, which takes seconds on a machine with
+/* Enlarges the table of open files in advance. The kernel doubles the table whenever it is full,
+ * and in a multithreaded process it then waits for all CPUs, which takes seconds on a machine with
  * hundreds of busy processes. */
 static void enlarge_file_table(int any_fd)
 {
@@ -295,8 +296,8 @@ static void close_ends(const struct supervisor_client *ends)
         cleanup_close(&ends->stream[i]);
 }
 
-/* Closes all streams except the lock. The process that started a detached job waits until its
- * streams are closed. */
+/* Closes all streams except the lock, because the process that started a detached job waits until
+ * the streams are closed. */
 static void detach(const struct supervisor_options *options)
 {
     if (options->lock_fd >= 0)
@@ -308,9 +309,9 @@ static void detach(const struct supervisor_options *options)
         close(null_fd);
 }
 
-/* Becomes the sentinel. Closes all fds of the client and the user, because other programs may wait
- * until they are closed. Ends a detached job together with its supervisor, even with
- * --keep-on-exit: nobody could cancel the job or watch its memory any more. */
+/* Becomes the sentinel. Closes all fds that belong to the client and the user, because other
+ * programs may wait until they are closed. Ends a detached job if its supervisor is killed, even
+ * with --keep-on-exit: nothing could cancel the job or watch its memory any more. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options,
                                   const struct supervisor_client *client)
 {
@@ -336,7 +337,7 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     for (int fd = 0; fd < 3; fd++)
         close(fd);
     if (options->node)
-        /* new ranks must not be able to connect after the supervisor's death */
+        /* no rank may connect after the supervisor's death */
         close(options->node->listen_fd);
     close_ends(client);
     if (pid > 0) {
@@ -348,9 +349,9 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     _exit(end.is_lost);
 }
 
-/* Opens the channel between client and supervisor, and pipes for the output that is not on a
- * terminal. The supervisor must not write to the user's own pipe: a reader that splices from it to
- * a hanging disk keeps it locked, and the supervisor would hang. */
+/* Opens the channel between client and supervisor, and pipes for the output that does not go to a
+ * terminal. The supervisor must not write to the user's own pipe: a reader that splices from that
+ * pipe to a hanging disk keeps it locked, so the supervisor would hang. */
 static int open_client(const struct supervisor_options *o, struct supervisor_client *ours,
                        struct supervisor_client *theirs)
 {

@@ -29,27 +29,27 @@
 struct err;
 struct rank_place;
 
-/* A node of a job with several ranks. The supervisor starts none of the ranks: each is a child of
+/* One node of a job with several ranks. The supervisor starts none of the ranks: each is a child of
  * its own `ebb run`, which connects to listen_fd (supervise/job_ranks.h). */
 struct supervisor_node {
     const struct rank_place *place;
     int listen_fd;
 };
 
-/* The job's pseudo terminal, which replaces the user's terminal. */
+/* The job's pseudo-terminal, which replaces the user's terminal. */
 struct supervisor_tty {
     bool in, out, err; /* which of the job's streams are on the terminal */
     struct termios termios;
     struct winsize size;
 };
 
-/* Those of the job's standard streams 0, 1 and 2 that are not on a terminal. */
+/* State of those of the job's standard streams 0, 1 and 2 that are not on a terminal. */
 struct supervisor_streams {
     bool closed[3];   /* the stream was closed when ebb was started */
     bool is_one_pipe; /* standard output and error are the same pipe or file */
 };
 
-/* Where the metrics of the job are written. */
+/* Destinations of the job's metrics. */
 struct supervisor_metrics {
     int listen_fd;    /* a listening socket, or -1 if there is none */
     int folder_fd;    /* folder of the metrics file, or -1 if there is no file */
@@ -60,14 +60,15 @@ struct supervisor_options {
     const char *path; /* path of the program, found through $PATH */
     char **argv;
     struct engine_options engine;
-    struct rundir rundir; /* run folder; its fd is -1 if nothing is recorded */
+    struct rundir rundir; /* the run folder; its fd is -1 if nothing is recorded */
     const char *name;
     const char *shim; /* folder to put first in PYTHONPATH, or NULL */
     struct {
         const char *library;     /* library to preload; NULL if the heap is not profiled */
-        uint64_t interval_bytes; /* mean number of allocated bytes between samples */
+        uint64_t interval_bytes; /* mean number of allocated bytes between two heap samples */
         bool no_python;          /* do not profile small Python objects */
-        const char *trouble; /* why the heap is not profiled, if the user should know; else NULL */
+        /* reason why the heap is not profiled, if the user should know; else NULL */
+        const char *trouble;
     } heap;
     uint64_t grace_ns; /* time between SIGTERM and SIGKILL for remaining processes (default 5 s) */
     struct supervisor_tty tty;
@@ -77,29 +78,30 @@ struct supervisor_options {
     /* whether SIGPIPE and SIGXFSZ were ignored when ebb was started */
     bool ignores_pipe, ignores_xfsz;
     struct guard_settings guard;
-    const struct supervisor_metrics *metrics; /* NULL: none */
-    /* maximum size of log.txt and its later parts (trace/logs.h); 0 means unlimited */
+    const struct supervisor_metrics *metrics; /* NULL if no metrics are served */
+    /* maximum size of log.txt and its continuation files (trace/logs.h); 0 means unlimited */
     uint64_t log_max_bytes;
-    int termination_fd;  /* the termination log of the container; -1: none */
+    int termination_fd;  /* fd of the container's termination log, or -1 */
     bool is_detached;    /* the client exits once the job has started */
-    bool folder_control; /* a job server follows the job through its folder (job_folder.h) */
+    bool folder_control; /* a job server follows the job through its run folder (job_folder.h) */
     bool is_silent;      /* the client does not print the job's output */
-    /* the lock that sentinel and supervisor of a detached job keep open, or -1 if there is none */
+    /* the lock that the sentinel and the supervisor of a detached job keep open, or -1 */
     int lock_fd;
     const struct supervisor_node *node; /* NULL if the supervisor starts the job itself */
 };
 
-/* The ends of the connections between client and supervisor. Each side must close its own. */
+/* The ends of the connections between client and supervisor. Each side must close its own ends. */
 struct supervisor_client {
     int fd; /* the channel */
-    /* [1] and [2] are pipes with the job's output, or -1. The client must not lock them for long:
-     * it may splice from them only into other pipes. */
+    /* [1] and [2] are pipes that carry the job's output, or -1. The client must not keep them
+     * locked for long: it may splice from them only into other pipes. */
     int stream[3];
-    int pidfd;      /* the supervisor's pidfd of the client; -1 in the client */
+    /* a pidfd that refers to the client, used by the supervisor; -1 in the client */
+    int pidfd;
     pid_t sentinel; /* pid of the sentinel, for which its parent, the client, must wait */
 };
 
-/* Starts sentinel, supervisor and job. Later errors are sent over the channel. CHANNEL_END comes
- * after all output of the job. */
+/* Starts the sentinel, the supervisor and the job. Later errors are sent over the channel.
+ * CHANNEL_END is sent after all of the job's output. */
 int supervisor_start(const struct supervisor_options *options, struct supervisor_client *ret,
                      struct err *err);

@@ -72,7 +72,7 @@ def test_job_runs_unprofiled_if_install_and_temp_paths_have_spaces(tmp_path, ins
                  env={"XDG_RUNTIME_DIR": None, "TMPDIR": str(spaced)})
     assert (result.returncode, result.stdout) == (3, "unset\n")
     assert result.stderr.startswith("ebb: the job's heap is not profiled: LD_PRELOAD cannot contain the path ")
-    assert "; set XDG_RUNTIME_DIR or TMPDIR to a folder without spaces and colons" in result.stderr
+    assert "; set XDG_RUNTIME_DIR or TMPDIR to a folder without spaces or colons" in result.stderr
     assert result.stderr.count("\n") == 1
     assert refused_with(run_ebb("heap", tmp_path / "run"), "has no heap profile: LD_PRELOAD cannot contain the path")
 
