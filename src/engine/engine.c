@@ -1,4 +1,4 @@
-/* The ticker: samples each source of a job at its own interval, and passes the samples on. */
+/* The engine's ticks: sample each source of a job at its own interval, and pass the samples on. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -18,11 +18,12 @@ enum {
     LIMIT_PERIOD_S = 30,
     PSS_PERIOD_S = 60,
     VERDICT_PERIOD_S = 10,
-    YOUNG_S = 120, /* age in seconds up to which a job counts as young */
-    /* a young job is sampled less often if sampling takes more than 1/200 of a CPU */
+    YOUNG_S = 120, /* age in seconds up to which a job is treated as young */
+    /* if sampling uses more than 1/200 of a CPU, even a young job is sampled at the normal
+     * interval */
     YOUNG_COST_PART = 200,
     YOUNG_VERDICT_S = 2,
-    HURRY_MS = 100, /* time between ticks while the guard waits for unique memory */
+    HURRY_MS = 100, /* interval between ticks while the guard waits for unique memory */
 };
 static const uint64_t YOUNG_INTERVAL_NS = NS_PER_S / 5;
 
@@ -37,8 +38,8 @@ void engine_report(struct engine *e, const char *fmt, ...)
         e->callbacks.report(e->callbacks.user, sentence);
 }
 
-/* Returns T_NS or, if it is before the latest recorded time, that time. Times in a recording never
- * decrease, and the run must use the same times for a replay to produce the same verdict. */
+/* Returns T_NS or the latest recorded time, whichever is later. Times in a recording never
+ * decrease, and the run must use the same times, so that a replay produces the same verdict. */
 static uint64_t in_order(struct engine *e, uint64_t t_ns)
 {
     if (t_ns > e->newest_ns)
@@ -78,7 +79,8 @@ static void on_process(void *user, const struct proc_event *ev)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
-    /* NULL after the exit, because the run may free the entity of an exited process */
+    /* the pointer is cleared after the exit, because the run may free the entity of an exited
+     * process */
     if (engine_process_of(node))
         engine_process_of(node)->entity = entity;
     if (e->callbacks.process)
@@ -231,7 +233,7 @@ static uint64_t interval_now(const struct engine *e)
     return e->paces.is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns;
 }
 
-/* The time between two searches for new processes. */
+/* Returns the interval between two searches for new processes. */
 static uint64_t walk_period(const struct engine *e)
 {
     uint64_t interval_ns = interval_now(e);
@@ -240,7 +242,7 @@ static uint64_t walk_period(const struct engine *e)
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
 }
 
-/* Ends the short interval of a young job when the job gets older, or when sampling takes too much
+/* Ends the short interval for a young job when the job gets older, or when sampling uses too much
  * CPU time. */
 static void grow_up(struct engine *e, uint64_t now_ns)
 {
@@ -265,7 +267,7 @@ static void note_gap(struct engine *e, uint64_t now_ns)
 }
 
 /* Delays the next tick by the duration of the last one. With hundreds of busy processes a tick may
- * take seconds; this leaves half of the time for other work, such as stopping the job. */
+ * take seconds; the delay leaves half of the time for other work, such as stopping the job. */
 static void rest(struct engine *e, uint64_t begun_ns)
 {
     const uint64_t now_ns = clock_mono_ns();
@@ -292,7 +294,7 @@ static void on_tick(void *user, uint64_t now_ns)
     rest(e, begun_ns);
 }
 
-/* Flushes the recording, so that marks need not wait for the next tick if the interval is long. */
+/* Flushes the recording, so that marks are written before the next tick if the interval is long. */
 static void on_flush(void *user, uint64_t now_ns)
 {
     struct engine *e = user;
@@ -300,7 +302,7 @@ static void on_flush(void *user, uint64_t now_ns)
         trace_writer_flush(e->writer, now_ns, false);
 }
 
-/* Ticks early if unique memory was measured since the last tick. */
+/* Schedules an early tick if unique memory was measured since the last tick. */
 static void tick_early(struct engine *e, uint64_t now_ns)
 {
     struct proc_unique_cost cost;
@@ -409,7 +411,7 @@ void engine_segment(struct engine *e, unsigned number)
     e->peaks.earlier_bytes = engine_peak(e);
     e->peaks.earlier_request_bytes = engine_request(e);
     peak_restart(&e->peaks.peak);
-    /* forgets the GPU memory of processes that have exited */
+    /* drop the GPU memory of processes that have exited */
     for (size_t i = 0; i < GPU_MAX; i++)
         e->now.gpu[i].known &= 1u << GPU_TOTAL | 1u << GPU_USED;
 }
@@ -450,7 +452,7 @@ void engine_sample_now(struct engine *e)
 }
 
 /* Records a mark. Returns false if the recording's budget for marks is used up. The judge must then
- * skip the mark as well, because a replay does not have it. */
+ * ignore the mark as well, because a replay would not contain it. */
 static bool record_mark(struct engine *e, const struct mark *mark)
 {
     if (!e->writer || trace_writer_mark(e->writer, mark))
@@ -464,8 +466,8 @@ static bool record_mark(struct engine *e, const struct mark *mark)
     return false;
 }
 
-/* Stores the source of the steps (torch, tqdm, …), which a hook names when a training begins. Any
- * process could send anything here, so only a lower-case word is accepted. */
+/* Stores the source of the steps (torch, tqdm, …), which a hook reports when training begins. Any
+ * process could send any text here, so only a lower-case word is accepted. */
 static void note_source(struct engine *e, const struct mark *mark)
 {
     size_t len;
@@ -538,7 +540,7 @@ void engine_read_held(struct engine *e, const char *path)
     e->is_judged = false;
 }
 
-/* Closes the recording. A replay cannot compute the peak, so the footer contains it. */
+/* Closes the recording. The footer contains the peak, because a replay cannot compute it. */
 static int close_recording(struct engine *e, const json_t *footer)
 {
     json_auto_t *end = footer ? json_deep_copy(footer) : NULL;

@@ -7,9 +7,9 @@
 #include "proc/limit.h"
 
 enum {
-    /* the status of every process is read at least once in this many seconds */
+    /* every process's status is read at least once within this many seconds */
     STATUS_PERIOD_S = 20,
-    /* maximum number of further reads per tick, for new and changed processes */
+    /* maximum number of additional reads per tick, for new and changed processes */
     STATUS_PER_TICK = 4,
     STATUS_MOVED_BYTES = 1 << 20,
 };
@@ -20,7 +20,7 @@ static uint32_t status_bits(void)
            1u << SAMPLE_PEAK;
 }
 
-/* True if memory has changed since status was last read, or status was never read. */
+/* True if memory has changed since status was last read, or if status was never read. */
 static bool status_wanted(const struct engine_process *p, const struct proc_node *node,
                           uint64_t now_ns)
 {
@@ -43,13 +43,14 @@ static void read_status(struct engine *e, struct proc_node *node, struct engine_
     p->status_rss_bytes = node->sample.v[SAMPLE_RSS];
 }
 
-/* Reads the status of some processes: a few in turn, so that the work is spread evenly over the
- * ticks, and a few that are new or have changed. If ALL is set, reads every process. */
+/* Reads the status of some processes: a share of all processes at each tick, so that the work is
+ * spread evenly, and a few that are new or have changed. If ALL is set, reads the status of every
+ * process. */
 void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
     size_t count = proc_tree_count(e->tree), extra = STATUS_PER_TICK;
-    /* the share of the processes that is read in turn grows with the time since the last tick */
+    /* the share of the processes that is read grows with the time since the last tick */
     uint64_t since = e->last_tick_ns ? u64_min(now_ns - e->last_tick_ns, period) : 0;
     uint64_t in_turn = count * since / period + 1;
     size_t at = count ? e->paces.status_cursor % count : 0;
@@ -116,8 +117,7 @@ bool engine_read_charge(const struct engine *e, uint64_t *ret)
 }
 
 /* Returns the highest usage of the cgroup since the last call; 0 if unknown. Before Linux 6.12, the
- * peak of a v2 cgroup cannot be reset. The highest usage is then known only if the peak has grown.
- */
+ * peak of a v2 cgroup cannot be reset, so the highest usage is known only if the peak has grown. */
 static uint64_t read_kernel_peak(struct engine *e)
 {
     char text[64];
@@ -144,7 +144,8 @@ void engine_sample_charge(struct engine *e)
     sample_put(&e->now.machine, MACHINE_CHARGE, used);
 }
 
-/* Uses the user's limit as the effective limit if it leaves less headroom than the machine's. */
+/* Uses the user's limit as the effective limit if it leaves less headroom than the machine's
+ * limit. */
 void engine_apply_own_limit(struct engine *e)
 {
     struct sample *s = &e->now.machine;
@@ -159,7 +160,7 @@ void engine_apply_own_limit(struct engine *e)
     sample_put(s, MACHINE_LIMIT_USED, used);
 }
 
-/* The name of a GPU. If no driver answers, GPUs are known only through PyTorch. */
+/* Returns a GPU's name, or "GPU" if the driver cannot be read and only PyTorch reports the GPU. */
 const char *engine_gpu_name(const struct engine *e, size_t gpu)
 {
     return gpu < e->now.gpus.devices ? e->now.gpus.device[gpu].name : "GPU";
@@ -175,7 +176,7 @@ static void gpu_name_all(struct engine *e, uint64_t now_ns)
     }
 }
 
-/* Stores the driver's readings. For processes that the driver no longer lists, stores 0. */
+/* Stores the driver's readings. Stores 0 for processes that the driver no longer lists. */
 static void gpu_sample_driver(struct engine *e)
 {
     uint64_t job[GPU_MAX] = {0};
@@ -201,8 +202,8 @@ static void gpu_sample_driver(struct engine *e)
     }
 }
 
-/* Computes the job's memory outside PyTorch: the driver counts all allocations of the job, PyTorch
- * only its own. */
+/* Computes the job's GPU memory outside PyTorch's allocator: the driver reports all of the job's
+ * memory, PyTorch only its own. */
 static void gpu_sample_outside(struct sample *s)
 {
     if (sample_has(s, GPU_JOB) && sample_has(s, GPU_RESERVED))

@@ -1,4 +1,4 @@
-/* Gives views and the guard access to the engine's state. */
+/* Gives the terminal views and the guard access to the engine's state. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -7,7 +7,8 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-/* Minimum time between two samples on request; a job may send any number of requests. */
+/* Minimum interval between two samples on request, because a job may send any number of
+ * requests. */
 enum { SAMPLE_AGAIN_MS = 100 };
 
 struct proc_tree *engine_tree(struct engine *e)

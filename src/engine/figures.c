@@ -1,4 +1,4 @@
-/* Extracts the numbers that a process reports in marks of kind series. */
+/* Extracts the metrics that a process reports in series marks. */
 #include "engine/figures.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static bool is(const struct mark_line *line, const char *key)
     return strlen(key) == line->key_len && memcmp(line->key, key, line->key_len) == 0;
 }
 
-/* True if the key describes the mark itself and is not a reported number. */
+/* True if the key describes the mark itself and is not a reported metric. */
 static bool is_about_mark(const struct mark_line *line)
 {
     static const char *const keys[] = {

@@ -1,4 +1,4 @@
-/* Computes the measurements of a run for run.json. */
+/* Computes the measurements that run.json contains. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ static bool measure_sample(const struct sample *s, unsigned field, uint64_t *ret
     return sample_has(s, field);
 }
 
-/* Fills in samples, start, mean, peak and end of one series. Baseline, growth and rate come from
- * its verdict. */
+/* Fills in the number of samples, start, mean, peak and end of one series. Baseline, growth and
+ * rate are taken from its verdict. */
 static void measure_series(struct outcome_series *o, const struct series *s, uint64_t peak_bytes,
                            const struct verdict_result *verdict)
 {
@@ -72,8 +72,8 @@ static void measure_process(struct outcome_process *o, const struct run_entity *
     o->gpu_peak_bytes = p->gpu_peak_bytes;
 }
 
-/* Lists living processes and the largest exited ones, largest first. Processes that started and
- * exited between two ticks are missing. */
+/* Lists living processes and the largest exited processes, in descending order. Processes that
+ * started and exited between two ticks are missing. */
 static int measure_processes(const struct run *run, struct outcome_measured *o)
 {
     struct run_entity **all;
@@ -128,7 +128,7 @@ static int measure_roles(const struct run *run, struct outcome_measured *o)
     return o->roles ? 0 : -ENOMEM;
 }
 
-/* Fills in the memory of the tree. Unique and shared memory are the values at the peak. */
+/* Fills in the memory of the process tree. Unique and shared memory are the values at the peak. */
 static void measure_tree(struct engine *e, struct outcome_tree *o)
 {
     const struct judge_tree *verdict = judge_tree(e->judge);
@@ -228,7 +228,7 @@ int engine_measure(struct engine *e, uint64_t now_ns, struct outcome_measured *r
     if (!e->is_judged)
         judge_update(e->judge);
     e->is_judged = true;
-    /* the peak is needed for the verdicts on the job */
+    /* the verdicts on the job use the peak */
     e->run->peak_bytes = e->watching_all ? 0 : engine_peak(e);
     ret->has_duration_s = ret->has_interval_s = ret->has_processes_seen = ret->has_gaps = true;
     ret->duration_s = outcome_seconds(now_ns - e->started_ns);

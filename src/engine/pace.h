@@ -1,12 +1,12 @@
-/* Schedules samples. Each source has a period, and its measured cost may take only a given share of
- * one CPU. */
+/* Schedules samples. Each source has a period, and may use only a given share of one CPU according
+ * to its measured cost. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct pace {
-    uint64_t period_ns;       /* requested time between samples */
+    uint64_t period_ns;       /* requested interval between samples */
     uint32_t share_permyriad; /* maximum share of one CPU */
     uint64_t next_ns;         /* time at which the next sample is due */
     uint64_t count;           /* number of samples so far */
@@ -21,14 +21,14 @@ static inline bool pace_due(const struct pace *p, uint64_t now_ns)
 {
     return now_ns >= p->next_ns;
 }
-/* Schedules the next sample, after one that started at NOW_NS and took COST_NS of CPU time. */
+/* Schedules the next sample. The last one started at NOW_NS and used COST_NS of CPU time. */
 static inline void pace_done(struct pace *p, uint64_t now_ns, uint64_t cost_ns)
 {
     p->count++;
     p->total_cost_ns += cost_ns;
     uint64_t rest_ns = p->share_permyriad ? cost_ns * (10000 / p->share_permyriad) : 0;
     uint64_t wait_ns = rest_ns > p->period_ns ? rest_ns : p->period_ns;
-    /* Ticks have some jitter. A sample that is taken a little early is better than a sample that is
-     * a whole tick late. */
+    /* Ticks have some jitter. A sample that is taken slightly early is better than one that is
+     * delayed by a whole tick. */
     p->next_ns = now_ns + wait_ns - wait_ns / 16;
 }

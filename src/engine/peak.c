@@ -59,15 +59,15 @@ uint64_t peak_bytes(const struct peak *p)
 }
 
 /* Returns the part of the memory mapped from files that is data and not code. The kernel can drop
- * and reread data: a job that maps a dataset of 100 GiB does not need 100 GiB of memory. Up to 1
- * GiB counts as code, because PyTorch with CUDA maps about that much. Without the charge of a
- * cgroup, this returns 0, and all mapped memory counts. */
+ * data and read it again: a job that maps a dataset of 100 GiB does not need 100 GiB of memory. Up
+ * to 1 GiB is assumed to be code, because PyTorch with CUDA maps about that much. Returns 0 if
+ * there is no cgroup charge; the request then includes all mapped memory. */
 static uint64_t mapped_data_bytes(const struct peak *p)
 {
     return p->is_charged ? u64_minus(p->mapped_bytes, UINT64_C(1) << 30) : 0;
 }
 
-/* The suggested request: the peak plus a fifth, rounded up to 64 MiB. */
+/* The suggested request: the peak plus one fifth, rounded up to a multiple of 64 MiB. */
 uint64_t peak_request_bytes(const struct peak *p)
 {
     const uint64_t step = UINT64_C(64) << 20;

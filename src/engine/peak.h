@@ -15,37 +15,39 @@ struct peak_tick {
 struct peak {
     /* Readings of the job's own cgroup, if is_charged is set. */
     bool is_charged;
-    uint64_t usage_bytes, used_bytes; /* usage, and unreclaimable part of it, at the last reading */
-    uint64_t charged_bytes;           /* peak of the unreclaimable memory */
-    /* lower bound of the peak: of the process tree, or of one process if that is higher */
+    /* at the last reading: usage, and the unreclaimable part of the usage */
+    uint64_t usage_bytes, used_bytes;
+    uint64_t charged_bytes; /* peak of the unreclaimable memory */
+    /* lower bound of the peak: that of the process tree, or that of one process if it is higher */
     uint64_t resident_bytes;
-    uint64_t bound_bytes;  /* like resident_bytes, but with unmeasured memory counted in full */
+    uint64_t bound_bytes;  /* like resident_bytes, but treating all unmeasured memory as unshared */
     uint64_t mapped_bytes; /* peak of the memory mapped from files */
     uint64_t ticks;
     struct peak_tick recent[PEAK_TICKS]; /* the newest ticks, in a ring buffer */
 };
 
 /* Adds a reading of the job's cgroup: its usage, the unreclaimable part of it, and the peak of the
- * usage since the last reading (0 if unknown). The unreclaimable part of that peak is not known, so
- * all usage above this reading counts as unreclaimable. The error is at most the change of the file
+ * usage since the last reading (0 if unknown). The unreclaimable part of that peak is unknown, so
+ * all usage above this reading is treated as unreclaimable. The error is at most the change in file
  * cache between two readings. */
 void peak_charge(struct peak *p, uint64_t usage_bytes, uint64_t used_bytes, uint64_t most_bytes);
 /* Adds a tick of the process tree. MAPPED_BYTES is the sum of memory mapped from files. IS_MEASURED
- * is false if unique memory is never read; then only the upper bound is known. */
+ * is false if unique memory is never measured; then only the upper bound is known. */
 void peak_tree(struct peak *p, uint64_t low_bytes, uint64_t high_bytes, uint64_t mapped_bytes,
                bool is_measured);
 /* Adds the peak of one process (VmHWM, ru_maxrss). */
 void peak_process(struct peak *p, uint64_t bytes);
 /* Adds the exit of a process. BYTES is the memory that it allocated after its unique memory was
- * last measured, or all of it if that was never measured. From tick FROM on, BYTES counts in full.
- */
+ * last measured, or all of its memory if it was never measured. All of BYTES is included in the
+ * upper bound of tick FROM and later ticks. */
 void peak_died(struct peak *p, uint64_t from, uint64_t bytes);
-/* Adds a reading by the guard, of the cgroup if the job has one, else of the process tree. */
+/* Adds a reading by the guard, either of the cgroup if the job has one, or else of the process
+ * tree. */
 void peak_raise(struct peak *p, uint64_t bytes);
 /* Call this when the next segment of the job begins in the same cgroup. */
 void peak_restart(struct peak *p);
 
-/* The highest memory of the job at any one time; 0 if unknown. */
+/* Returns the maximum of the job's memory at any one time; 0 if unknown. */
 uint64_t peak_bytes(const struct peak *p);
-/* Suggested memory request; 0 if unknown. */
+/* Returns the suggested memory request; 0 if unknown. */
 uint64_t peak_request_bytes(const struct peak *p);

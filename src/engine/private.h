@@ -13,15 +13,15 @@
 
 struct loop_source;
 
-/* Budget for recorded marks: about 1000 marks per second, at 100 to 150 bytes each. */
+/* Maximum rate of recorded marks: about 1000 marks per second, at 100 to 150 bytes each. */
 enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 
 /* State of a living process in addition to its entity in the run. */
 struct engine_process {
     struct run_entity *entity;
-    /* maximum of proc_node_unmeasured since the unique memory of the process was last measured */
+    /* maximum of proc_node_unmeasured since the process's unique memory was last measured */
     uint64_t unmeasured_bytes;
-    /* the tick at which unmeasured_bytes began, numbered as in struct peak */
+    /* the tick in which unmeasured_bytes began to grow, numbered as in struct peak */
     uint64_t unmeasured_from;
     uint64_t status_last_ns;
     uint64_t status_rss_bytes; /* RSS of the process when its status was last read */
@@ -43,13 +43,13 @@ struct engine_now {
     struct sample machine;
     struct sample gpu[GPU_MAX];
     struct gpu_snapshot gpus;
-    uint32_t gpus_named; /* one bit per GPU whose name is in the recording */
+    uint32_t gpus_named; /* bit mask of GPUs whose names are in the recording */
     bool has_limit;
     struct machine_limit limit;
     struct proc_tree_memory memory;
     uint64_t unmeasured_bytes; /* sum of proc_node_unmeasured */
     bool is_hurried;
-    /* number of measured processes at the last request for an early tick */
+    /* number of completed scans of unique memory at the last request for an early tick */
     uint64_t hurried_scans;
 };
 
@@ -58,7 +58,8 @@ struct engine_peaks {
     uint64_t earlier_bytes, earlier_request_bytes; /* highest values of earlier segments */
     uint64_t kernel_bytes;      /* the kernel's own peak of the cgroup, including file cache */
     uint64_t kernel_last_bytes; /* last value of the kernel's peak, if the kernel cannot reset it */
-    struct proc_tree_memory memory; /* memory of the tree when its lower bound was highest */
+    /* memory of the process tree when its lower bound was highest */
+    struct proc_tree_memory memory;
     uint64_t tree_high_bytes, unique_sum_bytes;
 };
 
@@ -83,7 +84,7 @@ struct engine {
     struct engine_now now;
     struct engine_peaks peaks;
     struct engine_cost cost;
-    struct engine_charge charge; /* the job's own cgroup; its fds are -1 if there is none */
+    struct engine_charge charge; /* the job's own cgroup; the fds are -1 if there is none */
     uint64_t own_limit_bytes;
     bool watching_all;
     bool had_any; /* true once a process was watched */
@@ -95,9 +96,10 @@ struct engine {
     char step_source[16]; /* source of the steps (torch, tqdm, …), if a hook sends them */
     /* the recording */
     struct trace_writer *writer;
-    struct trace_writer_status recorded; /* status of the writer when the recording was closed */
+    struct trace_writer_status recorded; /* status of the writer when it was closed */
     bool was_recorded;
-    /* folder of the recording, to read the file's size at the end; -1 if not recording */
+    /* folder of the recording, from which the file's size is read at the end; -1 if not
+     * recording */
     int record_dir_fd;
     bool is_trouble_reported, is_thinning_reported;
 };

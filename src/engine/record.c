@@ -22,7 +22,7 @@ static json_t *header_limit_json(const struct machine_limit *limit)
                      limit->peak_known ? json_u64(limit->peak_bytes) : json_null());
 }
 
-/* Finds the word in brackets in a text such as "always [madvise] never". */
+/* Returns the word in brackets in a text such as "always [madvise] never". */
 static json_t *thp_json(void)
 {
     char text[128];

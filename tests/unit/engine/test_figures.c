@@ -1,4 +1,4 @@
-/* Tests how figures are read from series marks. */
+/* Tests how metrics are extracted from series marks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static bool receive(struct figures *f, int32_t pid, const char *text)
     return figures_take(f, &m);
 }
 
-static void mark_with_a_name_and_a_value_is_stored_as_a_figure(void **state)
+static void series_mark_stores_one_metric_per_name_and_process(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -35,7 +35,7 @@ static void mark_with_a_name_and_a_value_is_stored_as_a_figure(void **state)
     assert_true(f.at[0].is_fresh);
 }
 
-static void each_key_of_a_series_mark_becomes_a_figure(void **state)
+static void each_other_key_of_a_series_mark_becomes_a_metric(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -46,7 +46,7 @@ static void each_key_of_a_series_mark_becomes_a_figure(void **state)
     assert_int_equal(f.at[1].value, 6);
 }
 
-static void each_name_and_value_pair_of_a_mark_becomes_a_figure(void **state)
+static void each_name_value_pair_of_a_series_mark_becomes_a_metric(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -60,7 +60,7 @@ static void each_name_and_value_pair_of_a_mark_becomes_a_figure(void **state)
     assert_string_equal(f.at[2].name, "d@7");
 }
 
-static void figures_measured_by_ebb_and_by_the_job_are_both_stored(void **state)
+static void metrics_from_ebb_and_from_the_job_are_stored_side_by_side(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -72,7 +72,7 @@ static void figures_measured_by_ebb_and_by_the_job_are_both_stored(void **state)
     assert_true(f.at[1].value == UINT64_C(1) << 40 && f.at[1].is_fresh);
 }
 
-static void mark_with_a_non_integer_value_does_not_become_a_figure(void **state)
+static void series_mark_with_an_invalid_name_or_value_is_not_a_metric(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -88,7 +88,7 @@ static void mark_with_a_non_integer_value_does_not_become_a_figure(void **state)
     assert_int_equal(f.count, 1);
 }
 
-static void figures_of_an_exited_process_are_replaced_by_new_ones(void **state)
+static void metrics_of_an_exited_process_make_room_for_new_metrics(void **state)
 {
     struct figures f = {.count = 0};
     char text[64];
@@ -103,18 +103,19 @@ static void figures_of_an_exited_process_are_replaced_by_new_ones(void **state)
     figures_forget(&f, 7);
     assert_int_equal(f.count, FIGURES_MAX / 2);
     assert_true(receive(&f, 9, "KIND=series\nNAME=more\nVALUE=1\n"));
-    assert_int_equal(f.at[f.count - 1].id, FIGURES_MAX); /* Figure ids are never reused. */
+    /* Ids of removed metrics are never reused. */
+    assert_int_equal(f.at[f.count - 1].id, FIGURES_MAX);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mark_with_a_name_and_a_value_is_stored_as_a_figure),
-        cmocka_unit_test(each_key_of_a_series_mark_becomes_a_figure),
-        cmocka_unit_test(each_name_and_value_pair_of_a_mark_becomes_a_figure),
-        cmocka_unit_test(figures_measured_by_ebb_and_by_the_job_are_both_stored),
-        cmocka_unit_test(mark_with_a_non_integer_value_does_not_become_a_figure),
-        cmocka_unit_test(figures_of_an_exited_process_are_replaced_by_new_ones),
+        cmocka_unit_test(series_mark_stores_one_metric_per_name_and_process),
+        cmocka_unit_test(each_other_key_of_a_series_mark_becomes_a_metric),
+        cmocka_unit_test(each_name_value_pair_of_a_series_mark_becomes_a_metric),
+        cmocka_unit_test(metrics_from_ebb_and_from_the_job_are_stored_side_by_side),
+        cmocka_unit_test(series_mark_with_an_invalid_name_or_value_is_not_a_metric),
+        cmocka_unit_test(metrics_of_an_exited_process_make_room_for_new_metrics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

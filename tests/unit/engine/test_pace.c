@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/pace.h"
 
-static void next_sample_after_a_cheap_one_is_due_after_the_set_period(void **state)
+static void cheap_samples_are_due_at_the_requested_period(void **state)
 {
     struct pace p = pace_of(10 * NS_PER_S, 100);
     (void)state;
@@ -18,16 +18,16 @@ static void next_sample_after_a_cheap_one_is_due_after_the_set_period(void **sta
     assert_true(pace_due(&p, 110 * NS_PER_S));
 }
 
-static void next_sample_after_an_expensive_one_is_due_later(void **state)
+static void expensive_samples_are_due_later_than_the_requested_period(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
     (void)state;
-    pace_done(&p, 0, 100 * NS_PER_MS); /* After 100 ms of work, the next sample is due in 10 s. */
+    pace_done(&p, 0, 100 * NS_PER_MS); /* 100 ms of work may be repeated every 10 s. */
     assert_false(pace_due(&p, 9 * NS_PER_S));
     assert_true(pace_due(&p, 10 * NS_PER_S));
 }
 
-static void sample_may_be_taken_two_milliseconds_early(void **state)
+static void sample_is_due_two_milliseconds_before_its_period_ends(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100);
     (void)state;
@@ -38,9 +38,9 @@ static void sample_may_be_taken_two_milliseconds_early(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(next_sample_after_a_cheap_one_is_due_after_the_set_period),
-        cmocka_unit_test(next_sample_after_an_expensive_one_is_due_later),
-        cmocka_unit_test(sample_may_be_taken_two_milliseconds_early),
+        cmocka_unit_test(cheap_samples_are_due_at_the_requested_period),
+        cmocka_unit_test(expensive_samples_are_due_later_than_the_requested_period),
+        cmocka_unit_test(sample_is_due_two_milliseconds_before_its_period_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 static const uint64_t MIB = 1 << 20, GIB = 1 << 30;
 
-static void kernel_peak_between_two_readings_counts_as_job_peak(void **state)
+static void job_peak_includes_kernel_peak_between_two_readings(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -21,16 +21,16 @@ static void kernel_peak_between_two_readings_counts_as_job_peak(void **state)
     assert_int_equal(peak_request_bytes(&p), 704 * MIB);
 }
 
-static void kernel_peak_of_the_first_reading_counts_as_job_peak(void **state)
+static void job_peak_includes_kernel_peak_before_the_first_reading(void **state)
 {
     struct peak p = {0};
     (void)state;
-    /* A peak of 300 MiB occurred between two readings. */
+    /* Usage reached 300 MiB before the first reading. */
     peak_charge(&p, 10 * MIB, 0, 300 * MIB);
     assert_int_equal(peak_bytes(&p), 290 * MIB);
 }
 
-static void peak_is_the_largest_sample_if_the_kernel_reports_none(void **state)
+static void job_peak_is_the_largest_sample_without_a_kernel_peak(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -45,7 +45,7 @@ static void suggested_memory_request_excludes_file_cache(void **state)
     struct peak p = {0};
     uint64_t usage = 100 * MIB;
     (void)state;
-    /* At each reading, the usage equals the peak so far. */
+    /* At each reading, the usage equals its peak so far, because file cache keeps growing. */
     for (int i = 0; i < 20; i++, usage += GIB) {
         peak_charge(&p, usage, 90 * MIB, usage);
         peak_tree(&p, 95 * MIB, 95 * MIB, 20 * MIB, true);
@@ -56,7 +56,7 @@ static void suggested_memory_request_excludes_file_cache(void **state)
     assert_int_equal(peak_request_bytes(&p), 128 * MIB);
 }
 
-static void suggested_memory_request_includes_at_most_1_gib_of_files(void **state)
+static void suggested_request_includes_at_most_1_gib_of_mapped_files(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -65,11 +65,11 @@ static void suggested_memory_request_includes_at_most_1_gib_of_files(void **stat
     assert_int_equal(peak_bytes(&p), 20 * GIB + 300 * MIB);
     assert_int_equal(peak_request_bytes(&p), 1600 * MIB); /* 1.2 (1 GiB + 300 MiB) */
     peak_charge(&p, 20 * GIB, 5 * GIB, 20 * GIB);
-    /* The request is never below the memory that cannot be reclaimed. */
+    /* The request is never below the peak of unreclaimable memory. */
     assert_int_equal(peak_request_bytes(&p), 6 * GIB);
 }
 
-static void mapped_files_count_fully_in_the_peak_without_a_cgroup(void **state)
+static void suggested_request_without_cgroup_includes_all_mapped_files(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -77,7 +77,7 @@ static void mapped_files_count_fully_in_the_peak_without_a_cgroup(void **state)
     assert_int_equal(peak_request_bytes(&p), 12 * GIB);
 }
 
-static void process_that_exits_unmeasured_counts_with_all_its_memory(void **state)
+static void job_peak_includes_processes_that_exit_before_measurement(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -87,11 +87,11 @@ static void process_that_exits_unmeasured_counts_with_all_its_memory(void **stat
     for (int i = 0; i < 50; i++)
         peak_died(&p, 1, 25 * MIB);
     assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
-    peak_died(&p, 4, 100 * GIB); /* The process started and exited between two ticks. */
+    peak_died(&p, 4, 100 * GIB); /* This process started and exited between two ticks. */
     assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
 }
 
-static void peaks_of_consecutive_processes_do_not_add_up(void **state)
+static void peaks_of_processes_that_run_in_sequence_are_not_added_up(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -102,7 +102,7 @@ static void peaks_of_consecutive_processes_do_not_add_up(void **state)
     assert_int_equal(peak_bytes(&p), 60 * MIB);
 }
 
-static void process_that_exits_unmeasured_is_not_counted_twice(void **state)
+static void process_that_exits_unmeasured_is_included_in_the_peak_once(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -111,13 +111,13 @@ static void process_that_exits_unmeasured_is_not_counted_twice(void **state)
     assert_int_equal(peak_bytes(&p), 25 * MIB);
 }
 
-static void upper_bound_is_used_as_job_peak_if_unique_memory_is_unknown(void **state)
+static void job_peak_is_the_upper_bound_if_unique_memory_is_unknown(void **state)
 {
     struct peak p = {0};
     (void)state;
     peak_tree(&p, 30 * MIB, 700 * MIB, 0, false);
     assert_int_equal(peak_bytes(&p), 700 * MIB);
-    /* The cgroup charge takes precedence because it is more accurate. */
+    /* The cgroup charge takes precedence over the upper bound because it is more accurate. */
     peak_charge(&p, 500 * MIB, 400 * MIB, 500 * MIB);
     assert_int_equal(peak_bytes(&p), 500 * MIB - 100 * MIB);
 }
@@ -134,7 +134,7 @@ static void job_peak_is_at_least_the_peak_of_its_largest_process(void **state)
     assert_int_equal(peak_bytes(&p), 310 * MIB);
 }
 
-static void new_segment_in_the_same_cgroup_starts_with_a_new_peak(void **state)
+static void job_peak_is_reset_for_a_new_segment_in_the_same_cgroup(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -150,18 +150,18 @@ static void new_segment_in_the_same_cgroup_starts_with_a_new_peak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernel_peak_between_two_readings_counts_as_job_peak),
-        cmocka_unit_test(kernel_peak_of_the_first_reading_counts_as_job_peak),
-        cmocka_unit_test(peak_is_the_largest_sample_if_the_kernel_reports_none),
+        cmocka_unit_test(job_peak_includes_kernel_peak_between_two_readings),
+        cmocka_unit_test(job_peak_includes_kernel_peak_before_the_first_reading),
+        cmocka_unit_test(job_peak_is_the_largest_sample_without_a_kernel_peak),
         cmocka_unit_test(suggested_memory_request_excludes_file_cache),
-        cmocka_unit_test(suggested_memory_request_includes_at_most_1_gib_of_files),
-        cmocka_unit_test(mapped_files_count_fully_in_the_peak_without_a_cgroup),
-        cmocka_unit_test(process_that_exits_unmeasured_counts_with_all_its_memory),
-        cmocka_unit_test(peaks_of_consecutive_processes_do_not_add_up),
-        cmocka_unit_test(process_that_exits_unmeasured_is_not_counted_twice),
-        cmocka_unit_test(upper_bound_is_used_as_job_peak_if_unique_memory_is_unknown),
+        cmocka_unit_test(suggested_request_includes_at_most_1_gib_of_mapped_files),
+        cmocka_unit_test(suggested_request_without_cgroup_includes_all_mapped_files),
+        cmocka_unit_test(job_peak_includes_processes_that_exit_before_measurement),
+        cmocka_unit_test(peaks_of_processes_that_run_in_sequence_are_not_added_up),
+        cmocka_unit_test(process_that_exits_unmeasured_is_included_in_the_peak_once),
+        cmocka_unit_test(job_peak_is_the_upper_bound_if_unique_memory_is_unknown),
         cmocka_unit_test(job_peak_is_at_least_the_peak_of_its_largest_process),
-        cmocka_unit_test(new_segment_in_the_same_cgroup_starts_with_a_new_peak),
+        cmocka_unit_test(job_peak_is_reset_for_a_new_segment_in_the_same_cgroup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void frames_of_the_control_channel_arrive_complete_and_in_order(void **state)
+static void client_channel_delivers_frames_complete_and_in_order(void **state)
 {
     struct two *two = *state;
     enum channel_type type;
@@ -57,7 +57,7 @@ static void frames_of_the_control_channel_arrive_complete_and_in_order(void **st
     assert_int_equal(channel_fill(&two->b), 0);
 }
 
-static void control_channel_queues_more_than_the_socket_holds(void **state)
+static void client_channel_queues_frames_beyond_the_socket_buffer(void **state)
 {
     struct two *two = *state;
     enum { COUNT = 64, SIZE = 50000 };
@@ -88,7 +88,7 @@ static void control_channel_queues_more_than_the_socket_holds(void **state)
     free(block);
 }
 
-static void control_channel_refuses_an_oversized_frame(void **state)
+static void client_channel_rejects_an_oversized_frame(void **state)
 {
     struct two *two = *state;
     enum channel_type type;
@@ -99,7 +99,7 @@ static void control_channel_refuses_an_oversized_frame(void **state)
     assert_int_equal(channel_next(&two->b, &type, &data, &len), -EBADMSG);
 }
 
-static void closed_control_channel_returns_epipe_without_sigpipe(void **state)
+static void closed_client_channel_returns_epipe_and_no_sigpipe(void **state)
 {
     struct two *two = *state;
     channel_fini(&two->b);
@@ -111,14 +111,14 @@ static void closed_control_channel_returns_epipe_without_sigpipe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(frames_of_the_control_channel_arrive_complete_and_in_order,
+        cmocka_unit_test_setup_teardown(client_channel_delivers_frames_complete_and_in_order,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(control_channel_queues_more_than_the_socket_holds, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(control_channel_refuses_an_oversized_frame, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(closed_control_channel_returns_epipe_without_sigpipe,
+        cmocka_unit_test_setup_teardown(client_channel_queues_frames_beyond_the_socket_buffer,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(client_channel_rejects_an_oversized_frame, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(closed_client_channel_returns_epipe_and_no_sigpipe, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Tests the connection of a node to a shared folder that hangs. Opening a FIFO without a reader
- * blocks as a hanging file server does. */
+/* Tests the node bus while access to the shared folder hangs. Opening a FIFO that has no reader
+ * blocks as access to a hanging file server does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void path_of(const char *name, char ret[128])
 }
 
 /* Opens the FIFO at PATH for reading, which unblocks its writer. Waits until the writer has closed
- * the FIFO, and removes it. Returns the reading end: while it is open, no writer blocks. */
+ * the FIFO, and removes it. Returns the read end: as long as it is open, no writer blocks. */
 static int end_hang(const char *path)
 {
     struct pollfd p = {.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
@@ -57,7 +57,7 @@ static int end_hang(const char *path)
     return p.fd;
 }
 
-/* The thread writes the request of this node just before the heartbeat. */
+/* Waits for the file `request`, which the thread writes just before the heartbeat. */
 static void wait_for_request(void)
 {
     char path[128];
@@ -66,7 +66,7 @@ static void wait_for_request(void)
         usleep(1000);
 }
 
-static void node_bus_calls_return_while_the_shared_folder_hangs(void **state)
+static void node_bus_calls_return_while_access_to_shared_folder_hangs(void **state)
 {
     const struct node_beat beat = {.ranks = 2, .verdict = "stable"};
     const struct node_beat last = {.ranks = 2, .has_ended = true};
@@ -108,7 +108,7 @@ static void node_bus_calls_return_while_the_shared_folder_hangs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(node_bus_calls_return_while_the_shared_folder_hangs,
+        cmocka_unit_test_setup_teardown(node_bus_calls_return_while_access_to_shared_folder_hangs,
                                         make_node, remove_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Tests reading the place of a rank in its job from the variables of Slurm and torchrun. */
+/* Tests how a rank's position in its job is read from the environment variables of Slurm and
+ * torchrun. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +48,7 @@ static void node_and_rank_are_read_from_slurm_variables(void **state)
     assert_string_equal(folder, "77.2");
 }
 
-static void requeued_slurm_job_gets_a_new_job_folder(void **state)
+static void requeued_slurm_job_has_a_new_job_folder(void **state)
 {
     static const char *const v[] = {SLURM_STEP, "SLURM_RESTART_COUNT=2", NULL};
     struct rank_place p;
@@ -59,7 +60,7 @@ static void requeued_slurm_job_gets_a_new_job_folder(void **state)
     assert_string_equal(folder, "77.2.r2");
 }
 
-static void only_tasks_of_a_slurm_step_are_ranks(void **state)
+static void slurm_batch_script_is_not_a_rank_but_a_single_task_is(void **state)
 {
     static const char *const batch[] = {"SLURM_JOB_ID=77", "SLURM_PROCID=0", "SLURM_NODEID=0",
                                         "SLURM_LOCALID=0", "SLURM_NTASKS=4", NULL};
@@ -88,7 +89,7 @@ static void node_and_rank_are_read_from_torchrun_variables(void **state)
     assert_string_equal(folder, "none.29500");
 }
 
-static void torchrun_under_srun_uses_the_nodes_of_slurm(void **state)
+static void torchrun_under_srun_takes_nodes_from_slurm(void **state)
 {
     static const char *const v[] = {
         "SLURM_JOB_ID=77",        "SLURM_STEP_ID=0", "SLURM_PROCID=1",
@@ -104,7 +105,7 @@ static void torchrun_under_srun_uses_the_nodes_of_slurm(void **state)
     assert_int_equal(p.nodes, 2);
 }
 
-static void invalid_rank_variables_are_ignored(void **state)
+static void process_with_invalid_slurm_variables_is_not_a_rank(void **state)
 {
     static const char *const v[] = {
         "SLURM_JOB_ID=77", "SLURM_STEP_ID=0",        "SLURM_PROCID=x",         "SLURM_NODEID=0",
@@ -118,7 +119,7 @@ static void invalid_rank_variables_are_ignored(void **state)
     assert_false(read_place(outside, &p));
 }
 
-static void node_buses_of_two_launchers_have_different_addresses(void **state)
+static void supervisors_of_two_launchers_have_different_addresses(void **state)
 {
     static const char *const one[] = {SLURM_STEP, "SLURM_SRUN_COMM_PORT=40001", NULL};
     static const char *const two[] = {SLURM_STEP, "SLURM_SRUN_COMM_PORT=40002", NULL};
@@ -135,7 +136,7 @@ static void node_buses_of_two_launchers_have_different_addresses(void **state)
     assert_memory_equal(&at_a, &at_b, len);
 }
 
-static void job_id_with_slashes_cannot_leave_the_runs_folder(void **state)
+static void job_folder_name_contains_no_slashes_of_the_job_id(void **state)
 {
     static const char *const v[] = {"SLURM_JOB_ID=../../etc", "SLURM_STEP_ID=0",
                                     "SLURM_PROCID=0",         "SLURM_NODEID=0",
@@ -153,13 +154,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(node_and_rank_are_read_from_slurm_variables),
-        cmocka_unit_test(requeued_slurm_job_gets_a_new_job_folder),
-        cmocka_unit_test(only_tasks_of_a_slurm_step_are_ranks),
+        cmocka_unit_test(requeued_slurm_job_has_a_new_job_folder),
+        cmocka_unit_test(slurm_batch_script_is_not_a_rank_but_a_single_task_is),
         cmocka_unit_test(node_and_rank_are_read_from_torchrun_variables),
-        cmocka_unit_test(torchrun_under_srun_uses_the_nodes_of_slurm),
-        cmocka_unit_test(invalid_rank_variables_are_ignored),
-        cmocka_unit_test(node_buses_of_two_launchers_have_different_addresses),
-        cmocka_unit_test(job_id_with_slashes_cannot_leave_the_runs_folder),
+        cmocka_unit_test(torchrun_under_srun_takes_nodes_from_slurm),
+        cmocka_unit_test(process_with_invalid_slurm_variables_is_not_a_rank),
+        cmocka_unit_test(supervisors_of_two_launchers_have_different_addresses),
+        cmocka_unit_test(job_folder_name_contains_no_slashes_of_the_job_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

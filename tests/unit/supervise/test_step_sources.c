@@ -16,7 +16,7 @@ static bool skips(struct step_sources *s, int32_t pid, const char *text)
     return step_sources_skip(s, &m);
 }
 
-static void marks_sent_by_hooks_count_if_the_job_sends_none_itself(void **state)
+static void hook_marks_are_accepted_if_the_process_sends_no_marks(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -26,7 +26,7 @@ static void marks_sent_by_hooks_count_if_the_job_sends_none_itself(void **state)
     assert_int_equal(s.left_out, 0);
 }
 
-static void marks_sent_by_hooks_are_skipped_if_the_job_sends_its_own(void **state)
+static void hook_marks_are_skipped_if_the_process_sends_its_own_steps(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -40,7 +40,7 @@ static void marks_sent_by_hooks_are_skipped_if_the_job_sends_its_own(void **stat
     assert_int_equal(s.left_out, 3);
 }
 
-static void epochs_sent_by_hooks_count_if_the_job_sends_only_steps(void **state)
+static void hook_epochs_are_accepted_if_the_process_sends_only_steps(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -52,18 +52,18 @@ static void epochs_sent_by_hooks_count_if_the_job_sends_only_steps(void **state)
                       "KIND=epoch\nSTEP=40\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=epoch\nSTEP=20"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=20"));
-    /* Once the process sends epochs itself, epochs from the hook are skipped. */
+    /* Once the process sends epochs itself, epochs from its hook are skipped. */
     assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook"));
 }
 
-static void hook_marks_count_after_a_training_that_sent_its_own_marks(void **state)
+static void hook_marks_are_accepted_again_after_an_end_mark(void **state)
 {
     struct step_sources s = {0};
     (void)state;
     assert_false(skips(&s, 7, "KIND=step\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=end\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=save\nSTEP=6"));
-    /* A mark of the first training that arrives late is skipped. */
+    /* Late hook marks about the first training are skipped. */
     assert_true(skips(&s, 7, "KIND=step\nSTEP=6\nBY=hook"));
     assert_true(skips(&s, 7, "KIND=end\nSTEP=6\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=begin\nSTEP=6\nBY=hook"));
@@ -71,7 +71,7 @@ static void hook_marks_count_after_a_training_that_sent_its_own_marks(void **sta
     assert_false(skips(&s, 7, "KIND=end\nSTEP=7\nBY=hook"));
 }
 
-static void oldest_source_of_steps_is_dropped_when_the_list_is_full(void **state)
+static void oldest_step_source_is_dropped_when_the_list_is_full(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -84,11 +84,11 @@ static void oldest_source_of_steps_is_dropped_when_the_list_is_full(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_sent_by_hooks_count_if_the_job_sends_none_itself),
-        cmocka_unit_test(marks_sent_by_hooks_are_skipped_if_the_job_sends_its_own),
-        cmocka_unit_test(epochs_sent_by_hooks_count_if_the_job_sends_only_steps),
-        cmocka_unit_test(hook_marks_count_after_a_training_that_sent_its_own_marks),
-        cmocka_unit_test(oldest_source_of_steps_is_dropped_when_the_list_is_full),
+        cmocka_unit_test(hook_marks_are_accepted_if_the_process_sends_no_marks),
+        cmocka_unit_test(hook_marks_are_skipped_if_the_process_sends_its_own_steps),
+        cmocka_unit_test(hook_epochs_are_accepted_if_the_process_sends_only_steps),
+        cmocka_unit_test(hook_marks_are_accepted_again_after_an_end_mark),
+        cmocka_unit_test(oldest_step_source_is_dropped_when_the_list_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
