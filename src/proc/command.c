@@ -1,5 +1,5 @@
 /* Parses command lines: finds the program, script, module or code that a process executes, and
- * recognises launchers. */
+ * recognizes launchers. */
 #include "proc/command.h"
 
 #include <string.h>
@@ -21,8 +21,8 @@ bool command_next(struct span *rest, struct span *ret)
     return true;
 }
 
-/* The program's name without its path and without the dash of a login shell. If the name is a title
- * such as "sshd: me@pts/0", only the part before the colon is used. */
+/* Returns the program's name without its path and without the dash of a login shell. For a title
+ * such as "sshd: me@pts/0", returns only the part before the colon. */
 static struct span command_program_name(struct span argv0)
 {
     const char *colon = memmem(argv0.p, argv0.len, ": ", 2);
@@ -51,7 +51,7 @@ bool command_is_python_name(struct span name)
     return true;
 }
 
-/* Parses a cluster of Python options such as -um, whose value may be the next argument. */
+/* Parses combined Python options such as -um, whose value may be the next argument. */
 static bool python_option(struct span arg, struct span *rest, struct command *ret)
 {
     for (size_t i = 1; i < arg.len; i++) {
@@ -74,7 +74,7 @@ static bool python_option(struct span arg, struct span *rest, struct command *re
 static void command_parse_python(struct span rest, struct command *ret)
 {
     struct span arg, value;
-    /* the form stays NONE if the interpreter is interactive or the command line is truncated */
+    /* the form stays NONE for an interactive interpreter or a truncated command line */
     ret->form = COMMAND_NONE;
     while (command_next(&rest, &arg)) {
         if (span_is(arg, "-"))
@@ -130,16 +130,16 @@ bool command_ray_title(const char *args, size_t len, struct span *ret)
 
 /* ---- launchers ---- */
 
-/* Tables of launchers. An entry of two words is a program and its subcommand; the program alone is
- * not a launcher. */
+/* Tables of launchers. An entry of two words is a program and its subcommand, where the program
+ * without the subcommand is not a launcher. */
 
-/* Launchers of training jobs: they start the ranks of one job. */
+/* Launchers of training jobs, which start the ranks of one job. */
 static const char *const rank_launchers[] = {
     "torchrun",   "accelerate launch", "deepspeed",       "horovodrun", "colossalai run",
     "torchx run", "fabric run",        "mpirun",          "mpiexec",    "mpiexec.hydra",
     "orterun",    "prterun",           "hydra_pmi_proxy", "orted",      "prted",
     "srun",       "slurmstepd",        "ray start",       NULL};
-/* Launchers that may also run as a Python script (`python /x/bin/uvx`) or module. */
+/* Launchers that may also be started as a Python script (`python /x/bin/uvx`) or module. */
 static const char *const script_launchers[] = {
     "uv run",     "uvx",         "pipx run",   "poetry run", "pdm run",   "hatch run",
     "rye run",    "pixi run",    "pipenv run", "conda run",  "mamba run", "micromamba run",
@@ -148,7 +148,7 @@ static const char *const program_launchers[] = {
     "salloc", "npx",
     /* shells */
     "sh", "bash", "rbash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox",
-    /* programs that set up the environment and run another program: most by exec, some by fork and
+    /* programs that set up the environment and run another program: most call exec, some fork and
      * wait */
     "env", "nice", "ionice", "chrt", "nohup", "time", "timeout", "stdbuf", "unbuffer", "setsid",
     "taskset", "numactl", "prlimit", "flock", "sudo", "doas", "su", "runuser", "setpriv", "chroot",
@@ -163,8 +163,8 @@ static const char *const program_launchers[] = {
     "tini", "docker-init", "dumb-init", "catatonit", "containerd-shim", "containerd-shim-runc-v2",
     "conmon", "supervisord", NULL};
 
-/* Launchers that are run as `python -m MODULE`: the module, the file that Python runs for it, and
- * the launcher's name. */
+/* Launchers that are started as `python -m MODULE`: the module, the file that Python executes for
+ * it, and the launcher's name. */
 static const struct {
     const char *module, *path, *name;
 } launcher_modules[] = {
@@ -178,8 +178,8 @@ static const struct {
     {"horovod.runner.launch", NULL, "horovodrun"},
 };
 
-/* True if SUB is the subcommand in ARGS. Options may come before the subcommand. The argument after
- * an option without "=" may be the value of that option, so both are skipped. */
+/* True if SUB is the subcommand in ARGS. Options may precede the subcommand. The argument after an
+ * option without "=" may be the value of that option, so both are skipped. */
 static bool has_subcommand(struct span args, const char *sub)
 {
     struct span arg;
@@ -196,7 +196,7 @@ static bool has_subcommand(struct span args, const char *sub)
 }
 
 /* True if a command is LAUNCHER, which is "program" or "program subcommand". NAME is the command's
- * program, REST its arguments. */
+ * program, REST contains its arguments. */
 static bool is_launcher(struct span name, struct span rest, const char *launcher)
 {
     size_t len = strcspn(launcher, " ");
@@ -233,7 +233,7 @@ struct launcher launcher_of(const struct command *c)
         if (is_module ? is_launcher(c->what, c->rest, launcher_modules[i].module)
                       : launcher_modules[i].path && span_ends(c->what, launcher_modules[i].path))
             return (struct launcher){launcher_modules[i].name, true};
-    /* a script named deepspeed.py belongs to the user; the launcher's script has no suffix:
+    /* a script named deepspeed.py belongs to the user; the launcher's own script has no suffix:
      * bin/deepspeed */
     return launcher_by_name(is_module ? c->what : command_basename(c->what), c->rest, true);
 }

@@ -15,18 +15,18 @@ struct command {
     bool python;
 };
 
-/* Parses ARGS, which is in the format of /proc/PID/cmdline: arguments separated by NUL. */
+/* Parses ARGS, which has the format of /proc/PID/cmdline: arguments separated by NUL. */
 void command_parse(const char *args, size_t len, struct command *ret);
 
-/* Moves the next argument from *REST to *ret. Returns false at the end. */
+/* Removes the first argument from *REST and stores it in *RET. Returns false at the end. */
 bool command_next(struct span *rest, struct span *ret);
 struct span command_basename(struct span path);
 /* True for "python", "python3", "python3.11t" and "pypy3", false for "python-launcher" and
  * "pythonize". */
 bool command_is_python_name(struct span name);
 
-/* If ARGS is the title of a worker of Ray, such as "ray::Trainer.step", sets *ret to the actor or
- * task with the prefix, "ray::Trainer". Ray sets the title for each call, and sets it to
+/* If ARGS is the title of a Ray worker, such as "ray::Trainer.step", sets *ret to the actor or
+ * task, including the prefix: "ray::Trainer". Ray sets the title for each call, and sets it to
  * "ray::IDLE" between calls. */
 bool command_ray_title(const char *args, size_t len, struct span *ret);
 

@@ -1,4 +1,4 @@
-/* Finds training processes by weighing evidence, and finds the training process below a
+/* Finds training processes by adding up weighted evidence, and finds the training process below a
  * launcher. */
 #include "proc/find.h"
 
@@ -17,18 +17,18 @@
 #include "proc/command.h"
 #include "proc/node.h"
 
-/* Results of the search for one process of the tree. */
+/* Evidence about one process of the tree. */
 struct finding {
     bool is_excluded; /* the process is ebb itself or one of its ancestors */
-    bool is_denied;   /* the process's mappings cannot be read for lack of permission */
+    bool is_denied;   /* permission to read the process's mappings is missing */
     int score;
-    char device[32]; /* the GPU device file that the process has open; "" if none */
+    char device[32]; /* the GPU device file that the process has open; "" if there is none */
     bool device_is_nvidia;
 };
 
 struct machine_scan {
     struct proc_tree *tree;
-    /* the findings, one per process; the `user` pointer of each tree node points to its entry */
+    /* one entry per process, to which the `user` pointer of its tree node points */
     struct finding *findings;
 };
 
@@ -70,9 +70,9 @@ static struct finding *finding_of(const struct tree_node *n)
     return n->pub.user;
 }
 
-/* The parent of N, or NULL. A "parent" that is younger than N is not the real parent; it only
- * reuses the real parent's pid. Rejecting it also guarantees that chains of parents form no cycle,
- * even if the files of /proc are inconsistent. */
+/* Returns the parent of N, or NULL. A "parent" that is younger than N is not the real parent, but
+ * reuses the real parent's pid. Ignoring it also guarantees that chains of parents contain no
+ * cycle, even if the files of /proc are inconsistent. */
 static struct tree_node *older_parent(const struct proc_tree *tree, const struct tree_node *n)
 {
     struct tree_node *parent = tree_find(tree, n->pub.info.ppid);
@@ -96,8 +96,8 @@ static uint64_t rss_of(const struct tree_node *n)
     return n->pub.sample.v[SAMPLE_RSS];
 }
 
-/* Stores the device PATH if it is stronger evidence than the stored device: /dev/nvidia0 over
- * /dev/nvidiactl over a DRM node. */
+/* Stores the device PATH if it is stronger evidence than the stored device. /dev/nvidia0 is the
+ * strongest, followed by /dev/nvidiactl and DRM nodes. */
 static bool note_device(struct finding *f, const char *path)
 {
     bool nvidia = strncmp(path, "/dev/nvidia", 11) == 0;
@@ -131,8 +131,8 @@ static void read_devices(int dir_fd, struct finding *f)
     pid_dir_close(&fds);
 }
 
-/* Reads the mappings of N and, if DEVICES is set, the list of its open files. A large process takes
- * a few milliseconds, in short reads. */
+/* Reads the mappings of N and, if DEVICES is set, the list of its open files. For a large process
+ * this takes a few milliseconds, in short reads. */
 static void examine(const struct proc_tree *tree, struct tree_node *n, bool devices)
 {
     AUTO_CLOSE int temporary = -1;
@@ -149,14 +149,14 @@ static void examine(const struct proc_tree *tree, struct tree_node *n, bool devi
 
 /* ---- evidence ---- */
 
-/* The weights of evidence. A library that only training and inference use outweighs any text on a
+/* Weights of evidence. A library that only training and inference use outweighs any text on a
  * command line. An open GPU device is the second strongest evidence. Python alone is not evidence,
- * but it breaks ties. */
+ * but decides between equal candidates. */
 enum {
     WEIGHT_LIBRARY = 50,
     WEIGHT_NVIDIA = 30,
     WEIGHT_TRAINER = 25,
-    WEIGHT_DRM = 10, /* a weak hint, because desktop programs open DRM nodes, too */
+    WEIGHT_DRM = 10, /* a weak hint, because desktop programs open DRM nodes too */
     WEIGHT_CUDA = 10,
     WEIGHT_PYTHON = 5,
     SCORE_MIN = 25,
@@ -174,7 +174,7 @@ static const char *const trainer_words[] = {
 
 static bool is_trainer_word(const char *s, size_t len)
 {
-    /* ignores the digits at the end of "train2" */
+    /* ignore trailing digits, as in "train2" */
     while (len > 0 && isdigit((unsigned char)s[len - 1]))
         len--;
     for (size_t i = 0; i < sizeof trainer_words / sizeof *trainer_words; i++)
@@ -200,12 +200,12 @@ static bool has_trainer_word(const char *s, size_t len)
     return false;
 }
 
-/* True if an argument contains a training word. Text after -c is Python code and is not
+/* True if an argument contains a training word. The text after -c is Python code and is not
  * searched. */
 static bool names_trainer(const struct process_info *info)
 {
     struct span rest = {info->cmdline, info->cmdline_len}, arg;
-    bool is_code = true; /* the first word is the program */
+    bool is_code = true; /* initially true in order to skip the program itself */
     while (command_next(&rest, &arg)) {
         if (!is_code && has_trainer_word(arg.p, arg.len))
             return true;
@@ -237,7 +237,8 @@ static void add_reason(char *reasons, size_t size, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Computes the score of N, or 0 if the evidence is too weak, and appends the reasons to REASONS. */
+/* Computes the score of N, which is 0 if the evidence is too weak, and appends the reasons to
+ * REASONS. */
 static int weigh_evidence(const struct tree_node *n, char *reasons, size_t size)
 {
     const struct finding *f = finding_of(n);
@@ -260,7 +261,7 @@ static int weigh_evidence(const struct tree_node *n, char *reasons, size_t size)
         score += WEIGHT_TRAINER;
         add_reason(reasons, size, "training script on its command line");
     }
-    /* a display server also has the GPU open, but computes nothing on it */
+    /* a display server has the GPU open too, but does not train on it */
     bool computes = library || python || n->maps.cuda;
     return computes && score >= SCORE_MIN ? score : 0;
 }
@@ -273,7 +274,7 @@ static bool ancestor_has_score(const struct proc_tree *tree, const struct tree_n
     return false;
 }
 
-/* The launcher that started N as one of several ranks, or NULL. */
+/* Returns the launcher that started N as one of several ranks, or NULL. */
 static const struct tree_node *rank_launcher(const struct proc_tree *tree,
                                              const struct tree_node *n)
 {
@@ -288,7 +289,7 @@ static const struct tree_node *rank_launcher(const struct proc_tree *tree,
 
 struct ranked {
     const struct tree_node *node;
-    const struct tree_node *launcher; /* launcher of this job's ranks, or NULL */
+    const struct tree_node *launcher; /* the launcher of this job's ranks, or NULL */
     size_t ranks;
     uint64_t rss_bytes;
 };
@@ -397,8 +398,8 @@ int find_training(const struct proc_root *root, int32_t self_pid, struct find_ca
 
 struct choice {
     const struct tree_node *best;
-    size_t count;            /* number of descendants that match equally well */
-    uint64_t next_rss_bytes; /* memory of the second largest of these descendants */
+    size_t count;            /* number of descendants that are equally good matches */
+    uint64_t next_rss_bytes; /* resident memory of the second largest of these descendants */
 };
 
 static void choose_larger(struct choice *c, const struct tree_node *n)
@@ -419,7 +420,7 @@ static bool maps_trainer(const struct tree_node *n)
     return n->pub.info.role == ROLE_MAIN && role_maps_library(&n->maps);
 }
 
-/* True if a process between N and TOP is not a launcher. N is then a worker or a tool of that
+/* True if a process between N and TOP is not a launcher, so that N is a worker or a tool of that
  * process. */
 static bool has_worker_above(const struct proc_tree *tree, const struct tree_node *n,
                              const struct tree_node *top, bool trains)
@@ -445,7 +446,7 @@ static struct choice choose_below(const struct proc_tree *tree, const struct tre
     return c;
 }
 
-/* The name of the process with control characters replaced, for use in a one-line message. */
+/* Returns the process's name with control characters replaced, for a one-line message. */
 static const char *plain_name(const struct process_info *info, char ret[PROCESS_COMM_MAX + 1])
 {
     size_t n = info->comm_len < PROCESS_COMM_MAX ? info->comm_len : PROCESS_COMM_MAX;
@@ -496,7 +497,7 @@ static int32_t follow_launcher(const struct proc_tree *tree, const struct tree_n
     return real;
 }
 
-/* Writes into WHY that PID is a worker. The worker is watched as requested, but the user may have
+/* Writes to WHY that PID is a worker. The worker is watched as requested, but the user may have
  * meant its parent. */
 static void explain_worker(const struct proc_tree *tree, const struct tree_node *n, char why[256])
 {

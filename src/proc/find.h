@@ -1,4 +1,4 @@
-/* Finds the training jobs among all processes of the machine, with the evidence for each. */
+/* Finds training jobs among all processes of the machine, with the evidence for each. */
 #pragma once
 
 #include <stddef.h>
@@ -12,26 +12,27 @@ struct err;
 struct find_candidate {
     struct process_info process;
     uint64_t rss_bytes; /* resident memory; for a launcher, that of its largest rank */
-    int score;          /* sum of the weights of all evidence; find.c has the weights */
-    int32_t launcher;   /* pid of the launcher, 0 if none */
+    int score;          /* sum of the weights of all evidence, which find.c defines */
+    int32_t launcher;   /* pid of the launcher; 0 if there is none */
     size_t ranks;       /* number of ranks if PROCESS is their launcher, else 1 */
     /* the evidence in words: "libtorch mapped; /dev/nvidia0 open; training script on its command
      * line" */
     char reasons[256];
 };
 
-/* Finds the training jobs of this user (of all users if /proc permits), best first, at most MAX.
- * The descendants of a candidate (its workers) are part of it. The ranks of one torchrun, mpirun or
- * srun are one candidate, which is the launcher's process. SELF_PID and its ancestors are never
- * candidates. Returns the number of candidates, which may exceed MAX, or -errno. */
+/* Finds at most MAX training jobs of this user (of all users if /proc permits), best first. The
+ * descendants of a candidate, such as its workers, are part of it. The ranks of one torchrun,
+ * mpirun or srun are a single candidate, represented by the launcher's process. SELF_PID and its
+ * ancestors are never candidates. Returns the number of candidates, which may exceed MAX, or
+ * -errno. */
 int find_training(const struct proc_root *root, int32_t self_pid, struct find_candidate *ret,
                   size_t max, struct err *err);
 
-/* Follows a launcher to the training process. This is the descendant of PID that has torch or jax
- * mapped. If no descendant has, the training process is the only program below PID, or the program
- * that is more than twice as large as all others together. If PID is not a launcher, or if several
- * descendants match (the ranks of a torchrun), *ret_pid is PID itself and the whole tree is the
- * job. RET_WHY explains the choice in one line, or is "" if no choice was made. Returns 0, or
- * -ESRCH or -EACCES as proc_tree_add does. */
+/* Follows a launcher to the training process, which is the descendant of PID that has torch or jax
+ * mapped. If there is none, the training process is the only program below PID, or a program that
+ * is more than twice as large as any other. If PID is not a launcher, or if several descendants
+ * match (the ranks of a torchrun), *ret_pid is PID itself and the whole tree is the job. RET_WHY
+ * explains the choice in one line, or is "" if there was nothing to choose. Returns 0, or -ESRCH or
+ * -EACCES as proc_tree_add does. */
 int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pid,
                       char ret_why[256], struct err *err);

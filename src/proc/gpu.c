@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-/* State shared by the thread and the owner. Each of the two has a reference; dropping the last
- * reference frees the struct. The lock is held only while a snapshot is copied, never during a
- * driver call. */
+/* State shared by the thread and the owner. Each holds a reference; dropping the last reference
+ * frees the struct. The lock is held only while a snapshot is copied, never during a driver
+ * call. */
 struct gpu {
     const struct gpu_vendor *vendor;
     uint64_t period_ns;
@@ -35,7 +35,7 @@ static void gpu_destroy(struct gpu *g)
     free(g);
 }
 
-/* Drops a reference and unlocks. The caller must hold the lock. */
+/* Drops a reference and releases the lock, which the caller must hold. */
 static void unref_unlock(struct gpu *g)
 {
     bool last = --g->refs == 0;
@@ -112,8 +112,8 @@ int gpu_new(const struct gpu_vendor *vendor, uint64_t period_ns, struct gpu **re
     return 0;
 }
 
-/* Waits for the thread, because exit() would unload the driver's library while the thread still
- * runs in it. */
+/* Waits for the thread to finish, because exit() would unload the driver's library while the thread
+ * is still executing code in it. */
 void gpu_free(struct gpu *g)
 {
     if (!g)

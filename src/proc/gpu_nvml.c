@@ -1,5 +1,5 @@
-/* GPU readings from NVIDIA's management library (NVML), which is loaded at run time. Its absence is
- * not an error. */
+/* Reads GPUs through NVIDIA's management library (NVML), which is loaded at run time. It need not
+ * be installed. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -15,8 +15,8 @@ typedef void *nvml_device;
 struct nvml_memory {
     unsigned long long total, free, used;
 };
-/* The struct of the _v2 and _v3 process calls. The calls without a suffix use a shorter struct;
- * mixing them garbles pid and memory. */
+/* The struct used by the _v2 and _v3 functions that list processes. The functions without a suffix
+ * use a shorter struct; with the wrong struct, pid and memory would be garbled. */
 struct nvml_process {
     unsigned pid;
     unsigned long long used;
@@ -33,7 +33,7 @@ struct nvml {
     int (*handle)(unsigned, nvml_device *);
     int (*name)(nvml_device, char *, unsigned);
     int (*memory)(nvml_device, struct nvml_memory *);
-    /* functions that list processes; NULL if the driver lacks them */
+    /* functions that list processes; NULL if the driver does not have them */
     nvml_list_fn *compute, *graphics;
     struct nvml_process list[GPU_PROCESS_MAX];
 };
@@ -76,10 +76,10 @@ static int nvml_open(void **ret_state)
     n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!n->library)
         goto fail;
-    r = -ENOSYS; /* libnvidia-ml lacks a required function */
+    r = -ENOSYS; /* libnvidia-ml does not have a required function */
     if (!load_symbols(n))
         goto fail;
-    r = -EIO; /* libnvidia-ml finds no working driver */
+    r = -EIO; /* libnvidia-ml found no working driver */
     if (n->init() != NVML_SUCCESS)
         goto fail;
     *ret_state = n;
@@ -99,10 +99,10 @@ static void nvml_close(void *state)
     free(n);
 }
 
-/* Adds the memory of one process. Entries from FIRST_OF_LIST on come from the list being read. If
- * one of them has this pid, the process has memory in several MIG instances, and the sizes are
- * added. An entry with this pid before FIRST_OF_LIST is the same memory, reported in another list;
- * the larger size counts. */
+/* Adds the memory of one process. Entries from index FIRST_OF_LIST on come from the list being
+ * read. If one of them has the same pid, the process uses several MIG instances, and their memory
+ * is added. An entry with the same pid before FIRST_OF_LIST describes the same memory as reported
+ * in another list, so the larger value is used. */
 static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
                              const struct nvml_process *p)
 {
@@ -132,8 +132,8 @@ static void read_process_list(struct nvml *n, nvml_list_fn *list, nvml_device ha
     if (!list)
         return;
     int r = list(handle, &count, n->list);
-    /* NVML also fails (NVML_ERROR_INSUFFICIENT_SIZE) if there are more processes than the array can
-     * hold */
+    /* NVML also returns an error (NVML_ERROR_INSUFFICIENT_SIZE) if the array is too small for all
+     * processes */
     if (r != NVML_SUCCESS)
         return;
     for (unsigned i = 0; i < count && i < GPU_PROCESS_MAX; i++)
@@ -150,7 +150,7 @@ static int nvml_read(void *state, struct gpu_snapshot *ret)
         struct gpu_device *d = &ret->device[i];
         struct nvml_memory memory;
         nvml_device handle;
-        /* devices keep the driver's numbers, even if another device is lost */
+        /* devices keep the driver's indices, even if another device is lost */
         ret->devices = i + 1;
         if (n->handle(i, &handle) != NVML_SUCCESS)
             continue;

@@ -1,4 +1,5 @@
-/* Runs one call at a time in a helper thread. A mutex protects the handover. */
+/* Runs one call at a time in a helper thread. A mutex protects the data passed between the
+ * threads. */
 #include "proc/helper.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@
 #include "base/thread.h"
 
 enum {
-    /* how long the caller waits: long enough for a call that first has to wait for a CPU */
+    /* maximum wait of the caller: long enough for a call that first has to wait for a CPU */
     PATIENCE_S = 1,
     REST_PER_WAIT = 20,
     KEPT_MAX = 3,
@@ -22,10 +23,10 @@ struct proc_helper {
     pthread_mutex_t mutex;
     pthread_cond_t asked, done;
     /* The mutex protects all fields below. */
-    proc_helper_fn *fn; /* NULL: idle */
+    proc_helper_fn *fn; /* NULL if no call is running */
     void *arg;
     uint64_t cpu_ns;
-    /* time of the current request, and time until which new calls are refused */
+    /* time of the current call, and time until which new calls are rejected */
     uint64_t asked_ns, rest_ns;
     /* is_alone: the owner has called proc_helper_free, so the thread frees H */
     bool is_over, is_alone;

@@ -16,8 +16,8 @@
 
 const struct limit_files *limit_files(enum limit_kind kind)
 {
-    /* In cgroup v1, keys of memory.stat without "total_" cover one cgroup only, while the usage
-     * covers the subtree. */
+    /* In cgroup v1, keys of memory.stat without the prefix "total_" cover only the cgroup itself,
+     * while the usage covers its subtree. */
     static const struct limit_files v1 = {
         .usage = "memory.usage_in_bytes",
         .stat = "memory.stat",
@@ -38,7 +38,7 @@ const struct limit_files *limit_files(enum limit_kind kind)
     return kind == LIMIT_CGROUP_V2 ? &v2 : NULL;
 }
 
-/* The folder below cgroup_fd where the cgroup hierarchy is mounted, or NULL if it is not
+/* Returns the folder below cgroup_fd at which the cgroup hierarchy is mounted, or NULL if it is not
  * mounted. */
 static const char *find_base(int cgroup_fd, bool v2)
 {
@@ -49,7 +49,7 @@ static const char *find_base(int cgroup_fd, bool v2)
     return faccessat(cgroup_fd, "unified/cgroup.controllers", F_OK, 0) == 0 ? "unified" : NULL;
 }
 
-/* Makes PATH relative to a mount whose root is MOUNT. Returns PATH itself if it lies outside the
+/* Makes PATH relative to a mount whose root is MOUNT. Returns PATH itself if it is outside the
  * mount. */
 static const char *below_mount(const char *path, const char *mount)
 {
@@ -72,8 +72,7 @@ static bool leads_out(const char *path)
 }
 
 /* Maximum sizes of the files that are read. /proc/PID/cgroup can exceed 16 KiB if paths are long.
- * If the line of the memory controller comes after the first 16 KiB, the cgroup counts as
- * unknown. */
+ * If the memory controller's line is beyond the first 16 KiB, the cgroup is treated as unknown. */
 enum { CGROUP_TEXT_MAX = 16384, MOUNT_TEXT_MAX = 1 << 20 };
 
 static void mount_root(const struct proc_root *root, bool v2, char *ret, size_t size)
@@ -90,7 +89,7 @@ void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct
     struct proc_statm statm;
     const char *base = root->cgroup_fd >= 0 ? find_base(root->cgroup_fd, v2) : NULL;
     ssize_t len = proc_read(root, pid, "cgroup", text, sizeof text);
-    /* a zombie has no memory left, and v1 reports "/" as its cgroup */
+    /* a zombie has no memory, and v1 reports "/" as its cgroup */
     if (!base || len < 0 ||
         (g->known && proc_read_statm(root, pid, &statm) == 0 && statm.size_pages == 0))
         return;
@@ -161,13 +160,13 @@ int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t 
     (void)limit_number_read(fds->kernel, &kernel);
     ssize_t len = fds->stat >= 0 ? io_pread_small(fds->stat, text, sizeof text) : 0;
     limit_stats_parse(limit_files(kind), text, len > 0 ? (size_t)len : 0, &stats);
-    /* the two files are read one after the other, so the difference could be negative */
+    /* the two files are read at different times, so the difference could be negative */
     *ret_usage = usage;
     *ret = u64_minus(usage, limit_reclaimable(&stats) + kernel);
     return 0;
 }
 
-/* Replaces *BEST by LIMIT if LIMIT has less headroom, or has the same headroom and is a hard
+/* Replaces *BEST with LIMIT if LIMIT has less headroom, or has the same headroom and is a hard
  * limit. */
 static void consider_limit(struct limit_found *best, bool *found, struct machine_limit *limit,
                            const char *dir)

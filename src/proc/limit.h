@@ -1,6 +1,5 @@
-/* Finds all limits that apply to a process, and the limit that the process will reach first.
- * machine.c uses these functions. guard/ also uses them, because it creates cgroups below the
- * folder that limit_group_find returns. */
+/* Finds all limits that apply to a process, and the one with the least headroom. Used by machine.c,
+ * and by guard/, which creates cgroups below the folder that limit_group_find returns. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +11,7 @@
 enum { LIMIT_PATH_MAX = 4096 };
 
 /* A cgroup folder, as a path below proc_root.cgroup_fd. The first BASE_LEN bytes of the path are
- * the mount. */
+ * the mount point. */
 struct limit_group {
     bool known;
     size_t base_len;
@@ -21,12 +20,13 @@ struct limit_group {
 
 struct limit_found {
     struct machine_limit limit;
-    char dir[LIMIT_PATH_MAX]; /* folder with the files of the limiting cgroup */
+    char dir[LIMIT_PATH_MAX]; /* folder of the cgroup that has the limit */
 };
 
 /* Keys of memory.stat that cover the whole subtree. The first five are the kernel's page lists. The
- * two file lists hold file cache and lazily freed pages (MADV_FREE). The two anonymous lists hold
- * tmpfs and anonymous pages. The last list holds locked pages of either kind. */
+ * two file lists contain file cache and lazily freed pages (MADV_FREE). The two anonymous lists
+ * contain tmpfs pages and anonymous pages. The unevictable list contains locked pages of files or
+ * of anonymous memory. */
 enum limit_stat {
     LIMIT_INACTIVE_FILE,
     LIMIT_ACTIVE_FILE,
@@ -41,14 +41,14 @@ enum limit_stat {
 
 struct limit_stats {
     uint64_t v[LIMIT_STATS];
-    uint32_t known; /* one bit for each key found in memory.stat */
+    uint32_t known; /* bit mask of the keys found in memory.stat */
 };
 
 /* Returns the memory that the kernel reclaims before it kills a process: file cache, lazily freed
  * pages, dentries and inodes, and the unmapped parts of huge pages. An unmapped part stays charged
- * until the kernel needs memory and splits the huge page; until then it is on a page list, but
- * neither mapped nor part of a file. The function is always inlined, because the reflex thread may
- * call nothing outside its locked section. */
+ * until the kernel needs memory and splits the huge page; until then it is on a page list, but is
+ * neither mapped nor part of a file. The function is always inlined, because the reflex thread must
+ * not call functions outside its locked section. */
 __attribute__((always_inline)) static inline uint64_t
 limit_reclaimable(const struct limit_stats *stats)
 {
@@ -62,17 +62,17 @@ limit_reclaimable(const struct limit_stats *stats)
     return sum + v[LIMIT_SLAB_RECLAIMABLE];
 }
 
-/* File names in one kind of cgroup; NULL where that kind lacks the file. */
+/* File names in a cgroup of v1 or v2; NULL for files that do not exist in that version. */
 struct limit_files {
     const char *usage, *stat, *peak;
-    /* v1 counts reclaimable kernel memory in its usage but has no key for it. All kernel memory is
-     * subtracted instead; this file contains its size. */
+    /* v1 includes reclaimable kernel memory in its usage but does not report its size. All kernel
+     * memory, whose size is in this file, is subtracted instead. */
     const char *kernel;
     const char *keys[LIMIT_STATS];
 };
 const struct limit_files *limit_files(enum limit_kind kind);
 
-/* Open files from which the non-reclaimable memory of a cgroup is read; negative if missing. */
+/* Open files from which the unreclaimable memory of a cgroup is read; negative if missing. */
 struct limit_fds {
     int usage, stat, kernel;
 };
@@ -83,22 +83,22 @@ struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind ki
 void limit_fds_close(struct limit_fds *fds);
 
 /* Finds the cgroup folder of PID (0: this process). If the process has exited, *G is left unchanged
- * and still names its last cgroup. */
+ * and still contains its last cgroup. */
 void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct limit_group *g);
-/* Reads the keys named in FILES from the text of memory.stat. Missing keys are set to 0, and their
- * bit in `known` is clear. */
+/* Reads the keys listed in FILES from the text of memory.stat. Missing keys are set to 0, and their
+ * bits in `known` are clear. */
 void limit_stats_parse(const struct limit_files *files, const char *s, size_t len,
                        struct limit_stats *ret);
-/* Reads the number in a cgroup file. Returns 0 or -errno (-EBADMSG for "max" and anything else that
- * is not a number). */
+/* Reads the number in a cgroup file. Returns 0 or -errno (-EBADMSG for "max" and other text that is
+ * not a number). */
 int limit_number_read(int fd, uint64_t *ret);
-/* Reads the usage of a cgroup, once with and once without reclaimable memory. The limit applies to
- * the usage without reclaimable memory. Missing files count as 0. Returns 0, or -errno of the usage
- * file (-EBADMSG if it has no number). */
+/* Reads the usage of a cgroup, both with and without reclaimable memory. The limit is compared with
+ * the usage without reclaimable memory. Missing files are treated as 0. Returns 0, or -errno for
+ * the usage file (-EBADMSG if it does not contain a number). */
 int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
                     uint64_t *ret);
-/* The first function returns the file of /proc/PID that contains the size which the rlimit
- * restricts. The second one parses that file. */
+/* limit_rlimit_file returns the file of /proc/PID that contains the memory size restricted by the
+ * rlimit. limit_rlimit_used_parse extracts the size from that file. */
 static inline const char *limit_rlimit_file(enum limit_kind kind)
 {
     return kind == LIMIT_RLIMIT_AS ? "statm" : "status";

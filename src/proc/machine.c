@@ -1,4 +1,4 @@
-/* Reads the state of the machine around a job at every tick, through fds that are kept open. */
+/* Reads the state of the job's machine at every tick, through fds that are kept open. */
 #include "proc/machine.h"
 
 #include <errno.h>
@@ -14,14 +14,15 @@
 #include "proc/read.h"
 
 struct machine {
-    struct proc_root root; /* borrowed */
+    struct proc_root root; /* not owned */
     int32_t pid;
     int meminfo_fd, psi_fd;
     uint64_t mapped_bytes;
     struct limit_group v1, v2;
     bool found_known;
-    struct limit_found found; /* the effective limit; its open files are in fds */
-    /* files of the limiting cgroup; for an rlimit only `usage` is set, to statm or status */
+    struct limit_found found; /* the effective limit; FDS are its open files */
+    /* files of the cgroup that has the limit; for an rlimit only `usage` is set, to statm or
+     * status */
     struct limit_fds fds;
     int peak_fd;
 };
@@ -103,8 +104,8 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
                  strcmp(found.dir, m->found.dir) != 0;
     m->found = found;
     m->found_known = true;
-    /* After a cgroup is removed and created again, the old fd fails for ever. The tick closes such
-     * an fd, and this function opens it again. */
+    /* After a cgroup has been removed and created again, reads of the old fd always fail.
+     * machine_tick then closes the fd, and this function opens the file again. */
     if (moved || m->fds.usage < 0) {
         close_limit(m);
         open_limit(m);

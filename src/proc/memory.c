@@ -11,8 +11,8 @@ static uint64_t add_sat(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* The size of all mapped pages of the machine, each counted once, which is an upper bound for any
- * job. UINT64_MAX if unknown. */
+/* Returns the size of all mapped pages of the machine, each counted once, which is an upper bound
+ * for any job. UINT64_MAX if unknown. */
 static uint64_t mapped_on_machine(const struct proc_tree *tree)
 {
     struct proc_meminfo m;
@@ -33,10 +33,10 @@ static uint64_t unique_bytes_of(const struct sample *s)
     return sample_has(s, SAMPLE_UNIQUE) ? u64_min(s->v[SAMPLE_UNIQUE], s->v[SAMPLE_RSS]) : 0;
 }
 
-/* Returns the part of N's shared memory that may already be counted as unique memory of another
- * process. There are two cases. First, the other process was measured before N was born, and N may
- * be its fork. Second, N is about to exit and has no reading in this tick, so the pages that both
- * shared may now be unique to the other process. */
+/* Returns the part of N's shared memory that may already be included in another process's unique
+ * memory. This happens in two cases: the other process was measured before N was born, and N may be
+ * its fork; or N is about to exit and has no reading in this tick, so the pages that both shared
+ * may be unique to the other process by now. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {
     bool is_there = n->pub.sample.read >> SAMPLE_RSS & 1u;
@@ -52,7 +52,7 @@ static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tre
     return most;
 }
 
-/* Accumulates the lower bound, sum(u) + max(s); tree.h explains u and s. */
+/* Accumulates the lower bound, sum(u) + max(s), where tree.h defines u and s. */
 struct bound {
     uint64_t counted, largest_shared;
 };
@@ -67,8 +67,8 @@ static void bound_add(struct bound *b, const struct proc_tree *tree, const struc
     b->largest_shared = u64_max(b->largest_shared, u64_minus(shared, elsewhere));
 }
 
-/* Adds a process without its file pages. statm has one number for file pages and shared memory
- * together. The size of the shared memory alone is in status, which is read less often. */
+/* Adds a process without its file pages. statm reports file pages and shared memory as one number.
+ * The size of the shared memory alone is in status, which is read less often. */
 static void add_without_files(struct bound *b, struct proc_tree_memory *m,
                               const struct proc_tree *tree, const struct tree_node *n)
 {
@@ -119,9 +119,9 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
     *ret = m;
 }
 
-/* The process from which N was forked, or NULL if that process is not in the tree. After a fork
- * both processes have the same stack address; exec changes the address. The parent of an orphan is
- * unknown, so the oldest process with the same stack address counts as its parent. */
+/* Returns the process from which N was forked, or NULL if that process is not in the tree. After a
+ * fork both processes have the same stack address; exec changes it. If the parent is not known, as
+ * for an orphan, the oldest process with the same stack address is assumed to be the parent. */
 static const struct tree_node *forked_from(const struct proc_tree *tree, const struct tree_node *n)
 {
     const struct tree_node *oldest = NULL;
@@ -141,8 +141,8 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
 {
     struct tree_node *n = node_of(node);
     if (!n->fork_is_known) {
-        /* a fork starts with the anonymous memory of its parent, and maps file pages only as it
-         * touches them */
+        /* a fork initially shares the anonymous memory of its parent, and maps file pages only when
+         * it touches them */
         const struct tree_node *from = forked_from(tree, n);
         n->fork_bytes = from ? from->anon_bytes : 0;
         n->fork_is_known = true;
@@ -152,7 +152,8 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
     uint64_t grown = u64_minus(rss, is_measured ? n->unique_rss_bytes : n->fork_bytes);
     if (is_measured || n->fork_bytes == 0)
         return grown;
-    /* A fork that writes to a shared page gets its own copy of the page. Its RSS does not change,
-     * but each copy is a page fault, so page faults bound the copied memory. */
+    /* A fork that writes to a shared page gets its own copy of that page. Its RSS does not change,
+     * but each copy is a page fault, so the number of page faults is an upper bound for the copied
+     * pages. */
     return u64_max(grown, u64_min(pages_to_bytes(tree->root, n->minor_faults), rss));
 }

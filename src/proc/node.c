@@ -1,4 +1,4 @@
-/* Reads one process through its open fds, and verifies that they still belong to the same
+/* Reads one process through its open fds, and verifies that the fds still belong to the same
  * process. */
 #include "proc/node.h"
 
@@ -14,7 +14,7 @@
 #include "base/io.h"
 
 /* Converts -ENOENT to -ESRCH: after a process was reaped, a lookup in its folder returns ENOENT,
- * while a read returns ESRCH. An empty file also means that the process is dead. */
+ * whereas a read returns ESRCH. An empty file also means that the process is dead. */
 static ssize_t gone_or(ssize_t r)
 {
     return r == -ENOENT || r == 0 ? -ESRCH : r;
@@ -36,8 +36,8 @@ static int parse_stat(ssize_t len, const char *text, struct proc_stat *ret)
     return len < 0 ? (int)len : proc_stat_parse(text, (size_t)len, ret);
 }
 
-/* Opens the folder of PID and reads its stat. Both belong to the same process, even if the pid is
- * being reused. */
+/* Opens the folder of PID and reads stat. The folder and stat belong to the same process, even if
+ * the pid is being reused. */
 static int open_process(const struct proc_root *root, int32_t pid, struct proc_stat *ret)
 {
     char path[NODE_PATH_MAX], text[1024];
@@ -120,7 +120,7 @@ int node_read_stat(const struct proc_root *root, struct tree_node *n, struct pro
 int node_read_statm(const struct proc_root *root, struct tree_node *n, struct proc_statm *ret)
 {
     if (n->statm_fd < 0 && n->dir_fd < 0 && n->tid == 0) {
-        /* stat has resident pages and start time in one read, so no separate identity check is
+        /* stat contains both resident pages and start time, so no separate identity check is
          * needed */
         struct proc_stat st;
         int r = node_read_stat(root, n, &st);
@@ -177,7 +177,7 @@ static void drop_fd(struct fd_budget *budget, int *fd)
     budget->used--;
 }
 
-/* Opens the most frequently read files first, as the budget may not suffice for all. */
+/* Opens the most frequently read files first, because the budget may not suffice for all files. */
 static void keep_files(struct fd_budget *budget, struct tree_node *n)
 {
     char path[NODE_PATH_MAX];

@@ -1,5 +1,5 @@
-/* Counts the pages that only one process has mapped: those with bits 63 (present) and 56
- * (exclusive) in /proc/PID/pagemap, over the mappings of /proc/PID/maps. */
+/* Counts the pages that only one process has mapped: those for which bits 63 (present) and 56
+ * (exclusive) are set in /proc/PID/pagemap, over the mappings in /proc/PID/maps. */
 #include "proc/pagemap.h"
 
 #include <errno.h>
@@ -30,24 +30,24 @@ struct scan_arg {
 #define SCAN_IS_HUGE (UINT64_C(1) << 6)
 
 #define MIB (UINT64_C(1) << 20)
-/* The smallest and largest address range of one search for present pages. The kernel holds the
- * process's lock during the whole search, so the range limits how long the lock is held. An empty
- * page table, left by memory released with MADV_DONTNEED, costs about 3 ns per page. */
+/* Minimum and maximum address range of one search for present pages. The kernel holds the process's
+ * lock during the whole search, so the range limits how long the lock is held. Searching an empty
+ * page table, left by memory released with MADV_DONTNEED, takes about 3 ns per page. */
 #define SEEK_BYTES_MIN (64 * MIB)
 #define SEEK_BYTES_MAX (2048 * MIB)
 
-/* Mappings with a smaller gap between them are read in one call, because a call costs more than
- * reading a few unused entries. */
+/* Mappings separated by a smaller gap are read in one call, because a call costs more than reading
+ * a few unused entries. */
 enum { GAP_PAGES_MAX = 64 };
-/* The default maximum stack size of a glibc thread. A larger mapping above inaccessible pages need
- * not be a stack. */
+/* The default maximum stack size of a glibc thread. A larger mapping above inaccessible pages is
+ * not necessarily a stack. */
 #define STACK_BYTES_MAX (8 * MIB)
 #define GUARD_BYTES_MAX (MIB / 16)
 #define ARENA_BYTES (64 * MIB)
 /* The most regions that one PAGEMAP_SCAN call returns, for huge pages and for unshared memory. For
  * present pages the kernel returns no more than 512 at a time. */
 enum { HUGE_REGIONS = 64, OWN_REGIONS = 512 };
-/* Unshared mappings smaller than this are read together with their neighbours. */
+/* Unshared mappings smaller than this are read together with adjacent mappings. */
 #define OWN_BYTES_MIN (2 * MIB)
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek)
@@ -63,7 +63,7 @@ void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_se
 void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
                    uint64_t rss_pages, bool has_own)
 {
-    /* the large arrays at the end of the struct need no clearing */
+    /* the large arrays at the end of the struct need not be cleared */
     memset(s, 0, offsetof(struct pagemap_scan, text));
     s->maps_fd = maps_fd;
     s->pagemap_fd = pagemap_fd;
@@ -79,7 +79,7 @@ void pagemap_end(struct pagemap_scan *s)
     close_fd(&s->pagemap_fd);
 }
 
-/* Doubles or halves the size of the next call, so that each call takes about a sixteenth of the
+/* Doubles or halves the size of the next call, so that each call takes about one sixteenth of the
  * time budget. */
 static uint64_t adapt_size(uint64_t size, uint64_t took_ns, uint64_t budget_ns, uint64_t min,
                            uint64_t max)
@@ -106,7 +106,7 @@ static bool begins_with(const struct proc_map *map, const char *prefix)
     return map->path_len >= len && memcmp(map->path, prefix, len) == 0;
 }
 
-/* True if the pages of MAP are counted. Device memory has no pages to count, huge pages of
+/* True if the pages of MAP are counted. Device memory has no countable pages, huge pages of
  * hugetlbfs are not part of RSS, and [vsyscall] belongs to the kernel. */
 static bool is_countable(const struct proc_map *map, bool can_seek)
 {
@@ -116,8 +116,7 @@ static bool is_countable(const struct proc_map *map, bool can_seek)
         !begins_with(map, "/dev/shm/"))
         return false;
     /* Reservations (PROT_NONE) may be terabytes in size. A reservation may contain pages that were
-     * touched before it became inaccessible. Such pages are searched for only if the kernel can
-     * skip holes. */
+     * touched before it became inaccessible. They are counted only if the kernel can skip holes. */
     return can_seek || map->readable || map->writable || map->executable;
 }
 
@@ -142,8 +141,8 @@ static enum pagemap_kind mapping_kind(const struct proc_map *map,
 }
 
 /* True if R is a glibc thread arena. An arena begins at a multiple of 64 MiB, and the mapping
- * behind it reserves the space up to the next multiple. Full arenas below R are part of the same
- * mapping. */
+ * BEHIND reserves the space up to the next multiple. Adjacent full arenas below R are part of the
+ * same mapping. */
 static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_range *behind)
 {
     uint64_t reserved = ARENA_BYTES - r->end % ARENA_BYTES;
@@ -152,7 +151,7 @@ static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_r
            (behind->kind == PAGEMAP_RESERVED || behind->kind == PAGEMAP_GUARD);
 }
 
-/* Takes the next line of maps from the buffer. Returns 1; 0 if more of maps must be read first; or
+/* Parses the next line of maps in the buffer. Returns 1; 0 if more of maps must be read first; or
  * -EBADMSG. */
 static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
 {
@@ -164,10 +163,10 @@ static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
     return r;
 }
 
-/* Takes the next mapping whose pages are counted. The kind of a mapping depends on the next line of
- * maps, so a mapping is complete only when that line has been read. Returns 1 with a mapping.
- * Returns 0 at the end of maps or if more of maps must be read first. Returns -EBADMSG if maps is
- * invalid. */
+/* Gets the next mapping whose pages are counted. The kind of a mapping depends on the line that
+ * follows it in maps, so the mapping is complete only when that line has been read. Returns 1 with
+ * a mapping. Returns 0 at the end of maps or if more of maps must be read first. Returns -EBADMSG
+ * if maps is invalid. */
 static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_range *ret)
 {
     struct proc_map line;
@@ -210,8 +209,8 @@ static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Starts the next range: the next mapping, and mappings of the same kind close behind it. Reads
- * maps at most once. If one read was not enough, the range stays empty. */
+/* Starts the next range: the next mapping, and mappings of the same kind that follow closely. Reads
+ * from maps at most once. If that is not enough, the range stays empty. */
 static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct pagemap_range found;
@@ -247,8 +246,8 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Runs one PAGEMAP_SCAN. Returns the number of regions found, or -EAGAIN if this kernel does not
- * support it. */
+/* Makes one PAGEMAP_SCAN call. Returns the number of regions found, or -EAGAIN if this kernel does
+ * not support the call. */
 static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pace,
                           struct scan_arg *arg, uint64_t *ret_took_ns)
 {
@@ -258,14 +257,14 @@ static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pac
     if (r < 0 && errno == ESRCH)
         return -ESRCH;
     if (r < 0) {
-        pace->no_seek = errno != EINTR; /* ENOTTY means a kernel before 6.7 */
+        pace->no_seek = errno != EINTR; /* ENOTTY: a kernel before 6.7 */
         return -EAGAIN;
     }
     *ret_took_ns = count_call(pace, began);
     return r;
 }
 
-/* Counts anonymous memory in huge pages in the range just read. This is done only if there are huge
+/* Counts anonymous memory in huge pages in the range just read. Called only if there are huge
  * pages, because the kernel then checks for each page whether it belongs to a file, which doubles
  * the cost. */
 static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
@@ -321,8 +320,9 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Counts the present pages of memory that cannot be shared, and how many of them are huge. The
- * kernel need not check whether a page is mapped only once, so this takes a fifth of the time. */
+/* Counts the present pages of memory that cannot be shared, and how many of them are in huge pages.
+ * This takes a fifth of the time of read_chunk, because the kernel need not check whether each page
+ * is mapped only once. */
 static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[OWN_REGIONS];
@@ -388,7 +388,7 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     s->huge_at = s->now.at;
     s->now.at += got * s->page_bytes;
     s->huge_end = present > 0 ? s->now.at : s->huge_at;
-    /* the time of a short read does not predict the time of a long read */
+    /* the duration of a short read does not predict that of a long read */
     if (count >= PAGEMAP_CHUNK_MIN)
         pace->chunk_pages = (size_t)adapt_size(pace->chunk_pages, took, pace->budget_ns,
                                                PAGEMAP_CHUNK_MIN, PAGEMAP_CHUNK_MAX);
@@ -397,8 +397,8 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     else
         s->run_pages = pace->no_seek ? PAGEMAP_CHUNK_MAX : PAGEMAP_CHUNK_MIN;
     s->seek = present == 0;
-    /* Without PAGEMAP_SCAN, holes cannot be skipped. The number of entries that are read for holes
-     * is limited, because a terabyte of address space has two gigabytes of entries. */
+    /* Without PAGEMAP_SCAN, holes cannot be skipped. The number of entries read for holes is
+     * limited, because a terabyte of address space has two gigabytes of entries. */
     uint64_t holes_max = 4 * s->rss_pages + (UINT64_C(8192) * MIB) / s->page_bytes;
     return pace->no_seek && s->holes_pages > holes_max ? -EOVERFLOW : 0;
 }
@@ -412,8 +412,8 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
     if (s->now.at < s->now.end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)
-        /* maps also ends early if the process has lost its address space, so pagemap is read to
-         * check that it still exists */
+        /* the end of maps is also reached if the process has lost its address space, so pagemap is
+         * read to check that it still exists */
         return pread(s->pagemap_fd, s->entries, sizeof s->entries[0], 0) > 0 ? PAGEMAP_DONE
                                                                              : -ESRCH;
     return next_range(s, pace);

@@ -1,4 +1,5 @@
-/* Counts the pages of one process in steps of one short system call each. Private to proc/. */
+/* Counts the pages of one process in steps; each step is one short system call. Private to
+ * proc/. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,27 +9,28 @@
 enum {
     PAGEMAP_MAPS_TEXT = 8192,
     PAGEMAP_CHUNK_MAX = 8192, /* 64 KiB of pagemap entries, which cover 32 MiB of address space */
-    /* entries of one page table; the kernel holds its lock for one page table at a time */
+    /* number of entries in one page table; the kernel holds its lock for one page table at a
+     * time */
     PAGEMAP_CHUNK_MIN = 512,
 };
 
-/* The measured speed of this machine, kept from one process to the next. */
+/* The time budget and the chunk sizes adapted to it, kept from one process to the next. */
 struct pagemap_pace {
-    uint64_t budget_ns;  /* maximum duration of one system call, above which chunks shrink */
-    size_t chunk_pages;  /* number of entries per read */
-    uint64_t seek_bytes; /* size of the address range per search */
-    bool no_seek;        /* the kernel has no PAGEMAP_SCAN */
+    uint64_t budget_ns;  /* maximum duration of a system call; chunks shrink to meet it */
+    size_t chunk_pages;  /* maximum number of entries per read */
+    uint64_t seek_bytes; /* maximum address range per search */
+    bool no_seek;        /* the kernel does not support PAGEMAP_SCAN */
     uint64_t calls, longest_call_ns;
 };
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek);
 
-/* The purpose of a mapping, as far as /proc/PID/maps shows it. */
+/* The purpose of a mapping, as far as /proc/PID/maps reveals it. */
 enum pagemap_kind {
     PAGEMAP_OTHER,
     PAGEMAP_HEAP,     /* malloc's memory: [heap], and glibc's arenas for threads */
     PAGEMAP_STACK,    /* the stack of a thread, including the main thread */
-    PAGEMAP_GUARD,    /* a few inaccessible pages, in most cases the guard below a stack */
+    PAGEMAP_GUARD,    /* a few inaccessible pages, usually the guard below a stack */
     PAGEMAP_RESERVED, /* inaccessible memory that is larger than a guard */
     PAGEMAP_KINDS
 };
@@ -40,28 +42,29 @@ struct pagemap_range {
     bool is_own;
 };
 
-/* A count in progress. The mappings `now`, `next` and `ahead` follow one another. */
+/* A count in progress. The mappings `now`, `next` and `ahead` are consecutive. */
 struct pagemap_scan {
     int maps_fd, pagemap_fd; /* fds that the scan owns; -1 when no count is in progress */
     uint64_t page_bytes;
-    /* number of resident pages, which determines how many entries for holes may be read */
+    /* number of resident pages, which determines how many entries may be read for holes */
     uint64_t rss_pages;
     bool has_own; /* no other process shares anonymous memory with the scanned process */
-    /* the rest of the range being read; all its mappings are of one kind */
+    /* the unread rest of the current range; all its mappings have the same kind */
     struct pagemap_range now;
     struct pagemap_range next; /* the mapping after `now`, already parsed */
-    /* the mapping after `next`, which is needed to find out what kind `next` is */
+    /* the mapping after `next`, which may determine the kind of `next` */
     struct pagemap_range ahead;
-    size_t run_pages; /* size of the next chunk: small after a hole, larger while pages are dense */
-    bool seek;        /* the next system call searches for the next present page */
+    /* size of the next chunk: small after a hole, larger while most pages are present */
+    size_t run_pages;
+    bool seek; /* the next system call searches for the next present page */
     bool maps_done;
     uint64_t unique_pages;
-    /* the part of unique_pages that consists of files and shared memory */
+    /* the part of unique_pages that is pages of files and shared memory */
     uint64_t unique_file_pages;
-    uint64_t kind_pages[PAGEMAP_KINDS]; /* present pages by kind of mapping */
-    uint64_t holes_pages;               /* number of entries read for pages that are not present */
-    bool has_huge; /* there are huge pages, of files or anonymous, from huge_at on */
-    /* the part of the range just read that was not yet searched for huge pages */
+    uint64_t kind_pages[PAGEMAP_KINDS]; /* number of present pages per kind of mapping */
+    uint64_t holes_pages;               /* number of entries read for absent pages */
+    bool has_huge; /* there are huge pages of files or anonymous memory, starting at huge_at */
+    /* the part of the range just read that has not been searched for huge pages yet */
     uint64_t huge_at, huge_end;
     uint64_t huge_bytes; /* anonymous memory in huge pages; unknown without PAGEMAP_SCAN */
     size_t text_len, text_at;
@@ -80,4 +83,4 @@ void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t
  * is complete; -ESRCH if the process died or called exec; -EOVERFLOW if there are too many holes to
  * read without PAGEMAP_SCAN; or -errno. */
 int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace);
-void pagemap_end(struct pagemap_scan *s); /* closes the fds; S may have no count in progress */
+void pagemap_end(struct pagemap_scan *s); /* closes the fds; S need not have a count in progress */

@@ -34,9 +34,9 @@ void proc_root_close(struct proc_root *root)
     close_fd(&root->cgroup_fd);
 }
 
-/* True if /proc belongs to a parent of our pid namespace. The line "NSpid:" has one number for each
- * namespace, from the namespace of /proc down to ours. Comparing pids is not enough, because a
- * process may have the same pid in both namespaces. */
+/* True if /proc belongs to a parent of our pid namespace. The line "NSpid:" contains one number for
+ * each namespace, from that of /proc down to ours. Comparing pids is not enough, because a process
+ * may have the same pid in both namespaces. */
 static bool is_in_deeper_namespace(const struct proc_root *root)
 {
     char cursor[4096];
@@ -54,7 +54,8 @@ bool proc_root_is_foreign(const struct proc_root *root)
     struct stat st;
     if (fstatat(root->proc_fd, "self", &st, AT_SYMLINK_NOFOLLOW) < 0)
         return false;
-    /* If our process is not visible in this /proc, the link "self" exists but cannot be read. */
+    /* If our process is not visible in this /proc, the symbolic link "self" exists but cannot be
+     * read. */
     ssize_t len = readlinkat(root->proc_fd, "self", self, sizeof self - 1);
     if (len < 0)
         return errno == ENOENT;
@@ -141,7 +142,7 @@ static bool take_hex(struct cursor *t, uint64_t *ret)
     return true;
 }
 
-/* Takes a line without its newline. Returns false at the end. */
+/* Takes a line without its newline. Returns false at the end of the text. */
 static bool take_text_line(struct cursor *t, struct cursor *ret)
 {
     if (t->p == t->end)
@@ -195,8 +196,8 @@ static bool take_pid(struct cursor *t, int32_t *ret)
     return ok;
 }
 
-/* Takes one blank and one number of /proc/PID/stat. Negative numbers (terminal group, nice) are
- * read as 0, because they are not used. */
+/* Takes one blank and one number from /proc/PID/stat. Negative numbers (tpgid, nice) are read as 0,
+ * because they are not used. */
 static bool take_stat_field(struct cursor *t, uint64_t *ret)
 {
     if (!take_char(t, ' '))
@@ -209,7 +210,7 @@ static bool take_stat_field(struct cursor *t, uint64_t *ret)
     return true;
 }
 
-/* Numbers of the fields after the name in /proc/PID/stat, as in proc(5). */
+/* Numbers of the fields that follow the name in /proc/PID/stat, as in proc(5). */
 enum {
     STAT_STATE = 3,
     STAT_PPID,
@@ -303,7 +304,7 @@ int proc_status_parse(const char *s, size_t len, struct proc_status *ret)
     struct cursor t = cursor_of(s, len), line;
     struct proc_status v = {0};
     while (take_text_line(&t, &line))
-        /* most lines are skipped because of their first letter */
+        /* most lines are skipped after checking only the first letter */
         if (line.p < line.end && strchr("VRUT", *line.p) && status_line(line, &v) < 0)
             return -EBADMSG;
     if (v.has == 0)
@@ -341,7 +342,7 @@ int proc_meminfo_parse(const char *s, size_t len, struct proc_meminfo *ret)
     return 0;
 }
 
-/* Takes a number such as "12.34" and returns it in hundredths: 1234. */
+/* Takes a number such as "12.34" and returns it multiplied by 100: 1234. */
 static bool take_hundredths(struct cursor *t, uint32_t *ret)
 {
     uint64_t whole, part;
@@ -489,7 +490,7 @@ int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret)
     return -ENOENT;
 }
 
-/* Takes the next field, which ends at SEP. A missing field is returned as an empty span. */
+/* Takes the next field, which ends at SEP. Returns an empty span for a missing field. */
 static struct span take_field(struct cursor *t, char sep)
 {
     const char *stop = memchr(t->p, sep, (size_t)(t->end - t->p));

@@ -1,4 +1,4 @@
-/* Reads small files of /proc at once, and large ones in small pieces. */
+/* Reads small files of /proc in one read, and large ones in small pieces. */
 #include "proc/read.h"
 
 #include <dirent.h>
@@ -117,7 +117,7 @@ bool pid_dir_next(struct pid_dir *d, int32_t *ret)
         }
         const struct dirent64 *e = (const void *)(d->buf + d->at);
         d->at += e->d_reclen;
-        /* rejects a name that begins with digits but is not a pid */
+        /* reject a name that begins with digits but is not a pid */
         size_t len = strnlen(e->d_name, 11);
         if (strspn(e->d_name, "0123456789") == len && proc_pids_parse(e->d_name, len, ret, 1) == 1)
             return true;

@@ -19,8 +19,8 @@ int proc_read_stat(const struct proc_root *root, int32_t pid, struct proc_stat *
 int proc_read_statm(const struct proc_root *root, int32_t pid, struct proc_statm *ret);
 int proc_read_meminfo(const struct proc_root *root, struct proc_meminfo *ret);
 
-/* Open or read the file NAME in the cgroup folder DIR, a path below root's cgroup_fd. Return an fd,
- * a length or 0; or -errno. */
+/* Open, read or write the file NAME in the cgroup folder DIR, a path below root's cgroup_fd. Return
+ * an fd, a length or 0; or -errno. */
 int cgroup_open(const struct proc_root *root, const char *dir, const char *name, int flags);
 ssize_t cgroup_read(const struct proc_root *root, const char *dir, const char *name, char *buf,
                     size_t size);
@@ -40,8 +40,8 @@ int pid_dir_open(struct pid_dir *d, int dirfd, const char *path);
 bool pid_dir_next(struct pid_dir *d, int32_t *ret); /* returns false at the end */
 void pid_dir_close(struct pid_dir *d);
 
-/* Calls FN for each line of a maps file until MAX_BYTES are read. Reads are small, because the
- * kernel holds the process's lock during each read. The next read continues by address, so mappings
- * may change between two reads. */
+/* Calls FN for each line of a maps file until MAX_BYTES have been read. Reads are small, because
+ * the kernel holds the process's lock during each read. The next read continues by address, so
+ * mappings may change between two reads. */
 typedef void proc_map_fn(void *user, const struct proc_map *map);
 void proc_read_maps(int fd, size_t max_bytes, proc_map_fn *fn, void *user);

@@ -1,4 +1,4 @@
-/* Guesses the role of a process by rules over its command line, its mappings, its parent and its
+/* Guesses the role of a process with rules on its command line, its mappings, its parent and its
  * children. */
 #include "proc/role.h"
 
@@ -34,8 +34,8 @@ bool role_is_python_command(const char *args, size_t len)
 
 /* ---- evidence from mappings ---- */
 
-/* True if NAME is a shared object with this prefix ("libtorch_cpu.so", "libtorch.so.2"). Other
- * files that begin with the prefix do not count. */
+/* True if NAME is a shared object whose name begins with PREFIX ("libtorch_cpu.so",
+ * "libtorch.so.2"). Other files that begin with PREFIX are ignored. */
 static bool is_library(struct span name, const char *prefix)
 {
     return span_begins(name, prefix) && span_find(name, ".so");
@@ -75,13 +75,13 @@ const char *role_maps_library(const struct role_maps *maps)
     return NULL;
 }
 
-/* Input of the rules. */
+/* Input to the rules. */
 struct facts {
     const struct role_input *in;
     struct command command;
     struct span comm;
     bool python;
-    /* the process was forked without exec, so its command line is the parent's */
+    /* the process was forked without exec, so its command line is its parent's */
     bool same_as_parent;
 };
 
@@ -134,7 +134,7 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
         return decide_role(ret, ROLE_COMPILE_WORKER, "runs torch/_inductor/compile_worker");
     if (c->form == COMMAND_MODULE && span_begins(c->what, "torch._inductor.compile_worker"))
         return decide_role(ret, ROLE_COMPILE_WORKER, "runs torch._inductor.compile_worker");
-    /* titles that compile workers set themselves: "torch compile_worker", "pt_compile_worker" */
+    /* process titles that compile workers set: "torch compile_worker", "pt_compile_worker" */
     if (c->form == COMMAND_PROGRAM &&
         (span_begins(c->what, "torch compile_worker") || span_begins(c->what, "pt_compile") ||
          span_is(c->what, "compile_worker")))
@@ -147,9 +147,9 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
     return false;
 }
 
-/* A spawned process is a data worker or, under torch.multiprocessing.spawn, a rank. Both have the
- * same command line, but only a rank sends steps or initialises CUDA. Initialising CUDA maps
- * libcuda; importing torch alone does not. */
+/* A process spawned by multiprocessing is a data worker or, under torch.multiprocessing.spawn, a
+ * rank. Both have the same command line, but only a rank sends steps or initializes CUDA.
+ * Initializing CUDA maps libcuda; importing torch alone does not. */
 static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
 {
     if (span_begins(f->comm, "pt_data_worker"))
@@ -178,7 +178,7 @@ static bool rule_ray_worker(const struct facts *f, struct role_guess *ret)
     if (library)
         return decide_role(ret, ROLE_MAIN, "a Ray worker with %s mapped", library);
     if (span_is(title, "ray::DashboardAgent") || span_is(title, "ray::RuntimeEnvAgent"))
-        return decide_role(ret, ROLE_OTHER, "an agent process of Ray");
+        return decide_role(ret, ROLE_OTHER, "a Ray agent process");
     return decide_role(ret, ROLE_RAY_WORKER, "the process title begins with ray::");
 }
 
@@ -219,7 +219,7 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
     const char *library = role_maps_library(&f->in->maps);
     if (library)
         return decide_role(ret, ROLE_MAIN, "%s mapped", library);
-    /* importing torch renames the main thread and thereby the process */
+    /* importing torch renames the main thread, and with it the process */
     if (!f->in->maps.known && span_is(f->comm, "pt_main_thread"))
         return decide_role(ret, ROLE_MAIN, "torch named the process pt_main_thread");
     return false;
@@ -228,14 +228,14 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
 static bool rule_relations(const struct facts *f, struct role_guess *ret)
 {
     if (f->in->child_trains)
-        return decide_role(ret, ROLE_LAUNCHER, "a descendant trains, not the process itself");
-    if (f->in->whole_machine) /* in `watch --system` the user did not start these processes */
+        return decide_role(ret, ROLE_LAUNCHER, "a descendant trains, but not the process itself");
+    if (f->in->whole_machine) /* under `watch --system`, the user did not start these processes */
         return false;
     /* a process without a command line is a kernel thread or a zombie */
     if (f->in->process->cmdline_len == 0)
         return false;
     if (!f->in->parent)
-        return decide_role(ret, ROLE_MAIN, "the topmost process of the job");
+        return decide_role(ret, ROLE_MAIN, "the job's topmost process");
     if (parent_role(f) == ROLE_LAUNCHER && f->in->siblings == 0)
         return decide_role(ret, ROLE_MAIN, "the process that the launcher started");
     return false;

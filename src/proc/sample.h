@@ -73,11 +73,12 @@ enum sample_gpu_field { SAMPLE_GPU_FIELDS(X) GPU_COUNT };
 
 enum { SAMPLE_FIELDS_MAX = 16 }; /* size of v[], at least as large as every *_COUNT */
 
-/* The readings of one process, GPU or machine. A missing reading is not zero, so check the bits. */
+/* The readings of one process, GPU or machine. A missing reading is not 0, so check the bits. */
 struct sample {
-    uint32_t read;  /* one bit per field that was read at this tick */
-    uint32_t known; /* one bit per field that was ever read; v[] has the last reading */
-    /* one bit per field that was due at this tick but could not be read within the stall budget */
+    uint32_t read;  /* bit mask of the fields that were read at this tick */
+    uint32_t known; /* bit mask of the fields that were ever read; v[] contains the last reading */
+    /* bit mask of the fields that were due at this tick but could not be read within the stall
+     * budget */
     uint32_t stale;
     uint64_t v[SAMPLE_FIELDS_MAX];
 };
@@ -94,25 +95,25 @@ static inline bool sample_has(const struct sample *s, unsigned field)
     return s->known >> field & 1u;
 }
 
-/* The kind of thing that a series in a recording describes. */
+/* The type of entity that a series in a recording describes. */
 enum sample_entity_kind {
     ENTITY_MACHINE = 0,
     ENTITY_PROCESS = 1,
     ENTITY_GPU = 2,
-    ENTITY_SERIES = 3, /* a number that the job reports; it has one field, number 0 */
+    ENTITY_SERIES = 3, /* a metric that the job reports; it has a single field, number 0 */
     ENTITY_KINDS
 };
 
 enum process_role {
     ROLE_OTHER = 0,
-    ROLE_MAIN, /* the training process; several under torchrun (one per rank) */
+    ROLE_MAIN, /* the training process; under torchrun there are several, one per rank */
     /* a program that starts another program and waits for it: uv run, accelerate, torchrun, a
      * shell */
     ROLE_LAUNCHER,
-    ROLE_COMPILE_WORKER,   /* a process of torch inductor's compile pool */
+    ROLE_COMPILE_WORKER,   /* a process in torch inductor's pool of compile workers */
     ROLE_DATA_WORKER,      /* a worker of a data loader */
     ROLE_RESOURCE_TRACKER, /* multiprocessing's resource tracker and fork server */
-    ROLE_RAY_WORKER,       /* an actor or a task of Ray that does not train itself */
+    ROLE_RAY_WORKER,       /* a Ray actor or task that does not train itself */
     ROLE_COUNT
 };
 const char *process_role_name(enum process_role role); /* "main", "launcher", "compile worker"… */
@@ -125,14 +126,16 @@ struct process_id {
 
 enum { PROCESS_COMM_MAX = 64, PROCESS_CMDLINE_MAX = 512 };
 
-/* Facts about a process, as raw bytes of another program. Escape them before display. */
+/* Facts about a process. The texts are raw bytes from other programs; escape them before
+ * display. */
 struct process_info {
     struct process_id id;
     int32_t ppid;
     uint32_t uid;
     enum process_role role;
     uint16_t comm_len;
-    /* length of cmdline: arguments separated by NUL, truncated at the maximum */
+    /* length of cmdline, which contains arguments separated by NUL and is truncated at the
+     * maximum */
     uint16_t cmdline_len;
     char comm[PROCESS_COMM_MAX];
     char cmdline[PROCESS_CMDLINE_MAX];
@@ -141,8 +144,8 @@ struct process_info {
 enum process_event_kind {
     PROCESS_BORN = 0,
     PROCESS_DIED,
-    PROCESS_EXECED,     /* the process executed another program, so comm and cmdline are new */
-    PROCESS_REPARENTED, /* the parent died, so ppid is new */
+    PROCESS_EXECED,     /* the process executed another program, so comm and cmdline have changed */
+    PROCESS_REPARENTED, /* the parent died, so ppid has changed */
     PROCESS_ROLE,       /* the role changed */
     PROCESS_EVENTS
 };

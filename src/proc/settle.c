@@ -1,5 +1,5 @@
-/* Assigns roles to the processes of a tree: collects the inputs of role.c, and guesses again when
- * they change. */
+/* Assigns roles to the processes of a tree: collects the inputs of role.c, and guesses the roles
+ * again when the inputs change. */
 #include "proc/node.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 
-/* Maps is read several times, because importing torch takes seconds and libraries are therefore
- * mapped late. Each pause is twice as long as the one before, and maps is read only if the address
- * space has changed. */
+/* A process's maps is read several times, because importing torch takes seconds and libraries are
+ * mapped late. Each pause is twice as long as the previous one, and maps is read only if the
+ * address space has changed. */
 enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
-/* Limits the work for processes with a million mappings; every training process needs less. */
+/* Limits the work for a process with a million mappings; every training process needs less. */
 enum { MAPS_BYTES_MAX = 4 << 20 };
 
 static void read_role_maps(void *arg)
@@ -36,7 +36,7 @@ static void refresh_maps(struct proc_tree *tree, struct tree_node *n, uint64_t n
     n->maps = tree->slow.maps;
     tree_read_names(tree, n); /* the process may have changed its title by now */
     n->role_dirty = true;
-    /* until the next exec, reading maps again would find nothing new */
+    /* until the next exec, reading maps again would reveal nothing new */
     if (role_maps_library(&n->maps))
         n->maps_due_ns = UINT64_MAX;
 }
@@ -62,7 +62,7 @@ void tree_guess_role(const struct proc_tree *tree, const struct tree_node *n,
     role_guess(&in, ret);
 }
 
-/* Guesses the role of N again. Returns true if it changed. */
+/* Guesses the role of N again. Returns true if the role has changed. */
 static bool guess_role(struct proc_tree *tree, struct tree_node *n)
 {
     struct role_guess out;
@@ -79,7 +79,8 @@ void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns
     n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
     n->maps_due_ns = now_ns + n->maps_gap_ns;
     if (parent && parent->start_stack != 0 && parent->start_stack == n->start_stack) {
-        n->maps = parent->maps; /* a fork that has not called exec has its parent's libraries */
+        /* a fork that has not called exec has the same libraries as its parent */
+        n->maps = parent->maps;
         n->maps_size_bytes = parent->maps_size_bytes;
     }
     guess_role(tree, n);
@@ -96,8 +97,8 @@ void settle_execed(struct tree_node *n, uint64_t now_ns)
     n->role_dirty = true;
 }
 
-/* Counts the children and siblings of each node. Nodes whose counts changed are marked, so that
- * their role is guessed again. */
+/* Counts the children and siblings of each node. Marks nodes whose counts have changed, so that
+ * their roles are guessed again. */
 static void count_kin(struct proc_tree *tree)
 {
     for (size_t i = 0; i < tree->count; i++) {
@@ -142,8 +143,8 @@ static void find_trainers(struct proc_tree *tree)
     }
 }
 
-/* Guesses all roles once, from the oldest process to the youngest, so parents mostly come before
- * their children. Returns true if a role changed. */
+/* Guesses each role once, from the oldest process to the youngest, so that most parents come before
+ * their children. Returns true if a role has changed. */
 static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
 {
     bool changed = false;
@@ -165,7 +166,7 @@ static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
     return changed;
 }
 
-/* Reads names that could not be read earlier. The event also adds them to the recording. */
+/* Reads names that could not be read before. The event adds the names to the recording. */
 static void read_late_names(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
 {
     tree_read_names(tree, n);
@@ -195,6 +196,6 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
         any = settle_once(tree, now_ns);
     }
     tree->kin_dirty = false;
-    /* a new stamp, so that the next call does not mistake these changes for its own */
+    /* use a new stamp, so that the next call does not mistake these changes for its own */
     tree->role_stamp++;
 }

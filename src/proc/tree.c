@@ -15,7 +15,7 @@
 #include "proc/command.h"
 #include "proc/node.h"
 
-/* Fds left for the rest of the program: the recording, sockets, the job's pipes. */
+/* Number of fds left for the rest of the program: the recording, sockets, the job's pipes. */
 enum { FDS_FOR_OTHERS = 128 };
 
 int proc_raise_nofile(struct rlimit *ret_old)
@@ -36,7 +36,7 @@ static size_t fds_allowed(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= FDS_FOR_OTHERS)
         return 0;
     rlim_t left = limit.rlim_cur - FDS_FOR_OTHERS;
-    return left > INT32_MAX ? INT32_MAX : (size_t)left; /* also for RLIM_INFINITY */
+    return left > INT32_MAX ? INT32_MAX : (size_t)left; /* also applies to RLIM_INFINITY */
 }
 
 int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
@@ -92,7 +92,7 @@ void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_k
         tree->fn(tree->user, &event);
 }
 
-/* ---- the table by pid ---- */
+/* ---- hash table by pid ---- */
 
 static size_t table_slot(const struct proc_tree *tree, int32_t pid)
 {
@@ -104,7 +104,7 @@ static void table_put(struct proc_tree *tree, struct tree_node *n)
     size_t i = table_slot(tree, n->pub.info.id.pid);
     while (tree->table[i] && tree->table[i]->pub.info.id.pid != n->pub.info.id.pid)
         i = (i + 1) & (tree->table_size - 1);
-    tree->table[i] = n; /* the new process takes the place of a dead process with the same pid */
+    tree->table[i] = n; /* the new process replaces a dead process with the same pid */
 }
 
 static void table_fill(struct proc_tree *tree)
@@ -115,7 +115,7 @@ static void table_fill(struct proc_tree *tree)
             table_put(tree, tree->nodes[i]);
 }
 
-/* Doubles the table when it is half full. */
+/* Doubles the size of the hash table when it is half full. */
 static int table_grow(struct proc_tree *tree)
 {
     if (tree->count * 2 < tree->table_size)
@@ -204,8 +204,8 @@ static void read_cmdline(void *arg)
     close(slow->fd);
 }
 
-/* Names a worker of Ray after its actor or task, without the method that runs now. Between two
- * calls the title is "ray::IDLE"; the worker then keeps its name. */
+/* Names a Ray worker after its actor or task, without the method that is running. Between two calls
+ * the title is "ray::IDLE", and the worker keeps its previous name. */
 static void name_after_ray_title(struct process_info *info, const struct process_info *before)
 {
     struct span name, old;
@@ -238,7 +238,7 @@ void tree_read_names(struct proc_tree *tree, struct tree_node *n)
         return;
     ssize_t len = r < 0 ? 0 : tree->slow.len;
     while (len > 0 && tree->slow.text[len - 1] == '\0')
-        /* removes NULs at the end: the NUL of the last argument, or the padding of a title */
+        /* remove NULs at the end: the terminator of the last argument, or the padding of a title */
         len--;
     info->cmdline_len = len > 0 ? (uint16_t)len : 0;
     if (len > 0)

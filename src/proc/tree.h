@@ -1,6 +1,6 @@
-/* The processes of one job. They are found from its roots through task/TID/children, identified by
- * pid and start time, and read through fds that stay open. Nothing here sleeps or reads a clock;
- * the caller sets the pace. */
+/* The processes of one job. They are found from the job's root processes through task/TID/children,
+ * identified by pid and start time, and read through fds that stay open. Nothing here sleeps or
+ * reads a clock; the caller decides when to sample. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,20 +16,21 @@ struct proc_tree;
 struct rlimit;
 
 struct proc_node {
-    /* number that is never reused while the tree exists; identifies the process in the recording */
+    /* id that is never reused while the tree exists; identifies the process in the recording */
     uint32_t slot;
     struct process_info info;
     struct sample sample;
     bool is_root;
     bool alive;
-    uint64_t born_ns; /* time when the process was first seen */
+    uint64_t born_ns; /* time at which the process was first seen */
     uint64_t died_ns; /* time of death; valid if !alive */
-    void *user;       /* pointer for the caller, who sets it at birth and frees it at death */
+    /* pointer for the caller, who sets it at birth and frees its target at death */
+    void *user;
     /* the private part is struct tree_node in node.h */
 };
 
 /* An event of a process, reported during add, walk and tick. The node is valid until the callback
- * returns. At a death, its sample holds the last readings. */
+ * returns. At a death, its sample contains the last readings. */
 struct proc_event {
     enum process_event_kind kind;
     uint64_t t_ns;
@@ -37,52 +38,52 @@ struct proc_event {
 };
 typedef void proc_event_fn(void *user, const struct proc_event *event);
 
-/* Raises the soft limit of open files to the hard limit. Call it once, before proc_tree_new. A tree
- * keeps about five fds per process open, until only 128 are left below the soft limit; then it
- * opens files for each read. Restore *ret_old in a child before exec, because programs that use
- * select() break if fds exceed 1024. Returns 0 or -errno. */
+/* Raises the soft limit on open files to the hard limit. Call it once, before proc_tree_new. A tree
+ * keeps about five fds per process open, until only 128 fds are left below the soft limit; from
+ * then on it opens files for each read. Restore *ret_old in a child before exec, because programs
+ * that use select() break if fd numbers exceed 1024. Returns 0 or -errno. */
 int proc_raise_nofile(struct rlimit *ret_old);
 
 /* Creates an empty tree. ROOT must outlive it. */
 int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
                   struct proc_tree **ret);
-void proc_tree_free(struct proc_tree *tree); /* NULL is fine */
+void proc_tree_free(struct proc_tree *tree); /* TREE may be NULL */
 
 /* Keeps at most MAX fds open from now on. Fds that are already open are not closed. */
 void proc_tree_set_fd_budget(struct proc_tree *tree, size_t max);
 
 /* Adds PID and its descendants. Returns 0; -ESRCH if there is no such process or PID is a thread;
- * -EACCES without permission to read its memory (another user's process); -EINVAL for a kernel
- * thread. The message has the pid and, for -EACCES, the user. Descendants that belong to other
- * users (sudo) are accepted, but their unique memory is unknown. */
+ * -EACCES if permission to read its memory is missing (another user's process); -EINVAL for a
+ * kernel thread. The error message contains the pid and, for -EACCES, the user. Descendants that
+ * belong to other users (sudo) are accepted, but their unique memory is unknown. */
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);
 /* Adds the children of PID, which is ebb's supervisor (a subreaper), but not PID itself. */
 int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);
-/* Adds every process of the machine that has memory. Used by `watch --system`. */
+/* Adds every process of the machine that has memory of its own. Used by `watch --system`. */
 int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
 
-/* Detects births, deaths, exec and new parents. Scans /proc if the kernel has no children files. A
- * dead node is freed after its event. A zombie counts as dead unless it has other living threads.
- * If a child exits while the kernel lists its siblings, some siblings may be missing from the list
- * until the next walk. A process that is only missing from the list is therefore not taken for
- * dead. */
+/* Detects births, deaths, exec and new parents. Scans /proc if the kernel provides no children
+ * files. A dead node is freed after its event. A zombie is treated as dead unless it has other
+ * living threads. If a child exits while the kernel lists its siblings, some siblings may be
+ * missing from the list until the next walk. Therefore a process that is only missing from the list
+ * is not treated as dead. */
 int proc_tree_walk(struct proc_tree *tree, uint64_t now_ns);
 /* Reads the resident memory of each process, with one pread each. */
 void proc_tree_tick(struct proc_tree *tree, uint64_t now_ns);
-/* Clears every sample's `read` bits once the caller has used the readings. */
+/* Clears the `read` bits of all samples, once the caller has used the readings. */
 void proc_tree_clear_read(struct proc_tree *tree);
 /* Reads the status file of NODE (anon, file, shmem, swap, peak). Returns 0 or -errno (-ESRCH if the
  * process died). */
 int proc_node_read_status(struct proc_tree *tree, struct proc_node *node);
-/* Reads the PSS of NODE from smaps_rollup. Reading smaps_rollup stalls the process, so this is done
- * only on request. */
+/* Reads the PSS of NODE from smaps_rollup. Called only on request, because reading smaps_rollup
+ * stalls the process. */
 int proc_node_read_pss(struct proc_tree *tree, struct proc_node *node);
-/* Opens NODE/NAME ("maps", "pagemap", "fd"…) through the fd of its folder, so it never opens the
- * file of another process that reuses the pid. */
+/* Opens NODE/NAME ("maps", "pagemap", "fd"…) through the fd of its folder, so that a file of
+ * another process with the same pid is never opened. */
 int proc_node_open(struct proc_tree *tree, struct proc_node *node, const char *name, int flags);
 
-/* The helper thread, for other calls that may wait for a lock of a process. Returns NULL if the
- * thread could not be started. */
+/* Returns the helper thread, for other calls that may wait for a lock of a process. Returns NULL if
+ * the thread could not be started. */
 struct proc_helper *proc_tree_helper(struct proc_tree *tree);
 
 /* The living processes, in order of birth. Pointers are valid until the next walk, tick or add. */
@@ -90,37 +91,37 @@ size_t proc_tree_count(const struct proc_tree *tree);
 struct proc_node *proc_tree_at(struct proc_tree *tree, size_t i);
 /* finds a living process; NULL if there is none */
 struct proc_node *proc_tree_find(struct proc_tree *tree, int32_t pid);
-/* Records that PID sent a step mark. If multiprocessing spawned or forked the process, this makes
- * it a rank, not a worker. Its role changes at the next walk. */
+/* Records that PID sent a step mark. For a process that multiprocessing spawned or forked, this
+ * means that it is a rank, not a worker. Its role changes at the next walk. */
 void proc_tree_note_step(struct proc_tree *tree, int32_t pid);
 const struct proc_root *proc_tree_root(const struct proc_tree *tree);
 
 /* Lower and upper bound of the tree's memory, with pages that its processes share counted once. Let
- * u be the unique memory of a process (0 if unknown), and s = rss - u the memory it shares with any
- * process. Then low = sum(u) + max(s), because the largest shared part exists at least once, and
- * high = min(sum(rss), machine). machine = AnonPages + Mapped of meminfo, which counts every mapped
- * page of the machine once.
+ * u be the unique memory of a process (0 if unknown), and s = rss - u the memory that it shares
+ * with other processes. Then low = sum(u) + max(s), because the largest shared part exists at least
+ * once, and high = min(sum(rss), machine). machine = AnonPages + Mapped from meminfo, which
+ * includes every mapped page of the machine once.
  *
- * u and rss are read at different times, so u is capped at rss, and high is at least low. A u that
- * was counted before a process was born, or after it was last read, may include pages that the
- * process shares. The largest such u is therefore subtracted from s of that process. If PSS was
- * read for all processes at this tick, both bounds are sum(pss). The plain sum of RSS is used only
- * if meminfo cannot be read. */
+ * u and rss are read at different times, so u is capped at rss, and high is at least low. A
+ * process's u that was counted before another process was born, or after that other process was
+ * last read, may include pages that both share. The largest such u is therefore subtracted from the
+ * other process's s. If PSS was read for all processes at this tick, both bounds are sum(pss). The
+ * plain sum of RSS is used as the upper bound only if meminfo cannot be read. */
 struct proc_tree_memory {
     bool known; /* the RSS of at least one process is known */
     uint64_t low_bytes, high_bytes;
     uint64_t unique_bytes;  /* sum over the processes whose unique memory is known */
     uint64_t rss_sum_bytes; /* plain sum of RSS, for comparison only */
     size_t unique_known;    /* number of processes whose unique memory is known */
-    /* lower bound without file pages, which the kernel can reclaim; sum of RSS without file pages;
-     * sum of the pages that statm counts as shared */
+    /* lower bound excluding file pages, which the kernel can reclaim; sum of RSS excluding file
+     * pages; sum of the pages that statm reports as shared */
     uint64_t low_without_files_bytes, sum_without_files_bytes, shared_sum_bytes;
 };
-/* Passes AnonPages + Mapped to the tree, for a caller that has just read meminfo. Otherwise the
- * tree reads meminfo itself. */
+/* Passes AnonPages + Mapped to the tree, if the caller has just read meminfo. Otherwise the tree
+ * reads meminfo itself. */
 void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes);
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret);
-/* Resident memory that NODE gained since its unique memory was last measured. If it was never
- * measured, the result is all resident memory of NODE, minus the part that NODE may still share
+/* Returns the resident memory that NODE has gained since its unique memory was last measured. If it
+ * was never measured, returns all resident memory of NODE, minus the part that NODE may still share
  * with the process from which it was forked. */
 uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node);

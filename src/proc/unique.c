@@ -1,5 +1,5 @@
-/* Schedules the measurement of unique memory: which process to measure next, for how long, and when
- * to pause. */
+/* Schedules the measurement of unique memory: selects the process to measure next, limits the
+ * duration of each slice, and pauses between slices. */
 #include "proc/unique.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@
 
 enum { UNIQUE_MOVED_BYTES = 1 << 20, UNIQUE_HURRY_PERMYRIAD = 2500 };
 
-/* Input and output of the helper thread, which owns the struct while it is busy. */
+/* Arguments and result of a slice in the helper thread, which owns the struct while it is busy. */
 struct slice {
     struct pagemap_scan scan;
     struct pagemap_pace pace;
-    /* the slice ends at until_ns, or after a call that takes more than longest_ns */
+    /* the slice ends at until_ns, or after a call that takes longer than longest_ns */
     uint64_t until_ns, longest_ns;
     int result; /* result of the last pagemap_step */
 };
@@ -29,10 +29,10 @@ struct proc_unique {
     struct proc_tree *tree;
     struct proc_unique_options opt;
     struct tree_node *node; /* the process being measured, or NULL */
-    uint64_t begun_ns;      /* when the measurement of node began */
+    uint64_t begun_ns;      /* time at which the measurement of NODE began */
     struct slice slice;
     bool is_away; /* the helper is still waiting for a lock of the process */
-    /* slot of the process measured last; other processes follow in order of birth */
+    /* slot of the process measured last; the next process is the one after it in order of birth */
     uint32_t last_slot;
     uint64_t stale_due_ns;           /* time at which to check for stale readings again */
     uint64_t resume_ns;              /* end of the pause after the last slice */
@@ -94,8 +94,8 @@ void proc_unique_forget(struct proc_unique *u, const struct proc_node *node)
     u->cost.scans_given_up++;
 }
 
-/* True if the resident memory of the process has changed by more than a twentieth since its pages
- * were last counted. The old count is then of little use, so the process is measured sooner. */
+/* True if the resident memory of the process has changed by more than 5 % since its pages were last
+ * counted. The old count is then inaccurate, so the process is measured sooner. */
 static bool has_moved(const struct tree_node *n)
 {
     uint64_t rss = n->pub.sample.v[SAMPLE_RSS], then = n->unique_rss_bytes;
@@ -115,8 +115,8 @@ static bool may_be_parents_memory(const struct proc_tree *tree, const struct tre
     return syscall(SYS_kcmp, parent->pub.info.id.pid, n->pub.info.id.pid, SAME_VM, 0, 0) <= 0;
 }
 
-/* When N is due to be measured. New processes wait a little: many of them live only for a moment,
- * and a vfork child still uses its parent's pages. */
+/* Returns the time at which N is due to be measured. New processes wait briefly, because many are
+ * short-lived, and because a vfork child still uses its parent's pages. */
 static uint64_t unique_due_at(const struct proc_unique *u, const struct tree_node *n)
 {
     if (n->unique_due_ns != 0 && !has_moved(n))
@@ -129,8 +129,8 @@ static uint64_t unique_due_at(const struct proc_unique *u, const struct tree_nod
     return n->pub.born_ns + (wait < NS_PER_S ? wait : NS_PER_S);
 }
 
-/* Index of the first node whose slot is at least SLOT, or 0 if there is none. Slots increase along
- * the list. */
+/* Returns the index of the first node whose slot is at least SLOT, or 0 if there is none. Slots
+ * increase along the list. */
 static size_t first_from(const struct proc_tree *tree, uint32_t slot)
 {
     size_t at = ARRAY_SEARCH(i, tree->count, tree->nodes[i]->pub.slot < slot);
@@ -142,7 +142,7 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
     const struct proc_tree *tree = u->tree;
     /* continue after the process measured last */
     size_t first = first_from(tree, u->last_slot + 1);
-    /* checks again after this time, because the memory of a process may have changed */
+    /* by this time, a process's memory may have changed, so that it is due earlier */
     *ret_earliest = now_ns + u->opt.period_ns / 10;
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[(first + i) % tree->count];
@@ -156,7 +156,7 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
 }
 
 /* Schedules another attempt after a failure. The wait doubles after each failure, up to 32 periods,
- * because missing permission seldom changes. */
+ * because permission rarely changes. */
 static void give_up(struct proc_unique *u, struct tree_node *n, uint64_t now_ns)
 {
     u->cost.scans_given_up++;
@@ -261,7 +261,7 @@ static void take_result(struct proc_unique *u, uint64_t now_ns)
     }
 }
 
-/* Measures until the slice ends. Returns true if nothing is due before *ret_earliest. */
+/* Measures until the slice ends. Returns true if nothing else is due before *ret_earliest. */
 static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns,
                         uint64_t *ret_earliest, uint64_t *ret_cpu_ns)
 {
@@ -290,7 +290,8 @@ static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_n
     return false;
 }
 
-/* Collects the result of a helper that was busy. Returns false if the helper is still busy. */
+/* Collects the result of a slice that the helper had not completed in time. Returns false if the
+ * helper is still busy. */
 static bool resume_after_helper(struct proc_unique *u, uint64_t now_ns)
 {
     if (proc_helper_is_busy(u->tree->helper))
@@ -305,7 +306,7 @@ static bool resume_after_helper(struct proc_unique *u, uint64_t now_ns)
     return true;
 }
 
-/* How long to pause after a slice. */
+/* Returns the length of the pause after a slice. */
 static uint64_t pause_ns(const struct proc_unique *u)
 {
     uint32_t share = u->opt.cpu_permyriad;
@@ -322,10 +323,10 @@ void proc_unique_hurry(struct proc_unique *u, bool is_hurried)
 
 uint64_t proc_unique_slice(struct proc_unique *u, uint64_t now_ns)
 {
-    enum { AWAY_MS = 100 }; /* time between two checks of a busy helper */
+    enum { AWAY_MS = 100 }; /* interval between two checks of a busy helper */
     check_node(u);
     find_stale(u, now_ns);
-    /* the function was called before the pause has ended; the pause limits our share of the CPU */
+    /* the pause, which limits our share of the CPU, has not ended yet */
     if (now_ns < u->resume_ns)
         return u->resume_ns;
     if (!resume_after_helper(u, now_ns))

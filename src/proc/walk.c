@@ -1,4 +1,4 @@
-/* Detects births, deaths, exec and new parents, from the roots of a job down or on the whole
+/* Detects births, deaths, exec and new parents, either below the roots of a job or on the whole
  * machine. */
 #include "proc/tree.h"
 
@@ -30,8 +30,8 @@ static int pid_list_add(struct pid_list *list, int32_t pid)
     return 0;
 }
 
-/* The length of S up to and including the last blank, so that no number is cut in half; LEN if S
- * has no blank. */
+/* Returns the length of S up to and including the last blank, so that no number is cut in half; LEN
+ * if S contains no blank. */
 static size_t whole_numbers(const char *s, size_t len)
 {
     for (size_t i = len; i > 0; i--)
@@ -40,8 +40,8 @@ static size_t whole_numbers(const char *s, size_t len)
     return len;
 }
 
-/* The kernel returns at most one page per read. A read that leaves room for one more number was the
- * last one. This saves a second system call for every small process. */
+/* The kernel returns at most one page per read. If a read leaves space for one more number, it was
+ * the last one. This saves a second system call for every small process. */
 enum { CHILDREN_TEXT = 4096, CHILDREN_ROOM = 16 };
 
 static int add_children_file(struct pid_list *list, int fd)
@@ -72,7 +72,7 @@ static int open_children(int dirfd, const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-/* Returns -ENOENT if the thread exists but this kernel has no children files. */
+/* Returns -ENOENT if the thread exists but the kernel provides no children files. */
 static int children_of_main_thread(struct proc_tree *tree, const struct tree_node *n, int dir)
 {
     if (n->children_fd >= 0) {
@@ -155,7 +155,7 @@ static int children_by_scan(struct proc_tree *tree, int32_t ppid)
     return r;
 }
 
-/* Reads the children of N into tree->kin. Returns 0 or -errno. In either case the list has the
+/* Reads the children of N into tree->kin. Returns 0 or -errno. In either case the list contains the
  * children that could be read. */
 static int kin_children(struct proc_tree *tree, const struct tree_node *n)
 {
@@ -192,10 +192,10 @@ static bool was_read_during_exec(const struct proc_tree *tree, const struct tree
            node_read_exe(tree->root, n, &dev, &ino) && dev == n->exe_dev && ino == n->exe_ino;
 }
 
-/* Distinguishes exec from a mere rename. A new program usually has a different stack address. If
- * the address cannot be read (no permission) or has not changed (no address randomisation), exec is
- * assumed if both the name and the program file changed, or, if the program file is unknown, both
- * the name and the command line. */
+/* Distinguishes exec from a mere change of name. A new program usually has a different stack
+ * address. If the address cannot be read (missing permission) or has not changed (no address
+ * randomization), exec is assumed if both the name and the executable file have changed or, if the
+ * executable file is unknown, both the name and the command line. */
 static bool has_execed(const struct proc_tree *tree, const struct tree_node *n,
                        const struct proc_stat *st, const struct process_info *before)
 {
@@ -234,7 +234,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     bool execed = has_execed(tree, n, st, &before);
     if (new_stack)
         n->start_stack = st->start_stack;
-    /* the worker now runs another actor or task, whose name is recorded */
+    /* the Ray worker now runs another actor or task, whose name is recorded */
     if (!execed && command_ray_title(info->cmdline, info->cmdline_len, &title) &&
         (before.cmdline_len != info->cmdline_len ||
          memcmp(before.cmdline, info->cmdline, info->cmdline_len) != 0))
@@ -266,7 +266,7 @@ static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t n
         }
     }
     if (r < 0)
-        return; /* no fd is available at the moment, which does not mean that the process died */
+        return; /* no fd is available at the moment; the process may still be alive */
     n->threads = st.threads;
     n->size_bytes = st.size_bytes;
     n->minor_faults = st.minor_faults;
@@ -280,7 +280,7 @@ static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t n
     }
 }
 
-/* Handles PID, which belongs to the job and may be known, new, or a reused pid. */
+/* Handles PID, which belongs to the job. It may be a known process, a new one, or a reused pid. */
 static int meet_pid(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
 {
     struct tree_node *n = tree_find(tree, pid);
@@ -304,7 +304,7 @@ static int meet_children(struct proc_tree *tree, const struct tree_node *n, uint
     return r == -ENOMEM ? r : 0;
 }
 
-/* Walks the nodes from index FROM on, including those that are added on the way. */
+/* Walks the nodes from index FROM on, including nodes that are added during the walk. */
 static int walk_nodes(struct proc_tree *tree, size_t from, uint64_t now_ns)
 {
     int r = 0;
@@ -399,8 +399,8 @@ static int explain_refusal(struct err *err, int code, int32_t pid)
     }
 }
 
-/* Checks that the memory of a root process may be read: without permission to open maps, neither
- * unique memory nor PSS is available. */
+/* Checks that the memory of a root process may be read: if maps cannot be opened, neither unique
+ * memory nor PSS is available. */
 static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *err)
 {
     int32_t pid = n->pub.info.id.pid;
@@ -439,7 +439,7 @@ int tree_check_pid(struct proc_tree *tree, int32_t pid, struct err *err)
 
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err)
 {
-    /* a process is checked before it is added, so that a refused process causes no event */
+    /* a process is checked before it is added, so that a rejected process causes no event */
     int r = tree_check_pid(tree, pid, err);
     if (r < 0)
         return r;
