@@ -45,7 +45,7 @@ EMULATED = {
     "process_group_can_be_signalled_after_its_leader_was_reaped": SUBREAPER,
     "sentinel_ends_processes_of_a_killed_supervisor": SUBREAPER,
     "orphan_stays_in_the_process_tree_with_a_new_parent": SUBREAPER,
-    "daemon_unseen_before_is_found_below_the_subreaper": SUBREAPER,
+    "daemon_is_found_as_a_new_child_of_the_subreaper": SUBREAPER,
     "descriptors_attached_to_a_mark_are_closed": DESCRIPTORS,
     "invalid_hello_of_a_profiler_leaks_no_descriptor": DESCRIPTORS,
     "extra_descriptors_sent_by_a_profiler_are_closed": DESCRIPTORS,

@@ -205,7 +205,7 @@ void mock_put(const struct mock *m, const struct mock_process *p)
 void mock_remove(const struct mock *m, int32_t pid)
 {
     char path[256];
-    /* When a process dies, reads from its open /proc files return nothing. */
+    /* After a process has died, reads of its open /proc files return no data. */
     mock_write(m, pid, "stat", "", 0);
     mock_write(m, pid, "statm", "", 0);
     snprintf(path, sizeof(path), "%s/%d", m->path, pid);

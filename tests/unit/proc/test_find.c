@@ -1,4 +1,4 @@
-/* Tests the search for training processes, on recorded machines and among child processes. */
+/* Tests the search for training processes, on recorded machines and among real child processes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static struct proc_root live(void)
     return root;
 }
 
-static void training_processes_are_listed_best_first_with_reasons(void **state)
+static void training_jobs_are_listed_best_first_with_evidence(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -55,25 +55,26 @@ static void training_processes_are_listed_best_first_with_reasons(void **state)
     assert_int_equal(c[0].rss_bytes, UINT64_C(9000) << 20);
     assert_string_equal(c[0].reasons, "libtorch mapped; /dev/nvidia0 open; libcuda mapped");
     assert_int_equal(c[1].process.id.pid, 600);
-    /* The shell is not reported as the launcher, because it is also an ancestor of the test. */
+    /* The shell that started it is not reported as its launcher, because the shell is also an
+     * ancestor of the searching process. */
     assert_int_equal(c[1].launcher, 0);
     assert_string_equal(c[1].reasons, "training script on its command line");
     assert_true(c[0].score > c[1].score);
     proc_root_close(&root);
 }
 
-static void ebb_and_its_ancestors_are_never_candidates(void **state)
+static void training_search_excludes_ebb_and_its_ancestors(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
     static struct find_candidate c[MAX];
-    /* The search starts as if from a worker of the job. */
+    /* Here the searching process is a worker of the other job. */
     assert_int_equal(find_training(&root, 141658, c, MAX, NULL), 1);
     assert_int_equal(c[0].process.id.pid, 600);
     proc_root_close(&root);
 }
 
-static void candidates_beyond_the_maximum_are_counted_but_not_listed(void **state)
+static void training_jobs_beyond_the_maximum_are_counted_but_not_listed(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -84,7 +85,7 @@ static void candidates_beyond_the_maximum_are_counted_but_not_listed(void **stat
     proc_root_close(&root);
 }
 
-static void all_ranks_of_one_torchrun_are_one_candidate(void **state)
+static void all_ranks_of_one_torchrun_are_listed_as_one_training_job(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find-ranks");
@@ -95,7 +96,7 @@ static void all_ranks_of_one_torchrun_are_one_candidate(void **state)
     assert_int_equal(c[0].rss_bytes, UINT64_C(3100) << 20);
     assert_string_equal(c[0].reasons, "2 ranks of torchrun; libtorch mapped; libcuda mapped; "
                                       "training script on its command line");
-    /* This process was started by a wrapper that does not train. */
+    /* This training process was started by a wrapper that does not train itself. */
     assert_int_equal(c[1].process.id.pid, 51);
     assert_int_equal(c[1].launcher, 50);
     proc_root_close(&root);
@@ -125,7 +126,7 @@ static void launcher_is_followed_to_its_training_process(void **state)
     expect_follow("find", 610, 610, "");
 }
 
-static void worker_given_by_pid_is_watched_and_reported_as_a_worker(void **state)
+static void worker_pid_is_watched_as_requested_and_reported_as_worker(void **state)
 {
     (void)state;
     expect_follow("find", 141658, 141658,
@@ -133,7 +134,7 @@ static void worker_given_by_pid_is_watched_and_reported_as_a_worker(void **state
                   "torch/_inductor/compile_worker); watching only 141658");
 }
 
-static void launcher_of_several_training_processes_is_watched_itself(void **state)
+static void launcher_of_several_ranks_is_watched_with_all_descendants(void **state)
 {
     (void)state;
     expect_follow(
@@ -141,7 +142,7 @@ static void launcher_of_several_training_processes_is_watched_itself(void **stat
         "process 10 is `torchrun`, a launcher, with 2 descendants that train; watching them all");
 }
 
-static void watch_of_a_launcher_shows_its_largest_child_if_none_trains(void **state)
+static void launcher_without_a_trainer_is_followed_to_largest_descendant(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 20, 21,
@@ -163,7 +164,7 @@ static void launcher_with_a_hostile_name_is_described_in_one_line(void **state)
                   "mapped");
 }
 
-static void unknown_pid_is_refused_and_named(void **state)
+static void error_for_an_unknown_pid_contains_the_pid(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -185,7 +186,7 @@ static void *tell_tid(void *arg)
     return NULL;
 }
 
-/* The search runs in a separate process, because its thread never exits. */
+/* Runs in a separate process, because the thread that it starts never exits. */
 static int check_own_thread_is_refused(void)
 {
     _Atomic pid_t tid = 0;
@@ -207,7 +208,7 @@ static int check_own_thread_is_refused(void)
     return strcmp(err.text, expected) == 0 ? 0 : 3;
 }
 
-static void thread_id_is_refused_and_its_process_named(void **state)
+static void error_for_a_thread_id_contains_the_pid_of_its_process(void **state)
 {
     (void)state;
     int status;
@@ -220,7 +221,7 @@ static void thread_id_is_refused_and_its_process_named(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Starts a process that executes ARGS and dies with this process. */
+/* Starts a process that executes ARGS and is killed when this process exits. */
 static pid_t start(char *const args[])
 {
     int done[2];
@@ -234,7 +235,7 @@ static pid_t start(char *const args[])
     }
     close(done[1]);
     char c;
-    (void)!read(done[0], &c, 1); /* The read returns when exec has closed the other end. */
+    (void)!read(done[0], &c, 1); /* The read returns once exec has closed the write end. */
     close(done[0]);
     return pid;
 }
@@ -253,8 +254,8 @@ static const struct find_candidate *candidate(const struct find_candidate *c, in
     return NULL;
 }
 
-/* Waits until find_training has found a real python3 that runs train.py. With pyenv, python3 is a
- * shell script that starts the interpreter after a while. */
+/* A running python3 process that find_training has found executing train.py. With pyenv, python3 is
+ * at first a shell script, which executes the interpreter later. */
 struct trainer {
     char dir[32], script[48];
     pid_t pid;
@@ -284,14 +285,14 @@ static void trainer_start(struct trainer *t)
         assert_null(candidate(c, n, getppid()));
         found = candidate(c, n, t->pid);
         if (found != NULL && found->rss_bytes == 0)
-            /* Just after exec, RSS may still be 0, because the kernel counts it per CPU in
-             * batches. */
+            /* Just after exec, RSS may still be 0, because the kernel updates it in batches per
+             * CPU. */
             found = NULL;
         if (found == NULL)
             nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
     assert_non_null(found);
-    if (found != NULL) /* gcc does not know that a failed assertion ends the test. */
+    if (found != NULL) /* gcc does not know that assert_non_null ends the test. */
         t->found = *found;
     proc_root_close(&root);
 }
@@ -303,7 +304,7 @@ static void trainer_stop(struct trainer *t)
     rmdir(t->dir);
 }
 
-static void running_python_trainer_is_found(void **state)
+static void running_python_training_script_is_found(void **state)
 {
     (void)state;
     struct trainer t;
@@ -313,7 +314,7 @@ static void running_python_trainer_is_found(void **state)
     assert_true(t.found.rss_bytes > 0);
 }
 
-static void watch_of_a_running_shell_follows_its_command(void **state)
+static void running_shell_is_followed_to_its_command(void **state)
 {
     (void)state;
     char sh[] = "sh", opt[] = "-c", line[] = "sleep 600; true";
@@ -322,7 +323,7 @@ static void watch_of_a_running_shell_follows_its_command(void **state)
     struct proc_root root = live();
     int32_t real = pid;
     char why[256] = "";
-    /* Between fork and exec the child is still a shell. */
+    /* Between fork and exec, the child still executes the shell. */
     for (int tries = 0; strstr(why, "(sleep)") == NULL && tries < 6000; tries++) {
         assert_int_equal(find_real_process(&root, pid, &real, why, NULL), 0);
         nanosleep(&(struct timespec){0, 5000000}, NULL);
@@ -334,7 +335,7 @@ static void watch_of_a_running_shell_follows_its_command(void **state)
     proc_root_close(&root);
 }
 
-/* Runs under a uid that may not read our memory. Exits with 0 if the error is as expected. */
+/* Runs as a user who may not read our memory. Returns 0 if the error is as expected. */
 static int check_other_users_process_is_refused(pid_t other)
 {
     struct proc_root root;
@@ -357,14 +358,14 @@ static int check_other_users_process_is_refused(pid_t other)
     return 0;
 }
 
-static void process_of_another_user_is_refused_and_not_listed(void **state)
+static void process_of_another_user_is_rejected_and_not_listed(void **state)
 {
     (void)state;
     if (!has_strangers()) {
         print_message("skipped: there is no process of another user\n");
         skip();
     }
-    if (geteuid() != 0) { /* Without root, init serves as the process of another user. */
+    if (geteuid() != 0) { /* Without root, init is used as the process of another user. */
         struct proc_root root = live();
         int32_t real = -1;
         char why[256];
@@ -388,20 +389,20 @@ static void process_of_another_user_is_refused_and_not_listed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_processes_are_listed_best_first_with_reasons),
-        cmocka_unit_test(ebb_and_its_ancestors_are_never_candidates),
-        cmocka_unit_test(candidates_beyond_the_maximum_are_counted_but_not_listed),
-        cmocka_unit_test(all_ranks_of_one_torchrun_are_one_candidate),
+        cmocka_unit_test(training_jobs_are_listed_best_first_with_evidence),
+        cmocka_unit_test(training_search_excludes_ebb_and_its_ancestors),
+        cmocka_unit_test(training_jobs_beyond_the_maximum_are_counted_but_not_listed),
+        cmocka_unit_test(all_ranks_of_one_torchrun_are_listed_as_one_training_job),
         cmocka_unit_test(launcher_is_followed_to_its_training_process),
-        cmocka_unit_test(worker_given_by_pid_is_watched_and_reported_as_a_worker),
-        cmocka_unit_test(launcher_of_several_training_processes_is_watched_itself),
-        cmocka_unit_test(watch_of_a_launcher_shows_its_largest_child_if_none_trains),
+        cmocka_unit_test(worker_pid_is_watched_as_requested_and_reported_as_worker),
+        cmocka_unit_test(launcher_of_several_ranks_is_watched_with_all_descendants),
+        cmocka_unit_test(launcher_without_a_trainer_is_followed_to_largest_descendant),
         cmocka_unit_test(launcher_with_a_hostile_name_is_described_in_one_line),
-        cmocka_unit_test(unknown_pid_is_refused_and_named),
-        cmocka_unit_test(thread_id_is_refused_and_its_process_named),
-        cmocka_unit_test(running_python_trainer_is_found),
-        cmocka_unit_test(watch_of_a_running_shell_follows_its_command),
-        cmocka_unit_test(process_of_another_user_is_refused_and_not_listed),
+        cmocka_unit_test(error_for_an_unknown_pid_contains_the_pid),
+        cmocka_unit_test(error_for_a_thread_id_contains_the_pid_of_its_process),
+        cmocka_unit_test(running_python_training_script_is_found),
+        cmocka_unit_test(running_shell_is_followed_to_its_command),
+        cmocka_unit_test(process_of_another_user_is_rejected_and_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

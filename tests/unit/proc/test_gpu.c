@@ -1,4 +1,4 @@
-/* Tests the GPU thread with drivers that answer, fail or hang. */
+/* Tests the GPU thread with drivers that work, fail or hang. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static void nap(long ms)
     nanosleep(&t, NULL);
 }
 
-/* A simulated driver that answers every query. */
+/* A fake driver whose calls all succeed. */
 static atomic_int good_reads, good_closed;
 static atomic_bool good_saw_signals;
 
@@ -40,7 +40,7 @@ static int good_open(void **ret_state)
 static int good_read(void *state, struct gpu_snapshot *ret)
 {
     assert_ptr_equal(state, &good_reads);
-    assert_int_equal(ret->devices, 0); /* The caller zeroes the snapshot before each read. */
+    assert_int_equal(ret->devices, 0); /* The snapshot is zeroed before each read. */
     int n = atomic_fetch_add(&good_reads, 1) + 1;
     ret->devices = 1;
     strcpy(ret->device[0].name, "fake");
@@ -60,7 +60,7 @@ static void good_close(void *state)
 
 static const struct gpu_vendor good = {"good", NULL, good_open, good_read, good_close};
 
-static void gpu_snapshots_are_delivered_once_and_in_order(void **state)
+static void gpu_snapshots_are_delivered_in_order(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -79,10 +79,10 @@ static void gpu_snapshots_are_delivered_once_and_in_order(void **state)
     assert_false(atomic_load(&good_saw_signals));
     gpu_free(g);
     EVENTUALLY(atomic_load(&good_closed) == 1,
-               (void)0); /* The thread closes a driver that has answered. */
+               (void)0); /* The thread closes the driver, because the driver does not hang. */
 }
 
-static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
+static void long_gpu_sampling_period_does_not_delay_gpu_free(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -98,7 +98,7 @@ static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
     gpu_free(NULL);
 }
 
-/* Simulated drivers that are absent or not ready. */
+/* Fake drivers that are absent or cannot be opened. */
 static bool is_absent(void)
 {
     return false;
@@ -144,7 +144,7 @@ static void gpu_driver_that_fails_to_open_reports_the_error(void **state)
     gpu_free(g);
 }
 
-/* A simulated driver whose every second read fails. */
+/* A fake driver of which every second read fails. */
 static atomic_int flaky_reads;
 static int flaky_read(void *state, struct gpu_snapshot *ret)
 {
@@ -153,7 +153,7 @@ static int flaky_read(void *state, struct gpu_snapshot *ret)
     return atomic_fetch_add(&flaky_reads, 1) % 2 == 0 ? -EIO : 0;
 }
 
-static void failed_gpu_read_is_retried_and_keeps_the_last_snapshot(void **state)
+static void failed_gpu_read_is_retried_in_the_next_period(void **state)
 {
     (void)state;
     static const struct gpu_vendor flaky = {"flaky", NULL, good_open, flaky_read, good_close};
@@ -167,7 +167,7 @@ static void failed_gpu_read_is_retried_and_keeps_the_last_snapshot(void **state)
     gpu_free(g);
 }
 
-/* A driver that hangs until the test releases it. */
+/* Fake drivers that hang until the test releases them. */
 static pthread_mutex_t hang = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int hanging, released;
 
@@ -216,7 +216,8 @@ static void free_of_a_hanging_driver_returns(const struct gpu_vendor *vendor)
     assert_int_equal(atomic_load(&released), 0); /* gpu_free did not wait for the driver. */
     pthread_mutex_unlock(&hang);
     EVENTUALLY(atomic_load(&released) == 1, (void)0);
-    nap(50); /* The thread gets time to free its memory, which the leak checker would report. */
+    /* Gives the thread time to free its memory, which the leak checker would report otherwise. */
+    nap(50);
 }
 
 static void hanging_gpu_driver_does_not_block_the_caller(void **state)
@@ -228,7 +229,7 @@ static void hanging_gpu_driver_does_not_block_the_caller(void **state)
     free_of_a_hanging_driver_returns(&in_open);
 }
 
-static void nvml_is_absent_without_nvidia_hardware(void **state)
+static void nvml_readings_are_plausible_if_nvidia_hardware_is_present(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -236,7 +237,7 @@ static void nvml_is_absent_without_nvidia_hardware(void **state)
     int r = gpu_new(&gpu_vendor_nvml, 100 * NS_PER_MS, &g);
     if (r == -ENOENT)
         return;
-    /* On NVIDIA hardware, a reading either has devices with names and memory, or fails. */
+    /* On NVIDIA hardware, a reading either fails or contains plausible sizes. */
     assert_int_equal(r, 0);
     EVENTUALLY(gpu_status(g) != -EINPROGRESS, (void)0);
     if (gpu_status(g) == 0) {
@@ -251,13 +252,13 @@ static void nvml_is_absent_without_nvidia_hardware(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpu_snapshots_are_delivered_once_and_in_order),
-        cmocka_unit_test(long_gpu_sampling_period_does_not_delay_shutdown),
+        cmocka_unit_test(gpu_snapshots_are_delivered_in_order),
+        cmocka_unit_test(long_gpu_sampling_period_does_not_delay_gpu_free),
         cmocka_unit_test(absent_gpu_driver_is_reported_at_once),
         cmocka_unit_test(gpu_driver_that_fails_to_open_reports_the_error),
-        cmocka_unit_test(failed_gpu_read_is_retried_and_keeps_the_last_snapshot),
+        cmocka_unit_test(failed_gpu_read_is_retried_in_the_next_period),
         cmocka_unit_test(hanging_gpu_driver_does_not_block_the_caller),
-        cmocka_unit_test(nvml_is_absent_without_nvidia_hardware),
+        cmocka_unit_test(nvml_readings_are_plausible_if_nvidia_hardware_is_present),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Tests the helper thread that makes calls which may block. */
+/* Tests the helper thread, which makes system calls that may block. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void wait_for_byte(void *arg)
     (void)!read(*(int *)arg, &byte, 1);
 }
 
-static void helper_thread_call_returns_its_result(void **state)
+static void helper_call_returns_after_its_function_has_run(void **state)
 {
     struct proc_helper *h;
     uint64_t cpu_ns = UINT64_MAX;
@@ -37,7 +37,7 @@ static void helper_thread_call_returns_its_result(void **state)
     proc_helper_free(h);
 }
 
-static void new_helper_calls_are_refused_while_one_is_blocked(void **state)
+static void new_helper_calls_are_rejected_while_a_call_is_blocked(void **state)
 {
     static int ends[2]; /* The array is static because the helper thread outlives this function. */
     struct proc_helper *h;
@@ -54,7 +54,7 @@ static void new_helper_calls_are_refused_while_one_is_blocked(void **state)
     assert_int_equal(write(ends[1], "", 1), 1);
 }
 
-static void call_runs_in_the_caller_if_there_is_no_helper_thread(void **state)
+static void call_without_a_helper_thread_runs_in_the_calling_thread(void **state)
 {
     int calls = 0;
     (void)state;
@@ -68,9 +68,9 @@ static void call_runs_in_the_caller_if_there_is_no_helper_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(helper_thread_call_returns_its_result),
-        cmocka_unit_test(new_helper_calls_are_refused_while_one_is_blocked),
-        cmocka_unit_test(call_runs_in_the_caller_if_there_is_no_helper_thread),
+        cmocka_unit_test(helper_call_returns_after_its_function_has_run),
+        cmocka_unit_test(new_helper_calls_are_rejected_while_a_call_is_blocked),
+        cmocka_unit_test(call_without_a_helper_thread_runs_in_the_calling_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Tests which limit is effective, in recorded cgroup trees of every kind and on this machine. */
+/* Tests which limit is effective, in recorded cgroup trees of v1, v2 and hybrid machines and on
+ * this machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +23,7 @@
 
 static const uint64_t GiB = UINT64_C(1) << 30;
 
-/* Opens a recorded machine from tests/proc-fixtures, whose job is process 100. */
+/* Opens a recorded machine from tests/proc-fixtures. Process 100 is its job. */
 static struct proc_root recorded(const char *name)
 {
     char proc[128], cgroup[128];
@@ -61,7 +62,7 @@ static void expect(const char *name, enum limit_kind kind, const char *where, ui
     assert_false(l.soft);
 }
 
-static void cgroup_v1_usage_counts_the_subtree_without_file_cache(void **state)
+static void cgroup_v1_usage_includes_subtree_but_not_file_cache(void **state)
 {
     (void)state;
     expect("v1", LIMIT_CGROUP_V1, "/slurm/job_7", 4 * GiB, 2 * GiB);
@@ -80,7 +81,7 @@ static void cgroup_v2_limit_is_found_in_the_unified_hierarchy(void **state)
 /* The recording is of a Python process with 7.1 MiB of live anonymous memory, 20 MiB freed lazily,
  * 80 MiB of huge pages of which one page in 512 is in use, 4 MiB in tmpfs, 8 MiB of file cache and
  * 29 MiB of dentries. */
-static void used_memory_excludes_reclaimable_memory(void **state)
+static void memory_in_use_excludes_reclaimable_memory(void **state)
 {
     (void)state;
     expect("v1-reclaimable", LIMIT_CGROUP_V1, "/job", 160 << 20, 11698176);
@@ -88,8 +89,8 @@ static void used_memory_excludes_reclaimable_memory(void **state)
     expect("v2-reclaimable", LIMIT_CGROUP_V2, "/job", 160 << 20, 12714560);
 }
 
-/* The unused part of huge pages can be computed only if all keys are present. */
-static void missing_key_in_memory_stat_is_unknown_and_not_zero(void **state)
+/* The unmapped part of huge pages can be computed only if all keys are present. */
+static void huge_page_estimate_is_skipped_if_memory_stat_lacks_a_key(void **state)
 {
     static const char text[] = "inactive_anon 7000\nactive_anon 0\nunevictable 0\n"
                                "inactive_file 30\nactive_file 3\nfile 33\nslab_reclaimable 200\n";
@@ -110,7 +111,7 @@ static void hybrid_machine_uses_the_v1_memory_limit(void **state)
     expect("hybrid", LIMIT_CGROUP_V1, "/a/b", 2 * GiB, GiB);
 }
 
-static void parent_limit_is_found_above_a_cgroup_without_a_limit(void **state)
+static void limit_of_the_parent_cgroup_applies_to_a_cgroup_without_one(void **state)
 {
     (void)state;
     expect("nested", LIMIT_CGROUP_V2, "/top/mid", 6 * GiB, 4 * GiB);
@@ -122,14 +123,14 @@ static void cgroup_with_the_least_headroom_has_the_effective_limit(void **state)
     expect("crowded", LIMIT_CGROUP_V2, "/top", 12 * GiB, 11 * GiB);
 }
 
-static void container_without_its_cgroup_path_uses_the_mounted_cgroup(void **state)
+static void mounted_cgroup_is_used_if_the_cgroup_path_does_not_exist(void **state)
 {
     (void)state;
     expect("container", LIMIT_CGROUP_V1, "/", 3 * GiB, GiB);
     expect("outside", LIMIT_CGROUP_V2, "/", 5 * GiB, GiB);
 }
 
-static void cgroup_path_is_relative_to_the_mounted_folder(void **state)
+static void cgroup_path_is_resolved_relative_to_the_mount_root(void **state)
 {
     (void)state;
     expect("bind", LIMIT_CGROUP_V1, "/job", GiB, GiB / 2);
@@ -156,7 +157,7 @@ static void cgroup_limit_files_with_invalid_content_are_ignored(void **state)
     expect("garbage", LIMIT_HOST, "host", 32 * GiB, 8 * GiB);
 }
 
-static void cgroup_limit_with_unreadable_usage_still_counts(void **state)
+static void cgroup_limit_with_unreadable_usage_is_effective(void **state)
 {
     (void)state;
     struct machine_limit l = limit_of("unreadable-usage");
@@ -167,14 +168,14 @@ static void cgroup_limit_with_unreadable_usage_still_counts(void **state)
     assert_int_equal(l.headroom_bytes, GiB);
 }
 
-static void rlimits_of_a_process_are_memory_limits(void **state)
+static void address_space_and_data_rlimits_are_memory_limits(void **state)
 {
     (void)state;
     expect("rlimit", LIMIT_RLIMIT_AS, "RLIMIT_AS", 2 * GiB, GiB + GiB / 2);
     expect("rlimit-data", LIMIT_RLIMIT_DATA, "RLIMIT_DATA", GiB + GiB / 2, GiB);
 }
 
-static void sampling_reads_memory_pressure_and_the_limit(void **state)
+static void machine_tick_reads_meminfo_pressure_and_limit(void **state)
 {
     (void)state;
     struct proc_root root = recorded("v1");
@@ -194,13 +195,13 @@ static void sampling_reads_memory_pressure_and_the_limit(void **state)
     assert_int_equal(s.v[MACHINE_LIMIT], 4 * GiB);
     assert_int_equal(s.v[MACHINE_LIMIT_USED], 2 * GiB);
     assert_int_equal(s.v[MACHINE_LIMIT_PEAK], 3 * GiB + 5);
-    /* machine_tick has kept the fields that the process tree has set. */
+    /* machine_tick has not changed the fields of the process tree. */
     assert_true(s.read >> MACHINE_TREE_LOW & 1u);
     machine_free(m);
     proc_root_close(&root);
 }
 
-static void usage_of_an_effective_rlimit_is_sampled(void **state)
+static void machine_tick_reads_the_usage_of_an_effective_rlimit(void **state)
 {
     (void)state;
     static const char *const names[] = {"rlimit", "rlimit-data"};
@@ -217,7 +218,7 @@ static void usage_of_an_effective_rlimit_is_sampled(void **state)
     }
 }
 
-static void missing_machine_files_leave_fields_unknown(void **state)
+static void machine_sample_is_unknown_if_proc_files_are_missing(void **state)
 {
     (void)state;
     struct proc_root root = recorded("v1");
@@ -236,7 +237,7 @@ static void missing_machine_files_leave_fields_unknown(void **state)
     proc_root_close(&root);
 }
 
-/* Creates a writable copy of a recorded machine in TMP. */
+/* Copies a recorded machine to a temporary folder, whose path is stored in TMP. */
 static struct proc_root copied(const char *name, char tmp[64])
 {
     char command[256], proc[96], cgroup[96];
@@ -259,7 +260,7 @@ static void shell(const char *tmp, const char *line)
     assert_int_equal(system(command), 0);
 }
 
-static void limit_is_read_from_the_cgroup_that_the_job_moves_to(void **state)
+static void limit_follows_a_job_that_is_moved_to_another_cgroup(void **state)
 {
     (void)state;
     char tmp[64];
@@ -273,7 +274,7 @@ static void limit_is_read_from_the_cgroup_that_the_job_moves_to(void **state)
     assert_int_equal(machine_limit(m, &l), 0);
     assert_string_equal(l.where, "/new");
     shell(tmp, "echo 4:memory:/ > proc/100/cgroup && echo 0 0 0 0 0 0 0 > proc/100/statm");
-    assert_int_equal(machine_limit(m, &l), 0); /* a zombie */
+    assert_int_equal(machine_limit(m, &l), 0); /* The process is a zombie now. */
     assert_string_equal(l.where, "/new");
     shell(tmp, "rm -r proc/100");
     assert_int_equal(machine_limit(m, &l), 0);
@@ -283,7 +284,7 @@ static void limit_is_read_from_the_cgroup_that_the_job_moves_to(void **state)
     shell(tmp, "rm -r proc cgroup && rmdir $PWD");
 }
 
-static void headroom_of_this_machine_does_not_exceed_its_memory(void **state)
+static void headroom_on_this_machine_does_not_exceed_total_memory(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -301,7 +302,7 @@ static void headroom_of_this_machine_does_not_exceed_its_memory(void **state)
     proc_root_close(&root);
 }
 
-/* Starts a waiting child with RLIMIT_AS set, as another user if this process is root. */
+/* Starts a child that sleeps, with RLIMIT_AS set, as another user if this process is root. */
 static pid_t limited_child(void)
 {
     pid_t pid = fork();
@@ -316,7 +317,7 @@ static pid_t limited_child(void)
     return pid;
 }
 
-static void memory_limit_is_found_after_dropping_root_privileges(void **state)
+static void memory_limits_can_be_read_without_root_privileges(void **state)
 {
     (void)state;
     if (!can_be_nobody()) {
@@ -337,7 +338,7 @@ static void memory_limit_is_found_after_dropping_root_privileges(void **state)
             machine_new(&root, 0, &m) < 0 || machine_limit(m, &l) < 0 || machine_tick(m, &s) < 0)
             _exit(2);
         machine_free(m);
-        /* The limits of another user's job are in files that everyone may read. */
+        /* The limits of another user's job are in files that are readable by everyone. */
         if (machine_new(&root, other, &m) < 0 || machine_limit(m, &l) < 0 ||
             machine_tick(m, &s) < 0 || !sample_has(&s, MACHINE_LIMIT))
             _exit(3);
@@ -353,7 +354,7 @@ static void memory_limit_is_found_after_dropping_root_privileges(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void cgroup_parser_accepts_colons_in_paths_and_lists(void **state)
+static void proc_cgroup_parser_accepts_colons_and_controller_lists(void **state)
 {
     (void)state;
     char path[64];
@@ -367,7 +368,7 @@ static void cgroup_parser_accepts_colons_in_paths_and_lists(void **state)
     assert_string_equal(path, "/x");
 }
 
-static void random_bytes_in_cgroup_files_do_not_crash_the_parser(void **state)
+static void cgroup_parsers_handle_mutated_files(void **state)
 {
     (void)state;
     static const char *const seeds[] = {
@@ -380,7 +381,8 @@ static void random_bytes_in_cgroup_files_do_not_crash_the_parser(void **state)
     for (int round = 0; round < 40000; round++) {
         const char *from = seeds[round % 4];
         size_t len = strlen(from);
-        /* The copy is allocated with its exact length, so the sanitizer detects an overrun. */
+        /* The copy has exactly the length of the text, so that the sanitizer detects reads beyond
+         * its end. */
         char *text = malloc(len);
         char path[32];
         bool unlimited;
@@ -401,28 +403,28 @@ static void random_bytes_in_cgroup_files_do_not_crash_the_parser(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cgroup_v1_usage_counts_the_subtree_without_file_cache),
+        cmocka_unit_test(cgroup_v1_usage_includes_subtree_but_not_file_cache),
         cmocka_unit_test(cgroup_v2_limit_is_found_in_the_unified_hierarchy),
-        cmocka_unit_test(used_memory_excludes_reclaimable_memory),
-        cmocka_unit_test(missing_key_in_memory_stat_is_unknown_and_not_zero),
+        cmocka_unit_test(memory_in_use_excludes_reclaimable_memory),
+        cmocka_unit_test(huge_page_estimate_is_skipped_if_memory_stat_lacks_a_key),
         cmocka_unit_test(hybrid_machine_uses_the_v1_memory_limit),
-        cmocka_unit_test(parent_limit_is_found_above_a_cgroup_without_a_limit),
+        cmocka_unit_test(limit_of_the_parent_cgroup_applies_to_a_cgroup_without_one),
         cmocka_unit_test(cgroup_with_the_least_headroom_has_the_effective_limit),
-        cmocka_unit_test(container_without_its_cgroup_path_uses_the_mounted_cgroup),
-        cmocka_unit_test(cgroup_path_is_relative_to_the_mounted_folder),
+        cmocka_unit_test(mounted_cgroup_is_used_if_the_cgroup_path_does_not_exist),
+        cmocka_unit_test(cgroup_path_is_resolved_relative_to_the_mount_root),
         cmocka_unit_test(memory_high_below_memory_max_is_the_effective_soft_limit),
         cmocka_unit_test(machine_without_cgroups_is_limited_by_host_memory),
         cmocka_unit_test(cgroup_limit_files_with_invalid_content_are_ignored),
-        cmocka_unit_test(cgroup_limit_with_unreadable_usage_still_counts),
-        cmocka_unit_test(rlimits_of_a_process_are_memory_limits),
-        cmocka_unit_test(sampling_reads_memory_pressure_and_the_limit),
-        cmocka_unit_test(usage_of_an_effective_rlimit_is_sampled),
-        cmocka_unit_test(missing_machine_files_leave_fields_unknown),
-        cmocka_unit_test(limit_is_read_from_the_cgroup_that_the_job_moves_to),
-        cmocka_unit_test(headroom_of_this_machine_does_not_exceed_its_memory),
-        cmocka_unit_test(memory_limit_is_found_after_dropping_root_privileges),
-        cmocka_unit_test(cgroup_parser_accepts_colons_in_paths_and_lists),
-        cmocka_unit_test(random_bytes_in_cgroup_files_do_not_crash_the_parser),
+        cmocka_unit_test(cgroup_limit_with_unreadable_usage_is_effective),
+        cmocka_unit_test(address_space_and_data_rlimits_are_memory_limits),
+        cmocka_unit_test(machine_tick_reads_meminfo_pressure_and_limit),
+        cmocka_unit_test(machine_tick_reads_the_usage_of_an_effective_rlimit),
+        cmocka_unit_test(machine_sample_is_unknown_if_proc_files_are_missing),
+        cmocka_unit_test(limit_follows_a_job_that_is_moved_to_another_cgroup),
+        cmocka_unit_test(headroom_on_this_machine_does_not_exceed_total_memory),
+        cmocka_unit_test(memory_limits_can_be_read_without_root_privileges),
+        cmocka_unit_test(proc_cgroup_parser_accepts_colons_and_controller_lists),
+        cmocka_unit_test(cgroup_parsers_handle_mutated_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

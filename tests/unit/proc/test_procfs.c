@@ -1,4 +1,4 @@
-/* Tests the parsers of /proc and cgroupfs files with valid and malformed content. */
+/* Tests the parsers of /proc and cgroupfs files with valid and malformed input. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -66,7 +66,7 @@ static void stat_parser_truncates_an_overlong_name(void **state)
     expect_stat(line, strlen(line), name, 63);
 }
 
-static void truncated_stat_is_refused_and_output_untouched(void **state)
+static void stat_parser_rejects_truncated_line_and_keeps_output(void **state)
 {
     (void)state;
     static const char line[] = "123 (x)" STAT_TAIL;
@@ -82,7 +82,7 @@ static void truncated_stat_is_refused_and_output_untouched(void **state)
     assert_int_equal(proc_stat_parse(TEXT("1 (x) S 99999999999 1 1"), &st), -EBADMSG);
 }
 
-static void stat_number_beyond_64_bits_is_refused(void **state)
+static void stat_parser_rejects_numbers_beyond_64_bits(void **state)
 {
     (void)state;
     struct proc_statm m;
@@ -129,7 +129,7 @@ static void status_parser_sets_a_bit_for_each_line_it_finds(void **state)
     assert_int_equal(st.swap_bytes, 4096);
 }
 
-static void status_of_a_kernel_thread_has_no_memory_values(void **state)
+static void status_parser_accepts_a_kernel_thread_without_memory_lines(void **state)
 {
     (void)state;
     struct proc_status st;
@@ -140,7 +140,7 @@ static void status_of_a_kernel_thread_has_no_memory_values(void **state)
     assert_int_equal(proc_status_parse(TEXT("VmSwap:\tmuch kB\n"), &st), -EBADMSG);
 }
 
-static void meminfo_requires_total_and_available(void **state)
+static void meminfo_parser_requires_memtotal_and_memavailable(void **state)
 {
     (void)state;
     struct proc_meminfo m;
@@ -180,7 +180,7 @@ static void psi_parser_returns_hundredths_of_a_percent(void **state)
     assert_int_equal(proc_psi_parse("", 0, &p), -EBADMSG);
 }
 
-static void pss_is_not_read_from_a_line_with_a_similar_name(void **state)
+static void smaps_rollup_parser_does_not_confuse_pss_with_pss_anon(void **state)
 {
     (void)state;
     uint64_t pss;
@@ -223,7 +223,7 @@ static void maps_parser_returns_lines_with_raw_paths(void **state)
     assert_int_equal(proc_maps_next(&p, end, &m), 0);
 }
 
-static void malformed_maps_line_is_refused(void **state)
+static void maps_parser_rejects_malformed_lines(void **state)
 {
     (void)state;
     static const char *const lines[] = {
@@ -250,7 +250,7 @@ static void environ_lookup_returns_the_first_non_empty_value(void **state)
     assert_non_null(value);
     assert_int_equal(len, 3);
     assert_memory_equal(value, "x=y", 3);
-    /* A value may be truncated at the end of the file. */
+    /* The last value need not end in NUL. */
     assert_non_null(proc_environ_find(TEXT("A=long"), "A", &len));
     assert_int_equal(len, 4);
     assert_null(proc_environ_find(TEXT("A="), "A", &len));
@@ -271,7 +271,7 @@ static void pid_list_parser_stops_at_a_non_number(void **state)
     assert_int_equal(proc_pids_parse("", 0, pids, 4), 0);
 }
 
-static void memory_max_and_the_largest_v1_limit_mean_unlimited(void **state)
+static void cgroup_limit_parser_treats_max_and_v1_maximum_as_unlimited(void **state)
 {
     (void)state;
     bool unlimited;
@@ -300,7 +300,7 @@ static void keyed_file_parser_does_not_match_a_prefix_of_a_key(void **state)
     assert_int_equal(v, 1);
 }
 
-static void missing_proc_root_is_refused_and_named(void **state)
+static void error_for_a_missing_proc_folder_contains_its_path(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -313,21 +313,21 @@ static void missing_proc_root_is_refused_and_named(void **state)
     proc_root_close(&root);
 }
 
-static void proc_of_another_pid_namespace_is_recognised_by_its_self_link(void **state)
+static void proc_of_another_pid_namespace_is_recognized(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-test-procfs.XXXXXX", self[16];
     struct proc_root root;
     assert_non_null(mkdtemp(path));
     assert_int_equal(proc_root_open(path, NULL, &root, NULL), 0);
-    assert_false(proc_root_is_foreign(&root)); /* A recorded /proc has no "self" link. */
+    assert_false(proc_root_is_foreign(&root)); /* A recorded /proc has no symbolic link "self". */
     assert_int_equal(symlinkat("999999999", root.proc_fd, "self"), 0);
     assert_true(proc_root_is_foreign(&root));
     assert_int_equal(unlinkat(root.proc_fd, "self", 0), 0);
     snprintf(self, sizeof(self), "%d", (int)getpid());
     assert_int_equal(symlinkat(self, root.proc_fd, "self"), 0);
     assert_false(proc_root_is_foreign(&root));
-    /* Both namespaces have the same pid by coincidence. */
+    /* The process has the same pid in both namespaces by coincidence. */
     assert_int_equal(mkdirat(root.proc_fd, self, 0777), 0);
     int fd = openat(root.proc_fd, "self/status", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     assert_int_equal(dprintf(fd, "Name:\tx\nNSpid:\t%s\t%s\nVmPeak:\t1 kB\n", self, self) > 0, 1);
@@ -340,7 +340,7 @@ static void proc_of_another_pid_namespace_is_recognised_by_its_self_link(void **
     assert_int_equal(rmdir(path), 0);
 }
 
-static void proc_of_the_same_namespace_is_accepted_after_a_fork(void **state)
+static void proc_of_our_pid_namespace_is_not_foreign_after_a_fork(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -356,8 +356,8 @@ static void proc_of_the_same_namespace_is_accepted_after_a_fork(void **state)
     proc_root_close(&root);
 }
 
-/* The remaining tests read files of this process, written by the running kernel. */
-static void all_proc_files_of_this_process_can_be_read(void **state)
+/* This test reads files of this process, written by the running kernel. */
+static void proc_parsers_accept_files_of_the_running_kernel(void **state)
 {
     (void)state;
     char text[8192];
@@ -388,24 +388,24 @@ int main(void)
         cmocka_unit_test(stat_parser_reads_parent_state_and_start_time),
         cmocka_unit_test(stat_parser_accepts_parens_in_name),
         cmocka_unit_test(stat_parser_truncates_an_overlong_name),
-        cmocka_unit_test(truncated_stat_is_refused_and_output_untouched),
-        cmocka_unit_test(stat_number_beyond_64_bits_is_refused),
+        cmocka_unit_test(stat_parser_rejects_truncated_line_and_keeps_output),
+        cmocka_unit_test(stat_parser_rejects_numbers_beyond_64_bits),
         cmocka_unit_test(statm_parser_reads_resident_and_shared_pages),
         cmocka_unit_test(status_parser_sets_a_bit_for_each_line_it_finds),
-        cmocka_unit_test(status_of_a_kernel_thread_has_no_memory_values),
-        cmocka_unit_test(meminfo_requires_total_and_available),
+        cmocka_unit_test(status_parser_accepts_a_kernel_thread_without_memory_lines),
+        cmocka_unit_test(meminfo_parser_requires_memtotal_and_memavailable),
         cmocka_unit_test(psi_parser_returns_hundredths_of_a_percent),
-        cmocka_unit_test(pss_is_not_read_from_a_line_with_a_similar_name),
+        cmocka_unit_test(smaps_rollup_parser_does_not_confuse_pss_with_pss_anon),
         cmocka_unit_test(maps_parser_returns_lines_with_raw_paths),
-        cmocka_unit_test(malformed_maps_line_is_refused),
+        cmocka_unit_test(maps_parser_rejects_malformed_lines),
         cmocka_unit_test(pid_list_parser_stops_at_a_non_number),
         cmocka_unit_test(environ_lookup_returns_the_first_non_empty_value),
-        cmocka_unit_test(memory_max_and_the_largest_v1_limit_mean_unlimited),
+        cmocka_unit_test(cgroup_limit_parser_treats_max_and_v1_maximum_as_unlimited),
         cmocka_unit_test(keyed_file_parser_does_not_match_a_prefix_of_a_key),
-        cmocka_unit_test(missing_proc_root_is_refused_and_named),
-        cmocka_unit_test(proc_of_another_pid_namespace_is_recognised_by_its_self_link),
-        cmocka_unit_test(proc_of_the_same_namespace_is_accepted_after_a_fork),
-        cmocka_unit_test(all_proc_files_of_this_process_can_be_read),
+        cmocka_unit_test(error_for_a_missing_proc_folder_contains_its_path),
+        cmocka_unit_test(proc_of_another_pid_namespace_is_recognized),
+        cmocka_unit_test(proc_of_our_pid_namespace_is_not_foreign_after_a_fork),
+        cmocka_unit_test(proc_parsers_accept_files_of_the_running_kernel),
     };
     return cmocka_run_group_tests_name("procfs", tests, NULL, NULL);
 }

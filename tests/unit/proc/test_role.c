@@ -1,4 +1,4 @@
-/* Tests roles of processes, from real and hostile command lines. */
+/* Tests how roles are guessed from real and hostile command lines. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 #include "proc/procfs.h"
 #include "proc/role.h"
 
-/* Arguments are separated by "|". */
+/* ARGS contains arguments separated by "|". */
 static struct process_info process(const char *comm, const char *args)
 {
     struct process_info p = {.id = {100, 1}, .ppid = 50};
@@ -40,7 +40,7 @@ static bool launches(const char *args)
     return role_launcher_name(p.cmdline, p.cmdline_len) != NULL;
 }
 
-static void wrapper_commands_have_the_role_launcher(void **state)
+static void commands_that_run_another_program_have_the_role_launcher(void **state)
 {
     (void)state;
     static const char *const yes[] = {
@@ -87,7 +87,7 @@ static void wrapper_commands_have_the_role_launcher(void **state)
             fail_msg("not taken for a launcher: %s", yes[i]);
 }
 
-static void launcher_name_as_an_argument_does_not_set_the_role(void **state)
+static void launcher_name_as_an_argument_does_not_make_a_launcher(void **state)
 {
     (void)state;
     static const char *const no[] = {
@@ -145,15 +145,16 @@ static void each_rank_under_torchrun_has_the_role_main(void **state)
     struct role_input in = {
         .parent = &parent, .siblings = 3, .maps = {.known = true, .torch = true}};
     assert_int_equal(guess(in, &p), ROLE_MAIN);
-    /* The maps are unreadable, but the process name that torch sets is enough. */
+    /* The mappings are unreadable, but the process name that torch sets is sufficient evidence. */
     in.maps = (struct role_maps){0};
     assert_int_equal(guess(in, &p), ROLE_MAIN);
-    /* No training library is mapped and the process has siblings, so it is not known to train. */
+    /* No training library is mapped and the process has siblings, so it is not known whether it
+     * trains. */
     in.maps.known = true;
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void compile_worker_is_recognised_by_script_title_or_parent(void **state)
+static void compile_worker_is_recognized_by_script_title_or_parent(void **state)
 {
     (void)state;
     static const char *const yes[] = {
@@ -180,7 +181,7 @@ static void compile_worker_is_recognised_by_script_title_or_parent(void **state)
     assert_int_equal(guess(in, &tool), ROLE_OTHER);
 }
 
-static void compile_worker_name_as_an_argument_does_not_set_the_role(void **state)
+static void compile_worker_as_an_argument_does_not_set_the_role(void **state)
 {
     (void)state;
     struct process_info p =
@@ -189,7 +190,7 @@ static void compile_worker_name_as_an_argument_does_not_set_the_role(void **stat
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void data_worker_is_recognised_by_its_name_or_command_line(void **state)
+static void data_worker_is_recognized_by_name_or_command_line(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_main_thread", "python|train.py");
@@ -203,7 +204,7 @@ static void data_worker_is_recognised_by_its_name_or_command_line(void **state)
                           "spawn_main(tracker_fd=7, pipe_handle=9)|--multiprocessing-fork");
     assert_int_equal(guess(in, &named), ROLE_DATA_WORKER);
     assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
-    /* CUDA is initialised, so the process is a rank of mp.spawn. */
+    /* CUDA is initialized, so the process is a rank of torch.multiprocessing.spawn. */
     assert_int_equal(guess(in, &spawned), ROLE_MAIN);
     in.maps.cuda = false;
     assert_int_equal(guess(in, &spawned), ROLE_DATA_WORKER);
@@ -227,7 +228,7 @@ static void multiprocessing_child_that_sends_steps_is_a_rank(void **state)
     assert_int_equal(guess(in, &forked), ROLE_MAIN);
 }
 
-static void fork_of_a_python_that_does_not_train_is_not_a_data_worker(void **state)
+static void fork_of_a_python_program_without_torch_is_not_a_data_worker(void **state)
 {
     (void)state;
     struct process_info parent = process("python", "python|pool.py");
@@ -237,7 +238,7 @@ static void fork_of_a_python_that_does_not_train_is_not_a_data_worker(void **sta
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void only_training_processes_of_the_machine_have_the_role_main(void **state)
+static void on_whole_machine_only_training_processes_have_role_main(void **state)
 {
     (void)state;
     struct process_info p = process("cron", "/usr/sbin/cron|-f");
@@ -258,7 +259,7 @@ static void fork_of_a_non_python_program_is_not_a_data_worker(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void helper_processes_of_multiprocessing_are_not_data_workers(void **state)
+static void multiprocessing_helper_processes_are_not_data_workers(void **state)
 {
     (void)state;
     struct process_info tracker =
@@ -276,7 +277,7 @@ static void helper_processes_of_multiprocessing_are_not_data_workers(void **stat
     assert_int_equal(guess(in, &worker), ROLE_DATA_WORKER);
 }
 
-static void parent_of_a_trainer_is_a_launcher_unless_it_trains_too(void **state)
+static void parent_of_a_training_process_is_a_launcher_unless_it_trains(void **state)
 {
     (void)state;
     struct process_info p = process("python", "python|run_all.py");
@@ -286,7 +287,7 @@ static void parent_of_a_trainer_is_a_launcher_unless_it_trains_too(void **state)
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void program_started_by_ebb_always_has_the_role_main(void **state)
+static void first_program_of_the_job_has_the_role_main(void **state)
 {
     (void)state;
     struct process_info program = process("solver", "./solver|--n|7");
@@ -296,14 +297,15 @@ static void program_started_by_ebb_always_has_the_role_main(void **state)
     shell.role = ROLE_LAUNCHER;
     in.parent = &shell;
     assert_int_equal(guess(in, &program), ROLE_MAIN);
-    in.siblings = 1; /* With a sibling, it is unknown which of the two is main. */
+    /* The process has a sibling, so it is unknown which of the two is the main process. */
+    in.siblings = 1;
     assert_int_equal(guess(in, &program), ROLE_OTHER);
     shell.role = ROLE_MAIN;
     in.siblings = 0;
     assert_int_equal(guess(in, &program), ROLE_OTHER);
 }
 
-static void process_without_a_command_line_has_role_other(void **state)
+static void process_without_a_command_line_has_the_role_other(void **state)
 {
     (void)state;
     struct process_info p = process("kworker/0:1", "");
@@ -311,7 +313,7 @@ static void process_without_a_command_line_has_role_other(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void tensorboard_is_not_main_although_it_loads_tensorflow(void **state)
+static void tensorboard_has_the_role_other_although_it_loads_tensorflow(void **state)
 {
     (void)state;
     struct process_info p = process("tensorboard", "/x/bin/python3|/x/bin/tensorboard|--logdir|x");
@@ -319,7 +321,7 @@ static void tensorboard_is_not_main_although_it_loads_tensorflow(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void random_bytes_in_a_command_line_do_not_crash_role_detection(void **state)
+static void role_detection_handles_random_command_lines(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -351,7 +353,7 @@ static struct role_maps maps_of(const char *path)
     return maps;
 }
 
-static void training_libraries_are_recognised_by_file_name(void **state)
+static void training_libraries_are_recognized_by_file_name(void **state)
 {
     (void)state;
     assert_true(maps_of("/v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so").torch);
@@ -377,7 +379,8 @@ static void ray_workers_are_named_after_actor_or_task(void **state)
         {"ray::Trainer.step", "ray::Trainer"},
         {"ray::load_data", "ray::load_data"},
         {"ray::MapBatches(a.b)", "ray::MapBatches(a.b)"},
-        {"ray::Naïve\x1b[31m.x", "ray::Naïve\x1b[31m"}, /* The name is escaped where it is shown. */
+        /* The name is escaped when it is displayed. */
+        {"ray::Naïve\x1b[31m.x", "ray::Naïve\x1b[31m"},
     };
     struct span name;
     (void)state;
@@ -391,7 +394,7 @@ static void ray_workers_are_named_after_actor_or_task(void **state)
     assert_false(command_ray_title("x ray::A", 8, &name));
 }
 
-static void ray_worker_is_main_process_only_if_it_trains(void **state)
+static void ray_worker_has_the_role_main_only_if_it_trains(void **state)
 {
     (void)state;
     struct process_info actor = process("ray::Trainer", "ray::Trainer");
@@ -409,25 +412,25 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ray_workers_are_named_after_actor_or_task),
-        cmocka_unit_test(ray_worker_is_main_process_only_if_it_trains),
-        cmocka_unit_test(wrapper_commands_have_the_role_launcher),
-        cmocka_unit_test(launcher_name_as_an_argument_does_not_set_the_role),
+        cmocka_unit_test(ray_worker_has_the_role_main_only_if_it_trains),
+        cmocka_unit_test(commands_that_run_another_program_have_the_role_launcher),
+        cmocka_unit_test(launcher_name_as_an_argument_does_not_make_a_launcher),
         cmocka_unit_test(torchrun_is_a_launcher_although_it_loads_torch),
         cmocka_unit_test(each_rank_under_torchrun_has_the_role_main),
-        cmocka_unit_test(compile_worker_is_recognised_by_script_title_or_parent),
-        cmocka_unit_test(compile_worker_name_as_an_argument_does_not_set_the_role),
-        cmocka_unit_test(data_worker_is_recognised_by_its_name_or_command_line),
+        cmocka_unit_test(compile_worker_is_recognized_by_script_title_or_parent),
+        cmocka_unit_test(compile_worker_as_an_argument_does_not_set_the_role),
+        cmocka_unit_test(data_worker_is_recognized_by_name_or_command_line),
         cmocka_unit_test(multiprocessing_child_that_sends_steps_is_a_rank),
-        cmocka_unit_test(fork_of_a_python_that_does_not_train_is_not_a_data_worker),
-        cmocka_unit_test(only_training_processes_of_the_machine_have_the_role_main),
+        cmocka_unit_test(fork_of_a_python_program_without_torch_is_not_a_data_worker),
+        cmocka_unit_test(on_whole_machine_only_training_processes_have_role_main),
         cmocka_unit_test(fork_of_a_non_python_program_is_not_a_data_worker),
-        cmocka_unit_test(helper_processes_of_multiprocessing_are_not_data_workers),
-        cmocka_unit_test(parent_of_a_trainer_is_a_launcher_unless_it_trains_too),
-        cmocka_unit_test(program_started_by_ebb_always_has_the_role_main),
-        cmocka_unit_test(process_without_a_command_line_has_role_other),
-        cmocka_unit_test(tensorboard_is_not_main_although_it_loads_tensorflow),
-        cmocka_unit_test(random_bytes_in_a_command_line_do_not_crash_role_detection),
-        cmocka_unit_test(training_libraries_are_recognised_by_file_name),
+        cmocka_unit_test(multiprocessing_helper_processes_are_not_data_workers),
+        cmocka_unit_test(parent_of_a_training_process_is_a_launcher_unless_it_trains),
+        cmocka_unit_test(first_program_of_the_job_has_the_role_main),
+        cmocka_unit_test(process_without_a_command_line_has_the_role_other),
+        cmocka_unit_test(tensorboard_has_the_role_other_although_it_loads_tensorflow),
+        cmocka_unit_test(role_detection_handles_random_command_lines),
+        cmocka_unit_test(training_libraries_are_recognized_by_file_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Tests the process tree of a job: which processes belong to it, and how a reused pid is
- * recognised. Uses child processes, and mock-ups of /proc for states that the kernel cannot be made
- * to produce. */
+/* Tests a job's process tree: which processes belong to it, and how a reused pid is detected. Uses
+ * child processes, and mock-ups of /proc for states that cannot be produced with the real
+ * kernel. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -88,7 +88,7 @@ static void fork_two_generations(void *arg)
 
 /* ---- births and deaths ---- */
 
-static void process_tree_has_the_root_process_and_its_descendants(void **state)
+static void process_tree_contains_the_root_process_and_its_descendants(void **state)
 {
     (void)state;
     struct watch w;
@@ -120,7 +120,7 @@ static void fork_when_told(void *arg)
 {
     struct remote *r = arg;
     char byte;
-    if (fork_tied() != 0) /* Only the grandchild follows the commands of the test. */
+    if (fork_tied() != 0) /* Only this child continues and follows the commands of the test. */
         return;
     if (read(r->fork_now, &byte, 1) != 1)
         _exit(1);
@@ -133,7 +133,7 @@ static void fork_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void new_process_gets_another_slot_than_one_that_just_exited(void **state)
+static void birth_and_death_of_a_child_are_reported_with_the_same_slot(void **state)
 {
     (void)state;
     struct watch w;
@@ -164,7 +164,7 @@ static void new_process_gets_another_slot_than_one_that_just_exited(void **state
     watch_end(&w);
 }
 
-static void zombie_is_reported_as_exited_and_never_as_new(void **state)
+static void zombie_is_reported_as_dead_and_never_as_newborn(void **state)
 {
     (void)state;
     struct watch w;
@@ -173,7 +173,8 @@ static void zombie_is_reported_as_exited_and_never_as_new(void **state)
     pid_t pid = kid_start(NULL, NULL);
     walk(&w);
     assert_int_equal(w.seen.count[PROCESS_BORN], 1);
-    kill(pid, SIGKILL); /* The process is not reaped, so it is still among our children. */
+    /* The process is not reaped, so it remains among our children as a zombie. */
+    kill(pid, SIGKILL);
     EVENTUALLY(w.seen.count[PROCESS_DIED] == 1, tick(&w));
     for (int i = 0; i < 3; i++)
         walk(&w);
@@ -206,7 +207,7 @@ static void start_forking_thread(void *arg)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
-static void child_processes_of_every_thread_are_found(void **state)
+static void children_forked_by_any_thread_are_found(void **state)
 {
     (void)state;
     struct watch w;
@@ -219,7 +220,7 @@ static void child_processes_of_every_thread_are_found(void **state)
     watch_end(&w);
 }
 
-/* The kernel counts resident pages per CPU, so the sum is only approximate. */
+/* The kernel counts resident pages per CPU, so the reported sum is only approximate. */
 enum { HELD_BYTES = 16 << 20, REPORTED_BYTES = HELD_BYTES - (1 << 20) };
 
 static void *hold_memory(void *arg)
@@ -252,7 +253,7 @@ static bool is_zombie(pid_t pid)
     return len > 0 && proc_stat_parse(text, (size_t)len, &st) == 0 && st.state == 'Z';
 }
 
-static void process_whose_main_thread_exited_stays_in_the_tree(void **state)
+static void process_whose_main_thread_has_exited_stays_in_the_tree(void **state)
 {
     (void)state;
     struct watch w;
@@ -292,7 +293,7 @@ static void exec_when_told(void *arg)
     _exit(1);
 }
 
-static void exec_is_reported_as_an_event_with_the_new_names(void **state)
+static void exec_is_reported_with_the_new_name_and_command_line(void **state)
 {
     (void)state;
     struct watch w;
@@ -312,7 +313,7 @@ static void exec_is_reported_as_an_event_with_the_new_names(void **state)
     const struct process_info *info = &proc_tree_at(w.tree, 1)->info;
     assert_int_equal(info->comm_len, 5);
     assert_memory_equal(info->comm, "sleep", 5);
-    /* A sample may be taken in the middle of the exec. */
+    /* The names may have been read in the middle of the exec. */
     EVENTUALLY(info->cmdline_len == 10, walk(&w));
     assert_memory_equal(info->cmdline, "sleep\0001000", 10);
     kid_end(pid);
@@ -332,7 +333,7 @@ static void rename_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void process_that_renames_itself_is_not_reported_as_an_exec(void **state)
+static void process_that_changes_its_name_is_not_reported_as_an_exec(void **state)
 {
     (void)state;
     struct watch w;
@@ -352,7 +353,7 @@ static void process_that_renames_itself_is_not_reported_as_an_exec(void **state)
     watch_end(&w);
 }
 
-static void exec_of_an_unreadable_process_is_detected_by_its_name(void **state)
+static void exec_is_detected_by_name_if_the_stack_address_is_unreadable(void **state)
 {
     (void)state;
     struct mock m;
@@ -405,7 +406,7 @@ static void orphan_stays_in_the_process_tree_with_a_new_parent(void **state)
     int32_t parent = proc_tree_at(w.tree, 1)->info.id.pid;
     int32_t orphan = proc_tree_at(w.tree, 2)->info.id.pid;
     assert_int_equal(write(fds[1], "x", 1), 1);
-    /* If a scan takes place during the exit, it finds only the new parent or only the death. */
+    /* A walk that takes place during the exit reports only the new parent or only the death. */
     EVENTUALLY(w.seen.count[PROCESS_REPARENTED] == 1 && w.seen.count[PROCESS_DIED] == 1, walk(&w));
     assert_int_equal(w.seen.pid[PROCESS_REPARENTED], orphan);
     assert_int_equal(proc_tree_find(w.tree, orphan)->info.ppid, getpid());
@@ -433,7 +434,7 @@ static void daemonise(void *arg)
     wait(NULL);
 }
 
-static void daemon_unseen_before_is_found_below_the_subreaper(void **state)
+static void daemon_is_found_as_a_new_child_of_the_subreaper(void **state)
 {
     (void)state;
     struct watch w;
@@ -487,7 +488,7 @@ static void expect_pid_reuse(size_t fd_budget)
     assert_int_equal(proc_tree_find(tree, 60)->info.id.start_ticks, 11);
     assert_int_not_equal(proc_tree_find(tree, 60)->slot, old_slot);
 
-    /* The pid is reused again. This time a tick notices the reuse, and must not read the memory of
+    /* The pid is reused again. This time a tick detects the reuse, and must not read the memory of
      * the new process. */
     mock_remove(&m, 60);
     mock_put(&m, &(struct mock_process){
@@ -499,20 +500,20 @@ static void expect_pid_reuse(size_t fd_budget)
     mock_end(&m);
 }
 
-static void reused_pid_is_reported_as_one_exit_and_one_new_process(void **state)
+static void reused_pid_is_reported_as_one_death_and_one_birth(void **state)
 {
     (void)state;
     expect_pid_reuse(1000);
 }
 
-static void reused_pid_is_noticed_even_without_an_open_pidfd(void **state)
+static void reused_pid_is_detected_even_if_no_fds_are_kept_open(void **state)
 {
     (void)state;
     expect_pid_reuse(0);
 }
 
 /* Simulates a process that holds its memory lock, so that reading its command line blocks. */
-static void blocked_command_line_read_does_not_block_the_tree(void **state)
+static void blocked_command_line_read_does_not_block_the_tree_walk(void **state)
 {
     (void)state;
     struct mock m;
@@ -530,7 +531,7 @@ static void blocked_command_line_read_does_not_block_the_tree(void **state)
     assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
     assert_int_equal(proc_tree_count(tree), 2);
     assert_int_equal(proc_tree_find(tree, 60)->info.cmdline_len, 0);
-    /* Calls that could block are not repeated, and everything else continues. */
+    /* No further calls that could block are made, but processes are still found. */
     mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 1, .start = 9, .children = "60 70 "});
     mock_put(&m, &(struct mock_process){.pid = 70, .ppid = 50, .start = 11, .children = ""});
     for (uint64_t now = 2; now < 100; now++)
@@ -543,7 +544,7 @@ static void blocked_command_line_read_does_not_block_the_tree(void **state)
     mock_end(&m);
 }
 
-/* Forks a child with the given pid, which only root may do. Returns -1 if the pid is taken. */
+/* Forks a child with the pid WANTED, which requires root. Returns -1 if this fails. */
 static pid_t fork_as(pid_t wanted)
 {
     struct clone_args args = {
@@ -571,7 +572,8 @@ static void pid_reused_by_the_kernel_is_a_different_process(void **state)
     /* Start times have a resolution of 10 ms. */
     nanosleep(&(struct timespec){0, 50000000}, NULL);
     pid_t pid = fork_as(old);
-    /* Without root, or if the pid is taken, the test checks only that the old process is dead. */
+    /* Without root, or if the pid is taken, the test only checks that the old process is reported
+     * as dead. */
     if (pid < 0)
         pid = kid_start(NULL, NULL);
     tick(&w);
@@ -586,13 +588,13 @@ static void pid_reused_by_the_kernel_is_a_different_process(void **state)
 /* ---- many processes ---- */
 
 #ifdef __SANITIZE_ADDRESS__
-/* Under a sanitizer a fork takes ten times as long, and 400 processes are enough. */
+/* Under a sanitizer a fork takes ten times as long, so the test uses fewer processes. */
 enum { MANY = 400 };
 #else
 enum { MANY = 2000 };
 #endif
 
-/* Forks as many processes as possible, because a container may have a limit. */
+/* Forks MANY processes, or as many as possible, because a container may limit their number. */
 static void fork_many(void *made)
 {
     for (int i = 0; i < MANY; i++) {
@@ -609,7 +611,7 @@ static void fork_many(void *made)
     }
 }
 
-static void thousands_of_processes_are_each_found_once(void **state)
+static void each_of_2000_processes_is_found_exactly_once(void **state)
 {
     (void)state;
     struct watch w;
@@ -621,7 +623,7 @@ static void thousands_of_processes_are_each_found_once(void **state)
     if (*made < MANY) {
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
         kid_end(pid);
-        while (wait(NULL) > 0) /* Later tests need the process slots that this test used. */
+        while (wait(NULL) > 0) /* Later tests need the process slots that this test has used. */
             ;
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
         print_message("skipped: only %d processes are allowed here\n", *made);
@@ -658,7 +660,7 @@ static int watch_with_few_fds(void *arg)
     struct proc_tree *tree;
     struct notebook seen = {0};
     int count = KIDS;
-    /* Files that the caller of the tests left open are closed. */
+    /* Closes files that the caller of the test program has left open. */
     syscall(SYS_close_range, 3, ~0U, 0);
     pid_t pid = kid_start(fork_children, &count);
     struct rlimit few;
@@ -694,7 +696,7 @@ static int watch_with_few_fds(void *arg)
     return 0;
 }
 
-static void process_tree_is_complete_if_descriptors_run_out(void **state)
+static void process_tree_is_complete_even_if_few_fds_are_available(void **state)
 {
     (void)state;
     rlim_t limits[] = {16, 128 + 50, 4096};
@@ -732,7 +734,7 @@ static int use_up_all_fds(void *arg)
     return 0;
 }
 
-static void process_readings_become_stale_if_no_descriptor_is_free(void **state)
+static void process_readings_become_stale_if_no_fd_is_free(void **state)
 {
     (void)state;
     assert_int_equal(in_child(use_up_all_fds, NULL), 0);
@@ -752,7 +754,7 @@ static void raising_the_open_file_limit_returns_the_previous_limit(void **state)
 
 /* ---- recorded and simulated machines ---- */
 
-static void hostile_process_names_do_not_damage_the_process_tree(void **state)
+static void process_tree_handles_hostile_process_names(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -773,7 +775,7 @@ static void hostile_process_names_do_not_damage_the_process_tree(void **state)
     proc_root_close(&root);
 }
 
-static void process_tree_is_built_by_ppid_if_children_files_are_missing(void **state)
+static void process_tree_is_built_from_ppid_without_children_files(void **state)
 {
     (void)state;
     struct mock m;
@@ -797,7 +799,7 @@ static void process_tree_is_built_by_ppid_if_children_files_are_missing(void **s
     mock_end(&m);
 }
 
-static void scan_of_the_machine_finds_every_process_with_memory(void **state)
+static void whole_machine_tree_contains_every_process_with_memory(void **state)
 {
     (void)state;
     struct mock m;
@@ -843,7 +845,7 @@ static void cyclic_parents_do_not_cause_an_endless_loop(void **state)
     mock_end(&m);
 }
 
-static void role_changes_when_a_training_library_is_loaded(void **state)
+static void role_becomes_main_when_a_training_library_is_mapped(void **state)
 {
     (void)state;
     struct mock m;
@@ -875,9 +877,9 @@ static void role_changes_when_a_training_library_is_loaded(void **state)
     mock_end(&m);
 }
 
-/* ---- refused processes ---- */
+/* ---- rejected processes ---- */
 
-static void process_tree_refuses_an_unknown_pid(void **state)
+static void process_tree_rejects_an_unknown_pid(void **state)
 {
     (void)state;
     struct watch w;
@@ -910,7 +912,8 @@ static int look_at_strangers(void *arg)
         return 3;
     if (proc_tree_count(tree) != 0 || seen.count[PROCESS_BORN] != 0)
         return 4;
-    /* A descendant of another user (sudo) is not an error, but less is known about it. */
+    /* A descendant that belongs to another user (sudo) is accepted, but fewer readings are
+     * available. */
     if (proc_tree_add_all(tree, 1, &err) < 0)
         return 5;
     struct proc_node *n = proc_tree_find(tree, *(pid_t *)arg);
@@ -923,7 +926,7 @@ static int look_at_strangers(void *arg)
     return 0;
 }
 
-static void refusal_of_another_users_process_names_the_user(void **state)
+static void error_for_a_process_of_another_user_contains_pid_and_user(void **state)
 {
     (void)state;
     if (!has_strangers()) {
@@ -964,13 +967,13 @@ static int look_at_thread(void *arg)
     return strstr(err.text, self) != NULL ? 0 : 3;
 }
 
-static void process_tree_refuses_a_thread_id_and_names_its_process(void **state)
+static void process_tree_error_for_a_thread_id_names_its_process(void **state)
 {
     (void)state;
     assert_int_equal(in_child(look_at_thread, NULL), 0);
 }
 
-static void process_tree_refuses_a_kernel_thread(void **state)
+static void process_tree_rejects_a_kernel_thread(void **state)
 {
     (void)state;
     struct mock m;
@@ -981,7 +984,7 @@ static void process_tree_refuses_a_kernel_thread(void **state)
     assert_int_equal(proc_tree_new(&m.root, NULL, NULL, &tree), 0);
     assert_int_equal(proc_tree_add(tree, 2, 1, &err), -EINVAL);
     assert_non_null(strstr(err.text, "kernel"));
-    /* A process whose main thread is exiting shows no memory, but is not a kernel thread. */
+    /* A process whose main thread is exiting reports no memory, but is not a kernel thread. */
     mock_put(&m, &(struct mock_process){
                      .pid = 3, .start = 1, .no_memory = true, .threads = 2, .children = ""});
     assert_int_equal(proc_tree_add(tree, 3, 1, &err), 0);
@@ -991,7 +994,7 @@ static void process_tree_refuses_a_kernel_thread(void **state)
 
 /* ---- readings ---- */
 
-static void memory_in_statm_status_and_smaps_rollup_agrees(void **state)
+static void memory_from_statm_status_and_smaps_rollup_agrees(void **state)
 {
     (void)state;
     struct watch w;
@@ -1004,7 +1007,7 @@ static void memory_in_statm_status_and_smaps_rollup_agrees(void **state)
     assert_int_equal(proc_node_read_pss(w.tree, n), 0);
     const uint64_t *v = n->sample.v;
     uint64_t sum = v[SAMPLE_ANON] + v[SAMPLE_FILE] + v[SAMPLE_SHMEM];
-    /* The kernel counts both values per CPU, so the sums are only approximate. */
+    /* The kernel counts these values per CPU, so they are only approximate. */
     assert_in_range(sum, v[SAMPLE_RSS] / 2, v[SAMPLE_RSS] * 2);
     assert_true(v[SAMPLE_PSS] > 0 && v[SAMPLE_PSS] <= v[SAMPLE_RSS] * 2);
     assert_true(v[SAMPLE_PEAK] > 0);
@@ -1059,7 +1062,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void without_unique_memory_the_bounds_are_largest_and_total_rss(void **state)
+static void tree_bounds_without_unique_memory_are_largest_and_total_rss(void **state)
 {
     (void)state;
     struct figures f;
@@ -1071,7 +1074,7 @@ static void without_unique_memory_the_bounds_are_largest_and_total_rss(void **st
     figures_end(&f);
 }
 
-static void unique_memory_raises_the_lower_memory_bound_of_the_tree(void **state)
+static void unique_memory_raises_the_lower_bound_of_tree_memory(void **state)
 {
     (void)state;
     struct figures f;
@@ -1093,7 +1096,7 @@ static void unique_memory_raises_the_lower_memory_bound_of_the_tree(void **state
     figures_end(&f);
 }
 
-static void file_pages_are_subtracted_from_the_lower_memory_bound(void **state)
+static void lower_bound_of_tree_memory_is_also_known_without_file_pages(void **state)
 {
     (void)state;
     struct figures f;
@@ -1102,7 +1105,8 @@ static void file_pages_are_subtracted_from_the_lower_memory_bound(void **state)
     put(&f, 0, SAMPLE_RSS, 1000);
     put(&f, 0, SAMPLE_SHMEM, 200);
     put(&f, 0, SAMPLE_UNIQUE, 700);
-    /* Of 1000 bytes, 200 are shared memory, 300 anonymous and 500 file pages. */
+    /* 1000 bytes consist of 300 anonymous bytes, 200 bytes of shared memory and 500 bytes of file
+     * pages. */
     node_of(proc_tree_at(f.tree, 0))->anon_bytes = 300;
     /* At least 250 bytes of the file pages are unique. */
     node_of(proc_tree_at(f.tree, 0))->unique_file_bytes = 450;
@@ -1120,7 +1124,7 @@ static void file_pages_are_subtracted_from_the_lower_memory_bound(void **state)
     figures_end(&f);
 }
 
-static void memory_bounds_are_equal_if_nothing_is_shared(void **state)
+static void bounds_of_tree_memory_are_equal_if_nothing_is_shared(void **state)
 {
     (void)state;
     struct figures f;
@@ -1133,23 +1137,24 @@ static void memory_bounds_are_equal_if_nothing_is_shared(void **state)
     figures_end(&f);
 }
 
-static void upper_memory_bound_does_not_exceed_mapped_memory_of_the_host(void **state)
+static void upper_bound_of_tree_memory_is_capped_at_machine_memory(void **state)
 {
     (void)state;
     struct figures f;
     figures_begin(&f, "MemTotal: 100 kB\nMemAvailable: 9 kB\nAnonPages: 10 kB\nMapped: 2 kB\n");
     for (size_t i = 0; i < 3; i++) {
-        put(&f, i, SAMPLE_RSS, 10 * 1024); /* A forked pool shares all pages but one per process. */
+        /* The processes share all their pages except 100 bytes each. */
+        put(&f, i, SAMPLE_RSS, 10 * 1024);
         put(&f, i, SAMPLE_UNIQUE, 100);
     }
     expect_bounds(&f, 300 + 10 * 1024 - 100, 12 * 1024);
-    /* meminfo may be out of date, but the upper bound is never below the lower bound. */
+    /* meminfo may be outdated, but the upper bound is never below the lower bound. */
     put(&f, 0, SAMPLE_RSS, 20 * 1024);
     expect_bounds(&f, 300 + 20 * 1024 - 100, 300 + 20 * 1024 - 100);
     figures_end(&f);
 }
 
-static void outdated_unique_memory_is_capped_at_the_resident_memory(void **state)
+static void outdated_unique_memory_is_capped_at_resident_memory(void **state)
 {
     (void)state;
     struct figures f;
@@ -1162,7 +1167,7 @@ static void outdated_unique_memory_is_capped_at_the_resident_memory(void **state
     figures_end(&f);
 }
 
-static void memory_bounds_are_equal_if_pss_of_all_processes_is_current(void **state)
+static void bounds_of_tree_memory_are_sum_of_pss_if_all_pss_is_current(void **state)
 {
     (void)state;
     struct figures f;
@@ -1193,41 +1198,41 @@ static void memory_of_an_empty_process_tree_is_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(process_tree_has_the_root_process_and_its_descendants),
-        cmocka_unit_test(new_process_gets_another_slot_than_one_that_just_exited),
-        cmocka_unit_test(zombie_is_reported_as_exited_and_never_as_new),
-        cmocka_unit_test(child_processes_of_every_thread_are_found),
-        cmocka_unit_test(process_whose_main_thread_exited_stays_in_the_tree),
-        cmocka_unit_test(exec_is_reported_as_an_event_with_the_new_names),
-        cmocka_unit_test(process_that_renames_itself_is_not_reported_as_an_exec),
-        cmocka_unit_test(exec_of_an_unreadable_process_is_detected_by_its_name),
+        cmocka_unit_test(process_tree_contains_the_root_process_and_its_descendants),
+        cmocka_unit_test(birth_and_death_of_a_child_are_reported_with_the_same_slot),
+        cmocka_unit_test(zombie_is_reported_as_dead_and_never_as_newborn),
+        cmocka_unit_test(children_forked_by_any_thread_are_found),
+        cmocka_unit_test(process_whose_main_thread_has_exited_stays_in_the_tree),
+        cmocka_unit_test(exec_is_reported_with_the_new_name_and_command_line),
+        cmocka_unit_test(process_that_changes_its_name_is_not_reported_as_an_exec),
+        cmocka_unit_test(exec_is_detected_by_name_if_the_stack_address_is_unreadable),
         cmocka_unit_test(orphan_stays_in_the_process_tree_with_a_new_parent),
-        cmocka_unit_test(daemon_unseen_before_is_found_below_the_subreaper),
-        cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree),
-        cmocka_unit_test(reused_pid_is_reported_as_one_exit_and_one_new_process),
-        cmocka_unit_test(reused_pid_is_noticed_even_without_an_open_pidfd),
+        cmocka_unit_test(daemon_is_found_as_a_new_child_of_the_subreaper),
+        cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree_walk),
+        cmocka_unit_test(reused_pid_is_reported_as_one_death_and_one_birth),
+        cmocka_unit_test(reused_pid_is_detected_even_if_no_fds_are_kept_open),
         cmocka_unit_test(pid_reused_by_the_kernel_is_a_different_process),
-        cmocka_unit_test(thousands_of_processes_are_each_found_once),
-        cmocka_unit_test(process_tree_is_complete_if_descriptors_run_out),
-        cmocka_unit_test(process_readings_become_stale_if_no_descriptor_is_free),
+        cmocka_unit_test(each_of_2000_processes_is_found_exactly_once),
+        cmocka_unit_test(process_tree_is_complete_even_if_few_fds_are_available),
+        cmocka_unit_test(process_readings_become_stale_if_no_fd_is_free),
         cmocka_unit_test(raising_the_open_file_limit_returns_the_previous_limit),
-        cmocka_unit_test(hostile_process_names_do_not_damage_the_process_tree),
-        cmocka_unit_test(process_tree_is_built_by_ppid_if_children_files_are_missing),
-        cmocka_unit_test(scan_of_the_machine_finds_every_process_with_memory),
+        cmocka_unit_test(process_tree_handles_hostile_process_names),
+        cmocka_unit_test(process_tree_is_built_from_ppid_without_children_files),
+        cmocka_unit_test(whole_machine_tree_contains_every_process_with_memory),
         cmocka_unit_test(cyclic_parents_do_not_cause_an_endless_loop),
-        cmocka_unit_test(role_changes_when_a_training_library_is_loaded),
-        cmocka_unit_test(process_tree_refuses_an_unknown_pid),
-        cmocka_unit_test(refusal_of_another_users_process_names_the_user),
-        cmocka_unit_test(process_tree_refuses_a_thread_id_and_names_its_process),
-        cmocka_unit_test(process_tree_refuses_a_kernel_thread),
-        cmocka_unit_test(memory_in_statm_status_and_smaps_rollup_agrees),
-        cmocka_unit_test(without_unique_memory_the_bounds_are_largest_and_total_rss),
-        cmocka_unit_test(unique_memory_raises_the_lower_memory_bound_of_the_tree),
-        cmocka_unit_test(file_pages_are_subtracted_from_the_lower_memory_bound),
-        cmocka_unit_test(memory_bounds_are_equal_if_nothing_is_shared),
-        cmocka_unit_test(upper_memory_bound_does_not_exceed_mapped_memory_of_the_host),
-        cmocka_unit_test(outdated_unique_memory_is_capped_at_the_resident_memory),
-        cmocka_unit_test(memory_bounds_are_equal_if_pss_of_all_processes_is_current),
+        cmocka_unit_test(role_becomes_main_when_a_training_library_is_mapped),
+        cmocka_unit_test(process_tree_rejects_an_unknown_pid),
+        cmocka_unit_test(error_for_a_process_of_another_user_contains_pid_and_user),
+        cmocka_unit_test(process_tree_error_for_a_thread_id_names_its_process),
+        cmocka_unit_test(process_tree_rejects_a_kernel_thread),
+        cmocka_unit_test(memory_from_statm_status_and_smaps_rollup_agrees),
+        cmocka_unit_test(tree_bounds_without_unique_memory_are_largest_and_total_rss),
+        cmocka_unit_test(unique_memory_raises_the_lower_bound_of_tree_memory),
+        cmocka_unit_test(lower_bound_of_tree_memory_is_also_known_without_file_pages),
+        cmocka_unit_test(bounds_of_tree_memory_are_equal_if_nothing_is_shared),
+        cmocka_unit_test(upper_bound_of_tree_memory_is_capped_at_machine_memory),
+        cmocka_unit_test(outdated_unique_memory_is_capped_at_resident_memory),
+        cmocka_unit_test(bounds_of_tree_memory_are_sum_of_pss_if_all_pss_is_current),
         cmocka_unit_test(memory_of_an_empty_process_tree_is_unknown),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);

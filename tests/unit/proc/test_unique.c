@@ -1,5 +1,5 @@
-/* Tests unique memory counted through pagemap: equal to smaps, in small slices, within the CPU
- * share. */
+/* Tests unique memory counted through pagemap: the counts equal those of smaps, are made in small
+ * slices, and stay within the CPU share. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -86,7 +86,7 @@ static uint64_t unique_of(const struct count *c, size_t i)
     return n->sample.v[SAMPLE_UNIQUE];
 }
 
-/* Returns the line of smaps_rollup that begins with KEY. */
+/* Returns the value in bytes of the smaps_rollup line that begins with KEY. */
 static uint64_t smaps_of(pid_t pid, const char *key)
 {
     char path[64], line[256];
@@ -119,8 +119,8 @@ static char *map_private(size_t bytes)
     return map_bytes(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
-/* Returns the distance of UNIQUE from the range of smaps' values before and after the count. The
- * true value changes during the count, because writes unshare pages. */
+/* Returns how far UNIQUE is outside the range of smaps' values before and after the count. The true
+ * value changes during the count, because a write can turn a shared page into a copy. */
 static uint64_t distance(uint64_t unique, uint64_t before, uint64_t after)
 {
     uint64_t low = before < after ? before : after, high = before < after ? after : before;
@@ -129,7 +129,7 @@ static uint64_t distance(uint64_t unique, uint64_t before, uint64_t after)
 
 enum { SLACK = 16384, ATTEMPTS = 100 };
 
-/* Counts each process of the tree again and returns the largest distance from smaps. */
+/* Counts each process of the tree again and returns the largest difference from smaps. */
 static uint64_t count_beside_smaps(struct count *c)
 {
     size_t n = proc_tree_count(c->tree);
@@ -146,7 +146,7 @@ static uint64_t count_beside_smaps(struct count *c)
     return worst;
 }
 
-/* Other programs that map the same files start and exit during the count, so one correct count is
+/* Other programs that map the same files may start and exit during a count, so one correct count is
  * enough. */
 static void expect_tree_as_smaps(struct count *c)
 {
@@ -183,7 +183,7 @@ static void hold_all_kinds(void *arg)
 {
     (void)arg;
     memset(map_private(4 * MIB), 1, 4 * MIB);
-    /* Shared memory and a file that no other process has mapped are unique as well. */
+    /* Shared memory and file pages that no other process has mapped are unique as well. */
     memset(map_bytes(3 * MIB, MAP_SHARED | MAP_ANONYMOUS, -1), 1, 3 * MIB);
     int fd = memfd_create("test", 0);
     if (fd < 0 || ftruncate(fd, 2 * (off_t)MIB) < 0)
@@ -197,7 +197,7 @@ static void hold_all_kinds(void *arg)
         sink = p[i];
     (void)sink;
     memset(p + MIB, 2, MIB);
-    /* The executable is mapped a second time. */
+    /* A second mapping of the executable. */
     int exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     char *code = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE, exe, 0);
     if (code == MAP_FAILED)
@@ -222,7 +222,7 @@ static void hold_behind_no_rights(void *arg)
         abort();
 }
 
-/* Alternates the protection of pages, so that each page is a separate mapping. */
+/* Alternates the access rights of pages, so that each page is a separate mapping. */
 static void hold_many_mappings(void *arg)
 {
     (void)arg;
@@ -235,12 +235,12 @@ static void hold_many_mappings(void *arg)
             abort();
 }
 
-/* Touches a few pages every 3 MiB, so that present pages and holes alternate. */
+/* Touches a few pages every 3 MiB, so that present pages alternate with holes. */
 static void hold_scattered(void *arg)
 {
     (void)arg;
     char *p = map_private(1024 * MIB);
-    /* If huge pages are the default, most of the region would become present. */
+    /* With huge pages, most of the region would become present. */
     madvise(p, 1024 * MIB, MADV_NOHUGEPAGE);
     for (size_t i = 0; i < 1024 * MIB; i += 3 * MIB)
         memset(p + i, 1, 4096 * (1 + i / MIB % 7));
@@ -264,7 +264,8 @@ static void unique_count_of_huge_pages_equals_smaps(void **state)
     expect_as_smaps(hold_huge_pages, 32 * MIB);
 }
 
-/* One huge page is full, one has a single byte, and shared huge pages do not count. */
+/* One huge page is full, one has a single touched byte, and the shared huge pages must not be
+ * counted. */
 static void hold_a_few_huge_pages(void *arg)
 {
     (void)arg;
@@ -287,7 +288,7 @@ static uint64_t count_huge_beside_smaps(struct count *c, pid_t pid)
     return distance(s->v[SAMPLE_HUGE], before, smaps_of(pid, "AnonHugePages:"));
 }
 
-static void anonymous_huge_page_count_equals_smaps(void **state)
+static void count_of_anonymous_huge_pages_equals_smaps(void **state)
 {
     (void)state;
     struct count c;
@@ -305,14 +306,14 @@ static void anonymous_huge_page_count_equals_smaps(void **state)
     count_end(&c);
 }
 
-static void unique_count_on_an_old_kernel_reports_no_huge_pages(void **state)
+static void huge_pages_are_unknown_without_pagemap_scan(void **state)
 {
     (void)state;
     struct count c;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
     pid_t pid = kid_start(hold_a_few_huge_pages, NULL);
     count_begin(&c, pid, &old);
-    /* Under a sanitizer the scan may be given up, because the address space has huge holes. */
+    /* Under a sanitizer the count may be given up, because the address space has huge holes. */
     for (int i = 0; i < 100000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
     assert_false(sample_has(&proc_tree_at(c.tree, 0)->sample, SAMPLE_HUGE));
@@ -320,7 +321,7 @@ static void unique_count_on_an_old_kernel_reports_no_huge_pages(void **state)
     count_end(&c);
 }
 
-/* Runs a program after exec, so that no process shares its anonymous memory. */
+/* Runs after exec, so that no other process shares its anonymous memory. */
 static int hold_and_tell(int fd)
 {
     hold_all_kinds(NULL);
@@ -330,7 +331,7 @@ static int hold_and_tell(int fd)
     char *zeroes = map_private(4 * MIB);
     volatile char sink = 0;
     for (size_t i = 0; i < 4 * MIB; i += 4096)
-        sink = zeroes[i]; /* All reads hit the kernel's zero page, which belongs to no process. */
+        sink = zeroes[i]; /* All reads use the kernel's zero page, which belongs to no process. */
     (void)sink;
     if (write(fd, "x", 1) != 1)
         return 1;
@@ -373,7 +374,7 @@ static void unique_count_of_a_launched_program_equals_smaps(void **state)
     close(fds[1]);
 }
 
-static void present_pages_without_access_rights_are_counted(void **state)
+static void present_pages_of_inaccessible_mappings_are_counted(void **state)
 {
     (void)state;
     expect_as_smaps(hold_behind_no_rights, 4 * MIB);
@@ -417,7 +418,8 @@ static void pages_shared_after_a_fork_are_not_unique(void **state)
     proc_tree_tick(c.tree, c.now_ns);
     for (size_t i = 0; i < 2; i++)
         assert_true(unique_of(&c, i) >= 8 * MIB && unique_of(&c, i) < 16 * MIB);
-    /* The total is 16 MiB of the parent, 8 MiB of copies, and a little more. */
+    /* The total is 16 MiB of the parent and 8 MiB of copied pages, plus a small amount of other
+     * memory. */
     struct proc_tree_memory m;
     proc_tree_memory(c.tree, &m);
     assert_true(m.low_bytes >= 24 * MIB && m.low_bytes < m.rss_sum_bytes);
@@ -438,7 +440,7 @@ static void fork_and_grow(void *arg)
     kid_start(hold_8_mib_more, NULL);
 }
 
-static void unmeasured_forked_child_counts_only_growth_since_fork(void **state)
+static void unmeasured_fork_is_estimated_by_its_growth_since_the_fork(void **state)
 {
     (void)state;
     struct count c;
@@ -457,7 +459,7 @@ static void unmeasured_forked_child_counts_only_growth_since_fork(void **state)
     count_end(&c);
 }
 
-static void copied_pages_of_an_unmeasured_forked_child_are_counted(void **state)
+static void unmeasured_fork_estimate_includes_pages_copied_on_write(void **state)
 {
     (void)state;
     struct count c;
@@ -487,7 +489,7 @@ static void fork_when_told(void *arg)
     signal(SIGUSR1, fork_once);
 }
 
-static void fork_after_a_unique_count_does_not_double_job_memory(void **state)
+static void fork_after_a_unique_count_does_not_double_tree_memory(void **state)
 {
     (void)state;
     struct count c;
@@ -508,9 +510,9 @@ static void fork_after_a_unique_count_does_not_double_job_memory(void **state)
     count_end(&c);
 }
 
-/* A count takes several slices. A process is forked between the first and the last slice, so pages
- * counted in the first slice become shared. */
-static void fork_during_a_unique_count_does_not_double_job_memory(void **state)
+/* A count takes several slices. A process is forked between the first and the last slice, so that
+ * pages counted in the first slice become shared. */
+static void fork_during_a_unique_count_does_not_double_tree_memory(void **state)
 {
     (void)state;
     struct count c;
@@ -552,9 +554,9 @@ static void wait_for_state(pid_t pid, char wanted)
     fail_msg("%d did not reach state %c: %s", (int)pid, wanted, text);
 }
 
-/* On a busy machine an exit takes a while, during which the process has no readable memory but is
+/* On a busy machine an exit takes some time, during which the process has no readable memory but is
  * not dead. */
-static void fork_that_exits_uncounted_does_not_double_job_memory(void **state)
+static void exiting_unmeasured_fork_does_not_double_tree_memory(void **state)
 {
     (void)state;
     struct count c;
@@ -575,7 +577,7 @@ static void fork_that_exits_uncounted_does_not_double_job_memory(void **state)
     assert_true(unique_of(&c, 0) >= 16 * MIB);
     proc_tree_memory(c.tree, &ending);
     assert_true(ending.rss_sum_bytes >=
-                32 * MIB); /* The total still includes the exiting process. */
+                32 * MIB); /* The sum of RSS still includes the exiting process. */
     assert_true(ending.low_bytes < with_child.low_bytes + 8 * MIB);
     kid_end(pid);
     count_end(&c);
@@ -602,7 +604,7 @@ static bool can_skip_holes(const struct count *c)
     return cost_of(c).scans_done > 0;
 }
 
-static void unmapped_hole_of_a_tebibyte_is_skipped(void **state)
+static void untouched_reservation_of_1_tib_is_skipped_by_unique_count(void **state)
 {
     (void)state;
     struct count c;
@@ -610,7 +612,7 @@ static void unmapped_hole_of_a_tebibyte_is_skipped(void **state)
     count_begin(&c, pid, NULL);
     for (int i = 0; i < 10000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
-    /* Reading two tebibytes would take 65,536 calls of the largest size. */
+    /* Reading entries for two TiB would take 65,536 calls of maximum size. */
     assert_true(cost_of(&c).calls < 20000);
     if (can_skip_holes(&c))
         expect_tree_as_smaps(&c);
@@ -620,7 +622,7 @@ static void unmapped_hole_of_a_tebibyte_is_skipped(void **state)
     count_end(&c);
 }
 
-static void unique_count_on_an_old_kernel_is_given_up_at_a_huge_hole(void **state)
+static void huge_hole_ends_the_unique_count_without_pagemap_scan(void **state)
 {
     (void)state;
     struct count c;
@@ -639,7 +641,7 @@ static void unique_count_on_an_old_kernel_is_given_up_at_a_huge_hole(void **stat
 }
 
 /* Under AddressSanitizer every process has a shadow mapping of terabytes, most of it untouched. */
-static void unique_count_of_an_ordinary_process_succeeds_on_old_kernels(void **state)
+static void unique_count_equals_smaps_without_pagemap_scan(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -651,11 +653,11 @@ static void unique_count_of_an_ordinary_process_succeeds_on_old_kernels(void **s
 #endif
 }
 
-/* ---- pace ---- */
+/* ---- CPU share and order of counts ---- */
 
 static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
-/* 100 % of a CPU: each pause is only as long as the slice before it. At the default of 1 %, pauses
- * would be seconds of simulated time on a busy machine. */
+/* 100 % of a CPU: each pause is only as long as the slice before it. With the default of 1 %,
+ * pauses would take seconds of simulated time on a busy machine. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
 static void pauses_keep_the_unique_count_within_its_cpu_share(void **state)
@@ -669,7 +671,7 @@ static void pauses_keep_the_unique_count_within_its_cpu_share(void **state)
         uint64_t next = proc_unique_slice(c.unique, now);
         cpu = cost_of(&c).cpu_ns - cpu;
         assert_true(next - now >= cpu * 100);
-        /* A scan call before the pause ends does nothing. */
+        /* A call before the pause has ended does nothing. */
         uint64_t slices = cost_of(&c).slices;
         (void)proc_unique_slice(c.unique, now + cpu);
         if (cpu > 0)
@@ -694,7 +696,7 @@ static void unique_memory_of_each_process_is_counted_once_per_period(void **stat
     count_end(&c);
 }
 
-static void process_whose_memory_changed_is_counted_sooner(void **state)
+static void process_whose_rss_changed_is_counted_sooner(void **state)
 {
     (void)state;
     struct count c;
@@ -703,7 +705,7 @@ static void process_whose_memory_changed_is_counted_sooner(void **state)
     struct sample *s = &proc_tree_at(c.tree, 0)->sample;
     count_all(&c, 1);
     uint64_t began = c.now_ns;
-    /* The next tick may report grown memory before the next count. */
+    /* Simulates a tick that reports grown memory before the next count. */
     sample_put(s, SAMPLE_RSS, s->v[SAMPLE_RSS] + 64 * MIB);
     count_all(&c, 2);
     assert_in_range(c.now_ns - began, NS_PER_S, 4 * NS_PER_S);
@@ -714,7 +716,7 @@ static void process_whose_memory_changed_is_counted_sooner(void **state)
     count_end(&c);
 }
 
-static void next_sample_contains_a_unique_count_made_before_it(void **state)
+static void completed_unique_count_is_read_at_only_one_tick(void **state)
 {
     (void)state;
     struct count c;
@@ -732,12 +734,12 @@ static void next_sample_contains_a_unique_count_made_before_it(void **state)
     count_end(&c);
 }
 
-static void unique_memory_of_a_large_process_is_stale_until_counted(void **state)
+static void slow_unique_count_is_stale_until_it_is_complete(void **state)
 {
     (void)state;
     struct count c;
-    /* Each pause is a hundred times as long as the call before it. On a stalled machine, a call may
-     * take seconds. */
+    /* Each pause is a hundred times as long as the preceding call, which may take seconds on a busy
+     * machine. */
     const struct proc_unique_options tiny = {.slice_ns = 1, .period_ns = 1000 * NS_PER_S};
     pid_t pid = kid_start(hold_scattered, NULL);
     count_begin(&c, pid, &tiny);
@@ -758,7 +760,7 @@ static void unique_memory_of_a_large_process_is_stale_until_counted(void **state
 
 /* ---- exits ---- */
 
-static void process_that_exits_during_a_scan_is_dropped(void **state)
+static void unique_count_of_a_process_that_exits_is_given_up(void **state)
 {
     (void)state;
     struct count c;
@@ -768,8 +770,8 @@ static void process_that_exits_during_a_scan_is_dropped(void **state)
     for (int i = 0; i < 5; i++)
         slice(&c);
     kid_end(pid);
-    /* A search in the freed address space of an exited process finds no pages, and this is noticed
-     * only at the end of the search. */
+    /* A search in the freed address space of an exited process finds no pages. Only the end of the
+     * search shows that the process has exited. */
     for (int i = 0; i < 100000 && cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
     assert_int_equal(cost_of(&c).scans_given_up, 1);
@@ -780,7 +782,7 @@ static void process_that_exits_during_a_scan_is_dropped(void **state)
     count_end(&c);
 }
 
-static void process_removed_from_the_tree_during_a_scan_is_dropped(void **state)
+static void unique_count_is_given_up_if_the_tree_frees_the_process(void **state)
 {
     (void)state;
     struct count c;
@@ -791,7 +793,8 @@ static void process_removed_from_the_tree_during_a_scan_is_dropped(void **state)
         slice(&c);
     kid_end(pid);
     struct proc_unique *untold = c.unique;
-    c.unique = NULL; /* Without the counter, this tick does not call proc_unique_forget. */
+    /* Without c.unique, the callback of this tick does not call proc_unique_forget. */
+    c.unique = NULL;
     proc_tree_tick(c.tree, c.now_ns);
     c.unique = untold;
     assert_int_equal(proc_tree_count(c.tree), 0);
@@ -811,7 +814,7 @@ static void exec_when_told(void *arg)
     _exit(1);
 }
 
-static void exec_during_a_scan_restarts_the_count(void **state)
+static void unique_memory_is_unknown_after_exec_and_counted_again(void **state)
 {
     (void)state;
     struct count c;
@@ -825,7 +828,7 @@ static void exec_during_a_scan_restarts_the_count(void **state)
     assert_false(sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE));
     for (int i = 0; i < 1000 && !sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE); i++)
         slice(&c);
-    assert_true(unique_of(&c, 1) < 8 * MIB); /* The program before the exec shared 24 MiB. */
+    assert_true(unique_of(&c, 1) < 8 * MIB); /* The program before the exec had 24 MiB. */
     kid_end(pid);
     close(fds[0]);
     close(fds[1]);
@@ -859,7 +862,7 @@ static int count_strangers(void *arg)
     return 0;
 }
 
-static void unreadable_process_keeps_its_last_unique_memory_as_stale(void **state)
+static void unique_memory_of_an_unreadable_process_is_stale(void **state)
 {
     (void)state;
     if (!has_strangers()) {
@@ -878,7 +881,7 @@ static void slice_until(struct count *c, uint64_t until_ns)
         slice(c);
 }
 
-/* Counts again and returns the start of the slice in which the scan was completed. */
+/* Counts again and returns the start of the slice that completed the count. */
 static uint64_t count_next(struct count *c)
 {
     uint64_t scans = cost_of(c).scans_done, began_ns = 0;
@@ -890,7 +893,7 @@ static uint64_t count_next(struct count *c)
     return began_ns;
 }
 
-static void urgent_unique_count_does_not_wait_for_new_processes(void **state)
+static void hurried_unique_count_measures_a_new_process_at_once(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -907,7 +910,7 @@ static void urgent_unique_count_does_not_wait_for_new_processes(void **state)
     count_end(&c);
 }
 
-/* Blocks until it is killed, because its child never calls exec. */
+/* Blocks until this process is killed, because the vfork child never calls exec. */
 static void hold_and_vfork(void *arg)
 {
     hold_private(arg);
@@ -918,9 +921,9 @@ static void hold_and_vfork(void *arg)
     }
 }
 
-/* A vforked child uses the pages of its parent; counting them at once would double the job's
+/* A vfork child uses the pages of its parent; counting them at once would double the job's
  * memory. */
-static void urgent_unique_count_waits_for_a_vfork_child(void **state)
+static void hurried_unique_count_does_not_measure_a_vfork_child_at_once(void **state)
 {
     struct count c;
     pid_t pid = kid_spawn(hold_and_vfork, NULL);
@@ -938,7 +941,7 @@ static void urgent_unique_count_waits_for_a_vfork_child(void **state)
     count_end(&c);
 }
 
-static void urgent_unique_count_counts_changed_memory_at_once(void **state)
+static void hurried_unique_count_measures_changed_memory_at_once(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -953,7 +956,7 @@ static void urgent_unique_count_counts_changed_memory_at_once(void **state)
     count_end(&c);
 }
 
-static void scan_cpu_share_above_100_percent_is_refused(void **state)
+static void unique_count_with_a_cpu_share_above_100_percent_is_rejected(void **state)
 {
     (void)state;
     struct proc_unique *u;
@@ -996,34 +999,34 @@ int main(int argc, char **argv)
         cmocka_unit_test(unique_count_of_private_memory_equals_smaps),
         cmocka_unit_test(unique_count_of_shared_and_file_pages_equals_smaps),
         cmocka_unit_test(unique_count_of_huge_pages_equals_smaps),
-        cmocka_unit_test(anonymous_huge_page_count_equals_smaps),
-        cmocka_unit_test(unique_count_on_an_old_kernel_reports_no_huge_pages),
+        cmocka_unit_test(count_of_anonymous_huge_pages_equals_smaps),
+        cmocka_unit_test(huge_pages_are_unknown_without_pagemap_scan),
         cmocka_unit_test(unique_count_of_a_launched_program_equals_smaps),
-        cmocka_unit_test(present_pages_without_access_rights_are_counted),
+        cmocka_unit_test(present_pages_of_inaccessible_mappings_are_counted),
         cmocka_unit_test(unique_count_of_20000_mappings_equals_smaps),
         cmocka_unit_test(unique_count_of_scattered_pages_equals_smaps),
         cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
-        cmocka_unit_test(unmeasured_forked_child_counts_only_growth_since_fork),
-        cmocka_unit_test(copied_pages_of_an_unmeasured_forked_child_are_counted),
-        cmocka_unit_test(fork_after_a_unique_count_does_not_double_job_memory),
-        cmocka_unit_test(fork_during_a_unique_count_does_not_double_job_memory),
-        cmocka_unit_test(fork_that_exits_uncounted_does_not_double_job_memory),
-        cmocka_unit_test(unmapped_hole_of_a_tebibyte_is_skipped),
-        cmocka_unit_test(unique_count_on_an_old_kernel_is_given_up_at_a_huge_hole),
-        cmocka_unit_test(unique_count_of_an_ordinary_process_succeeds_on_old_kernels),
+        cmocka_unit_test(unmeasured_fork_is_estimated_by_its_growth_since_the_fork),
+        cmocka_unit_test(unmeasured_fork_estimate_includes_pages_copied_on_write),
+        cmocka_unit_test(fork_after_a_unique_count_does_not_double_tree_memory),
+        cmocka_unit_test(fork_during_a_unique_count_does_not_double_tree_memory),
+        cmocka_unit_test(exiting_unmeasured_fork_does_not_double_tree_memory),
+        cmocka_unit_test(untouched_reservation_of_1_tib_is_skipped_by_unique_count),
+        cmocka_unit_test(huge_hole_ends_the_unique_count_without_pagemap_scan),
+        cmocka_unit_test(unique_count_equals_smaps_without_pagemap_scan),
         cmocka_unit_test(pauses_keep_the_unique_count_within_its_cpu_share),
         cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
-        cmocka_unit_test(process_whose_memory_changed_is_counted_sooner),
-        cmocka_unit_test(next_sample_contains_a_unique_count_made_before_it),
-        cmocka_unit_test(unique_memory_of_a_large_process_is_stale_until_counted),
-        cmocka_unit_test(process_that_exits_during_a_scan_is_dropped),
-        cmocka_unit_test(process_removed_from_the_tree_during_a_scan_is_dropped),
-        cmocka_unit_test(exec_during_a_scan_restarts_the_count),
-        cmocka_unit_test(unreadable_process_keeps_its_last_unique_memory_as_stale),
-        cmocka_unit_test(urgent_unique_count_does_not_wait_for_new_processes),
-        cmocka_unit_test(urgent_unique_count_waits_for_a_vfork_child),
-        cmocka_unit_test(urgent_unique_count_counts_changed_memory_at_once),
-        cmocka_unit_test(scan_cpu_share_above_100_percent_is_refused),
+        cmocka_unit_test(process_whose_rss_changed_is_counted_sooner),
+        cmocka_unit_test(completed_unique_count_is_read_at_only_one_tick),
+        cmocka_unit_test(slow_unique_count_is_stale_until_it_is_complete),
+        cmocka_unit_test(unique_count_of_a_process_that_exits_is_given_up),
+        cmocka_unit_test(unique_count_is_given_up_if_the_tree_frees_the_process),
+        cmocka_unit_test(unique_memory_is_unknown_after_exec_and_counted_again),
+        cmocka_unit_test(unique_memory_of_an_unreadable_process_is_stale),
+        cmocka_unit_test(hurried_unique_count_measures_a_new_process_at_once),
+        cmocka_unit_test(hurried_unique_count_does_not_measure_a_vfork_child_at_once),
+        cmocka_unit_test(hurried_unique_count_measures_changed_memory_at_once),
+        cmocka_unit_test(unique_count_with_a_cpu_share_above_100_percent_is_rejected),
     };
     return cmocka_run_group_tests_name("unique", tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define ARENA (64 * MIB)
 
-/* At first the pages of [heap] and [stack] are the parent's, and a few more may be touched during
+/* [heap] and [stack] initially contain pages of the parent, and a few more may be touched during
  * the test. */
 enum { SLACK = 64 << 10 };
 
@@ -50,7 +50,7 @@ static struct sample count(pid_t pid, const struct proc_unique_options *options)
     return s;
 }
 
-/* Returns the Rss of the mappings called NAME in smaps. */
+/* Returns the Rss value in bytes of the mappings called NAME in smaps. */
 static uint64_t resident_of(pid_t pid, const char *name)
 {
     char path[64], line[512];
@@ -86,7 +86,7 @@ static void open_and_touch(char *p, size_t open, size_t touched)
     memset(p, 1, touched);
 }
 
-/* Reserves memory from one multiple of 64 MiB to the next. */
+/* Reserves the address range from one multiple of 64 MiB to the next. */
 static char *reserve_arena(void)
 {
     char *p = reserve(2 * ARENA);
@@ -100,7 +100,7 @@ static char *reserve_arena(void)
 static void hold_brk(void *arg)
 {
     (void)arg;
-    /* the system call, because musl's sbrk always fails */
+    /* Calls brk directly, because musl's sbrk always fails. */
     long start = syscall(SYS_brk, 0L);
     long end = start + 24 * (long)MIB;
     if (syscall(SYS_brk, end) == end)
@@ -113,7 +113,7 @@ static void hold_an_arena(void *arg)
     open_and_touch(reserve_arena(), 9 * MIB, 5 * MIB);
 }
 
-/* This mapping looks like an arena but has another address. */
+/* This mapping looks like an arena but does not begin at a multiple of 64 MiB. */
 static void hold_no_arena(void *arg)
 {
     (void)arg;
@@ -143,7 +143,7 @@ static const bool is_sanitized = true;
 static const bool is_sanitized = false;
 #endif
 
-/* The kernel may merge pages of [heap] into huge pages during the count, so one correct count is
+/* The kernel may merge pages of [heap] into huge pages during a count, so one correct count is
  * enough. */
 static void expect_kinds(kid_fn *fn, uint64_t heaps, uint64_t stacks,
                          const struct proc_unique_options *options)
@@ -175,20 +175,20 @@ static void brk_segment_is_counted_as_heap(void **state)
     assert_true(!sample_has(&s, SAMPLE_UNIQUE) || s.v[SAMPLE_HEAP] >= 20 * MIB);
 }
 
-static void glibc_arena_is_recognised_by_address_and_reservation(void **state)
+static void glibc_arena_is_recognized_by_address_and_reservation(void **state)
 {
     (void)state;
     expect_kinds(hold_an_arena, 5 * MIB, 0, NULL);
     expect_kinds(hold_no_arena, 0, 0, NULL);
 }
 
-static void mapping_above_a_guard_page_counts_as_stack(void **state)
+static void mapping_above_a_guard_page_is_counted_as_stack(void **state)
 {
     (void)state;
     expect_kinds(hold_stacks, 0, 3 * MIB, NULL);
 }
 
-static void old_kernel_still_has_separate_counts_of_heap_and_stacks(void **state)
+static void heap_and_stacks_are_counted_without_pagemap_scan(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -200,9 +200,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(brk_segment_is_counted_as_heap),
-        cmocka_unit_test(glibc_arena_is_recognised_by_address_and_reservation),
-        cmocka_unit_test(mapping_above_a_guard_page_counts_as_stack),
-        cmocka_unit_test(old_kernel_still_has_separate_counts_of_heap_and_stacks),
+        cmocka_unit_test(glibc_arena_is_recognized_by_address_and_reservation),
+        cmocka_unit_test(mapping_above_a_guard_page_is_counted_as_stack),
+        cmocka_unit_test(heap_and_stacks_are_counted_without_pagemap_scan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
