@@ -1,4 +1,5 @@
-/* The engine's ticks: sample each source of a job at its own interval, and pass the samples on. */
+/* The engine's ticks, which sample each source of a job at its own interval and pass the samples
+ * on. */
 #include "engine/private.h"
 
 #include <errno.h>

@@ -41,9 +41,9 @@ extern const struct guard_cgroup guard_cgroup_none;
  * the limit could not be set. Otherwise returns -errno with the reason in ERR. */
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err);
-/* Sets the hard limit. Returns 0 or -errno; -EOPNOTSUPP if there is no group. v1 refuses a
- * limit below the current usage (-EBUSY); v2 accepts it, and the kernel kills until the usage
- * fits. */
+/* Sets the hard limit. Returns 0 or -errno; -EOPNOTSUPP if there is no group. v1 rejects a limit
+ * below the current usage (-EBUSY); v2 accepts it, and the kernel then kills processes until the
+ * usage is below the limit. */
 int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes);
 /* Opens the files of G by path, without closing the fds already stored in G. Returns 0, or -errno
  * if a required file cannot be opened; the remaining files are opened nevertheless. */

@@ -1,4 +1,4 @@
-/* Finds out why a job ended: compares the evidence and describes the cause in one line. */
+/* Determines why a job ended, from all evidence, and describes the cause in one line. */
 #include "guard/death.h"
 
 #include <signal.h>

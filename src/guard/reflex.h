@@ -16,7 +16,7 @@ struct reflex;
 enum {
     REFLEX_GAUGES = 2, /* the user's limit, and the limit of the machine or of an ancestor cgroup */
     REFLEX_SHORTEST_MS = 2, /* minimum time between two samples */
-    REFLEX_ALARM_MS = 10,   /* maximum wait just above the alarm line */
+    REFLEX_ALARM_MS = 10,   /* maximum time between two samples just above the alarm threshold */
     REFLEX_LONGEST_MS = 500,
     /* number of processes that can be killed one by one; a sweep finds the others */
     REFLEX_PROCESSES = 4096,

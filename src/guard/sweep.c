@@ -170,7 +170,7 @@ static uint64_t wait_after(const struct guard_kill *k, uint64_t now_ns, uint64_t
 }
 
 /* Scans the machine once and sends the signals. Sets K->wait_ns to 0 if there are new processes,
- * else to a time that grows up to a second. Returns the number of living processes found, or
+ * else to a wait that grows to at most a second. Returns the number of living processes found, or
  * -errno. */
 static int kill_scan(struct guard_kill *k, const struct proc_root *root, mark_fn *mark,
                      const void *user)

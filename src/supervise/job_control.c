@@ -147,7 +147,7 @@ static json_t *answer_request(struct job *j, const struct job_request *request)
     else if (r == -ENOTSUP)
         snprintf(why, sizeof why, "unknown request");
     else if (r < 0 && !why[0])
-        snprintf(why, sizeof why, "no process could be reached");
+        snprintf(why, sizeof why, "no process received the request");
     struct job_message m = {.type = MESSAGE_ANSWER, .answer = {.ok = r == 0, .has_error = r < 0}};
     memcpy(m.answer.request, request->action, sizeof m.answer.request);
     snprintf(m.answer.error, sizeof m.answer.error, "%s", why);

@@ -72,9 +72,9 @@ static void signal_group(const struct job *j, int signo)
         guard_signal_group(j->now.pidfd, signo);
 }
 
-/* True if all processes must be stopped with SIGSTOP before they are signalled, because signalling
- * takes minutes if hundreds of processes keep forking. A small number of processes is signalled
- * without SIGSTOP, because they could notice it. */
+/* Stops the job's process group with SIGSTOP if the job has many processes, because signalling
+ * takes minutes while hundreds of processes keep forking. Returns true if it did. A small number of
+ * processes is not stopped, because they could notice it. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };

@@ -78,7 +78,7 @@ static bool is_none(const struct guard_cgroup *g)
            g->kill_fd < 0 && g->events_fd < 0 && !g->is_limited;
 }
 
-static void cgroup_v1_job_group_may_be_created_in_every_ancestor(void **state)
+static void job_cgroup_of_v1_may_be_created_in_every_ancestor(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -102,7 +102,7 @@ static void cgroup_v1_job_group_may_be_created_in_every_ancestor(void **state)
     tree_end(&t);
 }
 
-static void cgroup_warm_up_rejoins_only_the_own_v1_memory_cgroup(void **state)
+static void cgroup_warm_up_moves_ebb_into_the_cgroup_it_is_already_in(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -142,7 +142,7 @@ static void job_cgroup_is_never_placed_above_an_existing_memory_limit(void **sta
     tree_end(&t);
 }
 
-static void cgroup_v2_requires_memory_controller_enabled_for_children(void **state)
+static void cgroup_v2_parent_must_enable_memory_controller_for_children(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -160,7 +160,7 @@ static void cgroup_v2_requires_memory_controller_enabled_for_children(void **sta
     tree_end(&t);
 }
 
-static void memory_controller_is_enabled_in_real_root_not_namespace_root(void **state)
+static void memory_controller_is_not_enabled_in_a_cgroup_namespace_root(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -412,7 +412,7 @@ static void cgroup_v1_limit_covers_memory_and_swap(void **state)
     tree_end(&t);
 }
 
-static void removal_includes_nested_cgroups_but_not_siblings(void **state)
+static void cgroup_removal_includes_nested_but_not_sibling_groups(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -435,7 +435,7 @@ static void removal_includes_nested_cgroups_but_not_siblings(void **state)
     tree_end(&t);
 }
 
-static void cgroup_folder_with_another_name_format_is_never_removed(void **state)
+static void folder_without_an_ebb_cgroup_name_is_never_removed(void **state)
 {
     static const char *const dirs[] = {"p/beside", "p/ebb-7-8/..", "p", "ebb-7-8"};
     struct tree t;
@@ -450,7 +450,7 @@ static void cgroup_folder_with_another_name_format_is_never_removed(void **state
     tree_end(&t);
 }
 
-static void cgroup_name_parser_accepts_only_ebb_pid_ticks(void **state)
+static void cgroup_name_parser_accepts_only_names_that_ebb_generates(void **state)
 {
     static const char *const bad[] = {"",
                                       "ebb",
@@ -624,7 +624,7 @@ static unsigned groups_named(pid_t pid, const char *name)
     return n;
 }
 
-static void process_forked_for_a_cgroup_is_a_member_of_it(void **state)
+static void process_forked_into_a_cgroup_is_a_member_of_it(void **state)
 {
     bool is_in;
     int ends[2];
@@ -741,7 +741,7 @@ static void kill_and_see_them_gone(int fd, const struct guard_cgroup *g)
     close(fd);
 }
 
-static void cgroup_kill_ends_orphans_and_other_sessions(void **state)
+static void cgroup_kill_ends_orphans_and_processes_in_other_sessions(void **state)
 {
     char dir[GUARD_CGROUP_PATH];
     int fd, status;
@@ -818,7 +818,7 @@ static void cgroup_creation_fails_if_the_existing_cgroup_is_busy(void **state)
     end_and_reap(pid);
 }
 
-static void cgroups_that_a_job_created_are_removed_with_its_cgroup(void **state)
+static void cgroups_that_a_job_created_are_removed_with_the_job_cgroup(void **state)
 {
     char dir[GUARD_CGROUP_PATH], nested[GUARD_CGROUP_PATH + 16];
     (void)state;
@@ -938,7 +938,7 @@ static bool tidy_takes(const char *dir)
     return false;
 }
 
-static void tidy_removes_only_empty_cgroups_of_dead_processes(void **state)
+static void cgroup_tidy_removes_only_empty_groups_of_dead_processes(void **state)
 {
     enum { LIVE, REUSED, BUSY, COUNT };
     struct guard_cgroup other = guard_cgroup_none;
@@ -982,11 +982,11 @@ static void tidy_removes_only_empty_cgroups_of_dead_processes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cgroup_v1_job_group_may_be_created_in_every_ancestor),
-        cmocka_unit_test(cgroup_warm_up_rejoins_only_the_own_v1_memory_cgroup),
+        cmocka_unit_test(job_cgroup_of_v1_may_be_created_in_every_ancestor),
+        cmocka_unit_test(cgroup_warm_up_moves_ebb_into_the_cgroup_it_is_already_in),
         cmocka_unit_test(job_cgroup_is_never_placed_above_an_existing_memory_limit),
-        cmocka_unit_test(cgroup_v2_requires_memory_controller_enabled_for_children),
-        cmocka_unit_test(memory_controller_is_enabled_in_real_root_not_namespace_root),
+        cmocka_unit_test(cgroup_v2_parent_must_enable_memory_controller_for_children),
+        cmocka_unit_test(memory_controller_is_not_enabled_in_a_cgroup_namespace_root),
         cmocka_unit_test(memory_controller_is_enabled_in_a_delegated_parent_cgroup),
         cmocka_unit_test(ebb_alone_in_a_delegated_scope_moves_into_a_child_cgroup),
         cmocka_unit_test(ebb_does_not_move_out_of_a_shared_scope_or_a_service),
@@ -996,22 +996,22 @@ int main(void)
         cmocka_unit_test(cgroup_v2_limit_disables_swap),
         cmocka_unit_test(child_is_forked_outside_its_cgroup_if_clone3_fails),
         cmocka_unit_test(cgroup_v1_limit_covers_memory_and_swap),
-        cmocka_unit_test(removal_includes_nested_cgroups_but_not_siblings),
-        cmocka_unit_test(cgroup_folder_with_another_name_format_is_never_removed),
-        cmocka_unit_test(cgroup_name_parser_accepts_only_ebb_pid_ticks),
-        HERE(process_forked_for_a_cgroup_is_a_member_of_it),
+        cmocka_unit_test(cgroup_removal_includes_nested_but_not_sibling_groups),
+        cmocka_unit_test(folder_without_an_ebb_cgroup_name_is_never_removed),
+        cmocka_unit_test(cgroup_name_parser_accepts_only_names_that_ebb_generates),
+        HERE(process_forked_into_a_cgroup_is_a_member_of_it),
         HERE(touched_memory_is_charged_to_the_cgroup_of_the_process),
         HERE(oom_kill_in_the_job_cgroup_spares_processes_outside_it),
         HERE(cgroup_limit_can_be_raised_and_lowered),
-        HERE(cgroup_kill_ends_orphans_and_other_sessions),
+        HERE(cgroup_kill_ends_orphans_and_processes_in_other_sessions),
         HERE(cgroup_can_be_reopened_killed_and_removed_by_its_path),
         HERE(cgroup_is_removed_only_after_its_process_has_exited),
         HERE(empty_leftover_cgroup_with_the_same_name_is_replaced),
         HERE(cgroup_creation_fails_if_the_existing_cgroup_is_busy),
-        HERE(cgroups_that_a_job_created_are_removed_with_its_cgroup),
+        HERE(cgroups_that_a_job_created_are_removed_with_the_job_cgroup),
         HERE(cgroup_creation_without_permission_leaves_no_folder),
         HERE(cgroup_name_contains_pid_and_start_time),
-        HERE(tidy_removes_only_empty_cgroups_of_dead_processes),
+        HERE(cgroup_tidy_removes_only_empty_groups_of_dead_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -287,7 +287,7 @@ static void checkpoint_request_does_not_wait_for_ranks_that_exited(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void each_answer_of_an_unknown_pid_is_assigned_to_one_rank(void **state)
+static void each_ack_without_a_known_pid_is_assigned_to_one_rank(void **state)
 {
     struct fixture *f = *state;
 
@@ -614,7 +614,7 @@ static void new_or_changed_file_completes_the_checkpoint_request(void **state)
     assert_false(checkpoint_check_file(&f->checkpoint));
 }
 
-static void request_succeeds_if_checkpoint_done_folder_is_missing(void **state)
+static void missing_folder_of_the_done_file_does_not_fail_a_checkpoint(void **state)
 {
     struct fixture *f = *state;
 
@@ -626,7 +626,7 @@ static void request_succeeds_if_checkpoint_done_folder_is_missing(void **state)
     assert_true(answer(f, f->rank_pid[0], 1, "done"));
 }
 
-static void checkpoint_file_is_found_after_the_last_rank_has_died(void **state)
+static void done_file_written_before_the_rank_died_completes_checkpoint(void **state)
 {
     struct fixture *f = *state;
 
@@ -945,7 +945,7 @@ int main(void)
         TEST(outdated_repeated_and_invalid_acks_are_ignored),
         TEST(checkpoint_fails_when_one_rank_reports_failure),
         TEST(checkpoint_request_does_not_wait_for_ranks_that_exited),
-        TEST(each_answer_of_an_unknown_pid_is_assigned_to_one_rank),
+        TEST(each_ack_without_a_known_pid_is_assigned_to_one_rank),
         TEST(checkpoint_path_beyond_the_maximum_length_is_dropped),
         TEST(checkpoint_request_fails_if_the_rank_socket_is_gone),
         TEST(stop_request_and_checkpoint_request_have_different_ids),
@@ -956,8 +956,8 @@ int main(void)
         TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),
         TEST(checkpoint_fails_once_all_signalled_processes_have_died),
         TEST(new_or_changed_file_completes_the_checkpoint_request),
-        TEST(request_succeeds_if_checkpoint_done_folder_is_missing),
-        TEST(checkpoint_file_is_found_after_the_last_rank_has_died),
+        TEST(missing_folder_of_the_done_file_does_not_fail_a_checkpoint),
+        TEST(done_file_written_before_the_rank_died_completes_checkpoint),
         TEST(exit_status_of_checkpoint_command_decides_the_outcome),
         TEST(checkpoint_command_starts_with_request_id_and_clean_signals),
         TEST(running_checkpoint_command_is_not_started_again),

@@ -260,7 +260,7 @@ static void cause_of_death_is_the_exception_of_the_first_failed_rank(void **stat
     CHECK(table);
 }
 
-static void out_of_memory_is_attributed_to_gpu_shared_or_host_memory(void **state)
+static void gpu_shared_and_host_memory_errors_are_distinguished(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -799,7 +799,7 @@ int main(void)
         cmocka_unit_test(cause_of_death_is_the_last_exception_of_the_traceback),
         cmocka_unit_test(cause_of_death_is_the_original_exception_of_the_worker),
         cmocka_unit_test(cause_of_death_is_the_exception_of_the_first_failed_rank),
-        cmocka_unit_test(out_of_memory_is_attributed_to_gpu_shared_or_host_memory),
+        cmocka_unit_test(gpu_shared_and_host_memory_errors_are_distinguished),
         cmocka_unit_test(traceback_is_found_among_colour_codes_and_progress_bars),
         cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause_of_death),
         cmocka_unit_test(traceback_followed_by_4_kib_of_output_is_not_the_cause),

@@ -89,7 +89,7 @@ static void gpu_headroom_is_the_lesser_of_job_limit_and_free_memory(void **state
     assert_int_equal(g.room_bytes, 3 * GIB);
 }
 
-static void gpu_limit_is_checked_against_pytorch_without_driver(void **state)
+static void gpu_limit_uses_pytorch_readings_if_the_driver_has_none(void **state)
 {
     (void)state;
     const struct quantity_size limit = {.bytes = 4 * GIB};
@@ -127,7 +127,7 @@ int main(void)
         cmocka_unit_test(gpu_memory_cached_by_pytorch_is_treated_as_free),
         cmocka_unit_test(gpu_used_only_by_other_jobs_is_not_guarded),
         cmocka_unit_test(gpu_headroom_is_the_lesser_of_job_limit_and_free_memory),
-        cmocka_unit_test(gpu_limit_is_checked_against_pytorch_without_driver),
+        cmocka_unit_test(gpu_limit_uses_pytorch_readings_if_the_driver_has_none),
         cmocka_unit_test(gpu_forecast_uses_the_same_limit_as_the_headroom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

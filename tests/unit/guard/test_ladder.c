@@ -465,7 +465,7 @@ static void job_with_steady_memory_within_the_reserve_is_not_stopped(void **stat
     assert_int_equal(look_at(&w, 0.05, 51 * MIB), LADDER_DO_TERM);
 }
 
-static void slow_growth_in_reserve_causes_4_to_9_checkpoint_requests(void **state)
+static void slow_growth_within_reserve_causes_few_checkpoint_requests(void **state)
 {
     (void)state;
     struct world w;
@@ -753,7 +753,7 @@ static void missing_reading_during_a_checkpoint_is_not_taken_as_growth(void **st
     assert_never_stopped(&w);
 }
 
-static void level_trigger_ends_after_10_s_above_1_25_times_the_reserve(void **state)
+static void low_headroom_trigger_ends_10_s_after_headroom_recovers(void **state)
 {
     (void)state;
     struct world w;
@@ -767,7 +767,7 @@ static void level_trigger_ends_after_10_s_above_1_25_times_the_reserve(void **st
     assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN);
 }
 
-static void level_trigger_is_ignored_for_a_while_after_it_has_ended(void **state)
+static void low_headroom_trigger_is_paused_after_it_has_ended(void **state)
 {
     (void)state;
     struct world w;
@@ -820,7 +820,7 @@ static void ladder_takes_no_action_after_the_reflex_killed_the_job(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
 }
 
-static void guard_with_no_kill_sends_sigterm_but_never_sigkill(void **state)
+static void guard_with_no_kill_option_sends_sigterm_but_not_sigkill(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.no_kill = true};
@@ -1044,7 +1044,7 @@ static void forecast_of_a_slow_leak_triggers_the_checkpoint_request(void **state
     assert_true(w.first_room[LADDER_DO_TERM] > 204 * MIB);
 }
 
-static void job_that_ignores_the_request_is_stopped_at_sigterm_line(void **state)
+static void job_that_ignores_requests_is_stopped_at_sigterm_threshold(void **state)
 {
     (void)state;
     struct world w;
@@ -1186,7 +1186,7 @@ int main(void)
         cmocka_unit_test(each_host_memory_gauge_alone_can_trigger_the_guard),
         cmocka_unit_test(job_that_grows_within_reserve_is_stopped_after_checkpoint),
         cmocka_unit_test(job_with_steady_memory_within_the_reserve_is_not_stopped),
-        cmocka_unit_test(slow_growth_in_reserve_causes_4_to_9_checkpoint_requests),
+        cmocka_unit_test(slow_growth_within_reserve_causes_few_checkpoint_requests),
         cmocka_unit_test(sigterm_threshold_is_lower_while_a_checkpoint_is_written),
         cmocka_unit_test(forecast_stops_the_job_after_the_checkpoint_is_written),
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_60_s),
@@ -1203,12 +1203,12 @@ int main(void)
         cmocka_unit_test(memory_pressure_stops_a_job_only_at_low_headroom),
         cmocka_unit_test(memory_pressure_of_30_s_does_not_stop_the_job),
         cmocka_unit_test(missing_reading_during_a_checkpoint_is_not_taken_as_growth),
-        cmocka_unit_test(level_trigger_ends_after_10_s_above_1_25_times_the_reserve),
-        cmocka_unit_test(level_trigger_is_ignored_for_a_while_after_it_has_ended),
+        cmocka_unit_test(low_headroom_trigger_ends_10_s_after_headroom_recovers),
+        cmocka_unit_test(low_headroom_trigger_is_paused_after_it_has_ended),
         cmocka_unit_test(repeated_memory_peaks_cause_at_most_20_requests_per_hour),
         cmocka_unit_test(guard_is_calm_again_after_the_job_is_restarted),
         cmocka_unit_test(ladder_takes_no_action_after_the_reflex_killed_the_job),
-        cmocka_unit_test(guard_with_no_kill_sends_sigterm_but_never_sigkill),
+        cmocka_unit_test(guard_with_no_kill_option_sends_sigterm_but_not_sigkill),
         cmocka_unit_test(job_leaking_50_mb_per_s_writes_its_checkpoint_in_time),
         cmocka_unit_test(checkpoint_is_requested_earlier_if_it_needs_memory),
         cmocka_unit_test(job_leaking_1_gib_per_s_is_stopped_before_the_limit),
@@ -1220,7 +1220,7 @@ int main(void)
         cmocka_unit_test(leaking_job_without_checkpoint_method_causes_two_warnings),
         cmocka_unit_test(memory_sawtooth_with_period_of_7_to_60_s_never_stops_a_job),
         cmocka_unit_test(forecast_of_a_slow_leak_triggers_the_checkpoint_request),
-        cmocka_unit_test(job_that_ignores_the_request_is_stopped_at_sigterm_line),
+        cmocka_unit_test(job_that_ignores_requests_is_stopped_at_sigterm_threshold),
         cmocka_unit_test(guard_follows_its_rules_for_random_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

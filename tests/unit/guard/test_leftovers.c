@@ -466,7 +466,7 @@ static void torch_file_named_after_a_pid_outside_the_job_is_not_listed(void **st
 
 /* ---- the folder itself ---- */
 
-static void missing_shared_memory_folder_has_no_leftovers(void **state)
+static void leftover_search_fails_if_the_folder_is_missing(void **state)
 {
     (void)state;
     assert_null(leftovers_new("/nowhere/at/all"));
@@ -525,7 +525,7 @@ int main(void)
         IN_FOLDER(leftover_file_of_another_user_is_not_removed),
         IN_FOLDER(torch_file_named_after_a_dead_process_of_the_job_is_listed),
         IN_FOLDER(torch_file_named_after_a_pid_outside_the_job_is_not_listed),
-        IN_FOLDER(missing_shared_memory_folder_has_no_leftovers),
+        IN_FOLDER(leftover_search_fails_if_the_folder_is_missing),
         IN_FOLDER(shared_memory_folder_without_space_is_reported_as_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,7 +85,7 @@ static void host_memory_is_recorded_before_during_and_after_the_job(void **state
     assert_int_equal(g.shm.freed_bytes, 55 * MiB);
 }
 
-static void memory_returned_is_zero_if_more_memory_is_used_at_the_end(void **state)
+static void returned_memory_is_zero_if_usage_is_higher_after_the_job(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -97,7 +97,7 @@ static void memory_returned_is_zero_if_more_memory_is_used_at_the_end(void **sta
     assert_int_equal(g.host.freed_bytes, 0);
 }
 
-static void memory_returned_is_unknown_without_proc_meminfo(void **state)
+static void returned_memory_is_unknown_without_proc_meminfo(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -153,7 +153,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-static void memory_returned_is_measured_once_memory_use_is_steady(void **state)
+static void returned_memory_is_measured_once_memory_use_is_steady(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -203,9 +203,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(host_memory_is_recorded_before_during_and_after_the_job),
-        cmocka_unit_test(memory_returned_is_zero_if_more_memory_is_used_at_the_end),
-        cmocka_unit_test(memory_returned_is_unknown_without_proc_meminfo),
-        cmocka_unit_test(memory_returned_is_measured_once_memory_use_is_steady),
+        cmocka_unit_test(returned_memory_is_zero_if_usage_is_higher_after_the_job),
+        cmocka_unit_test(returned_memory_is_unknown_without_proc_meminfo),
+        cmocka_unit_test(returned_memory_is_measured_once_memory_use_is_steady),
         cmocka_unit_test(first_gpu_reading_is_taken_as_memory_before_the_job),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

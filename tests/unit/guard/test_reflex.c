@@ -208,7 +208,7 @@ static void reflex_kills_every_process_at_the_kill_threshold(void **state)
     close(fd);
 }
 
-static void reflex_without_may_kill_only_raises_an_alarm(void **state)
+static void reflex_without_permission_to_kill_only_raises_an_alarm(void **state)
 {
     struct reflex *r = reflex_of(false);
     int fd = usage_of(9);
@@ -547,7 +547,7 @@ static void reflex_subtracts_shared_memory_from_the_sum_of_rss(void **state)
 
 /* A forked child shares all pages with its parent; each page is counted once although it appears in
  * the statm of both processes. */
-static void new_process_adds_only_its_anonymous_growth_until_sampled(void **state)
+static void reflex_counts_only_anonymous_growth_of_unsampled_process(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -569,7 +569,7 @@ static void new_process_adds_only_its_anonymous_growth_until_sampled(void **stat
     reflex_free(r);
 }
 
-static void new_shared_pages_are_ignored_until_the_next_full_sample(void **state)
+static void reflex_ignores_new_shared_pages_until_the_next_full_sample(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -908,7 +908,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reflex_kills_every_process_at_the_kill_threshold),
-        cmocka_unit_test(reflex_without_may_kill_only_raises_an_alarm),
+        cmocka_unit_test(reflex_without_permission_to_kill_only_raises_an_alarm),
         cmocka_unit_test(reflex_excludes_file_cache_from_memory_in_use),
         cmocka_unit_test(reflex_does_not_kill_a_job_whose_memory_is_reclaimable),
         cmocka_unit_test(reflex_does_not_kill_on_an_outdated_cache_reading),
@@ -919,8 +919,8 @@ int main(void)
         cmocka_unit_test(reflex_reads_host_memory_in_use_from_meminfo),
         cmocka_unit_test(reflex_kills_a_process_that_grows_past_the_tree_limit),
         cmocka_unit_test(reflex_subtracts_shared_memory_from_the_sum_of_rss),
-        cmocka_unit_test(new_process_adds_only_its_anonymous_growth_until_sampled),
-        cmocka_unit_test(new_shared_pages_are_ignored_until_the_next_full_sample),
+        cmocka_unit_test(reflex_counts_only_anonymous_growth_of_unsampled_process),
+        cmocka_unit_test(reflex_ignores_new_shared_pages_until_the_next_full_sample),
         cmocka_unit_test(reflex_growth_rate_is_zero_while_memory_shrinks),
         cmocka_unit_test(process_added_after_a_reflex_kill_is_also_killed),
         cmocka_unit_test(process_removed_from_the_reflex_is_not_killed),

@@ -438,7 +438,7 @@ static int with_another_self(void)
     return r;
 }
 
-static void sweep_signals_nothing_if_proc_is_of_another_pid_namespace(void **state)
+static void sweep_signals_nothing_if_proc_shows_another_pid_namespace(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(with_another_self), 0);
@@ -463,7 +463,7 @@ static int in_new_namespace(void)
     return waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 20;
 }
 
-static void sweep_signals_nothing_in_a_new_namespace_with_the_old_proc(void **state)
+static void sweep_signals_nothing_in_a_pid_namespace_with_foreign_proc(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(in_new_namespace), 0);
@@ -634,8 +634,8 @@ int main(void)
         WITH_NEIGHBOUR(process_group_can_be_signalled_after_its_leader_was_reaped),
         WITH_NEIGHBOUR(signal_to_a_process_group_does_not_reach_other_groups),
         WITH_NEIGHBOUR(process_with_a_reused_pid_is_not_signalled),
-        WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_is_of_another_pid_namespace),
-        WITH_NEIGHBOUR(sweep_signals_nothing_in_a_new_namespace_with_the_old_proc),
+        WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_shows_another_pid_namespace),
+        WITH_NEIGHBOUR(sweep_signals_nothing_in_a_pid_namespace_with_foreign_proc),
         WITH_NEIGHBOUR(sentinel_ends_processes_of_a_killed_supervisor),
         WITH_NEIGHBOUR(sentinel_kills_nothing_after_supervisor_exits_with_status_0),
         WITH_NEIGHBOUR(stray_process_is_found_by_the_ebb_run_dir_variable),

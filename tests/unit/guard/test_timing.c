@@ -38,7 +38,7 @@ static void steps_during_a_checkpoint_are_excluded_from_step_times(void **state)
     assert_int_equal(ns, NS_PER_S);
 }
 
-static void longest_and_largest_checkpoint_measurements_are_kept(void **state)
+static void maximum_duration_and_growth_of_checkpoints_are_kept(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -86,7 +86,7 @@ static void failed_checkpoint_is_not_measured(void **state)
     assert_int_equal(t.save_rise_bytes, 0);
 }
 
-static void restart_keeps_durations_and_drops_unfinished_checkpoint(void **state)
+static void restart_keeps_step_times_and_drops_unfinished_checkpoint(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -111,10 +111,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_during_a_checkpoint_are_excluded_from_step_times),
-        cmocka_unit_test(longest_and_largest_checkpoint_measurements_are_kept),
+        cmocka_unit_test(maximum_duration_and_growth_of_checkpoints_are_kept),
         cmocka_unit_test(memory_growth_outside_a_checkpoint_is_not_attributed_to_it),
         cmocka_unit_test(failed_checkpoint_is_not_measured),
-        cmocka_unit_test(restart_keeps_durations_and_drops_unfinished_checkpoint),
+        cmocka_unit_test(restart_keeps_step_times_and_drops_unfinished_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -622,7 +622,7 @@ static void untouched_reservation_of_1_tib_is_skipped_by_unique_count(void **sta
     count_end(&c);
 }
 
-static void huge_hole_ends_the_unique_count_without_pagemap_scan(void **state)
+static void unique_count_gives_up_at_a_huge_hole_without_pagemap_scan(void **state)
 {
     (void)state;
     struct count c;
@@ -716,7 +716,7 @@ static void process_whose_rss_changed_is_counted_sooner(void **state)
     count_end(&c);
 }
 
-static void completed_unique_count_is_read_at_only_one_tick(void **state)
+static void completed_unique_count_is_marked_as_read_in_one_tick_only(void **state)
 {
     (void)state;
     struct count c;
@@ -828,7 +828,7 @@ static void unique_memory_is_unknown_after_exec_and_counted_again(void **state)
     assert_false(sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE));
     for (int i = 0; i < 1000 && !sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE); i++)
         slice(&c);
-    assert_true(unique_of(&c, 1) < 8 * MIB); /* The program before the exec had 24 MiB. */
+    assert_true(unique_of(&c, 1) < 8 * MIB); /* Before the exec, the process had 24 MiB. */
     kid_end(pid);
     close(fds[0]);
     close(fds[1]);
@@ -1012,12 +1012,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(fork_during_a_unique_count_does_not_double_tree_memory),
         cmocka_unit_test(exiting_unmeasured_fork_does_not_double_tree_memory),
         cmocka_unit_test(untouched_reservation_of_1_tib_is_skipped_by_unique_count),
-        cmocka_unit_test(huge_hole_ends_the_unique_count_without_pagemap_scan),
+        cmocka_unit_test(unique_count_gives_up_at_a_huge_hole_without_pagemap_scan),
         cmocka_unit_test(unique_count_equals_smaps_without_pagemap_scan),
         cmocka_unit_test(pauses_keep_the_unique_count_within_its_cpu_share),
         cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
         cmocka_unit_test(process_whose_rss_changed_is_counted_sooner),
-        cmocka_unit_test(completed_unique_count_is_read_at_only_one_tick),
+        cmocka_unit_test(completed_unique_count_is_marked_as_read_in_one_tick_only),
         cmocka_unit_test(slow_unique_count_is_stale_until_it_is_complete),
         cmocka_unit_test(unique_count_of_a_process_that_exits_is_given_up),
         cmocka_unit_test(unique_count_is_given_up_if_the_tree_frees_the_process),

@@ -60,7 +60,7 @@ static void requeued_slurm_job_has_a_new_job_folder(void **state)
     assert_string_equal(folder, "77.2.r2");
 }
 
-static void slurm_batch_script_is_not_a_rank_but_a_single_task_is(void **state)
+static void slurm_task_is_a_rank_but_the_batch_script_is_not(void **state)
 {
     static const char *const batch[] = {"SLURM_JOB_ID=77", "SLURM_PROCID=0", "SLURM_NODEID=0",
                                         "SLURM_LOCALID=0", "SLURM_NTASKS=4", NULL};
@@ -155,7 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(node_and_rank_are_read_from_slurm_variables),
         cmocka_unit_test(requeued_slurm_job_has_a_new_job_folder),
-        cmocka_unit_test(slurm_batch_script_is_not_a_rank_but_a_single_task_is),
+        cmocka_unit_test(slurm_task_is_a_rank_but_the_batch_script_is_not),
         cmocka_unit_test(node_and_rank_are_read_from_torchrun_variables),
         cmocka_unit_test(torchrun_under_srun_takes_nodes_from_slurm),
         cmocka_unit_test(process_with_invalid_slurm_variables_is_not_a_rank),
