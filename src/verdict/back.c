@@ -6,16 +6,16 @@
 #include <stdint.h>
 
 enum { HELD_SLOTS = 4 };
-/* The baseline must have been level for this fraction of the window before it rose. */
+/* Fraction of the window during which the baseline must have been level before it rose. */
 static const double LEVEL_PART = 0.4;
-/* A baseline that moved by at most this fraction of the rise counts as level. */
+/* The baseline is level while it moves by at most this fraction of the rise. */
 static const double LEVEL_RISE = 0.25;
-/* A rise is new growth if it ends above the earlier level by more than this fraction of its
- * height. */
+/* A rise is new growth if it ends above the earlier level by more than this fraction of the
+ * rise. */
 static const double ABOVE_PART = 0.25;
 
-/* Returns the highest level of W before slot TO that lasted for HELD_SLOTS and for a twentieth
- * of all slots. */
+/* Returns the highest level that W held before slot TO, for at least HELD_SLOTS slots and a
+ * twentieth of all slots. */
 static double held_before(const struct view *w, size_t to)
 {
     size_t slots = w->n / 20 > HELD_SLOTS ? w->n / 20 : HELD_SLOTS;
@@ -44,7 +44,7 @@ bool judge_returned_to_level(const struct view *w, double counts)
     return held > -HUGE_VAL && w->y[w->n - 1] - held <= ABOVE_PART * rise;
 }
 
-/* Returns true if Y is at least LEAST in all slots from x = FROM to slot TO. */
+/* Returns true if Y is at least LEAST in every slot from x = FROM to slot TO. */
 static bool stays_above(const struct view *w, double from, size_t to, double least)
 {
     for (size_t i = to + 1; i-- > 0 && w->x[i] >= from;)
@@ -63,9 +63,10 @@ bool judge_same_baseline(const struct view *w, double counts, double slope)
     if (last == 0)
         return false;
     low = w->y[--last];
-    /* Searches backwards from the last trough for an earlier trough, with a rise in between that
-     * was released. At a trough, no reading within the same distance before it is lower, so a level
-     * that memory only passed on its way up is not a trough. */
+    /* Search backwards from the last trough for an earlier trough at the same level, with a rise
+     * between them that was released. For the distance between the two troughs, no reading before
+     * the earlier one may be lower; otherwise memory only passed through that level on its way
+     * up. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
         is_apart = is_apart || w->y[i] - low > counts;

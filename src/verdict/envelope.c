@@ -20,8 +20,8 @@ static void slot_join(struct envelope_slot *a, const struct envelope_slot *b)
     a->excess = (float)(high - a->y);
 }
 
-/* Doubles the block width until at most half the slots are used. Once may not be enough, because a
- * gap leaves blocks without readings. */
+/* Doubles the block width until at most half the slots are used. One doubling may not be enough,
+ * because a gap leaves blocks without readings. */
 static void envelope_merge(struct envelope *e)
 {
     while (e->count > ENVELOPE_SLOTS / 2) {

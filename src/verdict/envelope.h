@@ -23,9 +23,9 @@ struct envelope {
 };
 
 /* Adds a reading at T seconds; X must not decrease. O(1) amortised: a merge visits every slot, but
- * frees at least half of them. */
+ * leaves at most half of them in use. */
 void envelope_push(struct envelope *e, double x, double t, double y);
 
-/* True if the open block has covered about half of its width. Its minimum can then be compared with
- * those of complete blocks. */
+/* Returns true if the open block has covered about half of its width. Its minimum can then be
+ * compared with those of complete blocks. */
 int envelope_last_is_ripe(const struct envelope *e, double x_now);

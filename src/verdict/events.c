@@ -7,34 +7,38 @@
 #include "verdict/fit.h"
 
 enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
-/* A schedule (longer texts, larger batches, unfrozen layers) raises the baseline at only a few
- * epochs. While a job runs, one more epoch of growth is therefore required. */
+/* A training schedule (longer texts, larger batches, unfrozen layers) raises the baseline only a
+ * few times, at epoch ends. While a job runs, one more epoch of growth is therefore required. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
-/* With at most this many jumps, the evidence must be clearer, because noise easily produces two. */
+/* With fewer jumps than this, each must exceed the noise more clearly, because noise easily
+ * produces two. */
 enum { FEW_JUMPS = 3 };
-enum { SEEN_AFTER = 3 }; /* an event counts only after this many step ends have followed it */
-/* Expected numbers of readings between two events. Below READINGS_APART, the single reading next to
- * an event is used instead of the lowest of a few, and more events are required. Below
- * READINGS_CLOSE, a staircase looks like a line. */
+enum { SEEN_AFTER = 3 }; /* number of step ends that must follow an event before it is used */
+/* Thresholds on the mean number of readings between two events. Below READINGS_APART, events are
+ * close together: the single reading next to an event is used instead of the lowest of several, and
+ * more events and at least READINGS_IF_CLOSE readings in total are required. Below READINGS_CLOSE,
+ * a staircase looks like a line, so no verdict is possible. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
-/* Number of readings around an event whose growth counts as growth at the event. Even growth has a
- * part there too; of the rest, the fraction BEYOND_EVEN must occur at events. */
+/* Growth within this many readings of an event is attributed to the event. If growth were steady, a
+ * fraction F of it would occur there; the actual fraction must be at least F + BEYOND_EVEN * (1 -
+ * F). */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
-/* A move smaller than this fraction of the mean jump is not a jump. */
+/* A rise smaller than this fraction of the mean jump is not a jump. */
 static const double RISE_OVER_MEAN = 0.33;
 /* Jumps larger than this multiple of the median jump are clipped. */
 static const double STANDS_OUT = 1.6;
-static const double GOES_ON = 0.8; /* later jumps must reach this fraction of the earlier ones */
-/* The current sequence of jumps must be this many times as long as the longest one whose memory was
- * released. */
+/* lower bound on the later jumps, as a fraction of the earlier ones */
+static const double GOES_ON = 0.8;
+/* The current sequence of jumps must be this many times as long as the longest earlier sequence
+ * whose memory was released. */
 static const double TIMES_LOST = 2.5;
 
-/* These apply to growth that is known to be a leak. Its jumps must be equivalent to equal jumps at
- * the fraction PIECES_PART of all events, and exceed the share expected by chance by CHANCE_Z
- * deviations. */
+/* Thresholds for growth that is known to be a leak. Its jumps must be equivalent to equal jumps at
+ * a fraction PIECES_PART of the events or more. The share of growth at events must exceed the share
+ * expected by chance by CHANCE_Z standard deviations. */
 static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
 
 enum { EVENT_KINDS = 3 };
@@ -47,7 +51,7 @@ struct sides {
 };
 
 /* Returns the baseline on both sides of event E. Memory that is freed within a few step ends after
- * the event does not count as added. A fall smaller than NOISE is ignored. */
+ * the event is not treated as added. A fall of at most RISE_OVER_NOISE times NOISE is ignored. */
 static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
     double after = (double)(is_close ? e->after_first : e->after_low);
@@ -56,10 +60,10 @@ static struct sides sides_of(const struct verdict_event *e, bool is_close, doubl
     return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
 }
 
-/* Returns the bytes that an event added to the baseline. A program may release memory shortly
- * before an event and allocate it again afterwards, as a data loader that runs dry at the end of an
- * epoch. Therefore only growth above AFTER_PREVIOUS, the level after the previous event of the same
- * kind, counts if the level before this event is lower. */
+/* Returns the number of bytes that an event added to the baseline. If the level before the event is
+ * below AFTER_PREVIOUS, the level after the previous event of the same kind, only growth above
+ * AFTER_PREVIOUS is treated as added: a program may release memory shortly before an event and
+ * allocate it again afterwards, like a data loader that is empty at the end of an epoch. */
 static double bytes_added(struct sides e, double after_previous, double noise)
 {
     double before = e.before;
@@ -73,8 +77,9 @@ static bool is_usable(const struct verdict_event *e, enum verdict_mark_kind kind
     return e->kind == kind && e->has_before && e->after_n > 0;
 }
 
-/* The events of one kind: number stored, number usable, index after the last usable event, and
- * number of readings from the first event to the last. */
+/* The stored events of one kind: KEPT is their number, N the number of usable ones, READINGS the
+ * number of readings from the first usable event to the last, and END the index after the last
+ * usable event. */
 struct extent {
     unsigned kept, n, readings;
     uint32_t end;
@@ -97,9 +102,9 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
     return r;
 }
 
-/* Estimates the noise from the movements between events, during which nothing should change;
- * returns at most NOISE. If jumps are only a few readings apart, NOISE is too high, because the
- * jumps are part of it. */
+/* Estimates the noise from changes of memory between events, where memory should stay constant.
+ * Returns at most NOISE, which is too high if events are only a few readings apart, because it then
+ * includes the jumps. */
 static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
                             uint32_t end, double noise)
 {
@@ -119,17 +124,18 @@ static double noise_between(const struct verdict_series *v, enum verdict_mark_ki
 /* Totals over all events of one kind, in order of time. */
 struct jumps {
     unsigned n; /* number of events, which is one more than the number of jumps */
-    /* Number of jumps since the last release, and in the longest sequence before it. */
+    /* Number of jumps since the last release, and in the longest earlier sequence without a
+     * release. */
     unsigned run, lost;
-    /* The baseline after the first, the last and the last but one event. */
+    /* Baseline after the first event, the last event and the second to last event. */
     double first, last, last_but_one;
-    double later; /* sum of all jumps but the first, in bytes */
+    double later; /* sum of the jumps at all events but the first, in bytes */
     double jump[VERDICT_EVENTS];
 };
 
-/* Adds an event to the totals. The first event and the growth before it prove nothing: the first
- * evaluation loads code and data that stay without being a leak, and most growth of a warm-up
- * occurs around it. */
+/* Adds an event to the totals. The jump at the first event is left out, because it does not
+ * indicate a leak: the first evaluation loads code and data that stay in memory, and most growth of
+ * a warm-up occurs around it. */
 static void take_event(struct jumps *k, struct sides s, double noise)
 {
     double jump;
@@ -137,7 +143,8 @@ static void take_event(struct jumps *k, struct sides s, double noise)
         k->first = k->last = k->last_but_one = s.after;
         return;
     }
-    /* More was freed than the previous event added, as by garbage collection or a cleared cache. */
+    /* More memory was freed than the previous event added, for example by garbage collection or
+     * because a cache was cleared. */
     if (k->n > 2 && k->last_but_one - s.before > RISE_OVER_NOISE * noise) {
         k->lost = k->run > k->lost ? k->run : k->lost;
         k->run = 0;
@@ -157,8 +164,9 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* True if the last jump and four in five of the N jumps (three of four) exceed the noise. If the
- * readings have no noise, a jump must also reach a good part of the MEAN jump. */
+/* Returns true if the last jump exceeds the noise, and so do at least 80 % of the N jumps, or all
+ * but one if N >= 4. In case the readings have no noise, a jump must also reach the fraction
+ * RISE_OVER_MEAN of MEAN. */
 static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
@@ -169,9 +177,9 @@ static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, doub
     return (up * 5 >= n * 4 || (n >= 4 && up + 1 >= n)) && jump[n - 1] > least;
 }
 
-/* Returns true if the later half of the jumps are about as large as the earlier half. Growth that
- * levels off adds less each time, as a cache that evaluations fill, or holes that evaluations leave
- * in the heap. Outliers are clipped. */
+/* Returns true if the later half of the jumps is about as large as the earlier half. Growth that
+ * levels off adds less each time, for example a cache filled by evaluations, or heap fragmentation
+ * that they cause. Outliers are clipped. */
 static bool jumps_continue(const double *jump, unsigned n, double noise)
 {
     double early = 0, late = 0, most = STANDS_OUT * fmax(0, median_of(jump, n));
@@ -182,7 +190,6 @@ static bool jumps_continue(const double *jump, unsigned n, double noise)
     return late + RISE_OVER_NOISE * noise * sqrt(n) >= GOES_ON * early;
 }
 
-/* Returns the number of events of KIND required for a verdict. */
 static unsigned events_needed(const struct verdict_series *v, enum verdict_mark_kind kind,
                               bool is_close)
 {
@@ -192,8 +199,8 @@ static unsigned events_needed(const struct verdict_series *v, enum verdict_mark_
                                                                     : EVENTS_AT_LEAST;
 }
 
-/* Measures the bytes added by events of KIND and their share of all growth. Returns false if
- * there are too few events. If events are close together, replaces NOISE by the noise between
+/* Measures the bytes added by events of KIND and their share of all growth. Returns false if there
+ * are too few events. If events are close together, replaces NOISE with the noise between
  * events. */
 static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind kind,
                           double *noise, struct jumps *k, struct events_steps *ret)
@@ -226,9 +233,10 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
     return true;
 }
 
-/* Returns true if the jumps consist of enough equal pieces, (sum j)^2 / sum j^2, and exceed chance.
- * A leak that has nothing to do with events coincides with them as often as readings do (EVEN). If
- * there are only a few pieces, all of them may coincide with events by chance. */
+/* Returns true if growth at events consists of enough jumps of similar size and its SHARE exceeds
+ * chance. The effective number of jumps is (sum j)^2 / sum j^2. Of a leak that is unrelated to
+ * events, the share EVEN falls near events on average; if such a leak has only a few jumps, all of
+ * them may fall there by chance. */
 static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;
@@ -240,7 +248,8 @@ static bool exceeds_chance(const double *jump, unsigned n, double share, double 
            (share - even) * sum >= CHANCE_Z * sqrt(even * (1 - even) * squares);
 }
 
-/* Returns true if the jumps at events of one kind prove a leak by themselves. */
+/* Measures the jumps at events of KIND. Returns true if they are frequent, large and lasting enough
+ * to indicate a leak. */
 static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
                      struct events_steps *ret)
 {
@@ -251,7 +260,7 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
                            ret->readings < READINGS_CLOSE * (ret->count - 1))) ||
         !jumps_continue(k.jump, k.n - 1, noise))
         return false;
-    /* If few readings lie between events, each jump must be large enough to matter. */
+    /* If few readings lie between events, the typical jump must be large enough to matter. */
     if (ret->is_close && median_of(k.jump, k.n - 1) < v->options.material_fraction * k.first)
         return false;
     return k.last > k.first && jumps_exceed_noise(k.jump, k.n - 1, ret->jump_bytes, noise) &&

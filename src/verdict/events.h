@@ -9,18 +9,18 @@
 struct events_steps {
     enum verdict_mark_kind kind;
     unsigned count;
-    unsigned readings; /* number of step ends read from the first event to the last */
+    unsigned readings; /* number of readings at step ends from the first event to the last */
     bool is_close;     /* true if few readings lie between two events */
     double jump_bytes; /* mean jump */
     double
-        /* fraction of the growth, from the first event to the last, that occurred at events */
+        /* fraction of the growth from the first event to the last that occurred at events */
         share;
-    double share_even;   /* fraction of the growth that would occur at events if growth were even */
-    double share_needed; /* fraction of the growth at events that a verdict requires */
+    double share_even;   /* value of SHARE if growth were steady */
+    double share_needed; /* smallest value of SHARE required for a verdict */
     double total_bytes;
 };
-/* Finds the kind of event that explains most of the growth, if any. NOISE is the standard
- * deviation of a reading, MATERIAL the smallest growth that counts. */
+/* Finds the kind of event that explains most of the growth, if any. NOISE is the standard deviation
+ * of a reading, MATERIAL the smallest growth at events that is considered. */
 bool events_find_steps(const struct verdict_series *v, double noise, double material,
                        struct events_steps *ret);
 

@@ -35,7 +35,7 @@ static const char *change_size(char out[PART], double bytes)
     return text_about_size(out, fabs(bytes));
 }
 
-/* "+9.0 MiB/step" */
+/* Formats a growth rate, for example "+9.0 MiB/step". */
 static const char *rate_text(char out[PART], double bytes, double by_step)
 {
     char size[PART];
@@ -69,7 +69,7 @@ static int input_text(char *out, size_t size, const struct verdict_evidence *e)
     case VERDICT_SAID_NO_MARKS:
         return snprintf(out, size,
                         "no marks: warm-up is estimated and confidence is limited; step and epoch "
-                        "marks would separate the first epoch from a leak");
+                        "marks would distinguish growth in the first epoch from a leak");
     case VERDICT_SAID_NO_EPOCH:
         return snprintf(out, size,
                         "the epoch length is unknown; --steps-per-epoch or an epoch mark would "
@@ -92,7 +92,7 @@ static int level_text(char *out, size_t size, const struct verdict_evidence *e)
     char a[PART], b[PART];
     switch ((int)e->code) {
     case VERDICT_SAID_BASELINE:
-        if (v[2] > 1) /* the two sizes say more than thousands of per cent */
+        if (v[2] > 1) /* the two sizes are clearer than a percentage above 100 */
             return snprintf(out, size, "the baseline went from %s to %s", level_size(a, v[0]),
                             level_size(b, v[1]));
         return snprintf(out, size, "the baseline went from %s to %s (%+.1f %%)",
@@ -112,8 +112,9 @@ static int level_text(char *out, size_t size, const struct verdict_evidence *e)
         return snprintf(out, size, "residual growth: %s, %s in the last third",
                         rate_text(a, v[0], v[1]), change_size(b, v[2]));
     case VERDICT_SAID_SPIKES:
-        return snprintf(out, size, "%.0f spikes of up to %s; the baseline recovered after each",
-                        v[1], change_size(a, v[0]));
+        return snprintf(out, size,
+                        "%.0f spikes of up to %s; memory returned to the baseline after each", v[1],
+                        change_size(a, v[0]));
     case VERDICT_SAID_NOISE:
         return snprintf(out, size, "growth of %s is uncertain: the noise is %s",
                         change_size(a, v[0]), change_size(b, v[1]));
@@ -148,8 +149,8 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         span_text(b, v[0], v[1]));
     case VERDICT_SAID_SATURATING:
         return snprintf(out, size,
-                        "growth that ends (a warm-up or a cache) fits the samples as well as "
-                        "growth that continues");
+                        "the samples fit growth that ends (a warm-up or a cache) as well as growth "
+                        "that continues");
     case VERDICT_SAID_LIMITED:
         return snprintf(out, size,
                         v[3] > 0 ? "%.0f %% of the growth is in a container that is %.0f %% full; "
@@ -164,18 +165,18 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
     case VERDICT_SAID_EARLY:
         return snprintf(
             out, size,
-            "growing since the start, for %s; growth in the first %s may be warm-up or the "
-            "first epoch",
+            "growing since the start, for %s; during the first %s, growth may be warm-up or "
+            "the first epoch",
             span_text(a, v[0], v[2]), span_text(b, v[1], v[2]));
     case VERDICT_SAID_OVER:
         return snprintf(out, size,
-                        "memory grew evenly until the job ended; without %s, a first epoch as "
+                        "memory grew steadily until the job ended; without %s, a first epoch as "
                         "long as the job cannot be excluded",
                         v[0] != 0 ? "epoch marks" : "step and epoch marks");
     case VERDICT_SAID_LIVE_GROWS:
         return snprintf(out, size,
-                        "the live heap leaks %s (%.0f %% confident), %.0f %% of the growth of "
-                        "resident memory",
+                        "the live heap leaks %s (%.0f %% confident), %.0f %% of the growth "
+                        "rate of resident memory",
                         rate_text(a, v[0], v[1]), 100 * v[3], 100 * fmin(v[2], 9.99));
     case VERDICT_SAID_LIVE_HIDDEN:
         return snprintf(out, size,
@@ -193,30 +194,32 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         verdict_word_name((enum verdict_word)(int)v[1]), v[2] > 0 ? ": " : "",
                         v[2] > 0 ? rate_text(a, v[2], v[3]) : "");
     case VERDICT_SAID_DETECTABLE:
-        return snprintf(out, size, "slower growth than %s/%s cannot be detected in this run",
+        return snprintf(out, size, "growth slower than %s/%s cannot be detected in this run",
                         change_size(a, v[0]), v[1] != 0 ? "step" : "min");
     case VERDICT_SAID_WEIGHED:
         if (v[0] > 0.2 && v[3] != 0)
             return snprintf(out, size,
-                            "growth has ended, which outweighs the other evidence: by that alone, "
-                            "a leak would be %.0f %% probable",
+                            "growth has ended; the other evidence alone would make a leak %.0f %% "
+                            "probable",
                             100 * v[0]);
         if (v[0] > 0.2 && v[0] < 0.75)
-            return snprintf(out, size,
-                            "the evidence does not decide, a leak is %.0f %% probable; a longer "
-                            "run shows more",
-                            100 * v[0]);
+            return snprintf(
+                out, size,
+                "the evidence is inconclusive: a leak is %.0f %% probable; a longer run "
+                "would provide more evidence",
+                100 * v[0]);
         return snprintf(out, size, "a leak is %.0f %% probable%s%s%s%s", 100 * v[0],
                         v[1] >= 0 ? "; main reasons: " : "", reason_text(v[1]),
                         v[2] >= 0 ? "; " : "", reason_text(v[2]));
     case VERDICT_SAID_LATE:
-        if (v[2] > 1) /* the earlier baseline is that of a process which had just started */
-            return snprintf(out, size,
-                            "memory has grown again for %s, too short a time to be judged",
+        /* a process that has more than doubled was still starting up, so the percentage is left
+         * out */
+        if (v[2] > 1)
+            return snprintf(out, size, "memory has grown again for %s, which is too short to judge",
                             span_text(a, v[1], v[3]));
         return snprintf(out, size,
                         "memory has grown again for %s, by %.0f %% of the baseline: too short and "
-                        "too small to be judged",
+                        "too small to judge",
                         span_text(a, v[1], v[3]), 100 * v[2]);
     case VERDICT_SAID_EVENT_STEPS:
         return snprintf(out, size,
@@ -262,34 +265,34 @@ static int epoch_text(char *out, size_t size, const struct verdict_evidence *e)
                         level_size(a, v[0]));
     case VERDICT_SAID_EPOCH_UNKNOWN:
         return snprintf(out, size,
-                        "step %.0f, %s, and no epoch has ended yet: the first epoch and a leak "
-                        "look the same",
+                        "step %.0f, %s, and no epoch has ended yet: growth in the first epoch "
+                        "and a leak look the same",
                         v[0], rate_text(a, v[1], 1));
     case VERDICT_SAID_EPOCH_JUST_ENDED:
-        return snprintf(out, size,
-                        "the first epoch ended at %s %.0f; growth after it will be judged at %.0f",
-                        v[2] != 0 ? "step" : "second", v[0], ceil(v[1]));
+        return snprintf(
+            out, size, "the first epoch ended at %s %.0f; growth since then will be judged at %.0f",
+            v[2] != 0 ? "step" : "second", v[0], ceil(v[1]));
     case VERDICT_SAID_TAIL:
         return snprintf(out, size,
-                        "since the first epoch ended, memory grows at %.0f %% of that epoch's "
-                        "rate; this may be the end of its growth",
+                        "since the first epoch ended, memory has grown at %.0f %% of that epoch's "
+                        "rate; growth may be about to end",
                         100 * v[0]);
     case VERDICT_SAID_EPOCHS_RISE:
-        return snprintf(out, size,
-                        "at the same step, memory is %s higher in each of %.0f epochs (spread %s); "
-                        "each epoch releases %s",
-                        change_size(b, v[0]), v[1], change_size(c, v[3]), change_size(a, v[2]));
+        return snprintf(
+            out, size,
+            "compared at the same step of each epoch, memory rises by %s per epoch over "
+            "%.0f epochs (spread %s); each epoch releases %s",
+            change_size(b, v[0]), v[1], change_size(c, v[3]), change_size(a, v[2]));
     case VERDICT_SAID_EPOCHS_EQUAL:
         return snprintf(out, size,
-                        "at the same step, memory is equal in all %.0f epochs: each releases the "
-                        "%s it grows by",
+                        "compared at the same step of each epoch, memory is equal in all %.0f "
+                        "epochs: each epoch releases the %s that it adds",
                         v[0], change_size(a, v[1]));
     case VERDICT_SAID_AFTER_EPOCH: {
         int len =
             snprintf(out, size, "growth continued after the first epoch ended at %s %.0f: %s since",
                      v[3] != 0 ? "step" : "second", v[0], change_size(a, v[1]));
-        /* v[2] is 0 if memory did not grow within the epoch; the growth after it then has no rate
-         * to be compared with */
+        /* v[2] is 0 if memory did not grow within the epoch, so there is no rate to compare with */
         if (v[2] > 0 && len > 0 && (size_t)len < size)
             (void)snprintf(out + len, size - (size_t)len, ", at %.0f %% of the epoch's rate",
                            100 * v[2]);

@@ -7,19 +7,20 @@
 enum { STEADY_POINTS = 6 };
 /* The threshold for material growth is multiplied by this once a second epoch is complete. */
 static const double SECOND_EPOCH = 0.4;
-/* The upper bound of a slope lies this many standard deviations above it. */
+/* Distance of a slope's upper bound from the slope, in standard deviations. */
 static const double END_Z = 2;
 /* Growth slower than this fraction of the earlier slope has ended. */
 static const double END_PART = 0.3;
-/* Growth faster than this fraction of the epoch's rate may be continuing. */
+/* Smallest growth after the epoch, as a fraction of the growth expected at the epoch's rate, that
+ * may continue while the expected growth is too small to be material. */
 static const double SOON_PART = 0.3;
-/* Growth faster than this fraction of the epoch's rate is not the end of the epoch's growth. */
+/* The same fraction once the expected growth is material. */
 static const double SOON_PACE = 0.6;
-/* It is too early for a decision until this many epochs have passed since the first. */
+/* Growth that may continue is not judged until this many further epochs have passed. */
 static const double SOON_EPOCHS = 0.5;
 /* Fraction of another epoch that must have passed since the first epoch ended. */
 static const double GRACE_PART = 0.15;
-/* Highest confidence in a leak that continues through the end of the first epoch. */
+/* Highest confidence in a leak that grows through the end of the first epoch. */
 static const double THROUGH_CAP = 0.9;
 /* Fraction of the growth that must remain after the largest jumps are removed. */
 static const double REST_PART = 0.3;
@@ -81,7 +82,7 @@ struct after {
     struct shape s;
     double epoch, beyond;   /* length of the epoch, and of the time since its end, in units of x */
     double slope_in, since; /* slope of the baseline within the epoch, and growth since the epoch */
-    double expected; /* growth that the time since the epoch would have had at the epoch's rate */
+    double expected;        /* growth expected since the end of the epoch at the epoch's rate */
 };
 
 static void after_build(const struct judging *j, struct after *ret)
@@ -94,7 +95,8 @@ static void after_build(const struct judging *j, struct after *ret)
     while (k < j->w.n && j->w.x[k] <= j->epoch_end)
         k++;
     fit_sums_build(&sums, j->w.x, j->w.low, j->w.n);
-    /* If the epoch has fewer than two readings, the first one after it is used as well. */
+    /* If the epoch has fewer than two readings, the first reading after the epoch is used as
+     * well. */
     if (k < 2 && k + 1 < j->w.n)
         k++;
     ret->slope_in = k >= 2 ? fmax(0, fit_sums_line(&sums, j->w.x, k / 4, k).slope) : 0;
@@ -113,7 +115,8 @@ static double after_pace(const struct after *a)
     return a->expected > 0 ? a->since / a->expected : 1;
 }
 
-/* Returns the upper bound of the slope of N readings, given their noise. */
+/* Returns an upper bound on the slope of N readings, END_Z standard errors above the fitted
+ * slope. */
 static double slope_upper_bound(const double *x, const double *y, size_t n)
 {
     struct fit_sums sums;
@@ -126,8 +129,8 @@ static double slope_upper_bound(const double *x, const double *y, size_t n)
                          : HUGE_VAL;
 }
 
-/* Returns true if growth that is not significant may still continue: the baseline grew within the
- * epoch, it has since grown by a good part of the expected amount, and its noise exceeds material
+/* Returns true if growth may continue although it is not significant: the baseline grew within the
+ * epoch, has since grown by a good part of the expected amount, and the noise exceeds material
  * growth. Returns false if the recent block minima (the last half, third or quarter) show that
  * growth has ended. */
 static bool may_continue(const struct judging *j, const struct after *a)
@@ -148,8 +151,8 @@ static bool may_continue(const struct judging *j, const struct after *a)
 }
 
 /* Returns true if it is too early to see whether growth ended: memory has kept growing at a good
- * part of the epoch's rate, but the expected growth is still too small to be told apart from a
- * level. */
+ * part of the epoch's rate, but the expected growth is still too small to be distinguished from a
+ * level baseline. */
 static bool too_soon(const struct judging *j, const struct after *a)
 {
     double counts = j->v->options.material_fraction * a->w.low[0];
@@ -157,9 +160,10 @@ static bool too_soon(const struct judging *j, const struct after *a)
            a->beyond < SOON_EPOCHS * a->epoch && a->slope_in * a->epoch > counts;
 }
 
-/* Returns true if slower growth after the epoch is a rise of its own, and not the tail of one curve
- * through both parts. This requires that no saturating curve fits both parts unless a line is
- * added, and that the lower bound of that line explains most of the growth since the epoch. */
+/* Returns true if slower growth after the epoch is a separate rise, and not the tail of one curve
+ * through both parts. This requires that a saturating curve fits both parts only together with a
+ * line, and that the lower bound on the line's growth explains most of the growth since the
+ * epoch. */
 static bool is_separate_rise(const struct judging *j, const struct after *a)
 {
     double part = (a->w.x[a->w.n - 1] - a->w.x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
@@ -167,13 +171,14 @@ static bool is_separate_rise(const struct judging *j, const struct after *a)
 }
 
 /* Returns true if the growth after the epoch, taken alone, is a leak. K holds the view and the
- * shape of that growth. The growth must be significant. It must also clearly not be the tail of the
- * first epoch, or else last as long as the epoch. */
+ * shape of that growth. The growth must be significant. It must also either clearly differ from the
+ * tail of the first epoch's growth or last as long as the epoch. */
 static bool is_leak(const struct judging *j, const struct judging *k, const struct after *a)
 {
     const struct shape *s = &a->s;
     double pace = after_pace(a), elapsed_s = (j->w.now - j->began) * j->w.seconds_per_x;
-    /* Small or slow growth is a leak if it is a straight line over a whole epoch. */
+    /* Small growth must be a straight line to be a leak; slow growth must be one over a whole
+     * epoch. */
     bool little = a->since <= j->v->options.material_fraction * s->floor_first;
     bool plain = !s->chunky && s->sep.bic_line < fmin(s->sep.bic_power, s->sep.bic_end) + 2;
     bool own = is_separate_rise(j, a);
@@ -181,8 +186,7 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
         (pace < 0.15 && a->beyond < 2 * a->epoch && !(plain && !little && a->beyond >= a->epoch)) ||
         (pace < 0.6 && a->beyond < a->epoch) ||
         (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s && !own);
-    /* One saturating curve fits both parts, or the rise became flatter within the epoch and is too
-     * recent to judge. */
+    /* One saturating curve fits both parts, or the slope decreased too recently to judge. */
     bool slowing = (s->before != BEFORE_FLAT && j->s.may_end) ||
                    (j->s.straight && j->s.before == BEFORE_STEEPER && !own &&
                     j->s.span < 0.4 * (j->w.now - j->began));
@@ -197,7 +201,7 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
             judge_late_wait(k, 0.3 * a->epoch) == 0);
 }
 
-/* Returns true if too few readings followed the epoch to decide that growth ended with it. */
+/* Returns true if too few readings have followed the epoch to decide that growth ended with it. */
 static bool is_early(const struct judging *j, const struct after *a)
 {
     bool continues = a->expected > 0 && a->since > 0.3 * a->expected;
@@ -210,7 +214,7 @@ static bool is_early(const struct judging *j, const struct after *a)
     return a->w.n < STEADY_POINTS && continues; /* the series is a table with few rows */
 }
 
-/* Adds the reason why growth after the epoch is not judged a leak yet. K holds the shape of that
+/* Adds the evidence for not judging growth after the epoch as a leak yet. K holds the shape of that
  * growth. */
 static void add_reason_open(struct judging *j, const struct judging *k, const struct after *a)
 {

@@ -1,5 +1,5 @@
-/* Least squares, Theil-Sen and model selection. Sources of the formulas:
- * docs/internals/verdict.md. */
+/* Implements least squares, the Theil-Sen estimator and model selection. docs/internals/verdict.md
+ * lists the sources of the formulas. */
 #include "verdict/fit.h"
 
 #include <float.h>
@@ -48,8 +48,8 @@ double fit_noise(const double *x, const double *y, size_t n)
         double w = span > 0 ? (x[i] - x[i - 1]) / span : 0.5;
         d[m++] = fabs(y[i] - (y[i - 1] * (1 - w) + y[i + 1] * w));
     }
-    /* y - (y1 + y2) / 2 has a variance of 1.5 sigma^2; 1.4826 converts a median deviation to
-     * sigma */
+    /* y - (y1 + y2) / 2 has a variance of 1.5 sigma^2; 1.4826 converts a median absolute deviation
+     * to sigma */
     return 1.4826 * fit_median(d, m) / sqrt(1.5);
 }
 
@@ -114,7 +114,8 @@ struct columns {
     double col[3][FIT_MAX];
 };
 
-/* Ordinary least squares with up to three columns, by Cholesky on the normal equations. */
+/* Ordinary least squares with up to three columns, by Cholesky decomposition of the normal
+ * equations. */
 struct ols {
     size_t n, k;
     double beta[3], rss, se_last; /* se_last is the standard error of the last coefficient */
@@ -194,9 +195,9 @@ struct candidate {
     enum fit_shape shape;
     double param;
 };
-/* Largest time constant of a saturating exponential, as a fraction of the window. With a larger
- * one the curve is indistinguishable from a line (docs/internals/verdict.md, "What cannot be
- * known"). */
+/* Largest time constant of a saturating exponential, as a fraction of the window. Curves with
+ * larger time constants are indistinguishable from a line (docs/internals/verdict.md, "What cannot
+ * be known"). */
 static const double END_PARAM_MAX = 1.5;
 /* A ramp must end before this fraction of the window, so that its end is visible. */
 static const double RAMP_END_MAX = 0.93;
@@ -262,8 +263,8 @@ static void try_one(const struct columns *c, const double *y, size_t n, size_t k
     }
 }
 
-/* Refines the parameter between grid points, so that a curve does not lose to a line because the
- * grid is coarse. */
+/* Refines the parameter between grid points, so that the coarse grid does not favour a line over a
+ * curve. */
 static void refine(struct columns *c, const double *u, const double *y, size_t n, size_t k,
                    struct best *ret)
 {
@@ -283,8 +284,8 @@ static void refine(struct columns *c, const double *u, const double *y, size_t n
     ret->rho = residual_rho(c, y, &ret->m);
 }
 
-/* Averages pairs of points if there are more than FIT_MAX / 2. The curves are smooth, and half
- * the points take half the time. */
+/* Averages pairs of points if there are more than FIT_MAX / 2. This halves the time to fit and
+ * hardly changes the result, because the curves are smooth. */
 static size_t halve(const double *x, const double *y, size_t n, double *rx, double *ry)
 {
     size_t m = 0;
@@ -333,7 +334,7 @@ void fit_separate(const double *all_x, const double *all_y, size_t n, double flo
     refine(&c, u, y, n, 2, &end);
     refine(&c, u, y, n, 3, &both);
     refine(&c, u, y, n, 2, &power);
-    /* The curve whose residuals have the lowest autocorrelation determines the effective number of
+    /* The fit with the lowest residual autocorrelation determines the effective number of
      * points. */
     if (isfinite(both.rss))
         rho = fmin(rho, both.rho);

@@ -1,5 +1,5 @@
 /* Least squares on a window of the envelope: straight lines, saturating curves, and the linear
- * growth that remains beside the best saturating curve. */
+ * growth that remains in addition to the best saturating curve. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,33 +31,33 @@ double fit_effective(size_t n, double rho);
 
 enum fit_shape { FIT_NONE, FIT_EXP, FIT_LOG, FIT_RAMP, FIT_STEP, FIT_POWER };
 
-/* How well each family of curves fits. Slopes are per unit of x. */
+/* Quality of fit of each family of curves. Slopes are per unit of x. */
 struct fit_separation {
     double n_eff;
     /* Bayesian information criterion of each family; lower is better. */
     double bic_flat, bic_line, bic_power, bic_end, bic_both;
     enum fit_shape end_shape;
     double end_param;   /* parameter of the best saturating curve, as a fraction of the window */
-    double power_param; /* exponent of the best power of time */
+    double power_param; /* exponent of the best power of x */
     double both_slope;  /* slope of the line fitted together with the best saturating curve */
     double both_slope_se;
     enum fit_shape both_shape;
     double both_param;
 };
-/* Fits all families of curves to N <= FIT_MAX points. If the residuals of a curve have a root mean
- * square below FLOOR_RMS, they count as FLOOR_RMS. */
+/* Fits all families of curves to N <= FIT_MAX points. FLOOR_RMS is added in quadrature to the root
+ * mean square of the residuals, so that tiny residuals do not decide between families. */
 void fit_separate(const double *x, const double *y, size_t n, double floor_rms,
                   struct fit_separation *ret);
 
-/* The Theil-Sen slope, with an interval of Z standard deviations of Kendall's S that is widened by
- * n / n_eff for autocorrelation. Uses at most 64 points. */
+/* The Theil-Sen slope with an interval of Z standard deviations of Kendall's S, whose variance is
+ * multiplied by n / n_eff to allow for autocorrelation. Uses at most 64 points. */
 struct fit_sen {
     double slope, low, high;
 };
 bool fit_theil_sen(const double *x, const double *y, size_t n, double n_eff, double z,
                    struct fit_sen *ret);
 
-/* Returns the median of N values, or 0 for none. Reorders VALUES. */
+/* Returns the median of N values, or 0 if N is 0. Reorders VALUES. */
 double fit_median(double *values, size_t n);
 /* Returns the K-th smallest of N values. Reorders A. */
 double fit_select(double *a, size_t n, size_t k);

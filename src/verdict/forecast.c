@@ -1,4 +1,4 @@
-/* First passage times of a level that grows: the inverse Gaussian distribution, widened by the
+/* First passage times of a growing level: the inverse Gaussian distribution, widened by the
  * uncertainty of the slope. */
 #include "verdict/forecast.h"
 
@@ -17,8 +17,8 @@ double forecast_ig_cdf(double t, double mean, double shape)
     r = sqrt(shape / t);
     a = r * (t / mean - 1);
     b = -r * (t / mean + 1);
-    /* exp(2 shape / mean) overflows where the normal tail vanishes, so their product is computed by
-     * logarithms. */
+    /* exp(2 shape / mean) overflows where the normal tail underflows, so their product is computed
+     * from logarithms. */
     if (b < -30)
         tail = exp(2 * shape / mean - 0.5 * b * b) / (-b * sqrt(2 * M_PI));
     else
@@ -41,7 +41,7 @@ double forecast_ig_quantile(double p, double mean, double shape)
     return 0.5 * (low + high);
 }
 
-/* Returns quantile P of the time at which the level has risen by ROOM. */
+/* Returns quantile P of the time until the level has risen by ROOM. */
 static double passage(double p, double room, double slope, double slope_se, double diffusion,
                       double level_se)
 {

@@ -48,14 +48,13 @@ double judging_seconds_per_step(const struct verdict_series *v, double from)
     double x = fmax(from, v->first_step);
     if (v->step_only || v->steps_taken < 2 || !(v->last_step > v->first_step))
         return 0;
-    /* at the current step there are no later steps to measure, so the average over all steps is
-     * used */
+    /* no step has followed FROM, so the average over all steps is used */
     if (!(v->last_step > x))
         x = v->first_step;
     return fmax(0, (v->last_step_s - judging_seconds_at_step(v, x)) / (v->last_step - x));
 }
 
-/* Finds the step or second at which the first epoch ended, if it is known. */
+/* Finds the step or second at which the first epoch ends, if it is known. */
 static void find_epoch_end(struct judging *j)
 {
     const struct verdict_series *v = j->v;
@@ -86,7 +85,8 @@ static void judge_stepping(struct judging *j, const struct events_steps *e)
 }
 
 /* Removes start-up from the view. In a view by step, training has already begun, so only a jump in
- * the first steps is start-up; growth over several steps is growth that ended. */
+ * the first steps is start-up; gradual growth over several steps is recorded as growth that
+ * ended. */
 static void trim_startup(struct judging *j)
 {
     /* A single move of at least this fraction of the growth is a jump. */
@@ -122,7 +122,7 @@ static void note_input(struct judging *j)
         judging_add_evidence(j->r, VERDICT_SAID_BACKWARDS, (double)v->clock.dropped_back, 0, 0, 0);
 }
 
-/* Returns true if steps are to be the x axis: there are enough of them, and they have not
+/* Returns true if steps are used as the x axis: there are enough of them, and they have not
  * stopped. */
 bool judging_use_steps(const struct verdict_series *v)
 {

@@ -15,16 +15,18 @@ struct judging {
     struct view w;
     struct shape s;
     bool has_epoch_end; /* true if the end of the first epoch is known in the view's units */
-    double epoch_end;   /* x from which the rate is measured */
+    double epoch_end;   /* x at which the first epoch ends */
     double rate_from;   /* x from which the rate is measured */
     double history;     /* x of the oldest reading that is considered */
     double began;       /* x at which the judged phase began, including start-up */
-    double fill;        /* growth by step during the removed start-up if it was even, in bytes */
-    double fill_end;    /* x at which the removed start-up ended, or 0 if none was removed */
+    /* growth in the first steps that was removed as start-up, in bytes; 0 if it was a jump */
+    double fill;
+    double fill_end; /* x at which that growth ended, or 0 */
     uint32_t phase;
-    /* epoch_rate is in bytes/step and set if whole epochs were compared (season.c). */
+    /* Growth rate in bytes/step, set if whole epochs were compared (season.c). */
     struct verdict_interval epoch_rate;
-    bool by_end; /* the word was decided only because the job is over, so there is no alarm */
+    /* true if the word was decided only because the job is over, so there is no alarm */
+    bool by_end;
 };
 
 void judging_add_evidence(struct verdict_result *r, enum verdict_evidence_code code, double a,
@@ -37,7 +39,7 @@ double judging_caller_seconds(const struct verdict_series *v, double running_s);
 /* Returns the running time in seconds at which step X ended, interpolated between recorded
  * steps. */
 double judging_seconds_at_step(const struct verdict_series *v, double x);
-/* Returns the recent seconds per step, counted from step FROM, or 0 if unknown. */
+/* Returns the mean seconds per step since step FROM, or 0 if unknown. */
 double judging_seconds_per_step(const struct verdict_series *v, double from);
 
 /* Returns the time since the end of the first epoch, in epochs; negative before it. */
@@ -51,33 +53,32 @@ static inline double judging_beyond_epoch(const struct judging *j)
 /* Converts a step number from double; out-of-range values are clamped. */
 static inline uint64_t judging_step(double x)
 {
-    return x > 0 ? (uint64_t)(x < 9e18 ? x : 9e18) : 0; /* NaN: 0 */
+    return x > 0 ? (uint64_t)(x < 9e18 ? x : 9e18) : 0; /* NaN becomes 0 */
 }
 
-/* Judges memory that has stopped growing as stable, spiking or plateaued. CAP is the highest
+/* Judges memory that has stopped growing as stable, spiking or plateaued. CAP limits the
  * confidence. */
 void judge_level(struct judging *j, double cap);
 /* Judges growth while no epoch end is known. Such growth may belong to the first epoch or to a
  * warm-up. */
 void judge_open(struct judging *j, double cap);
-/* Judges growth within the first epoch as filling, whatever its slope. */
+/* Judges memory within the first epoch: filling if it grows, otherwise level. */
 void judge_first_epoch(struct judging *j);
 /* Judges growth after the first epoch. Returns false if too few readings have followed. */
 bool judge_after_epoch(struct judging *j);
 
-/* Returns true if growth is certainly one line without a bend at the end of the first epoch, even
- * with few readings after it. */
+/* Returns true if growth clearly continues through the end of the first epoch without a bend. A few
+ * readings after the epoch are enough. */
 bool judge_unbent(const struct judging *j);
 
-/* Compares whole epochs, if memory repeats with the epoch and the other rules found a level
- * baseline or no decision. */
+/* Compares whole epochs if memory repeats with the epoch and the other rules found a level baseline
+ * or left the verdict undecided. */
 void judge_season(struct judging *j);
 
-/* Returns true if every rise of W's baseline by more than COUNTS was a return to an earlier
- * level. */
+/* Returns true if W's baseline rose by more than COUNTS, but only back to an earlier level. */
 bool judge_returned_to_level(const struct view *w, double counts);
-/* Returns true if every rise of more than COUNTS was released twice, down to the same baseline.
- * Between the two releases, the baseline may grow by SLOPE per unit of x. */
+/* Returns true if at least two rises of more than COUNTS were released down to the same baseline.
+ * Between the two troughs, the baseline may change by SLOPE per unit of x. */
 bool judge_same_baseline(const struct view *w, double counts, double slope);
 
 /* Returns true if the straight part of the view is large, significant, ongoing, and above
@@ -86,12 +87,12 @@ bool judge_is_rise(const struct judging *j);
 /* Returns the x at which a late rise will be judged, or 0 if it can be judged now. */
 double judge_late_wait(const struct judging *j, double warmup_x);
 void judge_leaking(struct judging *j, double cap);
-/* Judges a job that is over and has no known epoch end. Returns true if growth lasted until the
- * end and was decided. */
+/* Judges a job that is over and has no known epoch end. Returns true if growth lasted until the end
+ * of the job, which decides the verdict. */
 bool judge_over(struct judging *j);
 
-/* These functions change a verdict because of another series: leave it open, drop the evidence with
- * one CODE, or drop the end of growth. */
+/* These functions revise a verdict after a comparison with another series: they make it undecided,
+ * remove the evidence with CODE, or remove the end of growth. */
 void result_leave_open(struct verdict_result *r);
 void result_drop(struct verdict_result *r, enum verdict_evidence_code code);
 void result_drop_end(struct verdict_result *r);

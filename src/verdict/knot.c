@@ -3,16 +3,16 @@
 
 #include <math.h>
 
-/* Readings required after and before the end of the epoch. */
+/* Number of readings required after and before the end of the epoch. */
 enum { KNOT_AFTER = 2, KNOT_BEFORE = 6 };
 static const double KNOT_SURE = 6; /* required difference of slopes in standard deviations */
 /* Growth slower than this fraction of the epoch's slope has stopped. */
 static const double KNOT_STOPS = 0.5;
-/* The growth rates within and after the epoch must agree within this factor. */
+/* Smallest ratio between the growth rates within and after the epoch. */
 static const double KNOT_PACE = 0.8;
 /* Fraction of the epoch's growth rate required in the latest readings. */
 static const double KNOT_LATE = 0.7;
-/* Fraction of the readings after the epoch that counts as the latest. */
+/* The latest readings are those in this fraction of the time after the epoch. */
 static const double KNOT_LAST = 0.35;
 /* Fraction of the epoch's readings that is skipped as start-up. */
 static const double KNOT_SKIPPED = 0.25;
@@ -25,7 +25,7 @@ static const double KNOT_BEYOND = 0.15;
 
 /* Two lines that meet at the end of the first epoch (the knot), fitted to all readings together. */
 struct knot {
-    double before, after; /* slopes */
+    double before, after; /* slopes before and after the knot */
     double se;            /* standard error of AFTER - KNOT_STOPS * BEFORE */
 };
 
@@ -53,8 +53,8 @@ static struct knot_sums sums_of(const struct view *w, size_t from, double at)
     return s;
 }
 
-/* Fits y = level + before U + after V by least squares. U V is 0 everywhere, so both slopes follow
- * from the level. Returns false if the readings do not determine the slopes. */
+/* Fits y = level + before U + after V by least squares. The product U V is 0 for every reading, so
+ * both slopes follow from the level. Returns false if the readings do not determine the slopes. */
 static bool knot_fit(const struct view *w, size_t from, double at, double n_eff, struct knot *ret)
 {
     struct knot_sums s = sums_of(w, from, at);
@@ -70,14 +70,14 @@ static bool knot_fit(const struct view *w, size_t from, double at, double n_eff,
     ret->after = (s.vy - s.v * level) / s.vv;
     rss = fmax(0, s.yy - level * s.y - ret->before * s.uy - ret->after * s.vy);
     variance = rss / (s.n - 3) * s.n / n_eff;
-    /* effect of an error of the level on both slopes together */
+    /* effect of an error in the level on AFTER - KNOT_STOPS * BEFORE */
     both = s.v / s.vv - KNOT_STOPS * s.u / s.uu;
     ret->se = sqrt(variance * (1 / s.vv + KNOT_STOPS * KNOT_STOPS / s.uu + both * both / free));
     return true;
 }
 
-/* Returns true if the latest readings after the knot still have most of the slope SLOPE. IN is the
- * index of the first reading after the knot. */
+/* Returns true if the latest readings grow at no less than KNOT_LATE times SLOPE. IN is the index
+ * of the first reading after the knot. */
 static bool slope_continues(const struct view *w, size_t in, double slope)
 {
     double end = w->x[w->n - 1], part = KNOT_LAST * (end - w->x[in]);

@@ -1,5 +1,5 @@
-/* A baseline that has stopped growing: stable, spiking, or plateaued, with the end of its
- * growth. */
+/* Judges a baseline that has stopped growing (stable, spiking or plateaued), and finds the end of
+ * its growth. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 static const double TOO_MUCH = 0.1;
 
 /* Sets the end of growth to a boundary near X: the end of the first epoch if it is within
- * TOLERANCE, or else another event within NEAR, or else X itself. Returns that position. */
+ * TOLERANCE, or else another event within NEAR, or else X itself. Returns the position chosen. */
 static double ended_at_boundary(struct judging *j, double x, double tolerance, double near)
 {
     struct verdict_result *r = j->r;

@@ -1,27 +1,28 @@
-/* Forecasts growth that a container with a maximum number of entries explains: growth ends when the
- * container is full. */
+/* Forecasts growth that is explained by a container with a maximum number of entries; such growth
+ * ends when the container is full. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
 enum { READINGS_AT_LEAST = 3 };
-/* Fraction of the growth that the container must explain. In the last third of the time, growth
- * slower than this fraction of the mean rate has ended. */
+/* The container must explain at least this fraction of the growth. Its growth has ended if its rate
+ * in the last third of the time is below this fraction of its mean rate. */
 static const double MOST = 0.5;
-/* Growth beside the container in the last third of the time, as a fraction of the growth of the
- * container, from which other memory grows too. */
+/* Other memory grows too if its growth in the last third of the time exceeds this fraction of the
+ * container's growth. */
 static const double BESIDE = 0.1;
-/* A container whose estimated growth is larger by this factor than that of memory was estimated
- * wrongly, for example because its entries share memory. */
+/* If the container's estimated growth exceeds that of memory by this factor, the estimate is wrong,
+ * for example because entries share memory. */
 static const double TOO_MUCH = 2;
 /* Confidence that growth ends when the container is full. */
 static const double CONFIDENCE = 0.9;
 
 struct growth {
-    double all, recent; /* over the whole time of the container, and in its last third */
+    /* growth since the container's first reading, and in the last third of that time */
+    double all, recent;
 };
 
-/* Returns the growth of V's baseline between two x. */
+/* Returns the growth of V's baseline from x = FROM to x = UNTIL. */
 static struct growth growth_of(const struct verdict_series *v, bool by_step, double from,
                                double until)
 {

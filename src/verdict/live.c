@@ -1,4 +1,4 @@
-/* Decides verdicts on resident memory by the live heap of the same process. */
+/* Revises verdicts on resident memory using the live heap of the same process. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -7,18 +7,18 @@
 static const double MIN_CONFIDENCE = 0.8; /* required confidence of the verdict on the live heap */
 /* Fraction of the growth of resident memory that the live heap must explain. */
 static const double SHARE = 0.5;
-/* Resident memory is called stepping instead of leaking only if a stepping live heap reaches this
- * fraction of its growth rate. */
+/* A leak of resident memory is called stepping if a stepping live heap grows at no less than this
+ * fraction of its rate. */
 static const double MOST = 0.7;
-/* Growth of the live heap counts if it is at least this fraction of the resident baseline. */
+/* Smallest growth of the live heap that is considered, as a fraction of the resident baseline. */
 static const double MATERIAL = 0.025;
 static const double CONFIDENCE = 0.9; /* highest confidence of a verdict that compares two series */
-/* If the live verdict is nearly certain and the two rates agree within SAME_PACE, growth counts
- * from MATERIAL_SAME on. */
+/* MATERIAL_SAME replaces MATERIAL if the confidence of the live verdict is at least CERTAIN and the
+ * ratio between the two rates is at least SAME_PACE. */
 static const double CERTAIN = 0.95, SAME_PACE = 0.75, MATERIAL_SAME = 0.01;
-/* For level resident memory with a growing live heap: the least growth as a fraction of the
- * resident baseline, the highest confidence, and the fall of resident memory, relative to the live
- * heap's growth, that contradicts a leak. */
+/* Thresholds for level resident memory with a growing live heap: HOLES_MATERIAL is the smallest
+ * growth, as a fraction of the resident baseline; HOLES_CONFIDENCE is the highest confidence; and
+ * HOLES_FALL is the largest fall of resident memory, as a fraction of the live heap's growth. */
 static const double HOLES_MATERIAL = 0.05, HOLES_CONFIDENCE = 0.8, HOLES_FALL = 0.4;
 
 /* Finds both growth rates in the same unit: per step if both are known per step, else per
@@ -50,7 +50,7 @@ void result_leave_open(struct verdict_result *r)
     r->confidence = 0.5;
 }
 
-/* Gives RESIDENT the word of LIVE, which is a leak, with at most CONFIDENCE. */
+/* Copies the word of LIVE, which is a leak, to RESIDENT and limits the confidence to CONFIDENCE. */
 static void result_take_word(struct verdict_result *resident, const struct verdict_result *live,
                              double confidence)
 {
@@ -63,7 +63,7 @@ static void result_take_word(struct verdict_result *resident, const struct verdi
     resident->forecast.known = false;
 }
 
-/* Applies the verdict on the live heap to resident memory that is undecided and grows. */
+/* Applies the verdict on the live heap to undecided, growing resident memory. */
 static void apply_open(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate, growth = live->floor_last_bytes - live->floor_first_bytes;
@@ -99,8 +99,8 @@ void result_drop_end(struct verdict_result *r)
     r->growth_ended.known = false;
 }
 
-/* Returns true if resident memory was judged level only because of noise: it certainly grows, at
- * half the rate of the live heap or more. */
+/* Returns true if resident memory was judged level only because of noise: the lower bound of its
+ * growth rate is at least half the rate of the live heap. */
 static bool resident_follows(const struct verdict_result *resident,
                              const struct verdict_result *live)
 {
@@ -115,7 +115,7 @@ static bool resident_follows(const struct verdict_result *resident,
  * is a leak at the rate of the live heap, with two exceptions. First, if resident memory has fallen
  * by much of that growth, the heap was released after its last reading, unless the slope of
  * resident memory confirms the growth. Second, if the live heap exceeds resident memory, the
- * program never wrote to the memory that was added. */
+ * program never wrote to the added memory. */
 static void apply_hidden(struct verdict_result *resident, const struct verdict_result *live)
 {
     double growth = live->floor_last_bytes - live->floor_first_bytes;
@@ -138,8 +138,9 @@ static void apply_hidden(struct verdict_result *resident, const struct verdict_r
                                                        by_step, growth, live->confidence}});
 }
 
-/* Handles a leak in both series if the live heap leaks at events. The live heap shows events
- * better, because between them batches and the allocator also move resident memory. */
+/* Changes a leak of resident memory to stepping if the live heap leaks at events. The live heap
+ * shows jumps at events more clearly, because batches and the allocator also change resident memory
+ * between events. */
 static void apply_events(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate;

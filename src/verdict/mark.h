@@ -1,5 +1,5 @@
-/* A mark (step, epoch, evaluation, …) as the verdict uses it. src/mark creates marks from
- * messages of the job. */
+/* A mark (step, epoch, evaluation, …) as the verdict uses it. src/mark creates marks from messages
+ * sent by the job. */
 #pragma once
 
 #include <stdbool.h>

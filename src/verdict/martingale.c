@@ -28,7 +28,7 @@ double martingale_log_wealth(const double *y, size_t n)
             log_scale += log(1e100);
         }
     }
-    /* Adds the part of the wealth that has not been bet on any onset yet. */
+    /* Adds the part of the initial wealth that has not been bet on any onset yet. */
     wealth += (1 - prior * (double)n) * exp(-log_scale);
     return wealth > 0 ? log(wealth) + log_scale : -HUGE_VAL;
 }

@@ -4,11 +4,14 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Growth of this fraction of all memory counts in full; smaller growth counts in proportion. */
+/* Growth of this fraction of all memory has a weight of 1; the weight of smaller growth is
+ * proportional to it. */
 static const double MATERIAL = 0.05, MATERIAL_LIVE = 0.02, MATERIAL_SITES = 0.01;
-/* Growth of a very even series counts in full from SMALLEST on. */
+/* Thresholds for the steadiness of growth. Growth below SMALLEST, as a fraction of all memory,
+ * reduces the steadiness in proportion. ROUGH_FACTOR multiplies the roughness, which is subtracted
+ * from 1. */
 static const double SMALLEST = 0.005, ROUGH_FACTOR = 8;
-/* Log evidence is divided by this, so that odds of e^6, which are nearly certain, become 1. */
+/* Log evidence is divided by this before tanh; odds of e^6 are nearly certain. */
 static const double EVIDENCE_SCALE = 6;
 
 /* weights.inc defines model_weights[MODEL_MOMENTS]. */
@@ -35,14 +38,15 @@ static double at_most(double x, double most)
     return fmin(most, fmax(0, x));
 }
 
-/* Puts a fraction of memory on a logarithmic scale, on which 0.1 % and 1 % are as far apart as 10 %
- * and 100 %. */
+/* Maps BYTES, as a fraction of ALL, to a logarithmic scale: 1 % becomes 0.15, 10 % becomes 0.52 and
+ * 100 % becomes 1. */
 static double share(double bytes, double all)
 {
     return bytes > 0 ? log1p(100 * bytes / all) / log(101) : 0;
 }
 
-/* Returns the weight of T's growth as a fraction of ALL, from 0 to 1. */
+/* Returns the weight of T's growth, from 0 to 1. It is 1 if the growth is at least the fraction
+ * MATERIAL of ALL, and proportional to smaller growth. */
 static double weight_of(const struct trend *t, double all, double material)
 {
     return t->known ? at_most(t->growth / all / material, 1) : 0;
@@ -63,8 +67,8 @@ static double steady(const struct trend *t, double all)
     return forecast(t, all) * fmax(0, 1 - t->fallen);
 }
 
-/* Returns 0 to 1: how even the growth of T is, and whether it lasts. In a very even series, growth
- * of SMALLEST or more counts in full. */
+/* Returns the steadiness of T's growth, from 0 to 1. It is 0 if growth has ended. Growth below the
+ * fraction SMALLEST of ALL reduces it in proportion. */
 static double clean(const struct trend *t, double all)
 {
     return t->known && t->growth > 0
@@ -73,8 +77,8 @@ static double clean(const struct trend *t, double all)
                : 0;
 }
 
-/* Returns the growth rate after the first epoch relative to that within it. The ratio counts in
- * full once a quarter of the second epoch has passed. */
+/* Returns the growth rate after the first epoch relative to that within it, times WEIGHT. Over the
+ * first quarter of the second epoch, the result is scaled up from 0 to its full value. */
 static double pace_past_epoch(const struct trend *t, double weight)
 {
     return t->known && t->epochs > 1 ? fmin(1.5, t->pace) * fmin(1, 4 * (t->epochs - 1)) * weight

@@ -8,28 +8,28 @@
 
 #include "verdict/trend.h"
 
-/* Evidence from the heap profiler on one process. */
+/* Evidence from the heap profiler about one process. */
 struct model_sites {
     bool known; /* true if there were enough profiler readings */
-    /* Growth in bytes since the middle of the run, and in its last quarter. A call site counts only
-     * if it frees little of what it allocates and certainly has more live bytes at the end than in
-     * the middle. */
+    /* Growth in bytes since the middle of the run, and in its last quarter. Includes only call
+     * sites that free little of what they allocate and clearly have more live bytes at the end than
+     * in the middle. */
     double grown, grown_late;
-    /* Growth in bytes at call sites that free little, without spurts: three times the least growth
-     * in any third of the run's second half (steady), or of the run's last three quarters
+    /* Steady growth in bytes at call sites that free little, which excludes spurts: three times the
+     * smallest growth in any third of the run's second half (steady) or of its last three quarters
      * (steady_long). */
     double steady, steady_long;
     /* Growth over one epoch in bytes at call sites that free little, for a run past its first
-     * epoch. For SUSTAINED, the lower of a site's growth rates within and after the first epoch
-     * counts. For SLOWED, the difference counts if the site grows more slowly since. Both are 0 if
+     * epoch. SUSTAINED adds up the lower of each site's growth rates within and after the first
+     * epoch. SLOWED adds up by how much the sites that slowed down have slowed since. Both are 0 if
      * unknown. */
     double sustained, slowed;
     struct trend kept; /* trend over time of the live memory of call sites that free little */
-    /* The live memory of call sites that free little, against the bytes that the process has
-     * allocated. */
+    /* Trend of the same memory over the bytes that the process has allocated, instead of over
+     * time. */
     struct trend by_work;
-    /* SETTLED is the trend of memory that stays live: for each block of readings, the sum of the
-     * least live memory of every call site. */
+    /* Trend of memory that stays live: for each block of readings, the sum over all call sites of
+     * the site's lowest live memory. */
     struct trend settled;
 };
 
@@ -51,41 +51,41 @@ struct model_evidence {
     bool is_whole;  /* true for the job as a whole, false for one process */
 };
 
-/* X(symbol, name, sign, description). The weights of features with sign '+' are never negative. */
+/* X(symbol, name, sign, description). The weight of a feature with sign '+' is never negative. */
 #define MODEL_FEATURES(X)                                                                          \
     X(FORECAST, "forecast", '+', "forecast growth of resident memory")                             \
-    X(STEADY, "steady", '+', "forecast growth of resident memory without falls")                   \
+    X(STEADY, "steady", '+', "forecast growth of resident memory, reduced by its falls")           \
     X(LASTING, "lasting", '+',                                                                     \
       "continuing growth fits resident memory better than growth that ends")                       \
     X(SIXTH, "sixth", '+', "growth of resident memory in the last sixth of the run")               \
     X(NET, "net", '+', "growth of resident memory relative to its fluctuation")                    \
-    X(ROUGH, "rough", '+', "growth of resident memory follows a line")                             \
-    X(CLEAN, "clean", '+', "growth of resident memory is even and continues")                      \
+    X(ROUGH, "rough", '+', "growth of resident memory is linear")                                  \
+    X(CLEAN, "clean", '+', "growth of resident memory is steady and continues")                    \
     X(GROWN, "grown", '?', "growth of resident memory so far")                                     \
     X(PAST, "past", '+', "growth after the first epoch")                                           \
-    X(PACE, "pace", '+', "growth rate after the first epoch relative to that within it")           \
+    X(PACE, "pace", '+', "growth rate after the first epoch relative to the rate within it")       \
     X(NO_EPOCH, "no_epoch", '?', "growth without a known epoch length")                            \
     X(EVENTS, "events", '+', "growth at evaluations, checkpoints and epoch ends")                  \
-    X(LIVE_KNOWN, "live_known", '?', "growth of resident memory, given a known live heap")         \
+    X(LIVE_KNOWN, "live_known", '?', "growth of resident memory (live heap known)")                \
     X(LIVE_FORECAST, "live_forecast", '+', "forecast growth of the live heap")                     \
-    X(LIVE_STEADY, "live_steady", '+', "forecast growth of the live heap without falls")           \
-    X(LIVE_LASTING, "live_lasting", '+', "continuing growth fits the live heap")                   \
+    X(LIVE_STEADY, "live_steady", '+', "forecast growth of the live heap, reduced by its falls")   \
+    X(LIVE_LASTING, "live_lasting", '+', "the live heap shows continuing growth")                  \
     X(LIVE_PACE, "live_pace", '+',                                                                 \
-      "growth rate of the live heap after the first epoch relative to that within it")             \
+      "growth rate of the live heap after the first epoch relative to the rate within it")         \
     X(LIVE_THIRD, "live_third", '+', "growth of the live heap in the last third of the run")       \
-    X(LIVE_CLEAN, "live_clean", '+', "growth of the live heap is even and continues")              \
+    X(LIVE_CLEAN, "live_clean", '+', "growth of the live heap is steady and continues")            \
     X(SITES_GROWN, "sites_grown", '+', "growth at call sites in the second half of the run")       \
-    X(SITES_EVEN, "sites_even", '+', "growth at call sites is even until the end")                 \
+    X(SITES_EVEN, "sites_even", '+', "growth at call sites is steady until the end")               \
     X(SITES_STEADY, "sites_steady", '+', "the same call sites grow again and again")               \
     X(SITES_LONG, "sites_long", '+', "the same call sites have grown for most of the run")         \
-    X(SUSTAINED, "sustained", '+', "call sites grow after the first epoch as they did within it")  \
+    X(SUSTAINED, "sustained", '+', "call sites grow as much after the first epoch as within it")   \
     X(SUSTAINED_PART, "sustained_part", '+',                                                       \
       "most call sites that grew within the first epoch continue at the same rate")                \
     X(BOX_FORECAST, "box_forecast", '+', "forecast growth of a container")                         \
-    X(BOX_LASTING, "box_lasting", '+', "continuing growth fits a container")                       \
+    X(BOX_LASTING, "box_lasting", '+', "a container shows continuing growth")                      \
     X(BOX_SIXTH, "box_sixth", '+', "growth of a container in the last sixth of the run")           \
     X(KEPT_FORECAST, "kept_forecast", '+', "forecast growth at call sites that free little")       \
-    X(KEPT_LASTING, "kept_lasting", '+', "continuing growth fits call sites that free little")     \
+    X(KEPT_LASTING, "kept_lasting", '+', "call sites that free little show continuing growth")     \
     X(WORK_FORECAST, "work_forecast", '+',                                                         \
       "forecast growth per allocated byte at call sites that free little")                         \
     X(SETTLED_LATE, "settled_late", '+',                                                           \
@@ -99,12 +99,12 @@ struct model_evidence {
 enum model_feature { MODEL_FEATURES(X) MODEL_COUNT };
 #undef X
 const char *model_feature_name(enum model_feature feature);
-/* Returns a description of what the feature measures. */
+/* Returns the feature's description. */
 const char *model_feature_text(enum model_feature feature);
 
 /* Computes the features of E. Returns false if resident memory has too few readings. */
 bool model_features(const struct model_evidence *e, double ret[MODEL_COUNT]);
-/* Returns the probability of a leak. CONTRIBUTIONS receives what each feature adds to the
+/* Returns the probability of a leak. CONTRIBUTIONS receives each feature's contribution to the
  * log-odds. */
 double model_probability(const double features[MODEL_COUNT], enum model_moment moment,
                          double contributions[MODEL_COUNT]);

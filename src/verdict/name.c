@@ -1,4 +1,5 @@
-/* Decides whether a leak is called leaking or stepping: growth between events or at events. */
+/* Chooses the word for a leak: leaking if memory grows between events, stepping if it grows at
+ * events. */
 #include "verdict/judging.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 #include "verdict/forecast.h"
 #include "verdict/martingale.h"
 
-/* half-width of an interval of 97 %, a little wider than the intended 95 % */
+/* half-width of a 97 % interval in standard deviations, a little wider than the intended 95 % */
 static const double RATE_Z = 2.2;
 
 /* Uses the difference between whole epochs as the growth rate of a saw-tooth; recent readings would
@@ -43,7 +43,7 @@ void outlook_rates(struct judging *j)
         else if (by_step != j->w.by_step)
             from = -HUGE_VAL;
         view_build(&w, j->v, by_step, j->r->leak == VERDICT_LEAK_NO ? -HUGE_VAL : from, from);
-        if (!by_step && j->w.by_step) /* after the last step, growth per step has no meaning */
+        if (!by_step && j->w.by_step) /* readings after the last step are not part of training */
             while (w.n > 3 && w.x[w.n - 1] > j->v->last_step_s + j->v->by_time.width)
                 w.n--;
         if (w.n < 3)
@@ -66,7 +66,7 @@ void outlook_rates(struct judging *j)
 /* Inputs of the forecast, from the same part of the view as the rate. */
 struct ground {
     double level;               /* value of the fitted line at the newest reading */
-    double peak_mid, peak_high; /* height of block maxima above the line: typical and highest */
+    double peak_mid, peak_high; /* typical and largest height of block maxima above the line */
     double diffusion;           /* variance of the baseline about the line, per unit of x */
 };
 
@@ -75,7 +75,7 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     enum { PIECES = 12 };
     const struct view *w = &j->w;
     double above[FIT_MAX], mid[FIT_MAX], piece = 0;
-    /* The highest reading of a block may come up to one block width after its lowest reading. */
+    /* The highest reading of a block may occur up to one block width after its lowest reading. */
     double width = w->by_step ? j->v->by_step.width : j->v->by_time.width;
     size_t from = 0, m, last;
 
@@ -107,8 +107,8 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     return true;
 }
 
-/* Widens the forecast for growth that follows a power of time, which reaches the limit earlier or
- * later than the present rate predicts. */
+/* Widens the forecast for growth that follows a power of time, because such growth reaches the
+ * limit earlier or later than the present rate predicts. */
 static void bend_eta(const struct judging *j, double room, double unit_per_x,
                      struct forecast_oom *oom)
 {
@@ -122,10 +122,10 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* Forecasts when the limit is reached, in seconds or steps. RATE is the growth in PER of these
- * units (60 for a rate per minute); one x is UNIT_PER_X of them. The time and the rate are printed
- * side by side, so the interval is at least as wide as the headroom divided by the interval of the
- * rate. */
+/* Forecasts the time to the limit in seconds or steps. RATE is the growth per PER of these units
+ * (60 for a rate per minute), and one unit of x is UNIT_PER_X of them. The time and the rate are
+ * printed side by side, so the interval of the time is at least as wide as the headroom divided by
+ * the interval of the rate. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)
@@ -143,8 +143,7 @@ static struct forecast_oom passage_at(const struct judging *j, const struct grou
 }
 
 /* Sets the time to the limit. The kernel kills a job at a peak, not at the baseline. Seconds follow
- * from the rate by time, and steps from the rate by step, because the duration of a step is
- * uncertain too. */
+ * from the rate by time, and steps from the rate by step, because step duration varies. */
 void outlook_oom(struct judging *j)
 {
     struct verdict_result *r = j->r;
@@ -183,7 +182,7 @@ void outlook_oom(struct judging *j)
 }
 
 /* The test uses every block since its phase began, not only the window in which the shape was
- * found: that window was chosen by looking at the data, which would void the guarantee of the
+ * found. That window was selected from the same data, which would void the guarantee of the
  * test. */
 void outlook_alarm(struct judging *j)
 {

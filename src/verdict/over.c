@@ -1,10 +1,12 @@
-/* Judges growth of a job that is over: no later sample can tell the first epoch from a leak. */
+/* Judges growth of a job that is over: no later sample will distinguish the first epoch from a
+ * leak. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-static const double AT_LEAST_S = 15; /* shortest growth in seconds that can be judged */
-/* Fraction of the job's life, including start-up, that growth must cover. */
+/* shortest duration of growth, in seconds, that can be judged */
+static const double AT_LEAST_S = 15;
+/* Fraction of the job's life, including start-up, that the growth must cover. */
 static const double LIFE_PART = 0.55;
 /* Fraction of the time after start-up that one rise must cover. */
 static const double WHOLE_PART = 0.9;
@@ -12,22 +14,23 @@ static const double WHOLE_PART = 0.9;
 static const double PACE = 0.7;
 /* Smallest slope of the later half, as a fraction of the earlier half's slope. */
 static const double EVEN_LATE = 0.85;
-/* Smallest slope of the later half if no bend is visible; random steps are never quite even. */
+/* The same bound if no bend is visible; growth in random jumps is never perfectly steady. */
 static const double EVEN_CHANCE = 0.7;
 /* Smallest slope of the earlier half, as a fraction of the later half's slope; a leak may
  * accelerate. */
 static const double EVEN_EARLY = 0.7;
-/* Least number of equal steps to which the growth must be equivalent; fewer prove nothing. */
+/* Smallest number of equal steps to which the growth must be equivalent; fewer prove nothing. */
 static const double STEPS = 8;
 /* Highest confidence, since a first epoch as long as the job cannot be excluded. */
 static const double CONFIDENCE = 0.65;
-/* Longest time in seconds at the highest level during an exit. */
+/* Longest level stretch at the end, in seconds, that may be the exit. */
 static const double EXIT_S = 5;
 /* Smallest fraction of the window that the rise before an exit must cover. */
 static const double EXIT_RAMP = 0.9;
-/* The part before a rise was start-up if it is at least this many times as steep as the rise. */
+/* The part before a rise is start-up if its slope is at least this multiple of the rise's slope. */
 static const double STARTUP_SLOPE = 1.5;
-/* The part before a rise was also start-up if it is at most this fraction as steep as the rise. */
+/* The part before a rise is also start-up if its slope is at most this fraction of the rise's
+ * slope. */
 static const double STARTUP_GENTLER = 0.5;
 /* Fraction of the job's life, just before the rise, that is compared with the rise. */
 static const double STARTUP_PART = 0.1;
@@ -36,8 +39,9 @@ static const double STARTUP_PART = 0.1;
 static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5};
 enum { POINTS = 12 };
 
-/* Returns true if the later half grows as fast as the earlier half. Unlike in shape_of, isolated
- * jumps count here, so that a large jump at start-up or at the end makes the halves differ. */
+/* Returns true if growth is steady: the later half grows about as fast as the earlier half. Unlike
+ * in shape_of, isolated jumps are included, so that a large jump at start-up or at the end makes
+ * the halves differ. */
 static bool is_even(const struct view *w, const struct shape *s)
 {
     size_t half = w->n / 2;
@@ -49,8 +53,7 @@ static bool is_even(const struct view *w, const struct shape *s)
     return late >= part * early && early >= EVEN_EARLY * late;
 }
 
-/* Returns true if growth stopped only during the exit, which means that it lasted to the end of the
- * job. */
+/* Returns true if growth stopped only during the exit, and thus lasted to the end of the job. */
 static bool ended_during_exit(const struct judging *k)
 {
     const struct fit_separation *sep = &k->s.sep;
@@ -72,8 +75,9 @@ static bool is_one_rise(const struct judging *k, double life)
 }
 
 /* Returns true if the part before K's window was start-up: steeper than the window, or much
- * gentler. A bending curve fails this test, because it is only slightly steeper before any cut. In
- * a view by step, only a steeper part counts, because imports come before the first step. */
+ * gentler. A bending curve fails this test, because its slope differs only slightly before and
+ * after any point. In a view by step, only a steeper part is start-up, because imports come before
+ * the first step. */
 static bool follows_startup(const struct judging *j, const struct judging *k, double life)
 {
     const struct view *w = &j->w;

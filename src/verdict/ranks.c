@@ -8,9 +8,10 @@
 static const double MAD_SCALE = 1.4826;
 /* Half-width of the intervals of growth rates, in standard errors (outlook.c). */
 static const double RATE_Z = 2.2;
-/* Probability that a rank is named although all ranks are alike, as in verdict_options. */
+/* Probability of reporting a rank although all ranks are alike; equals the default of alpha in
+ * verdict_options. */
 static const double FALSE_ALARM = 0.01;
-/* Smallest probability that is computed for the tail of Student's distribution. */
+/* Lower bound on the computed tail probability of Student's distribution. */
 static const double LEAST_P = 1e-12;
 /* With at least this many degrees of freedom, Student's distribution is practically normal. */
 enum { MOST_FREEDOM = 200 };
@@ -26,7 +27,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the median of N values, which are sorted. */
+/* Sorts N values and returns their median. */
 static double ranks_median(double *values, size_t n)
 {
     qsort(values, n, sizeof *values, ascending);
@@ -34,7 +35,7 @@ static double ranks_median(double *values, size_t n)
 }
 
 /* Returns true if rates per step are compared. They are preferred, because growth per minute is
- * lower on slower nodes, unless fewer ranks have a rate per step. */
+ * lower on slower nodes. Rates per minute are compared if more ranks have one. */
 static bool ranks_by_step(const struct verdict_result *const *results, size_t n)
 {
     size_t by_step = 0, by_min = 0;
@@ -63,9 +64,9 @@ static double student_tail(double t, size_t freedom)
     return fmax(LEAST_P, (1 - within) / 2);
 }
 
-/* Converts a p-value to the log of an e-value: the mean over k of k p^(k-1), which is valid
- * whatever the alternative (Vovk and Wang 2021). If the rank is like its peers, its expectation is
- * at most 1, so it may multiply odds. */
+/* Converts a p-value to the log of an e-value: the mean over k of k p^(k-1), which is valid for any
+ * alternative (Vovk and Wang 2021). For a rank that is like its peers, the e-value's expectation is
+ * at most 1, so odds may be multiplied by it. */
 static double log_e_value(double p)
 {
     double l = log(p);
@@ -79,8 +80,8 @@ static double rate_variance(const struct verdict_interval *rate)
     return isfinite(half) ? half * half : rate->value * rate->value;
 }
 
-/* Collects the growth rates, and the smallest rates that would be detected. Returns the median of
- * the latter, which is the resolution of the comparison. */
+/* Collects the growth rates and the smallest detectable rates. Returns the median of the latter,
+ * which is the resolution of the comparison. */
 static double ranks_collect(const struct verdict_result *const *results, size_t n, double *scratch,
                             struct ranks_peers *p, struct ranks_place *places)
 {
@@ -113,7 +114,7 @@ void ranks_compare(const struct verdict_result *const *results, size_t n, double
     p.spread = MAD_SCALE * ranks_median(scratch, k);
     for (size_t i = 0; i < n; i++) {
         struct ranks_place *at = &places[i];
-        /* median and spread are estimated from the ranks, which takes two degrees of freedom */
+        /* median and spread are estimated from the ranks, which uses up two degrees of freedom */
         at->is_compared = at->is_compared && p.count > 2;
         if (!at->is_compared)
             continue;

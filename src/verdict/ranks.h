@@ -5,7 +5,7 @@
 
 #include "verdict/verdict.h"
 
-/* One rank among its peers. */
+/* The comparison of one rank with its peers. */
 struct ranks_place {
     bool is_compared; /* false if its growth rate is unknown, or if it has no peers */
     double rate;      /* growth rate in the unit of ranks_peers */
@@ -13,10 +13,10 @@ struct ranks_place {
     /* Log of the e-value against "this rank grows like its peers"; never negative. It is already
      * corrected for choosing the worst of all ranks. */
     double log_evidence;
-    bool differs; /* the rank grows faster than its peers; false alarms in about 1 % of jobs */
+    bool differs; /* true if the rank grows faster than its peers; wrong in about 1 % of jobs */
 };
 
-/* The control group. */
+/* The group of all compared ranks. */
 struct ranks_peers {
     size_t count; /* number of ranks with a known growth rate */
     size_t flat;  /* number of ranks with a known growth rate whose own verdict is not a leak */
@@ -24,17 +24,18 @@ struct ranks_peers {
     double median, spread; /* median and robust standard deviation of the growth rates */
 };
 
-/* Compares N ranks by their verdicts. SCRATCH has room for N numbers; PLACES receives N entries.
- * The order of the ranks does not matter, and all scores stay the same if every size is multiplied
- * by a constant. */
+/* Compares N ranks by their verdicts. SCRATCH has room for N values; PLACES receives N entries. The
+ * order of the ranks does not matter, and all scores stay the same if every size is multiplied by a
+ * constant. */
 void ranks_compare(const struct verdict_result *const *results, size_t n, double *scratch,
                    struct ranks_peers *ret, struct ranks_place *places);
 
 /* Returns the probability that a rank with verdict R leaks, given its PLACE among PEERS, or 0 if
- * the peers are not evidence. They are evidence if most of them are flat and R certainly grows. The
- * odds of R are then multiplied by the e-value; unknown odds count as even. */
+ * the peers provide no evidence. They do if most of them are flat and the lower bound of R's rate
+ * is positive. The odds of R are then multiplied by the e-value; unknown odds are treated as
+ * 1:1. */
 double ranks_probability(const struct verdict_result *r, const struct ranks_place *place,
                          const struct ranks_peers *peers);
-/* Adds the sentence on the peers to R as its first reason. */
+/* Adds the comparison with the peers to R as its first evidence. */
 void ranks_add_evidence(struct verdict_result *r, const struct ranks_place *place,
                         const struct ranks_peers *peers);

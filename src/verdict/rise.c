@@ -6,17 +6,17 @@
 static const double T_AT_LEAST = 6; /* smallest t statistic of a significant slope */
 /* Smallest significant growth, in standard deviations of the block minima. */
 static const double SPREADS_AT_LEAST = 4;
-/* Shortest late rise in seconds that is judged at once. */
+/* Shortest duration, in seconds, of a late rise that is judged early. */
 static const double FAST_AT_LEAST_S = 40;
-/* Shortest late rise, as a fraction of the time before it. */
+/* Shortest duration of such a rise, as a fraction of the time before it. */
 static const double FAST_PART = 0.08;
-/* Shortest level stretch in seconds before a late rise. */
+/* Shortest level stretch before such a rise, in seconds. */
 static const double SETTLED_AT_LEAST_S = 15;
-/* Shortest level stretch before a late rise, as a fraction of the time so far. */
+/* Shortest level stretch before such a rise, as a fraction of the time so far. */
 static const double SETTLED_PART = 0.2;
-/* A rise must be this many times as large as the largest release so far. */
+/* Such a rise must be this many times as large as the largest release so far. */
 static const double FAST_OVER_FALL = 1.5;
-/* Largest roughness of a late rise. A rougher one, shaped like an S or a bow, is a warm-up. */
+/* Largest roughness of such a rise. A rougher one, shaped like an S or a bow, is a warm-up. */
 static const double FAST_ROUGHNESS = 0.04;
 /* A slow late rise must last this fraction of all the time before it. */
 static const double SLOW_PART = 0.5;
@@ -50,21 +50,21 @@ bool judge_is_rise(const struct judging *j)
            (s->chunky ? s->net >= 0.75 : s->fresh >= FRESH_AT_LEAST);
 }
 
-/* Returns true if the baseline was level for LENGTH before the onset. The shape cannot show this:
- * it was found without its largest jumps, and without them, the steps of a start-up can look
- * level. */
+/* Returns true if the baseline was level for LENGTH before the onset. The shape does not show this,
+ * because the largest jumps were removed before it was found; without them, a start-up in jumps can
+ * look level. */
 static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
     size_t to = j->s.from > 0 ? j->s.from - 1 : 0,
-           from = to; /* memory has grown within the slot of the onset already */
+           from = to; /* memory has already grown within the slot of the onset */
     while (from > 0 && w->x[from - 1] >= w->x[to] - length)
         from--;
     return w->low[to] - w->low[from] <= fmax(3 * w->sigma, 0.01 * w->low[to]);
 }
 
-/* Returns the x at which a rise after a level stretch will be judged, or 0 if it can be judged
- * now. A fast rise, large compared with the baseline, is judged early; a slow rise must last
+/* Returns the x at which a rise after a level stretch will be judged, or 0 if it can be judged now.
+ * A rise that is fast and large compared with the baseline is judged early; a slow rise must last
  * half as long as everything before it. */
 double judge_late_wait(const struct judging *j, double warmup_x)
 {
@@ -85,8 +85,8 @@ double judge_late_wait(const struct judging *j, double warmup_x)
     return s->span >= slow_after ? 0 : s->onset + slow_after;
 }
 
-/* A decision on growth without a known epoch end: whether it may end, whether it is a leak, and
- * if undecided, when it will be judged. */
+/* The judgement of growth without a known epoch end: whether it may end, whether it is a leak, and
+ * if undecided, the x at which it will be judged. */
 struct open_rise {
     bool ends, leak;
     double wait;
@@ -155,9 +155,9 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
     judging_conclude(j, VERDICT_UNDECIDED, 0.5);
 }
 
-/* Returns true if growth in the last third is small, both compared with the earlier growth and with
- * all memory. Comparing with the earlier growth is not enough: if it includes start-up, even a leak
- * is small compared with it. */
+/* Returns true if growth in the last third is small compared with both the earlier growth and all
+ * memory. Comparing with the earlier growth alone is not enough: if that includes start-up, even a
+ * leak is comparatively small. */
 static bool has_nearly_ended(const struct shape *s)
 {
     return s->last_third < fmax(fmin(0.1 * s->growth, 0.06 * s->floor_last), s->material);

@@ -1,12 +1,12 @@
-/* For a saw-tooth that repeats with the epoch, finds whether the baseline below the teeth rises. */
+/* Finds whether the baseline of a saw-tooth with the period of an epoch rises. */
 #include "verdict/season.h"
 
 #include <math.h>
 
 #include "verdict/judging.h"
 
-/* A schedule (longer texts, larger batches) raises the baseline at only a few epochs. While a job
- * runs, one more epoch of growth is therefore required. */
+/* A training schedule (longer texts, larger batches) raises the baseline only a few times, at epoch
+ * ends. While a job runs, one more epoch of growth is therefore required. */
 enum {
     PAIRS_MAX = 24,
     PAIRS_TO_REPEAT = 1,
@@ -15,12 +15,12 @@ enum {
     PAIRS_WHILE_RUNNING = 4,
     SLOTS_PER_EPOCH = 5
 };
-/* Fraction of an epoch that both epochs of a pair must cover. */
+/* Fraction of the earlier epoch of a pair that must have been recorded. */
 static const double PAIR_PART = 0.8;
 /* Readings further apart than this fraction of an epoch are not interpolated. */
 static const double APART_PART = 0.34;
-/* Quantile of the differences that measures their spread. It is higher than the median: if the
- * teeth have another period than the epoch, most differences are alike, and only one or two in ten,
+/* Quantile of the absolute differences that measures their spread. It is higher than the median: if
+ * the period of the teeth is not an epoch, most differences are alike, and only one or two in ten,
  * at the end of a tooth, are larger. */
 static const double SPREAD_PART = 0.75;
 /* A fraction SPREAD_PART of a normal distribution lies within this many standard deviations. */
@@ -32,13 +32,15 @@ static const double REPEATS = 0.2;
 static const double FALL_SPREADS = 1.5;
 /* A pair must rise by this multiple of the spread of the differences. */
 static const double OVER_SPREAD = 2;
-/* Largest relative deviation of a pair from the typical pair. */
+/* Smallest ratio between the rise of a pair and the typical rise, in either direction. */
 static const double ALIKE = 0.5;
-static const double GOES_ON = 0.85; /* later rises must reach this fraction of the earlier ones */
-/* Fraction of all pairs that must have risen without interruption. */
+/* lower bound on the later rises, as a fraction of the earlier ones */
+static const double GOES_ON = 0.85;
+/* Fraction of all pairs that must belong to the latest uninterrupted rise. */
 static const double RECENT_PART = 0.5;
-/* Fractions of the rise by which the lowest readings of the epochs must have risen and, for a leak,
- * the lowest and the highest: the whole tooth must move up, not sideways. */
+/* Lower bounds on the rise of the epochs' lowest readings (FLOOR_PART) and, for a leak, of both
+ * their lowest and highest readings (LIFTED_PART), as a fraction of the total rise: the whole tooth
+ * must move up, not sideways. */
 static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
 /* Growth of the baseline by less than this fraction of a tooth is ignored. */
 static const double TOOTH_PART = 0.25;
@@ -82,7 +84,8 @@ static size_t epoch_slots(const struct epochs *p, unsigned k, size_t *ret_end)
     return first;
 }
 
-/* Writes the differences of pair K to OUT and returns their number. */
+/* Writes the differences between epoch K and the previous epoch, reading by reading, to OUT and
+ * returns their number. */
 static size_t pair_differences(const struct epochs *p, unsigned k, double *out)
 {
     size_t end, first = epoch_slots(p, k, &end), n = 0;
@@ -110,7 +113,7 @@ static double take_epoch(struct epochs *p, unsigned k)
     return fall;
 }
 
-/* Compares all complete pairs of epochs. Returns the spread of the differences about the typical
+/* Compares all complete pairs of epochs. Returns the spread of the differences about the median
  * difference of their pair. */
 static double take_pairs(struct epochs *p)
 {
@@ -137,7 +140,8 @@ static double take_pairs(struct epochs *p)
                : 0;
 }
 
-/* Returns the spread of the same readings about a straight line, which does not use the epochs. */
+/* Returns the spread of the same readings about a straight line, for comparison; it ignores
+ * epochs. */
 static double plain_spread(const struct epochs *p)
 {
     double x[FIT_MAX], y[FIT_MAX], from = p->end - (p->pairs + 1) * p->length;
@@ -159,7 +163,7 @@ static double plain_spread(const struct epochs *p)
     return 1.4826 * fit_median(y, n);
 }
 
-/* Counts how many of the newest pairs, in a row, rose by about the same amount. */
+/* Returns the number of newest pairs, in a row, that rose by about the same amount. */
 static unsigned count_rising(const struct epochs *p, double least, double *ret_typical)
 {
     double newest[PAIRS_TO_RISE];
@@ -184,9 +188,9 @@ static bool rises_continue(const double *step, unsigned n)
     return late >= GOES_ON * early;
 }
 
-/* Decides whether the newest RISING pairs are a leak, or may become one. The teeth must be at least
- * as large as the rise between them: otherwise memory is a staircase, which has other causes than
- * leaks. */
+/* Decides whether the rise over the newest RISING pairs is a leak, or may become one. The teeth
+ * must be at least as high as the mean rise between them; otherwise memory is a staircase, which
+ * has other causes than leaks. */
 static enum season_course course_of_rise(const struct epochs *p, unsigned rising, double material,
                                          bool is_over)
 {
@@ -221,7 +225,7 @@ static void set_course(const struct epochs *p, double material, bool is_over, st
             ret->high = fmax(ret->high, p->step[i]);
         }
     }
-    /* The newest epoch is no higher than those before it. */
+    /* The newest epoch is not materially higher than any earlier one. */
     if (ret->course == SEASON_UNCLEAR && most <= material)
         ret->course = SEASON_SAME;
 }
@@ -248,15 +252,15 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     return true;
 }
 
-/* Drops all evidence: it describes the baseline of a saw-tooth, which is noisy. */
+/* Drops all evidence, because it describes the baseline of a saw-tooth, which is noisy. */
 static void drop_evidence(struct verdict_result *r)
 {
     r->n_evidence = 0;
     r->growth_ended.known = r->forecast.known = false;
 }
 
-/* Sets the verdict for epochs of equal height, which have no baseline that grew and then stopped.
- * If memory grew before that and stayed, it is a plateau. The baseline may move slightly, because
+/* Sets the verdict to stable or spiking if all epochs are equally high. If the baseline has clearly
+ * grown, it did so before these epochs, and the verdict stays. Slight growth is ignored, because
  * the lowest point of a tooth is not always sampled. */
 static void conclude_same(struct judging *j, const struct season *s)
 {

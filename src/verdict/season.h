@@ -8,7 +8,7 @@
 
 enum season_course {
     SEASON_UNCLEAR, /* memory does not clearly repeat, rise or stay the same */
-    SEASON_SAME,    /* no epoch is higher than the previous one */
+    SEASON_SAME,    /* the newest epoch is not materially higher than any earlier one */
     /* Each recent epoch is higher than the one before by about the same amount, but there are too
      * few of them for a leak. */
     SEASON_OPEN,
@@ -19,9 +19,10 @@ enum season_course {
 
 struct season {
     enum season_course course;
-    unsigned pairs;   /* number of pairs of consecutive epochs compared, or of those that rose */
+    /* number of pairs of consecutive epochs: those that rose if OPEN or RISES, else all */
+    unsigned pairs;
     double step;      /* typical difference between consecutive epochs in bytes */
-    double low, high; /* smallest and largest difference over all pairs, in bytes */
+    double low, high; /* smallest and largest difference over these pairs, in bytes */
     double spread;    /* spread of the differences about the typical difference of their pair */
     double fall;      /* smallest release within any epoch, in bytes */
     double from;      /* x at which the oldest compared epoch began */

@@ -80,7 +80,7 @@ int verdict_init(struct verdict_series *v, const struct verdict_options *options
 
 static double running_s(const struct verdict_series *v, int64_t t_ns)
 {
-    /* The difference is computed in double, because that of two int64_t may overflow. */
+    /* The difference is computed in double, because the difference of two int64_t may overflow. */
     return ((double)t_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
 }
 
@@ -253,7 +253,7 @@ static void mark_step(struct verdict_series *v, double t_s, const struct verdict
     v->has_step = true;
     v->last_step = step;
     v->last_step_s = t_s;
-    /* A reading from before the previous step end says nothing about this step. */
+    /* Without a sample since the previous step end, there is no reading for this step. */
     if (v->samples == 0 || (double)v->samples == v->step_sampled)
         return;
     v->step_sampled = (double)v->samples;

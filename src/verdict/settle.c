@@ -101,7 +101,7 @@ void verdict_leave_open(struct verdict_result *r)
     r->alarm = false;
 }
 
-/* A leak that the shape of resident memory shows stays a leak, because a small leak may be visible
+/* A leak shown by the shape of resident memory remains a leak, because a small leak may be visible
  * only there. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, enum verdict_leak leak, double bytes_per_s,

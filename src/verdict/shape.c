@@ -1,4 +1,5 @@
-/* Finds the shape of a window of the envelope. Sources and reasons: docs/internals/verdict.md. */
+/* Finds the shape of a window of the envelope. docs/internals/verdict.md has the sources and
+ * reasons. */
 #include "verdict/shape.h"
 
 #include <math.h>
@@ -6,21 +7,21 @@
 
 enum { STRAIGHT_POINTS = 6 };
 
-/* Largest deviation from a straight line, as a fraction of the rise. The deviation of a staircase
- * with three steps is 0.096. */
+/* Largest RMS deviation from a straight line, as a fraction of the rise. A staircase with three
+ * steps deviates by 0.096. */
 static const double STRAIGHT_RMS = 0.12;
-/* Largest deviation of growth without noise or steps, as a fraction of the rise. */
+/* Largest RMS deviation of growth without noise or jumps, as a fraction of the rise. */
 static const double TIGHT_RMS = 0.02;
-/* Smallest slope of one half relative to the other; e^-0.6. */
+/* Smallest ratio between the slopes of the two halves, about e^-0.6. */
 static const double STRAIGHT_HALVES = 0.55;
 static const double DECISIVE = 10; /* difference in BIC required to prefer one model */
-/* With more effective points than this, uneven growth is called noise, not steps. */
+/* With at least this many effective points, irregular growth is treated as noise, not as jumps. */
 static const double CHUNKY_N_EFF = 20;
-/* Smallest effective number of points required in the whole window. */
+/* Smallest effective number of points in the whole window at which curves can be compared. */
 static const double N_EFF_FEW_ALL = 20;
-/* Smallest effective number of points with which a curve can be selected. */
+/* Smallest effective number of points in the straight part at which curves can be compared. */
 static const double N_EFF_FEW = 12;
-/* A smaller residual of a curve counts as this fraction of the growth. */
+/* Lower bound on the residual of a fitted curve, as a fraction of the growth. */
 static const double MODEL_TRUST = 0.005;
 
 static double growth_since(const struct view *w, double x)
@@ -28,7 +29,7 @@ static double growth_since(const struct view *w, double x)
     return w->low[w->n - 1] - view_low_at(w, x);
 }
 
-/* Returns true if the baseline from FROM on is one straight rise. */
+/* Returns true if the baseline is one straight rise from slot FROM to the end. */
 static bool is_straight(const struct view *w, const struct fit_sums *s, size_t from,
                         double tolerance, struct fit_line *ret)
 {
@@ -37,7 +38,8 @@ static bool is_straight(const struct view *w, const struct fit_sums *s, size_t f
     struct fit_line a = fit_sums_line(s, w->x, from, half + 1);
     struct fit_line b = fit_sums_line(s, w->x, half, w->n);
     double rise = all.slope * all.span;
-    double slack = 0; /* difference between the slopes of the halves that noise alone can cause */
+    /* difference between the slopes of the halves that can be due to noise alone */
+    double slack = 0;
     if (!(rise > 0) || all.rms > fmax(tolerance * rise, 1.5 * w->sigma))
         return false;
     slack = 2 * w->sigma * sqrt(24 / (double)(w->n - from)) / (0.5 * all.span);
@@ -47,7 +49,7 @@ static bool is_straight(const struct view *w, const struct fit_sums *s, size_t f
     return true;
 }
 
-/* Finds the onset of a much straighter rise after a level stretch inside [FROM, n). */
+/* Finds a much straighter rise that follows a level stretch inside [FROM, n), and its onset. */
 static bool find_hinge(const struct view *w, const struct fit_sums *s, size_t from,
                        const struct fit_line *all, size_t *ret_from, struct fit_line *ret)
 {
@@ -209,8 +211,8 @@ static void describe_before(const struct view *w, const struct fit_sums *s, stru
         r->before = BEFORE_FLAT; /* the steep part was a start-up that ended long ago */
 }
 
-/* Returns true if a saturating curve fits as well as a line, a power of time (if
- * POWER_MAY_LEAK), or a saturating curve plus a line. */
+/* Returns true if a saturating curve fits as well as each alternative: a line, a power of time (if
+ * POWER_MAY_LEAK), and a saturating curve plus a line. */
 static bool may_end(const struct fit_separation *sep, bool power_may_leak)
 {
     double other = power_may_leak ? fmin(sep->bic_line, sep->bic_power) : sep->bic_line;
@@ -234,8 +236,9 @@ static bool few_points(const struct fit_separation *sep, bool chunky, double few
     return (chunky || sep->n_eff < few) && sep->bic_end > sep->bic_line - (chunky ? 8 : margin);
 }
 
-/* Returns true if growth in few steps is slowing. RATIO is the rate of its last steps; it is
- * compared with the variation that so few steps have by chance. */
+/* Returns true if growth in few steps is slowing down. RATIO is the latest rate relative to the
+ * mean rate. The threshold depends on RISES, the number of steps, because the rate of few steps
+ * varies by chance. */
 static bool is_slowing(double ratio, double rises)
 {
     return ratio < fmax(0.3, fmin(0.6, 1 - 1.5 * sqrt(3 / fmax(rises, 1))));

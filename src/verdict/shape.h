@@ -13,7 +13,7 @@ struct view {
     bool by_step;
     double start;         /* x at which the judged phase began */
     double now;           /* x of the newest reading */
-    double seconds_per_x; /* 0: not known */
+    double seconds_per_x; /* 0 if unknown */
     double sigma;         /* noise of y, estimated from second differences */
     double x[FIT_MAX];
     double y[FIT_MAX];      /* block minima in bytes */
@@ -27,8 +27,8 @@ struct view {
     uint32_t level; /* number of times that the envelope's block width has been doubled */
 };
 
-/* Copies the slots of V's envelope from FROM_X on. The readings between HISTORY_X and FROM_X only
- * show which rises were released and which levels lasted. */
+/* Copies the slots of V's envelope from FROM_X on. Slots between HISTORY_X and FROM_X are not
+ * copied, but show which rises were released and which levels lasted. */
 void view_build(struct view *w, const struct verdict_series *v, bool by_step, double history_x,
                 double from_x);
 /* Returns the baseline at X, interpolated between slots. */
@@ -52,7 +52,7 @@ enum shape_before {
 struct shape {
     double floor_first, floor_last;
     double growth;     /* growth of the baseline over the window */
-    double material;   /* smallest growth that counts, in bytes */
+    double material;   /* smallest growth that is considered, in bytes */
     double spread;     /* standard deviation of the readings about the straight part */
     double last_third; /* growth of the baseline in the last third of the window */
     double rest_third; /* growth in the last third, without jumps that stand out */
@@ -66,11 +66,14 @@ struct shape {
     double t_stat; /* t statistic of the straight part's slope, computed with n_eff points */
     double n_eff;
     double above_past; /* height of the straight part's end above every earlier level that lasted */
-    double rises;      /* equivalent number of equal steps: (sum d)^2 / sum d^2 */
-    double roughness;  /* root mean square about the straight part, relative to its rise */
-    double fresh;      /* growth in the last sixth of the straight part, relative to an even rate */
-    bool chunky;       /* true if growth comes in few steps */
-    double net;        /* rise divided by the sum of all movements, up and down */
+    /* equivalent number of equal steps: (sum d)^2 / sum d^2, where d are the moves of the
+     * baseline */
+    double rises;
+    double roughness; /* RMS deviation from the straight part, relative to its rise */
+    /* growth in the last sixth of the straight part, relative to steady growth */
+    double fresh;
+    bool chunky; /* true if growth comes in few steps */
+    double net;  /* net rise divided by the sum of all moves, up and down */
     enum shape_before before;
     double flat_before; /* length of the flat stretch before the straight part */
     size_t flat_slots;  /* number of slots in the flat stretch */
@@ -80,9 +83,9 @@ struct shape {
     /* True if a saturating curve fits the straight part as well as continuing growth. */
     bool part_may_end;
     bool is_power;     /* true if a power of time fits, and no saturating curve does */
-    bool line_remains; /* true if a rising line is significant beside the best saturating curve */
+    bool line_remains; /* true if a line added to the best saturating curve rises significantly */
     bool needs_line;   /* true if no saturating curve fits without an additional line */
-    double line_least; /* lower bound of the growth by that additional line over the window */
+    double line_least; /* lower bound on the growth of that additional line over the window */
 };
 void shape_of(const struct view *w, double material_fraction, struct shape *ret);
 

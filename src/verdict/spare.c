@@ -1,10 +1,10 @@
-/* Explains growth of resident memory by the counts of malloc, if the live heap has stopped
+/* Explains growth of resident memory by malloc's statistics, if the live heap has stopped
  * growing. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-/* Number of step ends with a heap count that are required. */
+/* Smallest number of readings at step ends. */
 enum { FIGURES = 6 };
 static const double MIN_CONFIDENCE = 0.95; /* required confidence of the verdict on the live heap */
 /* Largest growth rate of the live heap, as a fraction of the growth rate of resident memory. */
@@ -39,9 +39,8 @@ static bool has_stopped(const struct verdict_result *r, const struct verdict_res
            live->rate_bytes_per_step.value <= LIVE_RATE_MOST * r->rate_bytes_per_step.value;
 }
 
-/* Sets the verdict. Growth that was uncertain has ended when the growth of the live heap ended.
- * Growth that looked like a leak is not one, but has not ended either, so the verdict stays
- * open. */
+/* Sets the verdict. Undecided growth ended with the growth of the live heap. Growth judged as a
+ * leak is not a leak, but has not ended either, so its verdict becomes undecided. */
 static void conclude(struct verdict_result *r)
 {
     if (r->leak == VERDICT_LEAK_YES) {
@@ -56,8 +55,8 @@ static void conclude(struct verdict_result *r)
     r->alarm = r->forecast.known = false;
 }
 
-/* Growth of RESIDENT's baseline since it was lowest, and growth of the heap in use and of the
- * retained heap in the same time. */
+/* Growth of RESIDENT's baseline since its lowest reading, and growth of the heap in use and of the
+ * retained heap over the same steps. */
 struct growths {
     double all, used, kept;
 };

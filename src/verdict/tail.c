@@ -1,4 +1,4 @@
-/* Holds back the newest readings and decides whether they count. */
+/* Holds back the newest readings and decides whether they are used. */
 #include "verdict/tail.h"
 
 /* During an exit, memory falls by at least this fraction. Exits of the programs in zoo/ released 6
@@ -59,8 +59,8 @@ static uint64_t lower(struct tail_reading a, double from_ns, double to_ns, uint6
                                                                                   : lowest;
 }
 
-/* Returns the lowest reading within TAIL_S before held reading K, or UINT64_MAX if there is none.
- * The last readings that were passed on are searched too. */
+/* Returns the lowest reading in the TAIL_S seconds before held reading K, or UINT64_MAX if there is
+ * none. Readings that were passed on recently are searched too. */
 static uint64_t lowest_before(const struct tail *tail, uint32_t k)
 {
     double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;

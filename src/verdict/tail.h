@@ -1,5 +1,5 @@
-/* Holds back the newest readings of a series. If the process exits, it releases its memory within a
- * second or two, and readings from that time say nothing about its normal memory use. */
+/* Holds back the newest readings of a series. When a process exits, its memory is released within a
+ * second or two, and readings from that time do not show its normal memory use. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ struct tail {
 };
 
 /* Holds back the reading. Passes on to V the readings that are older than TAIL_S (TAIL_TABLE_S for
- * a table), or that no longer fit. The newest reading is always held. */
+ * a table) and, if the buffer is full, the oldest one. The newest reading is always held. */
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
 /* Returns true if the oldest held reading must be passed on before a reading at T_NS is added. */
@@ -43,10 +43,10 @@ void tail_release(struct tail *tail, struct verdict_series *v);
 /* Drops the held readings of a process that has exited, but at most half of all its readings. */
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
-/* Handles the end of a table. The process may have ended at the same time. If the held readings end
- * in a fall (all below the readings of the TAIL_S before, the last by more than 5 %), the fall is
- * the exit and is dropped. All other readings are passed on. The last TAIL_FED readings that were
- * passed on earlier take part in the comparison. */
+/* Handles the end of a table, at which the process may have exited. If the held readings end in a
+ * fall (all below the readings of the TAIL_S before, the last by more than 5 %), the fall is the
+ * exit and is dropped. All other readings are passed on. The last TAIL_FED readings that were
+ * passed on earlier are included in the comparison. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
 /* Returns true if tail_end would drop all held readings. */

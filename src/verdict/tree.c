@@ -1,4 +1,4 @@
-/* Judges a process tree: finds the process that grows, and the memory of flat processes. */
+/* Judges a process tree: finds the growing process, and adds up the memory of flat processes. */
 #include "verdict/verdict.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 enum { RANK_GROWS = 3 };
 
 /* The rate of one process is added to that of another only if this fraction of its growth is
- * unshared. The rest may be shared pages, which would count twice. */
+ * unshared. The rest may be shared pages, which would be counted twice. */
 static const double OWN_PART = 0.5;
 /* Growth below this fraction of all memory, or of the process's own memory, is ignored. */
 static const double LITTLE = 0.05;
@@ -48,7 +48,7 @@ static void add_cost(struct verdict_tree_result *t, const struct verdict_member 
     while (i < t->n_flat && t->flat[i].role != m->role)
         i++;
     if (i == VERDICT_TREE_ROLES)
-        i--; /* the last role also takes the processes whose role does not fit */
+        i--; /* if there are too many roles, the last entry includes the remaining ones */
     if (i == t->n_flat) {
         t->n_flat++;
         t->flat[i].role = m->role;
@@ -89,7 +89,7 @@ static bool is_little_open(const struct verdict_member *members, size_t n, doubl
     return sum < LITTLE * total;
 }
 
-/* Returns true if a process does not count in the tree's verdict: a small undecided process, or a
+/* Returns true if a process is excluded from the tree's verdict: a small undecided process, or a
  * worker that will be replaced, which then releases its memory. */
 static bool is_left_out(const struct verdict_member *m, bool is_little)
 {
@@ -97,8 +97,8 @@ static bool is_left_out(const struct verdict_member *m, bool is_little)
            (m->result->word == VERDICT_UNDECIDED && (is_little || !(open_growth(m) > 0)));
 }
 
-/* Returns true if A is worse than B: by word, then by growth, then by size. The order of the
- * processes does not matter. */
+/* Returns true if A is worse than B: by word, then by growth, then by size, so that the order of
+ * the processes does not matter. */
 static bool is_worse(const struct verdict_member *a, const struct verdict_member *b)
 {
     int rank_a = verdict_word_severity(a->result->word),
@@ -113,8 +113,8 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
     return a->result->confidence > b->result->confidence;
 }
 
-/* Returns the index of the process that decides: the worst of those that count, or else the worst
- * of all; N if no process is alive. */
+/* Returns the index of the process that decides: the worst process alive that is not excluded, or
+ * else the worst one alive; N if no process is alive. */
 static size_t find_worst(const struct verdict_member *members, size_t n, double total)
 {
     size_t counted = n, any = n;

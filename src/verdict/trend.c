@@ -8,11 +8,11 @@
 #include "verdict/judging.h"
 
 enum { SLOTS_AT_LEAST = 6 };
-/* A smaller residual of a curve counts as this fraction of the growth. */
+/* Lower bound on the residual of a fitted curve: TRUST times the growth plus RESOLUTION times the
+ * baseline. */
 static const double TRUST = 0.005;
-/* A smaller residual of a curve counts as this fraction of the baseline. */
 static const double RESOLUTION = 1e-4;
-/* Log evidence is at most this, which is practical certainty. */
+/* Upper bound on log evidence, which is practical certainty. */
 static const double EVIDENCE_MOST = 30;
 
 /* Returns the growth rate in the last PART of the window relative to the mean growth rate. */
@@ -23,8 +23,8 @@ static double late_pace(const struct view *w, double part, double growth)
                       : 0;
 }
 
-/* Returns the growth forecast for another window of the same length, for a curve that has grown
- * by GROWTH. */
+/* Returns the growth forecast for another window of the same length, for a curve that grew by
+ * GROWTH in this window. */
 static double curve_next(enum fit_shape shape, double param, double growth)
 {
     switch (shape) {
@@ -42,7 +42,7 @@ static double curve_next(enum fit_shape shape, double param, double growth)
     return 0;
 }
 
-/* Computes the evidence for each family of curves, and averages their forecasts by it. */
+/* Computes the evidence for each family of curves, and averages their forecasts weighted by it. */
 static void weigh_shapes(const struct view *w, struct trend *r)
 {
     struct fit_separation sep;

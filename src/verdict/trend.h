@@ -1,5 +1,5 @@
-/* The trend of one series as numbers, which are the input of the verdict model. All values
- * except bytes and seconds are dimensionless, so scaling all bytes does not change them. */
+/* Numbers that describe the trend of one series; they are the input of the verdict model. All
+ * values except bytes and seconds are dimensionless, so scaling all bytes does not change them. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,17 +15,17 @@ struct trend {
     double seconds; /* length of the window in seconds, or 0 if unknown */
     double base;    /* baseline at the start of the window in bytes */
     double growth;  /* growth of the baseline over the window in bytes */
-    /* Growth in the last third and sixth of the window relative to an even rate: 1 while growth
+    /* Growth in the last third and sixth of the window relative to steady growth: 1 while growth
      * continues, 0 once it has stopped. */
     double third, sixth;
     /* Forecast growth over another window of this length in bytes, averaged over all families of
      * curves. */
     double forecast;
     double lasting; /* log evidence for continuing growth against growth that ends */
-    double rough;   /* deviation from a straight line, as a fraction of the growth */
+    double rough;   /* RMS deviation from a straight line, as a fraction of the growth */
     double net;     /* growth as a fraction of the sum of all movements, up and down */
-    /* Largest lead of the baseline over even growth, as a fraction of the growth: 0 for even or
-     * late growth, almost 1 for growth that came at once at the start. */
+    /* Largest lead of the baseline over steady growth, as a fraction of the growth: 0 for steady or
+     * late growth, almost 1 for a single jump at the start. */
     double ahead;
     double fallen; /* largest fall below a maximum, as a fraction of the growth */
     double epochs; /* length of the window in epochs, or 0 if unknown */

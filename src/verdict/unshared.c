@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-/* The processes together must show at least this fraction of the tree's growth. */
+/* The sum over the processes must grow by at least this fraction of the tree's growth. */
 static const double FOLLOWS = 0.4;
 
-/* Returns the growth of V's baseline between two times of its clock. */
+/* Returns the growth of V's baseline between two times on its clock. */
 static double rise_between(const struct verdict_series *v, double from_ns, double to_ns)
 {
     struct view w;
@@ -24,8 +24,8 @@ static double rise_between(const struct verdict_series *v, double from_ns, doubl
     return w.low[k] - w.low[i];
 }
 
-/* Only the later half of the rise is compared: when workers are forked, the sum jumps by all memory
- * that they share with their parent. */
+/* Only the later half of the rise is compared: when workers are forked, the sum over the processes
+ * jumps by all memory that they share with their parent. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed)
 {

@@ -24,7 +24,7 @@ enum verdict_word {
 };
 const char *verdict_word_name(enum verdict_word word);
 
-/* Returns how bad a word is; larger is worse. */
+/* Returns the severity of a word; larger is worse. */
 int verdict_word_severity(enum verdict_word word);
 
 enum verdict_leak { VERDICT_LEAK_UNKNOWN = 0, VERDICT_LEAK_NO, VERDICT_LEAK_YES };
@@ -34,14 +34,14 @@ enum verdict_leak verdict_word_leak(enum verdict_word word);
 
 /* Options of a series. Zero selects the default in brackets. */
 struct verdict_options {
-    double alpha; /* probability of a false alarm over a whole run, (0, 1) [0.01] */
-    /* Growth from the start without a known epoch end is judged after this time. [840] */
+    double alpha; /* probability of a false alarm over a whole run, at most 0.5 [0.01] */
+    /* Growth since the start is judged after this many seconds if no epoch end is known. [840] */
     double warmup_s;
-    /* The equivalent of warmup_s in steps, for a table without times. [200] */
+    /* The same threshold in steps, for a table without times. [200] */
     uint64_t warmup_steps;
     double material_fraction; /* growth below this fraction of the baseline is noise [0.025] */
-    /* A late rise that exceeds this fraction of the baseline is judged at once, any other once it
-     * has lasted half as long as the time before it. [0.2] */
+    /* A late rise above this fraction of the baseline is judged at once; a smaller one once it has
+     * lasted half as long as the time before it. [0.2] */
     double late_rise;
     uint64_t steps_per_epoch; /* number of steps per epoch set by the user; marks may replace it */
     /* True if a reading of 0 is valid; if false, 0 means that the process has exited. */
@@ -58,9 +58,9 @@ struct verdict_event {
      * the first step end, and some of its memory is freed soon after. */
     float before_low, before_last;
     float after_first, after_low, after_lowest;
-    uint32_t reading; /* number of step ends read before the event */
+    uint32_t reading; /* number of readings at step ends before the event */
     uint8_t kind;
-    uint8_t after_n; /* number of step ends read after the event, at most eight */
+    uint8_t after_n; /* number of readings at step ends after the event, at most eight */
     uint8_t sampled; /* sample count of the series at the event, modulo 256 */
     bool has_before;
 };
@@ -82,7 +82,7 @@ struct verdict_series {
     struct envelope by_step; /* x is the step number, y the reading at the end of the step */
     struct verdict_event events[VERDICT_EVENTS];
     uint32_t n_events;
-    /* events_seen counts all events, including those no longer in events[] */
+    /* number of events of each kind, including those no longer in events[] */
     uint32_t events_seen[VERDICT_MARK_KINDS];
     struct verdict_clock clock;
     double last_bytes;
@@ -94,7 +94,7 @@ struct verdict_series {
     double worked_s; /* running time in seconds at which work ended, or 0 if unknown */
     double first_epoch_step, first_epoch_s;
     double last_step, last_step_s, first_step, first_step_s;
-    double step_sampled; /* number of samples at the last recorded step */
+    double step_sampled; /* value of samples at the last recorded step */
     uint64_t steps_per_epoch, examples, batch, max_steps;
     uint32_t n_recent, steps_taken;
     bool has_begin, has_end, has_first_epoch, has_step, step_only, is_over;
@@ -117,17 +117,17 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
  * ignored for a table by step. */
 void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *mark);
 
-/* Records that the job ended by itself, so no more evidence will come. Growth since the start that
- * is still open is then decided, if it was even and lasted to the end. Do not call this for a job
- * that was stopped, killed or cut off, because its growth may have been about to end. */
+/* Records that the job ended by itself, so no more evidence will come. Undecided growth since the
+ * start is then decided, if it was steady and lasted to the end. Do not call this for a job that
+ * was stopped, killed or cut off, because its growth may have been about to end. */
 void verdict_job_over(struct verdict_series *v);
 
 /* For a job that ended by itself: records that its process was still working at T_NS, on the clock
  * of verdict_update, and exited soon after. Later samples are part of the exit and are ignored. */
 void verdict_work_ended(struct verdict_series *v, int64_t t_ns);
 
-/* The limit that the series is compared with. If it is unknown, there is no forecast of when it
- * is reached. */
+/* The limit that the series is compared with. If it is unknown, the time to the limit is not
+ * forecast. */
 struct verdict_limit {
     bool known;
     uint64_t limit_bytes; /* effective limit in bytes */
@@ -152,8 +152,8 @@ enum verdict_boundary {
 /* Returns the boundary's name: "step", "the end of the first epoch", "an evaluation", … */
 const char *verdict_boundary_name(enum verdict_boundary at);
 
-/* Evidence is stored as a code with numbers; verdict_evidence_text writes the sentence. The comment
- * beside each code lists its numbers. */
+/* Evidence is stored as a code with values; verdict_evidence_text writes the sentence. The comment
+ * at each code lists its values. */
 enum verdict_evidence_code {
     VERDICT_EVIDENCE_NONE = 0,
     VERDICT_SAID_EMPTY,    /* value[] is unused */
@@ -164,14 +164,14 @@ enum verdict_evidence_code {
     /* value[]: residual slope per minute or step, by_step, growth since then in bytes */
     VERDICT_SAID_RESIDUAL,
     VERDICT_SAID_GROWS, /* value[]: duration of the growth, by_step, growth in bytes */
-    /* value[] is unused; a curve that ends fits as well as one that does not */
+    /* value[] is unused; growth that ends fits the samples as well as growth that continues */
     VERDICT_SAID_SATURATING,
     VERDICT_SAID_SLOWING, /* value[]: slope of the last third relative to the mean slope */
     /* value[]: step, step at which the epoch ends, bytes per step, bytes per example or 0 */
     VERDICT_SAID_FIRST_EPOCH,
     /* value[]: highest level expected in bytes, limit in bytes or 0, 1 if it fits */
     VERDICT_SAID_CEILING,
-    VERDICT_SAID_EPOCH_UNKNOWN, /* value[] is the current step and the bytes per step */
+    VERDICT_SAID_EPOCH_UNKNOWN, /* value[]: current step, bytes per step */
     /* value[]: end of the first epoch, x at which the verdict will be known, by_step */
     VERDICT_SAID_EPOCH_JUST_ENDED,
     /* value[]: step at which the epoch ended, growth since then in bytes, slope ratio */
@@ -181,16 +181,16 @@ enum verdict_evidence_code {
     /* value[]: duration of the growth and required duration (seconds or steps), by_step */
     VERDICT_SAID_EARLY,
     VERDICT_SAID_LATE, /* value[]: x at which growth began, duration, growth fraction, by_step */
-    VERDICT_SAID_EVENT_STEPS, /* value[]: kind of mark, number of events, bytes per jump, share of
-                                 growth */
-    VERDICT_SAID_SPIKES,      /* value[]: height of the spikes in bytes, number of spikes */
-    VERDICT_SAID_NOISE,       /* value[]: growth and noise in bytes */
-    VERDICT_SAID_MARTINGALE,  /* value[]: log wealth, alarm threshold */
-    VERDICT_SAID_NO_MARKS,    /* value[] is unused */
-    VERDICT_SAID_NO_EPOCH,    /* value[] is unused */
-    VERDICT_SAID_GAPS,        /* value[]: number of gaps, seconds in total */
-    VERDICT_SAID_BACKWARDS,   /* value[]: number of excluded samples */
-    VERDICT_SAID_OVER,        /* value[0] is 1 if steps are known, else 0 */
+    /* value[]: kind of mark, number of events, bytes per jump, share of growth */
+    VERDICT_SAID_EVENT_STEPS,
+    VERDICT_SAID_SPIKES,     /* value[]: height of the spikes in bytes, number of spikes */
+    VERDICT_SAID_NOISE,      /* value[]: growth and noise in bytes */
+    VERDICT_SAID_MARTINGALE, /* value[]: log wealth, alarm threshold */
+    VERDICT_SAID_NO_MARKS,   /* value[] is unused */
+    VERDICT_SAID_NO_EPOCH,   /* value[] is unused */
+    VERDICT_SAID_GAPS,       /* value[]: number of gaps, seconds in total */
+    VERDICT_SAID_BACKWARDS,  /* value[]: number of excluded samples */
+    VERDICT_SAID_OVER,       /* value[0] is 1 if steps are known, else 0 */
     /* value[]: growth rate of the live heap per step or minute, by_step, ratio to the rate of RSS,
      * confidence */
     VERDICT_SAID_LIVE_GROWS,
@@ -199,8 +199,8 @@ enum verdict_evidence_code {
     VERDICT_SAID_LIVE_HIDDEN,
     /* value[]: growth of resident memory, of the live heap and of the free heap, in bytes */
     VERDICT_SAID_SPARE,
-    VERDICT_SAID_SEGMENT,    /* value[]: segment number, its word, rate per step or minute or 0,
-                                by_step */
+    /* value[]: segment number, its word, rate per step or minute or 0, by_step */
+    VERDICT_SAID_SEGMENT,
     VERDICT_SAID_DETECTABLE, /* value[]: smallest detectable rate per step or minute, by_step */
     /* value[]: probability of a leak, indexes of the two strongest features or -1, 1 if the verdict
      * is not a leak */
@@ -214,9 +214,9 @@ enum verdict_evidence_code {
     VERDICT_SAID_PEAK_OOM,
     /* value[]: growth rate of a rank, by_step, median of all ranks, number of ranks */
     VERDICT_SAID_PEERS,
-    /* value[]: entries of a container, maximum number of entries, share of the growth that the
-     * container explains, further growth in bytes until the container is full, or 0 if the
-     * container has stopped growing; entries of an array are bytes written to */
+    /* value[]: number of entries of a container, maximum number of entries, share of the growth
+     * that the container explains, further growth in bytes until the container is full, or 0 if the
+     * container has stopped growing; for an array, the entries are the bytes written so far */
     VERDICT_SAID_LIMITED,
     VERDICT_EVIDENCE_CODES
 };
@@ -234,9 +234,9 @@ struct verdict_result {
     /* True if the shape of resident memory shows a leak of a running job. The word may then still
      * be undecided, because other evidence does not confirm the leak. */
     bool shape_leaks;
-    bool has_probability;              /* true if the model has weighed all evidence */
+    bool has_probability;              /* true if the model has computed PROBABILITY */
     double probability;                /* probability that the series leaks */
-    double contributions[MODEL_COUNT]; /* what each feature adds to the log-odds of a leak */
+    double contributions[MODEL_COUNT]; /* contribution of each feature to the log-odds of a leak */
     /* True if the series leaks and the anytime-valid test agrees, at the false-alarm probability
      * ALPHA. */
     bool alarm;
@@ -271,7 +271,7 @@ struct verdict_result {
         double eta_s_low, eta_s_high;
         double eta_step_low, eta_step_high; /* steps from the last step to the limit */
     } oom;
-    /* The smallest growth rate in bytes that would have been detected; 0 if there is a leak or the
+    /* The smallest growth rate in bytes that would have been detected; 0 if there is a leak or that
      * rate is unknown. */
     double detectable_per_min, detectable_per_step;
     /* If leaking, the start of the growth in seconds after the first sample. */
@@ -291,21 +291,21 @@ void verdict_put_evidence_first(struct verdict_result *r, const struct verdict_e
 /* Writes the sentence for E, NUL-terminated, truncated to SIZE. Returns OUT. */
 char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidence *e);
 
-/* Decides RESIDENT, the verdict on the resident memory of a process, by LIVE, the verdict on its
+/* Revises RESIDENT, the verdict on the resident memory of a process, using LIVE, the verdict on its
  * live heap. Undecided growth becomes a leak if the live heap leaks and explains most of it. Level
  * memory becomes a leak if the live heap grew by a large part of it, into memory that was already
  * resident. Otherwise RESIDENT stays as it is, because memory outside the live heap (small Python
  * objects, mappings) may leak as well. */
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
-/* Changes R, a leak of V, from leaking to stepping if most of the growth came at evaluations,
+/* Changes R, a leak of V, from leaking to stepping if most of the growth occurred at evaluations,
  * checkpoints or epoch ends. verdict_judge does this itself; call this function only if R was taken
  * from another series. */
 void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v);
 
-/* Changes R, the undecided verdict on the growing series RESIDENT, to plateaued under two
- * conditions: LIVE, the verdict on the live heap IN_USE, is level, and malloc's memory in use
- * (IN_USE) and retained (SPARE) explains most of the growth. */
+/* Revises R, the verdict on the growing series RESIDENT, under two conditions: LIVE, the verdict on
+ * the live heap IN_USE, is level, and malloc's memory in use (IN_USE) and retained (SPARE) explains
+ * most of the growth. An undecided R becomes plateaued, a leak undecided. */
 void verdict_apply_free(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
@@ -316,56 +316,55 @@ double verdict_outside_heap(const struct verdict_series *resident,
                             const struct verdict_series *in_use,
                             const struct verdict_series *spare);
 
-/* A container of the job that holds at most MOST entries, for example a deque with maxlen. Of an
- * array, the bytes that were written to are the entries, and its size is their maximum. */
+/* A container of the job that holds at most MOST entries, for example a deque with maxlen. For an
+ * array, MOST is its size in bytes and ENTRIES is the number of bytes written so far. */
 struct verdict_container {
     const struct verdict_series *bytes; /* estimated size of the container */
     double entries, most;
     bool is_array;
 };
-/* A container that explains most of a growth. */
+/* A container that explains most of the growth of memory. */
 struct verdict_limited {
     double entries, most;
     double share;      /* fraction of the growth that the container explains */
     double left_bytes; /* estimated further growth until the container is full */
-    double left_x;     /* estimated steps, if BY_STEP, or seconds until then */
+    double left_x;     /* estimated time until then, in steps if BY_STEP, else in seconds */
     bool by_step;
     bool is_growing; /* false if the container is full or has stopped growing */
 };
-/* Returns true if the container C explains most of the growth of RESIDENT since its first reading,
- * and little else has grown lately; sets RET. The share is computed by the live heap LIVE, unless
- * LIVE is NULL, because resident memory also contains what the allocator retains. */
+/* Returns true and sets RET if the container C explains most of the growth of RESIDENT since C's
+ * first reading, and little else has grown lately. The share is computed from the live heap LIVE,
+ * unless LIVE is NULL, because resident memory also contains memory that the allocator retains. */
 bool verdict_find_limited(const struct verdict_series *resident, const struct verdict_series *live,
                           const struct verdict_container *c, struct verdict_limited *ret);
-/* Returns true if the container OTHER grew much in the last third of the time of the container
- * C. */
+/* Returns true if the container OTHER grew considerably in the last third of the time for which C
+ * has readings. */
 bool verdict_grows_beside(const struct verdict_container *c, const struct verdict_container *other);
 /* Returns true if the memory judged by R will fit into LIMIT when the container is full. */
 bool verdict_limited_fits(const struct verdict_result *r, const struct verdict_limit *limit,
                           const struct verdict_limited *l);
-/* Changes R, a verdict on V that does not rule out a leak, to filling, because its growth ends when
- * the container of L is full. If the container has stopped growing, R becomes undecided until it is
- * visible that all growth has ended. */
+/* Changes R, a verdict on V that does not rule out a leak, to filling, because growth ends when the
+ * container of L is full. If the container has stopped growing, R becomes undecided until it is
+ * clear that all growth has ended. */
 void verdict_set_limited(struct verdict_result *r, const struct verdict_series *v,
                          const struct verdict_limit *limit, const struct verdict_limited *l);
 
 /* Sets word, leak and confidence of R, the verdict on V, from its probability and from LEAK, which
  * that probability implies. While the job runs, only a leak changes them. BYTES_PER_S is the rate
  * of a leak that resident memory does not show, or 0 if unknown. IS_OUTSIDE means that the growth
- * is in no heap. The probability of a leak is then low because evidence is missing, and does not
- * rule out a leak. */
+ * is in no heap; a low probability is then due to missing evidence and does not rule out a leak. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, enum verdict_leak leak, double bytes_per_s,
                     bool is_outside);
-/* Makes R, a leak of a running job that only the shape shows, an open verdict. */
+/* Makes R, the verdict on a running job, undecided if only the shape shows a leak. */
 void verdict_leave_open(struct verdict_result *r);
 enum verdict_leak verdict_leak_of(double probability, bool is_over);
 /* Returns true if the job ended so early that its growth may be the first epoch filling a cache. */
 bool verdict_may_be_first_epoch(const struct trend *resident);
 
 /* Checks R, a leak of WHOLE, against SUMMED. WHOLE is the memory of a process tree with every page
- * counted once; SUMMED counts each process in full. When a write makes a shared page private, only
- * WHOLE grows, and it stops when all shared pages are copied. R therefore becomes undecided if
+ * counted once; SUMMED is the sum over its processes. When a write makes a shared page private,
+ * only WHOLE grows, and it stops when all shared pages are copied. R therefore becomes undecided if
  * SUMMED does not grow as well. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed);
@@ -376,7 +375,7 @@ struct verdict_member {
     int role; /* any number; processes with the same role are reported together */
     double rss_bytes;
     bool has_unique, alive;
-    /* True for a worker that will be replaced, which does not count in the verdict. */
+    /* True for a worker that will be replaced, which is excluded from the verdict. */
     bool is_replacement;
     double unique_bytes;
 };
@@ -404,7 +403,7 @@ struct verdict_tree_result {
 };
 
 /* Judges a process tree from its N members and, if not NULL, the verdict on the memory of the whole
- * tree. The order of the members only matters if two are equal: the first is named. */
+ * tree. The order of the members matters only if two are equal: the first one is reported. */
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret);
 

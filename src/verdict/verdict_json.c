@@ -63,8 +63,7 @@ static json_t *forecast_json(const struct verdict_result *r)
         "limited_container", r->forecast.is_limited);
 }
 
-/* Returns what each feature adds to the log-odds of a leak; features that add nothing are
- * omitted. */
+/* Returns each feature's contribution to the log-odds of a leak, without zero contributions. */
 static json_t *contributions_json(const struct verdict_result *r)
 {
     json_t *o = json_object();

@@ -1,11 +1,11 @@
-/* Converts a verdict to JSON, in one form everywhere. Unknown values and infinite ends are null. */
+/* Converts verdicts to and from JSON. Unknown values and infinite bounds are null. */
 #pragma once
 
 #include <jansson.h>
 
 #include "verdict/verdict.h"
 
-/* Rounds V to nine digits: more than the accuracy of any value, and printed alike on every
+/* Rounds V to nine digits: more than the accuracy of any value, and printed identically on every
  * machine. */
 double verdict_rounded(double v);
 

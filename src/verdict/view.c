@@ -16,7 +16,7 @@ static const double SPIKE_FLOOR = 0.1, SPIKE_NOISE = 6;
 /* A level that has lasted for this fraction of the time so far is not a spike. */
 static const double HELD_PART = 0.05;
 
-enum { EXIT_BEFORE = 3 }; /* number of slots that an exit is compared with */
+enum { EXIT_BEFORE = 3 }; /* number of slots before an exit that the exit is compared with */
 /* longest exit in seconds; exits of the programs in zoo/ took up to 6.3 s */
 static const double EXIT_S = 10;
 static const double EXIT_PART = 0.15; /* longest exit as a fraction of the process's life */

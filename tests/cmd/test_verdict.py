@@ -484,7 +484,7 @@ def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(finished):
     if run["verdict"]["tree"]["verdict"] == "leaking":
         # Confidence is capped, because a longer first epoch cannot be excluded.
         assert run["verdict"]["tree"]["confidence"] <= 0.9
-        assert any(s.startswith("memory grew evenly until the job ended; ") for s in run["verdict"]["tree"]["evidence"])
+        assert any(s.startswith("memory grew steadily until the job ended; ") for s in run["verdict"]["tree"]["evidence"])
 
 
 def test_limit_option_accepts_a_size_or_a_percentage(finished):

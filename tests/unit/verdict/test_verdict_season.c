@@ -172,11 +172,11 @@ static void evidence_text_says_whether_epochs_rise_or_repeat(void **state)
 
     (void)state;
     assert_string_equal(verdict_evidence_text(text, sizeof(text), &rises),
-                        "at the same step, memory is 15 MiB higher in each of 4 epochs (spread "
-                        "1.0 KiB); each epoch releases 100 MiB");
+                        "compared at the same step of each epoch, memory rises by 15 MiB per epoch "
+                        "over 4 epochs (spread 1.0 KiB); each epoch releases 100 MiB");
     assert_string_equal(verdict_evidence_text(text, sizeof(text), &same),
-                        "at the same step, memory is equal in all 4 epochs: each releases the 100 "
-                        "MiB it grows by");
+                        "compared at the same step of each epoch, memory is equal in all 4 epochs: "
+                        "each epoch releases the 100 MiB that it adds");
 }
 
 static void series_that_ends_in_a_spike_is_spiking_not_plateaued(void **state)
