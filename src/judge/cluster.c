@@ -21,10 +21,10 @@
 enum {
     JOB_JSON_MAX = 1 << 20,
     NODES_MAX = 16384,
-    /* A node writes its heartbeat every 5 s, and is silent if it misses six. A reader that reads
-     * only once must compare the times of files. Some file systems take these from the writer's
-     * clock, so they may differ by a minute, and an NFS client may use an old time for another
-     * minute. */
+    /* A node writes its heartbeat every 5 s and is silent once it has missed six heartbeats. A
+     * reader that reads the folder only once must compare file times. Some file systems take these
+     * from the writer's clock, which may be off by a minute, and an NFS client may cache an old
+     * time for another minute. */
     SILENT_S = 30,
     SILENT_BEHIND_S = 120,
 };
@@ -87,7 +87,7 @@ static char *job_text(const json_t *doc, const char *key)
     return text ? strdup(text) : NULL;
 }
 
-/* Returns a number of nodes or ranks; 0: unknown. */
+/* Returns a number of nodes or ranks, or 0 if unknown. */
 static uint32_t job_number(const json_t *doc, const char *key)
 {
     json_int_t v = json_integer_value(json_object_get(doc, key));
@@ -144,7 +144,7 @@ static struct cluster_node *node_of(struct cluster *c, uint32_t number)
     return &nodes[at];
 }
 
-/* Uses the folder NAME for its node if it is newer than the known folder. */
+/* Makes the folder NAME the folder of its node if it is newer than the known one. */
 static void take_folder(struct cluster *c, const char *name, uint32_t number, uint32_t part)
 {
     struct cluster_node *n = node_of(c, number);
@@ -193,8 +193,8 @@ static int64_t newest_beat_ns(const struct cluster *c)
     return newest;
 }
 
-/* Clocks of machines differ, so file times are compared with each other. Our own clock is used only
- * if nothing at all in the folder changes. */
+/* The clocks of the machines differ, so file times are compared with each other. The reader's wall
+ * clock is only used to detect that all nodes are silent. */
 static bool is_silent(const struct cluster *c, const struct cluster_node *n, uint64_t now_ns,
                       uint64_t wall_ns, bool stays)
 {
@@ -258,12 +258,12 @@ size_t cluster_count(const struct cluster *c, enum cluster_state state)
 int cluster_open(const char *path, const struct run_settings *settings,
                  const struct judge_options *options, struct cluster **ret, struct err *err)
 {
-    /* marks are kept because they name the ranks if run.json does not list them */
+    /* marks are kept because they identify the ranks if run.json does not list them */
     static const struct run_settings least = {.dead = RUN_DEAD_READ, .marks = 256};
     struct cluster *c = calloc(1, sizeof *c);
     if (!cluster_is_folder(path)) {
         free(c);
-        return err_set(err, -ENOENT, "%s is not the folder of a job on several nodes", path);
+        return err_set(err, -ENOENT, "%s is not the folder of a multi-node job", path);
     }
     if (!c || !(c->path = strdup(path))) {
         free(c);

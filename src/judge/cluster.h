@@ -1,6 +1,6 @@
-/* A run on several nodes, read from its job folder, which has one run folder per node. Each rank is
- * judged by itself and then compared with its peers (verdict/ranks.h). While the job runs, each
- * refresh reads only the new part of the recordings. */
+/* The view of a multi-node job, read from its job folder, which has one run folder per node. Each
+ * rank is judged by itself and then compared with its peers (verdict/ranks.h). While the job runs,
+ * each refresh reads only the new part of the recordings. */
 #pragma once
 
 #include <jansson.h>
@@ -19,9 +19,9 @@
 #define CLUSTER_STATES(X)                                                                          \
     X(RUNNING, "running")                                                                          \
     X(ENDED, "ended")                                                                              \
-    X(LOST, "lost")             /* the supervisor of the node was killed */                        \
-    X(SILENT, "silent")         /* its heartbeat stopped, but its end was not recorded */          \
-    X(MISSING, "missing")       /* an expected node without a folder */                            \
+    X(LOST, "lost")       /* the supervisor of the node was killed */                              \
+    X(SILENT, "silent")   /* its heartbeat stopped, but the end of its run was not recorded */     \
+    X(MISSING, "missing") /* an expected node without a folder */                                  \
     X(UNREADABLE, "unreadable") /* neither its recording nor its run.json can be read */
 #define X(symbol, word) NODE_##symbol,
 enum cluster_state { CLUSTER_STATES(X) NODE_STATES };
@@ -31,23 +31,23 @@ const char *cluster_state_name(enum cluster_state state);
 /* The heartbeat file of a node. */
 struct cluster_beat {
     bool is_known, has_step;
-    bool has_changed; /* SEQ has changed since the first reading */
-    /* used if the disk was full, so that run.json could not be written at the end */
+    bool has_changed; /* true if SEQ has changed since the first reading */
+    /* fallback if a full disk prevented run.json from being written at the end */
     bool has_ended;
     uint64_t seq;
     int64_t step;
-    int64_t mtime_ns;    /* on the clock of the file server or of the node */
-    uint64_t changed_ns; /* when SEQ was first seen, on the reader's clock */
+    int64_t mtime_ns;    /* modification time, on the clock of the file server or of the node */
+    uint64_t changed_ns; /* time of the last change of SEQ, on the reader's clock */
 };
 
 struct cluster_node {
     uint32_t number;
-    uint32_t part; /* the number K of the newest folder of this node, node-NN.K; 0 for node-NN */
+    uint32_t part;      /* number K of the node's newest folder, node-NN.K, or 0 for node-NN */
     char *path, *host;  /* NULL if missing or unknown */
-    struct err trouble; /* why a file of the node cannot be read, or "" */
-    bool is_duplicate;  /* another folder has the same number */
-    bool is_followed;   /* FOLLOW is open */
-    bool is_changed;    /* new items were read since the last judgement */
+    struct err trouble; /* reason why a file of the node cannot be read, or "" */
+    bool is_duplicate;  /* true if another folder has the same number */
+    bool is_followed;   /* true if FOLLOW is open */
+    bool is_changed;    /* true if new items were read since the last judgement */
     enum cluster_state state;
     struct cluster_beat beat;
     struct run_follower follow;
@@ -60,62 +60,63 @@ struct cluster_node {
 };
 
 struct cluster_rank {
-    /* false if the ranks of the node are unknown; the row then stands for the whole node */
+    /* false if the ranks of the node are unknown; the entry then stands for the whole node */
     bool has_number;
     int64_t number;
     size_t node; /* index in cluster.nodes */
-    int32_t pid; /* 0: unknown */
+    int32_t pid; /* 0 if unknown */
     uint64_t start_ticks;
     bool is_ended, has_status;
     int64_t status;
-    double ended_s; /* seconds since the start of its node's run; 0: unknown */
+    double ended_s; /* seconds since the start of its node's run, or 0 if unknown */
     bool has_judged;
-    struct judged judged; /* the verdict; its pid is that of the process that decided it */
-    uint64_t peak_bytes, gpu_peak_bytes; /* 0: unknown */
+    struct judged judged; /* verdict on the rank; its pid is that of the process that decided it */
+    uint64_t peak_bytes, gpu_peak_bytes; /* 0 if unknown */
     struct ranks_place place;
 };
 
 /* Facts of job.json. */
 struct cluster_job {
     char *job_id, *step_id, *launcher, *name, *cwd;
-    uint32_t nodes, ranks; /* expected numbers; 0: unknown */
+    uint32_t nodes, ranks; /* expected numbers of nodes and ranks, or 0 if unknown */
 };
 
 struct cluster {
     char *path;
     struct cluster_job job;
-    struct err trouble; /* why job.json cannot be read, or "" */
+    struct err trouble; /* reason why job.json cannot be read, or "" */
     struct run_settings settings;
     struct judge_options options;
-    struct cluster_node *nodes; /* by number */
+    struct cluster_node *nodes; /* sorted by number */
     size_t n_nodes;
-    struct cluster_rank *ranks; /* worst first */
+    struct cluster_rank *ranks; /* sorted, worst first */
     size_t n_ranks;
     struct ranks_peers peers;
-    double median_floor_bytes, median_peak_bytes; /* medians of all judged ranks; 0: unknown */
+    /* medians over all judged ranks, or 0 if unknown */
+    double median_floor_bytes, median_peak_bytes;
     /* The verdicts on the job. The word is that of the worst rank, or of a node that leaks although
-     * none of its ranks does. GPUS has the GPUs of all nodes. */
+     * none of its ranks does. GPUS lists the GPUs of all nodes. */
     struct verdicts verdicts;
     bool has_worst;
     size_t worst;      /* index in RANKS of the rank that decided, valid if has_worst */
-    size_t worst_node; /* index in NODES of the worst node; n_nodes if there is none */
+    size_t worst_node; /* index in NODES of the worst node, or n_nodes if there is none */
     size_t *gpu_node;  /* for each entry of verdicts.gpus, its index in NODES */
     bool is_over;      /* true if the job ended by itself on every node */
 };
 
-/* True if PATH is the folder of a job on several nodes. */
+/* Returns true if PATH is the folder of a multi-node job. */
 bool cluster_is_folder(const char *path);
 /* Opens the job folder PATH. SETTINGS and OPTIONS are copied; either may be NULL. Returns 0, or
  * -errno with an error. */
 int cluster_open(const char *path, const struct run_settings *settings,
                  const struct judge_options *options, struct cluster **ret, struct err *err);
-/* Reads new nodes, new items of recordings and heartbeats. NOW_NS is the reader's clock and WALL_NS
- * its wall clock. STAYS means that the reader calls this repeatedly, and can notice by its own
- * clock that a heartbeat has stopped; otherwise the times of files are compared. Returns true if
- * anything changed. */
+/* Reads new nodes, heartbeats and new items of recordings. NOW_NS is the reader's monotonic clock
+ * and WALL_NS its wall clock. STAYS means that the reader calls this function repeatedly and can
+ * therefore notice by its own clock that a heartbeat has stopped; otherwise file times are
+ * compared. Returns true if anything changed. */
 bool cluster_refresh(struct cluster *c, uint64_t now_ns, uint64_t wall_ns, bool stays);
-/* Judges what was read. HAS_HEAPS means that the heap profiles are read as well, each from its
- * beginning. Returns 0 or -ENOMEM. */
+/* Judges everything read so far. HAS_HEAPS means that the heap profiles are read as well, each from
+ * its beginning. Returns 0 or -ENOMEM. */
 int cluster_judge(struct cluster *c, bool has_heaps);
 void cluster_free(struct cluster *c); /* C may be NULL */
 /* Opens, reads and judges a job folder once. */
@@ -124,7 +125,7 @@ int cluster_read(const char *path, const struct run_settings *settings,
 
 /* Returns the rank with this number, or NULL. */
 const struct cluster_rank *cluster_find_rank(const struct cluster *c, int64_t number);
-/* Returns the number of ranks that failed, and sets *RET to the one that failed first. */
+/* Returns the number of failed ranks, and sets *RET to the rank that failed first. */
 size_t cluster_failed_ranks(const struct cluster *c, const struct cluster_rank **ret);
 /* Returns the number of nodes in STATE. */
 size_t cluster_count(const struct cluster *c, enum cluster_state state);

@@ -1,4 +1,4 @@
-/* Writes the view of several nodes as JSON (docs/reference/verdict.md). */
+/* Writes the view of a multi-node job as JSON (docs/reference/verdict.md). */
 #include <math.h>
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* Reads the folder of one node, and later only what was added to it. */
+/* Reads the folder of one node, and later only what was added since. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,7 +36,7 @@ void cluster_node_reset(struct cluster_node *n)
     *n = (struct cluster_node){.number = n->number};
 }
 
-/* Reads run.json if another version has replaced it since the last reading. */
+/* Reads run.json if the file has been replaced since the last reading. */
 static bool read_run_json(struct cluster_node *n, int folder)
 {
     struct stat st;
@@ -62,8 +62,8 @@ static bool read_run_json(struct cluster_node *n, int folder)
     return true;
 }
 
-/* Reads the heartbeat. It is rewritten in place; if it is read half written, it is not valid JSON,
- * and the previous one stays in use. */
+/* Reads the heartbeat. The file is rewritten in place; a half-written heartbeat is not valid JSON,
+ * and the previous one then stays in use. */
 static void read_beat(struct cluster_node *n, int folder, uint64_t now_ns)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* Judges the ranks of a job, and the job by its ranks. */
+/* Judges the ranks of a job, and the job from its ranks. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,13 +13,13 @@
 enum { GENERATIONS_MAX = 64, RANKS_MAX = 1 << 20 };
 
 static const double CONFIDENCE_MOST = 0.99;
-/* Highest confidence if only the peers decide: one rank may fill a cache that the others do not
+/* Highest confidence if the peers alone decide: one rank may fill a cache that the others do not
  * have. */
 static const double PEERS_CONFIDENCE = 0.9;
 
-/* The process that decided the verdict on a rank, for the comparison with its peers. */
+/* The verdict on a rank, for the comparison with its peers, and the process that decided it. */
 struct decider {
-    struct judge_series *series; /* NULL: not judged */
+    struct judge_series *series; /* NULL if not judged */
     struct verdict_result result;
     int32_t pid;
     double rss_bytes;
@@ -102,13 +102,13 @@ static void find_ranks(struct cluster *c, size_t node)
     if (c->n_ranks == first && n->follow.run)
         ranks_of_marks(c, node, first);
     if (c->n_ranks == first && n->path && n->state != NODE_UNREADABLE)
-        (void)add_rank(c, node); /* the whole node */
+        (void)add_rank(c, node); /* this entry stands for the whole node */
 }
 
 /* ---- the verdict on a rank ---- */
 
-/* Returns the index of the rank to which E belongs, as its first process or a descendant; END if
- * there is none. */
+/* Returns the index of the rank whose first process is E or an ancestor of E; END if there is
+ * none. */
 static size_t rank_of_process(const struct cluster *c, size_t first, size_t end,
                               const struct run *run, const struct run_entity *e)
 {
@@ -124,8 +124,8 @@ static size_t rank_of_process(const struct cluster *c, size_t first, size_t end,
     return end;
 }
 
-/* True if P counts in the verdict on its rank. A worker that exited long before the rank does
- * not. */
+/* Returns true if P is included in the verdict on its rank, unlike a worker that exited long before
+ * the rank. */
 static bool counts(const struct judge *j, const struct cluster_rank *r, const struct run_entity *p)
 {
     return p->info.id.pid == r->pid ||
@@ -161,7 +161,7 @@ static void list_members(const struct cluster *c, const struct judge *j, size_t 
     }
 }
 
-/* Judges one rank by its processes, in the way in which a job is judged. */
+/* Judges one rank from its processes, in the same way as a job. */
 static void judge_rank(struct cluster *c, size_t rank, const struct member_list *l,
                        struct decider *ret)
 {
@@ -184,7 +184,7 @@ static void judge_rank(struct cluster *c, size_t rank, const struct member_list 
     }
 }
 
-/* Judges the row that stands for a whole node, because its ranks are unknown. */
+/* Judges the entry that stands for a whole node whose ranks are unknown. */
 static void judge_whole_node(struct cluster *c, size_t rank, struct decider *ret)
 {
     const struct cluster_node *n = &c->nodes[c->ranks[rank].node];
@@ -221,8 +221,8 @@ static int judge_node_ranks(struct cluster *c, size_t node, size_t first, struct
 
 /* ---- the ranks as each other's control group ---- */
 
-/* Decides the verdict on a rank by its peers. Rank 0 often has extra work (evaluation, logging)
- * that its peers do not have, so while the job runs, rank 0 is judged by itself. */
+/* Revises the verdict on a rank after the comparison with its peers. Rank 0 often has extra work
+ * (evaluation, logging), so it is not compared while the job runs. */
 static void settle_rank(const struct cluster *c, const struct cluster_rank *rank, struct decider *d)
 {
     struct verdict_result *r = &d->result;
@@ -292,7 +292,7 @@ static double rate_of(const struct cluster *c, const struct cluster_rank *r)
     return rate->known ? rate->value : 0;
 }
 
-/* Sorts the worst rank first: by word, then by distance from its peers, by growth, and by
+/* Sorts the worst rank first: by word, then by distance from its peers, by growth rate, and by
  * number. */
 static int worse_first(const void *a, const void *b, void *user)
 {
@@ -372,7 +372,7 @@ static size_t find_leaking_node(const struct cluster *c)
     return c->n_nodes;
 }
 
-/* Sets the time until memory runs out: that of the node that runs out first, because all leaking
+/* Sets the time until memory runs out to that of the node that runs out first, because all leaking
  * ranks of a node share its limit. */
 static void set_oom_of_nodes(const struct cluster *c, struct verdict_result *job)
 {

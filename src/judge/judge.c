@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 
-/* After the exit of a process that was most of the job, the job's series pauses for this many
- * seconds. */
+/* After the exit of a process that held most of the job's memory, the job's series pauses for this
+ * many seconds. */
 enum { HOLD_S = 60 };
 
 /* ---- one series ---- */
@@ -61,7 +61,7 @@ struct judge_series *judge_series_new_figure(const struct judge *j)
 
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes)
 {
-    if (bytes == 0) /* a process without memory has exited or not started yet */
+    if (bytes == 0) /* a process with no memory has exited or has not started yet */
         return;
     if (!s->has_first) {
         s->has_first = true;
@@ -82,7 +82,8 @@ void judge_series_exit(struct judge_series *s)
         tail_drop(&s->tail, &s->series);
 }
 
-/* Passes a mark to a series. If training restarts in the same process, the series begins anew. */
+/* Passes a mark to a series. If training restarts in the same process, the series starts again from
+ * the beginning. */
 static void series_mark(const struct judge *j, struct judge_series *s, uint64_t t_ns,
                         const struct verdict_mark *mark)
 {
@@ -174,8 +175,8 @@ static void entity_forget(struct judge *j, struct run_entity *e)
 
 /* ---- the limit ---- */
 
-/* Returns the memory of the job: the reading of the tree if there is one, else the sum over its
- * processes. */
+/* Returns the memory of the job: the reading for the process tree if there is one, else the sum
+ * over its processes. */
 static uint64_t job_bytes(const struct judge *j)
 {
     struct run_entity *const *living;
@@ -192,7 +193,7 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
     struct verdict_limit l = {.known = j->has_limit, .limit_bytes = j->limit_bytes};
     uint64_t used = j->has_used ? j->used_bytes : job_bytes(j);
     if (j->options.has_limit && !j->options.limit.is_percent) {
-        /* the limit is that of the job's own cgroup, which has no other process */
+        /* the limit applies to the job's own cgroup, which contains no other process */
         l = (struct verdict_limit){.known = true, .limit_bytes = j->options.limit.bytes};
         used = job_bytes(j);
     } else if (j->options.has_limit) {
@@ -204,8 +205,8 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
 
 /* ---- processes ---- */
 
-/* Drops the series of exited processes, except those of the largest. P has just exited, and is not
- * in the list of exited processes yet. */
+/* Limits the number of exited processes with a series by dropping the smallest one. P has just
+ * exited, and is not in the list of exited processes yet. */
 static void limit_dead(struct judge *j, struct run_entity *p)
 {
     struct run_entity *least = p;
@@ -222,8 +223,8 @@ static void limit_dead(struct judge *j, struct run_entity *p)
         entity_forget(j, least);
 }
 
-/* When a large process exits, drops the newest readings of the job and of its GPUs, which were
- * taken during the exit. */
+/* Drops the newest readings of the job and of its GPUs, because they were taken while a large
+ * process exited. */
 static void drop_exit_readings(struct judge *j)
 {
     size_t at = 0;
@@ -233,7 +234,7 @@ static void drop_exit_readings(struct judge *j)
         judge_series_exit(judge_known(e)->series);
 }
 
-/* Returns true if P, which has exited, had most of the job's memory. Returns false if P's parent
+/* Returns true if P, which has exited, held most of the job's memory. Returns false if P's parent
  * continues and is not a launcher: P may then only look as large as its parent because it shares
  * the parent's pages. */
 static bool was_most_of_job(const struct judge *j, const struct run_entity *p)
@@ -251,9 +252,9 @@ static void process_died(struct judge *j, struct run_entity *p)
     struct run_entity *const *living;
     struct judge_series *s = p->observed ? judge_known(p)->series : NULL;
     bool was_most = was_most_of_job(j, p);
-    /* A process that exited young is dropped, even if it was judged while it lived. A recording
-     * does not contain the times at which verdicts were updated, so a replay could not reproduce
-     * such a verdict. */
+    /* A process that exited shortly after its start is dropped, even if it was judged while it
+     * lived. A recording does not contain the times at which verdicts were updated, so a replay
+     * could not reproduce such a verdict. */
     bool has_lived = p->died_ns - p->execed_ns >= JUDGE_AGE_S * NS_PER_S;
     if (j->has_leader && j->leader == p->id)
         j->has_leader = false;
@@ -296,8 +297,8 @@ static bool sends_steps(const struct run_entity *p)
     return p && p->observed && judge_known(p)->sends_steps;
 }
 
-/* Passes MARK to the figures of its sender. Unless IS_SENDERS_ALONE, also passes it to the figures
- * of all processes that report no steps. */
+/* Passes MARK to the reported figures of its sender. Unless IS_SENDERS_ALONE, also passes it to the
+ * figures of all processes that report no steps. */
 static void mark_figures(struct judge *j, uint64_t t_ns, const struct run_entity *sender,
                          const struct verdict_mark *mark, bool is_senders_alone)
 {
@@ -327,7 +328,8 @@ static void mark_all(struct judge *j, uint64_t t_ns, const struct run_entity *se
     mark_figures(j, t_ns, sender, mark, false);
 }
 
-/* The steps of one rank count for the whole job. Marks of another rank only apply to that rank. */
+/* The steps of one rank, the leader, are used for the whole job. Marks of another rank apply only
+ * to that rank. */
 static void judge_mark(struct judge *j, const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
@@ -353,8 +355,8 @@ static void judge_mark(struct judge *j, const struct mark *mark)
 
 /* ---- segments ---- */
 
-/* Judges the last segment when the job is restarted. Later, the result would depend on the times at
- * which verdicts were updated, which are not in a recording. */
+/* Judges the segment that ends when the job is restarted. If it were judged later, the result would
+ * depend on the times at which verdicts were updated, which a recording does not contain. */
 static void judge_segment(struct judge *j)
 {
     struct run_entity *e;
@@ -449,7 +451,7 @@ static void observe_forget(void *user, struct run *run, struct run_entity *e)
 {
     struct judge *j = user;
     entity_forget(j, e);
-    if (e == &run->machine) /* a run forgets its machine last */
+    if (e == &run->machine) /* the machine is the last entity that a run forgets */
         j->run = NULL;
 }
 

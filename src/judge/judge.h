@@ -1,6 +1,6 @@
-/* Judges every process, GPU and figure of a run, and the job as a whole. The judge observes a
- * run while it is filled, live by the engine or from a recording. The same readings in the same
- * order give the same verdicts. */
+/* Judges every process, GPU and figure (a metric that the job reports) of a run, and the job as a
+ * whole. The judge observes a run while it is filled, either live by the engine or from a
+ * recording. The same readings in the same order give the same verdicts. */
 #pragma once
 
 #include <jansson.h>
@@ -27,8 +27,8 @@ struct judge_options {
     struct verdict_options verdict;
     /* True if the user set a limit; otherwise the limit in the readings is used. */
     bool has_limit;
-    struct quantity_size limit; /* a percentage is relative to the limit in the readings */
-    bool no_marks;              /* true if marks and figures are to be ignored */
+    struct quantity_size limit; /* a percentage refers to the limit in the readings */
+    bool no_marks;              /* true if marks and figures are ignored */
     /* Examples per epoch and batch size for a table without these columns; 0 if unknown. */
     uint64_t examples, batch;
 };
@@ -44,38 +44,40 @@ struct judge_tree {
     uint64_t first_ns;
 };
 
-int judge_new(const struct judge_options *options, struct judge **ret); /* 0, -EINVAL, -ENOMEM */
+/* returns 0, -EINVAL or -ENOMEM */
+int judge_new(const struct judge_options *options, struct judge **ret);
 void judge_free(struct judge *j); /* call it after the run is freed; J may be NULL */
 /* Returns the observer for run_observe or run_read. If memory for a series cannot be allocated,
  * that series is skipped. */
 struct run_observer *judge_observer(struct judge *j);
 
-/* Handles the end of the job as described by END, which is "end" of run.json or the note in a
- * recording. If the job ended by itself (status 0, not stopped, signalled or cancelled), growth
- * that lasted to the end gets a final verdict. */
+/* Handles the end of the job as described by END, which is the member "end" of run.json or the end
+ * note of a recording. If the job ended by itself (status 0, not stopped, signalled or cancelled),
+ * growth that lasted to the end gets a final verdict. */
 void judge_end(struct judge *j, const json_t *end);
 bool judge_is_over(const struct judge *j); /* true if the job ended by itself */
-/* Sets the heap profiler's readings of each process so far. LIST is copied. */
+/* Sets the heap profiler's readings so far, one entry per process. LIST is copied. */
 void judge_set_held(struct judge *j, const struct held *list, size_t count);
-/* Returns the window of readings up to UNTIL_NS, with the first epoch of the job. */
+/* Returns the window of heap readings up to UNTIL_NS, with the first epoch of the job. */
 struct held_window judge_held_window(const struct judge *j, uint64_t until_ns);
 /* Reads the heap profiles in the run folder PATH, up to UNTIL_NS (CLOCK_MONOTONIC). */
 void judge_read_held(struct judge *j, const char *path, uint64_t until_ns);
 
-/* For how long a leak must have been probable in a running job without a known epoch. */
+/* Time for which a leak must have been probable in a running job without a known epoch. */
 enum { JUDGE_LASTING_S = 10 };
-/* Returns true if a leak is probable now for the first time. If it was probable JUDGE_LASTING_S
- * before too, which judge BEFORE knows, judge_confirm makes the next judge_update call it a leak.
- */
+/* Returns true if a leak has just become probable. If the judge BEFORE, which has read the run up
+ * to JUDGE_LASTING_S earlier, also found it probable, judge_confirm makes the next judge_update
+ * call it a leak. */
 bool judge_awaits_confirmation(const struct judge *j);
 void judge_confirm(struct judge *j, const struct judge *before);
 
 /* Updates all verdicts, which the functions below return. The newest reading, and all readings of
- * the last TAIL_S seconds, do not count yet: if the process exits now, they are part of its exit. A
- * mark shows that it still works, and makes them count at once. */
+ * the last TAIL_S seconds, are not used yet, because they are part of the exit if the process exits
+ * now. After a mark, which shows that the process still works, they are used at once. */
 void judge_update(struct judge *j);
-const struct judge_tree *judge_tree(const struct judge *j); /* NULL: no readings */
-/* True once the job has been read and judged. */
+/* returns NULL if there are no readings */
+const struct judge_tree *judge_tree(const struct judge *j);
+/* Returns true once the job has been read and judged. */
 bool judge_has_verdict(const struct judge *j);
 /* Returns the verdict on a process, GPU or figure, or NULL if it is not judged. */
 const struct verdict_result *judge_result(const struct run_entity *e);

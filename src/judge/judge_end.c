@@ -1,4 +1,4 @@
-/* Handles the end of the job. If the job ended by itself, no more evidence will come, so open
+/* Handles the end of the job. If the job ended by itself, no more evidence will come, so undecided
  * verdicts are decided. */
 #include "judge/judge_model.h"
 
@@ -8,8 +8,8 @@
 
 #include "base/json.h"
 
-/* Decides a series at the end of the job. If its process exited earlier, the series was judged
- * then, and is judged again now that the end of the job is known. */
+/* Judges a series at the end of the job. A series whose process exited earlier was judged at that
+ * time, and is judged again now that the end of the job is known. */
 static void series_over(struct judge_series *s, bool is_dead)
 {
     if (!s)
@@ -19,8 +19,8 @@ static void series_over(struct judge_series *s, bool is_dead)
         judge_series_judge(s, &s->limit);
 }
 
-/* Returns true if a series began in the first half of the job. Otherwise it may be that of a
- * short-lived helper, which is not evidence about the job. */
+/* Returns true if a series began in the first half of the job. A series that began later may be
+ * that of a short-lived helper, which is not evidence about the job. */
 static bool began_early(const struct judge *j, uint64_t first_ns)
 {
     return first_ns <= j->begun_ns + (j->run->tick_ns - j->begun_ns) / 2;
@@ -43,7 +43,7 @@ static void job_is_over(struct judge *j)
         if (was_read_to_the_end(j, judge_known(e)->series))
             series_over(judge_known(e)->series, false);
     for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));) {
-        /* figures are read rarely, so here it is enough that the process lived until the end */
+        /* figures are read rarely, so it is enough that the process lived until the end */
         const struct judge_series *s = judge_series_of(e);
         if (s && began_early(j, s->first_ns) &&
             (!e->is_dead || judge_is_just_now(j, judge_known(e)->exit_ns)))
@@ -87,7 +87,8 @@ bool judge_is_over(const struct judge *j)
     return j->is_over;
 }
 
-/* Copies word, confidence and missing rates from BEFORE, the verdict on an earlier segment. */
+/* Copies word, confidence and missing rates from BEFORE, the verdict on an earlier segment, to
+ * R. */
 static void adopt_segment(struct verdict_result *r, const struct verdict_result *before,
                           uint32_t segment)
 {
@@ -111,7 +112,8 @@ static void adopt_segment(struct verdict_result *r, const struct verdict_result 
 }
 
 /* A leak in one segment is a leak of the job, unless a segment with more samples shows no leak. Two
- * leaking segments confirm each other. An undecided segment gives way to a longer earlier one. */
+ * leaking segments confirm each other. If the last segment is undecided, a longer earlier segment
+ * decides. */
 void judge_join_segments(struct judge *j)
 {
     struct verdict_result *r = &j->tree.result;

@@ -1,4 +1,5 @@
-/* Judges figures in bytes that the job reports, each as a series that ends with its process. */
+/* Judges figures: metrics in bytes that the job reports. Each is a series that ends with its
+ * process. */
 #include "judge/judge_model.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 static const struct {
     const char *name, *label;
-    bool is_host; /* true if the figure counts towards the memory limit of the host */
+    bool is_host; /* true if the figure is memory under the memory limit of the host */
 } known[] = {
     {"heap_live_bytes", "heap (live)", true},
     {"pinned_host_bytes", "pinned host memory", true},
@@ -54,7 +55,7 @@ static bool is_memory(const char *name)
     return is_container(name) || (len > unit_len && strcmp(name + len - unit_len, unit) == 0);
 }
 
-/* Makes room for one more series, if necessary by dropping that of a figure whose process has
+/* Makes room for one more series, if necessary by dropping the series of a figure whose process has
  * exited. Returns false if there is no room. */
 static bool make_room(const struct judge *j)
 {
@@ -87,7 +88,7 @@ void judge_figure_sample(struct judge *j, struct run_entity *e)
         judge_series_feed(j, a->series, e->last.v[0]);
 }
 
-/* Judges a figure. Free heap memory and containers have no verdict of their own, because their
+/* Judges a figure. Free heap memory and containers get no verdict of their own, because their
  * growth is part of the process's growth. */
 static void judge_figure(const struct judge *j, const struct run_entity *e)
 {

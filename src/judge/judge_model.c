@@ -8,21 +8,23 @@
 #include "judge/judge_model.h"
 #include "profile/held.h"
 
-enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its first sample */
-/* Fraction of a process's growth outside the heap that counts as most of the growth. */
+/* longest time from the start of a process to its first heap reading */
+enum { FIRST_SAMPLE_S = 10 };
+/* Growth is outside the heap if more than this fraction of it is. */
 static const double OUTSIDE = 0.5;
-/* A process with at least this fraction of the growth of all processes represents the job. */
+/* A process with more than this fraction of the growth of all processes represents the job. */
 static const double MAIN_PART = 0.5;
-/* Minimum probability at which a job past its first epoch is called a leak, if the shape of its
- * resident memory shows one. */
+/* Minimum probability at which a running job past its first epoch is called a leak, if the shape of
+ * its resident memory shows one. */
 static const double SHAPE_LEAK_FROM = 0.8;
 /* If no epoch is known, a running job is called a leak once its probability has been at least
- * LASTING_LEAK_FROM for JUDGE_LASTING_S, or is at least SINGLE_LEAK_FROM after SINGLE_AFTER_S. At a
- * single moment, the start of a cache that fills is often nearly as probable. */
+ * LASTING_LEAK_FROM for JUDGE_LASTING_S, or is at least SINGLE_LEAK_FROM after SINGLE_AFTER_S. A
+ * single high probability is not enough, because a cache that starts to fill often looks nearly as
+ * probable. */
 static const double LASTING_LEAK_FROM = 0.6, SINGLE_LEAK_FROM = 0.98;
 enum { SINGLE_AFTER_S = 25 };
 
-/* A job that was killed runs no longer, although it is not over. */
+/* A job that was killed has ended, but is not over. */
 static bool is_running(const struct judge *j)
 {
     return !j->is_over && !j->has_ended;
@@ -40,8 +42,8 @@ const struct held *judge_held_of(const struct judge *j, const struct run_entity 
     return found;
 }
 
-/* Ends each series at the time at which its process finished its work; later readings are part of
- * the exit. */
+/* Ends each series at the time at which its process finished its work, because later readings are
+ * part of the exit. */
 static void end_work(struct judge *j)
 {
     struct run_entity *e;
@@ -142,8 +144,8 @@ static double sites_pace(const struct model_evidence *e)
                : 0;
 }
 
-/* Returns true if most of the growth of P is not in the heap: neither malloc's count nor the
- * profiler's explains it. The profiler's also includes small Python objects. */
+/* Returns true if most of the growth of P is outside the heap: it is explained neither by malloc's
+ * statistics nor by the profiler, which also counts small Python objects. */
 static bool is_outside_heap(const struct judge *j, const struct run_entity *p)
 {
     struct model_evidence e;
@@ -162,9 +164,9 @@ static bool is_job_outside_heap(const struct judge *j)
     return false;
 }
 
-/* Sets in S the probability that P, or the job, leaks. While a job runs whose epochs are unknown,
- * the probability is computed twice, with the call sites as they are now and as they were a moment
- * ago, and the lower result counts: while a cache fills, sites may seem to grow steadily at one
+/* Sets in S the probability that P, or the job, leaks. For a running job with unknown epochs, the
+ * probability is computed twice, with the call sites as they are now and as they were a moment ago,
+ * and the lower result is used: while a cache fills, call sites may seem to grow steadily at one
  * moment, but rarely at both. */
 static void weigh_evidence(const struct judge *j, const struct run_entity *p,
                            struct model_evidence *e, struct judge_series *s)
@@ -190,7 +192,7 @@ static void weigh_evidence(const struct judge *j, const struct run_entity *p,
     memcpy(r->contributions, contributions, sizeof r->contributions);
 }
 
-/* Keeps in S the time since which a leak has been probable. */
+/* Updates the time in S since which a leak has been probable. */
 static void note_probability(const struct judge *j, struct judge_series *s)
 {
     if (!s->result.has_probability || s->result.probability < LASTING_LEAK_FROM)
@@ -199,7 +201,8 @@ static void note_probability(const struct judge *j, struct judge_series *s)
         s->probable_since_ns = j->run->tick_ns;
 }
 
-/* Returns true if a running job is called a leak. The result of S is still based on its shape. */
+/* Returns true if a running job is called a leak. The verdict in S is still the one based on the
+ * shape of memory. */
 static bool is_running_leak(const struct judge *j, const struct model_evidence *e,
                             const struct judge_series *s)
 {
@@ -269,8 +272,8 @@ static const struct run_entity *main_grower(const struct judge *j)
     return largest > MAIN_PART * all ? most : NULL;
 }
 
-/* Returns true if a container of P without a maximum number of entries grows beside C. It may keep
- * the same entries alive. */
+/* Returns true if a container of P without a maximum number of entries grows at the same time as C.
+ * It may keep the same entries alive. */
 static bool grows_beside(const struct judge *j, const struct run_entity *p,
                          const struct verdict_container *c)
 {
@@ -297,7 +300,7 @@ static bool find_limited(const struct judge *j, const struct run_entity *p,
         if (is_first)
             is_outside = is_outside_heap(j, p);
         is_first = false;
-        /* An array is part of the live heap from the beginning. */
+        /* an array is part of the live heap from the beginning */
         bool is_live = live && !is_outside && !c.is_array;
         if (!(c.is_array && of == live) &&
             verdict_find_limited(&of->series, is_live ? &live->series : NULL, &c, &one) &&
@@ -307,7 +310,7 @@ static bool find_limited(const struct judge *j, const struct run_entity *p,
     return ret->share > 0;
 }
 
-/* Decides the verdict on P, or on the job if P is NULL, by the probability of a leak. */
+/* Revises the verdict on P, or on the job if P is NULL, using the probability of a leak. */
 static void settle_by_model(const struct judge *j, const struct run_entity *p,
                             struct judge_series *s)
 {
@@ -326,8 +329,8 @@ static void settle_by_model(const struct judge *j, const struct run_entity *p,
                        sites_pace(&e), p ? is_outside_heap(j, p) : is_job_outside_heap(j));
 }
 
-/* A container with a maximum number of entries decides while it grows, and later rules out a leak
- * until other memory grows. */
+/* Revises the verdict on P, or on the job if P is NULL. While a container with a maximum number of
+ * entries grows, it decides the verdict; later, it rules out a leak until other memory grows. */
 static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s,
                        bool has_profile)
 {
@@ -343,8 +346,8 @@ static void settle_one(const struct judge *j, const struct run_entity *p, struct
         verdict_set_limited(&s->result, &s->series, &s->limit, &limited);
 }
 
-/* Returns true if the job has a heap profile, and for a job that ended, enough readings of it. A
- * running job may still get enough readings. */
+/* Returns true if the job has a heap profile with enough readings. For a running job any heap
+ * profile will do, because more readings may follow. */
 static bool has_profile(const struct judge *j)
 {
     for (size_t i = 0; i < j->held_count; i++)
@@ -368,8 +371,8 @@ void judge_settle_whole(struct judge *j)
     settle_one(j, NULL, j->whole, has_profile(j));
 }
 
-/* Returns true if ONE decides the verdict on the job rather than OTHER, which may be NULL. In a
- * running job, the most probable leak is not always a lasting one. */
+/* Returns true if ONE rather than OTHER, which may be NULL, decides the verdict on the job. In a
+ * running job, a leak with the highest probability may not have been probable for long enough. */
 static bool is_graver(const struct judge *j, const struct verdict_result *one,
                       const struct verdict_result *other)
 {
@@ -380,14 +383,14 @@ static bool is_graver(const struct judge *j, const struct verdict_result *one,
     return one->probability > other->probability;
 }
 
-/* A replaced worker does not count, because it will release its memory. */
+/* Replaced workers are left out, because they will release their memory. */
 void judge_settle_job(struct judge *j, const struct verdict_member *members, size_t n)
 {
     struct verdict_result *r = &j->tree.result;
     const struct verdict_result *most =
         j->whole && j->whole->is_judged && j->whole->result.has_probability ? &j->whole->result
                                                                             : NULL;
-    bool has_filling = false; /* a process that fills has no probability */
+    bool has_filling = false; /* a filling process has no probability */
     for (size_t i = 0; i < n; i++) {
         const struct verdict_result *one = members[i].result;
         has_filling |= one->word == VERDICT_FILLING && !members[i].is_replacement;
@@ -402,7 +405,7 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
     memcpy(r->contributions, most->contributions, sizeof r->contributions);
     for (size_t i = 0; i < r->n_evidence; i++)
         if (r->evidence[i].code == VERDICT_SAID_WEIGHED)
-            /* verdict_settle has put this evidence first */
+            /* verdict_settle put this evidence first */
             r->evidence[i] = most->evidence[0];
     enum verdict_leak leak = !is_running(j) ? verdict_leak_of(most->probability, j->is_over)
                              : most->leak == VERDICT_LEAK_YES ? VERDICT_LEAK_YES

@@ -1,7 +1,7 @@
-/* Internals of the judge. judge.c observes the run, judge_tick.c takes readings, judge_update.c
- * makes the verdicts, judge_end.c handles the end of the job, judge_figures.c the figures that
- * the job reports, judge_model.c the combined evidence, judge_replaced.c replaced workers, and
- * judge_table.c tables. */
+/* Internals of the judge. judge.c observes the run, judge_tick.c adds readings, judge_update.c
+ * makes the verdicts, judge_end.c handles the end of the job, judge_figures.c judges reported
+ * figures, judge_model.c combines all evidence, judge_replaced.c recognizes replaced workers, and
+ * judge_table.c judges tables. */
 #pragma once
 
 #include "judge/judge.h"
@@ -9,48 +9,50 @@
 #include "verdict/tail.h"
 
 enum {
-    JUDGE_AGE_S = 3, /* processes that exit before this age are not judged */
+    JUDGE_AGE_S = 3, /* processes that exit before this age in seconds are not judged */
     /* longest wait in seconds for the first reading of a new process's status */
     JUDGE_STATUS_PATIENCE_S = 3,
 };
 
 struct judge_series {
     struct verdict_series series;
-    /* Newest readings, which are not judged yet and are dropped if the process exits now. */
+    /* Newest readings, which are not judged yet and will be dropped if they turn out to be part of
+     * an exit. */
     struct tail tail;
-    struct verdict_result result; /* valid when is_judged */
+    struct verdict_result result; /* valid if is_judged */
     struct verdict_limit limit;   /* limit that the series was judged against */
     uint64_t first_ns, last_ns;   /* times of the first and newest reading; valid if has_first */
     uint64_t last_bytes;          /* value of the newest reading */
-    /* Time since which a leak has been probable, in the running job; 0 if it is not. */
+    /* Time since which a leak has been probable in the running job, or 0 if it is not probable. */
     uint64_t probable_since_ns;
     bool has_first, has_ended, is_judged;
 };
 
 /* The judge's state for an entity, stored in run_entity.observed. */
 struct judge_entity {
-    struct judge_series *series; /* NULL: not judged */
+    struct judge_series *series; /* NULL if not judged */
     enum verdict_word noted;     /* verdict word that judge_changes last reported */
     /* processes only */
     bool has_rss, has_status, has_unique;
-    bool sends_steps; /* True if the process reports steps; then only its own marks apply to it. */
+    bool sends_steps; /* true if the process reports steps; then only its own marks apply to it */
     uint64_t rss_bytes, file_bytes, swap_bytes, unique_bytes, peak_bytes;
     uint64_t file_moved_bytes; /* change of file_bytes between its last two readings */
     uint64_t status_rss_bytes; /* rss_bytes at the last reading of file_bytes */
     struct judge_rows *rows;   /* rows of a table; NULL for other inputs */
-    unsigned gpu_field;        /* for a GPU, the field that its series is made of */
+    unsigned gpu_field;        /* for a GPU, the sampled field that is judged */
     /* figures only */
-    /* The figure is evidence for the verdict on its process and has no verdict of its own. */
+    /* True if the figure is only evidence for the verdict on its process and has no verdict of its
+     * own. */
     bool is_evidence;
-    uint64_t exit_ns; /* time of the last tick before its process exited */
+    uint64_t exit_ns; /* time of the last tick before the figure's process exited */
 };
 
 /* State of one group of table rows. */
 struct judge_rows {
     struct mark_clock clock;
-    uint64_t steps_per_epoch, examples, batch; /* epoch length as last passed to the series */
-    char phase[32];                            /* truncated */
-    /* Marks in the row of the oldest held reading. They are passed on or dropped with that
+    uint64_t steps_per_epoch, examples, batch; /* last values passed to the series */
+    char phase[32];                            /* current phase, truncated */
+    /* Marks in the row of the oldest held reading. They are passed on or dropped together with that
      * reading. */
     struct verdict_mark held[MARK_CLOCK_MARKS];
     size_t n_held;
@@ -72,17 +74,17 @@ struct judge {
     size_t listed_count, listed_cap;
     struct judge_series *whole; /* memory of the job with every page counted once */
     struct judge_series
-        *summed; /* memory of the job with each process counted in full; NULL if WHOLE is NULL */
+        *summed; /* memory of the job summed over its processes; NULL if WHOLE is NULL */
     struct judge_tree tree;
     struct verdict_result own_result; /* verdict on the job in this segment alone */
     bool has_tree;
     uint32_t segment;                  /* number of restarts of the job */
-    struct judge_earlier earlier_leak; /* the newest leak in an earlier segment */
+    struct judge_earlier earlier_leak; /* most recent leak in an earlier segment */
     struct judge_earlier longest;      /* the earlier segment with the most samples */
     enum verdict_word noted;
     struct mark_clock clock;
     bool has_leader;
-    uint32_t leader;     /* slot of the process whose steps count for the whole job */
+    uint32_t leader;     /* slot of the process whose steps are used for the whole job */
     size_t series_count; /* number of series of living processes */
     uint64_t begun_ns;   /* first tick of this segment */
     bool has_begun, was_signalled, has_ended, is_over, is_closed;
@@ -103,18 +105,18 @@ static inline struct judge_entity *judge_known(const struct run_entity *e)
 }
 /* Returns E's series if it has a reading, else NULL. */
 struct judge_series *judge_series_of(const struct run_entity *e);
-/* Returns the number of living processes, and in RET the processes ordered by slot. */
+/* Sets RET to the living processes, ordered by slot, and returns their number. */
 size_t judge_living(const struct judge *j, struct run_entity *const **ret);
 /* Iterates over the living entities of KIND, then over the exited ones. *AT starts at 0. Returns
  * NULL at the end. */
 struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t *at);
 
-/* Empties a series; its first epoch begins now. */
+/* Empties a series; its first epoch starts now. */
 bool judge_series_restart(const struct judge *j, struct judge_series *s);
 /* Creates a series; returns NULL if out of memory. */
 struct judge_series *judge_series_new(const struct judge *j);
-/* Creates a series for a figure that began later than its process; it takes over the first epoch of
- * the job. */
+/* Creates a series for a figure that began later than its process; the series takes over the first
+ * epoch of the job. */
 struct judge_series *judge_series_new_figure(const struct judge *j);
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes);
 /* Ends a series whose process or job has exited. Drops the newest readings, which were part of the
@@ -130,7 +132,7 @@ void judge_row(struct judge *j, struct run_entity *e, int64_t t_ns, const struct
 void judge_row_mark(struct judge *j, struct run_entity *e, int64_t t_ns, const struct mark *mark);
 void judge_table_update(struct judge *j);
 void judge_note(struct judge *j, const char *kind, const char *text, size_t len);
-/* Removes all pointers to the verdict on P, whose series was dropped. */
+/* Removes all pointers to the verdict on P, whose series has been dropped. */
 void judge_unlist(struct judge *j, const struct run_entity *p);
 
 void judge_figure_sample(struct judge *j, struct run_entity *e);
@@ -143,20 +145,21 @@ const char *judge_figure_label(const struct run_entity *figure);
 struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p);
 /* Returns the fraction of P's growth, 0 to 1, outside the heap that P reports; 0 if unknown. */
 double judge_outside_heap(const struct judge *j, const struct run_entity *p);
-/* Decides the verdict on P by the heap that P reports, if any. */
+/* Revises the verdict on P using the heap that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
-/* Decides the verdict on the job by the heap size that P reports: most of the job's growth may be
- * P's. */
+/* Revises the verdict on the job using the heap that P reports, because most of the job's growth
+ * may be P's. */
 void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p);
 
-/* Removes the times at which verdicts were to be decided, because the job has ended. */
+/* Removes from all forecasts the times at which verdicts would have been decided, because the job
+ * has ended. */
 void judge_drop_forecasts(struct judge *j);
 /* Returns true if P has exited and its parent started another process for the same purpose. */
 bool judge_was_replaced(const struct judge *j, const struct run_entity *p);
-/* Returns true if P replaced processes that have exited, and neither uses more memory nor has lived
- * much longer than they. P will then be replaced as well and release its memory, so it is not
- * evidence about the job. */
+/* Returns true if P replaced processes that have exited, and P neither uses more memory nor has
+ * lived much longer than they did. P will then be replaced as well and release its memory, so it is
+ * not evidence about the job. */
 bool judge_is_replacement(const struct judge *j, const struct run_entity *p);
-/* Returns true if T_NS is so recent that it will count as the end of the job if the job ends
+/* Returns true if T_NS is so recent that it would be part of the end of the job if the job ended
  * now. */
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns);

@@ -1,21 +1,23 @@
 /* Recognizes processes that replace each other, such as workers that exit at the end of an epoch
- * and are started again for the next one, or evaluations that run as separate programs. They
- * release their memory when they exit. */
+ * and are started again for the next one, or evaluations that run as separate programs. Such
+ * processes release their memory when they exit. */
 #include "base/clock.h"
 #include "judge/judge_private.h"
 
 enum {
-    /* Longest overlap in seconds of a process with its replacement. It may also be at most half the
-     * life of the replaced process. */
+    /* Longest overlap in seconds of a process with its replacement. The overlap may also be at most
+     * half the life of the replaced process. */
     OVERLAP_S = 5,
-    /* A process that lives this many times as long as any before it is not a replacement. */
+    /* A process that lives this many times as long as the longest-lived one before it is not a
+     * replacement. */
     LONGER = 2,
 };
 
-/* A process with this many times the memory of any before it is not a replacement. */
+/* A process with this many times the memory of the largest one before it is not a replacement. */
 static const double HIGHER = 1.05;
 
-/* Returns the parent of P, found among living processes and exited ones that were judged. */
+/* Returns the parent of P, which is searched among living processes and exited ones that were
+ * judged. */
 static const struct run_entity *parent_of(const struct judge *j, const struct run_entity *p)
 {
     struct run_entity *const *living;
@@ -31,8 +33,8 @@ static const struct run_entity *parent_of(const struct judge *j, const struct ru
 }
 
 /* Returns true if P is a helper of a process that does the job's work. A process started by a
- * launcher or a supervisor, such as a restarted rank, is not a helper, because it does that work
- * itself. */
+ * launcher or a supervisor, such as a restarted rank, is not a helper, because it does the job's
+ * work itself. */
 static bool is_helper(const struct judge *j, const struct run_entity *p)
 {
     const struct run_entity *parent = parent_of(j, p);
@@ -41,8 +43,8 @@ static bool is_helper(const struct judge *j, const struct run_entity *p)
     return p->info.role != ROLE_MAIN || parent->info.role == ROLE_MAIN;
 }
 
-/* Returns true if P replaced BEFORE, which exited about when P was born. Two workers of one loader
- * do not replace each other if they were born together. */
+/* Returns true if P replaced BEFORE, which exited at about the time when P was born. Two workers of
+ * one loader that were born together do not replace each other. */
 static bool is_replaced_by(const struct run_entity *before, const struct run_entity *p)
 {
     uint64_t overlap_ns = (before->died_ns - before->execed_ns) / 2;

@@ -1,5 +1,5 @@
-/* Judges tables. The marks of a group of rows come from its own columns, or from the file beside
- * the table. */
+/* Judges tables. The marks of a group of rows come from the group's own columns, or from the marks
+ * file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +41,8 @@ static void release(struct judge_entity *a)
     tail_release(&a->series->tail, &a->series->series);
 }
 
-/* Before the first row of a group, marks only set its clock. The first epoch of a late group
- * therefore begins with the group. */
+/* Before the first row of a group, marks only update the group's clock. The first epoch of a late
+ * group therefore begins with its first row. */
 static void group_mark(struct judge_entity *a, int64_t t_ns, const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
@@ -78,7 +78,7 @@ static void begin_group(struct judge_entity *a, int64_t t_ns)
         verdict_mark(&a->series->series, t_ns, &begin);
 }
 
-/* Passes on the epoch length from columns of the row or from the command line. */
+/* Passes on the epoch length from the columns of the row or from the command line. */
 static void row_lengths(const struct judge *j, struct judge_entity *a, int64_t t_ns,
                         const struct csv_row *row)
 {
@@ -131,8 +131,8 @@ static size_t row_columns(struct judge_entity *a, const struct csv_row *row,
     return (row->has_step && is_new) || row->has_epoch ? mark_clock_add(c, &m, marks) : 0;
 }
 
-/* Adds the reading of a row, then the row's marks. A step in a row was completed before the row was
- * written, so it shows that the process was alive after the earlier rows, but not after this
+/* Adds the reading of a row, then the row's marks. The step in a row was completed before the row
+ * was written, so it shows that the process was alive after the previous rows, but not after this
  * row. */
 static void feed_row(struct judge_entity *a, int64_t t_ns, const struct csv_row *row,
                      const struct verdict_mark *marks, size_t count)
@@ -181,14 +181,14 @@ static void end_group(struct judge_entity *a, bool is_cut)
 {
     if (a->rows->n_held && (is_cut || !tail_all_falls(&a->series->tail)))
         feed_held(a);
-    if (is_cut) /* a recording that was cut short does not show how the job ended */
+    if (is_cut) /* a recording that was cut off does not show how the job ended */
         tail_release(&a->series->tail, &a->series->series);
     else
         tail_end(&a->series->tail, &a->series->series);
 }
 
-/* Judges all groups of a table. Processes of one job share its limit. Other groups have nothing to
- * do with each other. */
+/* Judges all groups of a table. Groups that are processes of one job share its limit. Other groups
+ * are unrelated. */
 void judge_table_update(struct judge *j)
 {
     struct run_entity *e, *const *living;

@@ -1,5 +1,5 @@
-/* Takes the readings that are judged: the memory of each process that can leak, and the memory
- * of the whole job. */
+/* Adds the readings that are judged: the leakable memory of each process, and the memory of the
+ * whole job. */
 #include "judge/judge_private.h"
 
 #include <stdlib.h>
@@ -9,21 +9,22 @@
 #include "base/clock.h"
 
 enum {
-    /* This many processes get a series at birth; any others get one later. */
+    /* This many processes get a series at birth; further processes get one later. */
     SERIES_AT_ONCE = 32,
-    /* Age in seconds from which the unique memory of a process should be known. */
+    /* Age in seconds at which the unique memory of a process should be known. */
     UNIQUE_AGE_S = 2,
-    /* Age in seconds of a process from which the job's memory is judged, even if the unique memory
-     * of that process is unknown. */
+    /* Age in seconds at which the job's memory is judged even if the unique memory of a process is
+     * unknown. */
     UNIQUE_PATIENCE_S = 30,
 };
 
-/* Changes smaller than this fraction of the memory that can leak do not count as mapping files. */
+/* Changes of file memory below this fraction of the memory that can leak are ignored. */
 static const double FILE_CHANGE = 0.025;
 
 /* Returns true if files are being mapped or unmapped, and resident memory has changed since RssFile
- * was read: with the old RssFile, the change would look like memory that can leak. Returns false
- * during start-up, which maps libraries too, because every reading helps to find its end. */
+ * was read. With an outdated RssFile, the change would look like memory that can leak. Returns
+ * false during start-up, which also maps libraries, because every reading helps to find the end of
+ * start-up. */
 static bool is_mapping(const struct judge *j, const struct judge_entity *p)
 {
     double most = FILE_CHANGE * fabs((double)p->status_rss_bytes - (double)p->file_bytes);
@@ -32,8 +33,8 @@ static bool is_mapping(const struct judge *j, const struct judge_entity *p)
            fabs((double)p->rss_bytes - (double)p->status_rss_bytes) > most;
 }
 
-/* Returns the resident memory that can leak: without mapped page cache (RssFile), with
- * swapped-out memory (VmSwap). */
+/* Returns the resident memory that can leak: without mapped page cache (RssFile), with swapped-out
+ * memory (VmSwap). */
 static uint64_t leakable(const struct judge_entity *p)
 {
     uint64_t file = p->has_status ? p->file_bytes : 0;
@@ -124,8 +125,8 @@ static void sample_gpu(struct judge *j, struct run_entity *e)
 /* ---- the job ---- */
 
 /* Returns true if the lower bound of the job's memory can be used. As long as the unique memory of
- * older processes is unknown, the bound covers only the largest process. It rises once their unique
- * memory is known, which would look like growth. */
+ * older processes is unknown, the bound includes only the largest process. It rises once their
+ * unique memory is known, which would look like growth. */
 static bool is_lower_bound_usable(const struct judge *j, struct run_entity *const *living, size_t n)
 {
     if (run_was_read(j->run, &j->run->job, JOB_CHARGE) || j->whole || n == 1 ||
@@ -138,9 +139,9 @@ static bool is_lower_bound_usable(const struct judge *j, struct run_entity *cons
     return true;
 }
 
-/* Returns the memory of all processes that can leak, with shared pages counted once. Libraries and
- * data files that several processes map have the same pages in each, so file pages are subtracted
- * only once: those of the process with the most. */
+/* Returns the leakable memory of all processes with shared pages counted once. Libraries and data
+ * files that several processes map share the same pages, so file pages are subtracted only once:
+ * those of the process with the most file pages. */
 static uint64_t bytes_counted_once(const struct judge *j, struct run_entity *const *living,
                                    size_t n)
 {
@@ -173,9 +174,9 @@ static bool is_whole_known(const struct judge *j, struct run_entity *const *livi
     return true;
 }
 
-/* Adds a reading of the job's memory that can leak, from the job's cgroup if it has one. A second
- * series counts shared pages in each process, and adds the memory that the kernel charges to the
- * job but not to any process. */
+/* Adds a reading of the job's memory, from the job's cgroup if it has one. A second series adds up
+ * the leakable memory of each process, and the memory that the kernel charges to the job but not to
+ * any process. */
 static void feed_whole(struct judge *j)
 {
     struct run_entity *const *living;
@@ -201,8 +202,8 @@ static void feed_whole(struct judge *j)
         j->tree_peak_bytes = j->whole->last_bytes;
 }
 
-/* If there are too many processes, takes the series from the smallest process that is judged and
- * gives it to one of at least twice that size. */
+/* If too many processes are alive, moves the series of the smallest judged process to the largest
+ * other process, if that is at least twice as large. */
 static void replace_smallest(struct judge *j)
 {
     struct run_entity *const *living, *least = NULL, *largest = NULL;
@@ -236,7 +237,7 @@ void judge_tick(struct judge *j)
         j->begun_ns = j->run->tick_ns;
     j->has_begun = true;
     /* When no process is left, the memory charged to the job has been released, and a limit that is
-     * read then does not apply to the job any more. */
+     * read then no longer applies to the job. */
     if (n)
         sample_limit(j);
     for (size_t i = 0; i < n; i++)

@@ -6,7 +6,8 @@
 
 #include "base/clock.h"
 
-/* A process that exited within this time before the end of the job exited as part of that end. */
+/* A process that exited at most this many seconds before the end of the job exited as part of that
+ * end. */
 enum { JUST_DIED_S = 10 };
 
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
@@ -14,7 +15,7 @@ bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
     return t_ns + JUST_DIED_S * NS_PER_S >= j->run->tick_ns;
 }
 
-/* Returns true if process P stands for the job: it is alive, exited at the end of the job, or was
+/* Returns true if process P represents the job: it is alive, exited at the end of the job, or was
  * most of the job. */
 static bool represents_job(const struct judge *j, const struct run_entity *p)
 {
@@ -56,7 +57,7 @@ static bool list_processes(struct judge *j)
     return true;
 }
 
-/* Sets the verdict on the job. Returns the index of the process whose numbers it uses, or N. */
+/* Sets the verdict on the job. Returns the index of the process whose values it uses, or N. */
 static size_t tree_result(const struct verdict_member *members, size_t n,
                           const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
                           struct verdict_result *ret)

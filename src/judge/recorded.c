@@ -1,4 +1,4 @@
-/* Reads a recorded run in one pass, observed by the judge and the marks. */
+/* Reads a recorded run in one pass; the judge and the list of marks observe it. */
 #include "judge/recorded.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void read_run_json(struct recorded *r)
     if (r->run_json && !json_is_object(r->run_json)) {
         json_decref(r->run_json);
         r->run_json = NULL;
-        err_set(&r->trouble, -EBADMSG, "it is not a JSON object");
+        err_set(&r->trouble, -EBADMSG, "not a JSON object");
     }
     r->has_outcome = r->run_json && outcome_read(r->run_json, &r->outcome) == 0;
     if (r->trouble.text[0])
@@ -56,8 +56,8 @@ static void set_profile_readings(struct recorded *r)
     judge_set_held(r->judge, list, count);
 }
 
-/* Confirms a leak that is probable at the end of the recording of a running job by judging the job
- * as it was JUDGE_LASTING_S before. */
+/* Confirms a leak that is probable at the end of the recording of a running job. To do so, judges
+ * the job as it was JUDGE_LASTING_S earlier. */
 static int confirm(const struct recorded *r, const struct run_settings *settings,
                    const struct judge_options *options, struct err *err)
 {
@@ -99,8 +99,8 @@ int recorded_read(const char *path, const struct run_settings *settings,
     r = run_read(path, settings, &ret->marks.observer, &ret->run, err);
     if (r < 0)
         return r;
-    /* The observer of the marks is removed from the run: it is a part of RET, which the caller may
-     * move. */
+    /* The observer that collects marks is removed from the run, because it is a part of RET, which
+     * the caller may move. */
     ret->run->observers = judge_observer(ret->judge);
     kept_take_figures(&ret->marks.kept, ret->run);
     set_profile_readings(ret);

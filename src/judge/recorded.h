@@ -1,5 +1,5 @@
-/* A recorded run, read in one pass: its model, verdicts and marks, and run.json if it exists.
- * `ebb verdict`, diagnose, report, heap and the summary of `ebb run` work on it. */
+/* A recorded run, read in one pass: its model, verdicts and marks, and run.json if it exists. Used
+ * by `ebb verdict`, diagnose, report, heap and the summary of `ebb run`. */
 #pragma once
 
 #include <jansson.h>
@@ -15,7 +15,7 @@
 struct folder_heaps;
 
 struct recorded {
-    const char *path;    /* path of a run folder or of a recording alone; borrowed */
+    const char *path;    /* path of a run folder or of a single recording file; borrowed */
     struct run *run;     /* the run, or NULL if the recording could not be read */
     struct judge *judge; /* judges the run's entities; judge_result returns their verdicts */
     struct verdicts verdicts;
@@ -24,12 +24,12 @@ struct recorded {
     struct outcome outcome;     /* contents of run.json, zeroed if it was not read */
     json_t *run_json;           /* the parsed run.json, or NULL */
     struct folder_heaps *heaps; /* see recorded_heaps */
-    struct err trouble;         /* why run.json exists but could not be read, or "" */
+    struct err trouble;         /* reason why run.json exists but could not be read, or "" */
 };
 
 /* Reads the run at PATH. SETTINGS and OPTIONS are copied and may be NULL; the default of SETTINGS
- * is run_settings_read. On failure returns -errno with a message, and RET has only run.json. The
- * caller frees RET in any case. */
+ * is run_settings_read. On failure, returns -errno with a message, and RET contains only run.json.
+ * The caller frees RET in any case. */
 int recorded_read(const char *path, const struct run_settings *settings,
                   const struct judge_options *options, struct recorded *ret, struct err *err);
 /* Returns the heap histories of the run folder, which are read on first use. */

@@ -72,7 +72,7 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
 static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);
-    assert(known); /* the judge has state for every process that it lists */
+    assert(known); /* every listed process has state in the judge */
     a->has_role = !known->rows;
     a->pid = p->info.id.pid;
     a->has_pid = a->has_role || (j->run && j->run->table.is_job && a->pid > 0);
@@ -100,7 +100,7 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     int r = t->grower ? judged_set_process(&v->grower, j, t->grower) : 0;
     if (r == 0)
         r = judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
-    /* The verdict's samples begin later than the run, and miss peaks between two samples. */
+    /* The verdict's samples begin later than the run's, and miss peaks between two samples. */
     if (run_peak(j->run))
         v->job.result.peak_bytes = (double)run_peak(j->run);
     return r;

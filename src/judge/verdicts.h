@@ -13,14 +13,15 @@
 
 struct judge;
 
-/* Number of processes listed; the largest are listed, and the others count as not judged. */
+/* Maximum number of processes listed. The largest are listed, and the others are counted as not
+ * judged. */
 enum { VERDICTS_LISTED = 64 };
 
-/* An entity with its verdict. The strings belong to this struct. They are as the job sent them, not
- * escaped. */
+/* An entity with its verdict. The strings belong to this struct and are not escaped. */
 struct judged {
     struct verdict_result
-        result;     /* times are in seconds since the start of the run; evidence is in REASONS */
+        /* times in RESULT are seconds since the start of the run; its evidence is in REASONS */
+        result;
     char **reasons; /* the evidence as sentences */
     size_t n_reasons;
     char *name;    /* name of the entity; NULL for the job and for the only series of a table */
@@ -30,7 +31,7 @@ struct judged {
     bool has_rss, has_unique;
     int32_t pid;
     uint32_t gpu;         /* index of a GPU */
-    uint64_t start_ticks; /* 0: unknown */
+    uint64_t start_ticks; /* 0 if unknown */
     enum process_role role;
     uint64_t rss_bytes, unique_bytes; /* newest readings of a process */
     char *label;                      /* display name of a figure, otherwise NULL */
@@ -51,13 +52,14 @@ struct verdicts {
     bool is_series;
     struct judged job;
     bool has_grower;
-    struct judged grower; /* the fastest-growing process; only its pid, name and role are set */
-    uint64_t growing;     /* number of processes that leak or fill */
+    /* the fastest-growing process, of which only pid, name and role are set */
+    struct judged grower;
+    uint64_t growing; /* number of processes that leak or fill */
     /* Memory of flat processes by role, largest first. */
     struct verdict_cost flat[VERDICT_TREE_ROLES];
     size_t n_flat;
     struct judged_list processes, gpus, figures; /* PROCESSES is sorted by peak, largest first */
-    /* Numbers of processes and of table rows that were not judged. */
+    /* Numbers of processes and of table rows that are not judged. */
     uint64_t not_judged, rows_not_judged;
     uint32_t segment; /* number of restarts; the verdicts are about the last segment */
     bool has_earlier_leak;
@@ -73,7 +75,8 @@ void verdicts_fini(struct verdicts *v); /* frees the verdicts; accepts a zeroed 
 
 /* Converts the verdicts to JSON; returns NULL if out of memory. */
 json_t *verdicts_json(const struct verdicts *v);
-/* Converts only the verdict on the job (member "tree") to JSON, or returns null. */
+/* Converts only the verdict on the job (member "tree") to JSON. Returns JSON null if there is no
+ * verdict. */
 json_t *verdicts_job_json(const struct verdicts *v);
 /* Returns verdicts_json for the judge's last update. */
 json_t *judge_json(const struct judge *j);

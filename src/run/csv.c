@@ -1,4 +1,4 @@
-/* Fills a run from a table. Each group of rows is a process, and the value in a row is its resident
+/* Reads a run from a table. Each group of rows is a process, and the value in a row is its resident
  * memory. Rows may be in any order. Each group receives the marks up to the time of its last
  * row. */
 #include <errno.h>
@@ -26,24 +26,24 @@ enum {
     GONE_S = 10,
 };
 
-/* the most seconds that fit into int64_t nanoseconds, in either direction */
+/* largest number of seconds that fits into int64_t nanoseconds, positive or negative */
 static const double span_max_s = 9e9;
 
 struct csv_group {
     struct run_entity *e;
-    const char *name; /* in csv_run.names; not escaped */
+    const char *name; /* points into csv_run.names; not escaped */
     uint64_t rows, last_row;
     double first_t, last_t;
     size_t next_mark;
-    bool sends_steps; /* the marks file has steps of this group */
-    bool is_cut;      /* until_step was reached */
+    bool sends_steps; /* true if the marks file has steps of this group */
+    bool is_cut;      /* true if until_step was reached */
 };
 
 struct csv_mark {
     double t_s;
-    size_t at; /* position in the file, which orders marks of equal time */
+    size_t at; /* position in the marks file, which orders marks of equal time */
     struct mark mark;
-    char *text; /* owned text of the mark; NULL if it is not stored */
+    char *text; /* owned copy of the mark's text; NULL if not stored */
 };
 
 struct csv_run {
@@ -51,13 +51,13 @@ struct csv_run {
     const struct csv_options *options;
     struct run *run;
     struct csv_group **groups;
-    struct texts names; /* names of the groups, in their order */
+    struct texts names; /* names of the groups, in the same order */
     size_t count;
     uint32_t next_slot;
     struct csv_mark *marks;
     size_t mark_count, mark_cap;
     bool has_leader, has_any_step;
-    int32_t leader; /* pid of the first process that sends a step */
+    int32_t leader; /* pid of the first process that reports a step */
     bool has_first, has_time;
     char phase[32]; /* phase in the newest row, truncated */
     double first_t, last_t;
@@ -103,8 +103,8 @@ static int by_time(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Returns the time at which step N ended, including the marks that directly followed the step: the
- * time of the last mark before the first mark of a later step. */
+/* Returns the time at which step N ended, including the marks that directly followed it: the time
+ * of the last mark before the first mark of a later step. */
 static double time_of_step(const struct csv_run *c, uint64_t n)
 {
     double cut = -HUGE_VAL;
@@ -144,7 +144,8 @@ static int by_rows(const void *a, const void *b)
     return x->last_row < y->last_row ? 1 : -1;
 }
 
-/* Makes room by dropping the half of the groups with the fewest and oldest rows. */
+/* Makes room by dropping half of the groups: those with the fewest rows and, among equals, the
+ * oldest rows. */
 static int drop_half(struct csv_run *c)
 {
     struct texts kept = {0};
@@ -189,7 +190,7 @@ static struct process_info group_info(const char *name, size_t len)
     return info;
 }
 
-/* Finds the group NAME or creates it. Returns NULL if out of memory. */
+/* Finds the group NAME, or creates it. Returns NULL if out of memory. */
 static struct csv_group *find_group(struct csv_run *c, const char *name, size_t len)
 {
     uint32_t at;
@@ -221,7 +222,8 @@ static int64_t csv_ns(const struct csv_run *c, double t_s)
     return c->has_time ? (int64_t)llround((t_s - c->first_t) * 1e9) : 0;
 }
 
-/* The time of ROW on the run's clock. In a table without times, each step takes one second. */
+/* Returns the time of ROW on the run's clock. In a table without times, each step takes one
+ * second. */
 static uint64_t csv_run_ns(const struct csv_run *c, const struct csv_row *row)
 {
     int64_t ns = row->has_t ? csv_ns(c, row->t_s) : row->step * (int64_t)NS_PER_S;
@@ -235,7 +237,7 @@ static bool concerns(const struct csv_run *c, const struct csv_group *g, const s
     return m->pid == (g->sends_steps ? g->e->info.id.pid : c->leader);
 }
 
-/* Passes to the observers the marks before T_S that group G has not received yet. */
+/* Passes the marks before T_S that group G has not received yet to the observers. */
 static void deliver_marks(struct csv_run *c, struct csv_group *g, double t_s)
 {
     for (; g->next_mark < c->mark_count; g->next_mark++) {
@@ -271,8 +273,8 @@ static void add_phase(struct csv_run *c, const char *state)
     run_add_mark(c->run, &m);
 }
 
-/* Adds marks from the step and phase columns. Every process of a job has the same steps and phases,
- * so only those of one process are used. */
+/* Adds marks from the step and phase columns. All processes of a job have the same steps and
+ * phases, so only those of one process are added. */
 static void add_columns(struct csv_run *c, const struct csv_row *row)
 {
     struct run *run = c->run;
@@ -377,8 +379,8 @@ static bool has_ended(const struct csv_run *c, const struct csv_group *g)
     return c->has_time && c->last_t - g->last_t > fmax(GONE_S, 3 * pace);
 }
 
-/* Passes the remaining marks to groups that have not ended. Reports groups that ended before the
- * table as dead. */
+/* Passes the remaining marks to groups that have not ended. Reports the exit of groups that ended
+ * before the table. */
 static void end_table(struct csv_run *c)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -407,7 +409,7 @@ static int csv_run_fill(struct csv_run *c)
                        "--until-step %" PRIu64 ": %s has no steps; give its marks with --marks, or "
                        "name its steps with --step-column",
                        o->until_step, c->path);
-    /* the table has no rows, so an empty series is added */
+    /* if the table has no rows, an empty series is added */
     if (c->count == 0 && !find_group(c, "", 0))
         return no_memory(c);
     end_table(c);

@@ -1,4 +1,4 @@
-/* Reads the memory that earlier runs of the same command needed. */
+/* Reads the memory required by earlier runs of the same command. */
 #include "run/earlier.h"
 
 #include <dirent.h>
@@ -61,7 +61,7 @@ static bool is_same_command(const struct outcome_about *a, const struct outcome_
 }
 
 /* Returns the memory request that would have been enough for the run in DIRFD/PATH, or 0 if the run
- * is not to be used. */
+ * is not usable. */
 static uint64_t request_of_run(int dirfd, const char *path, const struct outcome_about *job)
 {
     json_t *doc = NULL;
@@ -78,7 +78,8 @@ static uint64_t request_of_run(int dirfd, const char *path, const struct outcome
     return bytes;
 }
 
-/* Returns the request of the node that needed most, or 0 if one of the nodes is not to be used. */
+/* Returns the memory request of the node that required most, or 0 if one of the nodes is not
+ * usable. */
 static uint64_t request_of_job(int dirfd, const char *path, const struct outcome_about *job)
 {
     AUTO_CLOSE int folder = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -122,7 +123,8 @@ static struct earlier_folder *list_folders(int fd, size_t *ret_count)
     return list;
 }
 
-/* Reads run.json of the run DIRFD/PATH, or of the first node that has one. */
+/* Reads run.json of the run DIRFD/PATH or, for a job on several nodes, of the first node that has
+ * one. */
 static int read_own(int dirfd, const char *path, json_t **ret_json, struct outcome *ret)
 {
     int r = read_run(dirfd, path, ret_json, ret);

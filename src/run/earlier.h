@@ -1,10 +1,11 @@
-/* The memory that earlier runs of the same command needed, from their run folders. */
+/* The memory required by earlier runs of the same command, from their run folders. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* maximum number of runs that are used, the newest first; older ones may be of another version */
+/* maximum number of runs that are used, newest first; older runs may be of another version of the
+ * program */
 enum { EARLIER_RUNS = 50 };
 
 struct earlier {
@@ -13,10 +14,10 @@ struct earlier {
     uint64_t bytes;
 };
 
-/* Reads the runs and jobs beside RUN, a run folder in "ebb-runs" or the folder of a job on several
- * nodes, that have its name and command. Runs that leaked or failed are not used, because their
- * peak depends on when they ended. */
+/* Reads earlier runs with the same name and command as RUN. RUN is a run folder in "ebb-runs" or
+ * the folder of a job on several nodes; the earlier runs are folders beside it. Runs that leaked or
+ * failed are not used, because their peak depends on when they ended. */
 void earlier_read(const char *run, struct earlier *ret);
-/* Sorts N values and returns their 98th percentile, which is the largest of fewer than 50 values.
- * The job server applies the same rule to the last runs of a name. */
+/* Sorts N values and returns their 98th percentile; of fewer than 50 values, this is the largest.
+ * The job server applies the same rule to the last runs with a name. */
 uint64_t earlier_percentile(uint64_t *values, size_t n);

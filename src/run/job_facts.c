@@ -1,7 +1,7 @@
 /* Reads and writes the facts of a job, driven by tables of their keys. */
 #include "run/job_facts.h"
 
-/* Members have the names of their JSON keys. Absent members are written as null. */
+/* The struct members are named after their JSON keys. Absent members are written as null. */
 #define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
 #define OR_NULL(s, m, type) CODEC_NULL(struct s, m, #m, CODEC_##type)
 #define PART(s, m, of) CODEC_PART_HAS(struct s, m, #m, of, CODEC_OR_NULL)

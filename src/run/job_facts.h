@@ -1,4 +1,4 @@
-/* Facts about a job, while it runs and at its end, that are not columns of its row in the store.
+/* Facts about a job, while it runs and at its end, that are not columns of its row in the database.
  * The server writes them, and `ebb show` reads them. The API uses the same keys. */
 #pragma once
 

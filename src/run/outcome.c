@@ -16,7 +16,8 @@
 #include "base/json.h"
 #include "version.h"
 
-/* Members have the names of their JSON keys. Absent members are written as null, or left out. */
+/* The struct members are named after their JSON keys. Absent members are written as null, or left
+ * out. */
 #define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
 #define OR_NULL(s, m, type) CODEC_NULL(struct s, m, #m, CODEC_##type)
 #define OR_NONE(s, m, type) CODEC_OPTION(struct s, m, #m, CODEC_##type)
@@ -361,7 +362,7 @@ int outcome_read(const json_t *doc, struct outcome *ret)
 
 int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret)
 {
-    /* a hostile document could have so many values that parsing it takes far more memory than MAX
+    /* a hostile document can have so many values that parsing it needs far more memory than MAX
      * bytes */
     enum { VALUES_MAX = 200000 };
     struct buf text = {0};

@@ -1,4 +1,4 @@
-/* run.json: the facts of a run and how it ended (docs/reference/run-json.md). The engine and the
+/* run.json: the facts of a run and its end (docs/reference/run-json.md). The engine and the
  * supervisor write it; views and the job server read it. The keys "verdict", "heap", "diagnosis"
  * and "spark" have types of their own and are not part of this struct. */
 #pragma once
@@ -51,7 +51,7 @@ struct outcome_segment {
     bool has_first_step, has_last_step, has_checkpoint_step;
     int64_t first_step, last_step, checkpoint_step;
     uint64_t peak_bytes;
-    char *verdict; /* the word of the verdict, or NULL */
+    char *verdict; /* verdict word, or NULL */
     struct outcome_end end;
 };
 
@@ -64,7 +64,7 @@ struct outcome_event {
     char *why;
     bool dry_run;
     bool has_gpu;
-    uint32_t gpu; /* the GPU whose memory is the reason */
+    uint32_t gpu; /* the GPU whose memory was the reason */
 };
 
 struct outcome_checkpoint {
@@ -72,7 +72,7 @@ struct outcome_checkpoint {
     uint32_t segment;
     double asked_t_s, took_s;
     char heard_by[16];
-    char *path; /* NULL: not reported */
+    char *path; /* NULL if not reported */
     bool has_step;
     int64_t step;
     uint64_t rise_bytes;
@@ -107,14 +107,14 @@ struct outcome_left {
     char *name;
     uint64_t bytes;
     bool in_use, removed;
-    /* whether the file belongs to the job; earlier versions also listed other jobs' files */
+    /* true if the file belongs to the job; earlier versions also listed other jobs' files */
     bool has_is_jobs, is_jobs;
 };
 
 /* ---- memory ---- */
 
-/* Statistics over all readings of the job or of one process. Baseline, growth and rate are those
- * of its verdict. */
+/* Statistics over all readings of the job or of one process. Baseline, growth and rate are those of
+ * its verdict. */
 struct outcome_series {
     uint64_t samples;
     bool has_start_bytes, has_end_bytes, has_mean_bytes, has_peak_bytes;
@@ -139,7 +139,8 @@ struct outcome_process {
     int32_t pid, ppid;
     uint64_t start_ticks;
     char role[24];
-    char *name; /* name of the process; not escaped, like the words of its command */
+    /* name of the process; neither this name nor the words of its command are escaped */
+    char *name;
     char **command;
     size_t command_count;
     bool alive;
@@ -181,19 +182,19 @@ struct outcome_limit {
 
 /* ---- several nodes ---- */
 
-/* One node of a job on several nodes; `nodes` is the expected number of nodes. */
+/* One node of a job on several nodes; NODES is the expected number of nodes. */
 struct outcome_node {
     uint32_t number, nodes;
 };
 
-/* A rank of the job on this node: the command that one `ebb run` started. */
+/* A rank of the job on this node: a command started by one `ebb run`. */
 struct outcome_rank {
-    uint32_t rank, local_rank; /* number of the rank in the whole job, and on this node */
+    uint32_t rank, local_rank; /* rank number in the whole job, and on this node */
     int32_t pid;               /* first process of the rank, with start_ticks as in `processes` */
     uint64_t start_ticks;
     char state[12]; /* "running" or "ended" */
     bool has_status, has_signal, has_ended_t_s;
-    int64_t status; /* exit status; 128 + N if signal N ended it */
+    int64_t status; /* exit status; 128 + N if killed by signal N */
     int32_t signal;
     double started_t_s, ended_t_s; /* seconds since the start of the run */
 };
@@ -206,7 +207,7 @@ struct outcome_about {
     char **command;
     size_t command_count;
     bool has_pid, has_supervisor_pid, has_started_s, has_segment, has_attached;
-    bool attached; /* the job was running before ebb attached to it, at `started` */
+    bool attached; /* true if the job was already running when ebb attached to it at `started` */
     int32_t pid, supervisor_pid;
     double started_s;
     char *socket, *control;
@@ -227,7 +228,7 @@ struct outcome_marks {
     bool has_last_step, has_bad, has_doubled;
     int64_t last_step;
     uint64_t bad, doubled;
-    char *source; /* source of the steps if a hook counts them: torch, tqdm, … */
+    char *source; /* source of the steps if a hook counts them, such as "torch" or "tqdm" */
 };
 
 struct outcome_cost {
@@ -248,13 +249,14 @@ struct outcome_left_list {
     size_t shm_count;
 };
 
-/* Facts that the engine measured until the end of a run. */
+/* Facts that the engine measured up to the end of a run. */
 struct outcome_measured {
     bool has_duration_s, has_interval_s, has_limit, has_tree, has_ask_bytes, has_processes_seen;
     bool has_largest, has_recording, has_marks, has_gaps, has_cost;
     double duration_s, interval_s;
     struct outcome_limit limit;
-    struct outcome_tree tree; /* totals of the whole job; not set when a whole machine is watched */
+    /* totals over the whole job; not set when a whole machine is watched */
+    struct outcome_tree tree;
     uint64_t ask_bytes, processes_seen, gaps;
     struct outcome_process *processes;
     size_t process_count;
@@ -288,10 +290,10 @@ struct outcome {
 };
 
 /* Splits LEN bytes, words separated by NUL as in /proc/PID/cmdline, into an array. Returns NULL if
- * there are no words or memory ran out. */
+ * there are no words or memory is exhausted. */
 char **outcome_words(const char *args, size_t len, size_t *ret_count);
 double outcome_seconds(uint64_t ns); /* converts to seconds, rounded to microseconds */
-/* Sets the facts at the beginning of every run.json: version, host, working folder. */
+/* Sets the facts that begin every run.json: version, host, working folder. */
 void outcome_about_start(struct outcome_about *ret, const char *name, const char *run_dir);
 /* replaces *AT with a copy of TEXT, which may be NULL, and frees the old text */
 void outcome_set_text(char **at, const char *text);
@@ -305,13 +307,13 @@ json_t *outcome_event_json(const struct outcome_event *event);
 /* Reads DOC into zeroed memory. The job may have written the document, so missing and invalid
  * members are left out. Returns 0, or -ENOMEM with nothing to free. */
 int outcome_read(const json_t *doc, struct outcome *ret);
-/* Reads run.json in the folder DIRFD, if it has at most MAX bytes. Follows no link and does not
+/* Reads run.json in the folder DIRFD, if it is at most MAX bytes long. Follows no link and does not
  * block on a pipe. The caller frees both results; RET_JSON may be NULL. Returns 0, -ENOENT,
  * -EBADMSG or -errno, and zeroes RET on failure. */
 int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret);
 void outcome_fini(struct outcome *o);
-/* True if the run has not ended, according to its run.json. */
+/* Returns true if the run has not ended, according to its run.json. */
 bool outcome_is_running(const struct outcome *o);
-/* True if nearly all memory that the job used was returned to the machine, or if that is
+/* Returns true if nearly all memory used by the job was returned to the machine, or if this is
  * unknown. */
 bool outcome_is_returned(const struct outcome_returned *r);

@@ -1,4 +1,4 @@
-/* Fills a run from a recording in one pass. */
+/* Reads a run from a recording in one pass. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -95,8 +95,8 @@ static int find_end(const char *path, const struct run_settings *options, uint64
     return r;
 }
 
-/* The job's start on the recording's clock. If the wall clock was set meanwhile, the start time is
- * far from the start of the recording, and is ignored. */
+/* Returns the job's start on the recording's clock. If the wall clock was set in the meantime, the
+ * job's start is far from the start of the recording and is ignored. */
 static uint64_t job_start_ns(const struct trace_reader *reader, const struct run_settings *options)
 {
     uint64_t mono_ns = trace_reader_start_mono_ns(reader);
@@ -118,7 +118,7 @@ static void run_take_header(struct run *run, const struct trace_reader *reader)
                                                     : trace_reader_start_wall_ns(reader);
 }
 
-/* Reads the items that the reader has not returned yet. */
+/* Reads all further items from the reader. */
 static int run_read_more(struct run *run, struct trace_reader *reader, uint64_t until_ns)
 {
     struct trace_item item;

@@ -1,4 +1,4 @@
-/* Fills the model of one run with events, samples, marks and notes. */
+/* Adds events, samples, marks and notes to the model of one run. */
 #include "run/run.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/number.h"
 
 enum {
-    /* initial width of a bucket, which is the shortest interval between samples */
+    /* initial bucket width, equal to the shortest interval between samples */
     FIRST_WIDTH_MS = 50,
     LIVED_S = 3, /* dead entities that lived at least this long are kept in preference to others */
 };
@@ -95,7 +95,7 @@ void run_observe(struct run *run, struct run_observer *observer)
     run->observers = observer;
 }
 
-/* Converts to time since the run's start; 0 for times before it. */
+/* Converts to time since the start of the run; times before it become 0. */
 static uint64_t run_clock(struct run *run, uint64_t mono_ns)
 {
     uint64_t t_ns = mono_ns > run->start_mono_ns ? mono_ns - run->start_mono_ns : 0;
@@ -163,7 +163,7 @@ static bool lived_long(const struct run_entity *e)
 }
 
 /* Adds E to the dead entities. A job may start a million short processes, so only the largest dead
- * entities are kept. Those that lived long enough to be judged come first. */
+ * entities are kept; those that lived long enough to be judged take precedence. */
 static void entity_bury(struct run *run, struct run_entity *e)
 {
     struct run_entity **least = &e;
@@ -397,7 +397,7 @@ static void job_sample(struct run *run, struct sample *s)
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         if (run_was_read(run, &run->machine, totals[i].machine))
             sample_put(s, totals[i].job, run->machine.last.v[totals[i].machine]);
-    /* if all processes have exited, the memory that is still charged is not the job's memory */
+    /* after all processes have exited, the memory that is still charged is not the job's */
     struct run_entity *const *processes;
     if (s->read & (BIT(JOB_CHARGE) | BIT(JOB_TREE)) && run_living(run, RUN_PROCESS, &processes))
         sample_put(s, JOB_MEMORY, s->v[s->read & BIT(JOB_CHARGE) ? JOB_CHARGE : JOB_TREE]);
@@ -419,7 +419,8 @@ unsigned run_gpu_field(const struct run_entity *gpu)
     return sample_has(&gpu->last, GPU_ALLOCATED) ? GPU_ALLOCATED : GPU_JOB;
 }
 
-/* Memory in the cache of PyTorch's allocator, beyond the peak of allocated memory. */
+/* Returns the memory in the cache of PyTorch's allocator that exceeds the peak of allocated
+ * memory. */
 static uint64_t gpu_spare(const struct sample *s)
 {
     return sample_has(s, GPU_RESERVED) && sample_has(s, GPU_PEAK)
@@ -465,7 +466,7 @@ static uint64_t mark_count_of(const struct run_mark *m, uint64_t otherwise)
     return m->has & MARK_HAS_STEP && m->step >= 0 ? (uint64_t)m->step : otherwise;
 }
 
-/* Drops every second step. Several ranks send the same steps, so either all marks of a step are
+/* Drops every second step. Several ranks report the same steps, so either all marks of a step are
  * kept or none. */
 static void marks_thin(struct run_marks *l)
 {
@@ -569,8 +570,8 @@ void run_add_mark(struct run *run, const struct mark *given)
     struct mark mark = *given;
     mark.t_ns = run_clock(run, given->t_ns);
     run->marks_seen++;
-    /* Each step is counted once, although every rank sends it, and both the job itself and the ebb
-     * package may send it. */
+    /* Each step is counted once, although every rank reports it, and both the job itself and the
+     * ebb package may do so. */
     if (mark.kind == MARK_STEP && (!(mark.has & MARK_HAS_RANK) || mark.rank == 0))
         run->steps_seen += !(mark.has & MARK_HAS_STEP) || !run->has_step || mark.step != run->step;
     if (mark.kind == MARK_STEP && mark.has & MARK_HAS_STEP) {

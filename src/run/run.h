@@ -1,7 +1,8 @@
 /* The model of one run: its entities (the job, the machine, processes, GPUs, and series that the
  * job reports) with one bounded series per signal, its marks, phases, segments and notes. The
- * engine fills it live, or one pass over a recording or a table does; everything downstream reads
- * it. All times are nanoseconds since the run's start, also those of marks passed to observers. */
+ * engine fills it live, or one pass over a recording or a table fills it; all other code reads it.
+ * All times, including those of marks passed to observers, are nanoseconds since the run's
+ * start. */
 #pragma once
 
 #include <jansson.h>
@@ -20,14 +21,14 @@ struct run;
 
 enum run_kind { RUN_JOB, RUN_MACHINE, RUN_PROCESS, RUN_GPU, RUN_FIGURE, RUN_KINDS };
 
-/* The signals of the job. The machine, processes and GPUs use the fields of proc/sample.h. A series
- * that the job reports has one signal, number 0. */
+/* The signals of the job. The machine, processes and GPUs have the fields of proc/sample.h. A
+ * series that the job reports has only signal 0. */
 enum run_job_signal {
     JOB_MEMORY,    /* memory charged to the job's cgroup; equals JOB_TREE if it has no cgroup */
     JOB_TREE,      /* memory of the job's processes with shared pages counted once: lower bound */
     JOB_TREE_HIGH, /* memory of the job's processes with shared pages counted once: upper bound */
     JOB_UNIQUE,    /* sum of the unique memory of the job's processes */
-    /* sum of the RSS of the job's processes, in which shared pages count several times */
+    /* sum of the RSS of the job's processes, in which shared pages are counted several times */
     JOB_RSS_SUM,
     JOB_GPU,        /* memory on all GPUs */
     JOB_LIMIT,      /* the effective limit */
@@ -40,19 +41,20 @@ enum { RUN_NAME_MAX = 96 };
 
 struct run_entity {
     enum run_kind kind;
-    /* slot of a process (never reused), index of a GPU, or number of a reported series */
+    /* slot of a process (never reused), GPU index, or number of a reported series */
     uint32_t id;
     char name[RUN_NAME_MAX]; /* name, not escaped; for a reported series without "@PID" */
-    /* facts about a process; for a reported series only id.pid is set, 0 if unknown */
+    /* facts about a process; for a reported series only id.pid is set, or 0 if unknown */
     struct process_info info;
     int32_t parent;   /* pid of the process that started this process */
     uint32_t segment; /* number of the segment in which the process was born, from 0 */
     bool is_dead;
-    uint64_t born_ns, died_ns; /* died_ns: valid if is_dead */
-    uint64_t execed_ns; /* when the process started its program: born_ns unless it called exec */
+    uint64_t born_ns, died_ns; /* died_ns is valid if is_dead */
+    /* time at which the process started its program: born_ns unless it called exec */
+    uint64_t execed_ns;
     struct sample last; /* the last sample, with the `read` bits of the tick at last_ns */
     uint64_t last_ns;
-    uint64_t peak_bytes; /* peak of signal number 0; for a process, the larger of VmHWM and RSS */
+    uint64_t peak_bytes;     /* peak of signal 0; for a process, the larger of VmHWM and RSS */
     uint64_t gpu_peak_bytes; /* processes only: peak of the memory on all GPUs */
     /* one series per signal; NULL if the signal was never read or is not kept */
     struct series *signal[SAMPLE_FIELDS_MAX];
@@ -76,11 +78,11 @@ struct run_mark {
     uint32_t has; /* enum mark_has */
     int64_t step, steps_per_epoch, max_steps, rank, examples, effective_batch;
     double epoch;
-    char word[24]; /* the KIND= of a MARK_OTHER, not escaped */
+    char word[24]; /* value of KIND= for a MARK_OTHER, not escaped */
 };
 
-/* The marks of one kind. If there are too many, only every STRIDE-th step keeps its marks (or every
- * STRIDE-th mark is kept, if marks have no step). */
+/* The marks of one kind. If there are too many, only every STRIDE-th step keeps its marks; for
+ * marks without steps, only every STRIDE-th mark is kept. */
 struct run_marks {
     struct run_mark *at;
     size_t count, cap;
@@ -90,7 +92,7 @@ struct run_marks {
 struct run_phase {
     char name[48]; /* not escaped */
     int32_t pid;
-    bool is_open; /* the phase has not ended, and until_ns is the newest time of the run */
+    bool is_open; /* true if the phase has not ended; until_ns is then the newest time of the run */
     uint64_t from_ns, until_ns;
 };
 
@@ -99,7 +101,7 @@ struct run_note {
     json_t *doc; /* a JSON object */
 };
 
-/* A version that a mark reported: TORCH_VERSION=2.4.0 becomes "torch" and "2.4.0". */
+/* A software version reported in a mark: TORCH_VERSION=2.4.0 becomes "torch" and "2.4.0". */
 struct run_version {
     char name[64], text[64]; /* not escaped */
 };
@@ -120,11 +122,11 @@ struct run_observer {
     void (*tick)(void *user, struct run *run);
     void (*mark)(void *user, struct run *run, const struct mark *mark);
     void (*note)(void *user, struct run *run, const char *kind, const char *text, size_t len);
-    /* Called before E is freed: at the end of the run, or earlier for a dead entity if enough
-     * larger ones are kept. */
+    /* Called before E is freed: at the end of the run, or earlier for a dead entity that is not
+     * among the largest. */
     void (*forget)(void *user, struct run *run, struct run_entity *e);
-    /* Called for each row of a table, after the marks of the marks file that concern E up to this
-     * row. A time before the table's first row is negative. */
+    /* Called for each row of a table, after the marks from the marks file for E up to this row. A
+     * time before the table's first row is negative. */
     void (*row)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
                 const struct csv_row *row);
     void (*row_mark)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
@@ -143,14 +145,16 @@ struct run_observer {
 
 /* Properties of a run that was read from a table. */
 struct run_table {
-    bool is_rows; /* run_read_csv has read the table; a group that ended before the table is dead */
-    /* the run is a recording that an earlier version of ebb made from a table; none of its
-     * processes dies */
+    /* true if run_read_csv has read the table; a group that ended before the table is dead */
+    bool is_rows;
+    /* true for a recording that an earlier version of ebb made from a table; none of its processes
+     * dies */
     bool is_imported;
-    bool is_by_step;       /* the table has no times, so one second per step is assumed */
-    bool is_job;           /* all groups of the table are processes of a single job */
-    bool has_marks;        /* the table comes with a file of marks */
-    uint64_t dropped_rows; /* number of rows that were dropped because there are too many groups */
+    /* true if the table has no times, so that one second per step is assumed */
+    bool is_by_step;
+    bool is_job;           /* true if all groups of the table are processes of a single job */
+    bool has_marks;        /* true if the table comes with a file of marks */
+    uint64_t dropped_rows; /* number of rows dropped because there are too many groups */
 };
 
 enum {
@@ -171,21 +175,21 @@ struct run_settings {
     uint32_t buckets[RUN_KINDS];
     size_t dead;             /* number of dead processes and dead reported series to keep */
     size_t marks;            /* number of marks of each kind to keep */
-    size_t guard_notes;      /* number of guard notes to keep, which are the newest */
+    size_t guard_notes;      /* number of guard notes to keep; the newest are kept */
     uint64_t width_ns;       /* initial width of a bucket; 0 means 50 ms */
     uint64_t from_ns, to_ns; /* time range of series and marks; to_ns 0 means until the end */
-    /* used by run_read */
-    /* when the job started; a recording begins a moment later; 0 if unknown */
+    /* the following fields are used by run_read */
+    /* wall-clock start of the job, a moment after the recording began; 0 if unknown */
     uint64_t start_wall_ns;
     bool has_until, has_until_step;
     uint64_t until_ns; /* items after this time are not read */
     /* items after this step, and after the marks that directly follow it, are not read */
     uint64_t until_step;
-    struct csv_options csv; /* how to read a table */
+    struct csv_options csv; /* options for reading a table */
 };
 /* Settings that keep everything, for the diagnosis and the report. */
 extern const struct run_settings run_settings_read;
-/* Settings for the engine: keep a series of the job's memory and of the RSS of each process, about
+/* Settings for the engine: keep one series of the job's memory and one of each process's RSS, about
  * 2 KiB each. */
 extern const struct run_settings run_settings_live;
 
@@ -199,13 +203,13 @@ struct run {
     struct run_entity job, machine;
     /* living processes, GPUs and reported series, sorted by kind and id */
     struct run_entities living;
-    size_t hint;              /* guess of the index at which the next sample's entity is */
+    size_t hint;              /* guessed index of the next sample's entity */
     struct run_entities dead; /* unordered */
     uint64_t processes_seen;
     struct run_role dead_roles[ROLE_COUNT];
     struct run_marks marks[MARK_KIND_COUNT]; /* marks of all kinds except SERIES, HELLO and ACK */
     uint64_t marks_seen;
-    uint64_t steps_seen; /* number of steps that the first rank reported, each counted once */
+    uint64_t steps_seen; /* number of steps reported by the first rank, each counted once */
     bool has_step;
     int64_t step; /* number of the newest step */
     struct run_phase *phases;
@@ -219,13 +223,14 @@ struct run {
     size_t version_count;
     uint64_t gaps; /* number of "gap" notes */
     /* for runs read from a recording: */
-    json_t *header; /* NULL: live */
+    json_t *header; /* NULL for a live run */
     json_t *end;    /* content of the note "end", or NULL */
     /* peak of the job as the engine recorded it; if 0, the maximum of JOB_MEMORY is used */
     uint64_t peak_bytes;
     struct run_table table;
-    bool is_cut;     /* reading stopped at until_ns or until_step before the end of the recording */
-    bool has_failed; /* memory ran out, so the run is incomplete */
+    /* true if reading stopped at until_ns or until_step before the end of the recording */
+    bool is_cut;
+    bool has_failed; /* true if memory ran out, so the run is incomplete */
     struct trace_reader_damage damage;
 };
 
@@ -237,8 +242,8 @@ void run_free(struct run *run); /* NULL is fine */
 /* Adds an observer, which must outlive the run. Call this before anything is added to the run. */
 void run_observe(struct run *run, struct run_observer *observer);
 
-/* Adds a process event. Returns the entity, or NULL if the process died or was never born, or
- * memory ran out. */
+/* Adds a process event. Returns the entity, or NULL if the process died, was never born, or memory
+ * ran out. */
 struct run_entity *run_process(struct run *run, uint64_t mono_ns, enum process_event_kind event,
                                uint32_t slot, const struct process_info *info);
 void run_tick_begin(struct run *run, uint64_t mono_ns);
@@ -247,7 +252,8 @@ void run_tick_begin(struct run *run, uint64_t mono_ns);
 void run_sample(struct run *run, enum sample_entity_kind kind, uint32_t id, const char *name,
                 const struct sample *sample);
 void run_tick_end(struct run *run);
-/* Sets one value of E at the run's tick_ns, outside a tick. Used for tables. */
+/* Adds the value V of FIELD to E at time tick_ns of the run. Used for tables, whose rows do not
+ * form ticks. */
 void run_add_value(struct run *run, struct run_entity *e, unsigned field, uint64_t v);
 void run_add_mark(struct run *run, const struct mark *given);
 /* Adds a note, whose TEXT is JSON. */
@@ -265,34 +271,36 @@ struct run_follower {
     struct trace_reader *reader;
     uint64_t until_ns;
 };
-/* Opens a recording. run_follow_more reads it up to its current end, and each later call reads what
- * was added. The run belongs to the caller, who calls run_follow_end before freeing it. All return
- * 0 or -errno with an error. */
+/* Opens a recording. The first call of run_follow_more reads it up to its current end, and each
+ * later call reads what was added since. The caller owns the run, and calls run_follow_end before
+ * freeing it. All return 0 or -errno with an error. */
 int run_follow(const char *path, const struct run_settings *options, struct run_observer *observers,
                struct run_follower *ret, struct err *err);
 int run_follow_more(struct run_follower *f, struct err *err);
 void run_follow_end(struct run_follower *f);
-/* true if the file's name or content is that of a recording; otherwise the file is a table */
+/* Returns true if the file is a recording, judging by its name or content; otherwise it is a
+ * table. */
 bool run_is_recording(const char *path);
 /* Reads a table for run_read. Observers receive rows instead of ticks. */
 int run_read_csv(const char *path, const struct run_settings *settings,
                  struct run_observer *observers, struct run **ret, struct err *err);
-/* Frees the living entities that the caller has marked as dead. They leave no trace among the dead
+/* Frees the living entities that the caller has marked as dead. They are not added to the dead
  * entities. */
 void run_drop_marked(struct run *run);
 
 /* ---- reading ---- */
 
-/* The field of a GPU that is judged: PyTorch's allocated memory if known, because its allocator
- * retains freed memory; otherwise the driver's count. */
+/* Returns the field of a GPU that is judged: PyTorch's allocated memory if known, because its
+ * allocator retains freed memory; otherwise the memory reported by the driver. */
 unsigned run_gpu_field(const struct run_entity *gpu);
-/* Returns the memory of a GPU that a request cannot use: of all its users, or of the job. The cache
- * of PyTorch's allocator is included up to the peak of allocated memory, because a later step may
- * need that much again. The rest of the cache is not included, because the allocator frees it
- * before a request fails. Returns false if unknown. */
+/* Return the memory of a GPU that is not available to a request: that of all its users
+ * (run_gpu_used), or that of the job (run_gpu_job). The cache of PyTorch's allocator is included up
+ * to the peak of allocated memory, because a later step may need that much again. The rest of the
+ * cache is not included, because the allocator frees it before a request fails. Return false if
+ * unknown. */
 bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret);
 bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret);
-/* The newest value of FIELD of E. */
+/* Sets *RET to the newest value of FIELD of E. Returns false if there is none. */
 bool run_value(const struct run_entity *e, unsigned field, uint64_t *ret);
 /* Returns the living process with this pid, or else the process with this pid that died last; NULL
  * if none is kept. */
@@ -304,13 +312,14 @@ size_t run_living(const struct run *run, enum run_kind kind, struct run_entity *
 /* Sets *RET to the living and dead entities of KIND, largest peak first. Returns their number. The
  * caller frees *RET, which is NULL if memory ran out. */
 size_t run_list(const struct run *run, enum run_kind kind, struct run_entity ***ret);
-/* Returns the series that the process of OF reports as PREFIX:NAME, if the name of OF ends in
- * ":NAME"; NULL if there is none. */
+/* If the name of OF ends in ":NAME", returns the series PREFIX:NAME that the same process reports,
+ * or NULL if there is none. */
 const struct run_entity *run_figure_beside(const struct run *run, const struct run_entity *of,
                                            const char *prefix);
-/* Peak memory of the job, from the end note of the recording or from its series; 0 if unknown. */
+/* Returns the peak memory of the job, from the end note of the recording or from its series, or 0
+ * if unknown. */
 uint64_t run_peak(const struct run *run);
-/* Planned number of steps according to the newest marks; 0: unknown. */
+/* Returns the planned number of steps according to the newest marks, or 0 if unknown. */
 int64_t run_planned_steps(const struct run *run);
 /* Iterates over the marks of all kinds in order of time. Start with a zeroed cursor. Returns NULL
  * at the end. */

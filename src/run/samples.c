@@ -30,14 +30,15 @@ struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, ui
         .to_ns = to_ns};
 }
 
-/* One list of values. All columns share the same times. */
+/* One list of values. All columns have the same times. */
 struct samples_column {
     const char *key;
     const struct series *series;
     bool is_min;
 };
 
-/* Writes the times as t_s and one list per column, using the buckets of the coarsest series. */
+/* Writes the times as t_s, and one list for each column, using the buckets of the coarsest
+ * series. */
 static void put_columns(json_t *o, const struct samples_column *columns, size_t count)
 {
     json_t *times = json_array();
@@ -138,7 +139,7 @@ static json_t *mark_json(const struct run_mark *m)
                      has_epoch ? json_real(m->epoch) : json_null());
 }
 
-/* Keeps every second mark of the most frequent kind, again and again, until all marks fit into the
+/* Drops every second mark of the most frequent kind, repeatedly, until all marks fit into the
  * response. */
 static void choose_strides(const struct run *run, size_t ret[MARK_KIND_COUNT])
 {

@@ -1,4 +1,4 @@
-/* A series of readings with bounded size, which halves its resolution when it is full. */
+/* A series of readings of bounded size, which halves its resolution when it is full. */
 #include "run/series.h"
 
 #include <assert.h>
@@ -128,7 +128,8 @@ static size_t bucket_points(const struct series *s, uint32_t i, bool with_last,
     return with_last ? point_put(ret, n, &b->last) : n;
 }
 
-/* Index of the first bucket whose last reading is at or after T_NS; S->count if there is none. */
+/* Returns the index of the first bucket whose last reading is at or after T_NS, or S->count if
+ * there is none. */
 static uint32_t bucket_at(const struct series *s, uint64_t t_ns)
 {
     return (uint32_t)ARRAY_SEARCH(i, s->count, s->buckets[i].last.t_ns < t_ns);

@@ -21,7 +21,7 @@ struct series {
     struct series_bucket *buckets; /* buckets in order of time; empty ones are left out */
     uint32_t count, cap;
     uint32_t most;                /* maximum number of buckets; at least 2 */
-    uint64_t width_ns, origin_ns; /* bucket number N begins at origin + N * width */
+    uint64_t width_ns, origin_ns; /* bucket number N starts at origin + N * width */
     uint64_t readings;
     struct series_point first;
     uint64_t start; /* the last reading within the first second: memory at the end of start-up */
@@ -36,7 +36,7 @@ void series_fini(struct series *s); /* frees the series; accepts a zeroed struct
  * used. Returns 0, or -ENOMEM if the reading was left out. */
 int series_add(struct series *s, uint64_t t_ns, uint64_t v);
 
-/* In all functions below S may be NULL, which means a series without readings. */
+/* In all functions below, S may be NULL, which means a series without readings. */
 
 bool series_last(const struct series *s, struct series_point *ret);
 /* Gets the first kept reading at or after T_NS. */
@@ -50,5 +50,5 @@ size_t series_room(const struct series *s);
 size_t series_points(const struct series *s, struct series_point *ret);
 /* Writes the maxima of the newest buckets, oldest first. Returns their number, at most N. */
 size_t series_newest(const struct series *s, size_t n, uint64_t *ret);
-/* the mean of all readings; 0 if there are none */
+/* Returns the mean of all readings, or 0 if there are none. */
 uint64_t series_mean(const struct series *s);
