@@ -1,4 +1,4 @@
-/* Advises only measures that the evidence supports, with the numbers of this run. */
+/* Makes advice only if the evidence supports it, with the values measured in this run. */
 #include "diagnose/advice.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A planned restart happens at this fraction of the limit. The remaining memory is left for spikes
+/* A planned restart happens at this fraction of the limit. The rest of the limit is left for spikes
  * within a step. */
 static const double restart_share = 0.8;
 static const double least_share = 0.15;
@@ -41,10 +41,10 @@ __attribute__((format(printf, 2, 3))) static void effect(struct advice *a, const
 }
 
 #define ABOUT(bytes) text_about_size((char[TEXT_SIZE_MAX]){""}, bytes)
-/* The call site of hypothesis H as text, or "". */
+/* Returns the call site of hypothesis H as text, or "". */
 #define SITE(h) ((h)->site ? PLACE((h)->site) : "")
 
-/* Adds the effect of a fix. The growth rate of a call site counts only live memory. The allocator
+/* Adds the effect of a fix. The growth rate of a call site includes only live memory. The allocator
  * also retains the holes between live blocks, so the fix may save up to the growth rate of the
  * process or GPU. */
 static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
@@ -64,15 +64,15 @@ static void saves_up_to(struct advice *a, double bytes)
     effect(a, "saves up to %s", ABOUT(bytes));
 }
 
-/* Returns the first words of advice on growth that ends by itself: "not a leak; ", or "" if the
+/* Returns the beginning of advice on growth that ends by itself: "not a leak; ", or "" if the
  * verdict does not exclude a leak. */
 static const char *no_leak_text(const struct question *q)
 {
     return verdict_word_leak(q->word) == VERDICT_LEAK_NO ? "not a leak; " : "";
 }
 
-/* Most caches that fill during the first epoch hold decoded images; the call site shows whether
- * this cache does. */
+/* Returns true if the cache holds decoded images, judging by the call site; most caches that fill
+ * during the first epoch do. */
 static bool is_image(const struct hypothesis *h)
 {
     const struct name *native = h->site ? h->site->native : NULL;
@@ -87,7 +87,8 @@ static bool is_limited(const struct kept *k)
     return k->limit > 0;
 }
 
-/* The user cannot change the containers of a library. */
+/* Returns true if the container belongs to the program; the user cannot change a container of a
+ * library. */
 static bool is_of_program(const struct kept *k)
 {
     return !k->is_library;
@@ -109,7 +110,7 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
     if (h->site && h->site == ledger_site(q->l, LEDGER_TOUCHED)) {
         add(l, h->id,
             "%s%s was allocated in one block at %s and becomes resident as the job writes to it; "
-            "to use less memory, allocate less",
+            "to reduce memory, allocate a smaller block",
             no_leak_text(q), ABOUT(h->site->live_bytes), SITE(h));
         return;
     }
@@ -125,7 +126,8 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
         return;
     }
     struct advice *a = add(
-        l, h->id, "%sto use less memory, load each example on demand instead of keeping all%s%s%s",
+        l, h->id,
+        "%sto use less memory, load each example on demand instead of keeping all of them%s%s%s",
         no_leak_text(q), h->site ? "; they are allocated at " : "", SITE(h),
         is_image(h) ? "; for images: ebb.data.LazyImages(paths, budget=…)" : "");
     if (h->word != POSSIBLE)
@@ -175,8 +177,8 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
     else
         saves_per_step(q, h,
                        add(l, h->id,
-                           "record what keeps the growing objects alive: EBB_CENSUS_EVERY=100 ebb "
-                           "run -- COMMAND"));
+                           "record the references that keep the growing objects alive: "
+                           "EBB_CENSUS_EVERY=100 ebb run -- COMMAND"));
 }
 
 static const char *retention_text(const struct question *q)
@@ -224,7 +226,7 @@ static void advise_workers(const struct question *q, const struct hypothesis *h,
         saves_up_to(add(l, h->id, "use fewer data-loader workers"), data);
 }
 
-/* Advice that does not depend on the call site. */
+/* Adds advice that does not depend on the call site. */
 static void advise_kind(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     double explained = h->share * q->total;
@@ -235,18 +237,19 @@ static void advise_kind(const struct question *q, const struct hypothesis *h, st
             "--find-training");
         break;
     case HYPOTHESIS_ACCUMULATION:
-        add(l, h->id, "%sa smaller batch per device lowers the memory of a step", no_leak_text(q));
+        add(l, h->id, "%suse a smaller batch per device to reduce memory within each step",
+            no_leak_text(q));
         break;
     case HYPOTHESIS_EVAL_SPIKE:
         add(l, h->id,
-            "%sto lower the spike, do not collect all outputs of an evaluation (Hugging Face: "
+            "%sto reduce the spike, do not collect all outputs of an evaluation (Hugging Face: "
             "batch_eval_metrics=True, preprocess_logits_for_metrics)",
             no_leak_text(q));
         break;
     case HYPOTHESIS_EVAL_STEP:
         effect(add(l, h->id,
-                   "after each evaluation or checkpoint, release its predictions, figures and "
-                   "copies of the state"),
+                   "release predictions, plots and copies of the model state after each "
+                   "evaluation or checkpoint"),
                "would have saved %s", ABOUT(explained));
         break;
     case HYPOTHESIS_RETENTION:
@@ -275,7 +278,7 @@ static void advise_kind(const struct question *q, const struct hypothesis *h, st
         break;
     case HYPOTHESIS_COMPILE:
         saves_up_to(add(l, h->id,
-                        "compile for changing shapes (dynamic=True), or turn compilation off "
+                        "compile with dynamic shapes (dynamic=True), or turn compilation off "
                         "(TORCH_COMPILE_DISABLE=1)"),
                     explained);
         break;
@@ -336,12 +339,12 @@ static void advise_cleanup(const struct question *q, enum hypothesis_id because,
     if (!c->count || !(span > 0) || c->freed_bytes > 0.1 * q->total)
         return;
     add(l, because,
-        "remove MemoryCleanup: %" PRIu64 " calls freed %s in all and took %.1f %% of the time",
+        "remove MemoryCleanup: %" PRIu64 " calls freed %s in total and took %.1f %% of the time",
         c->count, ABOUT(fmax(0, c->freed_bytes)), c->cost_s / span * 100);
 }
 
-/* Returns true if the list already has advice that fits H, because an earlier hypothesis has the
- * same cause. */
+/* Returns true if the list already has advice that applies to H, because an earlier hypothesis has
+ * the same cause. */
 static bool is_covered(const struct question *q, const struct hypothesis *first,
                        const struct list *l, const struct hypothesis *h)
 {
@@ -355,8 +358,9 @@ static bool is_covered(const struct question *q, const struct hypothesis *first,
     return false;
 }
 
-/* Advice on a cache filled in the first epoch already names the line of the cache. Advice on the
- * call site would only repeat the line, unless it names the container. */
+/* Returns true if H would repeat advice on a cache filled in the first epoch. That advice already
+ * names the allocating line, so advice on the call site is only useful if it names the
+ * container. */
 static bool is_covered_by_fill(const struct question *q, const struct hypothesis *first,
                                const struct hypothesis *h)
 {
@@ -365,8 +369,8 @@ static bool is_covered_by_fill(const struct question *q, const struct hypothesis
            (q->f->main->verdict.is_limited || !find_container(q->f, is_of_program));
 }
 
-/* Returns true if H is retention and the memory that stays alive is known. Free memory between live
- * blocks is then only a symptom. */
+/* Returns true if H is retention and the memory that is kept alive is known. Free memory between
+ * live blocks is then only a symptom. */
 static bool is_symptom(const struct question *q, const struct hypothesis ranked[HYPOTHESIS_COUNT],
                        const struct hypothesis *h)
 {
@@ -404,8 +408,7 @@ size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPO
         const struct hypothesis *h = &ranked[i];
         bool is_first = i == 0 && h->word == POSSIBLE && h->share > 0;
         bool is_worth = h->word == NEARLY_CERTAIN || h->word == LIKELY || is_first;
-        if (h->id == HYPOTHESIS_MAPPED_FILES &&
-            i > 0) /* there is nothing to do about mapped files */
+        if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0) /* no action is needed for mapped files */
             continue;
         if (is_worth && h->share >= least_share && !is_covered(q, &ranked[0], &l, h) &&
             !is_symptom(q, ranked, h) && !is_covered_by_fill(q, &ranked[0], h))

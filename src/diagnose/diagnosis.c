@@ -48,7 +48,7 @@ static void add_all_absent(const struct facts *f, struct diagnosis *d)
         const char *text;
     } parts[] = {
         {f->is_damaged, "part of the recording is damaged or missing: the diagnosis uses the rest"},
-        {!f->has_run_json, "no run.json: the job's settings and how it ended are unknown"},
+        {!f->has_run_json, "no run.json: the job's settings and exit status are unknown"},
         {f->n_marks == 0, "no marks: steps, epochs and evaluations are unknown"},
         {!f->heap.profile, "no heap profile: the allocating line is unknown"},
     };

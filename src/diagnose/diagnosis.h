@@ -1,5 +1,5 @@
-/* The diagnosis of a run: where the memory is (the ledger), every hypothesis with its evidence, and
- * advice (docs/internals/diagnose.md). Texts are not escaped. */
+/* The diagnosis of a run: the location of its memory (the ledger), every hypothesis with its
+ * evidence, and advice (docs/internals/diagnose.md). Texts are not escaped. */
 #pragma once
 
 #include <jansson.h>
@@ -16,12 +16,12 @@ struct recorded;
 enum { DIAGNOSIS_ABSENT = 64, DIAGNOSIS_VERDICT = 256 };
 
 struct diagnosis {
-    struct facts *facts;             /* the other members refer to it */
+    struct facts *facts;             /* the other members point into it */
     char verdict[DIAGNOSIS_VERDICT]; /* one sentence */
     double growth;                   /* growth of the main process; NAN if unknown */
     bool has_grown;
     struct ledger ledger;
-    struct hypothesis hypotheses[HYPOTHESIS_COUNT]; /* ranked */
+    struct hypothesis hypotheses[HYPOTHESIS_COUNT]; /* sorted, most likely first */
     size_t n_hypotheses;
     struct advice advice[ADVICE_MAX];
     size_t n_advice;
@@ -32,9 +32,9 @@ struct diagnosis {
 
 /* Returns 0, or -ENOMEM with a message. */
 int diagnosis_new(const struct recorded *recorded, struct diagnosis **ret, struct err *err);
-void diagnosis_free(struct diagnosis *d); /* NULL is fine */
+void diagnosis_free(struct diagnosis *d); /* D may be NULL */
 /* Converts the diagnosis to JSON; returns NULL if out of memory. */
 json_t *diagnosis_json(const struct diagnosis *d);
-/* Returns the part that run.json holds: the verdict sentence, the first hypothesis and the
+/* Returns the part that is stored in run.json: the verdict sentence, the first hypothesis and the
  * advice. */
 json_t *diagnosis_brief_json(const struct diagnosis *d);

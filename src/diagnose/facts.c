@@ -13,9 +13,9 @@
 
 enum { EXIT_S = 3 };
 
-/* Fraction of a process's life that counts as start-up if there are no marks. */
+/* Fraction of a process's life that is treated as start-up if there are no marks. */
 static const double warm_share = 0.1;
-/* Growth also counts as start-up if memory reached settled_share of its final value within
+/* Growth is also treated as start-up if memory reached settled_share of its final value within
  * early_share of the process's life. */
 static const double settled_share = 0.97, early_share = 0.4;
 static const double library_bytes = 1 << 20;
@@ -66,7 +66,7 @@ static int facts_take_marks(struct facts *f, const struct marks *marks, struct e
     return 0;
 }
 
-/* ---- the start and the end of the comparison ---- */
+/* ---- the two moments that are compared ---- */
 
 static double first_of(const struct facts *f, enum verdict_mark_kind kind)
 {
@@ -84,8 +84,8 @@ static double last_of(const struct facts *f, enum verdict_mark_kind kind)
     return (double)NAN;
 }
 
-/* Returns the time of the last reading up to END_S at which memory had not yet fallen because of
- * the exit of the process. */
+/* Returns the time of the last reading up to END_S before memory fell because the process
+ * exited. */
 static double before_exit(const struct facts_series *s, double end_s)
 {
     double most = facts_max(s, end_s - EXIT_S, end_s), found = end_s;
@@ -115,8 +115,8 @@ static double resident_without_files(const struct facts_process *p, double t_s)
     return facts_at(&p->field[SAMPLE_RSS], t_s) - (isnan(file) ? 0 : file);
 }
 
-/* Returns the time at which the program had loaded its libraries, at most UNTIL_S. A library adds
- * both anonymous memory and file pages, unlike mapped data, which adds only file pages. */
+/* Returns the time at which the program had loaded its libraries, at most UNTIL_S. Loading a
+ * library adds both anonymous memory and file pages; mapping data adds only file pages. */
 static double loaded_s(const struct facts_process *p, double from_s, double until_s)
 {
     const struct facts_series *file = &p->field[SAMPLE_FILE];
@@ -149,8 +149,8 @@ static double settled_s(const struct facts_process *p, double from_s, double to_
     return found <= until_s ? found : loaded;
 }
 
-/* Chooses the two moments that are compared. Growth counts from the end of the first step,
- * because the first step allocates gradients and optimizer state. */
+/* Chooses the two moments that are compared. The first one is the end of the first step, because
+ * the first step allocates gradients and optimizer state. */
 static void facts_choose_moments(struct facts *f)
 {
     const struct facts_process *p = f->main;
@@ -173,7 +173,7 @@ static void facts_choose_moments(struct facts *f)
     f->now_s = fmax(f->now_s, f->start_s);
 }
 
-/* ---- the censuses ---- */
+/* ---- censuses ---- */
 
 /* Reads a census of the known format. Returns NULL on error. */
 static json_t *facts_census(const struct census_file *file)
@@ -205,7 +205,7 @@ static void facts_read_census(const char *folder, struct facts *f)
     json_decref(last);
 }
 
-/* ---- the whole ---- */
+/* ---- all facts ---- */
 
 int facts_new(const struct recorded *recorded, struct facts **ret, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* All measurements of a run, gathered from its folder: recording, run.json, heap histories and
- * censuses. A value that was not measured is absent, never zero. A hypothesis that needs an absent
- * value reports that the value is missing. */
+ * censuses. A value that was not measured is absent, never zero. A hypothesis that requires an
+ * absent value reports it as missing. */
 #pragma once
 
 #include <jansson.h>
@@ -22,33 +22,33 @@ struct facts_points;
 struct facts_process;
 struct recorded;
 
-/* A signal in time order. */
+/* The readings of one signal, in time order. */
 struct facts_series {
     const double *t_s; /* times in seconds since the start of the run */
     const double *v;
     size_t count;
 };
-/* Returns the value of S at T_S: the last reading at or before T_S, else the first reading after
- * T_S, or NAN. */
+/* Returns the value of S at T_S: the last reading at or before T_S, or else the first reading after
+ * T_S, or NAN if there are no readings. */
 double facts_at(const struct facts_series *s, double t_s);
-/* Returns the reading nearest to T_S, before or after it, or NAN. */
+/* Returns the reading nearest to T_S, before or after it, or NAN if there are no readings. */
 double facts_near(const struct facts_series *s, double t_s);
-/* Returns the time of the reading nearest to T_S, or NAN. */
+/* Returns the time of the reading nearest to T_S, or NAN if there are no readings. */
 double facts_near_s(const struct facts_series *s, double t_s);
-/* Returns FIELD of P at T_S, or NAN if FIELD was never read. The fields for kinds of memory are
- * read rarely. Between two readings, such a field is assumed to change in proportion to resident
- * memory. */
+/* Returns FIELD of P at T_S, or NAN if FIELD was never read. The fields that break down resident
+ * memory are read rarely; between two readings, such a field is assumed to change in proportion to
+ * resident memory. */
 double facts_field_at(const struct facts_process *p, enum sample_process_field field, double t_s);
-/* Returns T_S, or the time of the first or last reading of FIELD if T_S is before or after it;
+/* Returns T_S, or the time of the first or last reading of FIELD if T_S is outside their range;
  * facts_field_at then returns that reading. Returns NAN if FIELD was never read. */
 double facts_field_s(const struct facts_process *p, enum sample_process_field field, double t_s);
-/* Returns the largest reading from FROM_S to TO_S, or NAN. */
+/* Return the largest and the smallest reading from FROM_S to TO_S, or NAN. */
 double facts_max(const struct facts_series *s, double from_s, double to_s);
 double facts_min(const struct facts_series *s, double from_s, double to_s);
 /* Returns the change of S from FROM_S to TO_S, or NAN if S was never read. */
 double facts_growth(const struct facts_series *s, double from_s, double to_s);
 
-/* A verdict as in docs/reference/verdict.md. Unknown numbers are NAN, unknown steps -1. */
+/* A verdict as in docs/reference/verdict.md. Unknown rates are NAN, unknown steps are -1. */
 struct facts_verdict {
     bool is_known;
     enum verdict_word word;
@@ -66,11 +66,11 @@ bool facts_has_ended(enum verdict_word word);
 struct facts_process {
     struct process_id id;
     enum process_role role;
-    char name[PROCESS_COMM_MAX + 1]; /* raw */
+    char name[PROCESS_COMM_MAX + 1]; /* not escaped */
     /* died_s is INFINITY while the process is alive. */
     double born_s, died_s;
-    struct facts_series field[SAMPLE_PROCESS_COUNT]; /* by enum sample_process_field */
-    double peak_bytes;                               /* highest RSS; NAN: unknown */
+    struct facts_series field[SAMPLE_PROCESS_COUNT]; /* indexed by enum sample_process_field */
+    double peak_bytes;                               /* highest RSS, or NAN if unknown */
     /* Verdict on the part of the process's memory that can leak. */
     struct facts_verdict verdict;
 };
@@ -78,14 +78,14 @@ struct facts_process {
 struct facts_mark {
     enum verdict_mark_kind kind;
     double t_s;
-    int64_t step; /* -1: unknown */
+    int64_t step; /* -1 if unknown */
 };
 
-/* A number reported by the job, such as "heap_live_bytes", "cuda_reserved_bytes" or
- * "gc_count_2". */
+/* A figure, which is a metric reported by the job, such as "heap_live_bytes", "cuda_reserved_bytes"
+ * or "gc_count_2". */
 struct facts_figure {
     char name[RUN_NAME_MAX];
-    int32_t pid; /* 0: unknown */
+    int32_t pid; /* 0 if unknown */
     struct facts_series series;
 };
 
@@ -96,54 +96,55 @@ struct facts_moment {
     double rounding; /* bytes that Python adds to small objects by rounding their sizes up */
     double spare;    /* empty memory in Python's arenas in bytes, or NAN if not counted */
     double inside;   /* sampled live bytes inside malloc's heaps, or NAN if not counted */
-    /* change of malloc's live bytes, by the samples, since the allocator's own count before it */
+    /* sampled change of malloc's live bytes since the allocator's own count nearest to this
+     * moment */
     double drift;
 };
 
 /* Live memory of one call site. */
 struct facts_site {
     double start_bytes; /* live bytes at the first moment */
-    double floor_bytes; /* lowest live bytes in the second half of the time */
-    /* Fraction of the live bytes that are in memory maps, and in shared memory maps. */
+    double floor_bytes; /* lowest live bytes in the second half of the compared time */
+    /* Fractions of the live bytes that are in memory maps and in shared memory maps. */
     double mapped_share, shared_share;
 };
 
 /* The heap profile of the main process at the two moments. */
 struct facts_heap {
     struct profile *profile; /* NULL if the process was not profiled or has too few readings */
-    /* True if the profiler ran, whether or not there are enough readings. */
+    /* True if the profiler ran, even if there are not enough readings. */
     bool is_on;
-    bool is_unavailable; /* the profiler was requested and could not run */
+    bool is_unavailable; /* true if the profiler was requested but could not run */
     struct names *names;
     struct growth growth;     /* live memory and growth by call site at the second moment */
-    struct facts_site *sites; /* one for each row of GROWTH */
+    struct facts_site *sites; /* one entry for each row of GROWTH */
     struct facts_moment start, now;
-    double sigma;      /* standard deviation of the live bytes NOW due to sampling */
-    double most;       /* highest live heap that was read, in bytes */
-    char why_not[256]; /* the reason for a missing profile, or "" */
+    double sigma;      /* standard deviation of the live bytes in NOW due to sampling */
+    double most;       /* highest reading of the live heap, in bytes */
+    char why_not[256]; /* reason for a missing profile, or "" */
 };
 
-/* GPU memory of the job, and GPU memory by call site of the process in which it grows most. */
+/* GPU memory of the job, and GPU memory by call site of the process whose GPU memory grows most. */
 struct facts_gpu {
     struct facts_series job; /* memory of all processes on all GPUs */
     /* Memory reserved and allocated by PyTorch on the GPU whose reserved memory grew most. */
     struct facts_series reserved, allocated;
-    struct profile *profile; /* GPU memory by call site, or NULL if it was not recorded */
+    struct profile *profile; /* GPU memory by call site, or NULL if not recorded */
     struct names *names;
     struct growth growth;
-    /* Memory reserved by PyTorch's allocator at the end, and the most that was ever allocated at
-     * once, on the GPU where the difference is largest. NAN if unknown. */
+    /* Memory reserved by PyTorch's allocator at the end, and peak of allocated memory, on the GPU
+     * with the largest difference between the two. NAN if unknown. */
     double reserved_bytes, most_allocated_bytes;
 };
 
 struct facts {
     uint64_t start_ns; /* monotonic time of the run's start, from which all times are counted */
     bool has_run_json, is_running, is_damaged, is_table;
-    bool has_failed; /* memory ran out, so the facts are incomplete */
+    bool has_failed; /* true if memory ran out, so the facts are incomplete */
 
     struct facts_process *processes;
     size_t n_processes;
-    /* The process to diagnose: the one that grows fastest. If none grows, the training process, or
+    /* The process to diagnose: the one that grows fastest. If none grows, the training process or,
      * if there is none, the largest process. NULL if no process was read. */
     const struct facts_process *main;
     struct facts_verdict job; /* verdict on the whole job */
@@ -153,50 +154,50 @@ struct facts {
      * before training ended or the process exited. */
     double start_s, now_s;
     double begun_s; /* time at which training had begun; start_s is the first reading after it */
-    /* Without marks, growth that ended early counts as start-up, from this time on, at which the
-     * libraries were loaded, until begun_s. With marks, the two times are equal. */
+    /* Time at which the libraries had been loaded. Without marks, growth from this time to begun_s
+     * that ended early is treated as start-up. With marks, the two times are equal. */
     double loaded_s;
 
     struct facts_mark *marks;
     size_t n_marks;
-    struct growth_mark *all_marks; /* all marks, in the form used to judge call sites */
+    struct growth_mark *all_marks; /* all marks, in the form required to judge call sites */
     size_t n_all_marks;
     bool has_steps;
     int64_t first_step, last_step;
-    uint64_t steps_per_epoch, max_steps, examples, batch; /* 0: unknown */
+    uint64_t steps_per_epoch, max_steps, examples, batch; /* 0 if unknown */
     uint64_t substeps;                                    /* number of micro-batch marks */
 
-    /* Memory of the job: the charge of its cgroup, and the lower and upper bound from its
-     * processes. */
+    /* Memory of the job: the memory charged to its cgroup, and the lower and upper bound computed
+     * from its processes. */
     struct facts_series charge, tree, tree_high;
     struct facts_figure *figures;
     size_t n_figures;
     struct marks_cleanup cleanup;
     struct kept_lists kept;
 
-    /* The main process's censuses. Both are NULL if there is none, and equal if there is one. */
+    /* The main process's censuses. Both are NULL if there is none, and the same if there is one. */
     struct {
         json_t *first, *last;
     } census;
     struct facts_heap heap;
     struct facts_gpu gpu_heap; /* GPU memory of the job by call site */
 
-    double limit_bytes; /* NAN: unknown */
+    double limit_bytes; /* NAN if unknown */
     /* Setting of transparent huge pages: always, madvise or never; "" if unknown. */
     char thp[16];
     struct facts_points *points; /* storage for the points of all series */
 };
 
-/* Gathers the facts. Returns 0, or -ENOMEM with a message. A recording without its run folder
- * lacks many facts. */
+/* Gathers the facts. Returns 0, or -ENOMEM with a message. Many facts are absent if the recording
+ * is not in its run folder. */
 int facts_new(const struct recorded *recorded, struct facts **ret, struct err *err);
-void facts_free(struct facts *f); /* NULL is fine */
+void facts_free(struct facts *f); /* F may be NULL */
 
 /* Returns the resident bytes of the main process in malloc's heaps at T_S. Between two page counts,
- * they are assumed to change in proportion to resident memory. Returns NAN if the pages were never
- * counted. */
+ * these bytes are assumed to change in proportion to resident memory. Returns NAN if the pages were
+ * never counted. */
 double facts_heap_pages(const struct facts *f, double t_s);
-/* Returns the number KEY of a census or of one of its rows, or NAN. */
+/* Returns the number at KEY of a census or of one of its rows, or NAN. */
 double facts_number(const json_t *object, const char *key);
 /* Returns the figure NAME that the main process reports, or NULL. */
 const struct facts_figure *facts_figure(const struct facts *f, const char *name);

@@ -1,4 +1,4 @@
-/* Reads the heap of the main process at the two compared moments, by call site. */
+/* Reads the heap of the main process by call site, at the two moments that are compared. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 enum { SMALL_ALIGNMENT = 16 };
 /* Each of the two moments is moved to a heap reading: by at most settled_share of the time between
  * them or, if there is no reading that near, by at most aligned_share. In a short run, the heap is
- * read only a few times, so a moment may move by short_s, but at most by short_share. */
+ * read only a few times, so a moment may move by up to short_s, but by at most short_share. */
 static const double settled_share = 0.1, aligned_share = 0.25;
 static const double short_share = 0.55, short_s = 4;
 static const double much_less = 0.9;
@@ -26,8 +26,8 @@ static uint64_t moment_ns(const struct facts *f, double t_s)
     return f->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
-/* Of the readings that are used to judge growth, returns the last one at or before T_NS, or else
- * the first. */
+/* Returns the last reading at or before T_NS, or else the first one, among the readings that are
+ * used to judge growth. */
 static const struct profile_reading *reading_at(const struct profile *p, uint64_t t_ns)
 {
     size_t n = profile_working(p), at = 0;
@@ -52,8 +52,8 @@ static double held_at(const struct facts *f, const struct profile_reading *r)
 }
 
 /* Returns the reading from FROM_S to TO_S that is nearest to NEAR_S. If live or resident memory is
- * much lower at another of these readings, returns that one, because the memory of a batch or an
- * evaluation in progress is not growth. Returns NULL if there are no readings. */
+ * much lower at another of these readings, returns that one instead, because the memory of a batch
+ * or evaluation in progress is not growth. Returns NULL if there are no readings. */
 static const struct profile_reading *settled_reading(const struct facts *f, const struct profile *p,
                                                      double from_s, double to_s, double near_s)
 {
@@ -107,7 +107,8 @@ static void sum_rows(const struct facts_heap *h, const struct profile_reading *r
     }
 }
 
-/* Judges the rows of P up to UNTIL_NS (0: the whole run). OF is the verdict on that memory. */
+/* Judges the rows of P up to UNTIL_NS (0: the whole run). OF is the verdict on the memory that P
+ * describes. */
 static int judge_rows(const struct facts *f, const struct profile *p,
                       const struct facts_verdict *of, uint64_t until_ns, struct names **ret_names,
                       struct growth *ret, struct err *err)
@@ -157,7 +158,8 @@ static struct kinds *kinds_new(const struct profile *p)
     return kinds;
 }
 
-/* Returns the live bytes at R by kind. A call site without samples counts as malloc. */
+/* Returns the live bytes at R by kind. Memory of a call site without samples is treated as
+ * allocated by malloc. */
 static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
                              const struct profile_reading *r)
 {
@@ -174,7 +176,7 @@ static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
     return sum;
 }
 
-/* Sets the mapped and the shared fraction of each row. ALL is a scratch buffer with one number per
+/* Sets the mapped and the shared fraction of each row. ALL is a scratch buffer with one element per
  * row. */
 static void measure_mapped(struct facts_heap *h, uint64_t t_ns, double *all)
 {
@@ -208,9 +210,9 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* Returns how much malloc's live bytes, by the samples, have changed by T_S since the allocator's
- * own count that is nearest to T_S. That count may be old, because a slow allocator is rarely asked
- * for it. OF_MALLOC is the sampled live bytes at T_S. */
+/* Returns the change of malloc's sampled live bytes from the allocator's own count nearest to T_S
+ * until T_S. That count may be old, because a slow allocator is rarely queried. OF_MALLOC is the
+ * sampled live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)
 {
@@ -302,8 +304,8 @@ static void set_why_not(struct facts *f, const json_t *run_json, bool has_histor
                       : err->text);
 }
 
-/* Reads reserved and allocated memory of one GPU: the GPU on which reserved memory exceeds the peak
- * of allocated memory by the most. */
+/* Reads reserved and allocated memory of the GPU on which reserved memory exceeds the peak of
+ * allocated memory by the most. */
 static void facts_read_reserved(const struct folder_heaps *heaps, struct facts_gpu *ret)
 {
     double most_spare = -HUGE_VAL;

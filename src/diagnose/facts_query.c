@@ -1,14 +1,14 @@
-/* Answers queries about the facts: readings of a series, kinds of memory between two readings, and
- * the resident pages of malloc's heaps. */
+/* Answers queries about the facts: readings of a series, the breakdown of resident memory between
+ * two readings, and the resident pages of malloc's heaps. */
 #include <math.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "diagnose/facts.h"
 
-/* Readings of resident memory that differ by less than this count as equal. */
+/* Readings of resident memory that differ by less than this are treated as equal. */
 static const double alike_bytes = 1 << 20;
-/* Page counts that differ by less than this do not show how the heaps grew relative to the
+/* Page counts that differ by less than this do not show how fast the heaps grew relative to the
  * process. */
 static const double apart_bytes = 1 << 20;
 
@@ -84,7 +84,7 @@ const struct facts_figure *facts_figure(const struct facts *f, const char *name)
     return NULL;
 }
 
-/* ---- kinds of memory, which are read rarely ---- */
+/* ---- the breakdown of resident memory, which is read rarely ---- */
 
 double facts_field_s(const struct facts_process *p, enum sample_process_field field, double t_s)
 {
@@ -92,8 +92,8 @@ double facts_field_s(const struct facts_process *p, enum sample_process_field fi
     return s->count ? fmin(fmax(t_s, s->t_s[0]), s->t_s[s->count - 1]) : (double)NAN;
 }
 
-/* Resident memory changed from FROM_S to TO_S. Returns the fraction of this change, 0 to 1, that
- * had happened by T_S. If memory did not change, returns 0 if T_S is nearer to FROM_S, else 1. */
+/* Returns the fraction, 0 to 1, of the change of resident memory from FROM_S to TO_S that had
+ * happened by T_S. If memory did not change, returns 0 if T_S is nearer to FROM_S, else 1. */
 static double fraction_of_change(const struct facts_series *rss, double from_s, double to_s,
                                  double t_s)
 {
@@ -115,9 +115,9 @@ double facts_field_at(const struct facts_process *p, enum sample_process_field f
 
 /* ---- malloc's heaps ---- */
 
-/* Result of one pass over the unshared pages of a process: the bytes of all of them, and of those
- * in malloc's heaps. The pass takes seconds, so the numbers belong to no exact moment while memory
- * grows, but every page was counted for both at once. */
+/* A count of the unshared pages of a process: the bytes in all of them, and in those of malloc's
+ * heaps. A count takes seconds, so while memory grows it does not describe an exact moment, but
+ * both values come from the same pass over the pages. */
 struct page_count {
     double unique, heap;
 };
@@ -137,7 +137,7 @@ static double anonymous_at(const struct facts_process *p, double t_s)
 
 /* Returns the bytes of file pages that the process has written to, which are unshared pages that
  * the kernel does not count as anonymous. Their number hardly changes. While memory grows, a page
- * count lags behind and shows too few of them, so the largest difference is used. */
+ * count is outdated and shows too few of them, so the largest difference is used. */
 static double written_files(const struct facts *f)
 {
     const struct facts_series *unique = &f->main->field[SAMPLE_UNIQUE];
@@ -148,7 +148,7 @@ static double written_files(const struct facts *f)
 }
 
 /* Returns the growth of the heaps per byte of growth of the process, 0 to 1, from the count FROM
- * (NULL: there is none) to the next count TO. */
+ * (NULL if there is none) to the next count TO. */
 static double heap_slope(const struct page_count *from, const struct page_count *to)
 {
     if (!from || fabs(to->unique - from->unique) < apart_bytes)
@@ -162,7 +162,7 @@ double facts_heap_pages(const struct facts *f, double t_s)
     const struct facts_series *s = &p->field[SAMPLE_UNIQUE];
     if (!s->count || !p->field[SAMPLE_HEAP].count)
         return facts_field_at(p, SAMPLE_HEAP, t_s);
-    /* the first count after T_S, or else the last */
+    /* index of the first count after T_S, or else of the last count */
     size_t at = readings_until(s, t_s);
     at = at < s->count ? at : s->count - 1;
     struct page_count last = count_at(p, at), before = count_at(p, at ? at - 1 : 0);

@@ -1,5 +1,5 @@
-/* Reads facts from the run: the processes of one segment, their signals and verdicts, and the job's
- * figures. */
+/* Reads facts from the run: the processes of one segment with their signals and verdicts, and the
+ * job's figures. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -91,7 +91,8 @@ static void facts_take_header(struct facts *f, const struct run *run)
     f->is_damaged = trace_is_damaged(&run->damage);
 }
 
-/* Finds the limit: the user's limit, else the last recorded limit, else the limit at the start. */
+/* Finds the limit: the one set by the user, else the last recorded one, else the one at the
+ * start. */
 static void facts_take_limit(struct facts *f, const struct recorded *r)
 {
     const json_t *found = json_object_get(json_object_get(r->run->header, "limit"), "limit_bytes");
@@ -138,9 +139,9 @@ static uint64_t length_of(const struct run *run, uint32_t segment)
     return until_ns > p.from_ns ? until_ns - p.from_ns : 0;
 }
 
-/* Returns the segment to diagnose, in general the last one. If the job has ended, an earlier
- * segment that leaked and lasted longer is chosen, because the last segment is often too short to
- * show which memory grows. */
+/* Returns the segment to diagnose, normally the last one. If the job has ended, an earlier segment
+ * that leaked and lasted longer is chosen, because the last segment is often too short to show
+ * which memory grows. */
 static uint32_t segment_to_diagnose(const struct recorded *r)
 {
     const struct verdicts *v = &r->verdicts;
@@ -234,7 +235,7 @@ static double late_growth(const struct facts_process *p)
 }
 
 /* Returns the main process or, if it is flat, the data-loader worker that clearly grows most.
- * Verdicts on workers are not enough for this choice, because many workers exit before they are
+ * Verdicts on workers are not sufficient for this choice, because many workers exit before they are
  * judged. */
 static const struct facts_process *growing_worker(const struct facts *f)
 {
@@ -273,7 +274,7 @@ void facts_take_verdicts(struct facts *f, const struct verdicts *v, bool is_earl
     for (size_t i = 0; i < f->n_processes; i++)
         if (is_better(&f->processes[i], best))
             best = &f->processes[i];
-    if (best && is_earlier) /* all verdicts except earlier_leak are about the last segment */
+    if (best && is_earlier) /* all verdicts except earlier_leak describe the last segment */
         best->verdict = facts_verdict_of(&v->earlier_leak);
     f->main = best;
     f->main = growing_worker(f);

@@ -1,4 +1,4 @@
-/* Defines the growth to explain, the list of hypotheses, and their order. */
+/* Defines the growth to explain and the list of hypotheses, and sorts the hypotheses. */
 #include "diagnose/hypothesis.h"
 
 #include <math.h>
@@ -17,25 +17,26 @@ static const double material_bytes = 4 << 20;
  * start, or of the headroom. */
 static const double ended_share = 0.1;
 /* A call site keeps memory alive if at least this fraction of its growth is still live. It explains
- * growth if it has at least this fraction of all growth. */
+ * growth if at least this fraction of all growth comes from it. */
 static const double kept_share = 0.5;
 /* Memory that one line allocated in the first steps and that is still live is diagnosed only if it
- * reaches both sizes, because every program allocates some memory of this kind. */
+ * reaches both thresholds, because every program allocates some memory of this kind. */
 static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
 /* Growth seems to have ended if at most this fraction of it occurred in the second half of the
- * time. */
+ * compared time. */
 static const double tail_share = 0.25;
 /* One baseline follows another only if it grows by at least this fraction of the other's growth. */
 static const double going_share = 0.3;
-/* Log-odds of a hypothesis before any evidence: about one in four. */
+/* Log-odds of a hypothesis before any evidence: a probability of about one in four. */
 static const double prior = -1;
 
-/* Whether the growth that a hypothesis explains ends by itself. A verdict that memory leaks rules
- * out hypotheses whose growth ends, and a verdict of no leak those whose growth continues. */
+/* Behaviour of the growth that a hypothesis explains: whether it ends by itself. A verdict of a
+ * leak rules out hypotheses whose growth ends, and a verdict of no leak rules out those whose
+ * growth continues. */
 enum course { EITHER, ENDS, GOES_ON };
 
-/* WORTH is how specific the cause is. Of two hypotheses that explain the same growth, the more
+/* WORTH is the specificity of the cause. Of two hypotheses that explain the same growth, the more
  * specific one comes first: "Python objects" fits most leaks but helps to fix few of them, and the
  * line that keeps shared memory is more useful than "shared memory". */
 static const struct {
@@ -134,8 +135,8 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Returns true if row I keeps its growth: its verdict does not exclude a leak or, in a process that
- * does not leak, most of the growth is still live. */
+/* Returns true if row I keeps its growth alive: its verdict does not exclude a leak or, in a
+ * process that does not leak, most of the growth is still live. */
 static bool row_keeps_growth(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;
@@ -222,7 +223,7 @@ struct floors baselines_of(const struct question *q)
         return r;
     r.live = floor_growth(f, &live->series);
     r.held = spare ? held_growth(f, &live->series, &spare->series) : (double)NAN;
-    /* anonymous memory has all memory of malloc and no file pages */
+    /* anonymous memory contains all memory of malloc and no file pages */
     r.memory = floor_growth(f, &f->main->field[SAMPLE_ANON]);
     if (isnan(r.memory))
         r.memory = floor_growth(f, &f->main->field[SAMPLE_RSS]);
@@ -253,7 +254,7 @@ bool is_worth_diagnosing(const struct question *q, double bytes)
 }
 
 /* Returns true if growth has ended according to the verdict or, if the verdict is undecided,
- * according to the second half of the time. */
+ * according to the second half of the compared time. */
 static bool has_growth_ended(const struct question *q)
 {
     double middle = leakable_at(q, (q->f->start_s + q->f->now_s) / 2);
@@ -262,7 +263,7 @@ static bool has_growth_ended(const struct question *q)
     return q->base + q->growth - middle < tail_share * q->growth;
 }
 
-/* Returns true if one call site holds most of the growth, and enough to diagnose. */
+/* Returns true if one call site holds most of the growth, and enough of it to diagnose. */
 static bool is_held_by_one_site(const struct question *q)
 {
     double kept = 0;
@@ -290,8 +291,8 @@ double late_baseline(const struct question *q)
     return least_between(q, (q->f->start_s + q->f->now_s) / 2, q->f->now_s);
 }
 
-/* Returns true if memory is higher at the second moment only because of a peak in progress, so
- * that its baseline has not grown. */
+/* Returns true if memory is higher at the second moment only because of a peak in progress, and its
+ * baseline has not grown. */
 static bool is_peak_in_progress(const struct question *q)
 {
     return late_baseline(q) - early_baseline(q) < going_share * q->growth;
@@ -307,8 +308,8 @@ void question_make(const struct facts *f, const struct ledger *l, struct questio
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     bool leaks = f->job.is_known && f->job.leak == VERDICT_LEAK_YES;
-    /* A leak may fill memory that was already resident, so the growth of the live heap counts as
-     * well. */
+    /* a leak may grow into memory that was already resident, so the growth of the live heap is
+     * included */
     if (leaks)
         q.total = fmax(q.total, heap_growth(&q));
     q.room = f->limit_bytes - q.base;
@@ -453,7 +454,7 @@ static int by_score(const void *a, const void *b)
     return (int)x->id - (int)y->id;
 }
 
-/* Adjusts H to the verdict: the diagnosis explains the verdict and never contradicts it. */
+/* Adjusts H to the verdict, because a diagnosis explains the verdict and never contradicts it. */
 static void follow_verdict(const struct question *q, struct hypothesis *h)
 {
     enum verdict_word word = q->f->job.word;

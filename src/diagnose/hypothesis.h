@@ -1,4 +1,4 @@
-/* The differential diagnosis: every possible explanation of the memory, tested against the
+/* The differential diagnosis: every possible explanation of memory use, tested against the
  * measurements, with evidence for and against it. */
 #pragma once
 
@@ -9,17 +9,17 @@
 #define HYPOTHESES(X)                                                                              \
     X(LAUNCHER, "launcher", "launcher-watched", "a launcher was watched instead of the job")       \
     X(WORKERS, "workers", "large-workers", "workers are large, but do not grow")                   \
-    X(DATA_LOAD, "data_load", "data-load", "loading the data: one jump, then flat")                \
+    X(DATA_LOAD, "data_load", "data-load", "data loading: one jump, then flat")                    \
     X(FIRST_TOUCH, "first_touch", "cache-fill", "filled once: a cache, or newly written memory")   \
     X(ACCUMULATION, "accumulation", "grad-accumulation", "gradient accumulation")                  \
-    X(EVAL_SPIKE, "eval_spike", "event-spike", "evaluation or checkpoint: a spike that recovers")  \
-    X(EVAL_STEP, "eval_step", "event-stays", "evaluation or checkpoint: memory that stays")        \
+    X(EVAL_SPIKE, "eval_spike", "event-spike", "evaluation or checkpoint: a temporary spike")      \
+    X(EVAL_STEP, "eval_step", "event-stays", "evaluation or checkpoint: memory is not released")   \
     X(PYTHON_OBJECTS, "python_objects", "objects-kept", "Python objects pile up")                  \
     X(TENSORS, "tensors", "tensors-kept", "tensors pile up")                                       \
     X(AUTOGRAD, "autograd", "graph-kept", "the autograd graph is kept")                            \
     X(CALL_SITE, "call_site", "site-grows", "memory from one call site grows")                     \
     X(RETENTION, "retention", "allocator-retention",                                               \
-      "the allocator retains freed memory, or fragments")                                          \
+      "the allocator retains or fragments freed memory")                                           \
     X(MAPPED_FILES, "mapped_files", "page-cache", "page cache of mapped data")                     \
     X(SHARED_MEMORY, "shared_memory", "shared-memory", "shared memory")                            \
     X(PINNED, "pinned", "pinned-memory", "pinned host memory")                                     \
@@ -29,7 +29,7 @@
     X(COMPILE, "compile", "recompilation", "recompilation fills the compile cache")                \
     X(GPU, "gpu", "gpu-memory", "GPU memory grows, not host memory")                               \
     X(GPU_FRAGMENTS, "gpu_fragments", "gpu-fragmentation",                                         \
-      "GPU memory fragments: reserved grows, allocated does not")                                  \
+      "GPU memory is fragmented: reserved memory grows, allocated memory does not")                \
     X(SWAP, "swap", "swapped-out", "swapped-out memory hides the growth")                          \
     X(THP, "thp", "huge-pages", "transparent huge pages")                                          \
     X(NO_GROWTH, "no_growth", "no-growth", "nothing grows")
@@ -44,7 +44,7 @@ const char *hypothesis_title(enum hypothesis_id id);
 /* Returns true if ID explains memory that the program keeps alive, for example in a container. */
 bool hypothesis_is_live(enum hypothesis_id id);
 
-/* CANNOT_TEST means that no measurement for or against the hypothesis exists. */
+/* CANNOT_TEST means that there are no measurements for or against the hypothesis. */
 enum hypothesis_word { RULED_OUT, UNLIKELY, POSSIBLE, LIKELY, NEARLY_CERTAIN, CANNOT_TEST };
 /* Words indexed by enum hypothesis_word; the last element is NULL. */
 extern const char *const hypothesis_words[];
@@ -54,7 +54,7 @@ enum { EVIDENCE_MAX = 8, EVIDENCE_TEXT = 240 };
 struct evidence {
     enum evidence_side side;
     double weight; /* change of the log-odds, or 0 for missing measurements (ABSENT) */
-    /* a sentence of evidence with numbers; names in the sentence are not escaped */
+    /* a sentence with measured values; names in the sentence are not escaped */
     char text[EVIDENCE_TEXT];
 };
 
@@ -81,15 +81,16 @@ struct question {
     const struct facts *f;
     const struct ledger *l;
     enum verdict_word word; /* verdict on the main process; undecided if it was not judged */
-    /* Growth of the main process, with swap and without file cache; NAN if unknown. */
+    /* Growth of the main process, including swap and excluding file cache; NAN if unknown. */
     double growth;
     double tree_growth; /* growth of the whole job, every page counted once; NAN if unknown */
     /* The growth to explain: the larger of growth and tree_growth, at least 0. */
     double total;
-    double base;     /* memory of the main process at the start of the comparison */
-    double room;     /* headroom: limit minus base; NAN if no limit is known */
-    bool has_grown;  /* growth exceeds noise and, if it has ended, is large enough to diagnose */
-    bool is_growing; /* has_grown is true and growth is not known to have ended */
+    double base; /* memory of the main process at the start of the comparison */
+    double room; /* headroom: limit minus base; NAN if the limit is unknown */
+    /* true if growth exceeds noise and, if it has ended, is large enough to diagnose */
+    bool has_grown;
+    bool is_growing; /* true if has_grown, and growth is not known to have ended */
 };
 void question_make(const struct facts *f, const struct ledger *l, struct question *ret);
 

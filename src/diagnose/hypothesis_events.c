@@ -8,7 +8,7 @@
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
-/* If the live heap grew by less than this fraction of the growth, the growth is free memory. */
+/* Growth is free memory if the live heap grew by less than this fraction of it. */
 static const double free_share = 0.3;
 
 static int64_t steps_between(const struct question *q)
@@ -18,8 +18,8 @@ static int64_t steps_between(const struct question *q)
 
 /* ---- accumulation ---- */
 
-/* Returns the median, over all steps, of the memory that a step uses at its peak but not at its
- * end; or NAN if there are too few readings. */
+/* Returns the median over all steps of the memory that is used at the peak of a step but not at its
+ * end, or NAN if there are too few readings. */
 static double rise_in_step(const struct question *q)
 {
     enum { STEPS = 256 };
@@ -48,11 +48,11 @@ void test_accumulation(const struct question *q, struct hypothesis *h)
         return;
     }
     if (q->f->substeps == 0)
-        evidence_absent(h, "no marks of micro-batches: gradient accumulation is unknown");
+        evidence_absent(h, "no micro-batch marks: gradient accumulation is unknown");
     if (q->has_grown && q->growth > 0) {
         evidence_against(h, steps >= 8 ? DECIDES : FAIR,
                          "memory at the end of steps grew by %s in %" PRId64
-                         " steps; gradient accumulation frees its memory within each step",
+                         " steps, but gradient accumulation frees its memory within each step",
                          SIZE(q->growth), steps);
         return;
     }
@@ -116,7 +116,7 @@ static void add_event(const struct question *q, size_t at, struct events *e)
     e->highest = fmax(e->highest, spike);
 }
 
-/* An evaluation and a checkpoint between the same two steps count as one event. */
+/* An evaluation and a checkpoint between the same two steps are treated as one event. */
 static struct events events_of(const struct question *q)
 {
     struct events e = {0};
@@ -134,7 +134,7 @@ static struct events events_of(const struct question *q)
     return e;
 }
 
-/* Returns true if most of the growth comes in the few steps with an evaluation or a checkpoint. */
+/* Returns true if most of the growth occurs in the few steps with an evaluation or a checkpoint. */
 static bool is_tied(const struct question *q, const struct events *e)
 {
     double share = share_of(q, e->jumps), steps = (double)steps_between(q);
@@ -142,8 +142,8 @@ static bool is_tied(const struct question *q, const struct events *e)
     return share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
 }
 
-/* Tests whether memory grows at events although nothing stays alive, because the allocator retains
- * freed memory. */
+/* Tests whether memory grows at events although nothing is kept alive, because the allocator
+ * retains freed memory. */
 static bool test_freed_at_events(const struct question *q, struct hypothesis *h,
                                  const struct events *e)
 {
@@ -168,13 +168,13 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
 {
     struct events e = events_of(q);
     if (e.count == 0) {
-        evidence_absent(h, "no evaluation or checkpoint was marked between two steps");
+        evidence_absent(h, "no evaluation or checkpoint marks between steps");
         return;
     }
     if (test_freed_at_events(q, h, &e))
         return;
     if (e.spikes == 0) {
-        evidence_against(h, FAIR, "no significant growth at %zu evaluations and checkpoints",
+        evidence_against(h, FAIR, "no significant spike at %zu evaluations and checkpoints",
                          e.count);
         return;
     }
@@ -185,8 +185,8 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
     bool rises = q->is_growing && !is_free;
     h->share = rises ? 0 : !q->has_grown || is_free ? 1 : e.highest / (e.highest + q->total);
     evidence_add(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
-                 "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu recovered by "
-                 "the next step",
+                 "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu spikes were "
+                 "released by the next step",
                  e.spikes, e.count, SIZE(e.highest), e.recovered);
     if (is_free && recovers)
         evidence_add_free(q, h, EVIDENCE_FOR, WEAK, live);
@@ -194,9 +194,9 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
         evidence_for(h, FAIR,
                      "the verdict is \"spiking\": after each peak, memory returns to its baseline");
     if (rises)
-        evidence_against(
-            h, FAIR, "the baseline rose by %s; a spike that recovers does not raise the baseline",
-            SIZE(q->total));
+        evidence_against(h, FAIR,
+                         "the baseline rose by %s; a temporary spike does not raise the baseline",
+                         SIZE(q->total));
 }
 
 static void test_event_share(const struct question *q, struct hypothesis *h, const struct events *e)
@@ -218,14 +218,14 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
         return;
     }
     if (q->word == VERDICT_STEPPING && v && v->event != VERDICT_MARK_EPOCH) {
-        /* The fraction of the growth that came at events, or 1 if there were no events. */
+        /* Fraction of the growth that occurred at events, or 1 if no events were recorded. */
         h->share = e.count > 0 ? share_of(q, e.jumps) : 1;
         evidence_for(h, STRONG + FAIR,
                      "the baseline rises at each %s and stays up (verdict \"stepping\")",
                      v->event == VERDICT_MARK_SAVE ? "checkpoint" : "evaluation");
     }
     if (e.count == 0)
-        evidence_absent(h, "no evaluation or checkpoint was marked between two steps");
+        evidence_absent(h, "no evaluation or checkpoint marks between steps");
     else
         test_event_share(q, h, &e);
     struct floors floors = baselines_of(q);

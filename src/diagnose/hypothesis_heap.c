@@ -8,10 +8,10 @@
 
 static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
-/* A container is named if it gained at least this fraction of what the first container gained. */
+/* A container is named if it gained at least this fraction of the first container's growth. */
 static const double kept_share = 0.3;
 
-/* ---- the census ---- */
+/* ---- censuses ---- */
 
 /* Returns the time at which STEP ended, or NAN if there is no mark. */
 static double time_of_step(const struct facts *f, double step)
@@ -22,8 +22,8 @@ static double time_of_step(const struct facts *f, double step)
     return (double)NAN;
 }
 
-/* Returns the growth of memory between the two censuses, which is the most that they can
- * explain, or NAN. */
+/* Returns the growth of memory between the two censuses, which is the most that they can explain,
+ * or NAN if unknown. */
 static double growth_between_censuses(const struct question *q)
 {
     double from = time_of_step(q->f, facts_number(q->f->census.first, "step"));
@@ -31,7 +31,8 @@ static double growth_between_censuses(const struct question *q)
     return leakable_at(q, to) - leakable_at(q, from);
 }
 
-/* Returns true if two censuses cover the growth. Adds evidence if they do not. */
+/* Returns true and sets RET_GROWTH if two censuses cover a growth of memory. Otherwise adds the
+ * reason as evidence. */
 static bool census_covers_growth(const struct question *q, struct hypothesis *h, double *ret_growth)
 {
     const struct facts *f = q->f;
@@ -60,14 +61,14 @@ static bool census_covers_growth(const struct question *q, struct hypothesis *h,
     return true;
 }
 
-/* Adds a single jump as evidence against objects that pile up. */
+/* Adds evidence against accumulating objects if memory grew in a single jump. */
 static void weigh_once(const struct question *q, struct hypothesis *h)
 {
     if (q->has_grown && !q->is_growing && came_at_once(q))
         evidence_against(h, WEAK, "memory grew in a single jump, which did not repeat");
 }
 
-/* Compares growth in the censuses with the growth of memory in the same time. */
+/* Compares growth in the censuses with the growth of memory over the same time. */
 static void weigh_census(const struct question *q, struct hypothesis *h, double grown, double count,
                          double whole, const char *what)
 {
@@ -75,7 +76,8 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
     double first = facts_number(q->f->census.first, "step"),
            last = facts_number(q->f->census.last, "step");
     bool is_for = share > 0.3;
-    /* growth that has ended may be older than the censuses, which then explain only part of it */
+    /* growth that has ended may have begun before the censuses, which then explain only part of
+     * it */
     if (is_for)
         h->share = q->is_growing ? share : share_of(q, share * whole);
     evidence_add(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
@@ -96,9 +98,9 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
     double count = facts_number(f->census.last, "object_count") -
                    facts_number(f->census.first, "object_count");
     if (json_is_true(json_object_get(f->census.last, "is_sampled")) && grown < 0.3 * whole) {
-        evidence_absent(h,
-                        "the census covers only some objects: it found %s and cannot rule out more",
-                        CHANGE(grown));
+        evidence_absent(
+            h, "the census sampled only some objects: it found %s and cannot rule out more",
+            CHANGE(grown));
         return;
     }
     weigh_census(q, h, grown, count, whole,
@@ -161,7 +163,7 @@ void test_tensors(const struct question *q, struct hypothesis *h)
     weigh_census(q, h, t.bytes, t.count, whole, "host tensors referenced by Python");
 }
 
-/* ---- the graph ---- */
+/* ---- the autograd graph ---- */
 
 /* Returns the number of live autograd nodes, such as "AddmmBackward0". */
 static double node_count(const json_t *census)
@@ -193,8 +195,8 @@ bool has_frame(const struct facts_heap *heap, const struct growth_row *row,
     return false;
 }
 
-/* Returns true for a library with torch's kernels, but not for libtorch_python, which wraps tensors
- * as Python objects. */
+/* Returns true for a library with torch's kernels. This excludes libtorch_python, which wraps
+ * tensors as Python objects. */
 static bool is_torch_frame(const struct name *n)
 {
     return n->lib && !strstr(n->lib, "libtorch_python") &&
@@ -222,8 +224,8 @@ static void weigh_graph_census(const struct question *q, struct hypothesis *h, d
         evidence_for(h, FAIR, "live autograd nodes (…Backward0): %+.0f", nodes);
 }
 
-/* Adds evidence from the call site. Tensors saved by the graph are owned by C++. A census does not
- * find such tensors, but the heap profile does. */
+/* Adds evidence from the call site. Tensors saved by the autograd graph are owned by C++, so only
+ * the heap profile finds them, not the census. */
 static void weigh_graph_site(const struct question *q, struct hypothesis *h, double whole)
 {
     double grown = 0;
@@ -238,7 +240,7 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
         return;
     }
     if (row == ledger_site(q->l, LEDGER_PINNED) || row == ledger_site(q->l, LEDGER_SHARED)) {
-        evidence_against(h, STRONG, "the growth is mapped shared memory, at %s", PLACE(row));
+        evidence_against(h, STRONG, "the growth is shared memory mapped at %s", PLACE(row));
         return;
     }
     if (made_by_compiler(&q->f->heap, row)) {
@@ -288,8 +290,8 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 
 /* ---- call sites ---- */
 
-/* Returns true if most of the growth is in other processes, which this heap profile does not cover,
- * and adds this as evidence. */
+/* Returns true if most of the growth is in other processes, which this heap profile does not cover.
+ * Adds this as evidence. */
 static bool is_in_other_processes(const struct question *q, struct hypothesis *h)
 {
     if (q->growth > q->total / 2)
@@ -308,8 +310,8 @@ static void add_containers(const struct question *q, struct hypothesis *h)
             evidence_for(h, 0, "kept by %s", KEPT(l, i));
 }
 
-/* If the job leaks although no call site certainly keeps memory, names the line that gained most
- * live memory among those that may leak. Returns false if there is none. */
+/* If the job leaks although no call site clearly keeps memory alive, names the line that gained
+ * most live memory among those that may leak. Returns false if there is none. */
 static bool weigh_doubtful_site(const struct question *q, struct hypothesis *h)
 {
     const struct growth *g = &q->f->heap.growth;
@@ -346,8 +348,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
                          CHANGE(heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
-        /* A worker is compared with its own growth, because the profile covers only one of several
-         * similar workers. */
+        /* for a worker, the share refers to its own growth, because the profile covers only one of
+         * several similar workers */
         bool is_worker = q->f->main->role == ROLE_DATA_WORKER;
         size_t lines;
         double beside = keeping_sites_beside(q, row, &lines), all = grown + beside;
@@ -373,8 +375,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
 
 /* ---- retention ---- */
 
-/* Returns the weight of the evidence for retention. Growth that sampling may have missed is
- * assumed to be live. */
+/* Returns the weight of the evidence for retention. Growth that sampling may have missed is assumed
+ * to be live. */
 static double retention_weight(const struct question *q, double beside)
 {
     double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
@@ -385,8 +387,8 @@ static double retention_weight(const struct question *q, double beside)
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
 
-/* Returns the growth of retained memory, which is at most the growth of the allocator's own count
- * of free memory. Any more was already free at the start, but not resident. */
+/* Returns the growth of retained memory. It is at most the growth of free memory by the allocator's
+ * own count; any further memory was already free at the start, but not resident. */
 static double retained_growth(const struct question *q)
 {
     const struct facts_figure *spare = facts_figure(q->f, "heap_free_bytes");
@@ -416,10 +418,10 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     if (!is_for)
         return;
     if (!q->f->heap.profile && !q->l->knows_retained)
-        evidence_absent(h, "the live-heap figure excludes small Python objects; only the heap "
-                           "profiler counts them");
+        evidence_absent(h, "the reported live heap excludes small Python objects, which only the "
+                           "heap profiler counts");
     else if (q->f->heap.most > q->f->heap.now.live + beside / 2)
-        evidence_for(h, WEAK, "at its peak, the live heap was %s", SIZE(q->f->heap.most));
+        evidence_for(h, WEAK, "the live heap peaked at %s", SIZE(q->f->heap.most));
     decide_by(h, "return free memory to the system with MemoryCleanup(trim=True), or run with "
                  "MALLOC_ARENA_MAX=2");
 }

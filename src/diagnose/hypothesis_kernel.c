@@ -1,16 +1,16 @@
-/* Hypotheses about memory that the kernel counts (file pages, shared memory, swap, huge pages) or
- * drivers count (pinned memory, GPUs). */
+/* Hypotheses about memory reported by the kernel (file pages, shared memory, swap, huge pages) or
+ * by drivers (pinned memory, GPUs). */
 #include <math.h>
 #include <string.h>
 
 #include "diagnose/hypothesis_private.h"
 
 static const double part_least_bytes = 8 << 20;
-/* The growth is files in a tmpfs if no process maps this fraction of it. */
+/* The growth is due to files in a tmpfs if no process maps at least this fraction of it. */
 static const double UNMAPPED_SHARE = 0.5;
 
-/* Compares the growth of one kind of memory with all growth: the larger its share, the stronger the
- * evidence. */
+/* Compares the growth of one category of memory with all growth: the larger its share, the stronger
+ * the evidence. */
 static void weigh_part(const struct question *q, struct hypothesis *h, double grown, double whole,
                        const char *what)
 {
@@ -31,7 +31,7 @@ void test_mapped_files(const struct question *q, struct hypothesis *h)
 {
     double grown = main_growth(q, SAMPLE_FILE), rss = main_growth(q, SAMPLE_RSS);
     if (isnan(grown))
-        evidence_absent(h, "resident memory by kind was not sampled");
+        evidence_absent(h, "the breakdown of resident memory was not sampled");
     else
         weigh_part(q, h, grown, fmax(rss, fmax(grown, 0) + fmax(q->growth, 0)),
                    "mapped file pages");
@@ -52,8 +52,8 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
     if (unmapped > 0) {
         h->share = share_of(q, unmapped);
         evidence_for(h, STRONG,
-                     "the kernel charges the job %s more than its processes map: files in /dev/shm "
-                     "or another tmpfs",
+                     "the kernel charges the job for %s that its processes do not map: files in "
+                     "/dev/shm or another tmpfs",
                      SIZE(unmapped));
         decide_by(h, "list /dev/shm while the job runs: `ls -l /dev/shm`");
         return;
@@ -61,7 +61,7 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
     double grown = main_growth(q, SAMPLE_SHMEM);
     double pinned = fmax(0, figure_growth(q, "pinned_host_bytes"));
     if (isnan(grown)) {
-        evidence_absent(h, "resident memory by kind was not sampled");
+        evidence_absent(h, "the breakdown of resident memory was not sampled");
     } else if (grown > part_least_bytes && pinned > grown / 2) {
         /* drivers pin shared pages, so most of this growth is pinned memory */
         evidence_against(h, STRONG + FAIR,
@@ -123,7 +123,8 @@ static bool is_worse_on_gpu(const struct facts *f)
            !(f->job.is_known && f->job.leak == VERDICT_LEAK_YES);
 }
 
-/* Returns the first call site whose GPU memory certainly grows, or NULL. */
+/* Returns the first row if its GPU memory grows by a significant amount and its verdict does not
+ * exclude a leak, else NULL. */
 static const struct growth_row *gpu_keeper(const struct facts *f)
 {
     const struct growth *g = &f->gpu_heap.growth;
@@ -169,8 +170,8 @@ void test_gpu(const struct question *q, struct hypothesis *h)
 /* Growth of reserved memory below this size is common in the first steps of any program. */
 static const double reserved_least_bytes = 64 << 20;
 
-/* Returns true if the peak of allocated memory explains the reserved memory, of which a part is
- * lost because blocks are rounded up. */
+/* Returns true if the peak of allocated memory explains the reserved memory, part of which is lost
+ * because block sizes are rounded up. */
 static bool is_reserved_needed(const struct facts_gpu *g)
 {
     return !isnan(g->reserved_bytes) && g->reserved_bytes < 1.2 * g->most_allocated_bytes;
@@ -198,7 +199,7 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
         return;
     }
     if (is_reserved_needed(g)) {
-        evidence_against(h, DECIDES, "at the peak, %s of %s of reserved GPU memory was allocated",
+        evidence_against(h, DECIDES, "%s of %s reserved GPU memory was allocated at the peak",
                          SIZE(g->most_allocated_bytes), SIZE(g->reserved_bytes));
         return;
     }
@@ -207,16 +208,15 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
                  "reserved GPU memory grew by %s, while allocated GPU memory changed by %s",
                  SIZE(reserved), CHANGE(allocated));
     if (!isnan(g->reserved_bytes))
-        evidence_for(h, FAIR,
-                     "at most %s of %s of reserved GPU memory was allocated at the same time",
+        evidence_for(h, FAIR, "at most %s of %s reserved GPU memory was allocated at any time",
                      SIZE(g->most_allocated_bytes), SIZE(g->reserved_bytes));
     decide_by(h, "run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 
 /* ---- huge pages ---- */
 
-/* Compares the growth in huge pages with all growth. Growth that is attributed to other causes does
- * not count as growth in huge pages. */
+/* Compares the growth in huge pages with all growth. Growth that is attributed to other causes is
+ * not included in the growth of huge pages. */
 static void weigh_huge(const struct question *q, struct hypothesis *h)
 {
     double grown = ledger_growth(q->l, LEDGER_HUGE);
@@ -232,7 +232,7 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
                  SIZE(fmax(0, grown)), SIZE(q->total));
 }
 
-/* Tests for huge pages if they were not counted. Any memory that is not live may be in huge
+/* Tests for huge pages if they were not counted. Any growth outside the live heap may be in huge
  * pages. */
 static void guess_huge(const struct question *q, struct hypothesis *h)
 {
@@ -245,9 +245,9 @@ static void guess_huge(const struct question *q, struct hypothesis *h)
         evidence_against(h, WEAK, "transparent huge pages are used on request only (madvise)");
     if (!isnan(beside) && beside > 0.3 * q->total) {
         h->share = share_of(q, beside) / 2;
-        evidence_for(h, WEAK, "%s of the growth is not live heap", SIZE(beside));
+        evidence_for(h, WEAK, "%s of the growth is outside the live heap", SIZE(beside));
     } else if (!isnan(beside)) {
-        evidence_against(h, STRONG, "the live heap grew with memory");
+        evidence_against(h, STRONG, "the live heap grew along with resident memory");
     }
 }
 

@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "diagnose/hypothesis.h"
 
-/* Weights of evidence in log-odds. DECIDES alone rules a hypothesis out or makes it nearly
- * certain. */
+/* Weights of evidence in log-odds. Without contrary evidence, STRONG already rules a hypothesis out
+ * or makes it nearly certain. DECIDES does so even against STRONG evidence for the other side. */
 enum { WEAK = 1, FAIR = 2, STRONG = 4, DECIDES = 9 };
 
 void evidence_add(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt,
@@ -18,21 +18,21 @@ void evidence_add(struct hypothesis *h, enum evidence_side side, double weight, 
 #define evidence_absent(h, ...) evidence_add(h, EVIDENCE_ABSENT, 0, __VA_ARGS__)
 void decide_by(struct hypothesis *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Returns true for growth above noise that has ended and is too small to diagnose. */
+/* Returns true for growth that exceeds noise, but has ended and is too small to diagnose. */
 bool has_grown_a_little(const struct question *q);
 /* Adds evidence against H: memory did not grow, or grew too little to diagnose. */
 void evidence_add_no_growth(const struct question *q, struct hypothesis *h, double weight);
 
-/* Parts of a sentence. Each text lives until the end of the enclosing block. */
-#define SIZE(bytes) /* "98.0 MiB" */                                                               \
+/* Parts of a sentence. Each text is valid until the end of the enclosing block. */
+#define SIZE(bytes) /* such as "98.0 MiB" */                                                       \
     text_size((char[TEXT_SIZE_MAX]){""}, number_to_u64(round(bytes)))
-#define CHANGE(bytes) /* "+98.0 MiB" */                                                            \
+#define CHANGE(bytes) /* such as "+98.0 MiB" */                                                    \
     text_size_signed((char[TEXT_SIZE_MAX]){""}, number_to_i64(bytes))
 #define PLACE(row) place_text((char[PLACE_MAX]){""}, row)
 #define KEPT(list, i) kept_text((char[KEPT_TEXT_MAX]){""}, list, i)
 
-/* Returns true if growth of BYTES that has ended is large enough to diagnose: a tenth of the
- * process's memory, or of the headroom. */
+/* Returns true if growth of BYTES that has ended is large enough to diagnose: more than a tenth of
+ * the process's memory at the start, or of the headroom. */
 bool is_worth_diagnosing(const struct question *q, double bytes);
 /* Returns true if WORD means that memory keeps growing. */
 bool is_leak(enum verdict_word word);
@@ -41,38 +41,38 @@ bool is_leak(enum verdict_word word);
 double share_of(const struct question *q, double bytes);
 double main_at(const struct question *q, enum sample_process_field field, double t_s);
 double main_growth(const struct question *q, enum sample_process_field field);
-/* Returns the growth of the main process's figure NAME between the two moments, or NAN. */
+/* Returns the growth of the figure NAME of the main process between the two moments, or NAN. */
 double figure_growth(const struct question *q, const char *name);
 /* Returns the memory that can leak at T_S: resident memory without file cache, plus swap; or
  * NAN. */
 double leakable_at(const struct question *q, double t_s);
-/* Return the lowest such memory in the first and in the second half of the compared time. Unlike
- * the values at the two moments, these contain no peak. */
+/* Return the lowest memory that can leak in the first and in the second half of the compared time.
+ * Unlike the values at the two moments, these values exclude peaks. */
 double early_baseline(const struct question *q);
 double late_baseline(const struct question *q);
-/* Size of a buffer for a place such as "train.py:41 (collate)", unescaped, or "train.py:41 (plot)
- * through backend_agg.py:71 (draw)" if a library allocates for the program. */
+/* Size of a buffer for a code location such as "train.py:41 (collate)", unescaped, or "train.py:41
+ * (plot) through backend_agg.py:71 (draw)" if a library allocates for the program. */
 enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
-/* Returns how much more the memory charged to the job grew than the memory of its processes. The
- * difference is files in /dev/shm or another tmpfs. Returns 0 if the difference is not most of the
- * growth. */
+/* Returns by how much more the memory charged to the job grew than the memory mapped by its
+ * processes. The difference is due to files in /dev/shm or another tmpfs. Returns 0 if the
+ * difference is not most of the growth. */
 double unmapped_growth(const struct question *q);
 /* Returns the growth of the live heap in the ledger, or NAN if it was not counted. */
 double heap_growth(const struct question *q);
 
-/* Returns the call site with the most growth among those that keep their allocations, or NULL.
- * RET_GROWN receives its growth. */
+/* Returns the call site with the most growth among those that keep their allocations alive, or
+ * NULL. RET_GROWN receives its growth. */
 const struct growth_row *keeping_site(const struct question *q, double *ret_grown);
-/* Returns the growth of call sites on other lines of the same function that keep their
- * allocations, and the number of these lines. */
+/* Returns the growth of call sites on other lines of the same function that keep their allocations
+ * alive, and in RET_LINES the number of these lines. */
 double keeping_sites_beside(const struct question *q, const struct growth_row *row,
                             size_t *ret_lines);
 
-/* Returns true if most of the growth came within a step or two. */
+/* Returns true if most of the growth occurred within two steps. */
 bool came_at_once(const struct question *q);
 
-/* Returns true if a frame on the call path of ROW's largest site fulfils IS_WANTED. */
+/* Returns true if IS_WANTED accepts a frame on the call path of ROW's largest call site. */
 bool has_frame(const struct facts_heap *heap, const struct growth_row *row,
                bool (*is_wanted)(const struct name *frame));
 /* Returns true if an operation of torch allocated ROW's memory. */
@@ -80,18 +80,18 @@ bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row);
 /* Returns true if torch's compiler, or a function that it called, allocated ROW's memory. */
 bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row);
 
-/* Changes of baselines. Live memory varies with batches and the garbage collector, so the
- * minimum in the second half of the time is compared with the minimum in the first. */
+/* Changes of baselines. Live memory varies with batches and garbage collection, so the minimum in
+ * the second half of the compared time is compared with the minimum in the first half. */
 struct floors {
-    /* Growth of three baselines: of the live heap, of all memory that the allocator holds (live
-     * and free, by its own count), and of resident memory. */
+    /* Growth of three baselines: of the live heap, of all memory held by the allocator (live and
+     * free, by its own count), and of resident memory. */
     double live, held, memory;
     /* True if the baseline of resident memory grew, the baseline of the live heap did not, and no
-     * call site keeps much memory. Call sites are checked because the allocator's count of the live
-     * heap excludes small Python objects. */
+     * call site keeps much memory alive. Call sites are checked because the allocator's own count
+     * of the live heap excludes small Python objects. */
     bool is_freed;
 };
-struct floors baselines_of(const struct question *q); /* NAN: not read */
+struct floors baselines_of(const struct question *q); /* NAN if not read */
 void evidence_add_baselines(struct hypothesis *h, enum evidence_side side, double weight,
                             const struct floors *floors);
 

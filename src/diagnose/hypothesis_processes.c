@@ -5,12 +5,12 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A forked worker always writes to its own stack and heap. It counts as copying data only if its
- * unshared memory exceeds this fraction of the inherited memory. */
+/* A forked worker always writes to its own stack and heap. It is treated as copying data only if
+ * its unshared memory exceeds this fraction of the inherited memory. */
 static const double unshared_least_share = 0.1;
 static const double compiled_least_bytes = 8 << 20;
 static const double worker_least_s = 3;
-enum { piled_least = 3 }; /* processes pile up if there are this many more than at the start */
+enum { piled_least = 3 }; /* processes pile up if at least this many more exist than at the start */
 
 /* Returns true if the roles of processes are known; a recording made from a table has no roles. */
 static bool knows_roles(const struct facts *f)
@@ -35,7 +35,7 @@ void test_launcher(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
     if (!f->main || !knows_roles(f)) {
-        evidence_absent(h, "the roles of processes were not recorded");
+        evidence_absent(h, "process roles were not recorded");
         return;
     }
     h->share = 1;
@@ -97,7 +97,7 @@ static struct workers workers_at(const struct facts *f, double t_s)
     return w;
 }
 
-/* Returns the workers at the time when their total RSS was highest. */
+/* Returns the workers at the time of their highest total RSS. */
 static struct workers workers_of(const struct facts *f)
 {
     struct workers best = {0};
@@ -114,8 +114,8 @@ static struct workers workers_of(const struct facts *f)
 
 static void weigh_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
 {
-    /* if nothing grows, the sum of RSS is explained, in which shared pages count once per
-     * process */
+    /* if nothing grows, the explained memory is the sum of RSS, which includes shared pages once
+     * per process */
     double all = fmax(q->base + q->growth, 0) + w->rss;
     h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {
@@ -155,7 +155,7 @@ struct unsharing {
     double given;       /* memory that the workers inherited at birth */
 };
 
-/* Returns true if P was forked. A forked process begins with its parent's memory, all of it
+/* Returns true if P was forked. A forked process begins with its parent's memory, all of which is
  * shared. */
 static bool is_forked(const struct facts *f, const struct facts_process *p)
 {
@@ -188,7 +188,7 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
     struct unsharing u = unsharing_of(q->f);
     size_t workers = count_role(q->f, ROLE_DATA_WORKER);
     if (!knows_roles(q->f)) {
-        evidence_absent(h, "the roles of processes were not recorded");
+        evidence_absent(h, "process roles were not recorded");
     } else if (workers == 0) {
         evidence_against(h, DECIDES, "there is no data-loader worker among %zu process%s",
                          q->f->n_processes, q->f->n_processes == 1 ? "" : "es");
@@ -216,8 +216,8 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
 
 /* ---- compiling ---- */
 
-/* Returns true for files of the compiler, except eval_frame.py, which is also on the stack when
- * compiled code runs. */
+/* Returns true for a source file of the compiler, except eval_frame.py, which is also on the stack
+ * when compiled code runs. */
 static bool is_compiler_frame(const struct name *n)
 {
     const char *file = n->file;
@@ -225,8 +225,8 @@ static bool is_compiler_frame(const struct name *n)
            (strstr(file, "/_dynamo/") || strstr(file, "/_inductor/") || strstr(file, "/triton/"));
 }
 
-/* Returns true for the frame of an import of the compiler. Optimizers import it too, and nothing is
- * compiled then. */
+/* Returns true for the frame of an import of the compiler. Optimizers import the compiler too,
+ * without compiling anything. */
 static bool is_compiler_import(const struct name *n)
 {
     return is_compiler_frame(n) && strcmp(n->function, "<module>") == 0;
@@ -247,7 +247,7 @@ void test_compile(const struct question *q, struct hypothesis *h)
         if (ledger_row_growth(q->f, q->l, i) > 0 && made_by_compiler(heap, &heap->growth.rows[i]))
             grown += ledger_row_growth(q->f, q->l, i);
     if (!heap->profile && workers == 0 && !knows_roles(q->f)) {
-        evidence_absent(h, "neither roles of processes nor call sites were recorded");
+        evidence_absent(h, "neither process roles nor call sites were recorded");
         return;
     }
     if (heap->profile && grown > 0.1 * fmax(q->total, compiled_least_bytes)) {
@@ -270,10 +270,11 @@ void test_compile(const struct question *q, struct hypothesis *h)
 
 /* ---- processes that pile up ---- */
 
-/* The processes besides the main process that were alive at T_S, and their unique memory. For a
- * process whose unique memory was not counted, its RSS is used, part of which may be shared. */
+/* The processes other than the main process that were alive at T_S, and their unique memory. For a
+ * process whose unique memory is unknown, its RSS is used, part of which may be shared. */
 struct pile {
-    size_t count, late; /* LATE counts the processes born in the second half of the time */
+    /* LATE is the number of processes born in the second half of the compared time */
+    size_t count, late;
     double bytes;
 };
 

@@ -7,14 +7,14 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A jump begins at the first and ends at the second of these fractions of its height. Growth that
- * takes more than JUMP_STEPS steps is gradual, not a jump. */
+/* A jump begins when memory has risen by the first of these fractions of the jump's height, and is
+ * complete at the second. Growth that takes more than JUMP_STEPS steps is gradual, not a jump. */
 static const double jump_begun = 0.1, jump_done = 0.8;
-/* A jump explains the growth if it makes up this fraction of the growth. */
+/* A jump explains the growth if it is at least this fraction of the growth. */
 static const double jump_share = 0.7;
 enum { JUMP_STEPS = 2 };
-/* Memory that was first written to after the start explains the growth if it makes up this fraction
- * of the growth. */
+/* Memory that was first written to after the start explains the growth if it is at least this
+ * fraction of the growth. */
 static const double touched_least = 0.5;
 
 /* ---- nothing grows ---- */
@@ -51,14 +51,14 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
 
 enum { POINTS = 41, WINDOW = 2 };
 
-/* A rise that was not released: all memory after it is above all memory before it. */
+/* A rise that was not released: all later memory readings are above all earlier ones. */
 struct jump {
     double bytes, from_s, to_s;
     int64_t steps;
     bool is_most;
 };
 
-/* Memory between the two compared moments, and the minimum from each point on. */
+/* Memory at points between the two compared moments, and the minimum from each point on. */
 struct course {
     double t_s[POINTS], v[POINTS], after[POINTS];
 };
@@ -90,7 +90,8 @@ static void rise_between(const struct question *q, const struct course *c, doubl
         *best = (struct jump){.bytes = after - before, .from_s = from_s, .to_s = to_s};
 }
 
-/* Returns the largest jump within a twentieth of the time, or within one step that took longer. */
+/* Returns the largest jump within a twentieth of the compared time, or within one step that took
+ * longer. */
 static struct jump largest_jump(const struct question *q)
 {
     struct course c = course_of(q);
@@ -109,8 +110,8 @@ static struct jump largest_jump(const struct question *q)
     return best;
 }
 
-/* Returns the number of steps that J took. A rise that is complete within two readings counts as
- * immediate, even if many steps lie between the readings. */
+/* Returns the number of steps that J took. A rise that is complete within two readings is treated
+ * as immediate, even if many steps lie between the readings. */
 static int64_t steps_of_jump(const struct question *q, const struct jump *j)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
@@ -135,8 +136,8 @@ static int64_t steps_of_jump(const struct question *q, const struct jump *j)
     return 0;
 }
 
-/* Adds evidence against H if the growth is free memory, because a cache or loaded data is live
- * memory. */
+/* Adds evidence against H if the growth is free memory, because the memory of a cache or of loaded
+ * data is live. */
 static void test_is_live(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);
@@ -213,7 +214,8 @@ void test_data_load(const struct question *q, struct hypothesis *h)
 
 /* ---- the first epoch ---- */
 
-/* Returns when the first epoch ended, or NAN if it has not ended or its length is unknown. */
+/* Returns the time at which the first epoch ended, or NAN if it has not ended or its length is
+ * unknown. */
 static double first_epoch_end(const struct facts *f)
 {
     for (size_t i = 0; i < f->n_marks; i++) {
@@ -226,8 +228,9 @@ static double first_epoch_end(const struct facts *f)
     return (double)NAN;
 }
 
-/* Returns when half of the steps from START_S to END_S were completed. Steps are used instead of
- * time, because growth per second also slows down if the machine does. */
+/* Returns the time at which half of the steps from START_S to END_S were completed. The middle of
+ * the steps is used instead of the middle of the time, because growth per second also slows down if
+ * the machine does. */
 static double half_of_steps(const struct facts *f, double start_s, double end_s)
 {
     int64_t first = -1, last = -1;
@@ -245,7 +248,7 @@ static double half_of_steps(const struct facts *f, double start_s, double end_s)
     return (start_s + end_s) / 2;
 }
 
-/* Tests whether growth is even: a cache grows by the same amount for each example, a warm-up by
+/* Tests whether growth is steady: a cache grows by the same amount for each example, a warm-up by
  * less and less. */
 static void test_even_pace(const struct question *q, struct hypothesis *h, double end_s)
 {
@@ -256,7 +259,7 @@ static void test_even_pace(const struct question *q, struct hypothesis *h, doubl
         return;
     bool is_even = second > 0.6 * first && second < 1.7 * first;
     bool has_examples = is_even && q->f->examples;
-    /* while a cache fills, it first uses memory that was already resident */
+    /* a cache that fills first uses memory that was already resident */
     double against = q->word == VERDICT_FILLING ? WEAK : FAIR + WEAK;
     evidence_add(
         h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,
@@ -281,7 +284,7 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
     }
 }
 
-/* Returns the step at which the first epoch ended or will end, or -1 if it is unknown. */
+/* Returns the step at which the first epoch ended or will end, or -1 if unknown. */
 static int64_t first_epoch_end_step(const struct facts *f, double end_s)
 {
     int64_t last = -1;
@@ -309,14 +312,13 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
     if (v->ended_at == VERDICT_AT_FIRST_EPOCH || is_near) {
         h->share = share_of(q, until);
         evidence_for(h, h->share > 0.6 ? STRONG : FAIR,
-                     "memory grew by %s, and growth stopped with the first epoch%s%s",
+                     "memory grew by %s, and growth stopped when the first epoch ended%s%s",
                      SIZE(fmax(0, until)), *at_step ? "," : "", at_step);
         test_even_pace(q, h, until_s);
         name_filled_site(q, h);
         test_is_live(q, h);
     } else if (epoch_end <= 0) {
-        evidence_against(h, STRONG, "growth ended%s, which is not the end of the first epoch",
-                         at_step);
+        evidence_against(h, STRONG, "growth ended%s, not at the end of the first epoch", at_step);
     } else {
         evidence_against(h, STRONG,
                          q->f->steps_per_epoch
@@ -336,8 +338,8 @@ static void test_grew_beyond(const struct question *q, struct hypothesis *h, dou
         evidence_against(h, WEAK, "the verdict is \"%s\"", verdict_word_name(q->word));
 }
 
-/* Tests whether memory that was allocated earlier is only now written to. Such growth ends when
- * all of it has been written. */
+/* Tests whether the job is now writing to memory that it allocated earlier. Such growth ends when
+ * all of that memory has been written. */
 static bool test_first_written(const struct question *q, struct hypothesis *h)
 {
     double touched = ledger_growth(q->l, LEDGER_TOUCHED);
@@ -354,8 +356,8 @@ static bool test_first_written(const struct question *q, struct hypothesis *h)
     return true;
 }
 
-/* Tests whether a container with a maximum number of entries fills. The verdict has compared the
- * growth of the container with that of memory. */
+/* Tests whether a container with a maximum number of entries is filling. The verdict has already
+ * compared the growth of the container with that of memory. */
 static bool test_limited(const struct question *q, struct hypothesis *h)
 {
     const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
@@ -384,9 +386,9 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
     } else if (!q->has_grown) {
         evidence_add_no_growth(q, h, DECIDES);
     } else if (!f->steps_per_epoch && isnan(end_s)) {
-        evidence_absent(h, "no marks: the length of an epoch is unknown");
+        evidence_absent(h, "no marks: the epoch length is unknown");
         if (q->word == VERDICT_PLATEAUED)
-            evidence_for(h, WEAK, "memory grew by %s and stopped", SIZE(q->growth));
+            evidence_for(h, WEAK, "memory grew by %s and then stopped growing", SIZE(q->growth));
         decide_by(
             h, "send marks, as the hooks of `ebb run` do, or run ebb verdict --steps-per-epoch N");
         h->share = q->word == VERDICT_PLATEAUED ? 1 : 0;

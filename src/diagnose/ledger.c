@@ -1,20 +1,20 @@
-/* The ledger divides RSS at each of the two moments into entries, the most certain first. No entry
- * gets more than the rest of RSS. */
+/* The ledger divides RSS at each of the two moments into entries, the most certain first. Each
+ * entry is limited to the RSS that the previous entries left. */
 #include "diagnose/ledger.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Growth of RSS below this is not divided into attributed and unattributed growth. */
+/* RSS growth below this is not divided into attributed and unattributed growth. */
 static const double growth_least_bytes = 1 << 20;
 static const double z95 = 1.96;
-/* Blocks of at least this size become resident page by page, when they are first written to. All
- * unattributed growth is assigned to such blocks if at least this fraction of it was allocated but
- * not resident at the start. */
+/* Blocks of at least large_bytes become resident page by page, when they are first written to. All
+ * unattributed growth is assigned to such blocks if the memory that was allocated but not resident
+ * at the start is at least the fraction touched_share of that growth. */
 static const double large_bytes = 1 << 20;
 static const double touched_share = 0.3;
 /* If the ratio of live memory to the resident part of malloc's heaps exceeds this, some live memory
- * is elsewhere. */
+ * is outside these heaps. */
 static const double elsewhere_share = 1.1;
 
 const char *ledger_word(enum ledger_kind kind)
@@ -35,7 +35,7 @@ const char *ledger_text(enum ledger_kind kind)
 
 static double positive(double v)
 {
-    return v > 0 ? v : 0; /* 0 for NAN too */
+    return v > 0 ? v : 0; /* 0 for NAN as well */
 }
 
 static void ledger_add(struct ledger *l, enum ledger_kind kind, double start, double now,
@@ -62,7 +62,7 @@ struct moment {
     bool has[LEDGER_KINDS];
 };
 
-/* Assigns BYTES to KIND, but at most the rest of RSS. */
+/* Assigns BYTES to KIND, limited to the RSS that is left. */
 static void take(struct moment *m, enum ledger_kind kind, double bytes)
 {
     double got = fmin(positive(bytes), m->left);
@@ -80,13 +80,12 @@ static double figure_at(const struct facts *f, const char *name, double t_s)
 {
     const struct facts_figure *figure = facts_figure(f, name);
     return figure ? facts_near(&figure->series, t_s)
-                  /* the nearest report, because jobs report these figures only at the end of a
-                   * step */
+                  /* nearest report, because jobs report these figures only at the end of a step */
                   : (double)NAN;
 }
 
-/* Returns the growth of pinned memory since memory was last read by kind. The job reports pinned
- * memory more often than memory is read by kind. */
+/* Returns the growth of pinned memory since the last reading of the breakdown of resident memory,
+ * because the job reports pinned memory more often. */
 static double pinned_since(const struct facts *f, const struct moment *m)
 {
     double read_s = facts_field_s(f->main, SAMPLE_SHMEM, m->t_s);
@@ -112,7 +111,7 @@ static void take_shared(const struct facts *f, struct moment *m)
         take(m, LEDGER_STACKS, stacks);
 }
 
-/* Sets the allocator's counts of live and free memory, or NAN. Both come from one call and are
+/* Sets the allocator's own counts of live and free memory, or NAN. Both come from one call and are
  * therefore consistent. */
 static void set_allocator_counts(const struct facts *f, struct moment *m)
 {
@@ -152,9 +151,9 @@ static double shared_of(const struct moment *m)
 }
 
 /* Finds rows that map shared memory, which the kernel does not count as anonymous. The profiler
- * knows mappings of /dev/shm and memfds. A driver's mapping of pinned memory looks private to the
- * profiler: such a row counts as shared if its growth exceeds the growth of anonymous memory but
- * not the growth of shared memory. */
+ * recognizes mappings of /dev/shm and memfds. A driver's mapping of pinned memory looks private to
+ * the profiler; such a row is treated as shared if its growth exceeds the growth of anonymous
+ * memory but not the growth of shared memory. */
 static void find_shared_rows(const struct facts *f, const struct moment *start,
                              const struct moment *now, struct ledger *l)
 {
@@ -187,9 +186,9 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 
 /* ---- the heap ---- */
 
-/* Returns all live memory on the heap. If the allocator reports its own count, that count replaces
- * the sampled estimate of malloc's memory and its error. Small Python objects and mappings are
- * always estimated from samples. */
+/* Returns all live memory on the heap. If IS_EXACT, the allocator's own count replaces the sampled
+ * estimate of malloc's memory and its error. Small Python objects and mappings are always estimated
+ * from samples. */
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
@@ -198,8 +197,8 @@ static double live_at(const struct facts *f, const struct ledger *l, const struc
 }
 
 /* Assigns the sampled heap. If more memory was allocated at the start than can have been resident,
- * the program had not written to the excess. The excess is assumed to be still untouched, because
- * it would look like growth otherwise. */
+ * the program had not yet written to the excess. The excess is assumed to be unwritten at the
+ * second moment too; otherwise it would look like growth. */
 static void take_sampled(const struct facts *f, struct ledger *l, struct moment *start,
                          struct moment *now)
 {
@@ -221,9 +220,9 @@ static void take_counted(const struct facts *f, struct moment *m)
         take(m, LEDGER_OBJECTS, facts_number(m->census, "object_bytes"));
 }
 
-/* Returns the resident pages of malloc's heaps that hold no live memory, regardless of the
- * allocator's count. Returns NAN if they are unknown, or if live memory is elsewhere because the
- * program uses another allocator. */
+/* Returns the resident pages of malloc's heaps that hold no live memory, measured independently of
+ * the allocator's own counts. Returns NAN if they are unknown, or if the program uses another
+ * allocator and live memory is outside malloc's heaps. */
 static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
     double pages = facts_heap_pages(f, m->t_s);
@@ -237,8 +236,8 @@ static double kept_pages(const struct facts *f, const struct moment *m, bool is_
     return positive(pages - inside);
 }
 
-/* Assigns memory retained by the allocator, from page counts if both moments have a page count,
- * else from the allocator's own count. */
+/* Assigns memory retained by the allocator: from page counts if there is one for each moment, else
+ * from the allocator's own count. */
 static void take_retained(const struct facts *f, struct ledger *l, struct moment *start,
                           struct moment *now)
 {
@@ -261,14 +260,14 @@ static void take_retained(const struct facts *f, struct ledger *l, struct moment
  * used only if it was counted at both moments. */
 static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
 {
-    if (!(f->heap.start.spare + f->heap.now.spare > 0)) /* NAN too */
+    if (!(f->heap.start.spare + f->heap.now.spare > 0)) /* true for NAN as well */
         return;
     take(start, LEDGER_ARENAS, f->heap.start.spare);
     take(now, LEDGER_ARENAS, f->heap.now.spare);
 }
 
-/* Returns the live bytes of row I that were allocated before the start in large blocks, whose
- * pages become resident only when first written to. */
+/* Returns the live bytes of row I that were allocated before the start in large blocks, whose pages
+ * become resident only when first written to. */
 static double large_row(const struct facts *f, const struct ledger *l, size_t i)
 {
     const struct growth_row *row = &f->heap.growth.rows[i];
@@ -278,7 +277,7 @@ static double large_row(const struct facts *f, const struct ledger *l, size_t i)
 }
 
 /* Assigns memory that was allocated but not resident at the start and has been written to since.
- * The amount of other untouched memory is unknown, but it cannot exceed the size of the large
+ * The amount of other unwritten memory is unknown, but it cannot exceed the size of the large
  * blocks. */
 static void take_touched(const struct facts *f, const struct ledger *l, const struct moment *start,
                          struct moment *now)
@@ -336,9 +335,9 @@ static void take_apart(const struct facts *f, struct ledger *l, struct moment *s
     take_huge(f, start, now);
 }
 
-/* ---- call sites: their sampled bytes, scaled to the resident part ---- */
+/* ---- call sites: sampled bytes, scaled to the resident part ---- */
 
-/* Returns the live bytes of row I at one of the moments, scaled so that all rows add up to the
+/* Return the live bytes of row I at one of the moments, scaled so that all rows add up to the
  * heap. */
 static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
 {
@@ -351,9 +350,9 @@ static double row_now(const struct facts *f, const struct ledger_scale *s, size_
     return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
 }
 
-/* Returns the factors that make the rows add up to the heap. START scales the memory of the start,
- * whether or not it is still live. GROWTH scales growth, by at most 2. If the rows then still
- * exceed the heap, NOW scales all of them down. */
+/* Returns the factors that make the rows add up to the heap. START scales memory that was live at
+ * the start, whether or not it is still live. GROWTH scales growth, by a factor of at most 2. If
+ * the rows then still exceed the heap, NOW scales all of them down. */
 static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
                                       double has)
 {
@@ -388,8 +387,8 @@ static int by_change(const void *a, const void *b)
     return (x->now < y->now) - (x->now > y->now);
 }
 
-/* Adds the rows of the live heap, which has REST_START and REST_NOW bytes in all: the rows that
- * changed most separately, the others as one entry. */
+/* Adds the rows of the live heap, which has REST_START and REST_NOW bytes in total: the rows that
+ * changed most as separate entries, the others as one entry. */
 static void add_sites(const struct facts *f, double rest_start, double rest_now, struct ledger *l)
 {
     const struct facts_heap *h = &f->heap;
@@ -430,8 +429,8 @@ static void add_rest(const struct facts *f, const struct moment *start, const st
                is_worker ? 0 : now->left, now->left);
 }
 
-/* Returns the lower bound of an entry with BYTES. It is 0 for kinds of which only an upper bound is
- * known. Of retained memory, the part that exceeds RSS is not resident. */
+/* Returns the lower bound of an entry with BYTES. It is 0 for kinds of memory for which only an
+ * upper bound is known. The part of retained memory that exceeds RSS is not resident. */
 static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
 {
     if (kind == LEDGER_RETAINED)
@@ -452,8 +451,7 @@ static int by_growth(const void *a, const void *b)
     return (x->now_bytes < y->now_bytes) - (x->now_bytes > y->now_bytes);
 }
 
-/* Returns the attributed fraction of the growth, which is the growth of all entries except
- * UNEXPLAINED. */
+/* Returns the attributed fraction of RSS growth: the growth of all entries except UNEXPLAINED. */
 static double named_share(const struct ledger *l)
 {
     double grown = l->rss_now_bytes - l->rss_start_bytes;

@@ -65,7 +65,7 @@ LET_GO = ("allocations are freed: from the first to the second half of the run, 
     (leaks, LIVE.format("+2.00 MiB")),
     (leaks, LIVE.format("+2.00 MiB").replace(" (± 5.00 MiB)", "")),
     (is_flat, LIVE.format("+98.0 MiB")),
-    (is_flat, "the live heap grew with memory"),
+    (is_flat, "the live heap grew along with resident memory"),
     (fills_in_one_pass, "80.0 MiB of the growth came after the first epoch"),
     (fills_in_one_pass, "growth ended at step 60, but the first epoch has 25 steps"),
     (leaks, "the growing call site explains only a small part of the growth of 20.0 MiB"),
@@ -82,7 +82,7 @@ def test_diagnosis_claim_contradicted_by_counters_is_reported(live, sentence):
     (lambda step: 6 * (step % 20), "memory did not grow"),
     (leaks, LIVE.format("+98.0 MiB")),
     (is_flat, LIVE.format("+2.00 MiB")),
-    (leaks, "the live heap grew with memory"),
+    (leaks, "the live heap grew along with resident memory"),
     (leaks, "80.0 MiB of the growth came after the first epoch"),
     (leaks, "growth ended at step 60, but the first epoch has 25 steps"),
     (leaks, "shared memory changed by +1.00 KiB"),
@@ -96,7 +96,7 @@ def test_claims_about_events_are_checked_against_counters():
     said = "10 evaluations and checkpoints account for +3.00 MiB of the growth of 100 MiB"
     assert wrong(counters(jumps_at_evaluations, events), said, "eval_step")
     assert not wrong(counters(leaks, events), said, "eval_step")
-    none = "no significant growth at 10 evaluations and checkpoints"
+    none = "no significant spike at 10 evaluations and checkpoints"
     assert not wrong(counters(leaks, events), none, "eval_spike")
 
 

@@ -89,7 +89,7 @@ static void advice_suggests_to_remove_useless_cleanup_calls(void **state)
     size_t n = advice_make(&s.question, s.ranked, list);
     assert_true(n > 0);
     assert_string_equal(list[n - 1].what,
-                        "remove MemoryCleanup: 19 calls freed 1.0 MiB in all and took 2.0 % of the "
+                        "remove MemoryCleanup: 19 calls freed 1.0 MiB in total and took 2.0 % of the "
                         "time");
 }
 
