@@ -3,17 +3,18 @@
 
 #include "diagnose/synthetic.h"
 
-extern struct synthetic s; /* Synthetic facts of the current test. */
+extern struct synthetic s; /* the synthetic facts of the current test */
 int scenario_begin(void **state);
 int scenario_end(void **state);
 
-/* Memory leaks, starting at 500 MiB. Steps take one second each from 10 s on, 50 per epoch. */
+/* Memory leaks, starting at 500 MiB. Each step takes one second; the first one begins at 10 s, and
+ * an epoch has 50 steps. */
 void memory_leaks(void);
 void memory_is_flat(void);
 void growth_stops_after(double seconds); /* Memory grows from 500 to 900 MiB and then stops. */
-void memory_grew_once_by(double bytes);  /* until 30 s */
+void memory_grew_once_by(double bytes);  /* memory grows until 30 s */
 
 void expect(enum hypothesis_id id, enum hypothesis_word word);
 void expect_first(enum hypothesis_id id);
-/* Expects evidence for hypothesis ID that contains TEXT and says that data is missing. */
+/* Expects that hypothesis ID reports missing data in a sentence that contains TEXT. */
 void expect_absent(enum hypothesis_id id, const char *text);

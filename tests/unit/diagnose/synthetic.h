@@ -1,4 +1,5 @@
-/* Synthetic facts: a job of 200 seconds about which only the facts added by a test are known. */
+/* Synthetic facts: a job of 200 seconds about which nothing is known except the facts that a test
+ * adds. */
 #pragma once
 
 #include "diagnose/facts.h"
@@ -13,7 +14,7 @@ enum {
 
 struct synthetic {
     struct facts f;
-    struct facts_process processes[SYNTHETIC_PROCESSES]; /* [0] is main */
+    struct facts_process processes[SYNTHETIC_PROCESSES]; /* the first process is the main process */
     double t_s[SYNTHETIC_POINTS], rare_t_s[SYNTHETIC_POINTS];
     double v[SYNTHETIC_PROCESSES][SAMPLE_PROCESS_COUNT][SYNTHETIC_POINTS];
     struct facts_mark marks[SYNTHETIC_MARKS];
@@ -43,9 +44,9 @@ void synthetic_field(struct synthetic *s, size_t p, enum sample_process_field fi
 /* Removes those readings of FIELD of the main process that are NAN. Call this for at most one field
  * per test. */
 void synthetic_remove_nan(struct synthetic *s, enum sample_process_field field);
-/* Sets the RSS of the main process, all of which is anonymous memory. */
+/* Sets the RSS of the main process, all of it anonymous memory. */
 void synthetic_memory(struct synthetic *s, double from, double to, double until_s);
-/* Adds a spike to the RSS of the main process: HEIGHT bytes for one second, at T_S. */
+/* Adds a spike of HEIGHT bytes to the RSS of the main process, for one second at T_S. */
 void synthetic_spike(struct synthetic *s, double t_s, double height);
 void synthetic_figure(struct synthetic *s, const char *name, double from, double to);
 void synthetic_verdict(struct synthetic *s, size_t p, enum verdict_word word);
@@ -53,8 +54,8 @@ void synthetic_verdict(struct synthetic *s, size_t p, enum verdict_word word);
  * unknown. */
 void synthetic_steps(struct synthetic *s, uint64_t per_epoch);
 void synthetic_mark(struct synthetic *s, enum verdict_mark_kind kind, double t_s);
-/* Adds a call site to the heap profile, which has all live memory. If WORD is stable, the site
- * retains no memory. */
+/* Adds a call site to the heap profile, whose call sites hold all live memory. If WORD is stable,
+ * the site retains no memory. */
 void synthetic_row(struct synthetic *s, const char *file, double start, double now,
                    enum verdict_word word);
 /* Adds two censuses, at steps 20 and 180. */
@@ -63,5 +64,5 @@ void synthetic_census(struct synthetic *s, double objects_growth, double tensors
 
 /* Tests all hypotheses again and returns the result for ID. */
 const struct hypothesis *synthetic_test(struct synthetic *s, enum hypothesis_id id);
-/* Returns whether H has evidence on SIDE, containing TEXT if that is not NULL. */
+/* Returns true if H has evidence on SIDE, containing TEXT if that is not NULL. */
 bool has_evidence(const struct hypothesis *h, enum evidence_side side, const char *text);

@@ -1,4 +1,4 @@
-/* Tests that advice contains the numbers of the run. */
+/* Tests that advice contains values measured in the run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static const struct advice *advised(struct advice list[ADVICE_MAX], enum hypothe
     return NULL;
 }
 
-static void advice_contains_the_numbers_of_the_run(void **state)
+static void advice_contains_the_memory_measured_in_the_run(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -29,7 +29,7 @@ static void advice_contains_the_numbers_of_the_run(void **state)
     assert_string_equal(a->effect, "saves 400 MiB");
 }
 
-static void no_advice_about_a_growing_container_is_given_for_a_full_cache(void **state)
+static void advice_for_a_full_cache_does_not_repeat_its_call_site(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -40,7 +40,7 @@ static void no_advice_about_a_growing_container_is_given_for_a_full_cache(void *
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void advice_calls_growth_harmless_only_if_the_verdict_does(void **state)
+static void advice_says_no_leak_only_if_the_verdict_does(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -79,7 +79,7 @@ static void advice_on_restarts_is_given_if_limit_and_steps_are_known(void **stat
     assert_true(is_there);
 }
 
-static void advice_suggests_to_remove_useless_cleanup_calls(void **state)
+static void advice_is_to_remove_useless_cleanup_calls(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -88,9 +88,10 @@ static void advice_suggests_to_remove_useless_cleanup_calls(void **state)
     synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     size_t n = advice_make(&s.question, s.ranked, list);
     assert_true(n > 0);
-    assert_string_equal(list[n - 1].what,
-                        "remove MemoryCleanup: 19 calls freed 1.0 MiB in total and took 2.0 % of the "
-                        "time");
+    assert_string_equal(
+        list[n - 1].what,
+        "remove MemoryCleanup: 19 calls freed 1.0 MiB in total and took 2.0 % of the "
+        "time");
 }
 
 static void advice_for_unexplained_growth_is_to_use_ebb_run(void **state)
@@ -115,19 +116,19 @@ static void heap_profiler_is_not_advised(void)
         assert_null(strstr(list[i].what, "heap profiler"));
 }
 
-static void advice_does_not_suggest_the_heap_profiler_if_it_ran(void **state)
+static void heap_profiler_is_not_advised_if_it_ran_already(void **state)
 {
     (void)state;
     memory_leaks();
-    s.f.heap.is_on = true; /* The profiler ran, although there is no usable reading of the heap. */
+    s.f.heap.is_on = true; /* the profiler ran, although it has no usable heap readings */
     heap_profiler_is_not_advised();
 }
 
-static void advice_does_not_suggest_a_heap_profiler_that_cannot_run(void **state)
+static void heap_profiler_is_not_advised_if_it_cannot_run(void **state)
 {
     (void)state;
     memory_leaks();
-    s.f.heap.is_unavailable = true; /* The profiler cannot run in a static program. */
+    s.f.heap.is_unavailable = true; /* the profiler cannot run in a static program */
     heap_profiler_is_not_advised();
 }
 
@@ -153,8 +154,8 @@ static void advice_never_names_a_container_inside_a_library(void **state)
     assert_non_null(strstr(list[0].what, "train.py"));
 }
 
-/* The host grows by 1 MiB per step beside a GPU that grows by 40 MiB per step. */
-static void advice_for_gpu_growth_gives_the_rate_of_the_gpu(void **state)
+/* The host grows by 1 MiB/step, and a GPU by 40 MiB/step. */
+static void advice_for_gpu_growth_uses_the_gpu_growth_rate(void **state)
 {
     (void)state;
     struct advice list[ADVICE_MAX];
@@ -183,17 +184,17 @@ static void advice_for_gpu_growth_gives_the_rate_of_the_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(advice_contains_the_numbers_of_the_run),
-        T(no_advice_about_a_growing_container_is_given_for_a_full_cache),
-        T(advice_calls_growth_harmless_only_if_the_verdict_does),
+        T(advice_contains_the_memory_measured_in_the_run),
+        T(advice_for_a_full_cache_does_not_repeat_its_call_site),
+        T(advice_says_no_leak_only_if_the_verdict_does),
         T(advice_for_a_filling_buffer_names_its_single_allocation),
         T(advice_on_restarts_is_given_if_limit_and_steps_are_known),
-        T(advice_suggests_to_remove_useless_cleanup_calls),
+        T(advice_is_to_remove_useless_cleanup_calls),
         T(advice_for_unexplained_growth_is_to_use_ebb_run),
-        T(advice_does_not_suggest_the_heap_profiler_if_it_ran),
-        T(advice_does_not_suggest_a_heap_profiler_that_cannot_run),
+        T(heap_profiler_is_not_advised_if_it_ran_already),
+        T(heap_profiler_is_not_advised_if_it_cannot_run),
         T(advice_never_names_a_container_inside_a_library),
-        T(advice_for_gpu_growth_gives_the_rate_of_the_gpu),
+        T(advice_for_gpu_growth_uses_the_gpu_growth_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Tests hypotheses about live memory with evidence for them, against them, and without data. */
+/* Tests hypotheses about live memory with evidence for them, with evidence against them, and
+ * without data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +46,7 @@ static void python_object_growth_cannot_be_tested_while_memory_is_flat(void **st
     expect(HYPOTHESIS_TENSORS, CANNOT_TEST);
 }
 
-/* The first census is at step 20, when 350 of the 400 MiB have yet to be allocated. */
+/* The first census is at step 20, when most of the 400 MiB has already been allocated. */
 static void growth_before_first_census_is_not_attributed_to_objects(void **state)
 {
     (void)state;
@@ -64,7 +65,7 @@ static void python_objects_and_tensors_cannot_be_tested_without_census(void **st
     assert_non_null(strstr(synthetic_test(&s, HYPOTHESIS_TENSORS)->decide, "EBB_CENSUS_EVERY"));
 }
 
-static void growing_grad_tensors_and_nodes_show_a_kept_graph(void **state)
+static void growing_grad_tensors_and_nodes_mean_a_kept_graph(void **state)
 {
     (void)state;
     memory_leaks();
@@ -115,7 +116,7 @@ static void leaking_call_site_is_named_with_its_line(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "train.py:7 (make)"));
 }
 
-static void leak_without_a_leaking_call_site_names_the_fastest_growing(void **state)
+static void leak_without_a_leaking_call_site_names_the_largest_grower(void **state)
 {
     (void)state;
     memory_leaks();
@@ -139,7 +140,7 @@ static void growth_that_ended_is_attributed_to_its_live_call_site(void **state)
     assert_ptr_equal(s.ranked[0].site, &s.rows[0]);
 }
 
-static void variable_with_growing_graph_shows_a_kept_graph(void **state)
+static void variable_with_growing_graph_means_a_kept_graph(void **state)
 {
     (void)state;
     memory_leaks();
@@ -202,7 +203,7 @@ static void evidence_about_a_call_site_names_the_growing_container(void **state)
         (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 2};
     s.f.kept.at[0].at[0] =
         (struct kept){.name = "seen of a Collator", .type = "list", .added = 20, .bytes = MIB(100)};
-    /* The second container is not named, because it has gained much less than the first one. */
+    /* the second container is not named, because it has grown much less than the first one */
     s.f.kept.at[0].at[1] =
         (struct kept){.name = "names", .type = "dict", .added = 20, .bytes = MIB(2)};
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_CALL_SITE);
@@ -250,7 +251,7 @@ static void growing_free_memory_in_the_allocator_is_called_retention(void **stat
     assert_true(has_evidence(h, EVIDENCE_FOR, "changed by +150 MiB"));
 }
 
-/* A batch is live at only one of the two readings. */
+/* The batch is live at only one of the two heap readings. */
 static void retention_is_found_despite_a_batch_live_at_one_reading(void **state)
 {
     (void)state;
@@ -261,7 +262,7 @@ static void retention_is_found_despite_a_batch_live_at_one_reading(void **state)
     expect(HYPOTHESIS_RETENTION, NEARLY_CERTAIN);
 }
 
-/* The allocator's count does not include small Python objects. */
+/* The allocator's own count excludes small Python objects. */
 static void small_live_objects_of_a_call_site_are_not_called_retention(void **state)
 {
     (void)state;
@@ -273,7 +274,8 @@ static void small_live_objects_of_a_call_site_are_not_called_retention(void **st
     assert_true(synthetic_test(&s, HYPOTHESIS_RETENTION)->word <= UNLIKELY);
 }
 
-/* The allocator's count excludes Python's arenas, so this count alone is not proof of retention. */
+/* The allocator's own count excludes Python's arenas, so this count alone does not prove
+ * retention. */
 static void retention_shown_only_by_allocator_count_is_rated_possible(void **state)
 {
     (void)state;
@@ -300,7 +302,7 @@ static void flat_heap_of_one_process_does_not_rule_out_causes_in_others(void **s
     expect(HYPOTHESIS_CALL_SITE, RULED_OUT);
 }
 
-/* At the start, 250 MiB was free but not resident, because it had never been touched. */
+/* At the start, 250 MiB was free but not resident, because it had never been written to. */
 static void memory_free_from_the_start_makes_retention_unlikely(void **state)
 {
     (void)state;
@@ -313,8 +315,9 @@ static void memory_free_from_the_start_makes_retention_unlikely(void **state)
     assert_true(h->word <= UNLIKELY);
 }
 
-/* The allocator's live and free memory did not grow in total, so the growth is elsewhere. */
-static void constant_free_memory_in_the_allocator_rules_out_retention(void **state)
+/* The allocator's live and free memory did not grow in total, so the growth is outside the
+ * allocator. */
+static void constant_free_memory_in_the_allocator_contradicts_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -336,14 +339,14 @@ int main(void)
         T(python_object_growth_cannot_be_tested_while_memory_is_flat),
         T(growth_before_first_census_is_not_attributed_to_objects),
         T(python_objects_and_tensors_cannot_be_tested_without_census),
-        T(growing_grad_tensors_and_nodes_show_a_kept_graph),
+        T(growing_grad_tensors_and_nodes_mean_a_kept_graph),
         T(model_copies_that_require_grad_are_not_called_a_kept_graph),
         T(tensors_without_grad_are_not_called_a_kept_graph),
         T(kept_graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named_with_its_line),
-        T(leak_without_a_leaking_call_site_names_the_fastest_growing),
+        T(leak_without_a_leaking_call_site_names_the_largest_grower),
         T(growth_that_ended_is_attributed_to_its_live_call_site),
-        T(variable_with_growing_graph_shows_a_kept_graph),
+        T(variable_with_growing_graph_means_a_kept_graph),
         T(batch_live_at_the_last_reading_is_an_unlikely_cause),
         T(call_site_that_stopped_growing_is_an_unlikely_leak_cause),
         T(constant_call_sites_are_ruled_out_as_the_cause_of_a_leak),
@@ -358,7 +361,7 @@ int main(void)
         T(retention_shown_only_by_allocator_count_is_rated_possible),
         T(flat_heap_of_one_process_does_not_rule_out_causes_in_others),
         T(memory_free_from_the_start_makes_retention_unlikely),
-        T(constant_free_memory_in_the_allocator_rules_out_retention),
+        T(constant_free_memory_in_the_allocator_contradicts_retention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void page_cache_is_ruled_out_if_file_pages_are_constant(void **state)
     expect(HYPOTHESIS_SHARED_MEMORY, RULED_OUT);
 }
 
-static void kernel_hypotheses_cannot_be_tested_without_page_types(void **state)
+static void kernel_hypotheses_need_a_breakdown_of_resident_memory(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -66,7 +66,7 @@ static void pinned_memory_cannot_be_tested_if_torch_reports_none(void **state)
 }
 
 /* The driver pins shared mappings, so the pinned and the shared memory are the same memory. */
-static void shared_memory_that_is_pinned_is_diagnosed_as_pinned(void **state)
+static void pinned_shared_memory_is_diagnosed_as_pinned_memory(void **state)
 {
     (void)state;
     memory_leaks();
@@ -176,7 +176,7 @@ static void leaking_gpu_memory_is_diagnosed_as_gpu_growth(void **state)
     expect_first(HYPOTHESIS_GPU);
 }
 
-/* Sets PyTorch's reserved GPU memory; MOST is the highest amount allocated at one time. */
+/* Sets PyTorch's reserved GPU memory; MOST is the peak of allocated memory. */
 static void reserve_gpu(double from, double to, double most)
 {
     for (size_t i = 0; i < SYNTHETIC_POINTS; i++)
@@ -224,7 +224,7 @@ static void growth_of_host_memory_rules_out_gpu_growth(void **state)
     expect(HYPOTHESIS_GPU, RULED_OUT);
 }
 
-static void cgroup_memory_that_no_process_maps_counts_as_shared(void **state)
+static void cgroup_memory_that_no_process_maps_is_shared_memory(void **state)
 {
     static double mapped[SYNTHETIC_POINTS];
     (void)state;
@@ -248,14 +248,14 @@ static void cgroup_memory_that_no_process_maps_counts_as_shared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(cgroup_memory_that_no_process_maps_counts_as_shared),
+        T(cgroup_memory_that_no_process_maps_is_shared_memory),
         T(growing_file_pages_are_diagnosed_as_page_cache),
         T(small_growth_of_file_pages_is_not_diagnosed),
         T(page_cache_is_ruled_out_if_file_pages_are_constant),
-        T(kernel_hypotheses_cannot_be_tested_without_page_types),
+        T(kernel_hypotheses_need_a_breakdown_of_resident_memory),
         T(growing_shmem_is_diagnosed_as_shared_memory),
         T(pinned_memory_cannot_be_tested_if_torch_reports_none),
-        T(shared_memory_that_is_pinned_is_diagnosed_as_pinned),
+        T(pinned_shared_memory_is_diagnosed_as_pinned_memory),
         T(swap_is_ruled_out_if_no_memory_was_swapped),
         T(huge_pages_are_ruled_out_only_if_they_are_disabled),
         T(growth_in_huge_pages_is_not_called_retention),

@@ -49,7 +49,7 @@ static void hypotheses_about_workers_are_ruled_out_without_workers(void **state)
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void unclosed_process_pools_are_diagnosed_as_growing_in_number(void **state)
+static void unclosed_process_pools_are_diagnosed_as_piling_up(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -76,7 +76,7 @@ static void leak_rules_out_causes_that_stop_growing_by_themselves(void **state)
     memory_leaks();
     s.f.job =
         (struct facts_verdict){.is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
-    /* Retention cannot be tested, because the live heap was not measured. */
+    /* retention cannot be tested, because the live heap was not measured */
     expect(HYPOTHESIS_RETENTION, CANNOT_TEST);
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
@@ -149,7 +149,7 @@ static void growing_call_sites_in_the_compiler_mean_recompilation(void **state)
     expect_first(HYPOTHESIS_COMPILE);
 }
 
-static void growing_call_site_in_compiled_code_means_no_recompilation(void **state)
+static void growing_call_site_in_compiled_code_is_not_recompilation(void **state)
 {
     (void)state;
     memory_leaks();
@@ -186,14 +186,14 @@ int main(void)
         T(launcher_without_a_training_process_is_diagnosed),
         T(compile_workers_with_constant_memory_are_called_overhead),
         T(hypotheses_about_workers_are_ruled_out_without_workers),
-        T(unclosed_process_pools_are_diagnosed_as_growing_in_number),
+        T(unclosed_process_pools_are_diagnosed_as_piling_up),
         T(leak_rules_out_causes_that_stop_growing_by_themselves),
         T(growing_unique_memory_with_flat_rss_means_copy_on_write),
         T(copy_on_write_is_unlikely_if_a_worker_leaks),
         T(small_unshared_growth_after_a_fork_is_not_called_copy_on_write),
         T(copy_on_write_is_ruled_out_if_workers_never_shared_pages),
         T(growing_call_sites_in_the_compiler_mean_recompilation),
-        T(growing_call_site_in_compiled_code_means_no_recompilation),
+        T(growing_call_site_in_compiled_code_is_not_recompilation),
         T(import_of_the_compiler_is_not_recompilation),
         T(recompilation_is_ruled_out_without_a_compiler),
     };

@@ -9,7 +9,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void no_growth_names_the_baselines_without_a_peak_in_progress(void **state)
+static void baselines_in_no_growth_evidence_exclude_a_final_peak(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(200), MIB(215), 100);
@@ -25,7 +25,7 @@ static void no_growth_names_the_baselines_without_a_peak_in_progress(void **stat
                              "200 MiB of 215 MiB was allocated before"));
 }
 
-static void memory_before_training_is_at_most_the_memory_afterwards(void **state)
+static void memory_before_training_is_limited_to_the_final_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(200), MIB(195), 100);
@@ -38,8 +38,8 @@ static void memory_before_training_is_at_most_the_memory_afterwards(void **state
                              "195 MiB of 195 MiB was allocated before"));
 }
 
-/* Without marks, growth that ends early counts as start-up. */
-static void fill_during_start_up_is_named_before_no_growth(void **state)
+/* Without marks, growth that ends early is treated as start-up. */
+static void data_loaded_during_start_up_is_ranked_before_no_growth(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(224), MIB(269), 60);
@@ -71,7 +71,7 @@ static void single_jump_at_a_single_call_site_means_data_load(void **state)
 }
 
 /* A late import or the loading of a data set can take several steps. */
-static void growth_within_one_long_step_counts_as_a_jump(void **state)
+static void growth_within_one_long_step_is_a_jump(void **state)
 {
     (void)state;
     size_t n = 0;
@@ -84,7 +84,7 @@ static void growth_within_one_long_step_counts_as_a_jump(void **state)
     expect(HYPOTHESIS_DATA_LOAD, NEARLY_CERTAIN);
 }
 
-static void growth_over_many_steps_does_not_count_as_a_jump(void **state)
+static void growth_over_many_steps_is_not_a_jump(void **state)
 {
     (void)state;
     growth_stops_after(8);
@@ -153,7 +153,7 @@ static void late_writes_to_a_buffer_are_diagnosed_as_first_touch(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
 }
 
-/* Growth of free memory is fragmentation or memory left by a longer batch. */
+/* Growth of free memory is due to fragmentation or to an earlier, longer batch. */
 static void growth_of_free_memory_in_the_first_epoch_is_not_called_a_cache(void **state)
 {
     (void)state;
@@ -205,7 +205,7 @@ static void epoch_mark_alone_defines_the_end_of_the_first_epoch(void **state)
                              "growth ended at step 120, but the first epoch ended at step 50"));
     s.processes[0].verdict.ended_step = 52;
     h = synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
-    assert_true(has_evidence(h, EVIDENCE_FOR, "stopped with the first epoch, at step 52"));
+    assert_true(has_evidence(h, EVIDENCE_FOR, "stopped when the first epoch ended, at step 52"));
 }
 
 static void epoch_mark_without_step_numbers_gives_no_epoch_length(void **state)
@@ -217,8 +217,7 @@ static void epoch_mark_without_step_numbers_gives_no_epoch_length(void **state)
     s.f.steps_per_epoch = 0;
     synthetic_mark(&s, VERDICT_MARK_EPOCH, 60);
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
-    assert_true(
-        has_evidence(h, EVIDENCE_AGAINST, "growth ended at step 120, which is not the end"));
+    assert_true(has_evidence(h, EVIDENCE_AGAINST, "growth ended at step 120, not at the end"));
 }
 
 static void cache_is_a_likely_cause_during_the_first_epoch(void **state)
@@ -285,7 +284,7 @@ static void temporary_peaks_at_evaluations_are_diagnosed_as_spikes(void **state)
     expect(HYPOTHESIS_EVAL_STEP, RULED_OUT);
 }
 
-static void spikes_at_evaluations_are_unlikely_without_memory_peaks(void **state)
+static void evaluation_spikes_are_unlikely_without_memory_peaks(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -324,7 +323,7 @@ static void rise_at_each_evaluation_is_diagnosed_as_growth_at_events(void **stat
     expect_first(HYPOTHESIS_EVAL_STEP);
 }
 
-/* Training ends with an evaluation, and all memory is freed before the next reading. */
+/* Training ends with an evaluation, whose memory is freed before the next reading. */
 static void memory_freed_after_last_evaluation_does_not_reduce_growth(void **state)
 {
     (void)state;
@@ -424,13 +423,13 @@ static void steady_growth_is_not_diagnosed_as_growth_at_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(no_growth_names_the_baselines_without_a_peak_in_progress),
-        T(memory_before_training_is_at_most_the_memory_afterwards),
-        T(fill_during_start_up_is_named_before_no_growth),
+        T(baselines_in_no_growth_evidence_exclude_a_final_peak),
+        T(memory_before_training_is_limited_to_the_final_memory),
+        T(data_loaded_during_start_up_is_ranked_before_no_growth),
         T(single_jump_followed_by_flat_memory_means_data_load),
         T(single_jump_at_a_single_call_site_means_data_load),
-        T(growth_within_one_long_step_counts_as_a_jump),
-        T(growth_over_many_steps_does_not_count_as_a_jump),
+        T(growth_within_one_long_step_is_a_jump),
+        T(growth_over_many_steps_is_not_a_jump),
         T(growth_that_continues_is_not_diagnosed_as_data_load),
         T(jump_of_free_heap_memory_is_not_diagnosed_as_data_load),
         T(temporary_spike_is_not_a_lasting_jump),
@@ -449,7 +448,7 @@ int main(void)
         T(sawtooth_within_steps_is_gradient_accumulation),
         T(gradient_accumulation_cannot_be_tested_without_steps),
         T(temporary_peaks_at_evaluations_are_diagnosed_as_spikes),
-        T(spikes_at_evaluations_are_unlikely_without_memory_peaks),
+        T(evaluation_spikes_are_unlikely_without_memory_peaks),
         T(hypotheses_about_evaluations_cannot_be_tested_without_marks),
         T(rise_at_each_evaluation_is_diagnosed_as_growth_at_events),
         T(memory_freed_after_last_evaluation_does_not_reduce_growth),

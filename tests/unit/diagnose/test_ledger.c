@@ -53,7 +53,7 @@ static void expect_bytes(double is, double wanted)
         fail_msg("%.0f bytes, not %.0f", is, wanted);
 }
 
-static void ledger_without_page_types_leaves_all_memory_unexplained(void **state)
+static void ledger_without_memory_breakdown_leaves_all_unexplained(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -121,7 +121,7 @@ static void constant_huge_pages_are_not_counted_as_growth(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(340));
 }
 
-static void live_memory_in_huge_pages_counts_as_live_heap(void **state)
+static void live_memory_in_huge_pages_is_part_of_the_live_heap(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -142,7 +142,7 @@ static void set_heap_pages(double start, double now)
     s.f.heap.now.malloc = s.f.heap.now.inside = MIB(400);
 }
 
-static void heap_pages_without_live_memory_count_as_retained(void **state)
+static void heap_pages_without_live_memory_are_retained_memory(void **state)
 {
     (void)state;
     set_heap_pages(MIB(220), MIB(590));
@@ -153,12 +153,12 @@ static void heap_pages_without_live_memory_count_as_retained(void **state)
     assert_true(s.ledger.knows_retained && s.ledger.is_by_pages);
 }
 
-/* Counting pages takes seconds, so the count lags behind a growing process. */
+/* Counting pages takes seconds, so the count is outdated while the process grows. */
 static void outdated_count_of_heap_pages_is_corrected_by_newer_samples(void **state)
 {
     (void)state;
     set_heap_pages(MIB(170), MIB(540));
-    /* At the start and at the end, the page counts are 50 and 80 MiB too low. */
+    /* at the start and at the end, the page counts are 50 and 80 MiB too low */
     synthetic_field(&s, 0, SAMPLE_UNIQUE, MIB(450), MIB(820), 200);
     synthetic_field(&s, 0, SAMPLE_FILE, 0, 0, 200);
     synthetic_field(&s, 0, SAMPLE_SHMEM, 0, 0, 200);
@@ -167,9 +167,9 @@ static void outdated_count_of_heap_pages_is_corrected_by_newer_samples(void **st
         fail_msg("%.0f MiB", ledger_growth(&s.ledger, LEDGER_RETAINED) / MIB(1));
 }
 
-/* The allocator counts memory returned to the system as free, and is queried rarely if a query is
+/* The allocator counts memory returned to the system as free, and is queried rarely if queries are
  * slow. */
-static void retained_memory_comes_from_page_counts_if_they_are_known(void **state)
+static void retained_memory_is_based_on_page_counts_if_known(void **state)
 {
     (void)state;
     set_heap_pages(MIB(220), MIB(590));
@@ -179,7 +179,7 @@ static void retained_memory_comes_from_page_counts_if_they_are_known(void **stat
     expect_bytes(ledger_growth(&s.ledger, LEDGER_RETAINED), MIB(170));
 }
 
-static void count_of_heap_pages_smaller_than_the_live_memory_is_ignored(void **state)
+static void heap_page_count_below_the_live_memory_is_ignored(void **state)
 {
     (void)state;
     set_heap_pages(MIB(10), MIB(10));
@@ -198,7 +198,7 @@ static void ledger_has_an_entry_for_stacks(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(100));
 }
 
-/* A buffer is allocated at once and filled gradually. */
+/* A buffer is allocated at once and written to gradually. */
 static void call_site_of_a_large_block_that_is_filled_later_is_named(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void growth_by_late_writes_is_not_attributed_to_small_blocks(void **state
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void sampling_error_does_not_count_as_growth_of_a_call_site(void **state)
+static void sampling_error_is_not_growth_of_a_call_site(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -248,7 +248,7 @@ static void ledger_orders_call_sites_by_growth(void **state)
     assert_int_equal(s.ledger.entries[s.ledger.count - 1].kind, LEDGER_UNEXPLAINED);
 }
 
-/* The allocator did not report this memory as retained. */
+/* the allocator did not report this memory as retained */
 static void growth_outside_call_sites_is_unexplained(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void growth_outside_call_sites_is_unexplained(void **state)
 
 /* Of 400 MiB, 145 MiB is live, 85 MiB is retained according to the allocator, and the rest is
  * unexplained. */
-static void retained_memory_is_the_free_memory_the_allocator_counts(void **state)
+static void retained_memory_equals_the_allocator_count_of_free_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -279,7 +279,7 @@ static void retained_memory_is_the_free_memory_the_allocator_counts(void **state
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(170));
 }
 
-/* Sampling saw 80 of 145 MiB; the allocator's own count has no such error. */
+/* Sampling found 80 of 145 MiB; the allocator's own count has no such error. */
 static void sampled_live_bytes_are_corrected_by_the_allocator_count(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void correction_at_most_doubles_the_growth_of_a_call_site(void **state)
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 0), -MIB(50));
 }
 
-static void free_heap_memory_beyond_rss_does_not_count_as_resident(void **state)
+static void free_heap_memory_beyond_rss_is_not_resident(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(600), 200);
@@ -326,7 +326,7 @@ static void free_heap_memory_beyond_rss_does_not_count_as_resident(void **state)
 }
 
 /* Small Python objects and mappings do not come from malloc. */
-static void live_memory_from_mmap_leaves_the_allocator_count_unchanged(void **state)
+static void live_memory_from_mmap_is_added_to_the_allocator_count(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -340,7 +340,7 @@ static void live_memory_from_mmap_leaves_the_allocator_count_unchanged(void **st
     expect_bytes(s.ledger.named_growth_share * 100, 100);
 }
 
-/* The allocator was last queried when 80 MiB had yet to be allocated. */
+/* When the allocator was last queried, 80 MiB had not been allocated yet. */
 static void samples_newer_than_the_allocator_count_are_added_to_it(void **state)
 {
     (void)state;
@@ -353,7 +353,7 @@ static void samples_newer_than_the_allocator_count_are_added_to_it(void **state)
 }
 
 /* A Python object of 24 bytes occupies 32 bytes. */
-static void ledger_counts_the_size_rounding_of_python_objects(void **state)
+static void ledger_includes_the_size_rounding_of_python_objects(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -376,7 +376,7 @@ static void allocator_count_is_used_if_there_is_no_profile(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(20));
 }
 
-/* A row of the profile may be memory that was allocated but never touched. */
+/* Memory of a call site may have been allocated but never written to. */
 static void bytes_of_all_call_sites_do_not_exceed_resident_memory(void **state)
 {
     (void)state;
@@ -400,8 +400,8 @@ static void constant_call_site_has_no_growth_after_the_correction(void **state)
     assert_true(ledger_row_growth(&s.f, &s.ledger, 1) > MIB(250));
 }
 
-/* A library reserves 512 MiB that it never touches, while the process grows by more than that. */
-static void constant_call_sites_stay_at_zero_growth_beside_a_growing_one(void **state)
+/* A library reserves 512 MiB that it never writes to, while the process grows by more than that. */
+static void constant_sites_keep_zero_growth_while_another_site_grows(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(1700), MIB(14700), 200);
@@ -451,7 +451,7 @@ static void pin_through_shared_mappings(void)
     s.f.heap.start.malloc = s.f.heap.now.malloc = MIB(300);
 }
 
-static void shared_mapping_of_a_call_site_does_not_count_as_heap(void **state)
+static void shared_mapping_of_a_call_site_is_not_heap_memory(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -492,7 +492,7 @@ static void call_site_of_unpinned_shared_memory_is_named(void **state)
 
 /* The mapping can be part of the growth of anonymous memory, so the growth of shared memory has
  * another origin. */
-static void private_mapping_counts_as_heap_even_if_shared_memory_grows(void **state)
+static void private_mapping_is_heap_even_if_shared_memory_grows(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -505,7 +505,7 @@ static void private_mapping_counts_as_heap_even_if_shared_memory_grows(void **st
 }
 
 /* Memory from malloc is never shared, even if the kernel counts shared memory. */
-static void shared_memory_names_no_call_site_that_made_no_mapping(void **state)
+static void shared_memory_is_not_attributed_to_malloc_call_sites(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -514,8 +514,9 @@ static void shared_memory_names_no_call_site_that_made_no_mapping(void **state)
     assert_null(ledger_site(&s.ledger, LEDGER_SHARED));
 }
 
-/* Memory by kind was last read 40 s ago, and 80 MiB has been pinned since then. */
-static void recently_pinned_memory_stays_part_of_shared_memory(void **state)
+/* The breakdown of resident memory was last read 40 s ago, and 80 MiB has been pinned since
+ * then. */
+static void recently_pinned_memory_is_not_growth_of_shared_memory(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -528,7 +529,7 @@ static void recently_pinned_memory_stays_part_of_shared_memory(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), 0);
 }
 
-static void pages_of_a_worker_count_as_shared_until_written_to(void **state)
+static void pages_of_a_worker_are_shared_until_written_to(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(500), 200);
@@ -564,43 +565,43 @@ static void ledger_of_a_run_without_samples_is_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(ledger_without_page_types_leaves_all_memory_unexplained),
+        T(ledger_without_memory_breakdown_leaves_all_unexplained),
         T(ledger_subtracts_file_and_shared_pages_first),
         T(ledger_has_an_entry_for_unused_python_arena_memory),
         T(ledger_has_no_entry_for_arenas_that_were_not_counted),
         T(growth_of_huge_pages_explains_growth_without_call_sites),
-        T(heap_pages_without_live_memory_count_as_retained),
+        T(heap_pages_without_live_memory_are_retained_memory),
         T(outdated_count_of_heap_pages_is_corrected_by_newer_samples),
-        T(retained_memory_comes_from_page_counts_if_they_are_known),
-        T(count_of_heap_pages_smaller_than_the_live_memory_is_ignored),
+        T(retained_memory_is_based_on_page_counts_if_known),
+        T(heap_page_count_below_the_live_memory_is_ignored),
         T(ledger_has_an_entry_for_stacks),
         T(constant_huge_pages_are_not_counted_as_growth),
-        T(live_memory_in_huge_pages_counts_as_live_heap),
+        T(live_memory_in_huge_pages_is_part_of_the_live_heap),
         T(call_site_of_a_large_block_that_is_filled_later_is_named),
         T(growth_by_late_writes_is_not_attributed_to_small_blocks),
-        T(sampling_error_does_not_count_as_growth_of_a_call_site),
+        T(sampling_error_is_not_growth_of_a_call_site),
         T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
-        T(retained_memory_is_the_free_memory_the_allocator_counts),
+        T(retained_memory_equals_the_allocator_count_of_free_memory),
         T(sampled_live_bytes_are_corrected_by_the_allocator_count),
         T(correction_at_most_doubles_the_growth_of_a_call_site),
-        T(free_heap_memory_beyond_rss_does_not_count_as_resident),
-        T(live_memory_from_mmap_leaves_the_allocator_count_unchanged),
+        T(free_heap_memory_beyond_rss_is_not_resident),
+        T(live_memory_from_mmap_is_added_to_the_allocator_count),
         T(samples_newer_than_the_allocator_count_are_added_to_it),
-        T(ledger_counts_the_size_rounding_of_python_objects),
+        T(ledger_includes_the_size_rounding_of_python_objects),
         T(allocator_count_is_used_if_there_is_no_profile),
         T(bytes_of_all_call_sites_do_not_exceed_resident_memory),
         T(constant_call_site_has_no_growth_after_the_correction),
-        T(constant_call_sites_stay_at_zero_growth_beside_a_growing_one),
+        T(constant_sites_keep_zero_growth_while_another_site_grows),
         T(ledger_without_a_profile_uses_allocator_count_and_census),
         T(pinned_memory_is_not_counted_again_as_shared),
-        T(shared_mapping_of_a_call_site_does_not_count_as_heap),
+        T(shared_mapping_of_a_call_site_is_not_heap_memory),
         T(shared_mapping_is_not_heap_even_if_anonymous_memory_grows),
         T(call_site_of_unpinned_shared_memory_is_named),
-        T(private_mapping_counts_as_heap_even_if_shared_memory_grows),
-        T(shared_memory_names_no_call_site_that_made_no_mapping),
-        T(recently_pinned_memory_stays_part_of_shared_memory),
-        T(pages_of_a_worker_count_as_shared_until_written_to),
+        T(private_mapping_is_heap_even_if_shared_memory_grows),
+        T(shared_memory_is_not_attributed_to_malloc_call_sites),
+        T(recently_pinned_memory_is_not_growth_of_shared_memory),
+        T(pages_of_a_worker_are_shared_until_written_to),
         T(ledger_of_shrinking_memory_adds_up_to_rss),
         T(ledger_of_a_run_without_samples_is_unknown),
     };

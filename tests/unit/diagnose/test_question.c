@@ -25,9 +25,9 @@ static void leaking_verdict_rules_out_the_no_growth_diagnosis(void **state)
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
 }
 
-/* Memory by kind is read at most once per second, so the last reading before the start may predate
- * some libraries. */
-static void initial_file_pages_come_from_the_nearest_reading(void **state)
+/* The breakdown of resident memory is read at most once per second, so the last reading before the
+ * start may precede the loading of some libraries. */
+static void file_pages_at_the_start_come_from_the_nearest_reading(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -56,7 +56,6 @@ static void file_pages_of_an_exiting_process_are_not_used(void **state)
     assert_true(fabs(s.question.growth) < 1);
 }
 
-/* Causes are rated even if the growth is too small for a diagnosis. */
 static void causes_are_rated_even_if_growth_is_too_small_to_diagnose(void **state)
 {
     (void)state;
@@ -107,8 +106,8 @@ static void growth_below_every_threshold_is_not_diagnosed(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-/* Between two readings, file pages are assumed to grow in proportion to RSS. */
-static void file_pages_are_not_interpolated_between_two_readings(void **state)
+/* Between two readings, file pages are assumed to change in proportion to RSS. */
+static void file_pages_between_two_readings_change_with_rss(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -122,7 +121,7 @@ static void file_pages_are_not_interpolated_between_two_readings(void **state)
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
 }
 
-/* Memory accumulated during an epoch is observed just before it is freed. */
+/* Memory that accumulates during an epoch is sampled just before it is freed. */
 static void memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth(void **state)
 {
     (void)state;
@@ -216,14 +215,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(stable_verdict_is_diagnosed_as_no_growth),
         T(leaking_verdict_rules_out_the_no_growth_diagnosis),
-        T(initial_file_pages_come_from_the_nearest_reading),
+        T(file_pages_at_the_start_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
         T(causes_are_rated_even_if_growth_is_too_small_to_diagnose),
         T(growth_followed_by_a_flat_phase_is_diagnosed),
         T(small_growth_that_stopped_is_not_diagnosed),
         T(small_growth_of_a_single_call_site_is_diagnosed),
         T(growth_below_every_threshold_is_not_diagnosed),
-        T(file_pages_are_not_interpolated_between_two_readings),
+        T(file_pages_between_two_readings_change_with_rss),
         T(memory_freed_at_each_epoch_end_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
         T(undecided_growth_in_only_the_first_half_is_not_diagnosed),

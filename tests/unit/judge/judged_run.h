@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "judge/judge_private.h"
 
-/* Starts a run at time one second. OPTIONS may be NULL. */
+/* Starts a run at time 1 s. OPTIONS may be NULL. */
 static inline struct judge *judge_with_run(const struct judge_options *options)
 {
     const struct judge_options none = {.no_marks = false};
@@ -28,7 +28,7 @@ static inline void judge_take_note(struct judge *j, const char *kind, const char
     run_add_note(j->run, j->run->start_mono_ns + j->run->now_ns, kind, text, strlen(text));
 }
 
-/* Returns the verdict on the I-th process of the list, largest first. */
+/* Returns the verdict on process I of the list, which is sorted by size, largest first. */
 static inline const struct verdict_result *result_at(const struct judge *j, size_t i)
 {
     assert_true(i < j->listed_count);

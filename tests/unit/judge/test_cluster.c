@@ -43,7 +43,7 @@ static void write_text(const char *name, const char *text)
     fclose(out);
 }
 
-/* Writes the heartbeat of NODE with a file time AGE_S before now. */
+/* Writes the heartbeat of NODE with a file time AGE_S seconds before now. */
 static void beat(const char *node, int seq, int age_s)
 {
     char path[128], text[64];
@@ -103,7 +103,7 @@ static void first_scan_compares_heartbeats_of_the_nodes_with_each_other(void **s
     cluster_free(c);
 }
 
-/* Some file systems store the time of the node that writes. */
+/* Some file systems store the file time of the writing node. */
 static void node_whose_clock_is_a_minute_behind_is_not_silent(void **state)
 {
     struct cluster *c = open_job();
@@ -129,7 +129,7 @@ static void later_scans_do_not_depend_on_the_clocks_of_nodes(void **state)
     cluster_free(c);
 }
 
-/* The clock of the file server may be ahead of ours. */
+/* The clock of the file server may be ahead of the reader's. */
 static void node_with_heartbeat_in_the_future_is_not_silent(void **state)
 {
     struct cluster *c = open_job();
@@ -141,8 +141,8 @@ static void node_with_heartbeat_in_the_future_is_not_silent(void **state)
     cluster_free(c);
 }
 
-/* A full disk has room for the last heartbeat, and not for the last run.json. */
-static void node_whose_heartbeat_has_ended_is_not_running(void **state)
+/* A full disk may have room for the last heartbeat but not for the last run.json. */
+static void node_whose_heartbeat_reports_the_end_is_not_running(void **state)
 {
     struct cluster *c = open_job();
     (void)state;
@@ -208,7 +208,7 @@ int main(void)
         WITH_FOLDER(node_whose_clock_is_a_minute_behind_is_not_silent),
         WITH_FOLDER(later_scans_do_not_depend_on_the_clocks_of_nodes),
         WITH_FOLDER(node_with_heartbeat_in_the_future_is_not_silent),
-        WITH_FOLDER(node_whose_heartbeat_has_ended_is_not_running),
+        WITH_FOLDER(node_whose_heartbeat_reports_the_end_is_not_running),
         WITH_FOLDER(expected_node_without_a_folder_is_missing_until_it_joins),
         WITH_FOLDER(newer_folder_of_a_node_replaces_the_older_one),
         WITH_FOLDER(run_folder_of_one_node_is_not_read_as_a_job_folder),

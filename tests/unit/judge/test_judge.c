@@ -1,5 +1,5 @@
-/* Tests which readings and processes decide a verdict, and that a recording gives the verdict of
- * the live run. */
+/* Tests which readings and processes decide a verdict, and that a recording gives the same verdict
+ * as the live run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,16 +21,18 @@
 
 static const uint64_t MIB = 1 << 20;
 
-/* One job, which is also written to a recording if there is one. */
+/* A job with its judge; WRITER also records the job unless it is NULL. */
 struct job {
     struct judge *judge;
     struct trace_writer *writer;
     uint64_t t_ns;
-    bool has_figures;         /* Whether the trainer reports its heap and two other figures. */
-    uint64_t figures_from;    /* Step after which the trainer reports figures. */
-    bool has_list;            /* Whether a list of the trainer has the container's entries too. */
-    uint64_t container_limit; /* Maximum number of entries of the trainer's container, or 0. */
-    bool is_spare; /* Whether malloc retains all memory that the job kept and then freed. */
+    bool has_figures;      /* true if the trainer reports its heap and two other metrics */
+    uint64_t figures_from; /* step after which the trainer reports metrics */
+    /* true if a list of the trainer also contains the container's entries */
+    bool has_list;
+    /* maximum number of entries of the trainer's container, or 0 if unlimited */
+    uint64_t container_limit;
+    bool is_spare; /* true if malloc retains all memory that the job kept and then freed */
 };
 
 static struct job job_begin(const struct judge_options *options)
@@ -106,7 +108,7 @@ static void put_figures(struct job *job, uint64_t heap)
     put_series(job, 3, figure_names[3], job->is_spare ? heap - 190 * MIB : 10 * MIB);
 }
 
-/* The trainer keeps the memory HELD of its steps in a container with one entry per step. */
+/* The trainer keeps HELD bytes, the memory of its steps, in a container with one entry per step. */
 static void put_container(struct job *job, uint64_t step, uint64_t held)
 {
     put_series(job, 4, "container_bytes:buffer@1000", held);
@@ -199,7 +201,7 @@ static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t las
     }
 }
 
-static void growth_after_first_epoch_is_a_leak_and_names_the_process(void **state)
+static void leak_after_the_first_epoch_names_the_growing_process(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -295,7 +297,7 @@ static void recording_gives_the_same_verdict_as_the_live_run(void **state)
     rmdir(folder);
 }
 
-/* Leaks for 20 min without marks; memory falls for two seconds while the process exits. */
+/* Memory leaks for 20 min without marks, and falls for two seconds while the process exits. */
 static void memory_drop_of_an_exiting_process_changes_no_verdict(void **state)
 {
     struct job job = job_begin(NULL);
@@ -311,7 +313,7 @@ static void memory_drop_of_an_exiting_process_changes_no_verdict(void **state)
         tick_end(&job, NS_PER_S / 2);
     }
     judge_update(job.judge);
-    /* The verdict is leaking even before the exit is known. */
+    /* the verdict is leaking even before the exit is known */
     assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING);
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     judge_update(job.judge);
@@ -337,7 +339,7 @@ static void memory_drop_of_a_running_process_changes_its_verdict(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void last_readings_before_an_exit_count_if_a_mark_arrives(void **state)
+static void readings_followed_by_a_mark_are_kept_at_exit(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -354,7 +356,7 @@ static void last_readings_before_an_exit_count_if_a_mark_arrives(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void growth_of_mapped_page_cache_does_not_count_as_growth(void **state)
+static void growing_mapped_page_cache_is_judged_stable(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -395,7 +397,7 @@ static void map_files(struct job *job, uint64_t last)
     }
 }
 
-static void newly_mapped_files_do_not_count_as_a_memory_spike(void **state)
+static void newly_mapped_files_are_not_judged_as_a_memory_spike(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -406,7 +408,7 @@ static void newly_mapped_files_do_not_count_as_a_memory_spike(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void readings_count_again_after_all_mapped_files_are_known(void **state)
+static void readings_are_judged_again_once_mapped_files_are_known(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -417,14 +419,14 @@ static void readings_count_again_after_all_mapped_files_are_known(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void leak_that_is_swapped_out_is_still_leaking(void **state)
+static void leak_of_swapped_out_memory_is_still_leaking(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
     event(&job, PROCESS_BORN, 0, ROLE_MAIN);
     for (uint64_t i = 0; i < 3000; i++) {
         tick_begin(&job);
-        put_process(&job, 0, 500 * MIB, 0, i * MIB); /* Resident memory is flat while swap grows. */
+        put_process(&job, 0, 500 * MIB, 0, i * MIB); /* resident memory is flat while swap grows */
         tick_end(&job, NS_PER_S);
     }
     judge_update(job.judge);
@@ -452,7 +454,7 @@ static void process_is_judged_only_after_its_status_was_read(void **state)
     judge_update(job.judge);
     assert_true(result_of(job.judge, 1000).peak_bytes < 301 * (double)MIB);
     assert_int_equal(result_of(job.judge, 1000).samples,
-                     /* The newest readings of a series are held back and not counted. */
+                     /* the newest readings of a series are held back and not yet judged */
                      60 - TAIL_S);
     judge_free_with_run(job.judge);
 }
@@ -512,7 +514,7 @@ static void list_of_verdicts_stays_valid_after_processes_exit(void **state)
     event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
     event(&job, PROCESS_BORN, 2, ROLE_OTHER);
     event(&job, PROCESS_DIED, 2, ROLE_OTHER);
-    /* The list is from the last update, before the processes exited. */
+    /* the list is from the last update, before the processes exited */
     json_t *doc = judge_json(job.judge);
     assert_string_equal(json_string_value(json_object_get(json_object_get(doc, "tree"), "verdict")),
                         "leaking");
@@ -520,7 +522,7 @@ static void list_of_verdicts_stays_valid_after_processes_exit(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_keeps_the_verdict_of_its_largest_process_after_its_exit(void **state)
+static void job_keeps_the_verdict_of_its_exited_largest_process(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -579,7 +581,7 @@ static void training_restarted_in_a_process_is_judged_anew(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void limit_in_bytes_is_for_the_job_and_a_percentage_for_the_host(void **state)
+static void byte_limit_applies_to_the_job_and_percentage_to_the_host(void **state)
 {
     const struct judge_options given = {.has_limit = true, .limit = {.bytes = 8 * 1024 * MIB}};
     const struct judge_options half = {.has_limit = true,
@@ -625,7 +627,7 @@ static void gpu_is_judged_only_after_the_job_uses_it(void **state)
 }
 
 /* Returns the earliest time in seconds until a GPU of 80 GiB is full. PyTorch has reserved 70 GiB,
- * keeps 20 MiB/s, and never used more than PEAK at one time. */
+ * allocates 20 MiB/s without freeing it, and has a peak of PEAK_BYTES allocated. */
 static double gpu_full_in_s(uint64_t peak_bytes)
 {
     struct job job = job_begin(NULL);
@@ -650,7 +652,7 @@ static double gpu_full_in_s(uint64_t peak_bytes)
     return left_s;
 }
 
-static void gpu_forecast_counts_cached_memory_as_free(void **state)
+static void gpu_forecast_treats_cached_memory_as_free(void **state)
 {
     (void)state;
     double full_s = gpu_full_in_s(70 * 1024 * MIB), cached_s = gpu_full_in_s(20 * 1024 * MIB);
@@ -658,7 +660,7 @@ static void gpu_forecast_counts_cached_memory_as_free(void **state)
     assert_in_range((int)cached_s, 2700, 3080); /* 60 GiB */
 }
 
-static void reported_figures_in_bytes_get_their_own_verdicts(void **state)
+static void reported_metrics_in_bytes_have_their_own_verdicts(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -670,7 +672,7 @@ static void reported_figures_in_bytes_get_their_own_verdicts(void **state)
     const struct run_entity *cuda = next_judged(job.judge, RUN_FIGURE, &at);
     assert_non_null(heap);
     assert_non_null(cuda);
-    /* A figure that is a count or is unused gets no verdict. */
+    /* a metric that is a count or is unused gets no verdict */
     assert_null(next_judged(job.judge, RUN_FIGURE, &at));
     assert_string_equal(heap->name, "heap_live_bytes");
     assert_string_equal(judge_figure_label(heap), "heap (live)");
@@ -683,7 +685,7 @@ static void reported_figures_in_bytes_get_their_own_verdicts(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void job_that_keeps_its_steps_in_a_limited_container_is_filling(void **state)
+static void job_that_fills_a_limited_container_is_filling(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -703,7 +705,7 @@ static void job_that_keeps_its_steps_in_a_limited_container_is_filling(void **st
     judge_free_with_run(job.judge);
 }
 
-static void job_whose_list_keeps_the_entries_of_a_limited_container_leaks(void **state)
+static void list_that_keeps_entries_of_a_limited_container_leaks(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -715,7 +717,7 @@ static void job_whose_list_keeps_the_entries_of_a_limited_container_leaks(void *
     judge_free_with_run(job.judge);
 }
 
-static void job_whose_container_can_outgrow_memory_is_leaking(void **state)
+static void growth_of_a_container_with_a_limit_above_memory_is_a_leak(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -741,7 +743,7 @@ static void memory_retained_by_malloc_is_not_a_leak(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void reported_figure_that_starts_late_uses_epochs_of_the_job(void **state)
+static void late_reported_metric_uses_the_epochs_of_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -827,7 +829,7 @@ static void long_flat_segment_outweighs_a_short_leak_before_a_restart(void **sta
     judge_free_with_run(job.judge);
 }
 
-static void reported_figure_keeps_its_verdict_after_its_process_exits(void **state)
+static void reported_metric_keeps_its_verdict_after_process_exit(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -838,7 +840,7 @@ static void reported_figure_keeps_its_verdict_after_its_process_exits(void **sta
     judge_update(job.judge);
     const struct run_entity *heap = next_judged(job.judge, RUN_FIGURE, &at);
     if (heap &&
-        /* Exited figures are in no particular order, so either may come first. */
+        /* exited metrics are in no particular order, so either may come first */
         strcmp(heap->name, "heap_live_bytes") != 0)
         heap = next_judged(job.judge, RUN_FIGURE, &at);
     assert_true(heap && heap->is_dead);
@@ -849,7 +851,7 @@ static void reported_figure_keeps_its_verdict_after_its_process_exits(void **sta
     judge_free_with_run(job.judge);
 }
 
-static void figures_beyond_the_maximum_are_judged_when_others_end(void **state)
+static void metrics_beyond_the_maximum_are_judged_when_others_end(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0, count = 0;
@@ -903,7 +905,8 @@ static void each_change_of_the_verdict_word_is_reported_once(void **state)
     judge_update(job.judge);
     changes_seen = 0;
     judge_changes(job.judge, on_change, NULL);
-    assert_int_equal(changes_seen, 3); /* The tree, the trainer and the worker each changed once. */
+    /* the verdict words of the tree, the trainer and the worker changed once each */
+    assert_int_equal(changes_seen, 3);
     judge_update(job.judge);
     judge_changes(job.judge, on_change, NULL);
     assert_int_equal(changes_seen, 3);
@@ -913,39 +916,39 @@ static void each_change_of_the_verdict_word_is_reported_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_after_first_epoch_is_a_leak_and_names_the_process),
+        cmocka_unit_test(leak_after_the_first_epoch_names_the_growing_process),
         cmocka_unit_test(job_that_grows_within_the_first_epoch_is_filling),
         cmocka_unit_test(job_whose_growth_ends_with_the_first_epoch_has_plateaued),
         cmocka_unit_test(recording_gives_the_same_verdict_as_the_live_run),
         cmocka_unit_test(memory_drop_of_an_exiting_process_changes_no_verdict),
         cmocka_unit_test(memory_drop_of_a_running_process_changes_its_verdict),
-        cmocka_unit_test(last_readings_before_an_exit_count_if_a_mark_arrives),
-        cmocka_unit_test(growth_of_mapped_page_cache_does_not_count_as_growth),
-        cmocka_unit_test(newly_mapped_files_do_not_count_as_a_memory_spike),
-        cmocka_unit_test(readings_count_again_after_all_mapped_files_are_known),
-        cmocka_unit_test(leak_that_is_swapped_out_is_still_leaking),
+        cmocka_unit_test(readings_followed_by_a_mark_are_kept_at_exit),
+        cmocka_unit_test(growing_mapped_page_cache_is_judged_stable),
+        cmocka_unit_test(newly_mapped_files_are_not_judged_as_a_memory_spike),
+        cmocka_unit_test(readings_are_judged_again_once_mapped_files_are_known),
+        cmocka_unit_test(leak_of_swapped_out_memory_is_still_leaking),
         cmocka_unit_test(process_is_judged_only_after_its_status_was_read),
         cmocka_unit_test(exec_in_a_process_starts_a_new_memory_series),
         cmocka_unit_test(only_the_largest_processes_are_judged_among_thousands),
         cmocka_unit_test(list_of_verdicts_stays_valid_after_processes_exit),
-        cmocka_unit_test(job_keeps_the_verdict_of_its_largest_process_after_its_exit),
+        cmocka_unit_test(job_keeps_the_verdict_of_its_exited_largest_process),
         cmocka_unit_test(steps_of_a_second_rank_do_not_advance_the_step_count),
         cmocka_unit_test(training_restarted_in_a_process_is_judged_anew),
-        cmocka_unit_test(limit_in_bytes_is_for_the_job_and_a_percentage_for_the_host),
+        cmocka_unit_test(byte_limit_applies_to_the_job_and_percentage_to_the_host),
         cmocka_unit_test(gpu_is_judged_only_after_the_job_uses_it),
-        cmocka_unit_test(gpu_forecast_counts_cached_memory_as_free),
-        cmocka_unit_test(reported_figures_in_bytes_get_their_own_verdicts),
-        cmocka_unit_test(job_that_keeps_its_steps_in_a_limited_container_is_filling),
-        cmocka_unit_test(job_whose_list_keeps_the_entries_of_a_limited_container_leaks),
-        cmocka_unit_test(job_whose_container_can_outgrow_memory_is_leaking),
+        cmocka_unit_test(gpu_forecast_treats_cached_memory_as_free),
+        cmocka_unit_test(reported_metrics_in_bytes_have_their_own_verdicts),
+        cmocka_unit_test(job_that_fills_a_limited_container_is_filling),
+        cmocka_unit_test(list_that_keeps_entries_of_a_limited_container_leaks),
+        cmocka_unit_test(growth_of_a_container_with_a_limit_above_memory_is_a_leak),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
-        cmocka_unit_test(reported_figure_that_starts_late_uses_epochs_of_the_job),
+        cmocka_unit_test(late_reported_metric_uses_the_epochs_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
         cmocka_unit_test(leak_before_a_restart_is_kept_in_the_verdict),
         cmocka_unit_test(leak_before_a_restart_outweighs_a_short_last_segment),
         cmocka_unit_test(long_flat_segment_outweighs_a_short_leak_before_a_restart),
-        cmocka_unit_test(reported_figure_keeps_its_verdict_after_its_process_exits),
-        cmocka_unit_test(figures_beyond_the_maximum_are_judged_when_others_end),
+        cmocka_unit_test(reported_metric_keeps_its_verdict_after_process_exit),
+        cmocka_unit_test(metrics_beyond_the_maximum_are_judged_when_others_end),
         cmocka_unit_test(job_without_memory_readings_gets_no_verdict),
         cmocka_unit_test(each_change_of_the_verdict_word_is_reported_once),
     };

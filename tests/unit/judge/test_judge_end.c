@@ -27,8 +27,8 @@ static uint64_t grows_for_s = SECONDS;
 static const char by_itself[] =
     "{\"kind\":\"exited\",\"status\":0,\"left_behind\":0,\"cause_kind\":\"finished\"}";
 
-/* Runs a process that grows steadily for a minute without marks and exits. With HELPER, a second
- * process grows from the middle on. WRITER may be NULL. */
+/* Runs a process that grows steadily for a minute without marks and then exits. With HELPER, a
+ * second process grows from the middle on. WRITER may be NULL. */
 static void run_minute(struct judge *j, struct trace_writer *writer, bool has_helper)
 {
     struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
@@ -110,7 +110,7 @@ static void growth_of_a_stopped_job_stays_undecided(void **state)
         judge_update(j);
         assert_true(judge_tree(j)->result.forecast.known);
         assert_int_equal(word_after(j, "end", ends[i]), VERDICT_UNDECIDED);
-        /* Only the verdict on a running job names a time of decision. */
+        /* Only the verdict on a running job has a time of decision. */
         assert_int_equal(judge_tree(j)->result.forecast.known, i >= 4);
         judge_free_with_run(j);
     }
@@ -128,12 +128,12 @@ static void growth_of_a_job_that_exits_after_a_signal_stays_undecided(void **sta
     j = a_judge();
     run_minute(j, NULL, false);
     assert_int_equal(word_after(j, "signal", "{\"signal\":10,\"by\":\"operator\"}"),
-                     VERDICT_UNDECIDED); /* SIGUSR1 is not a request to terminate. */
+                     VERDICT_UNDECIDED); /* SIGUSR1 does not request termination. */
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
     judge_free_with_run(j);
 }
 
-/* The call sites of process PID grew by 100 MiB, steadily until the process ended. */
+/* Returns growth of process PID at call sites: 100 MiB, steadily until the process ended. */
 static struct held grown(int32_t pid)
 {
     struct trend t = {.known = true,
@@ -157,12 +157,12 @@ static struct held grown(int32_t pid)
                                    .settled = t}};
 }
 
-static void call_site_growth_counts_only_for_its_own_process(void **state)
+static void call_site_growth_is_evidence_only_for_its_own_process(void **state)
 {
     struct held others[] = {grown(1001), grown(1000)};
     struct judge *j = a_judge();
     (void)state;
-    others[1].start_ns = 90 * NS_PER_S; /* Another process with the same pid started later. */
+    others[1].start_ns = 90 * NS_PER_S; /* another process with the same pid, which started later */
     run_minute(j, NULL, true);
     (void)word_after(j, "end", by_itself);
     assert_int_equal(result_at(j, 0)->leak, VERDICT_LEAK_NO);
@@ -180,7 +180,7 @@ static void call_site_growth_counts_only_for_its_own_process(void **state)
     judge_free_with_run(j);
 }
 
-static void readings_of_a_process_that_is_exiting_do_not_count(void **state)
+static void readings_after_a_process_finished_its_work_are_ignored(void **state)
 {
     const struct held done = {.pid = 1000, .start_ns = NS_PER_S, .worked_ns = 50 * NS_PER_S};
     struct judge *j = a_judge();
@@ -196,8 +196,8 @@ static void readings_of_a_process_that_is_exiting_do_not_count(void **state)
     judge_free_with_run(j);
 }
 
-/* The growth may have been about to stop, so only a nearly certain leak counts. */
-static void killed_job_with_unknown_call_sites_is_not_judged_by_model(void **state)
+/* The growth may have been about to stop, so only a nearly certain leak decides. */
+static void killed_job_is_not_judged_by_model_without_call_sites(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -208,8 +208,8 @@ static void killed_job_with_unknown_call_sites_is_not_judged_by_model(void **sta
     judge_set_held(j, &own, 1);
     judge_update(j);
     const struct verdict_result *r = result_at(j, 0);
-    assert_false(r->has_probability); /* The call sites of a moment earlier are unknown. */
-    own.earlier.known = true;         /* The call sites of a moment earlier did not grow. */
+    assert_false(r->has_probability); /* the earlier call sites are unknown */
+    own.earlier.known = true;         /* the earlier call sites did not grow */
     judge_set_held(j, &own, 1);
     judge_update(j);
     r = result_at(j, 0);
@@ -226,8 +226,8 @@ static void killed_job_with_unknown_call_sites_is_not_judged_by_model(void **sta
     judge_free_with_run(j);
 }
 
-/* Continues the running job J from FROM_S to UNTIL_S: its process grows by 4 MiB per second, and
- * its epochs take EPOCH_S. */
+/* Continues the running job J from FROM_S to UNTIL_S. Its process grows by 1 MiB per step, and its
+ * epochs take EPOCH_S seconds. */
 static void run_on(struct judge *j, uint64_t from_s, uint64_t until_s, int64_t epoch_s)
 {
     for (uint64_t i = from_s * A_SECOND; i < until_s * A_SECOND; i++) {
@@ -264,9 +264,10 @@ static void running_job_is_undecided_until_call_sites_confirm_growth(void **stat
     struct held sites = grown(1000);
     struct judge *j = running_job(60, 20);
     (void)state;
-    assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING); /* there is no heap profile */
+    /* the job has no heap profile yet */
+    assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
     judge_set_held(j, &sites, 1);
-    judge_update(j); /* the call sites of 10 s ago are unknown */
+    judge_update(j); /* the earlier call sites are unknown */
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     assert_true(judge_tree(j)->result.shape_leaks);
     sites.earlier = sites.sites;
@@ -279,7 +280,7 @@ static void running_job_is_undecided_until_call_sites_confirm_growth(void **stat
     judge_free_with_run(j);
 }
 
-static void probable_leak_is_confirmed_by_a_judge_of_ten_seconds_before(void **state)
+static void probable_leak_is_confirmed_by_a_judge_from_10_s_earlier(void **state)
 {
     struct held sites = grown(1000);
     struct judge *j = running_job(60 + JUDGE_LASTING_S, 20), *before = running_job(60, 20);
@@ -290,7 +291,7 @@ static void probable_leak_is_confirmed_by_a_judge_of_ten_seconds_before(void **s
     judge_update(j);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     assert_true(judge_awaits_confirmation(j));
-    judge_confirm(j, before); /* The call sites were unknown then. */
+    judge_confirm(j, before); /* the call sites were unknown to the earlier judge */
     judge_update(j);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     judge_set_held(before, &sites, 1);
@@ -365,7 +366,7 @@ static void recording_of_an_ended_job_gives_the_same_verdict(void **state)
     rmdir(folder);
 }
 
-/* Whether the process was judged while it was alive depends on timing that a recording does not
+/* Whether a process was judged while it was alive depends on timing that a recording does not
  * contain. */
 static void short_lived_process_gets_no_verdict(void **state)
 {
@@ -395,11 +396,11 @@ int main(void)
         cmocka_unit_test(growth_up_to_the_end_of_a_finished_job_is_a_leak),
         cmocka_unit_test(growth_of_a_stopped_job_stays_undecided),
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
-        cmocka_unit_test(call_site_growth_counts_only_for_its_own_process),
-        cmocka_unit_test(readings_of_a_process_that_is_exiting_do_not_count),
-        cmocka_unit_test(killed_job_with_unknown_call_sites_is_not_judged_by_model),
+        cmocka_unit_test(call_site_growth_is_evidence_only_for_its_own_process),
+        cmocka_unit_test(readings_after_a_process_finished_its_work_are_ignored),
+        cmocka_unit_test(killed_job_is_not_judged_by_model_without_call_sites),
         cmocka_unit_test(running_job_is_undecided_until_call_sites_confirm_growth),
-        cmocka_unit_test(probable_leak_is_confirmed_by_a_judge_of_ten_seconds_before),
+        cmocka_unit_test(probable_leak_is_confirmed_by_a_judge_from_10_s_earlier),
         cmocka_unit_test(leak_just_after_the_first_epoch_needs_call_site_growth),
         cmocka_unit_test(helper_process_that_starts_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),

@@ -1,5 +1,5 @@
-/* Tests workers that exit with each epoch and are replaced. Their memory is released, so the tree
- * is judged by the processes that stay and by the sum of all processes. */
+/* Tests workers that exit with each epoch and are replaced. Replaced workers release their memory,
+ * so the tree is judged by the remaining processes and by the sum over all processes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,17 +15,17 @@
 static const uint64_t MIB = 1 << 20;
 enum { MAIN = 1000, EPOCH_STEPS = 32, A_SECOND = 4 };
 
-/* A parent in slot 0, with two new workers for each epoch of eight seconds. */
+/* A parent in slot 0 that starts two new workers for each epoch of eight seconds. */
 struct job {
     struct judge *judge;
     uint64_t t_ns;
     enum process_role parent, child;
     uint64_t load_s; /* Seconds until the parent reaches its final size. */
-    /* Additional memory of each pair of workers compared with the previous pair. */
+    /* additional memory of each pair of workers compared with the previous pair */
     uint64_t higher;
     uint64_t first;         /* Additional memory of the first pair of workers. */
-    uint64_t last_epochs;   /* Number of epochs that the last pair lives; 0 means one. */
-    uint64_t parent_growth; /* per reading */
+    uint64_t last_epochs;   /* number of epochs that the last pair lives; 0 means one */
+    uint64_t parent_growth; /* growth of the parent per reading */
     bool has_marks;
     uint64_t step, parent_bytes;
 };
@@ -191,7 +191,7 @@ static void replacement_workers_that_live_long_are_judged(void **state)
 {
     struct job job = usual(true);
     (void)state;
-    job.first = 200 * MIB; /* The first workers belong to a data loader that is no longer used. */
+    job.first = 200 * MIB; /* the first workers belong to a data loader that is no longer used */
     job.last_epochs = 4;
     train(&job, 2);
     assert_int_equal(word(&job), VERDICT_LEAKING);
@@ -199,7 +199,7 @@ static void replacement_workers_that_live_long_are_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void process_that_a_launcher_restarts_counts_as_the_job(void **state)
+static void process_restarted_by_a_launcher_is_not_a_replaced_worker(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -210,7 +210,7 @@ static void process_that_a_launcher_restarts_counts_as_the_job(void **state)
 }
 
 /* Workers share the pages of their parent, so their RSS is as large as the parent's. When they
- * exit, the series of the sum must continue without a drop. */
+ * exit, the series of the job's memory must continue without a drop. */
 static void memory_series_of_the_job_continues_when_large_workers_exit(void **state)
 {
     struct job job = usual(false);
@@ -235,8 +235,8 @@ static void leak_of_the_parent_is_found_although_workers_are_replaced(void **sta
     judge_free_with_run(job.judge);
 }
 
-/* The only process exits. Memory that the launcher allocates later is not added to the sum, so the
- * end of the job is not evidence about earlier growth. */
+/* The only process exits. Memory that the launcher allocates later is not added to the job's
+ * series, so the end of the job is not evidence about earlier growth. */
 static void growth_that_ended_when_its_process_exited_is_not_a_leak(void **state)
 {
     struct job job = usual(false);
@@ -271,7 +271,7 @@ int main(void)
         cmocka_unit_test(worker_replaced_by_one_of_equal_size_is_not_growth),
         cmocka_unit_test(workers_replaced_by_larger_ones_are_a_leak),
         cmocka_unit_test(replacement_workers_that_live_long_are_judged),
-        cmocka_unit_test(process_that_a_launcher_restarts_counts_as_the_job),
+        cmocka_unit_test(process_restarted_by_a_launcher_is_not_a_replaced_worker),
         cmocka_unit_test(memory_series_of_the_job_continues_when_large_workers_exit),
         cmocka_unit_test(leak_of_the_parent_is_found_although_workers_are_replaced),
         cmocka_unit_test(growth_that_ended_when_its_process_exited_is_not_a_leak),

@@ -1,4 +1,4 @@
-/* Tests the memory that earlier runs of the same name needed. */
+/* Tests the memory required by earlier runs of the same command. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void percentile_of_few_values_is_the_largest_value(void **state)
     assert_int_equal(earlier_percentile(values, 49), 49);
 }
 
-static void only_healthy_earlier_runs_of_the_same_command_count(void **state)
+static void only_healthy_earlier_runs_of_the_same_command_are_used(void **state)
 {
     struct earlier e;
     (void)state;
@@ -85,7 +85,7 @@ static void only_healthy_earlier_runs_of_the_same_command_count(void **state)
     assert_int_equal(e.bytes, 700 * MIB);
 }
 
-static void job_on_several_nodes_counts_once_by_its_largest_node(void **state)
+static void multi_node_job_is_one_run_sized_by_its_largest_node(void **state)
 {
     struct earlier e;
     (void)state;
@@ -112,9 +112,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(percentile_of_few_values_is_the_largest_value),
-        cmocka_unit_test_setup_teardown(only_healthy_earlier_runs_of_the_same_command_count,
+        cmocka_unit_test_setup_teardown(only_healthy_earlier_runs_of_the_same_command_are_used,
                                         make_runs, remove_runs),
-        cmocka_unit_test_setup_teardown(job_on_several_nodes_counts_once_by_its_largest_node,
+        cmocka_unit_test_setup_teardown(multi_node_job_is_one_run_sized_by_its_largest_node,
                                         make_runs, remove_runs),
         cmocka_unit_test(missing_runs_folder_gives_no_earlier_runs),
     };

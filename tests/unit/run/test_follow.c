@@ -52,7 +52,7 @@ static void add_tick(struct growing *g, unsigned i)
     trace_writer_flush(g->w, (i + 1) * NS_PER_S, true);
 }
 
-/* Each tick is read once, although sealed blocks replace raw parts during the reading. */
+/* Each tick is read once, although sealed blocks replace raw parts while the recording is read. */
 static void followed_recording_returns_each_tick_once(void **state)
 {
     struct growing g = {.fd = -1};

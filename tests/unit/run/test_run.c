@@ -146,7 +146,7 @@ static void memory_of_the_job_is_the_cgroup_charge_if_known(void **state)
     run_free(run);
 }
 
-static void figures_are_removed_together_with_their_process(void **state)
+static void reported_series_are_removed_with_their_process(void **state)
 {
     struct run *run = make_run(&run_settings_read);
     struct run_entity *const *list;
@@ -181,7 +181,7 @@ static void step_marks_beyond_the_maximum_are_thinned_out(void **state)
     for (unsigned i = 0; i < 1000; i++) {
         snprintf(text, sizeof text, "KIND=step\nSTEP=%u\n", i);
         add_mark(run, i, text);
-        add_mark(run, i, text); /* Another rank sends the same step. */
+        add_mark(run, i, text); /* another rank reports the same step */
         if (i % 100 == 0)
             add_mark(run, i, "KIND=save\n");
     }
@@ -311,7 +311,7 @@ int main(void)
         cmocka_unit_test(run_model_prefers_exited_processes_that_lived_long),
         cmocka_unit_test(peak_of_a_process_is_the_larger_of_hwm_and_rss),
         cmocka_unit_test(memory_of_the_job_is_the_cgroup_charge_if_known),
-        cmocka_unit_test(figures_are_removed_together_with_their_process),
+        cmocka_unit_test(reported_series_are_removed_with_their_process),
         cmocka_unit_test(step_marks_beyond_the_maximum_are_thinned_out),
         cmocka_unit_test(run_model_keeps_phases_versions_segments_and_guard_notes),
         cmocka_unit_test(run_observer_is_called_for_every_item_and_every_freed_entity),

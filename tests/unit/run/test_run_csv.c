@@ -79,7 +79,7 @@ static void groups_of_rows_in_a_csv_table_become_processes(void **state)
     assert_int_equal(a->peak_bytes, 110);
     assert_true(series_last(a->signal[SAMPLE_RSS], &last) && last.v == 90);
     assert_int_equal(last.t_ns, 41 * NS_PER_S);
-    assert_true(b->is_dead); /* The last row of this process is long before the end of the table. */
+    assert_true(b->is_dead); /* the last row of this process is long before the end of the table */
     assert_int_equal(b->died_ns, 0);
     run_free(run);
 }
@@ -101,7 +101,7 @@ static void marks_of_a_csv_table_are_sorted_by_time(void **state)
     run_free(run);
 }
 
-static void steps_and_epochs_and_phases_are_read_from_columns(void **state)
+static void steps_epochs_and_phases_are_read_from_table_columns(void **state)
 {
     struct folder *f = *state;
     write_file(f->csv, "t,rss,step,epoch,phase\n0,1,1,0.5,\n1,2,1,0.5,eval\n2,3,2,1,\n");
@@ -114,7 +114,7 @@ static void steps_and_epochs_and_phases_are_read_from_columns(void **state)
     run_free(run);
 }
 
-static void table_without_times_gets_one_second_per_step(void **state)
+static void table_without_times_uses_one_second_per_step(void **state)
 {
     struct folder *f = *state;
     write_file(f->csv, "run,step,rss_mb\na,10,1\na,20,2\nb b,10,4\n");
@@ -127,7 +127,7 @@ static void table_without_times_gets_one_second_per_step(void **state)
     run_free(run);
 }
 
-static void separate_marks_for_a_table_without_times_are_an_error(void **state)
+static void marks_file_for_a_table_without_times_is_refused(void **state)
 {
     struct folder *f = *state;
     struct run_settings settings = run_settings_read;
@@ -167,9 +167,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CSV_TEST(groups_of_rows_in_a_csv_table_become_processes),
         CSV_TEST(marks_of_a_csv_table_are_sorted_by_time),
-        CSV_TEST(steps_and_epochs_and_phases_are_read_from_columns),
-        CSV_TEST(table_without_times_gets_one_second_per_step),
-        CSV_TEST(separate_marks_for_a_table_without_times_are_an_error),
+        CSV_TEST(steps_epochs_and_phases_are_read_from_table_columns),
+        CSV_TEST(table_without_times_uses_one_second_per_step),
+        CSV_TEST(marks_file_for_a_table_without_times_is_refused),
         CSV_TEST(largest_groups_of_rows_are_kept_if_there_are_too_many),
     };
     return cmocka_run_group_tests_name("run_csv", tests, NULL, NULL);

@@ -28,7 +28,8 @@ static char *folder_path(char path[256], const char *name)
     return path;
 }
 
-/* There is one tick per second, and the job's memory is a sawtooth with one spike and one dip. */
+/* The recording has one tick per second. The job's memory is a sawtooth with one spike and one
+ * dip. */
 static uint64_t job_at(unsigned tick)
 {
     return tick == 1234 ? 900000000 : tick == 3001 ? 5 : 1000000 + tick % 100 * 1000;
@@ -44,7 +45,7 @@ static void tell_mark(struct trace_writer *w, uint64_t t_ns, const char *kind, u
     trace_writer_mark(w, &m);
 }
 
-/* Process I has (I + 1) MB and starts at tick 10 * I. */
+/* Process I uses (I + 1) MB and starts at tick 10 * I. */
 static void write_tick(struct trace_writer *w, unsigned tick)
 {
     uint64_t t_ns = start_ns + (tick + 1) * NS_PER_S;
@@ -216,7 +217,7 @@ static void step_marks_are_dropped_before_marks_of_other_kinds(void **state)
     json_decref(doc);
 }
 
-static void sample_times_count_from_the_start_of_the_job(void **state)
+static void sample_times_are_relative_to_the_job_start(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(wall_ns + 3 * NS_PER_S, 0, 0, 4000);
@@ -238,7 +239,7 @@ static void copy_two_thirds(const char *from, const char *to)
     assert_int_equal(fclose(out), 0);
 }
 
-static void truncated_recording_still_gives_its_samples(void **state)
+static void samples_are_read_from_a_truncated_recording(void **state)
 {
     (void)state;
     char path[256];
@@ -258,8 +259,8 @@ int main(void)
         cmocka_unit_test(samples_are_limited_to_the_requested_range),
         cmocka_unit_test(largest_processes_of_the_range_are_listed_by_size),
         cmocka_unit_test(step_marks_are_dropped_before_marks_of_other_kinds),
-        cmocka_unit_test(sample_times_count_from_the_start_of_the_job),
-        cmocka_unit_test(truncated_recording_still_gives_its_samples),
+        cmocka_unit_test(sample_times_are_relative_to_the_job_start),
+        cmocka_unit_test(samples_are_read_from_a_truncated_recording),
     };
     assert_non_null(mkdtemp(folder));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

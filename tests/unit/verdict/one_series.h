@@ -25,7 +25,7 @@ static inline void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step
     verdict_mark(&v, t_ns, &m);
 }
 
-/* Returns whether the result has evidence CODE. */
+/* Returns true if the result has evidence CODE. */
 static inline bool has_evidence(enum verdict_evidence_code code)
 {
     for (uint32_t i = 0; i < r.n_evidence; i++)
@@ -34,8 +34,8 @@ static inline bool has_evidence(enum verdict_evidence_code code)
     return false;
 }
 
-/* Adds STEPS steps of 0.15 s in epochs of 60, with a reading every READS steps, and judges the
- * series. */
+/* Adds STEPS steps of 0.15 s in epochs of 60 steps, with a reading every READS steps, and judges
+ * the series. */
 static inline void run_steps(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step))
 {
     mark(0, VERDICT_MARK_BEGIN, 0);

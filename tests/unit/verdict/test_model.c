@@ -15,8 +15,8 @@
 enum { N = 60 };
 static const double MB = 1e6;
 
-/* Returns the trend of N readings, SLOW seconds apart. Each is K * Y(X) bytes, where X is the
- * elapsed fraction of the time. */
+/* Returns the trend of N readings, SLOW seconds apart. At the elapsed fraction X of the time,
+ * memory is K * Y(X) bytes. */
 static struct trend trend_shaped(double y(double part), double k, double slow)
 {
     double x[N], bytes[N];
@@ -61,7 +61,7 @@ static struct model_evidence resident(double y(double part))
     return (struct model_evidence){.resident = trend_shaped(y, 1, 1), .moment = MODEL_OVER};
 }
 
-/* Every series of the evidence has the same shape. */
+/* Returns evidence in which every series has the same shape. */
 static struct model_evidence everywhere(double y(double part))
 {
     struct model_evidence e = resident(y);
@@ -84,7 +84,7 @@ static void linear_growth_is_forecast_to_continue(void **state)
     assert_true(t.lasting > 0);
 }
 
-static void growth_that_stopped_is_forecast_to_stay_constant(void **state)
+static void memory_is_forecast_to_be_constant_after_growth_stopped(void **state)
 {
     struct trend t = trend_shaped(ramp, 1, 1);
     (void)state;
@@ -112,7 +112,7 @@ static void model_features_do_not_depend_on_the_unit_of_bytes(void **state)
     }
 }
 
-static void model_judges_lasting_growth_but_not_a_full_cache_a_leak(void **state)
+static void model_calls_lasting_growth_a_leak_but_not_a_full_cache(void **state)
 {
     struct model_evidence grows = everywhere(line), stands = everywhere(flat),
                           filled = everywhere(ramp);
@@ -122,7 +122,7 @@ static void model_judges_lasting_growth_but_not_a_full_cache_a_leak(void **state
     assert_int_equal(verdict_leak_of(leak_probability(&filled), true), VERDICT_LEAK_NO);
 }
 
-static void more_evidence_of_growth_never_lowers_the_probability(void **state)
+static void more_evidence_of_growth_never_lowers_leak_probability(void **state)
 {
     struct model_evidence e = resident(line);
     double before = leak_probability(&e);
@@ -176,7 +176,8 @@ static void every_model_feature_has_a_name_and_a_text(void **state)
 
 static const struct verdict_limit limit = {true, 1000 << 20, 0};
 
-/* Adds SECONDS seconds of a series whose memory is Y. */
+/* Adds SECONDS seconds of readings to a series; Y returns the memory at the elapsed fraction of
+ * that time. */
 static void feed(struct verdict_series *v, double y(double part), int seconds)
 {
     assert_int_equal(verdict_init(v, NULL), 0);
@@ -184,7 +185,7 @@ static void feed(struct verdict_series *v, double y(double part), int seconds)
         verdict_update(v, (int64_t)i * 200000000, (uint64_t)y(i / (5.0 * seconds)));
 }
 
-static void model_probability_decides_a_verdict_that_is_undecided(void **state)
+static void model_probability_decides_an_undecided_verdict(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -214,7 +215,7 @@ static void model_probability_decides_a_verdict_that_is_undecided(void **state)
     assert_true(r.confidence <= 0.65);
 }
 
-static void evidence_about_running_out_of_memory_is_dropped_if_no_leak(void **state)
+static void out_of_memory_forecast_is_dropped_if_there_is_no_leak(void **state)
 {
     const struct verdict_evidence oom = {.code = VERDICT_SAID_PEAK_OOM, .value = {1, 60, 120, 0}};
     struct verdict_series v;
@@ -233,7 +234,7 @@ static void evidence_about_running_out_of_memory_is_dropped_if_no_leak(void **st
         assert_int_not_equal(r.evidence[i].code, VERDICT_SAID_PEAK_OOM);
 }
 
-static void leak_found_by_growth_shape_stays_a_leak_if_the_model_doubts(void **state)
+static void leak_shown_by_growth_shape_stays_if_the_model_disagrees(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -269,16 +270,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_growth_is_forecast_to_continue),
-        cmocka_unit_test(growth_that_stopped_is_forecast_to_stay_constant),
+        cmocka_unit_test(memory_is_forecast_to_be_constant_after_growth_stopped),
         cmocka_unit_test(model_features_do_not_depend_on_the_unit_of_bytes),
-        cmocka_unit_test(model_judges_lasting_growth_but_not_a_full_cache_a_leak),
-        cmocka_unit_test(more_evidence_of_growth_never_lowers_the_probability),
+        cmocka_unit_test(model_calls_lasting_growth_a_leak_but_not_a_full_cache),
+        cmocka_unit_test(more_evidence_of_growth_never_lowers_leak_probability),
         cmocka_unit_test(contributions_of_model_features_add_up_to_the_log_odds),
         cmocka_unit_test(model_has_no_features_for_too_few_readings),
         cmocka_unit_test(every_model_feature_has_a_name_and_a_text),
-        cmocka_unit_test(model_probability_decides_a_verdict_that_is_undecided),
-        cmocka_unit_test(evidence_about_running_out_of_memory_is_dropped_if_no_leak),
-        cmocka_unit_test(leak_found_by_growth_shape_stays_a_leak_if_the_model_doubts),
+        cmocka_unit_test(model_probability_decides_an_undecided_verdict),
+        cmocka_unit_test(out_of_memory_forecast_is_dropped_if_there_is_no_leak),
+        cmocka_unit_test(leak_shown_by_growth_shape_stays_if_the_model_disagrees),
         cmocka_unit_test(running_job_is_judged_leaking_only_if_nearly_certain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Tests the comparison of the ranks of a job with each other. */
+/* Tests the comparison of a job's ranks with each other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,7 +90,7 @@ static void uncertain_growth_of_one_rank_among_flat_ones_is_not_a_leak(void **st
     assert_true(probability(&g, 7) < 0.75);
 }
 
-static void two_ranks_are_not_compared_with_each_other(void **state)
+static void two_ranks_are_too_few_for_a_comparison(void **state)
 {
     struct group g = {.n = 0};
     (void)state;
@@ -118,7 +118,7 @@ static void leak_probability_of_a_growing_rank_rises_with_more_flat_ranks(void *
     assert_true(before > 0.92);
 }
 
-static void rank_that_differs_still_differs_with_one_more_flat_rank(void **state)
+static void growing_rank_still_differs_if_a_flat_rank_is_added(void **state)
 {
     struct group g = {.n = 0};
     (void)state;
@@ -166,7 +166,7 @@ static void rank_scores_do_not_depend_on_the_unit_of_bytes(void **state)
         assert_true(fabs(g.place[i].score - large.place[i].score) < 1e-9);
 }
 
-static void rank_with_only_noise_is_rarely_found_to_differ(void **state)
+static void rank_with_only_noise_is_rarely_reported_as_different(void **state)
 {
     uint64_t seed = 88172645463325252u;
     size_t differing = 0, groups = 200;
@@ -175,7 +175,8 @@ static void rank_with_only_noise_is_rarely_found_to_differ(void **state)
         struct group g = {.n = 0};
         for (size_t i = 0; i < MOST; i++) {
             double sum = 0;
-            for (int u = 0; u < 12; u++) { /* twelve uniform numbers are nearly normal */
+            /* the sum of twelve uniform random values is nearly normal */
+            for (int u = 0; u < 12; u++) {
                 seed ^= seed << 13;
                 seed ^= seed >> 7;
                 seed ^= seed << 17;
@@ -187,7 +188,7 @@ static void rank_with_only_noise_is_rarely_found_to_differ(void **state)
         for (size_t i = 0; i < MOST; i++)
             differing += g.place[i].differs;
     }
-    /* the spread of few ranks is uncertain, so that the rate of false alarms is not exactly 1 % */
+    /* the spread of a few ranks is uncertain, so the rate of false alarms is not exactly 1 % */
     assert_true(differing <= groups / 25);
 }
 
@@ -205,7 +206,7 @@ static void ranks_with_unknown_growth_rates_are_not_compared(void **state)
     assert_int_equal(g.peers.count, 0);
 }
 
-static void evidence_about_a_rank_names_the_median_of_other_ranks(void **state)
+static void rank_evidence_contains_the_median_of_all_ranks(void **state)
 {
     struct group g = {.n = 0};
     char text[VERDICT_TEXT_MAX];
@@ -224,14 +225,14 @@ int main(void)
         cmocka_unit_test(one_growing_rank_among_seven_flat_ranks_is_a_leak),
         cmocka_unit_test(equal_growth_of_all_ranks_is_not_evidence_of_a_leak),
         cmocka_unit_test(uncertain_growth_of_one_rank_among_flat_ones_is_not_a_leak),
-        cmocka_unit_test(two_ranks_are_not_compared_with_each_other),
+        cmocka_unit_test(two_ranks_are_too_few_for_a_comparison),
         cmocka_unit_test(leak_probability_of_a_growing_rank_rises_with_more_flat_ranks),
-        cmocka_unit_test(rank_that_differs_still_differs_with_one_more_flat_rank),
+        cmocka_unit_test(growing_rank_still_differs_if_a_flat_rank_is_added),
         cmocka_unit_test(rank_scores_do_not_depend_on_the_order_of_ranks),
         cmocka_unit_test(rank_scores_do_not_depend_on_the_unit_of_bytes),
-        cmocka_unit_test(rank_with_only_noise_is_rarely_found_to_differ),
+        cmocka_unit_test(rank_with_only_noise_is_rarely_reported_as_different),
         cmocka_unit_test(ranks_with_unknown_growth_rates_are_not_compared),
-        cmocka_unit_test(evidence_about_a_rank_names_the_median_of_other_ranks),
+        cmocka_unit_test(rank_evidence_contains_the_median_of_all_ranks),
     };
     return cmocka_run_group_tests_name("ranks", tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static uint64_t noise(uint64_t i)
     return (i * 2654435761u >> 16) & 7;
 }
 
-/* Numbers that may be printed must be finite. */
+/* values that may be printed must be finite */
 static void assert_sane(void)
 {
     char text[VERDICT_TEXT_MAX];
@@ -59,7 +59,7 @@ static void empty_series_is_undecided_with_a_reason(void **state)
     assert_false(r.rate_bytes_per_min.known);
 }
 
-static void verdict_of_one_reading_names_the_number_of_readings_needed(void **state)
+static void evidence_for_too_few_readings_gives_the_required_number(void **state)
 {
     (void)state;
     verdict_update(&v, 5, 100 * MB);
@@ -164,7 +164,7 @@ static void verdict_of_extreme_values_and_times_has_finite_numbers(void **state)
     assert_sane();
 }
 
-static void readings_with_equal_times_get_a_valid_verdict(void **state)
+static void readings_with_equal_times_give_a_valid_verdict(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 1000; i++)
@@ -195,7 +195,7 @@ static void long_linear_growth_is_leaking_with_the_right_rate(void **state)
     assert_true(r.confidence <= 0.8); /* Without marks, confidence is capped. */
 }
 
-static void early_growth_without_marks_is_undecided_until_a_given_time(void **state)
+static void early_growth_without_marks_is_undecided_until_a_known_time(void **state)
 {
     (void)state;
     feed_line(400, 2000 * MB, 5 * MB);
@@ -234,8 +234,8 @@ static void start_up_growth_that_flattens_is_plateaued(void **state)
     assert_true(r.growth_ended.known && r.growth_ended.has_t);
 }
 
-/* Most of the growth is start-up; later growth is a tenth of it, but not small. */
-static void slow_growth_after_a_large_start_up_is_found(void **state)
+/* Most of the growth is start-up. Later growth is less than half of it, but not negligible. */
+static void slow_growth_after_large_start_up_growth_may_be_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 450; i++) {
@@ -257,7 +257,7 @@ static void memory_with_temporary_spikes_is_judged_spiking(void **state)
     assert_int_equal(r.word, VERDICT_SPIKING);
 }
 
-static void rise_to_a_level_that_memory_had_before_is_not_a_leak(void **state)
+static void rise_back_to_an_earlier_level_is_not_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 5000; i++) {
@@ -269,7 +269,7 @@ static void rise_to_a_level_that_memory_had_before_is_not_a_leak(void **state)
     }
 }
 
-static void fast_growth_after_a_flat_phase_is_leaking_in_two_minutes(void **state)
+static void fast_growth_after_a_flat_phase_is_leaking_after_90_s(void **state)
 {
     (void)state;
     for (int i = 0; i < 600; i++)
@@ -290,7 +290,7 @@ static void small_growth_after_a_flat_phase_is_undecided(void **state)
     assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-/* Adds STEPS steps of 2 s. Memory grows by PER_STEP in each step until step END. */
+/* Adds STEPS steps of 2 s. Memory grows by PER_STEP bytes in each step until step END. */
 static void feed_steps(uint64_t steps, uint64_t end, uint64_t per_step, uint64_t per_epoch)
 {
     struct verdict_mark begin = {
@@ -336,7 +336,7 @@ static void growth_before_the_end_of_the_first_epoch_is_not_a_leak(void **state)
     }
 }
 
-static void filling_at_the_end_of_the_first_epoch_says_when_it_is_decided(void **state)
+static void filling_verdict_at_the_epoch_end_has_a_decision_step(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -357,7 +357,7 @@ static void growth_that_ends_with_the_first_epoch_is_plateaued(void **state)
     assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
 }
 
-static void growth_that_ends_at_a_later_evaluation_names_that_evaluation(void **state)
+static void evidence_names_the_evaluation_at_which_growth_ended(void **state)
 {
     struct verdict_mark begin = {
         .kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 70, .batch = 8};
@@ -416,9 +416,9 @@ static void lasting_memory_jumps_at_each_evaluation_are_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-/* Evaluations come every 25 steps of 1/8 s, with a sample every 0.2 s. Each evaluation takes a
- * second, and allocates 30 MB after its last sample, which are never freed. */
-static void reading_taken_during_an_evaluation_counts_as_before_its_end(void **state)
+/* An evaluation follows every 25 steps of 1/8 s, with a sample every 0.2 s. Each evaluation takes a
+ * second, and after its last sample allocates 30 MB that are never freed. */
+static void growth_after_the_last_sample_of_evaluations_is_stepping(void **state)
 {
     int64_t t = 0, sampled = 0;
     uint64_t held = 500 * MB;
@@ -465,8 +465,8 @@ static void growth_only_at_frequent_events_is_stepping(void **state)
     }
 }
 
-/* The job has 100 slow steps of 4 s, then 300 of 1 s, at 10 MB/step throughout. */
-static void time_to_the_limit_uses_the_latest_duration_of_steps(void **state)
+/* The job has 100 slow steps of 4 s, then 300 steps of 1 s; all of them add 10 MB. */
+static void time_to_the_limit_uses_the_latest_step_duration(void **state)
 {
     const struct verdict_limit limit = {true, 10000 * MB, 0};
     int64_t t = 0;
@@ -495,7 +495,7 @@ static void time_to_the_limit_uses_the_latest_duration_of_steps(void **state)
         assert_null(strstr(verdict_evidence_text(text, sizeof text, &r.evidence[i]), " 0 B "));
 }
 
-static void text_and_result_name_the_same_step_where_growth_stopped(void **state)
+static void evidence_and_result_agree_on_the_step_where_growth_ended(void **state)
 {
     char text[VERDICT_TEXT_MAX], want[64];
 
@@ -515,7 +515,7 @@ static void text_and_result_name_the_same_step_where_growth_stopped(void **state
     assert_true(has_evidence(VERDICT_SAID_ENDED));
 }
 
-static void table_indexed_by_steps_has_rates_per_step_and_no_times(void **state)
+static void verdict_on_a_step_table_has_rates_per_step_but_no_times(void **state)
 {
     static const double ROWS[][2] = {{10, 4993}, {20, 6389}, {30, 8039}, {40, 9432}, {50, 9451},
                                      {60, 9462}, {70, 9473}, {80, 9503}, {90, 9539}, {100, 9566}};
@@ -535,7 +535,7 @@ static void table_indexed_by_steps_has_rates_per_step_and_no_times(void **state)
     assert_false(r.growth_ended.has_t);
 }
 
-static void growing_table_indexed_by_steps_is_filling_and_then_leaking(void **state)
+static void growing_step_table_is_first_filling_and_then_leaking(void **state)
 {
     struct verdict_options o = {.steps_per_epoch = 83};
 
@@ -588,7 +588,7 @@ static void many_events_do_not_overflow_the_event_table(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void tree_verdict_names_the_growing_process_not_flat_workers(void **state)
+static void tree_verdict_names_the_growing_process(void **state)
 {
     struct verdict_result results[5];
     struct verdict_member members[5];
@@ -651,7 +651,8 @@ static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
     }
 }
 
-/* The only process of the job grows at evaluations, but the sum also changes for other reasons. */
+/* The only process of the job grows at evaluations, but the sum over the tree also changes for
+ * other reasons. */
 static void process_tree_has_the_verdict_of_its_leaking_process(void **state)
 {
     const struct verdict_result whole = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
@@ -663,7 +664,7 @@ static void process_tree_has_the_verdict_of_its_leaking_process(void **state)
     verdict_tree_judge(&member, 1, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_STEPPING);
     assert_true(tree.has_grower);
-    /* The sum of all processes leaks although no single process does. */
+    /* The sum over the tree leaks although no single process does. */
     own.word = VERDICT_FILLING;
     verdict_tree_judge(&member, 1, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_LEAKING);
@@ -682,7 +683,7 @@ static void verdict_of_an_empty_process_tree_is_undecided(void **state)
 
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
-/* Memory grows by a fifth, hidden by batches that vary by as much. */
+/* Memory grows by 15 %, hidden by the noise of batches. */
 static void large_growth_within_larger_noise_is_undecided(void **state)
 {
     (void)state;
@@ -706,7 +707,7 @@ static void evidence_text_about_one_sample_uses_the_singular(void **state)
         strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
 }
 
-static void rate_as_a_percentage_is_shown_only_after_early_growth(void **state)
+static void relative_rate_is_shown_only_if_memory_grew_in_the_epoch(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_AFTER_EPOCH, .value = {16, 31 << 20, 0, 1}};
     char text[VERDICT_TEXT_MAX];
@@ -722,7 +723,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(empty_series_is_undecided_with_a_reason),
-        TEST(verdict_of_one_reading_names_the_number_of_readings_needed),
+        TEST(evidence_for_too_few_readings_gives_the_required_number),
         TEST(constant_memory_is_stable),
         TEST(readings_of_zero_bytes_are_undecided_unless_zero_is_valid),
         TEST(readings_of_zero_bytes_at_exit_do_not_lower_the_baseline),
@@ -730,41 +731,41 @@ int main(void)
         TEST(series_continues_after_the_clock_is_set_back_for_good),
         TEST(gap_of_hours_does_not_change_the_growth_rate),
         TEST(verdict_of_extreme_values_and_times_has_finite_numbers),
-        TEST(readings_with_equal_times_get_a_valid_verdict),
+        TEST(readings_with_equal_times_give_a_valid_verdict),
         TEST(verdict_options_out_of_range_are_refused),
         TEST(long_linear_growth_is_leaking_with_the_right_rate),
-        TEST(early_growth_without_marks_is_undecided_until_a_given_time),
+        TEST(early_growth_without_marks_is_undecided_until_a_known_time),
         TEST(time_to_the_limit_is_shorter_if_memory_has_peaks),
         TEST(start_up_growth_that_flattens_is_plateaued),
-        TEST(slow_growth_after_a_large_start_up_is_found),
+        TEST(slow_growth_after_large_start_up_growth_may_be_a_leak),
         TEST(memory_with_temporary_spikes_is_judged_spiking),
-        TEST(rise_to_a_level_that_memory_had_before_is_not_a_leak),
-        TEST(fast_growth_after_a_flat_phase_is_leaking_in_two_minutes),
+        TEST(rise_back_to_an_earlier_level_is_not_a_leak),
+        TEST(fast_growth_after_a_flat_phase_is_leaking_after_90_s),
         TEST(small_growth_after_a_flat_phase_is_undecided),
         TEST(growth_within_the_first_epoch_is_filling_with_an_upper_bound),
         TEST(growth_before_the_end_of_the_first_epoch_is_not_a_leak),
-        TEST(filling_at_the_end_of_the_first_epoch_says_when_it_is_decided),
+        TEST(filling_verdict_at_the_epoch_end_has_a_decision_step),
         TEST(growth_that_ends_with_the_first_epoch_is_plateaued),
-        TEST(growth_that_ends_at_a_later_evaluation_names_that_evaluation),
+        TEST(evidence_names_the_evaluation_at_which_growth_ended),
         TEST(growth_that_continues_after_the_first_epoch_is_leaking),
         TEST(early_growth_with_steps_but_without_epochs_is_filling),
         TEST(lasting_memory_jumps_at_each_evaluation_are_stepping),
-        TEST(reading_taken_during_an_evaluation_counts_as_before_its_end),
+        TEST(growth_after_the_last_sample_of_evaluations_is_stepping),
         TEST(growth_only_at_frequent_events_is_stepping),
-        TEST(time_to_the_limit_uses_the_latest_duration_of_steps),
-        TEST(text_and_result_name_the_same_step_where_growth_stopped),
-        TEST(table_indexed_by_steps_has_rates_per_step_and_no_times),
-        TEST(growing_table_indexed_by_steps_is_filling_and_then_leaking),
+        TEST(time_to_the_limit_uses_the_latest_step_duration),
+        TEST(evidence_and_result_agree_on_the_step_where_growth_ended),
+        TEST(verdict_on_a_step_table_has_rates_per_step_but_no_times),
+        TEST(growing_step_table_is_first_filling_and_then_leaking),
         TEST(readings_after_the_end_of_training_are_ignored),
         TEST(computing_a_verdict_leaves_the_series_unchanged),
         TEST(many_events_do_not_overflow_the_event_table),
-        TEST(tree_verdict_names_the_growing_process_not_flat_workers),
+        TEST(tree_verdict_names_the_growing_process),
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),
         TEST(process_tree_has_the_verdict_of_its_leaking_process),
         TEST(verdict_of_an_empty_process_tree_is_undecided),
         TEST(large_growth_within_larger_noise_is_undecided),
         TEST(evidence_text_about_one_sample_uses_the_singular),
-        TEST(rate_as_a_percentage_is_shown_only_after_early_growth),
+        TEST(relative_rate_is_shown_only_if_memory_grew_in_the_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static uint64_t within_the_epoch_only(uint64_t step)
     return a_line(step < 60 ? step : 60);
 }
 
-/* A view of N readings in MB, ten steps apart, with its baseline. */
+/* Returns a view of N readings in MB, ten steps apart, with its baseline. */
 static struct view view_of(const double *mb, size_t n)
 {
     struct view w = {.n = n, .by_step = true};
@@ -49,7 +49,7 @@ static void memory_that_returns_to_an_earlier_level_is_not_growth(void **state)
     assert_true(judge_returned_to_level(&teeth, 5e6));
 }
 
-static void growth_above_every_earlier_level_counts_as_growth(void **state)
+static void rise_above_every_lasting_level_is_growth(void **state)
 {
     struct view beyond = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 269, 272, 275, 278);
     struct view spike = VIEW(270, 270, 290, 270, 270, 270, 270, 270, 270, 275, 280, 285, 290);
@@ -57,20 +57,20 @@ static void growth_above_every_earlier_level_counts_as_growth(void **state)
 
     (void)state;
     assert_false(judge_returned_to_level(&beyond, 2.7e6));
-    /* A spike is not a level, because memory did not stay there. */
+    /* a spike is not a level, because memory did not stay there */
     assert_false(judge_returned_to_level(&spike, 2.7e6));
-    /* An early level does not count, because memory rises most of the time. */
+    /* an early level is ignored if memory rises most of the time */
     assert_false(judge_returned_to_level(&early, 2.7e6));
 }
 
-/* Caps the baseline, because the rise since the last trough is not confirmed yet. */
+/* Limits the baseline, because the rise since the last trough is not confirmed yet. */
 static void hold_at(struct view *w, double mb)
 {
     for (size_t i = 0; i < w->n; i++)
         w->low[i] = fmin(w->low[i], mb * 1e6);
 }
 
-static void garbage_collected_to_the_same_baseline_is_not_growth(void **state)
+static void garbage_released_to_the_same_baseline_is_not_growth(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 367, 367, 382, 382, 367, 378, 389, 400);
 
@@ -79,7 +79,7 @@ static void garbage_collected_to_the_same_baseline_is_not_growth(void **state)
     assert_true(judge_same_baseline(&w, 7.7e6, 0.3 * 0.4e6));
 }
 
-static void rising_baseline_counts_as_growth_although_garbage_is_collected(void **state)
+static void rising_baseline_is_growth_despite_garbage_collection(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 357, 372, 387, 402, 382, 397, 412, 427);
     struct view noisy = VIEW(300, 350, 310, 380, 320, 345, 330, 360, 340, 390, 350, 372, 360, 400);
@@ -115,9 +115,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(memory_that_returns_to_an_earlier_level_is_not_growth),
-        TEST(growth_above_every_earlier_level_counts_as_growth),
-        TEST(garbage_collected_to_the_same_baseline_is_not_growth),
-        TEST(rising_baseline_counts_as_growth_although_garbage_is_collected),
+        TEST(rise_above_every_lasting_level_is_growth),
+        TEST(garbage_released_to_the_same_baseline_is_not_growth),
+        TEST(rising_baseline_is_growth_despite_garbage_collection),
         TEST(linear_growth_past_the_epoch_is_a_leak_after_three_readings),
         TEST(growth_that_ends_with_the_first_epoch_is_not_a_leak),
     };

@@ -1,4 +1,5 @@
-/* Tests that growth at events is distinguished from growth between them, even with few readings. */
+/* Tests that growth at events is distinguished from growth between events, even with few
+ * readings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,8 @@
 #include "verdict/one_series.h"
 
 struct program {
-    uint64_t steps, pass, eval_every; /* eval_every 0: none */
-    unsigned reads;                   /* Number of steps of 0.15 s per reading. */
+    uint64_t steps, pass, eval_every; /* eval_every is 0 if there are no evaluations */
+    unsigned reads;                   /* number of steps, 0.15 s each, per reading */
     uint64_t (*bytes)(uint64_t step);
 };
 
@@ -32,7 +33,7 @@ static void run(struct program p)
     verdict_judge(&v, NULL, &r);
 }
 
-/* Forked workers copy pages by writing to them, until all are copied. */
+/* Forked workers copy shared pages by writing to them, until all pages are copied. */
 static uint64_t copies(uint64_t step)
 {
     return 570 * MB + (uint64_t)(270e6 * (1 - exp(-(double)step / 90)));
@@ -48,13 +49,13 @@ static uint64_t at_evaluations(uint64_t step)
     return 500 * MB + (step - 1) / 20 * 16 * MB;
 }
 
-/* Memory grows at evaluations as above, but a garbage collection at step 165 frees it. */
+/* Memory grows at evaluations, but a garbage collection at step 165 frees the growth. */
 static uint64_t collected(uint64_t step)
 {
     return at_evaluations(step < 165 ? step : step - 160);
 }
 
-/* The first evaluation adds 40 MB, and each later one two thirds of the previous jump. */
+/* The first evaluation adds 40 MB, and each later one adds two thirds of the previous jump. */
 static uint64_t settles(uint64_t step)
 {
     double held = 0, jump = 40e6;
@@ -64,13 +65,13 @@ static uint64_t settles(uint64_t step)
     return 500 * MB + (uint64_t)held;
 }
 
-/* Each evaluation allocates in two parts. The second part comes one step after the mark. */
+/* Each evaluation allocates memory in two parts, the second one a step after the mark. */
 static uint64_t in_two_parts(uint64_t step)
 {
     return at_evaluations(step) - (step > 20 && step % 20 == 1 ? 11 * MB : 0);
 }
 
-/* Every second evaluation also leaves garbage for five steps. */
+/* Every second evaluation also leaves garbage that is freed after five steps. */
 static uint64_t with_garbage(uint64_t step)
 {
     bool is_second = (step - 1) / 20 % 2 == 1;
@@ -78,7 +79,7 @@ static uint64_t with_garbage(uint64_t step)
     return at_evaluations(step) + (is_second && (step - 1) % 20 < 5 ? 40 * MB : 0);
 }
 
-/* The fourth evaluation retains five times as much as each of the others. */
+/* The fourth evaluation retains five times as much memory as each of the others. */
 static uint64_t one_is_large(uint64_t step)
 {
     return at_evaluations(step) + (step > 80 ? 64 * MB : 0);
@@ -92,8 +93,8 @@ static uint64_t two_and_crumbs(uint64_t step)
     return 500 * MB + n * MB / 10 + (n >= 5 ? 30 * MB : 0) + (n >= 6 ? 30 * MB : 0);
 }
 
-/* Only the second, third and fourth epoch of 60 steps add memory, as in a schedule of longer
- * texts. */
+/* Only the second, third and fourth epoch of 60 steps add memory, like a training schedule with
+ * longer texts. */
 static uint64_t three_epochs(uint64_t step)
 {
     uint64_t n = (step - 1) / 60;
@@ -106,7 +107,7 @@ static uint64_t each_epoch(uint64_t step)
     return 500 * MB + (step - 1) / 60 * 40 * MB;
 }
 
-/* At some evaluations the retained memory fits into free blocks of the heap. */
+/* At some evaluations, the retained memory fits into free blocks of the heap. */
 static uint64_t uneven(uint64_t step)
 {
     static const uint64_t JUMPS[] = {12, 0, 20, 15, 6, 10, 23, 0, 7, 8, 22, 9, 0, 5, 10, 12};
@@ -143,7 +144,7 @@ static void steady_growth_over_few_epochs_is_leaking_and_not_stepping(void **sta
     }
 }
 
-static void evaluations_three_readings_apart_with_growth_are_stepping(void **state)
+static void growth_at_evaluations_three_readings_apart_is_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -159,7 +160,7 @@ static void steady_growth_between_evaluations_is_leaking_not_stepping(void **sta
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void evaluations_one_reading_apart_with_growth_are_not_stepping(void **state)
+static void growth_at_evaluations_one_reading_apart_is_not_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -167,7 +168,7 @@ static void evaluations_one_reading_apart_with_growth_are_not_stepping(void **st
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void jumps_that_are_mostly_released_later_give_no_stepping_verdict(void **state)
+static void jumps_released_by_garbage_collection_are_not_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -175,7 +176,7 @@ static void jumps_that_are_mostly_released_later_give_no_stepping_verdict(void *
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void memory_jumps_that_get_smaller_are_not_a_leak(void **state)
+static void shrinking_memory_jumps_at_evaluations_are_not_stepping(void **state)
 {
     (void)state;
     for (uint64_t steps = 70; steps <= 240; steps += 10) {
@@ -186,7 +187,7 @@ static void memory_jumps_that_get_smaller_are_not_a_leak(void **state)
     }
 }
 
-/* Checks that the word is right at every step from FROM on. */
+/* Checks that the verdict is stepping at every step from FROM on. */
 static void assert_stepping_from(uint64_t (*bytes)(uint64_t), uint64_t from)
 {
     for (uint64_t steps = from; steps <= 240; steps++) {
@@ -197,19 +198,19 @@ static void assert_stepping_from(uint64_t (*bytes)(uint64_t), uint64_t from)
     }
 }
 
-static void memory_added_one_step_after_an_evaluation_belongs_to_it(void **state)
+static void memory_added_one_step_after_evaluations_is_stepping(void **state)
 {
     (void)state;
     assert_stepping_from(in_two_parts, 64);
 }
 
-static void garbage_freed_soon_after_an_evaluation_is_not_a_jump(void **state)
+static void garbage_freed_after_evaluations_does_not_hide_stepping(void **state)
 {
     (void)state;
     assert_stepping_from(with_garbage, 84);
 }
 
-static void large_jump_before_equal_ones_does_not_hide_stepping(void **state)
+static void one_large_jump_among_equal_jumps_does_not_hide_stepping(void **state)
 {
     (void)state;
     assert_stepping_from(one_is_large, 124);
@@ -260,7 +261,7 @@ static void leak_with_uneven_jumps_at_events_is_stepping(void **state)
     }
 }
 
-static void leak_with_jumps_between_events_is_leaking(void **state)
+static void leak_with_jumps_unrelated_to_events_is_not_stepping(void **state)
 {
     (void)state;
     for (unsigned reads = 1; reads <= 6; reads++) {
@@ -271,8 +272,8 @@ static void leak_with_jumps_between_events_is_leaking(void **state)
     }
 }
 
-/* Applies a leak verdict that was found in another series. */
-static void leak_found_in_another_series_is_stepping_if_events_match(void **state)
+/* Applies verdict_name_leak to a leak that was found in another series. */
+static void leak_from_another_series_is_stepping_if_jumps_match_events(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -298,7 +299,7 @@ static uint64_t taken_at_once(uint64_t step)
     return 500 * MB + (step > 2 ? 40 * MB : 0);
 }
 
-static void growth_during_only_the_first_steps_is_plateaued(void **state)
+static void growth_in_only_the_first_steps_is_plateaued(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = full_early});
@@ -308,7 +309,7 @@ static void growth_during_only_the_first_steps_is_plateaued(void **state)
     assert_true(r.floor_first_bytes < 520e6 && r.floor_last_bytes > 539e6);
 }
 
-static void memory_of_the_first_step_counts_as_start_up(void **state)
+static void single_jump_in_the_first_steps_is_stable(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = taken_at_once});
@@ -322,22 +323,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(growth_that_flattens_is_not_called_stepping),
         TEST(steady_growth_over_few_epochs_is_leaking_and_not_stepping),
-        TEST(evaluations_three_readings_apart_with_growth_are_stepping),
+        TEST(growth_at_evaluations_three_readings_apart_is_stepping),
         TEST(steady_growth_between_evaluations_is_leaking_not_stepping),
-        TEST(evaluations_one_reading_apart_with_growth_are_not_stepping),
-        TEST(jumps_that_are_mostly_released_later_give_no_stepping_verdict),
-        TEST(memory_jumps_that_get_smaller_are_not_a_leak),
-        TEST(memory_added_one_step_after_an_evaluation_belongs_to_it),
-        TEST(garbage_freed_soon_after_an_evaluation_is_not_a_jump),
-        TEST(large_jump_before_equal_ones_does_not_hide_stepping),
+        TEST(growth_at_evaluations_one_reading_apart_is_not_stepping),
+        TEST(jumps_released_by_garbage_collection_are_not_stepping),
+        TEST(shrinking_memory_jumps_at_evaluations_are_not_stepping),
+        TEST(memory_added_one_step_after_evaluations_is_stepping),
+        TEST(garbage_freed_after_evaluations_does_not_hide_stepping),
+        TEST(one_large_jump_among_equal_jumps_does_not_hide_stepping),
         TEST(two_large_memory_jumps_among_tiny_ones_are_not_stepping),
         TEST(growth_that_ends_after_the_third_epoch_is_not_a_leak),
         TEST(ended_job_with_growth_at_three_epoch_ends_is_stepping),
         TEST(leak_with_uneven_jumps_at_events_is_stepping),
-        TEST(leak_with_jumps_between_events_is_leaking),
-        TEST(leak_found_in_another_series_is_stepping_if_events_match),
-        TEST(growth_during_only_the_first_steps_is_plateaued),
-        TEST(memory_of_the_first_step_counts_as_start_up),
+        TEST(leak_with_jumps_unrelated_to_events_is_not_stepping),
+        TEST(leak_from_another_series_is_stepping_if_jumps_match_events),
+        TEST(growth_in_only_the_first_steps_is_plateaued),
+        TEST(single_jump_in_the_first_steps_is_stable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

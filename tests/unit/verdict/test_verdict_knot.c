@@ -1,5 +1,5 @@
-/* Tests that straight growth past the end of the first epoch is soon a leak, and growth that bends
- * there is not. */
+/* Tests that straight growth past the end of the first epoch is soon called a leak, unlike growth
+ * that bends there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,8 +49,8 @@ static uint64_t a_curve_that_bends(uint64_t step)
     return 800 * MB + 60 * MB * step / (step + PASS) + jitter(step) / 4;
 }
 
-/* Growth since the epoch is 7 MB and the threshold 20 MB, but the threshold applies to all
- * growth. */
+/* growth since the epoch is 7 MB and the threshold 20 MB, but the threshold applies to growth since
+ * the start */
 static void linear_growth_is_leaking_even_if_small_after_first_epoch(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Tests growth that a container with a maximum number of entries explains. */
+/* Tests growth that is explained by a container with a maximum number of entries. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +23,8 @@ static void read_step(struct verdict_series *s, uint64_t step, uint64_t value)
     verdict_mark(s, (int64_t)step * SECOND, &end);
 }
 
-/* Each step adds 4 MB to the process and CONTAINER_MB to the container, which has one more entry
- * until step STOPS. */
+/* Each step adds 4 MB to the process and CONTAINER_MB to the container. Until step STOPS, it also
+ * adds an entry to the container. */
 static void run_container(uint64_t container_mb, uint64_t stops)
 {
     assert_int_equal(verdict_init(&bytes, NULL), 0);
@@ -67,14 +67,14 @@ static void growth_in_a_container_with_a_limit_is_judged_filling(void **state)
                         "until it is full");
 }
 
-static void container_with_a_small_part_does_not_explain_growth(void **state)
+static void small_share_of_a_container_does_not_explain_growth(void **state)
 {
     (void)state;
     run_container(1, STEPS);
     assert_false(find(NULL));
 }
 
-static void container_with_most_of_the_live_heap_has_its_share_of_growth(void **state)
+static void container_forecast_includes_memory_beyond_its_own_size(void **state)
 {
     struct verdict_series live;
 
@@ -82,11 +82,11 @@ static void container_with_most_of_the_live_heap_has_its_share_of_growth(void **
     run_container(1, STEPS);
     live = bytes;
     assert_true(find(&live));
-    /* each entry costs the process more than its own size */
+    /* each entry needs more memory in the process than the container's own size shows */
     assert_near(limited.left_bytes, 4.0 * (MOST - STEPS) * (double)MB);
 }
 
-static void container_that_grows_more_than_memory_explains_no_growth(void **state)
+static void container_that_outgrows_process_memory_explains_no_growth(void **state)
 {
     (void)state;
     run_container(10, STEPS);
@@ -108,7 +108,7 @@ static void container_that_stopped_growing_does_not_explain_growth(void **state)
     assert_false(find(NULL));
 }
 
-static void growth_in_a_container_that_is_full_is_undecided(void **state)
+static void growth_explained_by_a_full_container_is_undecided(void **state)
 {
     (void)state;
     run_container(4, STEPS);
@@ -120,7 +120,7 @@ static void growth_in_a_container_that_is_full_is_undecided(void **state)
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_LIMITED);
 }
 
-/* The full container needs 500 MB and 4 MB for each of 400 entries. */
+/* When the container is full, the process needs 500 MB, plus 4 MB for each of its 400 entries. */
 static void full_container_must_fit_into_the_memory_limit(void **state)
 {
     struct verdict_limit limit = {.known = true, .limit_bytes = 2200 * MB};
@@ -139,7 +139,7 @@ static uint64_t until_half(uint64_t step)
     return step < STEPS / 2 ? step : STEPS / 2;
 }
 
-static void container_that_is_full_explains_growth_that_has_ended(void **state)
+static void full_container_explains_growth_that_has_ended(void **state)
 {
     (void)state;
     assert_int_equal(verdict_init(&bytes, NULL), 0);
@@ -152,7 +152,7 @@ static void container_that_is_full_explains_growth_that_has_ended(void **state)
     assert_false(limited.is_growing);
 }
 
-static void verdict_without_a_leak_is_not_changed(void **state)
+static void limited_container_does_not_change_a_no_leak_verdict(void **state)
 {
     (void)state;
     run_container(4, STEPS);
@@ -167,15 +167,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growth_in_a_container_with_a_limit_is_judged_filling, fresh),
-        cmocka_unit_test_setup(container_with_a_small_part_does_not_explain_growth, fresh),
-        cmocka_unit_test_setup(container_with_most_of_the_live_heap_has_its_share_of_growth, fresh),
-        cmocka_unit_test_setup(container_that_grows_more_than_memory_explains_no_growth, fresh),
+        cmocka_unit_test_setup(small_share_of_a_container_does_not_explain_growth, fresh),
+        cmocka_unit_test_setup(container_forecast_includes_memory_beyond_its_own_size, fresh),
+        cmocka_unit_test_setup(container_that_outgrows_process_memory_explains_no_growth, fresh),
         cmocka_unit_test_setup(container_without_a_limit_does_not_explain_growth, fresh),
         cmocka_unit_test_setup(container_that_stopped_growing_does_not_explain_growth, fresh),
-        cmocka_unit_test_setup(growth_in_a_container_that_is_full_is_undecided, fresh),
+        cmocka_unit_test_setup(growth_explained_by_a_full_container_is_undecided, fresh),
         cmocka_unit_test_setup(full_container_must_fit_into_the_memory_limit, fresh),
-        cmocka_unit_test_setup(container_that_is_full_explains_growth_that_has_ended, fresh),
-        cmocka_unit_test_setup(verdict_without_a_leak_is_not_changed, fresh),
+        cmocka_unit_test_setup(full_container_explains_growth_that_has_ended, fresh),
+        cmocka_unit_test_setup(limited_container_does_not_change_a_no_leak_verdict, fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

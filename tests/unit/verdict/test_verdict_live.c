@@ -1,4 +1,4 @@
-/* Tests that the live heap of a process decides the verdict if resident memory is undecided or
+/* Tests that the live heap of a process revises the verdict on resident memory that is undecided or
  * level. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static void leaking_live_heap_makes_an_undecided_verdict_leaking(void **state)
     assert_int_equal(r.evidence[1].code, VERDICT_SAID_SATURATING);
     verdict_evidence_text(text, sizeof text, &r.evidence[0]);
     assert_non_null(strstr(text, "the live heap leaks +680 KiB/step"));
-    assert_non_null(strstr(text, "70 % of the growth of resident memory"));
+    assert_non_null(strstr(text, "70 % of the growth rate of resident memory"));
 }
 
 static void evidence_from_the_live_heap_is_listed_first(void **state)
@@ -76,7 +76,7 @@ static void evidence_from_the_live_heap_is_listed_first(void **state)
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_LIVE_GROWS);
 }
 
-/* Applies LIVE and returns whether the result changed. */
+/* Applies LIVE and returns true if the result changed. */
 static bool is_changed_by(struct verdict_result r, const struct verdict_result *live)
 {
     struct verdict_result before = r;
@@ -102,7 +102,7 @@ static void small_growth_is_a_leak_if_live_and_resident_rates_agree(void **state
     assert_false(is_changed_by(undecided(), &live));
 }
 
-static void live_heap_changes_no_verdict_that_is_already_decided(void **state)
+static void live_heap_does_not_change_a_decided_leak_verdict(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_STEPPING, VERDICT_LEAKING};
     struct verdict_result live = leaking();
@@ -117,7 +117,7 @@ static void live_heap_changes_no_verdict_that_is_already_decided(void **state)
     }
 }
 
-/* Both series leak, and nearly all growth of the live heap comes at evaluations. */
+/* Both series leak, and nearly all growth of the live heap occurs at evaluations. */
 static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
@@ -139,7 +139,7 @@ static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_EVENT_STEPS);
 }
 
-/* The epoch has ended for both series, but only the live heap certainly grows after it. */
+/* The epoch has ended for both series, but only the live heap clearly grows after it. */
 static void leaking_live_heap_makes_a_filling_verdict_leaking(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
@@ -163,7 +163,7 @@ static struct verdict_result plateaued(void)
         .floor_first_bytes = 400 * MB,
         .floor_last_bytes = 500 * MB,
         .highest_floor_bytes = 510 * MB,
-        /* The peak is memory of a batch, so no retained memory was released. */
+        /* the peak is memory of a batch, so no retained memory was released */
         .peak_bytes = 600 * MB,
         .growth_ended = {.known = true},
         .n_evidence = 2,
@@ -194,7 +194,7 @@ static void leaking_live_heap_with_constant_resident_memory_is_a_leak(void **sta
     }
 }
 
-static void small_or_released_live_growth_does_not_change_the_verdict(void **state)
+static void small_or_released_heap_growth_does_not_change_the_verdict(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
@@ -216,7 +216,7 @@ static void small_or_released_live_growth_does_not_change_the_verdict(void **sta
 
 /* Resident memory repeatedly peaks far above its final level, and its slope equals that of the live
  * heap. */
-static void noise_in_resident_memory_does_not_contradict_a_live_leak(void **state)
+static void noisy_resident_memory_does_not_contradict_a_heap_leak(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
@@ -224,7 +224,7 @@ static void noise_in_resident_memory_does_not_contradict_a_live_leak(void **stat
     r.highest_floor_bytes = 535 * MB;
     r.rate_bytes_per_step = (struct verdict_interval){true, 0.7 * MB, 0.3 * MB, 1.1 * MB};
     assert_false(
-        is_changed_by(r, &live)); /* The rate may be less than half that of the live heap. */
+        is_changed_by(r, &live)); /* the rate may be less than half that of the live heap */
     r.rate_bytes_per_step.low = 0.4 * MB;
     assert_true(is_changed_by(r, &live));
 }
@@ -242,7 +242,7 @@ static void live_heap_without_leak_does_not_change_the_verdict(void **state)
     assert_false(is_changed_by(undecided(), &live));
 }
 
-static void small_or_uncertain_live_leak_does_not_change_the_verdict(void **state)
+static void small_or_uncertain_heap_leak_does_not_change_the_verdict(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -263,7 +263,7 @@ static void small_or_uncertain_live_leak_does_not_change_the_verdict(void **stat
     assert_false(is_changed_by(r, &live));
 }
 
-static void rates_per_minute_are_compared_if_there_are_no_steps(void **state)
+static void heap_rates_are_compared_per_minute_without_steps(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -282,15 +282,15 @@ int main(void)
         cmocka_unit_test(leaking_live_heap_makes_an_undecided_verdict_leaking),
         cmocka_unit_test(evidence_from_the_live_heap_is_listed_first),
         cmocka_unit_test(small_growth_is_a_leak_if_live_and_resident_rates_agree),
-        cmocka_unit_test(live_heap_changes_no_verdict_that_is_already_decided),
+        cmocka_unit_test(live_heap_does_not_change_a_decided_leak_verdict),
         cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
         cmocka_unit_test(leaking_live_heap_makes_a_filling_verdict_leaking),
         cmocka_unit_test(leaking_live_heap_with_constant_resident_memory_is_a_leak),
-        cmocka_unit_test(small_or_released_live_growth_does_not_change_the_verdict),
-        cmocka_unit_test(noise_in_resident_memory_does_not_contradict_a_live_leak),
+        cmocka_unit_test(small_or_released_heap_growth_does_not_change_the_verdict),
+        cmocka_unit_test(noisy_resident_memory_does_not_contradict_a_heap_leak),
         cmocka_unit_test(live_heap_without_leak_does_not_change_the_verdict),
-        cmocka_unit_test(small_or_uncertain_live_leak_does_not_change_the_verdict),
-        cmocka_unit_test(rates_per_minute_are_compared_if_there_are_no_steps),
+        cmocka_unit_test(small_or_uncertain_heap_leak_does_not_change_the_verdict),
+        cmocka_unit_test(heap_rates_are_compared_per_minute_without_steps),
     };
 
     return cmocka_run_group_tests_name("verdict_live", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Tests verdicts on a job that is over and never reported the end of an epoch. */
+/* Tests verdicts on a job that is over and never reported an epoch end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static enum verdict_word word_when_over(void)
     return r.word;
 }
 
-static void steady_growth_up_to_the_job_end_leaks_with_low_confidence(void **state)
+static void steady_growth_to_the_job_end_is_a_low_confidence_leak(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
@@ -140,7 +140,7 @@ static void job_that_ends_in_its_first_epoch_keeps_the_verdict_filling(void **st
     assert_int_equal(word_when_over(), VERDICT_FILLING);
 }
 
-static void growth_that_flattens_up_to_the_job_end_is_not_a_leak(void **state)
+static void growth_that_flattens_towards_the_job_end_is_not_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -159,7 +159,7 @@ static void growth_that_stopped_before_the_job_end_is_not_a_leak(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-/* Start-up has a slope different from later growth, either steeper or gentler. */
+/* Start-up grows by 10 MB/s, slower than the 25 MB/s that follow. */
 static void start_up_with_slower_growth_is_excluded_from_a_leak(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void growth_that_accelerates_to_the_job_end_is_not_a_leak(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void readings_after_the_end_of_work_count_as_process_exit(void **state)
+static void readings_after_the_end_of_work_are_excluded_as_exit(void **state)
 {
     (void)state;
     feed_startup();
@@ -206,7 +206,7 @@ static void readings_after_the_end_of_work_count_as_process_exit(void **state)
     verdict_work_ended(&v, worked_ns);
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
     assert_true(r.floor_last_bytes < 565 * MB);
-    /* There are too few samples to recognize an exit. */
+    /* too few samples lie between the end of work and the end of the job */
     verdict_work_ended(&v, worked_ns - 20 * A_SECOND * TICK);
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
@@ -222,7 +222,7 @@ static void little_or_short_growth_up_to_the_job_end_is_not_a_leak(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void growth_lasts_to_the_job_end_although_the_exit_is_slow(void **state)
+static void slow_exit_does_not_hide_growth_up_to_the_job_end(void **state)
 {
     (void)state;
     feed_startup();
@@ -235,19 +235,19 @@ static void growth_lasts_to_the_job_end_although_the_exit_is_slow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(steady_growth_up_to_the_job_end_leaks_with_low_confidence, fresh),
+        cmocka_unit_test_setup(steady_growth_to_the_job_end_is_a_low_confidence_leak, fresh),
         cmocka_unit_test_setup(growth_in_regular_steps_up_to_the_job_end_is_a_leak, fresh),
         cmocka_unit_test_setup(growth_in_random_steps_up_to_the_job_end_is_a_leak, fresh),
         cmocka_unit_test_setup(leak_of_a_job_without_epochs_has_low_confidence, fresh),
         cmocka_unit_test_setup(job_that_ends_in_its_first_epoch_keeps_the_verdict_filling, fresh),
-        cmocka_unit_test_setup(growth_that_flattens_up_to_the_job_end_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(growth_that_flattens_towards_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(growth_that_stopped_before_the_job_end_is_not_a_leak, fresh),
         cmocka_unit_test_setup(start_up_with_slower_growth_is_excluded_from_a_leak, fresh),
         cmocka_unit_test_setup(growth_after_a_flat_phase_is_a_leak_only_if_it_lasts_long, fresh),
         cmocka_unit_test_setup(growth_that_accelerates_to_the_job_end_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(readings_after_the_end_of_work_count_as_process_exit, fresh),
+        cmocka_unit_test_setup(readings_after_the_end_of_work_are_excluded_as_exit, fresh),
         cmocka_unit_test_setup(little_or_short_growth_up_to_the_job_end_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(growth_lasts_to_the_job_end_although_the_exit_is_slow, fresh),
+        cmocka_unit_test_setup(slow_exit_does_not_hide_growth_up_to_the_job_end, fresh),
     };
 
     return cmocka_run_group_tests_name("verdict_over", tests, NULL, NULL);

@@ -227,7 +227,7 @@ static const int64_t MS = 1000000;
 static struct verdict_series series;
 static struct tail tail;
 
-/* Adds N readings of BYTES, STEP_MS apart, from *T on. */
+/* Adds N readings of BYTES, STEP_MS apart, starting at *T. */
 static void hold(int64_t *t, unsigned n, int64_t step_ms, uint64_t bytes)
 {
     for (unsigned i = 0; i < n; i++, *t += step_ms * MS)
@@ -270,7 +270,7 @@ static void number_of_last_readings_held_back_is_limited(void **state)
     fresh_tail(state);
     hold(&t, 20, 10000, 500);
     assert_int_equal(series.samples, 19);
-    tail_update(&tail, &series, t - 3600000 * MS, 500); /* backwards */
+    tail_update(&tail, &series, t - 3600000 * MS, 500); /* the time goes backwards */
     assert_true(tail.count == 1 && series.samples == 20);
 }
 
@@ -285,7 +285,7 @@ static void dropping_the_last_readings_keeps_half_of_a_short_series(void **state
     assert_int_equal(series.samples, 5);
 }
 
-static void last_memory_drop_is_excluded_and_earlier_ones_are_kept(void **state)
+static void final_memory_drop_is_excluded_but_earlier_drops_are_kept(void **state)
 {
     int64_t t = 0;
 
@@ -305,7 +305,7 @@ static void last_memory_drop_is_excluded_and_earlier_ones_are_kept(void **state)
     assert_int_equal(series.samples, 100);
     fresh_tail(state);
     hold(&t, 50, 10000, 1000);
-    hold(&t, 1, 10000, 500); /* The readings are too sparse to recognize an exit. */
+    hold(&t, 1, 10000, 500); /* the readings are too sparse to recognize an exit */
     tail_end(&tail, &series);
     assert_int_equal(series.samples, 51);
     fresh_tail(state);
@@ -317,8 +317,8 @@ static void last_memory_drop_is_excluded_and_earlier_ones_are_kept(void **state)
     assert_int_equal(series.samples, 50);
 }
 
-/* Memory rises until the process begins to exit, which takes 7 s. Meanwhile memory is mostly
- * constant, but higher than ten seconds earlier, because it was still rising then. */
+/* Memory rises until the process begins to exit, which takes 7 s. During the exit, memory is mostly
+ * constant and higher than ten seconds earlier, because it was still rising then. */
 static void slow_exit_is_dropped_even_if_memory_was_lower_before(void **state)
 {
     int64_t t = 0;
@@ -331,7 +331,7 @@ static void slow_exit_is_dropped_even_if_memory_was_lower_before(void **state)
         hold(&t, 33, 200, 3700);
         hold(&t, 2, 200, 3600);
         tail_end(&tail, &series);
-        /* A live series holds back fewer seconds, so the start of the exit counts. */
+        /* A live series holds back fewer seconds, so it includes the start of the exit. */
         assert_int_equal(series.samples, is_table ? 300 : 335);
     }
 }
@@ -366,7 +366,8 @@ int main(void)
         cmocka_unit_test_setup(last_readings_are_dropped_only_if_the_process_exits, fresh_tail),
         cmocka_unit_test_setup(number_of_last_readings_held_back_is_limited, fresh_tail),
         cmocka_unit_test_setup(dropping_the_last_readings_keeps_half_of_a_short_series, fresh_tail),
-        cmocka_unit_test_setup(last_memory_drop_is_excluded_and_earlier_ones_are_kept, fresh_tail),
+        cmocka_unit_test_setup(final_memory_drop_is_excluded_but_earlier_drops_are_kept,
+                               fresh_tail),
         cmocka_unit_test_setup(slow_exit_is_dropped_even_if_memory_was_lower_before, fresh_tail),
         cmocka_unit_test_setup(memory_dip_before_a_recovery_is_not_dropped, fresh_tail),
     };

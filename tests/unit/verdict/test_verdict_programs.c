@@ -1,4 +1,4 @@
-/* Tests simplified memory curves of real programs that were once misjudged. */
+/* Tests simplified memory curves of real programs that earlier rules misjudged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,8 +33,8 @@ static void step(uint64_t s, uint64_t bytes)
     }
 }
 
-/* Memory grew once. In the last steps of each epoch a data loader releases some memory, which is
- * then allocated again. KEPT bytes are retained in addition each time. */
+/* Memory grew once. In the last steps of each epoch, a data loader releases some memory, which is
+ * then allocated again together with KEPT additional bytes that are never released. */
 static void feed_dips(uint64_t kept)
 {
     for (uint64_t s = 1; s <= STEPS; s++) {
@@ -48,7 +48,7 @@ static void feed_dips(uint64_t kept)
     verdict_judge(&v, NULL, &r);
 }
 
-static void memory_that_returns_to_its_level_of_an_epoch_is_not_growth(void **state)
+static void memory_released_and_reallocated_each_epoch_is_not_growth(void **state)
 {
     (void)state;
     feed_dips(0);
@@ -62,8 +62,8 @@ static void growth_at_each_epoch_end_is_judged_stepping(void **state)
     assert_int_equal(r.word, VERDICT_STEPPING);
 }
 
-/* Memory grows by 2 MB/step in the first epoch and by 1.55 MB/step up to step LAST, as with an
- * allocator that fills its caches first. */
+/* Memory grows by 2 MB/step in the first epoch and by 1.55 MB/step from then to step LAST, as with
+ * an allocator that fills its caches first. */
 static void linear_growth_that_is_slower_after_the_epoch_is_a_leak(void **state)
 {
     static const uint64_t LAST[] = {PASS * 5 / 4, PASS * 3 / 2, PASS * 2, STEPS};
@@ -102,7 +102,7 @@ static void growth_that_slows_after_the_first_epoch_is_undecided(void **state)
     assert_false(has_evidence(VERDICT_SAID_NOISE));
 }
 
-/* Memory grows by 1.6 MB/step up to step ENDS, under noise as large as the growth of several steps;
+/* Memory grows by 1.6 MB/step up to step ENDS, with noise as large as the growth of several steps;
  * LAST is the last step. */
 static void feed_noisy(uint64_t last, uint64_t ends)
 {
@@ -130,8 +130,9 @@ static void growth_that_ends_soon_after_the_first_epoch_is_not_a_leak(void **sta
     }
 }
 
-/* At 1 MB/step over 600 MB, growth is material after 15 steps, so its end is not visible before. */
-static void linear_growth_after_the_first_epoch_is_not_judged_stopped(void **state)
+/* At 1 MB/step on top of 600 MB, growth is material after 15 steps; until then, no end of growth is
+ * visible. */
+static void linear_growth_soon_after_the_first_epoch_may_be_a_leak(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 6; last <= PASS + 12; last++) {
@@ -143,8 +144,8 @@ static void linear_growth_after_the_first_epoch_is_not_judged_stopped(void **sta
     }
 }
 
-/* Jumps of 8 MB and 3 MB alternate every 10 steps. Two or three jumps alone do not show a trend,
- * but the first epoch had the same jumps. */
+/* Jumps of 8 MB and 3 MB alternate every 10 steps. Two or three jumps alone show no trend, but the
+ * first epoch had the same jumps. */
 static void pause_between_regular_jumps_is_not_the_end_of_growth(void **state)
 {
     (void)state;
@@ -157,7 +158,7 @@ static void pause_between_regular_jumps_is_not_the_end_of_growth(void **state)
     }
 }
 
-static void growth_that_stopped_is_found_soon_after_the_first_epoch(void **state)
+static void end_of_growth_is_found_soon_after_the_first_epoch(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS + 8; s++)
@@ -171,16 +172,16 @@ static void growth_that_stopped_is_found_soon_after_the_first_epoch(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(memory_that_returns_to_its_level_of_an_epoch_is_not_growth),
+        TEST(memory_released_and_reallocated_each_epoch_is_not_growth),
         TEST(growth_at_each_epoch_end_is_judged_stepping),
         TEST(linear_growth_that_is_slower_after_the_epoch_is_a_leak),
         TEST(start_up_growth_longer_than_the_first_epoch_is_not_a_leak),
         TEST(growth_that_slows_after_the_first_epoch_is_undecided),
         TEST(noisy_growth_beyond_the_first_epoch_is_a_leak),
         TEST(growth_that_ends_soon_after_the_first_epoch_is_not_a_leak),
-        TEST(linear_growth_after_the_first_epoch_is_not_judged_stopped),
+        TEST(linear_growth_soon_after_the_first_epoch_may_be_a_leak),
         TEST(pause_between_regular_jumps_is_not_the_end_of_growth),
-        TEST(growth_that_stopped_is_found_soon_after_the_first_epoch),
+        TEST(end_of_growth_is_found_soon_after_the_first_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 
 enum { PASS = 30 };
 
-/* Runs STEPS steps of 0.15 s in epochs of PASS steps; the epoch length is reported if
+/* Adds STEPS steps of 0.15 s in epochs of PASS steps; the epoch length is reported if
  * HAS_EPOCHS. */
 static void run(uint64_t steps, bool has_epochs, uint64_t (*bytes)(uint64_t step))
 {
@@ -68,7 +68,7 @@ static uint64_t scheduled_teeth(uint64_t step)
     return tooth(step) + (pass < 3 ? pass : 3) * 15 * MB;
 }
 
-/* The sawtooth has a period of 23 steps, unrelated to the epoch. */
+/* The sawtooth has a period of 23 steps, independent of the epoch. */
 static uint64_t other_teeth(uint64_t step)
 {
     return 30 * MB + step % 23 * 5 * MB + step * MB / 2;
@@ -79,13 +79,13 @@ static uint64_t a_line(uint64_t step)
     return 300 * MB + step * MB / 2;
 }
 
-/* Every twenty steps there is a spike of one step. */
+/* A spike of one step occurs every twenty steps. */
 static uint64_t spikes(uint64_t step)
 {
     return step % 20 == 0 && step > 20 ? 460 * MB : 210 * MB + step * 1000;
 }
 
-/* Spikes of one step, and a permanent rise at step 120. */
+/* Memory has spikes of one step, and a permanent rise at step 120. */
 static uint64_t spikes_and_a_step(uint64_t step)
 {
     return step >= 120 ? 460 * MB : spikes(step);
@@ -162,7 +162,7 @@ static void epochs_are_compared_only_if_their_memory_repeats(void **state)
     assert_false(season_find(&v, &s));
 }
 
-static void evidence_text_says_whether_epochs_rise_or_repeat(void **state)
+static void evidence_text_distinguishes_rising_from_equal_epochs(void **state)
 {
     char text[VERDICT_TEXT_MAX];
     struct verdict_evidence rises = {.code = VERDICT_SAID_EPOCHS_RISE,
@@ -206,7 +206,7 @@ int main(void)
         cmocka_unit_test_setup(sawtooth_on_a_level_baseline_is_spiking, fresh),
         cmocka_unit_test_setup(sawtooth_whose_baseline_stops_rising_is_not_a_leak, fresh),
         cmocka_unit_test_setup(epochs_are_compared_only_if_their_memory_repeats, fresh),
-        cmocka_unit_test_setup(evidence_text_says_whether_epochs_rise_or_repeat, fresh),
+        cmocka_unit_test_setup(evidence_text_distinguishes_rising_from_equal_epochs, fresh),
         cmocka_unit_test_setup(series_that_ends_in_a_spike_is_spiking_not_plateaued, fresh),
         cmocka_unit_test_setup(lasting_rise_among_spikes_is_judged_plateaued, fresh),
     };

@@ -1,5 +1,5 @@
-/* Tests uneven growth of resident memory that malloc's counts of live and retained memory
- * explain. */
+/* Tests uneven growth of resident memory that is explained by malloc's counts of live and retained
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,8 @@ static void read_step(struct verdict_series *s, uint64_t step, uint64_t bytes)
         verdict_mark(s, t + 1, &epoch);
 }
 
-/* Jumps are too rare to have a shape, as with an allocator that takes another chunk. */
+/* Memory grows in jumps that are too rare to form a shape, as when an allocator takes another
+ * chunk. */
 static uint64_t jumps(uint64_t step)
 {
     return (step > 50 ? 14 : 0) * MB + (step > 95 ? 23 : 0) * MB + (step > 118 ? 16 : 0) * MB +
@@ -74,7 +75,7 @@ static void growth_that_the_allocator_retains_is_plateaued(void **state)
     assert_non_null(strstr(text, "the live heap stopped growing"));
 }
 
-/* malloc does not count small Python objects or mappings. */
+/* malloc's counts exclude small Python objects and mappings */
 static void growth_outside_the_allocator_keeps_the_verdict_undecided(void **state)
 {
     (void)state;
@@ -95,7 +96,7 @@ static void growth_of_the_live_heap_keeps_the_verdict_undecided(void **state)
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
-static void leak_verdict_is_undecided_if_the_allocator_retains_growth(void **state)
+static void leak_becomes_undecided_if_the_allocator_retains_the_growth(void **state)
 {
     (void)state;
     run(10, 0);
@@ -108,8 +109,8 @@ static void leak_verdict_is_undecided_if_the_allocator_retains_growth(void **sta
     assert_false(r.alarm);
 }
 
-/* With few readings the slope of the live heap is uncertain, although it is level. */
-static void live_heap_with_an_uncertain_slope_counts_as_flat(void **state)
+/* With few readings, the slope of the live heap is uncertain although it is level. */
+static void live_heap_with_an_uncertain_slope_is_treated_as_flat(void **state)
 {
     (void)state;
     run(10, 0);
@@ -119,7 +120,7 @@ static void live_heap_with_an_uncertain_slope_counts_as_flat(void **state)
     assert_int_equal(r.word, VERDICT_PLATEAUED);
 }
 
-static void allocator_figures_do_not_change_a_decided_verdict(void **state)
+static void allocator_counts_do_not_change_a_decided_verdict(void **state)
 {
     (void)state;
     run(10, 0);
@@ -137,9 +138,9 @@ int main(void)
         TEST(growth_that_the_allocator_retains_is_plateaued),
         TEST(growth_outside_the_allocator_keeps_the_verdict_undecided),
         TEST(growth_of_the_live_heap_keeps_the_verdict_undecided),
-        TEST(leak_verdict_is_undecided_if_the_allocator_retains_growth),
-        TEST(live_heap_with_an_uncertain_slope_counts_as_flat),
-        TEST(allocator_figures_do_not_change_a_decided_verdict),
+        TEST(leak_becomes_undecided_if_the_allocator_retains_the_growth),
+        TEST(live_heap_with_an_uncertain_slope_is_treated_as_flat),
+        TEST(allocator_counts_do_not_change_a_decided_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

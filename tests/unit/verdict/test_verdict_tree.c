@@ -22,7 +22,7 @@ static struct verdict_interval rate(double value)
     return (struct verdict_interval){true, value, 0.9 * value, 1.1 * value};
 }
 
-/* A process leaks PACE per step and 100 times that per minute, and has grown by 100 MB. */
+/* A process leaks PACE bytes per step and 100 times that per minute, and has grown by 100 MB. */
 static struct verdict_result leaking(double pace)
 {
     return (struct verdict_result){
@@ -54,7 +54,7 @@ static struct verdict_member member(const struct verdict_result *r, double uniqu
                                    .alive = true};
 }
 
-static void replaced_worker_is_overhead_and_does_not_change_the_verdict(void **state)
+static void replaced_worker_does_not_change_the_tree_verdict(void **state)
 {
     const struct verdict_result passing = leaking(MB);
     const struct verdict_result staying = {.word = VERDICT_STABLE,
@@ -75,14 +75,14 @@ static void replaced_worker_is_overhead_and_does_not_change_the_verdict(void **s
     assert_false(tree.has_grower);
     assert_int_equal(tree.growers, 0);
     assert_int_equal(tree.flat[0].count, 2);
-    /* A replaced worker decides if there is no other process. */
+    /* A replaced worker decides the verdict if there is no other process. */
     verdict_tree_judge(members, 1, NULL, &tree);
     assert_int_equal(tree.word, VERDICT_LEAKING);
 }
 
-/* The memory of a process is level. The verdict on each of its workers is undecided, and each grows
- * by 30 MB. */
-static void undecided_processes_are_judged_together_by_their_sum(void **state)
+/* The memory of a process is level. The verdicts on its workers are undecided, and each worker
+ * grows by 30 MB. */
+static void undecided_processes_are_judged_by_their_total_growth(void **state)
 {
     const struct verdict_result standing = {.word = VERDICT_PLATEAUED,
                                             .confidence = 0.8,
@@ -101,7 +101,7 @@ static void undecided_processes_are_judged_together_by_their_sum(void **state)
     (void)state;
     verdict_tree_judge(members, 2, NULL, &t); /* 30 of 800 MB */
     assert_int_equal(t.word, VERDICT_PLATEAUED);
-    verdict_tree_judge(members, 4, NULL, &t); /* 90 of 1600 */
+    verdict_tree_judge(members, 4, NULL, &t); /* 90 of 1600 MB */
     assert_int_equal(t.word, VERDICT_UNDECIDED);
     assert_int_equal(t.leak, VERDICT_LEAK_UNKNOWN);
     assert_int_equal(t.growers, 0);
@@ -141,8 +141,8 @@ static void rate_of_a_job_is_the_sum_of_its_leaking_processes(void **state)
     assert_true(is_about(r.evidence[0].value[1], 300));
 }
 
-/* Shared pages are part of the growth of both processes, but leak only once. */
-static void rate_of_memory_that_may_be_shared_is_counted_once(void **state)
+/* Shared pages are included in the growth of both processes, but leak only once. */
+static void growth_rate_of_possibly_shared_memory_is_counted_once(void **state)
 {
     const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
     const double unique[] = {0, 20 * MB};
@@ -158,8 +158,8 @@ static void rate_of_memory_that_may_be_shared_is_counted_once(void **state)
     }
 }
 
-/* A tree of one minute grows from second 10 on, when a process of 300 MB forks two workers.
- * SUMMED_PACE is the growth of the sum if each process is counted in full. */
+/* In a tree observed for one minute, a process of 300 MB forks two workers at second 10, and memory
+ * grows from then on. SUMMED_PACE is the growth of the sum over the processes. */
 static struct verdict_result judge_unshared(double summed_pace)
 {
     static struct verdict_series whole, apart;
@@ -193,18 +193,18 @@ static void new_memory_in_workers_that_share_pages_is_called_a_leak(void **state
 {
     (void)state;
     assert_int_equal(judge_unshared(MB).word, VERDICT_LEAKING);
-    /* The new memory is mapped by all three processes. */
+    /* the new memory is mapped by all three processes */
     assert_int_equal(judge_unshared(3 * MB).word, VERDICT_LEAKING);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replaced_worker_is_overhead_and_does_not_change_the_verdict),
-        cmocka_unit_test(undecided_processes_are_judged_together_by_their_sum),
+        cmocka_unit_test(replaced_worker_does_not_change_the_tree_verdict),
+        cmocka_unit_test(undecided_processes_are_judged_by_their_total_growth),
         cmocka_unit_test(job_leaks_although_each_process_alone_does_not),
         cmocka_unit_test(rate_of_a_job_is_the_sum_of_its_leaking_processes),
-        cmocka_unit_test(rate_of_memory_that_may_be_shared_is_counted_once),
+        cmocka_unit_test(growth_rate_of_possibly_shared_memory_is_counted_once),
         cmocka_unit_test(shared_pages_that_become_private_are_not_called_a_leak),
         cmocka_unit_test(new_memory_in_workers_that_share_pages_is_called_a_leak),
     };
