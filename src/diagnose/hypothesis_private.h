@@ -54,9 +54,9 @@ double late_baseline(const struct question *q);
  * (plot) through backend_agg.py:71 (draw)" if a library allocates for the program. */
 enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
-/* Returns by how much more the memory charged to the job grew than the memory mapped by its
- * processes. The difference is due to files in /dev/shm or another tmpfs. Returns 0 if the
- * difference is not most of the growth. */
+/* Returns the growth of the memory charged to the job beyond that of the memory mapped by its
+ * processes. This growth is due to files in /dev/shm or another tmpfs. Returns 0 if it is not most
+ * of the growth. */
 double unmapped_growth(const struct question *q);
 /* Returns the growth of the live heap in the ledger, or NAN if it was not counted. */
 double heap_growth(const struct question *q);

@@ -44,7 +44,7 @@ struct judge_tree {
     uint64_t first_ns;
 };
 
-/* returns 0, -EINVAL or -ENOMEM */
+/* Returns 0, -EINVAL or -ENOMEM. */
 int judge_new(const struct judge_options *options, struct judge **ret);
 void judge_free(struct judge *j); /* call it after the run is freed; J may be NULL */
 /* Returns the observer for run_observe or run_read. If memory for a series cannot be allocated,
@@ -75,7 +75,7 @@ void judge_confirm(struct judge *j, const struct judge *before);
  * the last TAIL_S seconds, are not used yet, because they are part of the exit if the process exits
  * now. After a mark, which shows that the process still works, they are used at once. */
 void judge_update(struct judge *j);
-/* returns NULL if there are no readings */
+/* Returns NULL if there are no readings. */
 const struct judge_tree *judge_tree(const struct judge *j);
 /* Returns true once the job has been read and judged. */
 bool judge_has_verdict(const struct judge *j);

@@ -88,7 +88,7 @@ void judge_figure_sample(struct judge *j, struct run_entity *e)
         judge_series_feed(j, a->series, e->last.v[0]);
 }
 
-/* Judges a figure. Free heap memory and containers get no verdict of their own, because their
+/* Judges a figure. Free heap memory and containers have no verdict of their own, because their
  * growth is part of the process's growth. */
 static void judge_figure(const struct judge *j, const struct run_entity *e)
 {

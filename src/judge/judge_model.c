@@ -8,7 +8,7 @@
 #include "judge/judge_model.h"
 #include "profile/held.h"
 
-/* longest time from the start of a process to its first heap reading */
+/* Longest time from the start of a process to its first heap reading. */
 enum { FIRST_SAMPLE_S = 10 };
 /* Growth is outside the heap if more than this fraction of it is. */
 static const double OUTSIDE = 0.5;

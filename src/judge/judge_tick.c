@@ -9,7 +9,7 @@
 #include "base/clock.h"
 
 enum {
-    /* This many processes get a series at birth; further processes get one later. */
+    /* Number of processes that get a series at birth; further processes get one later. */
     SERIES_AT_ONCE = 32,
     /* Age in seconds at which the unique memory of a process should be known. */
     UNIQUE_AGE_S = 2,

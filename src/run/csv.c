@@ -26,7 +26,7 @@ enum {
     GONE_S = 10,
 };
 
-/* largest number of seconds that fits into int64_t nanoseconds, positive or negative */
+/* Largest number of seconds that fits into int64_t nanoseconds, positive or negative. */
 static const double span_max_s = 9e9;
 
 struct csv_group {

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* maximum number of runs that are used, newest first; older runs may be of another version of the
- * program */
+/* Maximum number of runs that are used, newest first; older runs may be of another version of the
+ * program. */
 enum { EARLIER_RUNS = 50 };
 
 struct earlier {

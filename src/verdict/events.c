@@ -30,7 +30,7 @@ static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
 static const double RISE_OVER_MEAN = 0.33;
 /* Jumps larger than this multiple of the median jump are clipped. */
 static const double STANDS_OUT = 1.6;
-/* lower bound on the later jumps, as a fraction of the earlier ones */
+/* Lower bound on the later jumps, as a fraction of the earlier ones. */
 static const double GOES_ON = 0.8;
 /* The current sequence of jumps must be this many times as long as the longest earlier sequence
  * whose memory was released. */

@@ -22,8 +22,9 @@ struct verdict_mark {
     enum verdict_mark_kind kind;
     bool has_step;
     uint64_t step;            /* number of steps completed when the mark was sent */
-    uint64_t steps_per_epoch; /* 0: unknown */
+    uint64_t steps_per_epoch; /* 0 if unknown */
     uint64_t examples;        /* number of examples in one epoch, or 0 if unknown */
-    uint64_t batch;           /* examples per step over all ranks and accumulation; 0: unknown */
-    uint64_t max_steps;       /* 0: unknown */
+    /* examples per step over all ranks and accumulation steps, or 0 if unknown */
+    uint64_t batch;
+    uint64_t max_steps; /* 0 if unknown */
 };

@@ -20,9 +20,9 @@ struct model_sites {
      * (steady_long). */
     double steady, steady_long;
     /* Growth over one epoch in bytes at call sites that free little, for a run past its first
-     * epoch. SUSTAINED adds up the lower of each site's growth rates within and after the first
-     * epoch. SLOWED adds up by how much the sites that slowed down have slowed since. Both are 0 if
-     * unknown. */
+     * epoch. SUSTAINED is the sum of the lower of each site's growth rates within and after the
+     * first epoch. SLOWED is the sum of the decreases in growth rate of sites that slowed down
+     * after it. Both are 0 if unknown. */
     double sustained, slowed;
     struct trend kept; /* trend over time of the live memory of call sites that free little */
     /* Trend of the same memory over the bytes that the process has allocated, instead of over
@@ -42,7 +42,7 @@ enum model_moment {
 };
 
 struct model_evidence {
-    struct trend resident;  /* resident memory without the part that cannot leak */
+    struct trend resident;  /* resident memory that can leak: without file pages, with swap */
     struct trend live;      /* live heap as reported by the allocator */
     struct trend container; /* the Python container of this process that gained the most bytes */
     struct model_sites sites;

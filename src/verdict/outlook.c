@@ -6,7 +6,7 @@
 #include "verdict/forecast.h"
 #include "verdict/martingale.h"
 
-/* half-width of a 97 % interval in standard deviations, a little wider than the intended 95 % */
+/* Half-width of a 97 % interval in standard deviations, a little wider than the intended 95 %. */
 static const double RATE_Z = 2.2;
 
 /* Uses the difference between whole epochs as the growth rate of a saw-tooth; recent readings would

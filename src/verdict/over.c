@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* shortest duration of growth, in seconds, that can be judged */
+/* Shortest duration of growth, in seconds, that can be judged. */
 static const double AT_LEAST_S = 15;
 /* Fraction of the job's life, including start-up, that the growth must cover. */
 static const double LIFE_PART = 0.55;

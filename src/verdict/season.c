@@ -34,7 +34,7 @@ static const double FALL_SPREADS = 1.5;
 static const double OVER_SPREAD = 2;
 /* Smallest ratio between the rise of a pair and the typical rise, in either direction. */
 static const double ALIKE = 0.5;
-/* lower bound on the later rises, as a fraction of the earlier ones */
+/* Lower bound on the later rises, as a fraction of the earlier ones. */
 static const double GOES_ON = 0.85;
 /* Fraction of all pairs that must belong to the latest uninterrupted rise. */
 static const double RECENT_PART = 0.5;

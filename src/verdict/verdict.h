@@ -262,7 +262,7 @@ struct verdict_result {
         bool has_fits, fits;
         /* True if growth ends when a container with a maximum number of entries is full. */
         bool is_limited;
-        double bytes_per_example; /* 0: unknown */
+        double bytes_per_example; /* 0 if unknown */
     } forecast;
     struct {
         bool known, has_t, has_step;

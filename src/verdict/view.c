@@ -32,8 +32,8 @@ struct track {
     double x[FIT_MAX], y[FIT_MAX];
 };
 
-/* Returns how long memory had been high before its fall at slot FALL: the time since it was last
- * near the value of the trough at slot LOW, which follows the fall. */
+/* Returns the time for which memory had been high before its fall at slot FALL: the time since it
+ * was last near the level of the trough at slot LOW, which follows the fall. */
 static double track_raised_for(const struct track *t, size_t fall, size_t low, double largest_fall)
 {
     size_t j = fall;
@@ -157,9 +157,9 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
     return best;
 }
 
-/* Returns how many of the N slots lie before the end of the process's work, or N if that end is
- * unknown. If the later slots span more time than any exit takes, the process was sampled too
- * rarely, and all N slots remain. */
+/* Returns the number of slots, among the first N, before the end of the process's work, or N if
+ * that end is unknown. If the later slots span more time than any exit takes, the process was
+ * sampled too rarely, and all N slots remain. */
 static size_t slots_before_end_of_work(const struct verdict_series *v, const struct envelope *e,
                                        size_t n)
 {
@@ -171,10 +171,10 @@ static size_t slots_before_end_of_work(const struct verdict_series *v, const str
     return left;
 }
 
-/* Returns how many of the N slots lie before the exit of a job that has ended. The last readings
- * are part of the exit if they are lower than all readings shortly before them and fall far enough.
- * tail.c may have passed on some readings of an exit, because exits take longer on a busy
- * machine. */
+/* Returns the number of slots, among the first N, before the exit of a job that has ended. The last
+ * readings are part of the exit if they are lower than all readings shortly before them and fall
+ * far enough. tail.c may have passed on some readings of an exit, because exits take longer on a
+ * busy machine. */
 static size_t slots_before_exit(const struct envelope *e, size_t n)
 {
     size_t left = n;

@@ -248,7 +248,7 @@ static void ledger_orders_call_sites_by_growth(void **state)
     assert_int_equal(s.ledger.entries[s.ledger.count - 1].kind, LEDGER_UNEXPLAINED);
 }
 
-/* the allocator did not report this memory as retained */
+/* The allocator did not report this memory as retained. */
 static void growth_outside_call_sites_is_unexplained(void **state)
 {
     (void)state;

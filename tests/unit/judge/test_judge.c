@@ -840,7 +840,7 @@ static void reported_metric_keeps_its_verdict_after_process_exit(void **state)
     judge_update(job.judge);
     const struct run_entity *heap = next_judged(job.judge, RUN_FIGURE, &at);
     if (heap &&
-        /* exited metrics are in no particular order, so either may come first */
+        /* metrics of exited processes are in no particular order, so either may come first */
         strcmp(heap->name, "heap_live_bytes") != 0)
         heap = next_judged(job.judge, RUN_FIGURE, &at);
     assert_true(heap && heap->is_dead);

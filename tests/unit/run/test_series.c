@@ -114,7 +114,7 @@ static void reading_with_an_earlier_time_replaces_the_last_one(void **state)
     series_fini(&s);
 }
 
-static void start_value_of_a_series_is_the_last_in_its_first_second(void **state)
+static void start_value_is_the_last_reading_of_the_first_second(void **state)
 {
     struct series s;
     (void)state;
@@ -153,7 +153,7 @@ int main(void)
         cmocka_unit_test(series_of_sparse_readings_does_not_exceed_its_buckets),
         cmocka_unit_test(series_search_finds_the_first_reading_at_or_after_a_time),
         cmocka_unit_test(reading_with_an_earlier_time_replaces_the_last_one),
-        cmocka_unit_test(start_value_of_a_series_is_the_last_in_its_first_second),
+        cmocka_unit_test(start_value_is_the_last_reading_of_the_first_second),
         cmocka_unit_test(newest_series_values_are_the_maxima_of_its_last_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ static uint64_t noise(uint64_t i)
     return (i * 2654435761u >> 16) & 7;
 }
 
-/* values that may be printed must be finite */
+/* Values that may be printed must be finite. */
 static void assert_sane(void)
 {
     char text[VERDICT_TEXT_MAX];

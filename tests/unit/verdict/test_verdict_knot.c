@@ -49,8 +49,8 @@ static uint64_t a_curve_that_bends(uint64_t step)
     return 800 * MB + 60 * MB * step / (step + PASS) + jitter(step) / 4;
 }
 
-/* growth since the epoch is 7 MB and the threshold 20 MB, but the threshold applies to growth since
- * the start */
+/* Growth since the epoch is 7 MB and the threshold 20 MB, but the threshold applies to growth since
+ * the start. */
 static void linear_growth_is_leaking_even_if_small_after_first_epoch(void **state)
 {
     (void)state;

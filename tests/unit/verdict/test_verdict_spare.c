@@ -75,7 +75,7 @@ static void growth_that_the_allocator_retains_is_plateaued(void **state)
     assert_non_null(strstr(text, "the live heap stopped growing"));
 }
 
-/* malloc's counts exclude small Python objects and mappings */
+/* malloc's counts exclude small Python objects and mappings. */
 static void growth_outside_the_allocator_keeps_the_verdict_undecided(void **state)
 {
     (void)state;
