@@ -29,7 +29,7 @@
     X(COMPILE, "compile", "recompilation", "recompilation fills the compile cache")                \
     X(GPU, "gpu", "gpu-memory", "GPU memory grows, not host memory")                               \
     X(GPU_FRAGMENTS, "gpu_fragments", "gpu-fragmentation",                                         \
-      "GPU memory is fragmented: reserved memory grows, allocated memory does not")                \
+      "fragmented GPU memory: only the reserved memory grows")                                     \
     X(SWAP, "swap", "swapped-out", "swapped-out memory hides the growth")                          \
     X(THP, "thp", "huge-pages", "transparent huge pages")                                          \
     X(NO_GROWTH, "no_growth", "no-growth", "nothing grows")
