@@ -8,8 +8,8 @@
 
 enum { ARRAY_FIRST = 16 };
 
-/* Doubles the capacity of the array whose pointer is at AT_PTR. If memory runs out, nothing
- * changes. */
+/* Doubles the capacity of the array whose pointer is stored at AT_PTR. Returns false, with the
+ * array unchanged, if out of memory. */
 static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
 {
     void *at;

@@ -1,4 +1,4 @@
-/* The growable buffer, encoding and decoding of integers, and CRC-32C. */
+/* A growable buffer, encoding and decoding of integers, and CRC-32C. */
 #include "base/buf.h"
 
 #include <endian.h>
@@ -27,8 +27,8 @@ int buf_reserve(struct buf *b, size_t more)
         return -ENOMEM;
     if (more <= b->cap - b->len)
         return 0;
-    /* No object may be larger than PTRDIFF_MAX. This also prevents overflow in the additions
-     * below. */
+    /* No object may be larger than PTRDIFF_MAX. This check also keeps the additions below from
+     * overflowing. */
     if (more > (size_t)PTRDIFF_MAX - b->len) {
         b->failed = true;
         return -ENOMEM;
@@ -167,7 +167,7 @@ uint64_t cur_varint(struct cur *c)
     for (unsigned i = 0; i < VARINT_MAX && !c->bad && c->p < c->end; i++) {
         uint8_t byte = *c->p++;
         if (i == VARINT_MAX - 1 && byte > 1)
-            break; /* a varint of more than 64 bits, or with an eleventh byte */
+            break; /* the varint has more than 64 bits or an eleventh byte */
         v |= (uint64_t)(byte & 0x7F) << (7 * i);
         if (byte < 0x80)
             return v;
@@ -225,11 +225,11 @@ const char *cur_blob(struct cur *c, size_t *ret_len)
     return data;
 }
 
-/* crc_table[k][b] is the contribution of byte b if k more bytes follow in the group of eight. */
+/* crc_table[k][b] is the CRC contribution of byte b when k more bytes of its group of eight follow
+ * it. */
 static uint32_t crc_table[8][256];
 
-/* The table is filled by a constructor, because filling it at first use would be a race between
- * threads. */
+/* The table is filled by a constructor, because filling it at first use would be a data race. */
 __attribute__((constructor)) static void crc_table_fill(void)
 {
     for (uint32_t b = 0; b < 256; b++) {

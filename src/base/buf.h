@@ -1,4 +1,4 @@
-/* A growable byte buffer, and the variable-length integers of the recording. */
+/* A growable byte buffer, and encoding of the variable-length integers used in recordings. */
 #pragma once
 
 #include <stdarg.h>
@@ -18,15 +18,15 @@ struct buf {
 void buf_fini(struct buf *b); /* frees the data and zeroes B; accepts a zeroed buffer */
 /* frees a local buffer at the end of its scope */
 #define AUTO_BUF __attribute__((cleanup(buf_fini)))
-void buf_clear(struct buf *b);               /* keeps the allocated memory; clears `failed` */
-int buf_reserve(struct buf *b, size_t more); /* returns 0 or -ENOMEM; data may move */
+void buf_clear(struct buf *b);               /* keeps the allocation; clears `failed` */
+int buf_reserve(struct buf *b, size_t more); /* returns 0 or -ENOMEM; may move the data */
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_add_str(struct buf *b, const char *s);
 void buf_add_byte(struct buf *b, uint8_t byte);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
-/* Returns the content as a C string, or "" if the buffer is empty or failed. The NUL at the end is
- * not counted in len. */
+/* Returns the content as a C string, or "" if the buffer is empty or failed. `len` does not include
+ * the terminating NUL. */
 const char *buf_str(struct buf *b);
 
 /* Appends V as LEB128, at most 10 bytes. */
@@ -62,9 +62,10 @@ uint8_t cur_byte(struct cur *c);
 uint16_t cur_u16le(struct cur *c);
 uint32_t cur_u32le(struct cur *c);
 uint64_t cur_u64le(struct cur *c);
-/* Reads a length and that many bytes. The result points into the cursor's own bytes. If the cursor
- * is bad, *ret_len is 0 and the result is not NULL. */
+/* Reads a length and that many bytes. The result points into the bytes that the cursor reads. If
+ * the cursor is bad, *ret_len is 0 and the result is not NULL. */
 const char *cur_blob(struct cur *c, size_t *ret_len);
 
-/* CRC-32C (Castagnoli) of DATA, continuing from CRC, which is 0 for the first piece. */
+/* Returns the CRC-32C (Castagnoli) of DATA. CRC is the result for the preceding bytes, or 0 if
+ * there are none. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t len);

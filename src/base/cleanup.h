@@ -9,14 +9,14 @@ static inline void cleanup_free(void *p)
     free(*(void **)p);
 }
 
-/* close changes errno only if it fails, and a failed close of a read-only fd is harmless */
+/* close changes errno only on failure, and a failed close of a read-only fd is harmless */
 static inline void cleanup_close(const int *fd)
 {
     if (*fd >= 0)
         close(*fd);
 }
 
-/* Closes the fd if it is open, and sets it to -1. */
+/* Closes *FD if it is open, and sets it to -1. */
 static inline void close_fd(int *fd)
 {
     cleanup_close(fd);

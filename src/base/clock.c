@@ -1,9 +1,9 @@
-/* The clocks, in nanoseconds. */
+/* Reads the system clocks, in nanoseconds. */
 #include "base/clock.h"
 
 #include <time.h>
 
-/* Reads a clock. The clocks used here cannot fail on any supported kernel. */
+/* The clocks used here exist on all supported kernels, so clock_gettime cannot fail. */
 static uint64_t read_ns(clockid_t id)
 {
     struct timespec ts = {0};

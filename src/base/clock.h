@@ -1,4 +1,4 @@
-/* Reads the clocks. Code elsewhere takes the time as an argument. */
+/* Reads the system clocks. Other code receives the current time as an argument. */
 #pragma once
 
 #include <stdint.h>
@@ -7,8 +7,8 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_US UINT64_C(1000)
 
-uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC, the clock of every t_ns in this program */
+uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC, used for every t_ns in this program */
 uint64_t clock_wall_ns(void); /* nanoseconds since 1970 */
-/* Like clock_mono_ns, but also counts the time while the machine is suspended. */
+/* Like clock_mono_ns, but also advances while the machine is suspended. */
 uint64_t clock_boot_ns(void);
 uint64_t clock_thread_cpu_ns(void);

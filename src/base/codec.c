@@ -25,7 +25,7 @@ static bool *has_of(const struct codec *f, const void *s)
     return (bool *)((char *)(uintptr_t)s + f->has);
 }
 
-/* True for pointer members, for which NULL means absent. Other optional members have a has_…
+/* True for pointer members, which are absent if they are NULL. Other optional members have a has_…
  * flag. */
 static bool is_pointer(const struct codec *f)
 {
@@ -135,8 +135,8 @@ static int list_read(const struct codec *f, const json_t *list, void *s)
     return 0;
 }
 
-/* Sets the member described by F from V. Returns 1 if it was set, 0 if V is missing or has another
- * type. */
+/* Stores the JSON value V in the member described by F. Returns 1 on success, 0 if V is missing or
+ * has the wrong type. */
 static int member_read(const struct codec *f, const json_t *v, void *s)
 {
     void *at = member_of(f, s);

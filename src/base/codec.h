@@ -15,7 +15,7 @@ enum codec_type {
     CODEC_UINT,   /* uint32_t, uint64_t, size_t */
     CODEC_REAL,   /* double, written as null if it is not finite */
     CODEC_NAME,   /* an enum that is stored by name; an unknown name is read as 0 */
-    CODEC_TEXT,   /* char[N]; longer text is cut at a character boundary */
+    CODEC_TEXT,   /* char[N]; longer text is truncated between UTF-8 characters */
     CODEC_STRING, /* char *, owned by the struct; NULL is written as null */
     /* a nested struct; if it has no key, its members are added to the outer object */
     CODEC_STRUCT,
@@ -23,19 +23,21 @@ enum codec_type {
     CODEC_STRINGS, /* pointer to an owned array of strings, with its length in another member */
 };
 
-/* How an absent member (its has_… flag is false, or its pointer is NULL) is written. */
+/* How an absent member is written. A member is absent if its has_… flag is false or its pointer is
+ * NULL. */
 enum codec_absent { CODEC_REQUIRED = 0, CODEC_OR_NULL, CODEC_OR_NOTHING };
 
-/* Describes one member of a struct. A table of these, ended by {0}, is the codec of the struct. */
+/* Describes one member of a struct. An array of these, terminated by {0}, is the codec of the
+ * struct. */
 struct codec {
     const char *key;
     enum codec_type type;
     enum codec_absent absent;
     size_t offset, size;    /* offset and size of the member; for a list, the size of one element */
-    size_t has;             /* offset of the has_… flag, if the member may be absent */
-    size_t count;           /* offset of the size_t that has the length of the list */
+    size_t has;             /* offset of the has_… flag of an optional member */
+    size_t count;           /* offset of the size_t member that holds the list's length */
     const struct codec *of; /* for structs and lists: the table of the inner struct */
-    const char *const *names; /* for enums: the names by value, ended by NULL */
+    const char *const *names; /* for enums: the name of each value, terminated by NULL */
 };
 
 #define CODEC_AT(s, m, k, t)                                                                       \
@@ -84,13 +86,14 @@ struct codec {
         .count = offsetof(s, n)                                                                    \
     }
 
-/* Converts the struct *FROM to a JSON object. Returns NULL if out of memory. */
+/* Converts the struct at FROM to a JSON object. Returns NULL if out of memory. */
 json_t *codec_json(const struct codec *fields, const void *from);
-/* Adds the members of *FROM to object O, replacing existing keys. Returns 0 or -ENOMEM. */
+/* Adds the members of the struct at FROM to object O, replacing existing keys. Returns 0 or
+ * -ENOMEM. */
 int codec_put(const struct codec *fields, const void *from, json_t *o);
-/* Reads a JSON object into zeroed memory. The document may come from another program: members that
- * are missing or have the wrong type become absent, and lists are truncated to CODEC_LIST_MAX
- * elements. Returns 0, or -ENOMEM with RET empty. */
+/* Reads a JSON object into the zeroed struct RET. The document may come from another program:
+ * members that are missing or have the wrong type become absent, and lists are truncated to
+ * CODEC_LIST_MAX elements. Returns 0, or -ENOMEM with RET empty. */
 enum { CODEC_LIST_MAX = 4096 };
 int codec_read(const struct codec *fields, const json_t *doc, void *ret, struct err *err);
 /* Frees the members that the struct owns and leaves the others unchanged. */

@@ -1,5 +1,4 @@
-/* System calls that have no wrapper in older C libraries, and small functions of newer C
- * libraries. */
+/* Replacements for system call wrappers and small functions that older C libraries lack. */
 #include "base/compat.h"
 
 #include <dirent.h>
@@ -48,8 +47,8 @@ void compat_explicit_bzero(void *bytes, size_t len)
     __asm__ volatile(""
                      :
                      : "r"(bytes)
-                     /* the compiler must assume that the zeros are read, so it cannot remove the
-                      * memset */
+                     /* makes the compiler assume that the zeros are read, so that it cannot remove
+                      * the memset */
                      : "memory");
 }
 

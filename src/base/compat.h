@@ -1,6 +1,6 @@
-/* Replacements for functions that glibc has only since 2.25 to 2.32, or that musl lacks. If the C
- * library lacks any, the build includes this header before every source file (cmake/compat.cmake),
- * and macros redirect the calls. */
+/* Replacements for functions that glibc added in versions 2.25 to 2.32 or that musl lacks. If the C
+ * library lacks any of them, the build includes this header before every source file
+ * (cmake/compat.cmake), and macros redirect the calls. */
 #pragma once
 
 #include <stddef.h>
@@ -14,10 +14,10 @@ int compat_memfd_create(const char *name, unsigned flags);
 ssize_t compat_getdents64(int fd, void *ret, size_t len);
 pid_t compat_gettid(void);
 void compat_explicit_bzero(void *bytes, size_t len);
-/* The short name of a signal: "TERM" for SIGTERM. NULL for real-time signals and invalid
+/* The name of a signal without SIG: "TERM" for SIGTERM. NULL for real-time signals and invalid
  * numbers. */
 const char *compat_sigabbrev_np(int signo);
-/* Does nothing. */
+/* Does nothing: musl cannot return free memory to the system. */
 int compat_malloc_trim(size_t pad);
 int compat_scandirat(int folder, const char *path, struct dirent ***ret,
                      int (*is_wanted)(const struct dirent *),

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Removes the incomplete UTF-8 character that snprintf may leave at the end. */
+/* Removes an incomplete UTF-8 character that vsnprintf or snprintf left at the end. */
 static void trim_torn_character(char *s, size_t len)
 {
     size_t start = len;
@@ -28,7 +28,7 @@ __attribute__((format(printf, 3, 0))) static void err_format(struct err *err, bo
     if (!err)
         return;
     int saved = errno;
-    /* the message is built in a copy, because the arguments may point into *err */
+    /* the message is built in a copy, because the format arguments may point into *err */
     struct err made = {""};
     const int size = (int)sizeof made.text;
     int n = vsnprintf(made.text, sizeof made.text, fmt, ap);

@@ -1,8 +1,7 @@
-/* An error message for the user. */
 #pragma once
 
-/* An error message. It contains the offending value and what to do next. It may contain raw names,
- * because the message is escaped when it is printed. */
+/* An error message for the user. It contains the offending value and what to do next. Names in it
+ * are not escaped, because the message is escaped when it is printed. */
 struct err {
     char text[512];
 };

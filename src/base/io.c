@@ -1,4 +1,4 @@
-/* Reads and writes whole files. Interrupted and short system calls are continued. */
+/* Reads and writes whole files. Interrupted and short system calls are retried. */
 #include "base/io.h"
 
 #include <dirent.h>
@@ -71,7 +71,7 @@ static int read_fd_whole(int fd, size_t max, struct buf *ret)
     enum { STEP = 64 * 1024 };
     const size_t before = ret->len;
     for (;;) {
-        /* reads one byte more than allowed, to detect that the file is too long */
+        /* reads one byte beyond the maximum, to detect files that are too large */
         size_t allowed = max - (ret->len - before);
         size_t step = allowed < STEP ? allowed + 1 : STEP;
         ssize_t n = buf_reserve(ret, step);
@@ -150,7 +150,7 @@ int io_random_hex(size_t bytes, char *ret)
 }
 
 /* The temporary file has an unpredictable name, ".BASE.tmp.RANDOM", because other programs,
- * possibly hostile ones, write into the same folders. */
+ * possibly hostile ones, can create files in the same folder. */
 int io_create_temporary(int folder, const char *base, char *name, size_t size)
 {
     char random[2 * TEMPORARY_BYTES + 1];
@@ -210,8 +210,7 @@ static int replace_in_folder(int folder, const char *base, const void *data, siz
         unlinkat(folder, temporary, 0);
         return r;
     }
-    /* some file systems return EINVAL because they cannot sync a folder; the new file is in place
-     * anyway */
+    /* fsync of a folder fails with EINVAL on some file systems; the rename succeeded anyway */
     if (fsync(folder) < 0 && errno != EINVAL)
         return -errno;
     return 0;

@@ -1,5 +1,5 @@
-/* JSON through jansson: accepts strings of any bytes, writes only valid documents, and limits
- * hostile input. */
+/* JSON through jansson: converts arbitrary bytes to valid strings, writes only valid documents, and
+ * limits the size and depth of untrusted input. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -73,8 +73,8 @@ static int add_chunk(const char *data, size_t len, void *user)
 
 int json_print(struct buf *out, const json_t *doc, int indent)
 {
-    /* A decimal number of 15 digits survives the conversion to double and back. With more digits,
-     * 0.1 would be written as 0.10000000000000001. */
+    /* 15 digits survive the conversion from decimal to double and back. With more digits, 0.1 would
+     * be written as 0.10000000000000001. */
     size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
     flags |= indent > 0 ? JSON_INDENT((size_t)indent) : (size_t)JSON_COMPACT;
     size_t before = out->len;
@@ -96,8 +96,8 @@ int json_write(int fd, const json_t *doc, int indent)
 }
 
 /* True if the JSON text S is nested too deeply. The depth is checked before parsing, because
- * jansson recurses once per level, up to 2048 levels. For text that is not JSON the result may be
- * wrong, but the parser refuses such text anyway. */
+ * jansson recurses once per level, up to 2048 levels. The result may be wrong for invalid JSON,
+ * which the parser rejects anyway. */
 static bool is_too_deep(const char *s, size_t len)
 {
     int depth = 0;
@@ -124,12 +124,11 @@ static bool is_too_deep(const char *s, size_t len)
 json_t *json_parse(const char *s, size_t len, struct err *err)
 {
     if (len > SIZE_MAX_BYTES) {
-        err_set(err, -EFBIG, "the JSON has %zu bytes; at most 16 MiB are read", len);
+        err_set(err, -EFBIG, "the JSON is too large: %zu bytes (maximum 16 MiB)", len);
         return NULL;
     }
     if (is_too_deep(s, len)) {
-        err_set(err, -ELOOP, "the JSON is nested deeper than %d levels; make it flatter",
-                DEPTH_MAX);
+        err_set(err, -ELOOP, "the JSON is nested more than %d levels deep", DEPTH_MAX);
         return NULL;
     }
     json_error_t why = {0};

@@ -1,5 +1,5 @@
-/* The event loop, built on epoll. Sources are in a list. The loop frees a removed source only when
- * no pending event can refer to it. */
+/* The event loop, built on epoll. Event sources are kept in a list. A removed source is freed only
+ * once no pending event can refer to it. */
 #include "base/cleanup.h"
 #include "base/loop.h"
 
@@ -22,9 +22,9 @@ struct loop_source {
     struct loop_source *prev;
     struct loop_source *next;
     enum source_kind kind;
-    /* the source was removed while events were dispatched; it is freed after the batch */
+    /* removed while events were being dispatched; freed after the batch */
     bool is_dead;
-    int fd; /* the caller's fd, or the source's own timerfd or signalfd */
+    int fd; /* either the caller's fd, or the timerfd or signalfd that the source owns */
     uint32_t wanted;
     union {
         loop_fd_fn *on_fd;
@@ -36,11 +36,11 @@ struct loop_source {
 
 struct loop {
     int epoll_fd;
-    sigset_t original; /* the signal mask before the first signal was added */
+    sigset_t original; /* signal mask before the first signal source was added */
     bool has_original;
     bool should_stop;
     bool has_dead;
-    unsigned depth; /* number of nested dispatches, because a callback may call loop_once */
+    unsigned depth; /* dispatch nesting depth, because a callback may call loop_once */
     struct loop_source *sources;
 };
 
@@ -94,8 +94,8 @@ static void source_close(struct loop_source *s)
         cleanup_close(&s->fd);
 }
 
-/* Adds the source to the list and waits for EVENTS of it from now on. If R, the result of opening
- * its fd, is an error, frees the source instead. */
+/* Adds the source to the list and registers it with epoll for EVENTS. R is the result of opening
+ * the source's fd; if R is an error, the source is freed instead. */
 static int source_start(struct loop_source *s, int r, uint32_t events, struct loop_source **ret)
 {
     struct loop *loop = s->loop;
@@ -143,7 +143,8 @@ static struct timespec timespec_of(uint64_t ns)
 
 static int timer_arm(int fd, uint64_t first_ns, uint64_t period_ns)
 {
-    /* A timer whose start is in the past fires at once, and then at the next grid point. */
+    /* A timer whose FIRST_NS is in the past fires at once, then at multiples of PERIOD_NS after
+     * FIRST_NS. */
     uint64_t now_ns = clock_mono_ns();
     if (period_ns > 0 && first_ns < now_ns)
         first_ns += (now_ns - first_ns) / period_ns * period_ns;
@@ -176,8 +177,8 @@ void loop_disarm_timer(struct loop_source *source)
 {
     assert(source->kind == SOURCE_TIMER && !source->is_dead);
     struct itimerspec never = {0};
-    /* Disarming the timer also cancels an expiry that was not read yet: reading the timerfd then
-     * returns EAGAIN. */
+    /* Disarming a timerfd also discards an expiry that has not been read yet: read then returns
+     * EAGAIN. */
     timerfd_settime(source->fd, 0, &never, NULL);
 }
 
@@ -191,7 +192,7 @@ int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user
     struct loop_source *s = source_new(loop, SOURCE_SIGNAL, user);
     if (!s)
         return -ENOMEM;
-    /* a signal that arrives before signalfd is called remains pending, because it is blocked */
+    /* a signal that arrives before the signalfd exists stays pending, because it is blocked */
     pthread_sigmask(SIG_BLOCK, &one, &before);
     s->fd = signalfd(-1, &one, SFD_NONBLOCK | SFD_CLOEXEC);
     s->on_signal = fn;
@@ -232,7 +233,7 @@ void loop_free(struct loop *loop)
 {
     if (!loop)
         return;
-    assert(loop->depth == 0); /* the loop must not be freed from one of its own callbacks */
+    assert(loop->depth == 0); /* callbacks must not free the loop */
     for (struct loop_source *s = loop->sources, *next; s; s = next) {
         next = s->next;
         source_close(s);
@@ -273,7 +274,7 @@ static void dispatch(const struct epoll_event *ev)
         dispatch_signal(s);
         return;
     }
-    /* an earlier callback of this batch may have changed the events this source waits for */
+    /* an earlier callback of this batch may have changed the events requested for this source */
     uint32_t events = ev->events & (s->wanted | EPOLLHUP | EPOLLERR);
     if (events != 0)
         s->on_fd(s->user, s->fd, events);

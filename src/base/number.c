@@ -28,7 +28,7 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret)
         if (__builtin_mul_overflow(v, 10, &v) ||
             __builtin_sub_overflow(v, s[i] - '0',
                                    /* the value is accumulated as a negative number, because
-                                    * INT64_MIN has no positive counterpart */
+                                    * -INT64_MIN does not fit into int64_t */
                                    &v)) {
             for (; i < len; i++)
                 if (!is_digit(s[i]))
@@ -42,7 +42,7 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret)
     return 0;
 }
 
-static locale_t c_locale; /* the C locale, or (locale_t)0 if out of memory */
+static locale_t c_locale; /* the C locale; (locale_t)0 if out of memory */
 
 __attribute__((constructor)) static void c_locale_make(void)
 {
@@ -79,7 +79,7 @@ static bool is_decimal(const char *s, size_t len)
 
 int number_parse_double(const char *s, size_t len, double *ret)
 {
-    char small[128]; /* a copy, because strtod requires a NUL at the end */
+    char small[128]; /* copied because strtod requires a terminating NUL */
     if (!is_decimal(s, len))
         return -EINVAL;
     AUTO_FREE char *large = len < sizeof small ? NULL : malloc(len + 1);

@@ -1,4 +1,4 @@
-/* Finds the other files of ebb after `make install`, in wheels and tarballs, and in the build
+/* Finds the other parts of ebb after `make install`, in wheels and tarballs, and in the build
  * folder. */
 #include "base/place.h"
 
@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A part of ebb and the places where it may be, relative to the program's folder. */
+/* A part of ebb and its possible locations, relative to the folder of the ebb program. */
 struct part {
-    /* if the part is a folder, the name of a file that must be inside; otherwise NULL */
+    /* for a folder: name of a file that must be in it; for a file: NULL */
     const char *file;
     const char *places[8];
 };
@@ -50,8 +50,9 @@ static const struct part wslay = {
         },
 };
 
-/* True if PATH belongs to root, to this user, or to the owner of the program. The code at PATH will
- * run with our permissions, so files of other users are refused. */
+/* True if PATH belongs to root, to the current user, or to the owner of the ebb program. Files of
+ * other users are rejected, because the code in them will run with the current user's
+ * permissions. */
 static bool is_trusted(const struct part *part, const char *path, uid_t owner)
 {
     char file[PATH_MAX + 32];
@@ -62,7 +63,7 @@ static bool is_trusted(const struct part *part, const char *path, uid_t owner)
            (st.st_uid == 0 || st.st_uid == geteuid() || st.st_uid == owner);
 }
 
-/* Escapes glob characters in the path of the program. */
+/* Escapes glob characters in the path of the ebb program. */
 static void escape_pattern(const char *path, char ret[2 * PATH_MAX])
 {
     for (; *path; *ret++ = *path++)

@@ -1,4 +1,4 @@
-/* Parses the sizes, times and numbers of a command line. */
+/* Parses sizes, durations and integers given on the command line. */
 #include "base/quantity.h"
 
 #include <errno.h>
@@ -13,15 +13,15 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
-/* Values in error messages are truncated, so that the advice after them is always visible. */
+/* Long values are truncated in error messages, so that the advice that follows remains visible. */
 #define SHOWN "\"%.100s\""
 
 enum { FRACTION_DIGITS_MAX = 18 };
 
-/* A decimal number as written. Its value is WHOLE + FRACTION / FRACTION_ONE. */
+/* A decimal number as the user wrote it. Its value is WHOLE + FRACTION / FRACTION_ONE. */
 struct decimal {
     uint64_t whole;
-    bool overflows; /* the whole part does not fit into 64 bits and is set to UINT64_MAX */
+    bool overflows; /* the integer part does not fit into 64 bits and is set to UINT64_MAX */
     bool has_fraction;
     uint64_t fraction;
     uint64_t fraction_one;
@@ -52,7 +52,7 @@ static const char *parse_decimal(const char *s, struct decimal *ret)
         d.has_fraction = true;
         for (int n = 0; is_decimal_digit(*s); s++, n++) {
             if (n >= FRACTION_DIGITS_MAX)
-                continue; /* a digit finer than the result can represent */
+                continue; /* further digits are below the resolution of the result */
             d.fraction = d.fraction * 10 + (uint64_t)(*s - '0');
             d.fraction_one *= 10;
         }
@@ -73,7 +73,8 @@ static bool scale_decimal(const struct decimal *d, uint64_t unit, uint64_t *ret,
     return true;
 }
 
-/* The factor for the suffixes "", "B", "K", "KB", "KiB" and so on; 0 if the suffix is unknown. */
+/* The number of bytes per unit for the suffixes "", "B", "K", "KB", "KiB" and so on; 0 if the
+ * suffix is unknown. */
 static uint64_t size_unit(const char *suffix)
 {
     if (strcasecmp(suffix, "") == 0 || strcasecmp(suffix, "B") == 0)
@@ -109,7 +110,7 @@ int quantity_parse_size(const char *what, const char *s, struct quantity_size *r
     if (suffix && strcmp(suffix, "%") == 0)
         return parse_percent(what, s, &d, ret, err);
     uint64_t unit = suffix ? size_unit(suffix) : 0;
-    /* "1.5" is refused, because a fraction of a byte does not exist */
+    /* "1.5" is invalid, because fractions of a byte do not exist */
     if (unit == 0 || (unit == 1 && d.has_fraction))
         return err_set(err, -EINVAL,
                        "%s: " SHOWN " is not a size; write it like 512M, 24G, 1.5GiB or 80%%", what,
@@ -147,7 +148,7 @@ static uint64_t time_unit_ns(const char *name)
     return 0;
 }
 
-/* Formats a limit as a user would type it, in the largest unit that represents it exactly. */
+/* Formats a duration as a user would type it, in the largest unit that represents it exactly. */
 static const char *spell_limit(char *out, size_t size, uint64_t ns)
 {
     for (size_t i = 0; i < TIME_UNITS && ns > 0; i++) {
@@ -206,13 +207,12 @@ int quantity_parse_int(const char *what, const char *s, int64_t min, int64_t max
     int r = number_parse_i64(s, strlen(s), &v);
     if (r == -EINVAL)
         return err_set(err, -EINVAL,
-                       "%s: " SHOWN " is not a whole number; write one from %" PRId64
-                       " to %" PRId64,
+                       "%s: " SHOWN " is not a whole number; expected %" PRId64 " to %" PRId64,
                        what, s, min, max);
     if (r < 0 || v < min || v > max)
         return err_set(err, -ERANGE,
-                       "%s: " SHOWN " is out of range; write a number from %" PRId64 " to %" PRId64,
-                       what, s, min, max);
+                       "%s: " SHOWN " is out of range; expected %" PRId64 " to %" PRId64, what, s,
+                       min, max);
     *ret = v;
     return 0;
 }

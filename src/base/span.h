@@ -1,5 +1,4 @@
-/* A range of bytes from another program, which need not end in NUL, and comparisons of such
- * ranges. */
+/* Byte ranges received from other programs, which need not end in NUL, and operations on them. */
 #pragma once
 
 #include <stdbool.h>
@@ -40,7 +39,7 @@ static inline bool span_ends(struct span s, const char *text)
     return s.len >= n && memcmp(s.p + s.len - n, text, n) == 0;
 }
 
-/* The first occurrence of TEXT in S; NULL if there is none. */
+/* Returns the first occurrence of TEXT in S, or NULL. */
 static inline const char *span_find(struct span s, const char *text)
 {
     return s.len > 0 ? memmem(s.p, s.len, text, strlen(text)) : NULL;
@@ -60,7 +59,7 @@ static inline bool span_is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* S without blanks at both ends. */
+/* S without leading and trailing blanks. */
 static inline struct span span_trimmed(struct span s)
 {
     while (s.len > 0 && span_is_blank(s.p[s.len - 1]))

@@ -20,7 +20,7 @@ size_t text_utf8(const char *s, size_t len, uint32_t *ret)
         *ret = p[0];
         return 1;
     }
-    /* smallest code point for each encoded length; a lower code point is overlong */
+    /* smallest code point for each encoded length; a smaller one is an overlong encoding */
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : p[0] >= 0xC0 ? 2 : 0;
     if (n == 0 || p[0] > 0xF4 || n > len)
@@ -37,11 +37,11 @@ size_t text_utf8(const char *s, size_t len, uint32_t *ret)
     return n;
 }
 
-/* True if the character would move the cursor, break the line, or change the reading direction. */
+/* True if the character would move the cursor, break the line, or change the text direction. */
 static bool is_harmful(uint32_t c)
 {
-    return c < 0x20 || (c >= 0x7F && c <= 0x9F) ||      /* C0, DEL, C1 */
-           c == 0x2028 || c == 0x2029 ||                /* line, paragraph separator */
+    return c < 0x20 || (c >= 0x7F && c <= 0x9F) ||      /* control characters: C0, DEL, C1 */
+           c == 0x2028 || c == 0x2029 ||                /* line separator, paragraph separator */
            c == 0x061C || c == 0x200E || c == 0x200F || /* direction marks */
            (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069); /* overrides, isolates */
 }
@@ -56,8 +56,8 @@ static size_t char_columns(uint32_t c)
     int w = wcwidth((wchar_t)c);
     if (w >= 0)
         return (size_t)w;
-    /* without a UTF-8 locale, only the basic blocks of combining and zero-width characters are
-     * recognised */
+    /* without a UTF-8 locale, only the main blocks of combining and zero-width characters have
+     * width 0 */
     bool is_combining = is_between(c, 0x0300, 0x036F) || is_between(c, 0x1AB0, 0x1AFF) ||
                         is_between(c, 0x1DC0, 0x1DFF) || is_between(c, 0x200B, 0x200D) ||
                         is_between(c, 0x20D0, 0x20FF) || is_between(c, 0xFE00, 0xFE0F) ||
@@ -65,7 +65,7 @@ static size_t char_columns(uint32_t c)
     return is_combining ? 0 : 1;
 }
 
-/* The output for one character or one invalid byte. It is never split. */
+/* The escaped form of one character or invalid byte. It is never split. */
 struct unit {
     char bytes[16];
     size_t len;
@@ -81,8 +81,8 @@ __attribute__((format(printf, 2, 3))) static void unit_set(struct unit *u, const
     u->len = u->columns = n > 0 ? (size_t)n : 0;
 }
 
-/* Takes the next character or invalid byte of S. LEN must not be 0. Returns the number of bytes
- * used. */
+/* Escapes the next character or invalid byte of S. LEN must not be 0. Returns the number of bytes
+ * consumed. */
 static size_t unit_next(const char *s, size_t len, struct unit *u)
 {
     uint32_t c = 0;
@@ -125,7 +125,7 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
     if (out_size == 0)
         return out;
     size_t pos = 0, columns = 0;
-    size_t cut = 0; /* length of the longest prefix after which the ellipsis still fits */
+    size_t cut = 0; /* length of the longest prefix that leaves room for the ellipsis */
     bool has_room_for_dots = width >= 1 && out_size > dots_len;
     struct unit u;
     for (size_t i = 0; i < len;) {
@@ -150,8 +150,8 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
 
 static void add_argument(struct buf *out, const char *arg, size_t len)
 {
-    /* An argument that begins with a quote is quoted as well. Otherwise a reader would take that
-     * quote for one that this function added. */
+    /* An argument that begins with a quote is quoted too. Otherwise a reader would take that quote
+     * for one that this function added. */
     bool is_quoted = len == 0 || arg[0] == '\'' || memchr(arg, ' ', len) != NULL;
     if (!is_quoted) {
         text_escape(out, arg, len);
@@ -175,7 +175,7 @@ static void add_argument(struct buf *out, const char *arg, size_t len)
 void text_copy(char *to, size_t size, const char *from)
 {
     size_t len = from ? strnlen(from, size - 1) : 0;
-    /* avoids a cut in the middle of a UTF-8 character */
+    /* truncates only between UTF-8 characters */
     while (len > 0 && ((unsigned char)from[len] & 0xc0) == 0x80)
         len--;
     if (len > 0)
@@ -212,7 +212,7 @@ static void print_size(char *out, size_t size, const char *sign, uint64_t bytes)
         v /= 1024;
     int digits = v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
     double scale = digits == 2 ? 100 : digits == 1 ? 10 : 1;
-    /* rounds a half up; printf alone would round it to the even digit */
+    /* rounds halves up; printf alone would round them to the even digit */
     snprintf(out, size, "%s%.*f %ciB", sign, digits, floor(v * scale + 0.5) / scale, *unit);
 }
 
@@ -264,7 +264,7 @@ static uint64_t rounded(uint64_t ns, uint64_t unit_ns)
 
 char *text_duration(char out[TEXT_TIME_MAX], uint64_t ns)
 {
-    /* each branch tests the rounded value, so that 59.97 s is "1 min 00 s" and not "60.0 s" */
+    /* each branch tests the rounded value, so that 59.97 s becomes "1 min 00 s" and not "60.0 s" */
     uint64_t us = rounded(ns, NS_PER_US);
     uint64_t ms = rounded(ns, NS_PER_MS);
     uint64_t tenths = rounded(ns, NS_PER_S / 10);

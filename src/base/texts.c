@@ -1,5 +1,5 @@
-/* Interned strings, and a map from numbers to numbers. Both are hash tables with open addressing,
- * at most half full. */
+/* Interned strings, and a map from integers to integers. Both use hash tables with open addressing
+ * that are at most half full. */
 #include "base/texts.h"
 
 #include <errno.h>

@@ -7,11 +7,11 @@
 #include <time.h>
 
 /* Starts FN(ARG) in a new thread with all signals blocked, because the event loop's thread handles
- * the signals. The stack has STACK_BYTES, or the default size if the thread-local storage of the
- * loaded libraries leaves too little of STACK_BYTES. Returns 0 or -errno. */
+ * the signals. The stack size is STACK_BYTES, or the system's default if the thread-local storage
+ * of the loaded libraries leaves too little of STACK_BYTES. Returns 0 or -errno. */
 int thread_start(size_t stack_bytes, void *(*fn)(void *), void *arg, pthread_t *ret);
 /* Initializes a condition variable whose timed waits use CLOCK_MONOTONIC. */
 void thread_cond_init(pthread_cond_t *cond);
-/* Returns the deadline WAIT_NS from now, for pthread_cond_timedwait on a condition variable that
- * thread_cond_init initialised. */
+/* Returns the time WAIT_NS from now, as a deadline for pthread_cond_timedwait on a condition
+ * variable initialised by thread_cond_init. */
 struct timespec thread_deadline(uint64_t wait_ns);

@@ -1,4 +1,4 @@
-/* Splits text into words as a shell does, without expansion, and names signals. */
+/* Splits text into words as a shell does, without expansion, and converts signal names. */
 #include "base/words.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #define BLANKS " \t\r\n\v\f"
 
-/* Copies the content of the quoted text at S to *at and advances *at. Returns the text after the
- * closing quote, or NULL if there is no closing quote. */
+/* Copies the quoted text that begins at S to *at and advances *at. Returns the text after the
+ * closing quote, or NULL if there is none. */
 static const char *copy_quoted(const char *s, char **at)
 {
     char quote = *s++;
@@ -26,8 +26,8 @@ static const char *copy_quoted(const char *s, char **at)
     return *s ? s + 1 : NULL;
 }
 
-/* Copies one word and a NUL to *at. Returns the text after the word, or NULL if a quote in it is
- * not closed. */
+/* Copies one word and a NUL to *at. Returns the text after the word, or NULL if a quote in the word
+ * is not closed. */
 static const char *copy_word(const char *s, char **at)
 {
     while (*s && !strchr(BLANKS, *s)) {
@@ -61,8 +61,7 @@ int words_split(const char *what, const char *s, char ***ret, struct err *err)
         if (!p) {
             free(words);
             return err_set(err, -EINVAL,
-                           "%s: \"%.100s\" has a quote that is not closed, or ends in a backslash",
-                           what, s);
+                           "%s: \"%.100s\" has an unclosed quote or ends in a backslash", what, s);
         }
     }
     words[count] = NULL;
@@ -70,7 +69,7 @@ int words_split(const char *what, const char *s, char ***ret, struct err *err)
     return 0;
 }
 
-/* The value of one or two digits; -1 if S is anything else. */
+/* The value of a number of one or two digits; -1 if S is not such a number. */
 static int small_number(const char *s)
 {
     int n = 0;
@@ -84,7 +83,7 @@ static int small_number(const char *s)
     return n;
 }
 
-/* The number of "RTMIN", "RTMIN+2" or "RTMAX-1"; -1 if NAME is anything else. */
+/* The signal number of "RTMIN", "RTMIN+2" or "RTMAX-1"; -1 if NAME has another form. */
 static int real_time_signal(const char *name)
 {
     bool is_min = strncasecmp(name, "RTMIN", 5) == 0;
@@ -122,7 +121,7 @@ int words_signal(const char *what, const char *s, int *ret, struct err *err)
     int n = small_number(s);
     if (n < 0)
         n = named_signal(name);
-    /* the C library reserves the numbers between the last named signal and SIGRTMIN */
+    /* signals between the last named one and SIGRTMIN are reserved by the C library */
     if (n <= 0 || n > SIGRTMAX || (n < SIGRTMIN && !sigabbrev_np(n)))
         return err_set(err, -EINVAL,
                        "%s: unknown signal \"%.100s\"; write it like USR1, SIGUSR2 or 10", what, s);

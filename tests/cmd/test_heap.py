@@ -199,7 +199,7 @@ def test_heap_refuses_steps_outside_the_run(leaked, flags):
      "--since, --diff and --survivors are mutually exclusive"),
     (["another"], "expected one run folder or pid, not 2"),
     (["--by", "colour"], '--by: "colour" is not one of location|function|program|file|lib|stack'),
-    (["--top", "0"], '--top: "0" is out of range; write a number from 1 to 512'),
+    (["--top", "0"], '--top: "0" is out of range; expected 1 to 512'),
     (["--every", "1ms"], '--every: "1ms" is too short; the minimum is 500ms'),
 ])
 def test_heap_refuses_contradicting_options(leaked, flags, said):

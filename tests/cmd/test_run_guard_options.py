@@ -16,7 +16,7 @@ NOT_A_SHARE = "is not a percentage between 0.01% and 100%"
 NO_UNIT = "has no unit; write it like 500ms, 10s or 5m"
 EVERY = "is not a time, number of steps or size; write it like 2h, 500steps or 20G"
 HOW_TO_WRITE_A_SIGNAL = "write it like USR1, SIGUSR2 or 10"
-NOT_CLOSED = "has a quote that is not closed, or ends in a backslash"
+NOT_CLOSED = "has an unclosed quote or ends in a backslash"
 TAKEN = "cannot request a checkpoint; use a signal that the job handles, such as USR1"
 
 
@@ -74,14 +74,14 @@ def not_started(job):
     ("checkpoint-signal", "", '"" is empty; write it like --checkpoint-signal NAME'),
     ("checkpoint-cmd", "", '"" is empty; write it like --checkpoint-cmd CMD'),
     ("checkpoint-done", "", '"" is empty; write it like --checkpoint-done PATH'),
-    ("max-restarts", "0", '"0" is out of range; write a number from 1 to 1000000'),
-    ("max-restarts", "-1", '"-1" is out of range; write a number from 1 to 1000000'),
-    ("max-restarts", "many", '"many" is not a whole number; write one from 1 to 1000000'),
+    ("max-restarts", "0", '"0" is out of range; expected 1 to 1000000'),
+    ("max-restarts", "-1", '"-1" is out of range; expected 1 to 1000000'),
+    ("max-restarts", "many", '"many" is not a whole number; expected 1 to 1000000'),
     ("restart-every", "500", '"500" has no unit; write it like 2h, 500steps or 20G'),
     ("restart-every", "0s", '"0s" is too short; the minimum is 1s'),
-    ("restart-every", "0steps", '"0" is out of range; write a number from 1 to '
+    ("restart-every", "0steps", '"0" is out of range; expected 1 to '
                                 "9223372036854775807"),
-    ("restart-every", "1.5steps", '"1.5" is not a whole number; write one from 1 to '
+    ("restart-every", "1.5steps", '"1.5" is not a whole number; expected 1 to '
                                   "9223372036854775807"),
     ("restart-every", "steps", f'"steps" {EVERY}'),
     ("restart-every", "2 weeks", f'"2 weeks" {EVERY}'),

@@ -127,7 +127,7 @@ static void error_for_a_very_long_value_still_ends_with_the_advice(void **state)
     quantity_parse_duration("--interval", huge, 0, UINT64_MAX, &ns, &err);
     assert_non_null(strstr(err.text, "write it like 500ms"));
     quantity_parse_int("--jobs", huge, 1, 64, &i, &err);
-    assert_non_null(strstr(err.text, "write one from 1 to 64"));
+    assert_non_null(strstr(err.text, "expected 1 to 64"));
 }
 
 static void time_is(const char *s, uint64_t want)
@@ -244,7 +244,7 @@ static void int_option_refuses_values_out_of_range(void **state)
     assert_int_equal(v, 77);
     struct err err = {0};
     quantity_parse_int("--jobs", "65", 1, 64, &v, &err);
-    assert_string_equal(err.text, "--jobs: \"65\" is out of range; write a number from 1 to 64");
+    assert_string_equal(err.text, "--jobs: \"65\" is out of range; expected 1 to 64");
 }
 
 static void percentage_of_a_very_large_size_does_not_overflow(void **state)
