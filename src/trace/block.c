@@ -1,5 +1,5 @@
-/* Writes and checks file and block headers, finds them again in a damaged file, and compresses
- * payloads. */
+/* Writes and parses file and block headers, searches for block headers in a damaged file, and
+ * compresses payloads. */
 #include "trace/block.h"
 
 #include <assert.h>
@@ -96,8 +96,8 @@ const char *block_guess_kind(const uint8_t *bytes, size_t len)
         {"PK\x03\x04", "a zip archive"},
         {"\x7f\x45LF", "a program"},
         {"SQLite format 3", "an SQLite database"},
-        {BLOCK_FILE_MAGIC, "a recording of ebb"},
-        {"EBBHEAP", "a heap table of ebb"},
+        {BLOCK_FILE_MAGIC, "an ebb recording"},
+        {"EBBHEAP", "an ebb heap table"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         size_t n = strlen(known[i].magic);

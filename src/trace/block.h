@@ -14,13 +14,14 @@ enum {
     BLOCK_MINOR = 0,
     BLOCK_FILE_HEAD_BYTES = 16,
     BLOCK_HEAD_BYTES = 32,
-    /* maximum size of a payload, both stored and unpacked; ebb never writes a larger payload */
+    /* maximum size of a payload, both compressed and uncompressed; ebb never writes a larger one */
     BLOCK_PAYLOAD_MAX = 16 << 20,
 };
 
 enum block_type {
     BLOCK_HEADER = 1, /* JSON object that describes the recording */
-    BLOCK_RAW = 2,    /* records of block SEQ, starting at byte PART of its record stream */
+    /* some records of block SEQ, starting at byte offset PART of all its records */
+    BLOCK_RAW = 2,
     /* all records of block SEQ as compressed columns, which replace the RAW blocks of SEQ */
     BLOCK_SEALED = 3,
 };
@@ -28,39 +29,40 @@ enum block_type {
 struct block_head {
     uint16_t type;
     uint16_t flags; /* always 0 */
-    uint64_t seq;   /* counts from 1 */
+    uint64_t seq;   /* number of the block, from 1 */
     uint32_t part;
     uint32_t stored_len;
-    uint32_t raw_len; /* length of the unpacked payload */
-    uint32_t crc;     /* CRC-32C of the header, with this field set to 0, and the payload */
+    uint32_t raw_len; /* length of the uncompressed payload */
+    uint32_t crc;     /* CRC-32C of the header (with this field set to 0) and the payload */
 };
 
 /* Appends a file header. MAGIC is eight bytes long. */
 void block_add_file_head(struct buf *out, const char *magic, uint16_t major, uint16_t minor);
-/* Appends a block. Computes stored_len and crc, whose values in HEAD are ignored. */
+/* Appends a block. stored_len and crc are computed; their values in HEAD are ignored. */
 void block_add(struct buf *out, const struct block_head *head, const void *payload, size_t len);
 
-/* Parses a block header. Returns 0, or -EBADMSG if BYTES are not a header or its lengths are
- * impossible. The CRC is not checked. */
+/* Parses a block header. Returns 0, or -EBADMSG if BYTES do not form a header or its lengths are
+ * impossible. Does not check the CRC. */
 int block_head_parse(const uint8_t bytes[BLOCK_HEAD_BYTES], struct block_head *ret);
-/* The CRC of the header alone. The caller continues the CRC over the payload. */
+/* The CRC of the header alone. The caller continues it over the payload. */
 uint32_t block_head_crc(const uint8_t bytes[BLOCK_HEAD_BYTES]);
-/* Finds the first offset in the LEN bytes where a block header may begin; the bytes may end inside
- * the header. Returns LEN if there is none. */
+/* Returns the first offset in the LEN bytes where a block header may begin, which may be so near
+ * the end that the header is incomplete. Returns LEN if there is none. */
 size_t block_find(const uint8_t *bytes, size_t len);
-/* The kind of file that begins with BYTES: "gzip data", "a program", "a recording of ebb". Returns
- * NULL if it is text or unknown. */
+/* Describes the kind of file that begins with BYTES: "gzip data", "a program", "an ebb recording".
+ * Returns NULL for text and unknown kinds. */
 const char *block_guess_kind(const uint8_t *bytes, size_t len);
 
-/* ---- payloads, each one zstd frame that contains the size of its content ---- */
+/* ---- payloads: each is one zstd frame whose header states the size of its content ---- */
 
-/* Compression level, and log2 of the window and of each table, which determine the memory use. */
+/* zstd's compression level, and log2 of the sizes of its window and tables, which determine how
+ * much memory it uses. */
 struct pack_effort {
     int level, window_log, table_log;
 };
 
 /* Compresses LEN bytes and appends the result. Returns 0 or -ENOMEM. */
 int pack_add(struct buf *out, const void *plain, size_t len, const struct pack_effort *effort);
-/* Unpacks a frame that must contain exactly RAW_LEN (not 0) bytes; the caller frees the result.
- * Returns 0, -EBADMSG or -ENOMEM. */
+/* Decompresses a frame, which must contain exactly RAW_LEN (not 0) bytes. The caller frees the
+ * result. Returns 0, -EBADMSG or -ENOMEM. */
 int pack_open(const void *stored, size_t stored_len, size_t raw_len, char **ret);

@@ -17,7 +17,7 @@
 
 enum { CENSUS_BYTES_MAX = 16 << 20 };
 
-/* The pid in the name of a census file; 0 if NAME is not a census file. */
+/* The pid in the name of a census file; 0 if NAME does not have the form NNNN-PID-STEP.json. */
 static int32_t census_pid(const char *name)
 {
     const char *dash = strchr(name, '-'), *second = dash ? strchr(dash + 1, '-') : NULL;
@@ -69,7 +69,7 @@ json_t *census_file_read(const char *path, struct err *err)
         doc = json_parse(buf_str(&text), text.len, err);
     buf_fini(&text);
     if (doc && !json_is_object(doc)) {
-        err_set(err, -EBADMSG, "%s is not a census", path);
+        err_set(err, -EBADMSG, "%s is not a census file", path);
         json_decref(doc);
         doc = NULL;
     }

@@ -1,5 +1,5 @@
-/* The census files of a run folder, census/NNNN-PID-STEP.json. Each process numbers its own
- * files. */
+/* The census files of a run folder, census/NNNN-PID-STEP.json, where NNNN counts the files of each
+ * process. */
 #pragma once
 
 #include <jansson.h>
@@ -17,10 +17,10 @@ struct census_files {
     size_t count;
 };
 
-/* Lists the census files in FOLDER: the files of PID, or all files if PID is 0. The list is empty
- * if the folder cannot be read. */
+/* Lists the census files of process PID in FOLDER, or of all processes if PID is 0. The list is
+ * empty if the folder cannot be read. */
 void census_files_list(const char *folder, int32_t pid, struct census_files *ret);
 void census_files_fini(struct census_files *files);
-/* Reads a census file, which may contain anything because the job wrote it. Returns a JSON object,
- * or NULL with an error. */
+/* Reads a census file. Its content is not trusted, because the job wrote it. Returns a JSON object,
+ * or NULL and sets ERR. */
 json_t *census_file_read(const char *path, struct err *err);

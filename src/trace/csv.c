@@ -43,7 +43,7 @@ static int find_column(const struct csv_table *t, const char *name)
     return similar;
 }
 
-/* Lists as many column names ("t, pid, rss") as fit into an error message. */
+/* Lists as many of the table's column names ("t, pid, rss") as fit into an error message. */
 static const char *list_columns(const struct csv_table *t, char out[200])
 {
     size_t at = 0;
@@ -67,8 +67,8 @@ static int no_column(const struct csv_table *t, const char *name, const char *op
                    option, list_columns(t, list));
 }
 
-/* Returns the factor of a unit, or 0 if the unit is unknown. A unit is "B", "byte", "bytes", or K,
- * M, G, T with or without "B" or "iB", in upper or lower case. */
+/* Returns the number of bytes per unit, or 0 if the unit is unknown. A unit is "B", "byte",
+ * "bytes", or K, M, G, T with or without "B" or "iB", in upper or lower case. */
 static uint64_t unit_named(const char *s, size_t len)
 {
     static const char letters[] = "kmgt";
@@ -110,7 +110,7 @@ static int find_value(const struct csv_table *t, const char *column, struct colu
         t->name, list_columns(t, list));
 }
 
-/* Finds a column. The column may be missing, unless the user asked for it by name. */
+/* Finds a column. It may be missing unless the user chose it by name. */
 static int find_optional(const struct csv_table *t, const char *name, const char *fallback,
                          const char *option, int *ret, struct err *err)
 {
@@ -169,8 +169,8 @@ static int bad_cell(const struct csv_table *t, const char *name, struct span cel
                    (int)(cell.len < 60 ? cell.len : 60), cell.p, what);
 }
 
-/* Parses a value in units of UNIT bytes. Whole numbers are exact; others are rounded to the nearest
- * byte. */
+/* Parses a value in units of UNIT bytes. Integers are converted exactly; other numbers are rounded
+ * to the nearest byte. */
 static int parse_value(struct span cell, uint64_t unit, uint64_t *ret)
 {
     int64_t whole;
@@ -191,7 +191,7 @@ static int parse_value(struct span cell, uint64_t unit, uint64_t *ret)
     return 0;
 }
 
-/* Parses a step: "120", or "120.0" as pandas writes a column with missing values. */
+/* Parses a step number: "120", or "120.0", which pandas writes if the column has missing values. */
 static int parse_step(struct span cell, int64_t *ret)
 {
     double v;
@@ -210,7 +210,7 @@ static int read_value(const struct csv_table *t, const struct columns *c, struct
     int r = parse_value(cell, c->unit, &row->value_bytes);
     if (r == -ERANGE)
         return bad_cell(t, c->value_name, cell,
-                        " is more than any machine can hold: is the unit right (--unit)?", err);
+                        " exceeds the memory of any machine; check the unit (--unit)", err);
     return r < 0 ? bad_cell(t, c->value_name, cell, " is not a size", err) : 0;
 }
 
@@ -233,8 +233,7 @@ static int read_times(const struct csv_table *t, const struct columns *c, struct
     return 0;
 }
 
-/* Reads a positive number from one of the optional columns. Returns 0 if it is missing or
- * invalid. */
+/* Reads a positive integer from an optional column. Returns 0 if it is missing or invalid. */
 static uint64_t read_length(const struct csv_table *t, int column)
 {
     struct span cell = field(t, column);
@@ -242,7 +241,7 @@ static uint64_t read_length(const struct csv_table *t, int column)
     return cell.len > 0 && parse_step(cell, &v) == 0 ? (uint64_t)v : 0;
 }
 
-/* Converts a record to a row. Returns 1; 0 if the record has no value; or -errno. */
+/* Converts a record to a row. Returns 1, 0 if the record has no value, or -errno. */
 static int read_row(const struct csv_table *t, const struct columns *c, struct csv_row *ret,
                     struct err *err)
 {
@@ -252,7 +251,7 @@ static int read_row(const struct csv_table *t, const struct columns *c, struct c
     if (t->count == 1 && field(t, 0).len == 0 && (c->count > 1 || t->has_newline))
         return 0; /* a blank line */
     if (t->count < c->count && !t->has_newline)
-        return 0; /* the writer was interrupted in this line */
+        return 0; /* the last line is incomplete because its writer was interrupted */
     if (t->count != c->count)
         return err_set(err, -EBADMSG, "%s line %" PRIu64 " has %zu fields, but the header has %zu",
                        t->name, t->line, t->count, c->count);
@@ -284,7 +283,7 @@ static int read_table(struct csv_table *t, const struct csv_options *o, csv_row_
         r = csv_table_next(t, err);
     } while (r > 0 && t->count == 1 && field(t, 0).len == 0);
     if (r == 0)
-        return err_set(err, -EBADMSG, "%s is empty: a table begins with a line of column names",
+        return err_set(err, -EBADMSG, "%s is empty; the first line must contain the column names",
                        t->name);
     if (r > 0)
         r = find_columns(t, o, &c, err);

@@ -1,4 +1,4 @@
-/* Reads marks from JSON lines. Each object becomes a mark in the wire format. */
+/* Reads marks from a JSON lines file. Each object becomes a mark in the wire format. */
 #include "trace/csv.h"
 
 #include <errno.h>
@@ -57,8 +57,8 @@ static bool is_blank(const struct buf *b)
     return true;
 }
 
-/* Appends a JSON key as a key of the wire format: "step" becomes STEP, "lr-now" becomes LR_NOW, and
- * "2nd" becomes K_2ND. */
+/* Converts a JSON key to the wire format and appends it: "step" becomes STEP, "lr-now" becomes
+ * LR_NOW, and "2nd" becomes K_2ND. */
 static void add_key(struct buf *out, const char *key)
 {
     if (!((key[0] >= 'a' && key[0] <= 'z') || (key[0] >= 'A' && key[0] <= 'Z')))
@@ -84,7 +84,7 @@ static int add_value(struct buf *out, const json_t *v)
         buf_add(out, text, len);
         return 0;
     }
-    if (json_is_real(v)) { /* 120.0 is step 120 */
+    if (json_is_real(v)) { /* writes the step 120.0 as 120 */
         export_add_double(out, json_real_value(v));
         return 0;
     }
@@ -105,7 +105,7 @@ static bool is_own_key(const char *key)
     return false;
 }
 
-/* Appends one KEY=VALUE line and checks this line separately, so that an error message can contain
+/* Appends one KEY=VALUE line. Each line is checked separately, so that an error message can contain
  * the key. */
 static int add_pair(const struct lines *l, struct buf *out, const char *key, const json_t *v,
                     struct err *err)
@@ -139,7 +139,7 @@ static int make_text(const struct lines *l, json_t *object, struct buf *out, str
     json_t *v;
     int r;
     if (!json_is_string(kind) || json_string_length(kind) == 0)
-        return bad(l, err, "a mark needs a \"kind\": \"step\", \"eval\", …");
+        return bad(l, err, "a mark requires a \"kind\": \"step\", \"eval\", …");
     r = add_pair(l, out, "kind", kind, err);
     json_object_foreach(object, key, v)
     {
@@ -151,8 +151,8 @@ static int make_text(const struct lines *l, json_t *object, struct buf *out, str
     return r;
 }
 
-/* Converts an object to a mark, whose text is in OUT. Returns 1; 0 if the object is not a mark; or
- * -errno. */
+/* Converts an object to a mark and stores its text in OUT. Returns 1, 0 if the object is not a
+ * mark, or -errno. */
 static int read_mark(const struct lines *l, json_t *object, struct buf *out, double *ret_t_s,
                      struct mark *ret, struct err *err)
 {
@@ -171,7 +171,7 @@ static int read_mark(const struct lines *l, json_t *object, struct buf *out, dou
     if (out->failed)
         return err_set(err, -ENOMEM, "out of memory while reading %s", l->name);
     if (mark_parse(out->data, out->len, ret) < 0)
-        return bad(l, err, "the mark is too long: at most 8192 bytes are allowed");
+        return bad(l, err, "the mark is too long (maximum 8192 bytes)");
     if (json_is_integer(pid) && json_integer_value(pid) > 0 && json_integer_value(pid) <= INT32_MAX)
         ret->pid = (int32_t)json_integer_value(pid);
     *ret_t_s = json_number_value(t);

@@ -37,8 +37,9 @@ static int refuse_record(const struct csv_table *t, struct err *err, const char 
     return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s", t->name, t->line, why);
 }
 
-/* Returns the next byte of the file. The first three bytes are read together to find a BOM. If
- * there is none, these bytes are returned from the table, because ungetc cannot push back three. */
+/* Returns the next byte of the file. The first three bytes are read at once to detect a BOM. If
+ * they are not a BOM, they are returned from t->start, because ungetc cannot push back three
+ * bytes. */
 static int next_byte(struct csv_table *t)
 {
     if (!t->has_begun) {
@@ -60,17 +61,17 @@ static int add_field(struct csv_table *t, size_t offset, struct err *err)
     return 0;
 }
 
-/* The position within a field. FIELD_CLOSED means that the last byte was a quote, which may be the
- * closing quote. */
+/* Parser state within a field. FIELD_CLOSED means that the previous byte was a quote, which either
+ * closes the field or is the first of a doubled quote. */
 enum csv_state { FIELD_START, FIELD_PLAIN, FIELD_QUOTED, FIELD_CLOSED };
 
-/* Handles byte C of a field. Returns the next state, or -errno. */
+/* Adds byte C to the current field. Returns the next parser state, or -errno. */
 static int take_byte(struct csv_table *t, int state, int c, struct err *err)
 {
     if (c == '\0')
         return refuse_record(t, err, "contains a NUL byte: not a text file");
     if (t->text.len >= CSV_RECORD_MAX)
-        return refuse_record(t, err, "longer than 1 MiB (is a quote left open?)");
+        return refuse_record(t, err, "longer than 1 MiB (possibly an unclosed quote)");
     if (c == '"' && state == FIELD_START)
         return FIELD_QUOTED;
     if (c == '"' && state == FIELD_QUOTED)
@@ -97,7 +98,7 @@ int csv_table_next(struct csv_table *t, struct err *err)
         if (c == EOF && ferror(t->in))
             return err_set(err, -EIO, "cannot read %s: %s", t->name, strerror(EIO));
         if (c == EOF && state == FIELD_QUOTED)
-            return refuse_record(t, err, "a quote is opened and never closed");
+            return refuse_record(t, err, "a quote is not closed");
         if (c == EOF && state == FIELD_START && t->count == 0)
             return 0;
         if (state == FIELD_QUOTED || (c != ',' && c != '\n' && c != EOF)) {
@@ -126,12 +127,11 @@ int csv_open(const char *path, FILE **ret, struct err *err)
         return err_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode))
         return err_set(err, -EISDIR, "%s is a folder, not a file", path);
-    /* only a regular file is checked, because bytes that are read from a pipe are lost for the
-     * table */
+    /* only regular files are checked, because bytes read from a pipe cannot be read again */
     ssize_t n = S_ISREG(st.st_mode) ? pread(fd, start, sizeof start, 0) : 0;
     const char *kind = block_guess_kind(start, n > 0 ? (size_t)n : 0);
     if (kind)
-        return err_set(err, -EBADMSG, "%s is not a table but %s", path, kind);
+        return err_set(err, -EBADMSG, "%s is %s, not a table", path, kind);
     *ret = fdopen(fd, "r");
     if (!*ret)
         return err_set(err, -errno, "cannot read %s: %s", path, strerror(errno));

@@ -21,9 +21,9 @@ struct csv_field {
 struct csv_table {
     FILE *in;         /* borrowed */
     const char *name; /* file name for error messages; not owned */
-    uint64_t line;    /* number of the line on which the record began, from 1 */
-    bool has_newline; /* the record ended with a newline, so it was not cut off */
-    /* private */
+    uint64_t line;    /* line number where the record begins, from 1 */
+    bool has_newline; /* the record ended with a newline, so it is complete */
+    /* private fields */
     bool has_begun;
     unsigned char start[3];
     size_t start_len, start_at;
@@ -35,14 +35,14 @@ struct csv_table {
 
 void csv_table_init(struct csv_table *t, FILE *in, const char *name);
 void csv_table_fini(struct csv_table *t);
-/* Reads the next record. Returns 1 if there is a record (a blank line has one empty field); 0 at
- * the end; -EBADMSG for a NUL byte, a quote that is not closed, or too many bytes or fields; -errno
- * on read errors. Error messages contain the line number. */
+/* Reads the next record. Returns 1 if there is one (a blank line is a record with one empty field);
+ * 0 at the end; -EBADMSG for a NUL byte, an unclosed quote, or too many bytes or fields; -errno on
+ * read errors. Error messages contain the line number. */
 int csv_table_next(struct csv_table *t, struct err *err);
-/* Returns field I of the record without surrounding blanks; empty if the record has fewer fields.
- * Valid until the next record is read. */
+/* Returns field I of the record, trimmed; empty if the record has fewer fields. Valid until the
+ * next record is read. */
 struct span csv_table_field(const struct csv_table *t, size_t i);
 
-/* Opens PATH for csv_read and csv_read_marks. Folders, compressed files and unreadable files are
- * refused. */
+/* Opens PATH for csv_read or csv_read_marks. Refuses folders, compressed files and unreadable
+ * files. */
 int csv_open(const char *path, FILE **ret, struct err *err);

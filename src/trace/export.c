@@ -1,5 +1,5 @@
-/* Exports a recording as CSV, one row per process and tick. Also has the formatting and writing
- * that the JSONL export shares. */
+/* Exports a recording as CSV, one row per process and tick, and contains the number formatting and
+ * buffered writing that the JSONL export shares. */
 #include "trace/export.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void export_add_double(struct buf *out, double v)
         v = 0;
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(s, sizeof s, "%.*g", digits, v);
-        char *point = strpbrk(s, ","); /* replaces the decimal comma that some locales use */
+        char *point = strpbrk(s, ","); /* undoes the decimal comma of some locales */
         if (point)
             *point = '.';
         if (number_parse_double(s, strlen(s), &again) == 0 && !(again < v) && !(again > v))
@@ -76,16 +76,16 @@ static const struct {
 } fields[] = {SAMPLE_PROCESS_FIELDS(X)};
 #undef X
 
-/* The latest values that marks reported. */
+/* The latest step, epoch and phase that marks reported. */
 struct export_marks {
     bool has_step, has_epoch;
     int64_t step;
     double epoch;
-    struct buf phase; /* quoted for CSV */
+    struct buf phase; /* already quoted for CSV */
 };
 
-/* Appends a text, quoted only if necessary. A name ends at its first NUL; names from the kernel
- * contain none, but names in a hostile file may. */
+/* Appends S, quoted only if necessary. S ends at its first NUL: names from the kernel contain none,
+ * but names in a hostile recording may. */
 static void csv_add_text(struct buf *out, const char *s, size_t len)
 {
     bool is_plain = true;

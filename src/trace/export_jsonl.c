@@ -24,7 +24,7 @@ static const struct field gpu_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_GPU_FIELDS(X)}
 static const struct field series_fields[SAMPLE_FIELDS_MAX] = {{"value", ""}};
 
 static const struct {
-    const char *type; /* the "type" of the exported lines */
+    const char *type; /* values of "type" in the exported lines */
     const struct field *fields;
 } entities[ENTITY_KINDS] = {
     [ENTITY_MACHINE] = {"machine", machine_fields},
@@ -33,7 +33,7 @@ static const struct {
     [ENTITY_SERIES] = {"series", series_fields},
 };
 
-/* Appends any bytes as a JSON string. Invalid UTF-8 becomes U+FFFD, as in json_text. */
+/* Appends arbitrary bytes as a JSON string. Invalid UTF-8 becomes U+FFFD, as in json_text. */
 static void jsonl_add_string(struct buf *out, const char *s, size_t len)
 {
     size_t from = 0, i = 0;
@@ -97,7 +97,7 @@ static void jsonl_add_process(struct export *e, const struct trace_item *item)
     jsonl_end_line(e);
 }
 
-/* The name of field I, or its number if this version does not know the field. */
+/* The name of field I, or its number if this version of ebb does not know it. */
 static const char *jsonl_field_name(const struct field *fields, unsigned i, char room[16])
 {
     snprintf(room, 16, "field_%u", i);
@@ -140,8 +140,7 @@ static void jsonl_add_row(struct export *e, uint64_t t_ns, const struct trace_ro
     jsonl_end_line(e);
 }
 
-/* Appends the key of a mark. The prefix mark_ is added to keys that every exported line has
- * already. */
+/* Appends a key of a mark. Keys that every exported line already contains get the prefix mark_. */
 static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
 {
     bool is_taken =
@@ -154,7 +153,7 @@ static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
     buf_add_str(out, "\":");
 }
 
-/* Appends the value of a mark. Numbers stay numbers, everything else becomes text. */
+/* Appends a value of a mark: numbers as numbers, everything else as a string. */
 static void jsonl_add_mark_value(struct buf *out, const struct mark *m,
                                  const struct mark_line *line)
 {
@@ -167,8 +166,8 @@ static void jsonl_add_mark_value(struct buf *out, const struct mark *m,
         jsonl_add_string(out, line->value, line->value_len);
 }
 
-/* True if no earlier line of the mark has the same key. A JSON object may have each key only
- * once. */
+/* True if no earlier line of the mark has the same key. The keys of a JSON object must be
+ * unique. */
 static bool jsonl_is_first(const struct mark *m, const struct mark_line *line)
 {
     struct mark_line other;
@@ -203,7 +202,8 @@ static void jsonl_add_mark(struct export *e, const struct trace_item *item)
     jsonl_end_line(e);
 }
 
-/* Appends a note, which is JSON written by ebb. A damaged or hostile note is appended as text. */
+/* Appends a note. Its text is JSON, unless the recording is damaged or hostile; such a text is
+ * appended as a string. */
 static int jsonl_add_note(struct export *e, const struct trace_item *item)
 {
     json_t *data = json_parse(item->note.text, item->note.len, NULL);
@@ -213,7 +213,7 @@ static int jsonl_add_note(struct export *e, const struct trace_item *item)
     if (data) {
         buf_add_str(&e->buf, ",\"data\":");
         r = json_print(&e->buf, data, 0);
-        e->buf.len -= r == 0; /* removes the newline */
+        e->buf.len -= r == 0; /* removes the newline that json_print added */
     } else {
         buf_add_str(&e->buf, ",\"text\":");
         jsonl_add_string(&e->buf, item->note.text, item->note.len);
@@ -246,7 +246,7 @@ static int jsonl_add_header(struct export *e)
     return r;
 }
 
-/* Appends the amount of damage, if there is any, so that readers of the export know that data are
+/* Appends the extent of the damage, if any, so that readers of the export know that data are
  * missing. */
 static void jsonl_add_damage(struct export *e)
 {

@@ -1,4 +1,4 @@
-/* Starts new pieces of a log, and finds the piece that contains an offset. */
+/* Writes a log in pieces, and finds the piece that contains an offset. */
 #include "trace/logs.h"
 
 #include <dirent.h>
@@ -18,8 +18,8 @@
 enum {
     NAME_BYTES = 40,
     FIND_TRIES = 4,
-    /* Maximum number of folder entries that are read, because the job can create any number of
-     * files. */
+    /* Maximum number of folder entries that are listed. It is limited because the job can create
+     * any number of files. */
     ENTRIES_MAX = 1 << 16,
     FOREIGN_MAX = 2 * LOGS_PIECES,
 };
@@ -31,7 +31,7 @@ struct logs {
     int dirfd;            /* borrowed */
     uint64_t piece_bytes; /* 0: no limit */
     uint64_t bytes;
-    uint64_t start[LOGS_PIECES - 1]; /* offsets of the pieces after log.txt, oldest first */
+    uint64_t start[LOGS_PIECES - 1]; /* offsets of the pieces that follow log.txt, oldest first */
     size_t count;
     char name[NAME_BYTES];
 };
@@ -62,14 +62,13 @@ int logs_open(int dirfd, uint64_t cap_bytes, size_t memory_bytes, struct logs **
         free(l);
         return r;
     }
-    /* the file is not synced, because it may be large and would delay the exit of ebb */
+    /* the log is not synced, because it may be large and would delay the exit of ebb */
     sink_leave_unsynced(l->sink);
     *ret = l;
     return 0;
 }
 
-/* Starts the next piece of the log. If the disk is so slow that the queue has no room, the current
- * piece grows beyond its size until there is room. */
+/* Starts the next piece of the log. Fails if the disk is so slow that the queue is full. */
 static int next_piece(struct logs *l)
 {
     char name[NAME_BYTES], old[NAME_BYTES];
@@ -118,7 +117,7 @@ uint64_t logs_bytes(const struct logs *l)
 uint64_t logs_on_disk(const struct logs *l)
 {
     struct sink_status status;
-    /* the queue counts its own overhead as waiting data, so the result may be too low */
+    /* waiting_bytes includes the queue's own overhead, so the result may be too low */
     sink_status(l->sink, &status);
     return l->bytes > status.waiting_bytes ? l->bytes - status.waiting_bytes : 0;
 }
@@ -144,7 +143,7 @@ int logs_close(struct logs *l, uint64_t wait_ns)
 
 /* ---- reading ---- */
 
-/* Parses the offset in a file name: 4096 for "log.4096.txt". */
+/* Parses the offset from the name of a log piece: 4096 for "log.4096.txt", 0 for "log.txt". */
 static bool parse_name(const char *name, uint64_t *ret)
 {
     size_t len = strlen(name);
@@ -161,8 +160,8 @@ static bool parse_name(const char *name, uint64_t *ret)
     return strcmp(name, again) == 0;
 }
 
-/* The pieces that a search by offset needs: the last piece that begins at or before OFFSET, the
- * first piece that begins after OFFSET, and the newest piece. */
+/* The offsets of the pieces that a search for OFFSET needs: of the last piece that begins at or
+ * before OFFSET, of the first that begins after OFFSET, and of the newest. */
 struct found {
     bool has_at, has_behind, has_any;
     uint64_t at, behind, newest;
@@ -183,7 +182,8 @@ static void consider(struct found *f, uint64_t start, uint64_t offset)
     f->has_any = true;
 }
 
-/* Lists the folder. Returns -EMFILE if it has more entries than a log ever has. */
+/* Lists the folder and looks for the pieces needed to find OFFSET. Returns -EMFILE if the folder
+ * has more pieces than a log can have. */
 static int find_pieces(int dirfd, uint64_t offset, struct found *ret)
 {
     uint64_t start;
@@ -199,13 +199,14 @@ static int find_pieces(int dirfd, uint64_t offset, struct found *ret)
         pieces++;
     }
     closedir(dir);
-    /* the listing stopped early, so the first piece may be missing from it */
+    /* the listing stopped early, so it may lack log.txt */
     if (entries == ENTRIES_MAX)
         consider(ret, 0, offset);
     return pieces > FOREIGN_MAX ? -EMFILE : 0;
 }
 
-/* Opens a piece. The job can write into its folder, so only a regular file is accepted. */
+/* Opens the piece that begins at START. Only a regular file is accepted, because the job can create
+ * files in its run folder. */
 static int open_piece(int dirfd, uint64_t start, struct logs_piece *ret)
 {
     char name[NAME_BYTES];
@@ -265,7 +266,8 @@ int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_
     int r = -ENOENT;
     if (ret_end)
         *ret_end = 0;
-    /* -ENOENT means that the piece was removed after the folder was listed */
+    /* -ENOENT means that the piece was removed after the folder was listed, so the search is
+     * repeated */
     for (int i = 0; r == -ENOENT && i < FIND_TRIES; i++)
         r = try_find(dirfd, offset, &piece, ret_end);
     if (r == 0)

@@ -1,4 +1,4 @@
-/* Returns the items of a recording in order, each once. */
+/* Reads recordings: returns their items in order, each once. */
 #include "trace/reader.h"
 
 #include <errno.h>
@@ -25,25 +25,26 @@ struct trace_reader {
     uint64_t start_mono_ns, start_wall_ns;
 
     struct scan scan;
-    /* the RAW and SEALED blocks, sorted by seq; within one seq SEALED before RAW, then by part */
+    /* the RAW and SEALED blocks, sorted by seq; for equal seq, SEALED before RAW; RAW blocks by
+     * part */
     struct scan_block *order;
     size_t order_count;
     off_t seen_size;
     struct timespec seen_mtime;
 
     /* the current position in the recording */
-    uint64_t seq;       /* number of the block being read; 0 before the first */
-    size_t at;          /* index in `order` of the first block with number SEQ */
-    uint64_t delivered; /* number of records of block SEQ that were returned so far */
-    /* number of records to skip: they were returned from the raw parts, before the block was
-     * sealed */
+    uint64_t seq;       /* seq of the block being read; 0 before the first */
+    size_t at;          /* index in `order` of the first block with this seq */
+    uint64_t delivered; /* number of records of this block that have been returned */
+    /* number of records of the sealed block to skip, because they were returned from its raw parts
+     * before the writer sealed it */
     uint64_t skip;
-    uint32_t raw_at;   /* offset in the record stream of block SEQ, when reading RAW parts */
-    size_t raw_next;   /* index in `order` of the first raw part that may still be needed */
-    bool sealed_tried; /* the sealed forms of block SEQ were tried and cannot be used */
-    bool broken;       /* nothing more can be read from block SEQ */
+    uint32_t raw_at;   /* in raw parts: byte offset of the next part in this block's records */
+    size_t raw_next;   /* index in `order` of the next raw part to try */
+    bool sealed_tried; /* opening a sealed form of this block was tried */
+    bool broken;       /* nothing more can be read from this block */
     uint64_t lost_blocks;
-    struct sealed *sealed; /* NULL while reading RAW */
+    struct sealed *sealed; /* NULL while reading raw parts */
     struct record_decoder decoder;
     struct buf part;
     struct cur cur;
@@ -65,7 +66,7 @@ static int compare_order(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Index in `order` of the first block whose seq is at least SEQ. */
+/* The index in `order` of the first block whose seq is at least SEQ. */
 static size_t order_find(const struct trace_reader *r, uint64_t seq)
 {
     return ARRAY_SEARCH(i, r->order_count, r->order[i].head.seq < seq);
@@ -91,9 +92,9 @@ static int make_order(struct trace_reader *r)
     return 0;
 }
 
-/* Returns the number of blocks that need not be scanned again: those up to the last sealed block.
- * Later blocks may change, because the writer appends raw parts and replaces them by a sealed
- * block. */
+/* Returns how many of the scanned blocks need not be scanned again: all if the raw parts after the
+ * last sealed block are unchanged, otherwise those up to the last sealed block. Raw parts can
+ * change, because the writer replaces them by a sealed block. */
 static size_t settled_blocks(const struct trace_reader *r)
 {
     size_t n = r->scan.count;
@@ -105,8 +106,9 @@ static size_t settled_blocks(const struct trace_reader *r)
     return has_parts ? r->scan.count : n;
 }
 
-/* Appends the blocks from FROM on to the order. Returns false if a block does not belong at the
- * end; the order must then be built again. This is rare while a recording is written. */
+/* Appends the scanned blocks from index FROM to `order`. Returns false if a block does not sort
+ * after the existing ones (rare while a recording is being written); the caller must then rebuild
+ * `order`. */
 static bool extend_order(struct trace_reader *r, size_t from)
 {
     size_t n = r->order_count;
@@ -125,8 +127,8 @@ static bool extend_order(struct trace_reader *r, size_t from)
     return true;
 }
 
-/* Scans the end of the file again if the file has changed. Returns 1 if the file has changed, else
- * 0. */
+/* Scans the end of the file again if the file has changed. Returns 1 if it has changed, 0 if not,
+ * or -errno. */
 static int refresh(struct trace_reader *r)
 {
     struct stat st;
@@ -159,8 +161,8 @@ static bool is_of_seq(const struct trace_reader *r, size_t i)
     return i < r->order_count && r->order[i].head.seq == r->seq;
 }
 
-/* Tries to open a sealed form of the block, at the first record that was not returned yet. Returns
- * 1 on success. */
+/* Tries to open a sealed form of the current block at the first record not returned yet. Returns 1
+ * on success, 0 if there is none, or -ENOMEM. */
 static int open_sealed(struct trace_reader *r)
 {
     if (r->sealed_tried)
@@ -186,7 +188,8 @@ static int open_sealed(struct trace_reader *r)
     return 0;
 }
 
-/* Tries to load the raw part at the current position. Returns 1 on success. */
+/* Tries to load the next raw part of the current block. Returns 1 on success, 0 if there is none,
+ * or -ENOMEM. */
 static int open_raw(struct trace_reader *r)
 {
     for (; is_of_seq(r, r->raw_next); r->raw_next++) {
@@ -211,8 +214,7 @@ static int open_raw(struct trace_reader *r)
 }
 
 /* True if records of the current block are lost. Each raw part depends on the parts before it, so
- * the parts after a gap cannot be decoded. A block from which no record was returned is lost as
- * well. */
+ * the parts after a gap cannot be decoded. A block that returned no record is lost as well. */
 static bool is_incomplete(const struct trace_reader *r)
 {
     if (r->seq == 0 || r->sealed)
@@ -244,8 +246,8 @@ static int next_seq(struct trace_reader *r)
     return 1;
 }
 
-/* Goes to the next block if the current one is exhausted. Returns 1 if there are records to decode,
- * 0 if not. */
+/* Moves to the next block if the current one is exhausted. Returns 1 if there are records to
+ * decode, 0 at the end, or -errno. */
 static int advance(struct trace_reader *r)
 {
     for (;;) {
@@ -321,7 +323,7 @@ void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damag
 
 /* ---- opening ---- */
 
-/* Describes the kind of a file that is not a recording. */
+/* Describes what a file that is not a recording contains. */
 static const char *looks_like(const uint8_t *head, size_t len)
 {
     const char *kind = block_guess_kind(head, len);
@@ -330,11 +332,11 @@ static const char *looks_like(const uint8_t *head, size_t len)
     if (kind)
         return kind;
     if (len < BLOCK_FILE_HEAD_BYTES && memcmp(head, BLOCK_FILE_MAGIC, len < 8 ? len : 8) == 0)
-        return "only the first bytes of a recording";
+        return "an incomplete file header of a recording";
     for (size_t i = 0; i < len; i++)
         if (head[i] == 0 || (head[i] < 0x20 && !strchr("\t\r\n", head[i])))
             return "other data";
-    return head[0] == '{' ? "JSON" : "text (tables need the suffix .csv)";
+    return head[0] == '{' ? "JSON" : "text (the name of a CSV table must end in .csv)";
 }
 
 static int check_file_head(int fd, struct err *err)
@@ -344,13 +346,13 @@ static int check_file_head(int fd, struct err *err)
     if (n < 0)
         return err_set(err, -errno, "cannot be read: %s", strerror(errno));
     if ((size_t)n < sizeof head || memcmp(head, BLOCK_FILE_MAGIC, 8) != 0)
-        return err_set(err, -EBADMSG, "is not a recording of ebb: it is %s",
+        return err_set(err, -EBADMSG, "is not an ebb recording: it is %s",
                        looks_like(head, (size_t)n));
     struct cur c = cur_of(head + 8, 2);
     unsigned major = cur_u16le(&c);
     if (major != BLOCK_MAJOR)
         return err_set(err, -EPROTONOSUPPORT,
-                       "is of format version %u and this ebb reads version %d: use a newer ebb",
+                       "has format version %u, but this ebb reads only version %d; use a newer ebb",
                        major, BLOCK_MAJOR);
     return 0;
 }
@@ -363,7 +365,8 @@ static uint64_t header_u64(const json_t *header, const char *key, bool *found)
     return n >= 0 ? (uint64_t)n : 0;
 }
 
-/* Reads the header. A recording with a damaged header is still readable. */
+/* Reads the header, or uses an empty one if the header is damaged, because such a recording is
+ * still readable. */
 static int load_header(struct trace_reader *r)
 {
     for (size_t i = 0; i < r->scan.count && !r->header; i++) {
@@ -444,7 +447,7 @@ static int open_trace(const char *path, struct err *err)
         return err_set(err, -errno, "%s cannot be opened: %s", path, strerror(errno));
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         close(fd);
-        return err_set(err, -EBADMSG, "%s is not a recording of ebb: it is not a file", path);
+        return err_set(err, -EBADMSG, "%s is not an ebb recording: it is not a regular file", path);
     }
     return fd;
 }

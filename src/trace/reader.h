@@ -1,5 +1,5 @@
 /* Reads a recording in any condition: truncated at any byte, damaged in the middle, written by a
- * newer version, or hostile. */
+ * newer version of ebb, or hostile. */
 #pragma once
 
 #include <jansson.h>
@@ -19,9 +19,9 @@ enum trace_item_kind { TRACE_TICK, TRACE_PROCESS, TRACE_MARK, TRACE_NOTE, TRACE_
 struct trace_row {
     enum sample_entity_kind kind;
     uint32_t id;
-    /* the process, for rows of kind ENTITY_PROCESS; not set for other kinds */
+    /* the process, if `kind` is ENTITY_PROCESS */
     const struct process_info *process;
-    const char *name; /* name of a GPU or series; "" if it has none */
+    const char *name; /* name of a GPU or series; "" for other entities */
     struct sample sample;
 };
 
@@ -54,31 +54,31 @@ struct trace_item {
     };
 };
 
-/* Opens a recording. If PATH is a run folder, its trace.ebb is opened. Returns 0; -EBADMSG if the
- * file is not a recording (the message names the kind of file); -EPROTONOSUPPORT if a newer major
- * version wrote it; or -errno. */
+/* Opens a recording. If PATH is a run folder, opens its trace.ebb. Returns 0; -EBADMSG if the file
+ * is not a recording (the message says what it contains); -EPROTONOSUPPORT if a newer major version
+ * of ebb wrote it; or -errno. */
 int trace_reader_open(const char *path, struct trace_reader **ret, struct err *err);
 int trace_reader_open_fd(int fd, struct trace_reader **ret,
                          struct err *err); /* takes ownership of FD */
 void trace_reader_free(struct trace_reader *r);
 
 /* Returns the header as a JSON object, which the reader owns. If the header is damaged, the object
- * is empty, the recording starts with its first item, and its wall time is 0. */
+ * is empty, the start time is that of the first item, and the wall-clock start time is 0. */
 const json_t *trace_reader_header(const struct trace_reader *r);
 uint64_t trace_reader_start_mono_ns(const struct trace_reader *r);
 uint64_t trace_reader_start_wall_ns(const struct trace_reader *r);
 
-/* Reads the next item. Returns 1 if there is an item; 0 at the end; or -errno. Damaged parts are
- * skipped and counted. Births and deaths that a lost block contained are returned when the next
- * block begins. If the file is still being written, more items may follow after the end. */
+/* Reads the next item. Returns 1 if there is an item, 0 at the end, or -errno. Damaged parts are
+ * skipped and counted. Process starts and exits that a lost block contained are returned when the
+ * next block begins. If the file is still being written, more items may follow after the end. */
 int trace_reader_next(struct trace_reader *r, struct trace_item *ret);
 
 struct trace_reader_damage {
-    /* number of damaged bytes that were skipped; after a crash they may contain nothing of value */
+    /* number of damaged bytes skipped; after a crash they may have contained no record */
     uint64_t bad_bytes;
     uint64_t cut_bytes;      /* size of an incomplete block at the end of the file */
-    uint64_t unknown_blocks; /* number of blocks of a type that this version does not know */
-    /* number of blocks so far that are incomplete or missing in the sequence */
+    uint64_t unknown_blocks; /* number of blocks whose type this version of ebb does not know */
+    /* number of blocks read so far that are incomplete or missing */
     uint64_t lost_blocks;
 };
 void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damage *ret);

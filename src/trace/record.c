@@ -139,7 +139,7 @@ static int compare_rows(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Sorts rows by entity. Insertion sort is fast here, because the rows are usually in order
+/* Sorts rows by entity. Insertion sort is fast here, because the rows are nearly always in order
  * already. */
 static void sort_rows(struct record_row *rows, size_t count)
 {

@@ -1,4 +1,4 @@
-/* The records of a block, in the format of a RAW part and of an unpacked sealed block. Used only in
+/* The records of a block, in the format of raw parts and of unpacked sealed blocks. Used only in
  * trace/. */
 #pragma once
 
@@ -8,32 +8,31 @@
 #include "base/buf.h"
 #include "proc/sample.h"
 
-/* Types of records. The numbers are part of the file format. */
+/* Record types. The numbers are part of the file format. */
 enum record_type {
     RECORD_BEGIN = 1, /* the first record of every block, which lists all living entities */
-    /* a process event: its kind, the slot and, unless it is a death, the process */
+    /* a process event: event kind, slot and, except for an exit, the process */
     RECORD_PROCESS = 2,
-    RECORD_ENTITY = 3, /* the kind, id and name of an entity */
-    RECORD_MARK = 4,   /* pid, text */
-    RECORD_NOTE = 5,   /* kind, text */
-    /* kind and id of an entity, which gets the next index in the rows of this block */
+    RECORD_ENTITY = 3, /* kind, id and name of an entity */
+    RECORD_MARK = 4,   /* pid and text */
+    RECORD_NOTE = 5,   /* kind and text */
+    /* kind and id of an entity, to which the next free row index of this block is assigned */
     RECORD_USE = 6,
-    RECORD_TICK = 7, /* rows */
+    RECORD_TICK = 7, /* the rows of a tick */
 };
 
 enum {
     RECORD_ENTITIES_MAX = 65536, /* maximum number of entities in one block */
     RECORD_COLUMNS = SAMPLE_FIELDS_MAX + 1,
-    /* column number of the stale bits, which are stored like one more field */
+    /* column number of the stale bits, which are stored like a field */
     RECORD_STALE_COLUMN = SAMPLE_FIELDS_MAX,
 };
 
-/* The readings of one entity at one tick. Only elements of v[] whose `read` bit is set are
- * valid. */
+/* The readings of one entity at one tick. v[f] is valid only if bit f of `read` is set. */
 struct record_row {
-    uint32_t kind; /* kind of the entity, possibly one that this version does not know */
+    uint32_t kind; /* kind of the entity, which this version of ebb may not know */
     uint32_t id;
-    uint32_t index; /* the entity's index in this block */
+    uint32_t index; /* the entity's row index in this block */
     uint32_t read;
     uint32_t stale;
     uint64_t v[SAMPLE_FIELDS_MAX];
@@ -43,22 +42,22 @@ struct record_row {
 struct record {
     uint32_t type;
     uint64_t t_ns;
-    struct cur body;               /* content of the record, except for ticks */
-    const struct record_row *rows; /* content of a tick, sorted by kind and id */
+    struct cur body;               /* content of the record; unused for ticks */
+    const struct record_row *rows; /* content of a tick: rows sorted by kind and id */
     size_t count;
 };
 
-/* Appends a record: its type, the time since the previous record, the length and the body. */
+/* Appends a record: type, time since the previous record, length and body. */
 void record_add(struct buf *out, uint32_t type, uint64_t dt_ns, const void *body, size_t len);
-/* Appends one row of a tick: the differences between SAMPLE and LAST. Updates LAST. */
+/* Appends one row of a tick, as differences between SAMPLE and LAST. Updates LAST. */
 void record_add_row(struct buf *out, uint32_t index, const struct sample *sample,
                     uint64_t last[SAMPLE_FIELDS_MAX]);
 void record_add_process(struct buf *out, const struct process_info *info);
-/* Decodes a process. An unknown role becomes ROLE_OTHER. Returns 0, or -EBADMSG with *ret
- * untouched. */
+/* Decodes a process. An unknown role becomes ROLE_OTHER. Returns 0, or -EBADMSG and leaves *ret
+ * unchanged. */
 int record_get_process(struct cur *c, struct process_info *ret);
 
-/* A zeroed decoder is at the beginning of a block. */
+/* Decodes the records of a block in order. A zeroed decoder is at the beginning of a block. */
 struct record_decoder {
     uint64_t t_ns;
     struct record_entity {
@@ -71,8 +70,8 @@ struct record_decoder {
 };
 
 void record_decoder_fini(struct record_decoder *d);
-/* goes to the beginning of a block and keeps the memory */
+/* prepares for the next block; keeps allocated memory */
 void record_decoder_restart(struct record_decoder *d);
-/* Decodes the next record. Returns 1, 0 at the end, -EBADMSG or -ENOMEM. USE records are processed
+/* Decodes the next record. Returns 1, 0 at the end, -EBADMSG or -ENOMEM. USE records are handled
  * internally and not returned. */
 int record_decode(struct record_decoder *d, struct cur *c, struct record *ret);

@@ -1,4 +1,4 @@
-/* Converts records to items. Tracks the entities and last readings that records refer to. */
+/* Converts records to items, and tracks the entities and last readings that records refer to. */
 #include "trace/replay.h"
 
 #include <errno.h>
@@ -11,19 +11,19 @@
 struct replay_entity {
     enum sample_entity_kind kind;
     uint32_t id;
-    bool alive; /* false after the death of a process; used for processes only */
-    bool seen;  /* the entity is listed at the beginning of this block */
-    /* facts about the process; NULL until an event has described it */
+    bool alive; /* for processes: false after the process has exited */
+    bool seen;  /* the list at the beginning of this block contains the entity */
+    /* description of the process; NULL until an event provides it */
     struct process_info *process;
     char *name; /* NULL if unnamed */
     struct sample sample;
 };
 
-/* An event that happened in a lost block, found by comparing the entities before that block with
- * the list at the beginning of the next block. */
+/* An event that happened in a lost block. It is found by comparing the entities known before that
+ * block with the list at the beginning of the next block. */
 struct replay_pending {
     struct replay_entity *entity;
-    enum process_event_kind event; /* processes only: the kind of event */
+    enum process_event_kind event; /* for processes only */
 };
 
 /* ---- entities ---- */
@@ -46,8 +46,8 @@ static struct replay_entity *entity_find(const struct replay *r, uint32_t kind, 
     return numbers_get(&r->map, replay_key(kind, id), &i) ? r->entities[i] : NULL;
 }
 
-/* Finds or adds an entity. Returns 0, -ENOMEM, or -EBADMSG if there are more entities than any
- * valid recording has. */
+/* Finds or adds an entity. Returns 0, -ENOMEM, or -EBADMSG if a valid recording cannot have so many
+ * entities. */
 static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct replay_entity **ret)
 {
     struct replay_entity *e = entity_find(r, kind, id);
@@ -71,8 +71,8 @@ static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct repla
     return 0;
 }
 
-/* Removes dead processes. This is done when a block begins, because their last sample may follow
- * the death in the same block. */
+/* Removes processes that have exited. This happens only when a new block begins, because the last
+ * sample of a process may follow its exit within a block. */
 static int drop_dead(struct replay *r)
 {
     size_t kept = 0;
@@ -110,8 +110,8 @@ static int set_process(struct replay_entity *e, const struct process_info *info)
     return 0;
 }
 
-/* Reads an entity that is not a process, and its name. Returns 1 if the name changed, 0 if not or
- * if the kind is unknown (*ret is then NULL), -EBADMSG or -ENOMEM. */
+/* Reads an entity other than a process, and its name. Returns 1 if the name changed, 0 if it did
+ * not change or the kind is unknown (then *ret is NULL), -EBADMSG or -ENOMEM. */
 static int read_entity(struct replay *r, struct cur *c, struct replay_entity **ret)
 {
     struct span name;
@@ -143,7 +143,8 @@ static int push_pending(struct replay *r, struct replay_entity *e, enum process_
     return 0;
 }
 
-/* The event of a process in a lost block; PROCESS_EVENTS if there was none. */
+/* Returns the event that happened to a process in a lost block, or PROCESS_EVENTS if there was
+ * none. */
 static enum process_event_kind missed_event(const struct replay_entity *e,
                                             const struct process_info *now)
 {
@@ -186,8 +187,8 @@ static int begin_entity(struct replay *r, struct cur *c)
     return result > 0 ? push_pending(r, e, PROCESS_EVENTS) : result;
 }
 
-/* Sets all living entities from the list at the beginning of a block. The state is complete from
- * here on, even if earlier blocks were lost. */
+/* Replaces all live entities by the list at the beginning of a block. Afterwards the state is
+ * complete, even if earlier blocks were lost. */
 static int apply_begin(struct replay *r, const struct record *record)
 {
     struct cur c = record->body;
@@ -286,8 +287,8 @@ static int apply_entity(struct replay *r, const struct record *record, struct tr
     return 1;
 }
 
-/* Converts a mark. If the mark cannot be parsed because a later version wrote it, the item still
- * has the mark's text. */
+/* Converts a mark. If it cannot be parsed, for instance because a later version of ebb wrote it,
+ * its kind is MARK_OTHER and its text is kept. */
 static int apply_mark(const struct record *record, struct trace_item *ret)
 {
     struct cur c = record->body;
@@ -387,7 +388,7 @@ int replay_apply(struct replay *r, const struct record *record, struct trace_ite
     case RECORD_TICK:
         return apply_tick(r, record, ret);
     default:
-        return 0; /* a type of record that a later minor version added */
+        return 0; /* a record type that a later minor version added */
     }
 }
 

@@ -1,5 +1,5 @@
-/* Converts records to items: tracks living entities and last readings, and reconstructs the events
- * of lost blocks. Used only in trace/. */
+/* Converts records to items: tracks live entities and their last readings, and reconstructs the
+ * events of lost blocks. Used only in trace/. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 struct replay_entity;
 struct replay_pending;
 
-/* A zeroed struct is at the beginning of a recording. */
+/* The state of the conversion. A zeroed struct is at the beginning of a recording. */
 struct replay {
     struct replay_entity **entities;
     size_t entity_count, entity_cap;
@@ -28,9 +28,9 @@ struct replay {
 };
 
 void replay_fini(struct replay *r);
-/* Converts one record. Returns 1 and sets *ret; 0 if the record makes no item; -EBADMSG or -ENOMEM.
- * Before each call, replay_pending must be called until it returns false. */
+/* Converts one record. Returns 1 and sets *ret; 0 if no item results from the record; -EBADMSG or
+ * -ENOMEM. Before each call, replay_pending must be called until it returns false. */
 int replay_apply(struct replay *r, const struct record *record, struct trace_item *ret);
-/* Returns the next event of a lost block, reconstructed from the beginning of the following block.
- * Returns false if there is none left. */
+/* Returns the next event of a lost block, reconstructed from the list at the beginning of the
+ * following block. Returns false if no event is left. */
 bool replay_pending(struct replay *r, struct trace_item *ret);

@@ -27,15 +27,15 @@ static int fail(struct err *err, int r, const char *path)
     case -EEXIST:
         return err_set(err, r, "run folder %s already exists; choose another or remove it", path);
     case -ENOTDIR:
-        return err_set(err, r, "run folder %s cannot be created: a part of its path is a file",
+        return err_set(err, r, "run folder %s cannot be created: a component of its path is a file",
                        path);
     default:
         return err_set(err, r, "run folder %s cannot be created: %s", path, strerror(-r));
     }
 }
 
-/* Makes PATH absolute. Components "." and ".." are not removed, because other components may be
- * links. */
+/* Makes PATH absolute. Components "." and ".." are kept, because resolving ".." after a symbolic
+ * link would change the path. */
 static int make_absolute(const char *path, char *ret, size_t size)
 {
     AUTO_FREE char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
@@ -69,7 +69,7 @@ static int make_folder(struct rundir *dir)
     if (dir->fd >= 0)
         return 0;
     int r = -errno;
-    /* we created the folder but cannot use it, for instance because of umask 777 */
+    /* the folder was created but cannot be opened, for instance because of umask 777 */
     rmdir(dir->path);
     return r;
 }
@@ -83,13 +83,14 @@ void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1])
     ret[n] = '\0';
     if (n == 0 || strcmp(ret, ".") == 0 || strcmp(ret, "..") == 0)
         memcpy(ret, "run", sizeof "run");
-    /* a file name with a leading dash would look like an option to other programs */
+    /* other programs would take a file name with a leading dash for an option */
     if (ret[0] == '-')
         ret[0] = '_';
 }
 
-/* Points "latest" in the folder RUNS to BASE. The new link is renamed over the old one, so that
- * "latest" always exists. A folder or file called "latest" belongs to the user and stays. */
+/* Points the link "latest" in folder RUNS to BASE. The new link is renamed over the old one, so
+ * that "latest" always exists. If "latest" is not a link, it belongs to the user and is left
+ * unchanged. */
 static void point_latest(int runs, const char *base)
 {
     struct stat st;
@@ -99,7 +100,7 @@ static void point_latest(int runs, const char *base)
     if (fstatat(runs, "latest", &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
         return;
     snprintf(temporary, sizeof temporary, ".latest.%ld", (long)getpid());
-    /* a run with the same pid may have been killed before it renamed its link */
+    /* removes a link left behind if a run with the same pid was killed before renaming it */
     unlinkat(runs, temporary, 0);
     if (symlinkat(base, runs, temporary) < 0)
         return;
@@ -166,8 +167,8 @@ void rundir_point_latest(const struct rundir *node, const char *job)
 
 /* ---- the owner's signature ---- */
 
-/* The id is stored as the target of a symbolic link. A link is created atomically and reaches the
- * disk together with the folder. A file would have to be synced before each start. */
+/* The id is stored as the target of a symbolic link. Unlike a file, a link is created atomically
+ * and reaches the disk together with its folder, so no start of a job has to wait for a sync. */
 static const char id_name[] = ".folder-id";
 
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
@@ -183,8 +184,8 @@ int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
     return r;
 }
 
-/* Checks the signature of the folder. Returns 1 if it is FOLDER_ID; 0 if it is another id or
- * missing; or -errno. */
+/* Checks the signature of the folder. Returns 1 if it is FOLDER_ID (or missing, if FOLDER_ID is
+ * ""), 0 if not, or -errno. */
 static int is_signed_with(int dir, const char *folder_id)
 {
     char target[RUNDIR_ID_MAX + 1];
@@ -192,7 +193,7 @@ static int is_signed_with(int dir, const char *folder_id)
     if (len < 0 && errno == ENOENT)
         return folder_id[0] == '\0';
     if (len < 0)
-        return errno == EINVAL ? 0 : -errno; /* EINVAL means that the file is not a link */
+        return errno == EINVAL ? 0 : -errno; /* EINVAL: a file that is not a link */
     return (size_t)len == strlen(folder_id) && memcmp(target, folder_id, (size_t)len) == 0;
 }
 
@@ -210,14 +211,14 @@ int rundir_open_signed(int dirfd, const char *path, const char *folder_id)
 
 void rundir_fini(struct rundir *dir)
 {
-    if (dir->fd >= 0 && dir->path[0]) /* in a zeroed struct, fd is 0 although no folder is open */
+    if (dir->fd >= 0 && dir->path[0]) /* a zeroed struct has fd 0 but no open folder */
         close(dir->fd);
     dir->fd = -1;
     dir->path[0] = '\0';
 }
 
-/* Renames a folder called run.json. The job may have created this folder, and run.json could not be
- * renamed over it. */
+/* Moves a folder called run.json out of the way. The job can create such a folder, and a file
+ * cannot be renamed over it. */
 static void move_folder_aside(int dir)
 {
     char random[17], name[64];

@@ -1,4 +1,4 @@
-/* Scans a file block by block and, where there is no intact block, byte by byte. */
+/* Finds the intact blocks of a file, searching byte by byte for the next block after damage. */
 #include "trace/scan.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ void scan_fini(struct scan *s)
     *s = (struct scan){0};
 }
 
-/* Reads LEN bytes at offset AT; fewer only at the end of the file. */
+/* Reads LEN bytes at offset AT, or fewer at the end of the file. */
 static ssize_t read_at(int fd, void *data, size_t len, uint64_t at)
 {
     char *p = data;
@@ -39,15 +39,15 @@ static ssize_t read_at(int fd, void *data, size_t len, uint64_t at)
 struct scanner {
     int fd;
     uint64_t size;
-    uint64_t work_left; /* how many more bytes of payloads may be checked */
+    uint64_t work_left; /* number of payload bytes that may still be checked */
     uint64_t window_at;
     size_t window_len;
-    uint8_t window[CHUNK_BYTES]; /* buffer for finding block headers */
-    uint8_t chunk[CHUNK_BYTES];  /* buffer for checking payloads */
+    uint8_t window[CHUNK_BYTES]; /* window of the file in which block headers are searched */
+    uint8_t chunk[CHUNK_BYTES];  /* buffer for computing the CRC of payloads */
 };
 
-/* Gets at least LEN bytes at offset AT, or fewer at the end of the file. Each byte of the file is
- * read about once, even if many offsets look like the start of a block. */
+/* Makes at least LEN bytes at offset AT available, or fewer at the end of the file. Each byte of
+ * the file is read about once, even if many offsets look like the start of a block. */
 static ssize_t peek(struct scanner *sc, uint64_t at, size_t len, const uint8_t **ret)
 {
     if (at < sc->window_at || at + len > sc->window_at + sc->window_len) {
@@ -80,7 +80,8 @@ static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
     if (n < BLOCK_HEAD_BYTES || block_head_parse(bytes, &head) < 0)
         return 0;
     at += BLOCK_HEAD_BYTES;
-    /* work_left limits the total size of the payloads that forged headers can make us check */
+    /* work_left limits the total size of the payloads that have to be checked because of forged
+     * headers */
     if (at > sc->size || head.stored_len > sc->size - at || head.stored_len > sc->work_left)
         return 0;
     sc->work_left -= head.stored_len;

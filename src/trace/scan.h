@@ -1,4 +1,4 @@
-/* Finds the intact blocks of a damaged file, which is a recording or a heap history. */
+/* Finds the intact blocks of a recording or heap history, which may be damaged. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,23 +13,23 @@ struct scan_block {
     struct block_head head;
 };
 
-/* A zeroed struct has no blocks. */
+/* The intact blocks of a file. A zeroed struct is empty. */
 struct scan {
-    struct scan_block *blocks; /* blocks in the order of the file */
+    struct scan_block *blocks; /* blocks in file order */
     size_t count, cap;
     uint64_t cut_bytes; /* number of bytes after the last intact block */
 };
 
 void scan_fini(struct scan *s);
-/* Finds the blocks of the whole file, in place of those of an earlier scan. The time is linear in
- * the file's size, whatever the file contains. Returns 0, -ENOMEM, or -errno of a read. */
+/* Finds the blocks of the whole file and discards the result of earlier scans. The time is linear
+ * in the file size for any content. Returns 0, -ENOMEM, or -errno of a read. */
 int scan_file(struct scan *s, int fd);
-/* Like scan_file, but keeps the first KEEP blocks of the earlier scan and continues after them. If
- * the file has become shorter than these blocks, scans the whole file. */
+/* Like scan_file, but keeps the first KEEP blocks of an earlier scan and continues after them. If
+ * the file now ends before the end of these blocks, scans the whole file. */
 int scan_file_from(struct scan *s, int fd, size_t keep);
-/* True if the header of B is unchanged in the file. */
+/* True if the file still contains the header of B unchanged. */
 bool scan_has_block(int fd, const struct scan_block *b);
-/* Loads the payload of B and checks it again, because the file may have changed. Returns 0,
+/* Loads the payload of B and checks its CRC again, because the file may have changed. Returns 0,
  * -EBADMSG or -ENOMEM. */
 struct buf;
 int scan_load(int fd, const struct scan_block *b, struct buf *ret);

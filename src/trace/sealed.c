@@ -1,4 +1,4 @@
-/* Unpacks the columns of a sealed block into records. The bytes may be hostile. */
+/* Unpacks the columns of a sealed block into records. The block may be hostile. */
 #include "trace/sealed.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ struct slice {
 };
 
 struct cell {
-    uint32_t slice; /* index of the cell's slice; slices are sorted by kind, id and field */
+    uint32_t slice; /* index in `slices`, which is sorted by kind, id and field */
     uint64_t value;
 };
 
@@ -27,7 +27,7 @@ struct sealed {
     struct slice *slices;
     size_t slice_count;
     uint64_t *times;
-    /* the cells of tick i are those from starts[i] up to, but not including, starts[i + 1] */
+    /* starts[i] is the index of the first cell of tick i; its cells end before starts[i + 1] */
     uint32_t *starts;
     struct cell *cells;
     size_t tick_count, cell_count, tick;
@@ -54,7 +54,7 @@ static struct cur get_stream(struct cur *c)
     return cur_of(s, len);
 }
 
-/* Allocates COUNT + 1 elements, so that the result is NULL only if memory ran out. */
+/* Allocates COUNT + 1 elements, so that NULL always means out of memory. */
 static void *alloc_array(size_t count, size_t size)
 {
     return calloc(count + 1, size);
@@ -128,8 +128,8 @@ static int get_directory(struct sealed *s, struct cur c, struct cur gaps, struct
         x->kind = (uint32_t)kind;
         x->id = (uint32_t)id;
         x->field = (uint32_t)field;
-        /* the sum cannot overflow, because each count is at most the number of bytes it was read
-         * from */
+        /* the sum cannot overflow, because each count is at most the number of bytes that encode
+         * it */
         cells += x->count;
     }
     if (cells != s->cell_count || cells > SEALED_CELLS_MAX)
@@ -178,8 +178,8 @@ static int count_per_tick(struct sealed *s)
     return 0;
 }
 
-/* Sorts the cells by tick. Filling moves each tick's start to the start of the next tick, so all
- * starts are moved back at the end. */
+/* Sorts the cells by tick. Storing the cells advances each tick's start to that of the next tick,
+ * so the starts are shifted back at the end. */
 static int scatter(struct sealed *s)
 {
     for (size_t i = 0; i < s->slice_count; i++) {
@@ -210,7 +210,6 @@ static int get_cells(struct sealed *s)
     return e;
 }
 
-/* Allocates one row per entity. */
 static int alloc_rows(struct sealed *s)
 {
     size_t entities = 0;

@@ -1,4 +1,4 @@
-/* Transposes records into columns and compresses them. */
+/* Rearranges records into columns and compresses them. */
 #include "trace/sealed.h"
 
 #include <errno.h>
@@ -6,20 +6,20 @@
 
 #include "trace/block.h"
 
-/* zstd's default tables for this level would take 3 MB, and save only a few permille. */
+/* zstd's default tables for this level would need 3 MB and reduce the size by less than 1 %. */
 static const struct pack_effort effort = {.level = 6, .window_log = 18, .table_log = 16};
 
-/* One column: all readings of one field of one entity, with their ticks. */
+/* One column: all readings of one field of one entity, and their ticks. */
 struct column {
     uint32_t kind, id, field;
-    /* the column's cells are those from `at` up to, but not including, `at + count` */
+    /* the column's cells have the indices `at` to `at + count - 1` */
     uint32_t count, at;
 };
 
 struct packer {
     struct record_decoder decoder;
-    /* ordered by entity and field while cells are counted and filled in; sorted for compression at
-     * the end */
+    /* in order of entity and field while cells are counted and copied; sorted differently before
+     * compression */
     struct column *columns;
     size_t column_count;
     uint32_t *ticks;  /* tick of each cell */
@@ -42,7 +42,7 @@ static void packer_fini(struct packer *p)
     buf_fini(&p->deltas);
 }
 
-/* Counts the cells, so that the arrays can be allocated before the cells are copied. */
+/* Counts the cells, so that the arrays can be allocated. */
 static int count_cells(struct packer *p, struct cur records)
 {
     struct record r;
@@ -89,7 +89,7 @@ static int count_columns(struct packer *p, struct cur records)
         c->field = field == RECORD_STALE_COLUMN ? SEALED_STALE_FIELD : field;
         c->at = at;
         at += c->count;
-        /* reset here, because the count is incremented again for each cell that is filled in */
+        /* reset, because put_cell counts the cells again */
         c->count = 0;
     }
     return e;
@@ -102,8 +102,8 @@ static void put_cell(struct packer *p, struct column *c, uint64_t value)
     c->count++;
 }
 
-/* Writes the change of the interval since the last tick. The interval is nearly constant, so the
- * change takes few bytes. */
+/* Copies the cells of a tick, and writes by how much its distance from the previous tick changed.
+ * Ticks are almost equally spaced, so this change takes few bytes. */
 static void put_tick(struct packer *p, const struct record *r)
 {
     for (size_t i = 0; i < r->count; i++) {
@@ -146,7 +146,7 @@ static int fill(struct packer *p, struct cur records)
     return e;
 }
 
-/* Sorts columns so that similar ones are adjacent, which compresses better. */
+/* Orders columns by kind and field, so that similar columns are adjacent and compress better. */
 static int compare_columns(const void *a, const void *b)
 {
     const struct column *x = a, *y = b;
@@ -157,11 +157,12 @@ static int compare_columns(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Writes the ticks of the readings as runs of equal distance: pairs of (distance - 1, length). */
+/* Writes the ticks of the readings as runs of equally spaced ticks: pairs of (distance - 1,
+ * length). */
 static void put_gaps(struct packer *p, const struct column *c)
 {
     const uint32_t *ticks = p->ticks + c->at;
-    uint32_t before = UINT32_MAX; /* with this start value the distance of tick 0 is 1 */
+    uint32_t before = UINT32_MAX; /* makes the distance of tick 0 equal to 1 */
     for (uint32_t i = 0; i < c->count;) {
         uint32_t gap = ticks[i] - before, run = 1;
         while (i + run < c->count && ticks[i + run] - ticks[i + run - 1] == gap)
@@ -173,8 +174,8 @@ static void put_gaps(struct packer *p, const struct column *c)
     }
 }
 
-/* Writes the differences between successive values. Values from the kernel are whole pages or
- * kilobytes, so their common trailing zero bits are stored once. */
+/* Writes the differences between successive values. Values from the kernel are multiples of a page
+ * or of 1 KiB, so the number of zero bits at the end that all values share is stored once. */
 static unsigned put_deltas(struct packer *p, const struct column *c)
 {
     const uint64_t *v = p->values + c->at;

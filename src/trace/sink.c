@@ -1,4 +1,5 @@
-/* The thread that writes a file, its queue, and its handling of write errors. */
+/* Writes a file in a separate thread: the queue of operations, the operations, and their error
+ * handling. */
 #include "trace/sink.h"
 
 #include <errno.h>
@@ -15,9 +16,9 @@
 enum op_kind { OP_APPEND, OP_BEGIN_TAIL, OP_REPLACE_TAIL, OP_SYNC, OP_TURN };
 
 enum { NAME_BYTES = 64 };
-/* The arguments of the operation OP_TURN. */
+/* Arguments of OP_TURN, which switches to a new file. */
 struct turn {
-    int dir_fd; /* a duplicate fd, which this struct owns */
+    int dir_fd; /* the folder of the new file; a duplicate fd that this struct owns */
     char name[NAME_BYTES], old[NAME_BYTES];
 };
 
@@ -28,13 +29,14 @@ struct op {
     char data[];
 };
 
-/* State shared by the owner and the writing thread. Dropping the last reference frees the state. */
+/* State shared by the owner and the writing thread. It is freed when both have dropped their
+ * reference. */
 struct shared {
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* wakes the thread when there is work */
-    pthread_cond_t done; /* wakes sink_wait and sink_close */
+    pthread_cond_t wake; /* signalled when there is work for the thread */
+    pthread_cond_t done; /* signalled when sink_wait and sink_close may continue */
 
-    /* Fields from here on are protected by the lock. */
+    /* The fields from here on are protected by the lock. */
     unsigned refs;
     bool closing, finished, abandoned, leaves_unsynced;
     int event_fd;
@@ -44,7 +46,7 @@ struct shared {
     struct op *first, **last;
     struct sink_status status;
 
-    /* Fields from here on are used only by the thread. */
+    /* The fields from here on are used only by the writing thread. */
     int fd;
     bool seekable;
     uint64_t size_bytes;
@@ -94,8 +96,8 @@ static int write_at(const struct shared *sh, const char *data, size_t len, uint6
     return 0;
 }
 
-/* Truncates the file to remove a partial write. If truncating fails as well, the next append
- * overwrites that part. */
+/* Truncates the file to remove a partial write. If this fails too, the next append overwrites the
+ * partial write. */
 static void cut_to(const struct shared *sh, uint64_t size)
 {
     if (sh->seekable && ftruncate(sh->fd, (off_t)size) < 0)
@@ -114,8 +116,8 @@ static int append(struct shared *sh, const struct op *op)
     return 0;
 }
 
-/* Syncs the file. EINVAL and EROFS mean that the file is a pipe or device, which cannot be synced,
- * and are ignored. */
+/* Syncs the file. Ignores EINVAL and EROFS, which mean that the file is a pipe or device that
+ * cannot be synced. */
 static int sync_data(const struct shared *sh)
 {
     if (fdatasync(sh->fd) < 0 && errno != EINVAL && errno != EROFS)
@@ -134,8 +136,8 @@ static int sync_if_dirty(struct shared *sh)
     return e;
 }
 
-/* Replaces the tail of the file. First a copy of the new tail is appended and synced. From then on,
- * nothing can be lost: after a later error the copy remains valid. */
+/* Replaces the tail of the file. First, a copy of the new tail is appended and synced. After that
+ * no data can be lost, because the copy remains valid if a later operation fails. */
 static int replace_tail(struct shared *sh, const struct op *op)
 {
     uint64_t tail = sh->tail_at, old = sh->size_bytes;
@@ -149,8 +151,8 @@ static int replace_tail(struct shared *sh, const struct op *op)
     }
     sh->dirty = false;
     sh->size_bytes = sh->tail_at = old + op->len;
-    /* If the new bytes are longer than the old tail, writing them in place would overwrite their
-     * own copy. */
+    /* If the new tail is longer than the old one, writing it in place would overwrite its own copy,
+     * so the copy is kept instead. */
     if (!sh->seekable || op->len > old - tail)
         return 0;
     e = write_at(sh, op->data, op->len, tail);
@@ -182,8 +184,8 @@ static int turn(struct shared *sh, const struct op *op)
     return e;
 }
 
-/* Signals the eventfd. The caller holds the lock. The counter cannot overflow, because it is only
- * raised by a few errors and wake-ups. */
+/* Signals the eventfd. The caller holds the lock. The eventfd's counter cannot overflow, because
+ * few errors and wake-ups increment it. */
 static void send_event(const struct shared *sh)
 {
     uint64_t one = 1;
@@ -203,7 +205,8 @@ static void note_result(struct shared *sh, const struct op *op, int e)
 {
     struct sink_status *st = &sh->status;
     st->size_bytes = sh->size_bytes;
-    /* the disk has proved to work only if there were data to sync */
+    /* a successful sync does not prove that the disk works, because there may have been nothing to
+     * sync */
     if (e < 0 || op->kind != OP_SYNC)
         st->failing = e < 0;
     if (e == 0)
@@ -309,7 +312,7 @@ int sink_new(int fd, size_t memory_bytes, struct sink **ret)
     }
     s->sh = sh;
     sh->refs++;
-    /* SIGXFSZ is blocked in the thread, so exceeding the file size limit is only an EFBIG */
+    /* SIGXFSZ is blocked in the thread, so exceeding the file size limit only fails with EFBIG */
     int r = thread_start(STACK_BYTES, run, sh, &s->thread);
     if (r < 0) {
         sh->refs--;
@@ -338,7 +341,7 @@ static int enqueue(struct sink *s, enum op_kind kind, const void *data, size_t l
         free(op);
         return -ENOBUFS;
     }
-    /* if the queue is not empty, the thread is awake and will look at the queue again */
+    /* if the queue is not empty, the thread is awake and will check the queue again */
     bool idle = !sh->first;
     *sh->last = op;
     sh->last = &op->next;

@@ -1,4 +1,5 @@
-/* Creates and closes recordings, and collects records in the open block. */
+/* Creates and closes recordings, and collects records in the block being written (the open
+ * block). */
 #include "trace/writer.h"
 
 #include <assert.h>
@@ -26,13 +27,14 @@
 enum {
     BLOCK_CELLS = 65536,
     BLOCK_CELLS_LIMIT = SEALED_CELLS_MAX / 4,
-    /* amount of data waiting for the disk above which marks are refused, to leave room for
-     * samples */
+    /* marks are dropped if more than this waits for the disk, to leave room for samples */
     BACKLOG_BYTES = 1024 * 1024,
-    BYTES_KEPT = 64 * 1024, /* memory that stays allocated from one block to the next */
+    /* the record buffer is freed after a block if it is larger than eight times this */
+    BYTES_KEPT = 64 * 1024,
     QUEUE_BYTES = 2 * 1024 * 1024,
-    MARK_BURST_S = 8, /* maximum burst of marks, in seconds of the budget */
-    /* the budget is halved each time the marks written would fill this many seconds of it */
+    MARK_BURST_S = 8, /* maximum burst of marks: the budget of this many seconds */
+    /* the budget is halved whenever the marks written equal its initial rate times this many
+     * seconds */
     MARK_HALVING_S = 4096,
 };
 #define FLUSH_NS NS_PER_S
@@ -50,8 +52,8 @@ static struct entity *entity_find(struct trace_writer *w, enum sample_entity_kin
     return numbers_get(&w->map, entity_key(kind, id), &i) ? &w->entities[i] : NULL;
 }
 
-/* Finds or adds an entity. Returns NULL if memory or indices ran out; the recording then lacks the
- * entity. */
+/* Finds or adds an entity. Returns NULL if out of memory or indices; the entity is then not
+ * recorded. */
 static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id)
 {
     struct entity *e = entity_find(w, kind, id);
@@ -67,7 +69,7 @@ static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind
     return e;
 }
 
-/* Removes dead processes at the end of a block. Until then they keep their index. */
+/* Removes exited processes at the end of a block. Until then they keep their row index. */
 static void drop_dead(struct trace_writer *w)
 {
     size_t kept = 0;
@@ -81,7 +83,7 @@ static void drop_dead(struct trace_writer *w)
         }
         w->entities[kept] = *e;
         numbers_put(&w->map, entity_key(e->kind, e->id),
-                    /* adding to the table cannot fail, because it had more entries before */
+                    /* cannot fail, because the table had at least as many entries before */
                     (uint32_t)kept);
         kept++;
     }
@@ -94,7 +96,7 @@ static void put_record(struct trace_writer *w, uint64_t t_ns, enum record_type t
                        const struct buf *body)
 {
     uint64_t t = t_ns > w->t_ns ? t_ns : w->t_ns;
-    /* times in a block count from its first record, whose time is 0 */
+    /* each time is relative to the previous record of the block; the first one is absolute */
     uint64_t before = w->records.len == 0 ? 0 : w->t_ns;
     record_add(&w->records, type, t - before, body->data, body->len);
     w->records.failed |= body->failed;
@@ -215,7 +217,7 @@ static void add_mark(struct trace_writer *w, const struct mark *mark)
     add_record(w, mark->t_ns, RECORD_MARK, &w->body);
 }
 
-/* Returns false while the disk is too slow. The job may send any number of marks, so the remaining
+/* Returns false while the disk is too slow. The job can send any number of marks, so the remaining
  * room is reserved for samples. */
 static bool has_room_for_marks(const struct trace_writer *w)
 {
@@ -337,7 +339,7 @@ void trace_writer_tick_end(struct trace_writer *w)
 {
     assert(w->in_tick);
     w->in_tick = false;
-    w->cells++; /* a tick without readings counts as one cell */
+    w->cells++; /* so that a tick without readings is counted too */
     buf_clear(&w->body);
     buf_add_varint(&w->body, w->tick_rows);
     buf_add(&w->body, w->rows.data, w->rows.len);
@@ -376,8 +378,8 @@ static int make_header(const json_t *header, struct buf *ret)
     return ret->failed ? -ENOMEM : 0;
 }
 
-/* Creates the file and writes the header at once, so that the caller notices at the start if
- * recording is impossible. */
+/* Creates the file and writes the header immediately, so that the caller learns at the start
+ * whether recording is possible. */
 static int create_file(int dirfd, const char *name, const json_t *header, int *ret)
 {
     struct buf head = {0};
@@ -431,9 +433,7 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
     }
     if (r < 0) {
         free(w);
-        return err_set(err, r,
-                       r == -EEXIST ? "%s already exists and is not overwritten"
-                                    : "%s cannot be written: %s",
+        return err_set(err, r, r == -EEXIST ? "%s already exists" : "%s cannot be written: %s",
                        name, strerror(-r));
     }
     *ret = w;

@@ -1,4 +1,5 @@
-/* Passes the open block to the disk thread: in parts while it grows, and sealed when it is full. */
+/* Passes the open block to the disk thread: in raw parts while it grows, and sealed when it is
+ * full. */
 #include "trace/writer_private.h"
 
 #include <assert.h>
@@ -10,17 +11,18 @@
 #include "trace/sink.h"
 
 enum {
-    /* size at which a block is full even if it has few cells, because births and marks also need
-     * space */
+    /* size at which a block is full even if it has few cells, because process events and marks also
+     * take space */
     BLOCK_BYTES = 512 * 1024,
-    /* size at which a block ends even between two flushes, not counting the list at its
+    /* size at which a block ends even between flushes, excluding the list of entities at its
      * beginning */
     BLOCK_BYTES_MAX = 2 * ROLL_BYTES,
-    PART_BYTES = 256 * 1024, /* size at which a part is passed to the disk thread at once */
+    /* size at which a part is passed to the disk thread without waiting for a flush */
+    PART_BYTES = 256 * 1024,
 };
 #define BLOCK_AGE_NS (30 * 60 * NS_PER_S)
 
-/* The length of the next part, which consists of whole records; 0 if no record is left. */
+/* Returns the length of the next part, which consists of whole records; 0 if no record is left. */
 static size_t next_part(const struct trace_writer *w)
 {
     size_t half = w->options.memory_bytes / 2;
@@ -61,8 +63,8 @@ static bool all_handed(const struct trace_writer *w)
     return w->handed == w->records.len;
 }
 
-/* Passes the next part to the disk thread. A part that was refused or lost is sent again together
- * with the next part, so that a short disk problem loses nothing. */
+/* Passes the remaining records to the disk thread in parts. Refused or lost parts are sent again
+ * later, so that a short disk problem loses no data. */
 static void hand_over(struct trace_writer *w)
 {
     while (!w->records.failed && !all_handed(w)) {
@@ -74,7 +76,7 @@ static void hand_over(struct trace_writer *w)
     }
 }
 
-/* Like hand_over, but waits until UNTIL_NS for room in the queue. */
+/* Like hand_over, but waits for room in the queue until UNTIL_NS. */
 static void hand_over_until(struct trace_writer *w, uint64_t until_ns)
 {
     hand_over(w);
@@ -107,8 +109,9 @@ bool writer_watch_disk(struct trace_writer *w)
     return true;
 }
 
-/* True if the block is TIMES as large as a full block. A full block is larger if there are more
- * entities, so that the list of entities at its beginning remains a small part of it. */
+/* True if the block is at least TIMES as large as a full block. The size of a full block grows with
+ * the number of entities, so that the list of entities at its beginning remains a small part of
+ * it. */
 static bool is_full(const struct trace_writer *w, unsigned times)
 {
     enum { TICKS_MIN = 32 };
@@ -118,9 +121,9 @@ static bool is_full(const struct trace_writer *w, unsigned times)
            w->records.len >= times * (size_t)BLOCK_BYTES + w->begin_len;
 }
 
-/* Replaces the raw parts on disk by the sealed block. The raw parts remain if the block cannot be
- * packed or would not be smaller. If the block has no raw parts on disk, the tail of the file
- * belongs to another block and is kept. */
+/* Replaces the raw parts on the disk by the sealed block. They are kept if the block cannot be
+ * packed or would not become smaller. If none of this block's parts are on the disk, the sealed
+ * block is appended, because the tail of the file then belongs to another block. */
 static int replace_by_sealed(struct trace_writer *w)
 {
     struct buf packed = {0}, out = {0};
@@ -151,7 +154,7 @@ static void seal(struct trace_writer *w)
     writer_block_end(w);
 }
 
-/* Ends the open block without sealing it. Its raw parts on disk remain readable. */
+/* Ends the open block without sealing it. Its raw parts on the disk remain readable. */
 static void abandon(struct trace_writer *w)
 {
     if (!all_handed(w) || w->records.failed)
@@ -160,7 +163,7 @@ static void abandon(struct trace_writer *w)
     writer_block_end(w);
 }
 
-/* For generated recordings: writes blocks only when they are full. */
+/* Writes blocks only when they are full (for generated recordings). */
 static void flush_patiently(struct trace_writer *w)
 {
     if (!w->open || !is_full(w, 1))
@@ -173,8 +176,7 @@ static void flush_patiently(struct trace_writer *w)
     writer_watch_disk(w);
 }
 
-/* Passes on parts that are due. After a disk error, the next attempt is made by the next flush, not
- * by the next record. */
+/* After a disk error, only the next flush tries again, not the next record. */
 void writer_relieve(struct trace_writer *w)
 {
     size_t grown = w->records.len - w->begin_len;
@@ -205,7 +207,8 @@ static void flush_block(struct trace_writer *w, uint64_t now_ns, bool healthy)
     hand_over(w);
     bool all = all_handed(w);
     bool stuck =
-        /* a record larger than the queue can only be written in sealed form */
+        /* the next record is larger than the queue, so it can only be written as part of a sealed
+         * block */
         !all && w->handed == before;
     bool old = now_ns > w->opened_ns && now_ns - w->opened_ns >= BLOCK_AGE_NS;
     if (healthy && (all ? is_full(w, 1) || old : stuck))

@@ -13,17 +13,17 @@
 
 struct sink;
 
-/* Size of a block, without the list at its beginning, from which on the block accepts no more
- * marks, and ends as soon as the disk thread has taken its data. */
+/* Size of a block, excluding the list of entities at its beginning, from which the block accepts no
+ * more marks and ends as soon as the disk thread has received all of it. */
 enum { ROLL_BYTES = 2 * 1024 * 1024 };
 
 struct entity {
     enum sample_entity_kind kind;
     uint32_t id;
-    bool in_block; /* the entity has an index in the rows of the open block */
+    bool in_block; /* a row index of the open block is assigned to the entity */
     uint32_t number;
-    uint64_t tick; /* number of the last tick with a sample */
-    /* the process or name as encoded at the beginning of a block; empty if there is none */
+    uint64_t tick; /* number of the last tick that has a sample of the entity */
+    /* the process or name, as encoded at the beginning of a block; empty if unknown or exited */
     struct buf definition;
     uint64_t last[SAMPLE_FIELDS_MAX];
 };
@@ -48,40 +48,43 @@ struct trace_writer {
     uint64_t seq;
     uint64_t opened_ns;
     struct buf records;
-    size_t begin_len; /* length of the list of living entities with which `records` begins */
-    size_t handed;    /* length of the part of `records` that the disk thread has received */
+    size_t begin_len; /* length of the list of live entities at the beginning of `records` */
+    size_t handed;    /* number of bytes of `records` that were passed to the disk thread */
     uint64_t cells;
     uint32_t numbers;
     bool open;
-    bool tail_begun; /* the tail of the file has parts of this block */
-    bool lossy;      /* a loss in this block was already counted */
+    bool tail_begun; /* the tail of the file consists of parts of this block */
+    bool lossy;      /* this block is already counted as lost */
 
     bool in_tick;
-    bool unsynced;        /* data were passed on since the last sync */
-    uint64_t unsure;      /* number of ended blocks that the disk may not have stored yet */
-    uint64_t losses_seen; /* number of the sink's losses that were handled so far */
-    uint64_t marks_lost;  /* number of lost marks that are not yet noted in the recording */
-    /* number of marks dropped because of the budget and not yet noted in the recording */
+    bool unsynced;        /* data were passed to the disk thread since the last sync */
+    uint64_t unsure;      /* number of finished blocks that may not be on the disk yet */
+    uint64_t losses_seen; /* the sink's number of losses up to which losses were handled */
+    uint64_t marks_lost;  /* number of lost marks for which no note has been written yet */
+    /* number of marks dropped because of the budget, for which no note has been written yet */
     uint64_t marks_left_out;
-    uint64_t mark_bytes; /* size of all marks written so far */
-    /* the part of the budget left at mark_t_ns, in bytes times nanoseconds */
+    uint64_t mark_bytes; /* total size of the marks written */
+    /* budget left at mark_t_ns, in bytes times nanoseconds */
     uint64_t mark_credit_ns;
     uint64_t mark_t_ns; /* time of the last mark; 0 before the first */
-    int error; /* error of the recording: 0, or -ENOBUFS once data were dropped for lack of room */
-    bool losing;      /* data were lost before the last flush */
-    bool lost_lately; /* data were lost since the last flush */
+    int error;          /* 0, or -ENOBUFS once data were dropped for lack of room */
+    bool losing;        /* data were lost between the last two flushes */
+    bool lost_lately;   /* data were lost since the last flush */
 };
 
 /* Ends the open block, complete or not. */
 void writer_block_end(struct trace_writer *w);
-/* Counts a loss in the open block, and signals it through the eventfd like a disk error. */
+/* Counts the open block as lost, once, and signals the loss through the eventfd like a disk
+ * error. */
 void writer_count_loss(struct trace_writer *w);
-void writer_note_lost_marks(struct trace_writer *w); /* writes a note if marks were lost */
+/* Writes a note if marks were lost or dropped. */
+void writer_note_lost_marks(struct trace_writer *w);
 
-/* Ends or passes on the open block if it has become too large between two flushes. */
+/* Passes parts to the disk thread, or ends the open block, if it has grown too large to wait for
+ * the next flush. */
 void writer_relieve(struct trace_writer *w);
-/* Handles write errors of the disk. Returns true if all data passed on are on disk; the tail can
- * then be replaced without risk. */
+/* Handles the write errors of the sink. Returns true if all data passed to the disk thread are on
+ * the disk, so that the tail can be replaced safely. */
 bool writer_watch_disk(struct trace_writer *w);
-/* Passes on the last block, and waits for the disk until UNTIL_NS at the latest. */
+/* Passes the last block to the disk thread, waiting for room until UNTIL_NS, and ends the block. */
 void writer_close_block(struct trace_writer *w, uint64_t until_ns);

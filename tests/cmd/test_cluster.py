@@ -224,7 +224,7 @@ def test_row_of_a_node_says_that_its_recording_is_damaged(job):
     path.write_bytes(b"nothing of value" * 100)
     doc, status = verdict_json(folder)
     assert status == 1 and doc["nodes"][0]["error"]
-    assert "is not a recording" in run_ebb("show", folder).stdout
+    assert "is not an ebb recording" in run_ebb("show", folder).stdout
 
 
 def test_node_with_an_empty_folder_is_shown_as_running(job):

@@ -131,7 +131,7 @@ def test_export_error_names_the_unreadable_recording(ebb_as_nobody, open_folder)
 ])
 def test_export_refuses_a_file_that_is_not_a_recording(ebb, tmp_path, content):
     path = write(tmp_path / "foreign", content)
-    assert refused_with(ebb("export", path, "--csv"), "foreign", "not a recording")
+    assert refused_with(ebb("export", path, "--csv"), "foreign", "not an ebb recording")
 
 
 def test_export_reports_a_missing_path_or_recording(ebb, tmp_path):

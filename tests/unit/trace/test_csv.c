@@ -189,8 +189,8 @@ static void error_for_a_huge_csv_value_suggests_another_unit(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         snprintf(s, sizeof(s), "t,rss_mb\n0,%s\n", bad[i]);
         snprintf(want, sizeof(want),
-                 "f.csv line 2: rss_mb \"%s\" is more than any machine can hold: is the unit right "
-                 "(--unit)?",
+                 "f.csv line 2: rss_mb \"%s\" exceeds the memory of any machine; check the unit "
+                 "(--unit)",
                  bad[i]);
         assert_refused(s, NULL, want);
     }
@@ -289,9 +289,10 @@ static void csv_file_with_only_a_header_is_accepted_but_no_empty_file(void **sta
     assert_int_equal(r.count, 0);
     read_good("t,rss", NULL, &r);
     assert_int_equal(r.count, 0);
-    assert_refused("\n", NULL, "f.csv is empty: a table begins with a line of column names");
+    assert_refused("\n", NULL, "f.csv is empty; the first line must contain the column names");
     assert_int_equal(csv_read("/dev/null", NULL, keep_row, &r, &err), -EBADMSG);
-    assert_string_equal(err.text, "/dev/null is empty: a table begins with a line of column names");
+    assert_string_equal(err.text,
+                        "/dev/null is empty; the first line must contain the column names");
 }
 
 static void truncated_last_csv_line_is_skipped_but_no_other_line(void **state)
@@ -312,7 +313,7 @@ static void malformed_csv_tables_are_refused_with_an_error(void **state)
     struct err err;
 
     (void)state;
-    assert_refused("t,rss\n1,\"2\n3,4\n", NULL, "f.csv line 2: a quote is opened and never closed");
+    assert_refused("t,rss\n1,\"2\n3,4\n", NULL, "f.csv line 2: a quote is not closed");
     assert_refused("t,rss\n1,\"2\"x\n", NULL,
                    "f.csv line 2: text follows a closing quote (a quote in a field must be "
                    "doubled)");
@@ -323,7 +324,7 @@ static void malformed_csv_tables_are_refused_with_an_error(void **state)
     for (int i = 0; i < 10 << 20; i++)
         buf_add_byte(&b, '7');
     assert_int_equal(read_bytes(b.data, b.len, NULL, &r, &err), -EBADMSG);
-    assert_string_equal(err.text, "f.csv line 3: longer than 1 MiB (is a quote left open?)");
+    assert_string_equal(err.text, "f.csv line 3: longer than 1 MiB (possibly an unclosed quote)");
     assert_int_equal(r.count, 1);
 
     buf_clear(&b);
@@ -350,11 +351,11 @@ static void unreadable_csv_files_are_refused_with_an_error(void **state)
     assert_string_equal(err.text, "/tmp is a folder, not a file");
     assert_int_equal(write(fd, "\x1f\x8b\x08\0\0\0", 6), 6);
     assert_int_equal(csv_read(path, NULL, keep_row, &r, &err), -EBADMSG);
-    snprintf(want, sizeof(want), "%s is not a table but gzip data", path);
+    snprintf(want, sizeof(want), "%s is gzip data, not a table", path);
     assert_string_equal(err.text, want);
     assert_int_equal(pwrite(fd, "EBBTRACE\1\0\0\0", 12, 0), 12);
     assert_int_equal(csv_read(path, NULL, keep_row, &r, &err), -EBADMSG);
-    snprintf(want, sizeof(want), "%s is not a table but a recording of ebb", path);
+    snprintf(want, sizeof(want), "%s is an ebb recording, not a table", path);
     assert_string_equal(err.text, want);
     close(fd);
     unlink(path);
@@ -466,8 +467,8 @@ static void invalid_mark_line_is_reported_with_its_number(void **state)
         {"[1]", "not a JSON object like {\"t\": 12.5, \"kind\": \"step\", \"step\": 3}"},
         {"{\"kind\":\"step\"}", "a mark requires \"t\", its time in seconds"},
         {"{\"t\":\"1\",\"kind\":\"step\"}", "a mark requires \"t\", its time in seconds"},
-        {"{\"t\":1}", "a mark needs a \"kind\": \"step\", \"eval\", …"},
-        {"{\"t\":1,\"kind\":3}", "a mark needs a \"kind\": \"step\", \"eval\", …"},
+        {"{\"t\":1}", "a mark requires a \"kind\": \"step\", \"eval\", …"},
+        {"{\"t\":1,\"kind\":3}", "a mark requires a \"kind\": \"step\", \"eval\", …"},
         {"{\"t\":1,\"kind\":\"step\",\"step\":-3}", "invalid value of \"step\": -3"},
         {"{\"t\":1,\"kind\":\"step\",\"step\":\"x\"}", "invalid value of \"step\": \"x\""},
         {"{\"t\":1,\"kind\":\"step\",\"step\":1.5}", "invalid value of \"step\": 1.5"},
