@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-/* Waits up to 30 s for COND and runs STEP repeatedly. Only broken code reaches the limit. */
+/* Waits up to 30 s for COND, running STEP before each check. Only broken code reaches this
+ * limit. */
 #define EVENTUALLY(cond, step)                                                                     \
     do {                                                                                           \
         bool ok_ = false;                                                                          \

@@ -1,4 +1,4 @@
-/* Tests the buffer, its integers, the cursor over hostile bytes, and CRC-32C. */
+/* Tests the buffer, its integer encodings, the cursor over hostile bytes, and CRC-32C. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static void buf_printf_grows_the_buffer_for_long_text(void **state)
     char longer[5001];
     memset(longer, 'x', 5000);
     longer[5000] = '\0';
-    /* The lengths cover both sides of the buffer's first capacity. */
+    /* These lengths lie on both sides of the buffer's initial capacity. */
     for (size_t before = 0; before < 70; before++) {
         struct buf b = {0};
         for (size_t i = 0; i < before; i++)
@@ -60,7 +60,7 @@ static void buf_printf_grows_the_buffer_for_long_text(void **state)
     }
 }
 
-static void buffer_that_failed_to_grow_stays_in_error_until_cleared(void **state)
+static void buffer_growth_failure_persists_until_clear(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -130,7 +130,7 @@ static void varints_have_the_shortest_leb128_form(void **state)
     buf_fini(&b);
 }
 
-static void fixed_integers_are_little_endian(void **state)
+static void fixed_size_integers_are_little_endian(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -191,8 +191,7 @@ static void cursor_reads_no_byte_past_the_end(void **state)
 {
     (void)state;
     for (size_t len = 0; len < 9; len++) {
-        /* The copy is allocated with its exact length, so the sanitizer detects a read past its
-         * end. */
+        /* The copy has exactly the right size, so the sanitizer detects reads past its end. */
         uint8_t *exact = malloc(len ? len : 1);
         memset(exact, 0xFF, len ? len : 1);
         size_t blob_len;
@@ -284,11 +283,11 @@ int main(void)
         cmocka_unit_test(zeroed_buffer_is_an_empty_string),
         cmocka_unit_test(buffer_keeps_appended_bytes_in_order),
         cmocka_unit_test(buf_printf_grows_the_buffer_for_long_text),
-        cmocka_unit_test(buffer_that_failed_to_grow_stays_in_error_until_cleared),
+        cmocka_unit_test(buffer_growth_failure_persists_until_clear),
         cmocka_unit_test(buffer_reserve_refuses_a_size_that_overflows),
         cmocka_unit_test(integers_survive_encoding_and_decoding),
         cmocka_unit_test(varints_have_the_shortest_leb128_form),
-        cmocka_unit_test(fixed_integers_are_little_endian),
+        cmocka_unit_test(fixed_size_integers_are_little_endian),
         cmocka_unit_test(varint_without_its_final_byte_is_refused),
         cmocka_unit_test(varint_beyond_64_bits_is_refused),
         cmocka_unit_test(truncated_varint_is_refused),

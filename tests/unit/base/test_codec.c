@@ -1,4 +1,5 @@
-/* Tests that a struct written as JSON can be read back, and that foreign documents are accepted. */
+/* Tests that structs survive conversion to JSON and back, and that documents of other programs are
+ * accepted. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -66,7 +67,7 @@ static struct whole read_text(const char *text)
     return w;
 }
 
-static void codec_writes_a_document_unchanged_after_reading_it(void **state)
+static void codec_round_trip_keeps_a_document_unchanged(void **state)
 {
     static const char text[] =
         "{\"on\": true, \"small\": -3, \"large\": -5000000000, \"bytes\": 7, \"real\": 0.5, "
@@ -110,7 +111,7 @@ static void codec_reads_members_of_a_wrong_type_as_absent(void **state)
     assert_false(w.is_on || w.small || w.large || w.has_bytes || w.note || w.has_one);
     assert_int_equal(w.colour, COLOUR_UNKNOWN);
     assert_int_equal(w.part_count, 3);
-    /* The name was truncated at a character boundary. */
+    /* The name is truncated between characters. */
     assert_string_equal(w.parts[2].part_name, "äöü");
     assert_string_equal(w.words[0], "");
     codec_fini(whole_codec, &w);
@@ -135,7 +136,7 @@ static void codec_truncates_a_list_at_its_maximum(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codec_writes_a_document_unchanged_after_reading_it),
+        cmocka_unit_test(codec_round_trip_keeps_a_document_unchanged),
         cmocka_unit_test(codec_writes_absent_members_as_null_or_omits_them),
         cmocka_unit_test(codec_reads_members_of_a_wrong_type_as_absent),
         cmocka_unit_test(codec_truncates_a_list_at_its_maximum),

@@ -68,7 +68,7 @@ static void getdents64_lists_a_folder_and_fails_on_a_file(void **state)
     close(fd);
 }
 
-static void explicit_bzero_clears_exactly_its_bytes(void **state)
+static void explicit_bzero_clears_exactly_the_given_bytes(void **state)
 {
     char bytes[] = "secret";
 
@@ -99,7 +99,7 @@ int main(void)
         cmocka_unit_test(memfd_create_returns_a_descriptor_closed_on_exec),
         cmocka_unit_test(gettid_of_the_only_thread_returns_the_process_id),
         cmocka_unit_test(getdents64_lists_a_folder_and_fails_on_a_file),
-        cmocka_unit_test(explicit_bzero_clears_exactly_its_bytes),
+        cmocka_unit_test(explicit_bzero_clears_exactly_the_given_bytes),
         cmocka_unit_test(sigabbrev_np_names_the_standard_signals_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

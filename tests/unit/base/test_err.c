@@ -54,7 +54,7 @@ static void long_error_message_is_truncated(void **state)
     assert_memory_equal(s.guard, "GGGGGGGG", 8);
 }
 
-static void truncated_error_never_splits_a_character(void **state)
+static void error_truncation_never_splits_a_character(void **state)
 {
     (void)state;
     char euros[3 * 300 + 1] = "";
@@ -106,7 +106,7 @@ int main(void)
         cmocka_unit_test(err_set_without_an_error_object_returns_the_code),
         cmocka_unit_test(err_set_preserves_errno),
         cmocka_unit_test(long_error_message_is_truncated),
-        cmocka_unit_test(truncated_error_never_splits_a_character),
+        cmocka_unit_test(error_truncation_never_splits_a_character),
         cmocka_unit_test(err_prefix_prepends_to_the_message),
         cmocka_unit_test(err_prefix_of_an_empty_message_becomes_the_message),
         cmocka_unit_test(err_set_accepts_its_previous_message_as_argument),

@@ -19,7 +19,7 @@
 #include "base/buf.h"
 #include "base/io.h"
 
-/* The folder in which one test runs. Its path is needed to remove it. */
+/* The folder that is a test's working directory. Its path is needed to remove it. */
 struct folder {
     char path[64];
     int fd;
@@ -81,7 +81,7 @@ static void read_small_terminates_the_text_with_nul(void **state)
     assert_int_equal(io_read_small(f->fd, "a", buf, sizeof(buf)), 5);
     assert_string_equal(buf, "hello");
     int fd = open("a", O_RDONLY | O_CLOEXEC);
-    for (int i = 0; i < 2; i++) { /* Both calls of read_small read the file from its start. */
+    for (int i = 0; i < 2; i++) { /* Both calls must read the file from its start. */
         memset(buf, 'G', sizeof(buf));
         assert_int_equal(io_pread_small(fd, buf, sizeof(buf)), 5);
         assert_string_equal(buf, "hello");
@@ -115,7 +115,7 @@ static void read_of_a_missing_file_returns_enoent(void **state)
     buf_fini(&b);
 }
 
-static void file_of_maximum_size_is_read_and_a_larger_one_refused(void **state)
+static void file_of_maximum_size_is_read_and_larger_file_refused(void **state)
 {
     struct folder *f = *state;
     make_file("a", "12345");
@@ -143,7 +143,7 @@ static void *drain(void *arg)
     return NULL;
 }
 
-static void write_larger_than_a_pipe_arrives_complete(void **state)
+static void write_larger_than_the_pipe_buffer_arrives_complete(void **state)
 {
     (void)state;
     int p[2];
@@ -212,8 +212,7 @@ static void file_in_a_subfolder_is_replaced_in_that_folder(void **state)
     assert_int_equal(entries("."), 1);
 }
 
-/* Files with these names may exist: a hostile program may have created them, or a process with the
- * same pid may have crashed. */
+/* Such files may have been created by a hostile program or left behind by a crashed process. */
 static void file_replacement_skips_temporary_names_that_already_exist(void **state)
 {
     struct folder *f = *state;
@@ -270,7 +269,7 @@ static void mkdir_parents_creates_all_missing_folders(void **state)
     assert_int_equal(io_mkdir_parents(""), -ENOENT);
 }
 
-static void mkdir_parents_fails_if_a_file_is_in_the_way(void **state)
+static void mkdir_parents_fails_if_a_component_is_a_file(void **state)
 {
     (void)state;
     make_file("f", "");
@@ -310,8 +309,8 @@ int main(void)
         IN_A_FOLDER(read_small_terminates_the_text_with_nul),
         IN_A_FOLDER(read_small_truncates_a_longer_file),
         IN_A_FOLDER(read_of_a_missing_file_returns_enoent),
-        IN_A_FOLDER(file_of_maximum_size_is_read_and_a_larger_one_refused),
-        cmocka_unit_test(write_larger_than_a_pipe_arrives_complete),
+        IN_A_FOLDER(file_of_maximum_size_is_read_and_larger_file_refused),
+        cmocka_unit_test(write_larger_than_the_pipe_buffer_arrives_complete),
         cmocka_unit_test(write_to_a_full_nonblocking_pipe_is_an_error),
         IN_A_FOLDER(file_replacement_leaves_no_temporary_file),
         IN_A_FOLDER(replaced_file_has_the_default_mode),
@@ -320,7 +319,7 @@ int main(void)
         IN_A_FOLDER(temporary_files_of_killed_processes_are_removed),
         IN_A_FOLDER(failed_file_replacement_leaves_no_temporary_file),
         IN_A_FOLDER(mkdir_parents_creates_all_missing_folders),
-        IN_A_FOLDER(mkdir_parents_fails_if_a_file_is_in_the_way),
+        IN_A_FOLDER(mkdir_parents_fails_if_a_component_is_a_file),
         IN_A_FOLDER(mkdir_parents_accepts_a_link_to_a_folder),
         cmocka_unit_test(pidfd_refers_to_a_live_process_and_closes_on_exec),
     };

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/json.h"
 
-/* This function takes ownership of DOC. */
+/* Takes ownership of DOC. */
 static void printed_is(json_t *doc, int indent, const char *want)
 {
     struct buf b = {0};
@@ -57,7 +57,7 @@ static void every_pair_of_bytes_can_be_written_and_parsed_as_json(void **state)
     }
 }
 
-static void json_counts_are_exact_up_to_63_bits_then_clamped(void **state)
+static void json_counts_are_exact_up_to_63_bits_and_clamped_above(void **state)
 {
     (void)state;
     printed_is(json_u64(0), 0, "0\n");
@@ -85,7 +85,7 @@ static void json_seconds_have_exactly_six_decimals(void **state)
     seconds_are(1731661234123456789, 1731661234.123457);
 }
 
-static void json_output_is_compact_or_indented_with_a_newline(void **state)
+static void json_is_printed_compact_or_indented_with_final_newline(void **state)
 {
     (void)state;
     printed_is(json_pack("{s:i,s:[i,i]}", "b", 1, "a", 2, 3), 0, "{\"b\":1,\"a\":[2,3]}\n");
@@ -109,7 +109,7 @@ static void json_document_is_written_to_an_fd(void **state)
     close(p[1]);
 }
 
-/* Returns DEPTH nested arrays as text. */
+/* Returns the text of DEPTH nested arrays. */
 static char *nested(size_t depth)
 {
     char *s = malloc(2 * depth + 1);
@@ -119,7 +119,7 @@ static char *nested(size_t depth)
     return s;
 }
 
-static void json_of_64_levels_is_read_and_of_65_levels_refused(void **state)
+static void json_of_64_levels_is_accepted_and_65_levels_refused(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -187,7 +187,7 @@ static void invalid_json_is_refused_with_line_and_column(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct err err = {0};
         size_t len = strlen(wrong[i]);
-        /* The text has no NUL at its end, so the sanitizer detects a read past it. */
+        /* The text is not NUL-terminated, so the sanitizer detects reads past its end. */
         char *exact = malloc(len ? len : 1);
         memcpy(exact, wrong[i], len);
         json_t *doc = json_parse(exact, len, &err);
@@ -204,11 +204,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_bytes_can_be_written_as_a_json_string),
         cmocka_unit_test(every_pair_of_bytes_can_be_written_and_parsed_as_json),
-        cmocka_unit_test(json_counts_are_exact_up_to_63_bits_then_clamped),
+        cmocka_unit_test(json_counts_are_exact_up_to_63_bits_and_clamped_above),
         cmocka_unit_test(json_seconds_have_exactly_six_decimals),
-        cmocka_unit_test(json_output_is_compact_or_indented_with_a_newline),
+        cmocka_unit_test(json_is_printed_compact_or_indented_with_final_newline),
         cmocka_unit_test(json_document_is_written_to_an_fd),
-        cmocka_unit_test(json_of_64_levels_is_read_and_of_65_levels_refused),
+        cmocka_unit_test(json_of_64_levels_is_accepted_and_65_levels_refused),
         cmocka_unit_test(json_of_a_million_levels_does_not_overflow_the_stack),
         cmocka_unit_test(brackets_inside_a_json_string_do_not_count_as_nesting),
         cmocka_unit_test(json_larger_than_16_mib_is_refused),

@@ -1,4 +1,4 @@
-/* Tests the event loop: which events are delivered and which are not, and that the signal mask is
+/* Tests the event loop: which events are delivered, which are not, and that the signal mask is
  * restored. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,14 +39,14 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Instructions for a callback, and the events that it received. */
+/* Instructions for a callback, and a record of its calls. */
 struct seen {
     int calls;
     uint32_t events;
     uint64_t now_ns;
     int signo;
     int32_t value;
-    struct loop_source **victims; /* NULL-terminated list of sources that the callback removes. */
+    struct loop_source **victims; /* NULL-terminated list of sources for the callback to remove */
     bool should_stop;
     bool should_nest;
 };
@@ -164,7 +164,7 @@ static void hang_up_is_delivered_even_if_not_requested(void **state)
     close(p[1]);
 }
 
-static void epoll_errors_are_returned(void **state)
+static void adding_an_fd_that_epoll_refuses_returns_the_error(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-test-loop.XXXXXX";
@@ -179,7 +179,7 @@ static void epoll_errors_are_returned(void **state)
     close(fd);
 }
 
-/* Both pipes are readable, so both events arrive in one batch. */
+/* Both pipes are readable, so the events of both arrive in one batch. */
 struct two {
     int a[2], b[2];
     struct seen seen_a, seen_b;
@@ -226,7 +226,7 @@ static void loop_callback_may_remove_all_sources_including_its_own(void **state)
     (void)state;
     struct two t;
     two_open(&t);
-    /* The list has source_a twice on purpose. */
+    /* source_a is listed twice on purpose, because removing a source twice is allowed. */
     struct loop_source *all[] = {t.source_a, t.source_b, t.source_a, NULL};
     t.seen_a.victims = all;
     t.seen_b.victims = all;
@@ -236,7 +236,7 @@ static void loop_callback_may_remove_all_sources_including_its_own(void **state)
     two_close(&t);
 }
 
-static void nested_loop_iteration_keeps_the_sources_of_the_outer_one(void **state)
+static void nested_loop_iteration_frees_no_source_of_the_outer_one(void **state)
 {
     (void)state;
     struct two t;
@@ -305,7 +305,7 @@ static void timer_with_a_time_in_the_past_fires_at_once(void **state)
     run_until(&past.calls, 1);
 }
 
-static void missed_timer_periods_cause_one_call(void **state)
+static void missed_timer_periods_cause_a_single_callback(void **state)
 {
     (void)state;
     const uint64_t period = 10 * NS_PER_MS;
@@ -336,14 +336,14 @@ static void disarmed_timer_does_not_fire_until_set_again(void **state)
     loop_remove(timer);
 }
 
-static void callback_of_a_timer_removed_while_it_is_due_is_not_called(void **state)
+static void timer_removed_while_due_does_not_call_back(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
     struct loop_source *timer_a, *timer_b;
     assert_int_equal(loop_add_timer(loop, 1, 0, on_timer, &a, &timer_a), 0);
     assert_int_equal(loop_add_timer(loop, 1, 0, on_timer, &b, &timer_b), 0);
-    sleep_ms(2); /* Both timers have expired, so one batch has both events. */
+    sleep_ms(2); /* Both timers have expired, so one batch contains both events. */
     struct loop_source *both[] = {timer_a, timer_b, NULL};
     a.victims = b.victims = both;
     assert_int_equal(loop_once(loop, LONG_MS), 0);
@@ -399,7 +399,7 @@ static void loop_free_restores_the_signal_mask(void **state)
     assert_int_equal(sigismember(&original, SIGUSR2), 1);
     loop_free(other);
     assert_false(is_blocked(SIGUSR1));
-    assert_true(is_blocked(SIGUSR2)); /* SIGUSR2 was blocked before the loop was created */
+    assert_true(is_blocked(SIGUSR2)); /* SIGUSR2 was already blocked before the loop was created */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -424,7 +424,7 @@ static void uncatchable_signal_is_refused(void **state)
     masks_are_equal(&before, &after);
 }
 
-static void exit_of_a_child_wakes_the_loop(void **state)
+static void child_exit_wakes_the_event_loop(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -448,7 +448,7 @@ static void loop_run_returns_after_stop_and_can_be_called_again(void **state)
     assert_int_equal(loop_run(loop), 0);
     assert_int_equal(s.calls, 2);
     loop_stop(loop);
-    assert_int_equal(loop_run(loop), 0); /* The stop was requested before the loop began to run. */
+    assert_int_equal(loop_run(loop), 0); /* The stop was requested before the loop was run. */
     assert_int_equal(s.calls, 2);
 }
 
@@ -490,21 +490,21 @@ int main(void)
         WITH_LOOP(loop_iteration_without_events_succeeds),
         WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
         WITH_LOOP(hang_up_is_delivered_even_if_not_requested),
-        WITH_LOOP(epoll_errors_are_returned),
+        WITH_LOOP(adding_an_fd_that_epoll_refuses_returns_the_error),
         WITH_LOOP(callback_of_a_removed_source_is_not_called),
         WITH_LOOP(loop_callback_may_remove_all_sources_including_its_own),
-        WITH_LOOP(nested_loop_iteration_keeps_the_sources_of_the_outer_one),
+        WITH_LOOP(nested_loop_iteration_frees_no_source_of_the_outer_one),
         WITH_LOOP(pending_event_is_dropped_if_it_is_no_longer_requested),
         WITH_LOOP(timer_fires_once_and_not_early),
         WITH_LOOP(timer_with_a_time_in_the_past_fires_at_once),
-        WITH_LOOP(missed_timer_periods_cause_one_call),
+        WITH_LOOP(missed_timer_periods_cause_a_single_callback),
         WITH_LOOP(disarmed_timer_does_not_fire_until_set_again),
-        WITH_LOOP(callback_of_a_timer_removed_while_it_is_due_is_not_called),
+        WITH_LOOP(timer_removed_while_due_does_not_call_back),
         WITH_LOOP(signal_is_delivered_with_its_sender),
         WITH_LOOP(each_signal_reaches_only_its_own_source),
         WITH_LOOP(loop_free_restores_the_signal_mask),
         WITH_LOOP(uncatchable_signal_is_refused),
-        WITH_LOOP(exit_of_a_child_wakes_the_loop),
+        WITH_LOOP(child_exit_wakes_the_event_loop),
         WITH_LOOP(loop_run_returns_after_stop_and_can_be_called_again),
         WITH_LOOP(interrupted_wait_does_not_end_the_event_loop),
     };

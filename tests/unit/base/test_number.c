@@ -1,4 +1,4 @@
-/* Tests that numbers in text are parsed exactly in every locale, or refused. */
+/* Tests that numbers in text are parsed exactly, or refused, independent of the locale. */
 #include "base/number.h"
 
 #include <errno.h>

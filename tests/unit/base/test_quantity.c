@@ -40,7 +40,7 @@ static void size_is_refused(const char *s, int code)
     if (r != code || strncmp(err.text, start, strlen(start)) != 0)
         fail_msg("\"%s\": %d; %s", s, r, err.text);
     assert_false(q.is_percent);
-    assert_int_equal(q.bytes, 77); /* untouched */
+    assert_int_equal(q.bytes, 77); /* must remain unchanged */
 }
 
 static void size_units_are_powers_of_1024_in_upper_or_lower_case(void **state)
@@ -100,7 +100,7 @@ static void size_out_of_range_returns_erange(void **state)
         size_is_refused(wrong[i], -ERANGE);
 }
 
-static void size_error_shows_how_to_write_a_size(void **state)
+static void size_error_shows_examples_of_valid_sizes(void **state)
 {
     (void)state;
     struct quantity_size q;
@@ -112,7 +112,7 @@ static void size_error_shows_how_to_write_a_size(void **state)
     assert_string_equal(err.text, "--limit: \"120%\" is not a percentage between 0.01% and 100%");
 }
 
-static void error_for_a_very_long_value_still_ends_with_the_advice(void **state)
+static void error_for_a_very_long_value_keeps_its_advice(void **state)
 {
     (void)state;
     char huge[2000];
@@ -179,7 +179,7 @@ static void time_is_refused(const char *s, uint64_t min, uint64_t max, int code,
     assert_string_equal(err.text, why);
 }
 
-static void duration_error_names_the_allowed_limit(void **state)
+static void duration_error_states_the_allowed_minimum_or_maximum(void **state)
 {
     (void)state;
     const uint64_t min = 50 * NS_PER_MS, max = 3600 * NS_PER_S;
@@ -265,11 +265,11 @@ int main(void)
         cmocka_unit_test(parsed_percentage_is_stored_in_hundredths_of_a_percent),
         cmocka_unit_test(invalid_size_is_refused),
         cmocka_unit_test(size_out_of_range_returns_erange),
-        cmocka_unit_test(size_error_shows_how_to_write_a_size),
-        cmocka_unit_test(error_for_a_very_long_value_still_ends_with_the_advice),
+        cmocka_unit_test(size_error_shows_examples_of_valid_sizes),
+        cmocka_unit_test(error_for_a_very_long_value_keeps_its_advice),
         cmocka_unit_test(duration_requires_a_unit),
         cmocka_unit_test(invalid_duration_is_refused),
-        cmocka_unit_test(duration_error_names_the_allowed_limit),
+        cmocka_unit_test(duration_error_states_the_allowed_minimum_or_maximum),
         cmocka_unit_test(duration_limits_are_inclusive),
         cmocka_unit_test(int_option_accepts_both_ends_of_its_range),
         cmocka_unit_test(int_option_refuses_values_out_of_range),

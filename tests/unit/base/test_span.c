@@ -1,4 +1,4 @@
-/* Tests functions on byte ranges that do not end in NUL. */
+/* Tests functions on byte ranges that are not NUL-terminated. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include "base/span.h"
 
-/* Returns a span of the first LEN bytes of TEXT; later bytes must be ignored. */
+/* Returns a span of the first LEN bytes of TEXT. The bytes after it must be ignored. */
 static struct span cut(const char *text, size_t len)
 {
     return (struct span){text, len};
@@ -49,7 +49,7 @@ static void span_trim_removes_outer_blanks_only(void **state)
     assert_true(span_is(span_trimmed(span_of("\na\n")), "\na\n"));
 }
 
-static void span_holds_any_finds_one_of_several_words(void **state)
+static void span_search_finds_any_of_several_words(void **state)
 {
     (void)state;
     static const char *const words[] = {"Error", "Exit", NULL};
@@ -76,7 +76,7 @@ int main(void)
         cmocka_unit_test(span_ignores_bytes_after_its_end),
         cmocka_unit_test(empty_span_contains_an_empty_text),
         cmocka_unit_test(span_trim_removes_outer_blanks_only),
-        cmocka_unit_test(span_holds_any_finds_one_of_several_words),
+        cmocka_unit_test(span_search_finds_any_of_several_words),
         cmocka_unit_test(span_copy_has_exactly_the_bytes_of_the_span),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

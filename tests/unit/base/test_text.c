@@ -59,7 +59,7 @@ static void escape_shows_invalid_utf8_byte_by_byte(void **state)
     (void)state;
     ESCAPED_IS("\xFF", "\\xff");
     ESCAPED_IS("\xC0\xAF", "\\xc0\\xaf"); /* overlong / */
-    /* This is an overlong encoding of "/" in three bytes. */
+    /* the same for "/" in three bytes */
     ESCAPED_IS("\xE0\x80\xAF", "\\xe0\\x80\\xaf");
     ESCAPED_IS("\xED\xA0\x80", "\\xed\\xa0\\x80");          /* a surrogate */
     ESCAPED_IS("\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"); /* above U+10FFFF */
@@ -118,7 +118,7 @@ static void text_fit_leaves_a_name_that_fits_unchanged(void **state)
     fitted_is(60, 0, "", "");
 }
 
-static void text_fit_shortens_a_wide_name_and_adds_dots(void **state)
+static void text_fit_shortens_a_wide_name_and_adds_an_ellipsis(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcdef", "abcd…");
@@ -290,7 +290,7 @@ static void approximate_numbers_have_two_significant_digits(void **state)
     assert_string_equal(text_about_time(out, -1), "0 s");
 }
 
-static void text_hash_is_fnv1a_and_can_be_continued(void **state)
+static void text_hash_is_fnv1a_and_can_be_computed_in_parts(void **state)
 {
     (void)state;
     assert_true(text_hash(TEXT_HASH_EMPTY, "foobar", 6) == UINT64_C(0x85944171f73967e8));
@@ -301,7 +301,7 @@ static void text_hash_is_fnv1a_and_can_be_continued(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_hash_is_fnv1a_and_can_be_continued),
+        cmocka_unit_test(text_hash_is_fnv1a_and_can_be_computed_in_parts),
         cmocka_unit_test(escape_leaves_plain_text_unchanged),
         cmocka_unit_test(escape_makes_terminal_control_sequences_visible),
         cmocka_unit_test(escape_makes_bidi_controls_and_line_breaks_visible),
@@ -309,7 +309,7 @@ int main(void)
         cmocka_unit_test(escape_shows_invalid_utf8_byte_by_byte),
         cmocka_unit_test(utf8_decoder_accepts_every_code_point_except_surrogates),
         cmocka_unit_test(text_fit_leaves_a_name_that_fits_unchanged),
-        cmocka_unit_test(text_fit_shortens_a_wide_name_and_adds_dots),
+        cmocka_unit_test(text_fit_shortens_a_wide_name_and_adds_an_ellipsis),
         cmocka_unit_test(text_fit_truncates_at_the_array_size),
         cmocka_unit_test(text_fit_never_cuts_an_escape_sequence_in_two),
         cmocka_unit_test(text_fit_counts_zero_columns_for_a_combining_mark),

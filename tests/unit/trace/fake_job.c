@@ -1,4 +1,5 @@
-/* Simulates a job with births, deaths, gaps, marks and readings, derived from a seed. */
+/* Simulates a job with process starts and exits, gaps, marks and readings, all derived from a
+ * seed. */
 #include "trace/fake_job.h"
 
 #include <stdarg.h>
@@ -218,7 +219,7 @@ static void tell_names(struct fake_job *s, struct trace_writer *w)
     trace_writer_entity(w, s->t_ns, ENTITY_SERIES, 7, "loss\x1b[2J");
 }
 
-/* Most changes of a field are a few pages; some are arbitrary values. */
+/* Most changes of a field are a few pages; some values are arbitrary. */
 static void read_fields(struct fake_job *s, struct sample *x, unsigned fields)
 {
     x->read = x->stale = 0;
@@ -280,7 +281,8 @@ static void tell_tick(struct fake_job *s, struct trace_writer *w)
     }
     if (w)
         trace_writer_tick_begin(w, s->t_ns);
-    for (size_t i = n; w && i-- > 0;) /* The result must not depend on the order of the calls. */
+    /* The samples are passed in reverse order, because the result must not depend on the order. */
+    for (size_t i = n; w && i-- > 0;)
         trace_writer_sample(w, rows[i].kind, rows[i].id, &rows[i].sample);
     if (w)
         trace_writer_tick_end(w);

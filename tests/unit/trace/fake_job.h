@@ -1,4 +1,4 @@
-/* A simulated job that is passed to a writer, and the items that a reader must return, as lines of
+/* A simulated job that writes a recording. It keeps the items that a reader must return as lines of
  * text. */
 #pragma once
 
@@ -20,7 +20,7 @@ void lines_fini(struct lines *l);
 
 enum { STORY_PROCESSES = 12 };
 
-/* All members except the seed must be zero at the start. */
+/* All members except `seed`, `loose` and `with_events` must be zero at the start. */
 struct fake_job {
     uint64_t seed;
     uint64_t t_ns;
@@ -33,28 +33,28 @@ struct fake_job {
     } process[STORY_PROCESSES];
     struct sample machine, gpu, series;
     struct lines written;
-    bool loose; /* Whether to omit values that depend on earlier blocks (see fake_job_render). */
-    bool with_events; /* Whether to include births, deaths, marks and notes. */
+    bool loose;       /* omit values that depend on earlier blocks (see fake_job_render) */
+    bool with_events; /* include process starts and exits, marks and notes */
 };
 
 void fake_job_fini(struct fake_job *s);
-/* Adds one tick and the events before it. W may be NULL. */
+/* Simulates the job until the next tick, and records its events and the tick. W may be NULL. */
 void fake_job_tick(struct fake_job *s, struct trace_writer *w);
-/* Waits until all written data is on disk. */
+/* Waits until all data are written to the file. */
 void fake_job_settle(struct trace_writer *w);
 
-/* Turns an item into a line of text. LOOSE omits values that depend on earlier blocks, so that
+/* Formats an item as a line of text. LOOSE omits values that depend on earlier blocks, so that
  * items after a lost block can be compared. */
 void fake_job_render(const struct trace_item *item, bool loose, struct buf *ret);
-/* Adds all items that R returns until its end. */
+/* Appends all items that R returns, as lines. */
 void fake_job_read(struct trace_reader *r, bool loose, struct lines *ret);
 void fake_job_read_file(const char *path, struct lines *ret);
 void fake_job_check_same(const struct lines *written, const struct lines *read);
 
-/* Returns a folder of this test program, which is removed at exit. */
+/* Returns the temporary folder of this test program, which is removed at exit. */
 const char *fake_job_folder(void);
 char *fake_job_path(char path[256], const char *name);
 void fake_job_write_file(const char *path, const void *data, size_t len);
 void fake_job_read_bytes(const char *path, struct buf *ret);
-/* Limits the size of files that this process may write. */
+/* Limits the size of the files that this process writes. */
 void fake_job_file_limit(rlim_t bytes);

@@ -1,4 +1,5 @@
-/* Tests tables of other programs: accepted content, refused content, and the error messages. */
+/* Tests reading CSV tables and marks of other programs: accepted content, refused content, and the
+ * error messages. */
 #include "trace/csv.h"
 
 #include <errno.h>
@@ -145,7 +146,7 @@ static void csv_unit_comes_from_the_column_name_or_the_option(void **state)
         {"rss", NULL, "1e9", 1000000000},
         {"rss", NULL, " 7 ", 7},
         {"rss", NULL, "2.5E+3", 2500},
-        /* A double cannot represent this number. */
+        /* 2^56 + 1, which a double cannot represent */
         {"rss", NULL, "72057594037927937", UINT64_C(72057594037927937)},
         {"rss_mb", NULL, "641.44", 672598589},
     };
@@ -164,7 +165,7 @@ static void csv_unit_comes_from_the_column_name_or_the_option(void **state)
                    "--unit: unknown unit \"\"; use " CSV_UNITS);
 }
 
-static void invalid_csv_value_is_reported_with_its_line(void **state)
+static void invalid_csv_value_is_reported_with_its_line_number(void **state)
 {
     static const char *const bad[] = {"nan",   "NaN", "-5", "-5.5", "abc", "inf", "-inf", "0x10",
                                       "1 000", "5MB", "1e", "--5",  "5;6", ".",   "\xff"};
@@ -180,7 +181,7 @@ static void invalid_csv_value_is_reported_with_its_line(void **state)
     assert_refused("t,rss\n0,1,5\n", NULL, "f.csv line 2 has 3 fields, but the header has 2");
 }
 
-static void error_for_a_huge_csv_value_suggests_another_unit(void **state)
+static void error_for_a_huge_csv_value_suggests_checking_the_unit(void **state)
 {
     static const char *const bad[] = {"1e300", "1e999", "99999999999999999999", "200000000000.5"};
     char s[128], want[200];
@@ -279,7 +280,7 @@ static void empty_csv_value_is_skipped(void **state)
     assert_int_equal(r.row[0].value_bytes, 4);
 }
 
-static void csv_file_with_only_a_header_is_accepted_but_no_empty_file(void **state)
+static void header_only_csv_file_is_accepted_and_empty_file_refused(void **state)
 {
     struct rows r;
     struct err err;
@@ -295,7 +296,7 @@ static void csv_file_with_only_a_header_is_accepted_but_no_empty_file(void **sta
                         "/dev/null is empty; the first line must contain the column names");
 }
 
-static void truncated_last_csv_line_is_skipped_but_no_other_line(void **state)
+static void truncated_csv_line_is_skipped_only_at_the_end(void **state)
 {
     struct rows r;
 
@@ -445,7 +446,7 @@ static void json_lines_are_read_as_marks_in_wire_format(void **state)
                                    "LR_NOW=1e-05\nK_2ND=true\nNOTE=a b\nL=[1,2]\n");
 }
 
-static void json_lines_of_another_type_are_skipped(void **state)
+static void json_lines_that_are_not_marks_are_skipped(void **state)
 {
     struct marks m;
     struct err err;
@@ -459,7 +460,7 @@ static void json_lines_of_another_type_are_skipped(void **state)
     assert_string_equal(m.text[0], "KIND=eval\n");
 }
 
-static void invalid_mark_line_is_reported_with_its_number(void **state)
+static void invalid_mark_line_is_reported_with_its_line_number(void **state)
 {
     static const struct {
         const char *line, *why;
@@ -505,7 +506,7 @@ static bool find_trace(const char *name, char out[512])
     return false;
 }
 
-static void tables_recorded_on_an_h200_are_read_with_their_marks(void **state)
+static void csv_tables_recorded_on_an_h200_are_read_with_marks(void **state)
 {
     struct rows *r = calloc(1, sizeof(*r));
     struct marks *m = calloc(1, sizeof(*m));
@@ -562,23 +563,23 @@ int main(void)
         cmocka_unit_test(csv_value_column_is_the_first_column_with_a_known_name),
         cmocka_unit_test(csv_column_name_matches_exactly_before_ignoring_case),
         cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_option),
-        cmocka_unit_test(invalid_csv_value_is_reported_with_its_line),
-        cmocka_unit_test(error_for_a_huge_csv_value_suggests_another_unit),
+        cmocka_unit_test(invalid_csv_value_is_reported_with_its_line_number),
+        cmocka_unit_test(error_for_a_huge_csv_value_suggests_checking_the_unit),
         cmocka_unit_test(invalid_csv_time_step_or_epoch_is_an_error),
         cmocka_unit_test(csv_times_may_decrease_and_be_negative),
         cmocka_unit_test(csv_table_with_a_step_column_needs_no_time_column),
         cmocka_unit_test(missing_csv_column_error_lists_the_existing_columns),
         cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
         cmocka_unit_test(empty_csv_value_is_skipped),
-        cmocka_unit_test(csv_file_with_only_a_header_is_accepted_but_no_empty_file),
-        cmocka_unit_test(truncated_last_csv_line_is_skipped_but_no_other_line),
+        cmocka_unit_test(header_only_csv_file_is_accepted_and_empty_file_refused),
+        cmocka_unit_test(truncated_csv_line_is_skipped_only_at_the_end),
         cmocka_unit_test(malformed_csv_tables_are_refused_with_an_error),
         cmocka_unit_test(unreadable_csv_files_are_refused_with_an_error),
         cmocka_unit_test(csv_reader_stops_when_its_callback_returns_an_error),
         cmocka_unit_test(json_lines_are_read_as_marks_in_wire_format),
-        cmocka_unit_test(json_lines_of_another_type_are_skipped),
-        cmocka_unit_test(invalid_mark_line_is_reported_with_its_number),
-        cmocka_unit_test(tables_recorded_on_an_h200_are_read_with_their_marks),
+        cmocka_unit_test(json_lines_that_are_not_marks_are_skipped),
+        cmocka_unit_test(invalid_mark_line_is_reported_with_its_line_number),
+        cmocka_unit_test(csv_tables_recorded_on_an_h200_are_read_with_marks),
         cmocka_unit_test(csv_tables_with_steps_instead_of_times_are_read),
     };
 

@@ -25,7 +25,7 @@ struct fixture {
     char path[32];
     int fd;
     struct trace_writer *w;
-    char *text; /* Text written by the last export. */
+    char *text; /* Output of the last export. */
     size_t len;
 };
 
@@ -130,7 +130,7 @@ static const char *export(struct fixture *f,
     "t,pid,start,role,name,rss_bytes,anon_bytes,file_bytes,shmem_bytes,swap_bytes,peak_bytes,"     \
     "unique_bytes,pss_bytes,gpu_bytes,huge_bytes,heap_bytes,stack_bytes,stale,step,epoch,phase\n"
 
-static void export_row_has_only_the_readings_of_its_own_sample_time(void **state)
+static void csv_export_row_contains_only_readings_of_its_tick(void **state)
 {
     struct fixture *f = *state;
     struct sample s = {0};
@@ -159,7 +159,7 @@ static void export_of_a_recording_without_samples_has_no_rows(void **state)
     assert_string_equal(export(*state, export_csv), COLUMNS);
 }
 
-static void export_quotes_hostile_process_names(void **state)
+static void csv_export_quotes_hostile_process_names(void **state)
 {
     struct fixture *f = *state;
 
@@ -184,7 +184,7 @@ static uint64_t next_value(uint64_t *seed)
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
     *seed ^= *seed << 17;
-    return *seed >> 8; /* up to 2^56 */
+    return *seed >> 8; /* less than 2^56 */
 }
 
 static int check_row(void *user, const struct csv_row *row)
@@ -226,7 +226,7 @@ static void exported_csv_is_read_back_exactly(void **state)
     fclose(in);
 }
 
-static void exported_json_lines_have_every_item(void **state)
+static void jsonl_export_contains_every_item(void **state)
 {
     static const char *const want[] = {
         "{\"type\":\"process\",\"t\":0.000000,\"event\":\"born\",\"slot\":0,\"pid\":42,"
@@ -272,7 +272,7 @@ static void exported_json_lines_have_every_item(void **state)
     assert_non_null(strstr(f->text, "\"command\":\"train \\\"me\\\"\""));
 }
 
-static void every_exported_json_line_is_one_object(void **state)
+static void every_line_of_a_jsonl_export_is_one_object(void **state)
 {
     struct fixture *f = *state;
     size_t lines = 0;
@@ -311,7 +311,7 @@ static int hear(void *user, double t_s, const struct mark *m)
     return 0;
 }
 
-static void marks_are_read_back_from_exported_json_lines(void **state)
+static void marks_are_read_back_from_a_jsonl_export(void **state)
 {
     struct fixture *f = *state;
     struct heard heard = {0};
@@ -330,7 +330,7 @@ static void marks_are_read_back_from_exported_json_lines(void **state)
                         "KIND=step\nSTEP=12\nEPOCH=0.30000000000000004\nNOTE=a=b \xe2\x82\xac\n");
 }
 
-static void export_to_a_full_disk_or_closed_pipe_is_reported(void **state)
+static void export_to_a_full_disk_or_closed_pipe_returns_an_error(void **state)
 {
     struct fixture *f = *state;
     struct trace_reader *r;
@@ -395,14 +395,14 @@ static void truncated_recording_is_exported_up_to_its_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(export_row_has_only_the_readings_of_its_own_sample_time),
+        TEST(csv_export_row_contains_only_readings_of_its_tick),
         TEST(export_of_a_recording_without_samples_has_no_rows),
-        TEST(export_quotes_hostile_process_names),
+        TEST(csv_export_quotes_hostile_process_names),
         TEST(exported_csv_is_read_back_exactly),
-        TEST(exported_json_lines_have_every_item),
-        TEST(every_exported_json_line_is_one_object),
-        TEST(marks_are_read_back_from_exported_json_lines),
-        TEST(export_to_a_full_disk_or_closed_pipe_is_reported),
+        TEST(jsonl_export_contains_every_item),
+        TEST(every_line_of_a_jsonl_export_is_one_object),
+        TEST(marks_are_read_back_from_a_jsonl_export),
+        TEST(export_to_a_full_disk_or_closed_pipe_returns_an_error),
         TEST(truncated_recording_is_exported_up_to_its_end),
     };
 

@@ -1,4 +1,4 @@
-/* Tests a log stored in pieces: retention, removal, and reading by offset. */
+/* Tests a log stored in pieces: which pieces are kept or removed, and reading by offset. */
 #include "trace/logs.h"
 
 #include <stdarg.h>
@@ -29,8 +29,8 @@ static int new_folder(const char *name)
     return fd;
 }
 
-/* Returns the byte that the tests write at OFFSET of the output. It depends on the offset, so that
- * a misplaced piece is detected. */
+/* Returns the byte that the tests write at OFFSET of the log. It depends on OFFSET, so that
+ * misplaced pieces are detected. */
 static char byte_at(uint64_t offset)
 {
     return (char)('a' + offset * 7 % 26 + offset / 26 % 3);
@@ -52,8 +52,8 @@ static void write_log(int dirfd, uint64_t cap, uint64_t bytes)
     assert_int_equal(logs_close(l, LONG_NS), 0);
 }
 
-/* Reads everything from OFFSET on and checks every byte. Returns the number of bytes, and the
- * offset of the first one. */
+/* Reads the log from OFFSET to its end and checks every byte. Returns the number of bytes, and the
+ * offset of the first one in *ret_first. */
 static uint64_t read_from(int dirfd, uint64_t offset, uint64_t *ret_first)
 {
     char part[777];
@@ -169,7 +169,7 @@ static void foreign_files_in_the_run_folder_are_not_read_as_log_pieces(void **st
     close(dirfd);
 }
 
-/* The number of pieces is limited because finding the next piece reads the whole folder. */
+/* The number of pieces is limited because each search for a piece lists the whole folder. */
 static void folder_with_too_many_log_pieces_is_refused(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void folder_with_too_many_log_pieces_is_refused(void **state)
     close(dirfd);
 }
 
-static void log_on_disk_is_never_larger_than_its_readable_bytes(void **state)
+static void log_size_reported_as_on_disk_never_exceeds_the_files(void **state)
 {
     (void)state;
     struct logs *l = NULL;
@@ -232,7 +232,7 @@ int main(void)
         cmocka_unit_test(offset_in_a_removed_log_piece_leads_to_the_next_piece),
         cmocka_unit_test(foreign_files_in_the_run_folder_are_not_read_as_log_pieces),
         cmocka_unit_test(folder_with_too_many_log_pieces_is_refused),
-        cmocka_unit_test(log_on_disk_is_never_larger_than_its_readable_bytes),
+        cmocka_unit_test(log_size_reported_as_on_disk_never_exceeds_the_files),
         cmocka_unit_test(log_size_limit_below_the_minimum_is_refused),
     };
     fake_job_folder();

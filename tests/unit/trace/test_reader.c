@@ -19,7 +19,7 @@
 #include "trace/scan.h"
 #include "trace/fake_job.h"
 
-/* Builds a recording with sealed blocks and a raw tail, as after a crash of the writer. */
+/* A recording with sealed blocks and raw parts at its end, as left by a crash of the writer. */
 struct recording {
     struct fake_job fake_job;
     struct buf bytes;
@@ -78,8 +78,8 @@ static void check_is_prefix(const struct lines *written, const struct lines *rea
         assert_string_equal(read->line[i], written->line[i]);
 }
 
-/* Returns the length to test after AT, for a part of LEN bytes. Lengths up to twice the header are
- * all tested, longer ones in steps of seven, and LEN itself always. */
+/* Returns the next length after AT to test, for a block of LEN bytes: all lengths up to twice the
+ * header size, then every seventh, and LEN itself. */
 static size_t next_length(size_t at, size_t len)
 {
     size_t next = at + (at < 2 * BLOCK_HEAD_BYTES ? 1 : 7);
@@ -130,7 +130,7 @@ static void check_is_subsequence(const struct lines *written, struct trace_reade
     size_t at = 0;
     while (trace_reader_next(r, &item) > 0) {
         if (item.kind == TRACE_PROCESS || item.kind == TRACE_ENTITY)
-            continue; /* Births and deaths may be delivered again after a lost block. */
+            continue; /* Process starts and exits may be returned again after a lost block. */
         buf_clear(&b);
         fake_job_render(&item, true, &b);
         while (at < written->count && strcmp(written->line[at], buf_str(&b)) != 0)
@@ -161,8 +161,8 @@ static void changed_byte_in_a_recording_never_yields_wrong_values(void **state)
     recording_fini(&rec);
 }
 
-/* The list of living processes at the start of each block replaces lost events. */
-static void lost_process_starts_and_exits_are_known_at_the_next_block(void **state)
+/* Each block begins with a list of live processes, which replaces lost events. */
+static void process_events_of_a_lost_block_follow_in_the_next_block(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 7, .with_events = true}};
@@ -198,7 +198,7 @@ static void lost_process_starts_and_exits_are_known_at_the_next_block(void **sta
     recording_fini(&rec);
 }
 
-/* ---- a crash while the raw tail is being replaced ---- */
+/* ---- a crash while a sealed block replaces the raw parts ---- */
 
 static void check_every_item_is_read_once(const struct fake_job *s, const void *data, size_t len)
 {
@@ -213,7 +213,7 @@ static void check_every_item_is_read_once(const struct fake_job *s, const void *
     lines_fini(&read);
 }
 
-static void no_record_is_lost_or_repeated_by_a_crash_while_a_block_is_sealed(void **state)
+static void crash_while_sealing_neither_loses_nor_repeats_records(void **state)
 {
     (void)state;
     char path[256];
@@ -226,25 +226,27 @@ static void no_record_is_lost_or_repeated_by_a_crash_while_a_block_is_sealed(voi
     const char *copy = sealed.data + tail;
     size_t len = sealed.len - tail;
     assert_true(sealed.len < rec.bytes.len);
-    /* The copy at the end of the file is only partially written. */
+    /* The copy appended to the file is only partially written. */
     for (size_t n = 0; n <= len; n = next_length(n, len)) {
         buf_clear(&disk);
         buf_add(&disk, rec.bytes.data, rec.bytes.len);
         buf_add(&disk, copy, n);
         check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
     }
-    /* The final block is only partially written; a complete copy of it follows. */
+    /* The block in its final place is only partially written; a complete copy follows the old
+     * parts. */
     for (size_t n = 0; n <= len; n = next_length(n, len)) {
         memcpy(disk.data + tail, copy, n);
         check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
     }
-    check_every_item_is_read_once(&rec.fake_job, sealed.data, sealed.len); /* truncated */
+    /* The file has been truncated to its final size. */
+    check_every_item_is_read_once(&rec.fake_job, sealed.data, sealed.len);
     buf_fini(&disk);
     buf_fini(&sealed);
     recording_fini(&rec);
 }
 
-static void part_of_a_recording_that_was_written_twice_is_read_once(void **state)
+static void part_of_a_recording_that_is_stored_twice_is_read_once(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 11, .with_events = true}};
@@ -300,7 +302,7 @@ static void check_refused(const char *name, const void *data, size_t len, int rc
         fail_msg("'%s' does not contain '%s'", err.text, word);
 }
 
-static void foreign_file_is_refused_and_its_kind_is_named(void **state)
+static void error_for_a_foreign_file_describes_its_content(void **state)
 {
     (void)state;
     static const char newer[] = "EBBTRACE\x07\0\0\0\0\0\0\0";
@@ -313,7 +315,7 @@ static void foreign_file_is_refused_and_its_kind_is_named(void **state)
     check_refused("g", "\1\2\3\4\5\6\7\0abcdefghijk", 18, -EBADMSG, "other data");
 }
 
-static void path_that_is_not_a_file_is_refused_as_recording(void **state)
+static void path_that_is_not_a_regular_file_is_refused_as_recording(void **state)
 {
     (void)state;
     char path[256];
@@ -329,7 +331,7 @@ static void path_that_is_not_a_file_is_refused_as_recording(void **state)
     assert_int_equal(trace_reader_open("/dev/zero", &r, &err), -EBADMSG);
 }
 
-static void run_folder_can_be_opened_as_its_recording(void **state)
+static void opening_a_run_folder_opens_its_recording(void **state)
 {
     (void)state;
     char path[256];
@@ -361,7 +363,7 @@ static void check_survives(uint16_t type, const void *payload, size_t len, uint3
     buf_fini(&disk);
 }
 
-static void counts_larger_than_the_recording_are_refused(void **state)
+static void counts_exceeding_the_recording_size_are_refused(void **state)
 {
     (void)state;
     struct buf body = {0}, records = {0};
@@ -384,8 +386,8 @@ static void counts_larger_than_the_recording_are_refused(void **state)
     buf_fini(&records);
 }
 
-/* Each header claims that its block reaches the end of the file. Checking all of these blocks would
- * take quadratic time. */
+/* Each header claims a payload of 1 MiB. Checking the payloads of all of them would take quadratic
+ * time. */
 static void recording_full_of_forged_headers_is_scanned_in_linear_time(void **state)
 {
     (void)state;
@@ -409,14 +411,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(truncated_recording_returns_all_intact_blocks),
         cmocka_unit_test(changed_byte_in_a_recording_never_yields_wrong_values),
-        cmocka_unit_test(lost_process_starts_and_exits_are_known_at_the_next_block),
-        cmocka_unit_test(no_record_is_lost_or_repeated_by_a_crash_while_a_block_is_sealed),
-        cmocka_unit_test(part_of_a_recording_that_was_written_twice_is_read_once),
+        cmocka_unit_test(process_events_of_a_lost_block_follow_in_the_next_block),
+        cmocka_unit_test(crash_while_sealing_neither_loses_nor_repeats_records),
+        cmocka_unit_test(part_of_a_recording_that_is_stored_twice_is_read_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),
-        cmocka_unit_test(foreign_file_is_refused_and_its_kind_is_named),
-        cmocka_unit_test(path_that_is_not_a_file_is_refused_as_recording),
-        cmocka_unit_test(run_folder_can_be_opened_as_its_recording),
-        cmocka_unit_test(counts_larger_than_the_recording_are_refused),
+        cmocka_unit_test(error_for_a_foreign_file_describes_its_content),
+        cmocka_unit_test(path_that_is_not_a_regular_file_is_refused_as_recording),
+        cmocka_unit_test(opening_a_run_folder_opens_its_recording),
+        cmocka_unit_test(counts_exceeding_the_recording_size_are_refused),
         cmocka_unit_test(recording_full_of_forged_headers_is_scanned_in_linear_time),
     };
     fake_job_folder();

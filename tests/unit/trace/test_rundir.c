@@ -1,4 +1,4 @@
-/* Tests the path and the name of a run folder, and the errors when it is created. */
+/* Tests the path and name of a run folder, and the errors when creating it. */
 #include "trace/rundir.h"
 
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static void check_latest(const char *expected)
     assert_string_equal(target, expected);
 }
 
-static void run_folder_name_has_a_date_and_latest_points_to_it(void **state)
+static void run_folder_name_contains_a_date_and_latest_links_to_it(void **state)
 {
     (void)state;
     struct rundir one, two;
@@ -93,7 +93,7 @@ static void run_folder_given_by_path_does_not_change_latest(void **state)
     assert_non_null(strstr(err.text, "exists"));
 }
 
-static void file_in_the_path_of_a_run_folder_is_reported(void **state)
+static void file_in_the_path_of_a_run_folder_is_an_error(void **state)
 {
     (void)state;
     char path[256], below[300];
@@ -107,7 +107,7 @@ static void file_in_the_path_of_a_run_folder_is_reported(void **state)
     assert_int_equal(rundir_create("", "x", wall_ns, &dir, &err), -ENOENT);
 }
 
-static void path_named_latest_that_is_not_a_link_is_left_unchanged(void **state)
+static void latest_is_left_unchanged_if_it_is_not_a_link(void **state)
 {
     (void)state;
     struct rundir dir;
@@ -133,7 +133,7 @@ static void check_nobody(int status)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The test runs as nobody, because root may write everywhere. */
+/* Runs as nobody, because root can write to any folder. */
 static int try_as_nobody(const char *path)
 {
     struct rundir dir;
@@ -145,7 +145,7 @@ static int try_as_nobody(const char *path)
     return strstr(err.text, path) && strstr(err.text, strerror(EACCES)) ? 0 : 4;
 }
 
-static void unwritable_run_folder_is_reported(void **state)
+static void run_folder_in_an_unwritable_folder_is_an_error(void **state)
 {
     (void)state;
     char path[256], below[300];
@@ -161,7 +161,7 @@ static void unwritable_run_folder_is_reported(void **state)
     check_nobody(status);
 }
 
-/* The test runs as nobody, because root may open a folder of mode 0. */
+/* Runs as nobody, because root can open a folder of mode 0. */
 static int try_with_closed_umask(const char *path)
 {
     struct rundir dir;
@@ -194,7 +194,7 @@ static void run_folder_that_cannot_be_opened_after_creation_is_removed(void **st
     check_nobody(status);
 }
 
-static void stale_temporary_link_is_replaced(void **state)
+static void stale_temporary_link_to_latest_run_is_replaced(void **state)
 {
     (void)state;
     char stale[64];
@@ -305,14 +305,14 @@ static void run_folder_that_cannot_be_signed_after_creation_is_removed(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_folder_name_has_a_date_and_latest_points_to_it),
+        cmocka_unit_test(run_folder_name_contains_a_date_and_latest_links_to_it),
         cmocka_unit_test(run_name_is_reduced_to_safe_characters),
         cmocka_unit_test(run_folder_given_by_path_does_not_change_latest),
-        cmocka_unit_test(file_in_the_path_of_a_run_folder_is_reported),
-        cmocka_unit_test(path_named_latest_that_is_not_a_link_is_left_unchanged),
-        cmocka_unit_test(unwritable_run_folder_is_reported),
+        cmocka_unit_test(file_in_the_path_of_a_run_folder_is_an_error),
+        cmocka_unit_test(latest_is_left_unchanged_if_it_is_not_a_link),
+        cmocka_unit_test(run_folder_in_an_unwritable_folder_is_an_error),
         cmocka_unit_test(run_folder_that_cannot_be_opened_after_creation_is_removed),
-        cmocka_unit_test(stale_temporary_link_is_replaced),
+        cmocka_unit_test(stale_temporary_link_to_latest_run_is_replaced),
         cmocka_unit_test(run_json_is_replaced_atomically),
         cmocka_unit_test(run_json_replaces_a_folder_of_the_same_name),
         cmocka_unit_test(signed_run_folder_opens_only_for_its_id),

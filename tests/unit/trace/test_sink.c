@@ -1,4 +1,4 @@
-/* Tests the writing thread: order, a full disk, a hanging disk, and the replaced tail. */
+/* Tests the writing thread: order of writes, a full disk, a hanging disk, and tail replacement. */
 #include "trace/sink.h"
 
 #include <stdarg.h>
@@ -70,7 +70,7 @@ static void sink_keeps_existing_content_of_the_file(void **state)
     check_content(path, "head more");
 }
 
-static void sink_replaces_the_end_of_the_file_by_fewer_bytes(void **state)
+static void sink_replaces_the_file_tail_by_fewer_bytes(void **state)
 {
     (void)state;
     char path[256];
@@ -86,14 +86,14 @@ static void sink_replaces_the_end_of_the_file_by_fewer_bytes(void **state)
     check_content(path, "head 1+2 not tail 3 ");
 }
 
-static void sink_appends_a_replacement_that_is_longer_than_the_tail(void **state)
+static void sink_appends_a_replacement_longer_than_the_tail(void **state)
 {
     (void)state;
     char path[256];
     struct sink *s = new_sink(fake_job_path(path, "longer"), MEMORY);
     sink_begin_tail(s, "one", 3);
     sink_replace_tail(s, "something", 9);
-    /* After an append, the file no longer has a tail to replace. */
+    /* An append makes the file end in data that are not a tail, so there is nothing to replace. */
     sink_replace_tail(s, " again", 6);
     assert_int_equal(sink_close(s, LONG_NS), 0);
     check_content(path, "onesomething again");
@@ -133,7 +133,7 @@ static bool is_readable_soon(int fd)
     return poll(&p, 1, (int)(LONG_NS / NS_PER_MS)) == 1;
 }
 
-/* A pipe simulates a slow disk: it accepts the first append at once and the second after a read. */
+/* A pipe simulates a slow disk: the write completes only after the pipe has been read. */
 static void sink_signals_when_its_queue_has_room_again(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void sink_signals_when_its_queue_has_room_again(void **state)
     assert_int_equal(sink_close(s, LONG_NS), 0);
 }
 
-static void partly_written_bytes_are_removed_before_the_next_append(void **state)
+static void partly_written_data_are_removed_before_the_next_append(void **state)
 {
     (void)state;
     char path[256];
@@ -166,7 +166,7 @@ static void partly_written_bytes_are_removed_before_the_next_append(void **state
     struct sink_status st;
     sink_append(s, "good ", 5);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
-    fake_job_file_limit(8); /* The limit allows the first three bytes of the next append. */
+    fake_job_file_limit(8); /* The next append can write only its first three bytes. */
     sink_append(s, "refused", 7);
     sink_sync(s);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
@@ -185,7 +185,7 @@ static void partly_written_bytes_are_removed_before_the_next_append(void **state
     check_content(path, "good again");
 }
 
-static void end_of_the_file_is_kept_if_the_sink_cannot_replace_it(void **state)
+static void old_file_tail_is_kept_if_its_replacement_fails(void **state)
 {
     (void)state;
     char path[256];
@@ -221,7 +221,7 @@ static unsigned count_threads(void)
 static void hanging_disk_does_not_block_closing_the_sink(void **state)
 {
     (void)state;
-    static char big[128 * 1024]; /* The data is more than a pipe can buffer. */
+    static char big[128 * 1024]; /* more than a pipe can buffer */
     struct sink *s;
     struct sink_status st;
     int pipes[2];
@@ -235,7 +235,7 @@ static void hanging_disk_does_not_block_closing_the_sink(void **state)
     assert_true(st.waiting_bytes >= 2 * sizeof big);
     assert_int_equal(sink_wait(s, NS_PER_MS), -ETIMEDOUT);
     assert_int_equal(sink_close(s, 20 * NS_PER_MS), -ETIMEDOUT);
-    close(pipes[0]); /* Closing the pipe makes the write fail, and the thread exits. */
+    close(pipes[0]); /* makes the write fail, so that the thread exits */
     while (count_threads() > threads)
         usleep(1000);
 }
@@ -251,12 +251,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sink_writes_bytes_to_the_file_in_order),
         cmocka_unit_test(sink_keeps_existing_content_of_the_file),
-        cmocka_unit_test(sink_replaces_the_end_of_the_file_by_fewer_bytes),
-        cmocka_unit_test(sink_appends_a_replacement_that_is_longer_than_the_tail),
+        cmocka_unit_test(sink_replaces_the_file_tail_by_fewer_bytes),
+        cmocka_unit_test(sink_appends_a_replacement_longer_than_the_tail),
         cmocka_unit_test(sink_on_a_full_disk_signals_once_and_counts_losses),
         cmocka_unit_test(sink_signals_when_its_queue_has_room_again),
-        cmocka_unit_test(partly_written_bytes_are_removed_before_the_next_append),
-        cmocka_unit_test(end_of_the_file_is_kept_if_the_sink_cannot_replace_it),
+        cmocka_unit_test(partly_written_data_are_removed_before_the_next_append),
+        cmocka_unit_test(old_file_tail_is_kept_if_its_replacement_fails),
         cmocka_unit_test(hanging_disk_does_not_block_closing_the_sink),
         cmocka_unit_test(closing_a_null_sink_does_nothing),
     };

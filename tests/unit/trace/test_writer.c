@@ -1,4 +1,4 @@
-/* Tests that the reader returns the writer's input exactly and in order. */
+/* Tests that the reader returns exactly what the writer recorded, in order. */
 #include "trace/writer.h"
 
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static void all_ticks_of_a_recording_with_many_blocks_are_read_back(void **state
     }
 }
 
-static void recording_being_written_is_readable_at_any_time(void **state)
+static void unfinished_recording_is_readable_at_any_time(void **state)
 {
     (void)state;
     char path[256];
@@ -78,7 +78,7 @@ static void recording_being_written_is_readable_at_any_time(void **state)
         if (i % 3 == 0)
             fake_job_settle(w);
         if (i % 7 == 0)
-            /* The recording is readable even while its tail is being replaced. */
+            /* The recording must be readable even while its tail is being replaced. */
             fake_job_read(r, false, &live);
         if (i % 40 == 0) {
             fake_job_settle(w);
@@ -94,7 +94,7 @@ static void recording_being_written_is_readable_at_any_time(void **state)
     fake_job_fini(&s);
 }
 
-static void sealing_a_block_of_a_recording_makes_the_file_smaller(void **state)
+static void sealing_a_block_makes_the_recording_smaller(void **state)
 {
     (void)state;
     char path[256];
@@ -103,7 +103,7 @@ static void sealing_a_block_of_a_recording_makes_the_file_smaller(void **state)
     struct stat raw, sealed;
     for (unsigned i = 0; i < 300; i++)
         fake_job_tick(&s, w);
-    trace_writer_flush(w, 0, true); /* At time 0 the block is not old enough to be sealed. */
+    trace_writer_flush(w, 0, true); /* At time 0 the block is too young to be sealed. */
     fake_job_settle(w);
     assert_int_equal(stat(path, &raw), 0);
     close_writer(w);
@@ -113,7 +113,7 @@ static void sealing_a_block_of_a_recording_makes_the_file_smaller(void **state)
     fake_job_fini(&s);
 }
 
-static void recording_is_written_to_disk_only_when_a_flush_is_due(void **state)
+static void recording_reaches_the_disk_only_when_a_flush_is_due(void **state)
 {
     (void)state;
     char path[256];
@@ -161,7 +161,7 @@ static void times_in_a_recording_never_decrease(void **state)
     assert_int_equal(item.t_ns, 1000);
     assert_int_equal(item.tick.count, 1);
     assert_int_equal(item.tick.rows[0].sample.v[0], 11);
-    /* The process is known even without an earlier birth event. */
+    /* Rows have a process even if its start was not recorded. */
     assert_non_null(item.tick.rows[0].process);
     assert_int_equal(trace_reader_next(r, &item), 0);
     trace_reader_free(r);
@@ -216,7 +216,7 @@ static void tell_and_flush(struct fake_job *s, struct trace_writer *w, unsigned 
     }
 }
 
-static void disk_that_is_full_for_a_while_loses_no_recorded_data(void **state)
+static void temporarily_full_disk_loses_no_recorded_data(void **state)
 {
     (void)state;
     char path[256];
@@ -226,14 +226,13 @@ static void disk_that_is_full_for_a_while_loses_no_recorded_data(void **state)
     struct stat before, after;
     tell_and_flush(&s, w, 20);
     assert_int_equal(stat(path, &before), 0);
-    fake_job_file_limit((rlim_t)before.st_size +
-                        20); /* The space left is less than any block needs. */
+    fake_job_file_limit((rlim_t)before.st_size + 20); /* too little space for any block */
     tell_and_flush(&s, w, 20);
     trace_writer_status(w, &st);
     assert_int_equal(st.first_error, -EFBIG);
     assert_true(st.failing);
     assert_int_equal(stat(path, &after), 0);
-    /* No partially written block remains in the file. */
+    /* The file contains no partially written block. */
     assert_int_equal(after.st_size, before.st_size);
     struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 1);
@@ -248,7 +247,7 @@ static void disk_that_is_full_for_a_while_loses_no_recorded_data(void **state)
     fake_job_fini(&s);
 }
 
-/* Checks that the last LINES of both texts are equal. */
+/* Checks that the last LINES lines of both lists are equal. */
 static void check_end_is_same(const struct lines *written, const struct lines *read, size_t lines)
 {
     assert_true(read->count > lines && written->count > lines);
@@ -294,7 +293,7 @@ static void recording_on_a_full_disk_counts_losses_and_stays_readable(void **sta
 
 enum { FLOOD_TEXT = MARK_TEXT_MAX };
 
-/* Returns a text that hardly compresses and differs for each step. */
+/* Generates a text that hardly compresses and is different for each step. Returns its length. */
 static size_t flood_text(uint64_t step, char ret[FLOOD_TEXT])
 {
     uint64_t x = (step + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -332,7 +331,7 @@ struct harvest {
     struct trace_reader_damage damage;
 };
 
-/* Checks that M is the next mark of the flood, unchanged. */
+/* Checks that M is a later mark of the flood and that its text is unchanged. */
 static void check_flood_mark(const struct mark *m, int64_t *last_step)
 {
     char text[FLOOD_TEXT];
@@ -399,8 +398,8 @@ static void every_mark_of_a_flood_is_recorded_or_counted_as_dropped(void **state
     assert_int_equal(st.first_error, rc);
 }
 
-/* The disk accepts nothing, so the queue and the block certainly fill up. */
-static void marks_are_dropped_before_samples_if_space_runs_out(void **state)
+/* All writes fail, so the writer's queue and the open block fill up. */
+static void marks_are_dropped_before_samples_if_the_disk_fails(void **state)
 {
     (void)state;
     enum { MARKS = 1500 };
@@ -436,8 +435,8 @@ static void marks_are_dropped_before_samples_if_space_runs_out(void **state)
 
 enum { BUDGET_TEXT = 100 };
 
-/* Sends COUNT steps in each of SECONDS seconds, with an epoch at the end of each second. Returns
- * the number of steps sent. */
+/* Sends COUNT steps per second for SECONDS seconds, with an epoch at the end of each second.
+ * Returns the number of steps. */
 static uint64_t send_marks(struct trace_writer *w, uint64_t *t_ns, unsigned seconds, unsigned count)
 {
     char text[BUDGET_TEXT];
@@ -451,7 +450,7 @@ static uint64_t send_marks(struct trace_writer *w, uint64_t *t_ns, unsigned seco
         *t_ns += NS_PER_S;
         m = (struct mark){.t_ns = *t_ns, .kind = MARK_EPOCH, .text = "KIND=epoch\n", .len = 11};
         assert_true(trace_writer_mark(w, &m));
-        if (s % 60 == 59) /* A tick is written only once per minute, because each one is synced. */
+        if (s % 60 == 59) /* Ticks are rare, because the disk is synced after each. */
             tick_at(w, *t_ns);
     }
     return (uint64_t)seconds * count;
@@ -499,8 +498,8 @@ static void step_marks_beyond_the_size_budget_are_dropped_and_counted(void **sta
     assert_int_equal(b.steps + b.left_out, written);
     assert_int_equal(b.left_out, st.marks_left_out);
     assert_int_equal(st.blocks_lost, 0);
-    /* The budget allows RATE bytes per second, and 4 s more at the start: half of the largest
-     * burst. Epochs use a small part of it. */
+    /* Steps may use RATE bytes per second and, at the start, half of the largest burst, which is 4
+     * s of the rate. Epochs use a small part of the budget. */
     assert_true(b.steps * BUDGET_TEXT <= (4 + SECONDS) * RATE);
     assert_true(b.steps * BUDGET_TEXT + b.epochs * 11 >= (3 + SECONDS) * RATE);
 }
@@ -536,17 +535,17 @@ static void size_budget_of_marks_halves_as_the_recording_grows(void **state)
     trace_writer_status(w, &st);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
     uint64_t recorded = written - (st.marks_left_out - left);
-    /* The product is the number of bytes recorded in the last hour. */
+    /* number of bytes recorded in the last hour */
     assert_in_range(recorded * BUDGET_TEXT, 1, RATE * 3600 / 4);
 }
 
-/* All marks together are much larger than the queue, but the disk works. */
-static void recording_reports_a_loss_even_without_a_disk_error(void **state)
+/* The marks are much larger than the queue together, but the disk works. */
+static void full_queue_is_reported_as_loss_without_a_disk_error(void **state)
 {
     (void)state;
     enum { MARKS = 400 };
     char path[256];
-    /* The writer's memory is less than one mark needs. */
+    /* smaller than a mark */
     struct trace_writer_options options = {.memory_bytes = 4096};
     struct trace_writer *w = new_writer(fake_job_path(path, "said.ebb"), &options);
     struct trace_writer_status st;
@@ -568,12 +567,12 @@ static void recording_reports_a_loss_even_without_a_disk_error(void **state)
     assert_false(st.failing);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), -ENOBUFS);
     struct harvest h = harvest(path);
-    assert_true(h.ticks >= 6); /* Blocks after the lost one are complete. */
+    assert_true(h.ticks >= 6); /* The blocks after the lost one are complete. */
     assert_true(h.marks < MARKS);
 }
 
-/* Blocks that cannot be compressed stay raw, and the next block must not replace them. */
-static void parts_of_a_block_that_does_not_compress_are_not_overwritten(void **state)
+/* Blocks that do not compress remain in raw parts, which the next block must not replace. */
+static void raw_parts_of_an_incompressible_block_are_not_overwritten(void **state)
 {
     (void)state;
     enum { NOTES = 120, NOTE_BYTES = 60000 };
@@ -619,21 +618,21 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_ticks_of_a_recording_with_many_blocks_are_read_back),
-        cmocka_unit_test(recording_being_written_is_readable_at_any_time),
-        cmocka_unit_test(sealing_a_block_of_a_recording_makes_the_file_smaller),
-        cmocka_unit_test(recording_is_written_to_disk_only_when_a_flush_is_due),
+        cmocka_unit_test(unfinished_recording_is_readable_at_any_time),
+        cmocka_unit_test(sealing_a_block_makes_the_recording_smaller),
+        cmocka_unit_test(recording_reaches_the_disk_only_when_a_flush_is_due),
         cmocka_unit_test(times_in_a_recording_never_decrease),
         cmocka_unit_test(header_and_footer_of_a_recording_are_read_back),
         cmocka_unit_test(existing_recording_is_not_overwritten),
-        cmocka_unit_test(disk_that_is_full_for_a_while_loses_no_recorded_data),
+        cmocka_unit_test(temporarily_full_disk_loses_no_recorded_data),
         cmocka_unit_test(recording_on_a_full_disk_counts_losses_and_stays_readable),
         cmocka_unit_test(every_mark_of_a_flood_is_recorded_or_counted_as_dropped),
-        cmocka_unit_test(marks_are_dropped_before_samples_if_space_runs_out),
-        cmocka_unit_test(recording_reports_a_loss_even_without_a_disk_error),
+        cmocka_unit_test(marks_are_dropped_before_samples_if_the_disk_fails),
+        cmocka_unit_test(full_queue_is_reported_as_loss_without_a_disk_error),
         cmocka_unit_test(step_marks_beyond_the_size_budget_are_dropped_and_counted),
         cmocka_unit_test(marks_within_the_size_budget_are_all_recorded),
         cmocka_unit_test(size_budget_of_marks_halves_as_the_recording_grows),
-        cmocka_unit_test(parts_of_a_block_that_does_not_compress_are_not_overwritten),
+        cmocka_unit_test(raw_parts_of_an_incompressible_block_are_not_overwritten),
         cmocka_unit_test(recording_in_a_removed_folder_is_an_error),
     };
     fake_job_folder();
