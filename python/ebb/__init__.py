@@ -1,4 +1,4 @@
-"""ebb: reports the steps of a training run, and receives requests and verdicts.
+"""ebb: reports the steps of a training run, and receives ebb's requests and verdicts.
 
 Every function is cheap enough to be called at every step, and does nothing outside of `ebb run`.
 
@@ -76,7 +76,7 @@ _HOMES = {
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """%load_ext ebb: adds the cell magic %%ebb."""
+    """IPython calls this for `%load_ext ebb`. Adds the cell magic %%ebb."""
     from . import _notebook
 
     _notebook.load(shell)
@@ -89,8 +89,8 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    # Most modules are imported at their first use: the shim imports this package into every program
-    # that imports torch, so the package must be cheap to import.
+    # Most modules are imported at first use: the shim imports this package into every program that
+    # imports torch, so importing it must be cheap.
     from importlib import import_module
 
     if name in _MODULES:

@@ -1,4 +1,4 @@
-"""python -m ebb: replaces this process with the ebb program, so that no Python process remains
+"""python -m ebb: replaces this process with the ebb program, so that no Python process stays behind
 as its parent."""
 
 import os

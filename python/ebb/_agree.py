@@ -1,15 +1,15 @@
-"""Makes all ranks save or stop in the same step, at the cost of a byte or two per step.
+"""Makes all ranks save or stop at the same step. It costs a byte or two per step.
 
 Ranks receive a request at different times, and a rank that saves alone waits for the others for
-ever. Therefore every rank starts a tiny reduction of its pending requests at the end of step n, and
-reads the result at the end of step n + 1. By then the result has long been available, so no rank
-waits, and all ranks read the same result in the same step. The reduction has its own process group
-on the CPU; the GPU is not involved.
+ever. Therefore, at the end of step n, every rank starts a tiny all-reduce of its pending requests,
+and reads the result at the end of step n + 1. By then the result has long been available, so no
+rank waits, and all ranks read the same result at the same step. The all-reduce uses its own process
+group on the CPU, not the GPU.
 
-A reduction hangs if a rank does not take part, for example because only some ranks were started
+An all-reduce hangs if a rank does not take part, for example because only some ranks were started
 under ebb. Therefore the ranks first check, through the process group's store, that all of them are
-present. The first answer written to the store is final. If ranks decided separately, one that gave
-up waiting and one that did not could reach different decisions.
+present. The first decision written to the store is final. If each rank decided for itself, a rank
+whose wait timed out and one whose wait did not could reach different decisions.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-# seconds to wait for ranks that start late; the training would wait for these ranks anyway
+# seconds to wait for ranks that start late, for which the training would wait anyway
 PATIENCE_S = 30.0
 
 _rounds = 0
-# process groups with an unfinished reduction; destroying such a group would block
+# process groups with an unfinished all-reduce, kept here because destroying such a group would
+# block
 _left: list[Any] = []
 
 
 def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
-    """Returns True if all ranks agree. The result is the same on all ranks."""
+    """Returns True if all ranks take part. The result is the same on all ranks."""
     store.set(f"{name}/{rank}", "1" if yes else "0")
     decision = f"{name}/all"
     try:
@@ -37,26 +38,25 @@ def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
             word = "yes" if all(store.get(k) == b"1" for k in keys) else "no"
         else:
             store.wait([decision], timedelta(seconds=PATIENCE_S + 5))
-            word = "no"  # the key exists, because rank 0 has already stored its decision
+            word = "no"  # the key exists, because rank 0 stored its decision first
     except Exception:
         word = "no"
     return bool(store.compare_set(decision, "", word) == b"yes")
 
 
 class Agreement:
-    """The agreement among the ranks of one training run. If torch.distributed is not used, there
-    is only one rank."""
+    """The exchange of requests among the ranks of one training run. Without torch.distributed,
+    there is only one rank."""
 
     def __init__(self) -> None:
         self._group: Any = None
         self._work: Any = None
         self._flags: Any = None
-        self.is_possible = True  # False if there are several ranks and they cannot agree
+        self.is_possible = True  # False if there are several ranks and not all of them take part
 
     def begin(self, world_size: int, wanted: bool) -> None:
-        """Starts the agreement. All ranks call this at the same point, before the first step.
-        WANTED is false on a rank that nobody can send a request to; then no rank uses the
-        agreement."""
+        """Starts the exchange. All ranks call this at the same point, before the first step. WANTED
+        is False on a rank that cannot receive requests; then no rank exchanges requests."""
         torch = sys.modules.get("torch")
         dist = getattr(torch, "distributed", None)
         is_up = dist is not None and dist.is_available() and dist.is_initialized()
@@ -101,8 +101,8 @@ class Agreement:
         return self._group is not None
 
     def exchange(self, save: bool, stop: bool) -> tuple[bool, bool]:
-        """Exchanges requests; called at the end of every step. With several ranks, returns the
-        requests that any of them had at the end of the previous step."""
+        """Exchanges requests. Called at the end of every step. With several ranks, returns the
+        requests that were pending on any of them at the end of the previous step."""
         if self._group is None:
             return (save, stop) if self.is_possible else (False, False)
         found = self._read()
@@ -136,8 +136,8 @@ class Agreement:
             self._group, self.is_possible, self._work = None, False, None
 
     def end(self, is_clean: bool) -> None:
-        """Ends the agreement after the last step. If IS_CLEAN is false, the other ranks may never
-        call this."""
+        """Ends the exchange after the last step. If IS_CLEAN is False, other ranks may never call
+        this."""
         work, group, self._work, self._group = self._work, self._group, None, None
         if group is None:
             return
@@ -146,8 +146,8 @@ class Agreement:
                 raise RuntimeError
             if work is not None:
                 work.wait(timedelta(seconds=PATIENCE_S))
-            # the group is destroyed now, because its threads could otherwise still run when the
-            # process exits
+            # the group is destroyed now, because its threads might otherwise still run at process
+            # exit
             sys.modules["torch"].distributed.destroy_process_group(group)
         except Exception:
             _left.append((work, group))

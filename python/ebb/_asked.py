@@ -1,5 +1,5 @@
-"""Carries out ebb's requests in a trainer, on all ranks in the same step, and reports their
-progress. This is the handshake of docs/reference/marks.md, for callbacks of frameworks."""
+"""Carries out ebb's requests in a trainer, on all ranks at the same step, and reports their
+progress. Implements the protocol in docs/reference/marks.md for callbacks of frameworks."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ def note(name: str, text: str) -> None:
     if os.environ.get("EBB_VERBOSE") == "1":
         try:
             print(f"ebb: {text}", file=sys.stderr)
-        except Exception:  # printing failed, because standard error is closed or missing
+        except Exception:  # standard error is closed or missing
             pass
 
 
 class Asked:
-    """The requests of ebb to one training run."""
+    """The requests that ebb sends to one training run."""
 
     def __init__(self) -> None:
         self._agreement = Agreement()
         self._saves: list[Request] = []
         self._stops: list[Request] = []
         self._rank: Optional[int] = None
-        self.must_save = False  # True if a checkpoint was requested and is not written yet
+        self.must_save = False  # True if a checkpoint was requested and has not been written yet
         self.must_stop = False
 
     def begin(self, rank: Optional[int], world_size: int, is_late: bool = False) -> None:
-        """Called when training begins; requests can be carried out from now on. If training was
-        already running (IS_LATE), several ranks can no longer agree on a step, so they refuse
-        requests."""
+        """Called when training begins; requests are accepted from now on. If training was already
+        running (IS_LATE), several ranks can no longer agree on a step, so they refuse requests."""
         w = wire()
         w.begin_training(self)
         _control.claim()
@@ -69,13 +68,13 @@ class Asked:
 
     @property
     def is_idle(self) -> bool:
-        """Returns True if this rank has no pending request and need not exchange requests with
+        """Returns True if this rank has no pending request and does not exchange requests with
         other ranks."""
         return not (self._agreement.is_shared or self.must_save or self.must_stop)
 
     def started(self) -> None:
-        """Reports that a checkpoint is being written, at ebb's request or by the trainer's own
-        schedule."""
+        """Reports that a checkpoint is being written, either at ebb's request or on the trainer's
+        own schedule."""
         for r in self._saves:
             wire().answer(r, "started")
 
@@ -93,8 +92,8 @@ class Asked:
             wire().answer(r, status, path)
 
     def end(self, is_clean: bool) -> None:
-        """Called when training is over; IS_CLEAN is False after an exception. From now on, ebb
-        cannot request a checkpoint."""
+        """Called when training is over. IS_CLEAN is False after an exception. From now on,
+        checkpoint requests are refused."""
         w = wire()
         w.end_training(self)
         _control.release()

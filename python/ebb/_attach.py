@@ -1,12 +1,12 @@
 """Starts and stops ebb's profiler and hooks in a process that is already running.
 
-`ebb attach` calls start and stop in the main thread, between two instructions of the program. Both
-return at once; a thread of their own does the work, reports the result in one datagram to ebb's
-socket, and never raises into the program:
+`ebb attach` calls start and stop in the main thread, between two bytecode instructions. Both return
+at once. A separate thread does the work, reports the result in one datagram to ebb's socket, and
+never raises into the program:
 
-    KIND=attached  PID=…  HEAP=1|0  REASON=what is missing
+    KIND=attached  PID=…  HEAP=1|0  REASON=what is not profiled
     KIND=detached  PID=…  HEAP=0    REASON=what could not be restored
-    KIND=refused   PID=…  HEAP=0    REASON=why
+    KIND=refused   PID=…  HEAP=0    REASON=why ebb cannot attach
 
 After stop, the program has none of ebb's hooks, threads or descriptors. The library of the profiler
 and the modules of this package stay loaded.
@@ -21,25 +21,25 @@ import time
 from types import ModuleType
 from typing import Any, Callable, Optional
 
-_FOLLOW_S = 1.0  # seconds between two readings of memory, and scans for new libraries
-_JOIN_S = 2.0  # maximum seconds to wait for the end of a thread that was asked to end
+_FOLLOW_S = 1.0  # seconds between memory readings, and between scans for new libraries
+_JOIN_S = 2.0  # maximum seconds to wait for a thread to end after asking it to
 _FORK_PATIENCE_S = 0.1
 
 _YIELD_S = 0.0005
-# modules that are imported one by one, with pauses in which the program runs; one import takes at
-# most 4 ms
+# modules that are imported one by one, with pauses in between, because importing one of them can
+# block the program for up to 4 ms
 _PARTS = ("_process", "_patches", "_wire", "_truth", "_referrers", "_containers", "_control",
           "_steps", "_watch", "_hooks")
 
-_lock = threading.RLock()  # held by the thread that attaches or detaches
+_lock = threading.RLock()  # held by the thread that is attaching or detaching
 _now: Optional["_Attached"] = None
 _has_fork_handlers = False
-Result = tuple[str, bool, str]  # the report: its kind, whether the profiler runs, and the reason
-# pending calls of start and stop, each with the socket that receives its report
+Result = tuple[str, bool, str]  # a report: its KIND, whether the profiler runs, and its REASON
+# calls of start and stop to be processed, each with the socket to which its result is reported
 _queue: list[tuple[str, Callable[[], Result]]] = []
 _queue_lock = threading.Lock()
-_is_working = False  # True while a thread works on the queue
-_socket: Optional[str] = None  # socket of the last call of start
+_is_working = False  # True while a thread processes the queue
+_socket: Optional[str] = None  # socket passed to the last call of start
 
 
 def _seccomp(pid: str) -> tuple[int, int]:
@@ -54,7 +54,7 @@ def _seccomp(pid: str) -> tuple[int, int]:
 
 
 def _is_answering(path: str) -> bool:
-    """Returns True if an ebb listens at a socket."""
+    """Returns True if an ebb process listens at the socket PATH."""
     import socket
 
     try:
@@ -83,7 +83,7 @@ def _report(path: str, kind: str, has_heap: bool, reason: str = "") -> None:
 
 
 class _Heap:
-    """libebb-heap.so in this process."""
+    """The profiler's library, libebb-heap.so, loaded into this process."""
 
     def __init__(self, library: str) -> None:
         import ctypes
@@ -94,15 +94,15 @@ class _Heap:
         self._free.ebb_heap_attach.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64]
 
     def attach(self, socket: str, interval: int, filters: int) -> str:
-        """Returns what could not be profiled, or an empty string. Raises OSError if nothing can be
-        profiled."""
+        """Starts the profiler. Returns a description of what cannot be profiled, or an empty
+        string. Raises OSError if nothing can be profiled."""
         refusal: Optional[bytes]
         refusal = self._free.ebb_heap_attach(os.fsencode(socket), interval, filters)
         if refusal is not None:
             raise OSError(refusal.decode())
         if self._held.ebb_heap_attach_python():
             return ""
-        return "small Python objects are not counted: another tool has replaced their allocator"
+        return "small Python objects are not profiled: another tool has replaced their allocator"
 
     def refresh(self) -> None:
         self._free.ebb_heap_refresh()
@@ -111,12 +111,12 @@ class _Heap:
         has_python = self._held.ebb_heap_detach_python()
         has_all = self._free.ebb_heap_detach()
         if not has_python:
-            return "the hooks of small Python objects stay, because another tool has wrapped them"
-        return "" if has_all else "the profiler is not removed yet: a thread is still running in it"
+            return "the hook on small Python objects stays, because another tool has wrapped it"
+        return "" if has_all else "the profiler is still in use by a thread of the program"
 
 
 def _library() -> str:
-    """Returns the path of the profiler's library, beside this package or the program."""
+    """Returns the path of the profiler's library, next to this package or to the ebb program."""
     from . import _binary
 
     folder = os.path.dirname(os.path.abspath(__file__))
@@ -137,8 +137,8 @@ def _library() -> str:
 
 
 class _Finder:
-    """An import finder at the first position. While ebb is attached, it passes newly imported
-    modules to the hooks."""
+    """An import finder at the first position of sys.meta_path. While ebb is attached, it passes
+    newly imported modules to the hooks."""
 
     def __init__(self, loaded: Callable[[str, ModuleType], Any]) -> None:
         # imported here, because an import inside find_spec would call find_spec again
@@ -171,7 +171,7 @@ def _import_parts() -> None:
 
 
 class _Attached:
-    """The changes to this process that start() makes and stop() undoes."""
+    """The changes that start() makes to this process and stop() undoes."""
 
     def __init__(self, socket: str, run_dir: str) -> None:
         self.socket, self.run_dir = socket, run_dir
@@ -181,8 +181,8 @@ class _Attached:
         self._lock = threading.Lock()  # protects _follower
         self._finder = _Finder(self.hook_module)
         self._patches = 0
-        self._is_over = False  # True once detaching has begun; no thread may be started then
-        # the thread that follows memory, and a lock whose release ends that thread
+        self._is_over = False  # True once detaching has begun; no thread may be started after that
+        # the thread that follows memory, and a lock whose release ends it
         self._follower: Optional[tuple[threading.Thread, threading.Lock]] = None
 
     # ---- attaching ----
@@ -193,7 +193,7 @@ class _Attached:
         self._patches = _patches.count()
         _process.attached = {"EBB_SOCKET": self.socket, "EBB_RUN_DIR": self.run_dir}
         _wire.reset()
-        _wire.wire()  # a child that is forked from now on is a worker
+        _wire.wire()  # children forked from now on are workers
         try:
             heap = _Heap(library or _library())
             self._miss(heap.attach(self.socket, interval, filters))
@@ -209,8 +209,9 @@ class _Attached:
             self.reasons.append(reason)
 
     def hook_module(self, name: str, module: ModuleType) -> bool:
-        """Hooks a module. Returns False if it is hooked already. An import may end during or after
-        the detach; the module then gets no hooks. A lock would make imports wait for each other."""
+        """Hooks a module. Returns False if it is hooked already. If an import ends during or after
+        the detach, the module is not hooked. There is no lock, because it would make imports wait
+        for each other."""
         from . import _hooks, _patches
 
         is_new = not self._is_over and _hooks.loaded(name, module)
@@ -220,7 +221,7 @@ class _Attached:
         return is_new
 
     def hook_modules(self) -> None:
-        """Hooks the modules that were imported earlier."""
+        """Hooks the modules that are already imported."""
         from . import _hooks
 
         for name in _hooks.HOOKS:
@@ -248,8 +249,7 @@ class _Attached:
             self._follower = (thread, bell)
 
     def end_thread(self, patience_s: float) -> None:
-        # if another thread holds the lock, that thread is starting or ending the thread that
-        # follows memory
+        # if another thread holds the lock, it is already starting or ending the thread
         if not self._lock.acquire(timeout=patience_s):
             return
         try:
@@ -262,7 +262,7 @@ class _Attached:
         bell.release()
         until = time.monotonic() + patience_s
         thread.join(patience_s)
-        # the kernel may remove the thread a little later than Python does
+        # the kernel may remove the thread slightly later than Python does
         while os.path.exists(f"/proc/self/task/{thread.native_id}") and time.monotonic() < until:
             time.sleep(0.0001)
 
@@ -283,7 +283,8 @@ class _Attached:
     # ---- detaching ----
 
     def detach(self) -> str:
-        """Restores everything. Returns what could not be restored, or an empty string."""
+        """Undoes all changes. Returns a description of what could not be undone, or an empty
+        string."""
         from . import _containers, _control, _hooks, _patches, _process, _truth, _wire
 
         def leave() -> None:
@@ -314,7 +315,7 @@ class _Attached:
 
 
 def block_signals() -> None:
-    """Blocks signals in a thread of ebb, so that they interrupt the main thread instead."""
+    """Blocks all signals in a thread of ebb, so that they interrupt the main thread instead."""
     import signal
 
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -324,7 +325,8 @@ def block_signals() -> None:
 
 
 def _before_fork() -> None:
-    """Ends the thread before a fork: Python 3.12 and later warn if other threads run at a fork."""
+    """Ends the thread before a fork, because Python 3.12 and later warn about threads during a
+    fork."""
     if _now is not None and _now.pid == os.getpid():
         _now.end_thread(_FORK_PATIENCE_S)
 
@@ -336,7 +338,7 @@ def _after_fork() -> None:
 
 def _in_child() -> None:
     global _lock, _queue_lock, _now, _is_working
-    # the child of a fork is a worker of the ebb that is attached to its parent
+    # the forked child is a worker of the ebb that is attached to its parent
     _lock, _queue_lock, _now, _is_working = threading.RLock(), threading.Lock(), None, False
     _queue.clear()
 
@@ -354,7 +356,7 @@ def _handle_forks() -> None:
 
 
 def refusal(socket: str) -> str:
-    """Returns why this process cannot be attached to, or an empty string."""
+    """Returns the reason why ebb cannot attach to this process, or an empty string."""
     if sys.version_info < (3, 9):
         return "Python is older than 3.9"
     mode, filters = _seccomp("self")
@@ -370,14 +372,14 @@ def refusal(socket: str) -> str:
 def attach(
     socket: str, run_dir: str, library: Optional[str] = None, heap_interval: Optional[int] = None
 ) -> Result:
-    """Does the work of start."""
+    """Does the work of start() in the thread."""
     global _now
     with _lock:
         why = refusal(socket)
         if why:
             return "refused", False, why
         if _now is not None and _now.socket != socket:
-            detach()  # the earlier ebb has exited
+            detach()  # the ebb that was attached before has exited
         if _now is None:
             _import_parts()
             one = _Attached(socket, run_dir)
@@ -392,7 +394,7 @@ def attach(
 
 
 def detach() -> Result:
-    """Does the work of stop."""
+    """Does the work of stop() in the thread."""
     global _now
     with _lock:
         one, _now = _now, None
@@ -400,9 +402,9 @@ def detach() -> Result:
 
 
 def _work() -> None:
-    """Works on the queue, in a thread that ends when it is empty."""
+    """Processes the queue in a separate thread, which ends when the queue is empty."""
     global _is_working
-    _let_others_run()  # the thread that called start or stop continues first
+    _let_others_run()  # lets the thread that called start or stop continue first
     block_signals()
     while True:
         with _queue_lock:
@@ -435,20 +437,20 @@ def _enqueue(path: str, work: Callable[[], Result]) -> None:
 def start(
     socket: str, run_dir: str, library: Optional[str] = None, heap_interval: Optional[int] = None
 ) -> None:
-    """Attaches the ebb that listens at SOCKET. LIBRARY is the path of libebb-heap.so, HEAP_INTERVAL
-    the mean number of bytes between two samples. A second call with the same socket only sends the
-    report again."""
+    """Attaches the ebb process that listens at SOCKET. LIBRARY is the path of libebb-heap.so,
+    HEAP_INTERVAL the mean number of allocated bytes between two samples. A second call with the
+    same socket only repeats the report."""
     global _socket
     _socket = socket
     _enqueue(socket, lambda: attach(socket, run_dir, library, heap_interval))
 
 
 def is_attached() -> bool:
-    """Returns True while ebb is attached, and while it attaches or detaches."""
+    """Returns True while ebb is attached, attaching or detaching."""
     return _now is not None or _is_working
 
 
 def stop() -> None:
-    """Detaches ebb. Does nothing before the first call of start."""
+    """Detaches ebb. Has no effect before the first call of start."""
     if _socket is not None:
         _enqueue(_socket, detach)

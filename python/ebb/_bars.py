@@ -1,9 +1,9 @@
 """Counts steps by tqdm's progress bars, for loops without a better step source.
 
-A bar is read at most ten times per second, and when it closes. Of nested bars, only the innermost
-is counted. Of several loops with bars, only the loop that has taken the most time is counted; if
-another loop overtakes it, counting begins anew. Bars that count bytes or end within seconds are
-ignored, because they show downloads or files being loaded.
+A bar is read at most ten times per second, and when it closes. If bars are nested, only the
+innermost is counted. If several loops have bars, only the loop whose bars have run longest is
+counted; when another loop overtakes it, counting starts again. Bars that count bytes or end within
+seconds are ignored, because they show downloads or the loading of files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._frameworks import caller
 from ._steps import Tracker
 
 _APART_S = 0.1
-_WORTH_S = 5.0  # a loop counts as training once its bars have run this many seconds
+_WORTH_S = 5.0  # seconds that a loop's bars must have run before the loop is treated as training
 _SITES_MAX = 256
 
 _Site = tuple[Optional[CodeType], int]
@@ -29,19 +29,19 @@ class _Bar:
     def __init__(self, bar: Any, now: float) -> None:
         loop = caller("tqdm")
         self.site: _Site = (loop.f_code, loop.f_lineno) if loop else (None, 0)
-        self.start = float(bar.start_t)  # start time on tqdm's clock
-        self.seen = bar.initial  # the count
+        self.start = float(bar.start_t)  # start time according to tqdm's clock
+        self.seen = bar.initial  # the bar's count at the last reading
         self.at = now - max(0.0, time.time() - self.start)
 
 
 class Bars:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self.due = 0.0  # calls of on_update before this time are unnecessary
+        self.due = 0.0  # time before which calling on_update has no effect
         self._known: "weakref.WeakKeyDictionary[Any, _Bar]" = weakref.WeakKeyDictionary()
-        self._spent: dict[_Site, float] = {}  # seconds spent in the bars of each loop
-        self._clock: Optional[_Site] = None  # the loop whose bars count steps
-        self._last: Optional[_Bar] = None  # the bar that was counted last
+        self._spent: dict[_Site, float] = {}  # seconds that the bars of each loop have run
+        self._clock: Optional[_Site] = None  # the loop whose bars are counted as steps
+        self._last: Optional[_Bar] = None  # the last bar that was counted
 
     def on_update(self, bar: Any) -> None:
         now = time.monotonic()
@@ -62,7 +62,7 @@ class Bars:
         count, seconds = bar.n - b.seen, now - before
         b.seen, b.at = bar.n, now
         if count < 1 or (last is not None and last.start > b.start and last.at >= before):
-            return  # a nested bar was counted since the last call for this bar
+            return  # a nested bar was counted since this bar was last read
         self._last = b
         if len(self._spent) >= _SITES_MAX:
             self._spent.clear()

@@ -24,8 +24,8 @@ def _places() -> Iterator[pathlib.Path]:
 
 
 def find_ebb() -> str:
-    """Returns the path of the ebb program: $EBB_BINARY, else the one installed with this
-    package, else the one in $PATH. Raises FileNotFoundError."""
+    """Returns the path of the ebb program: $EBB_BINARY, or else the one installed with this
+    package, or else the one in $PATH. Raises FileNotFoundError if there is none."""
     named = os.environ.get("EBB_BINARY")
     if named:
         if os.access(named, os.X_OK):
@@ -41,6 +41,6 @@ def find_ebb() -> str:
     if found:
         return found
     raise FileNotFoundError(
-        f"the ebb program is not in {', '.join(dict.fromkeys(looked))} or $PATH; "
+        f"the ebb program was not found in {', '.join(dict.fromkeys(looked))} or $PATH; "
         "install it with pip, or set EBB_BINARY to its path"
     )

@@ -1,5 +1,5 @@
-"""A census counts the live tensors and Python objects of this process, and finds the references
-to the largest. It works without torch and never imports it."""
+"""A census counts the live tensors and Python objects of this process, and finds out what refers to
+the largest ones. It works without torch and never imports it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from typing import Any, Iterable, Optional, Tuple, Union
 from . import _process, _referrers, _truth
 from ._wire import rank_of_environment
 
-_ROWS_MAX = 200  # number of rows kept per table; the largest are kept
-# the entries of containers of at least this size in bytes are always counted
+_ROWS_MAX = 200  # maximum number of rows per table; the largest are kept
+# containers of at least this size in bytes always have their entries counted
 _BIG_CONTAINER = 1 << 14
 # maximum number of entries counted per container; the total is extrapolated from them
 _OF_ONE_CONTAINER = 10000
-# maximum number of ids that are remembered at a time, so that the census needs little memory itself
+# maximum number of object ids remembered at a time, which bounds the census's own memory
 _PLAIN_MAX = 500_000
 _SLICES = 64
 
-# one row of the census, and one object that belongs to it
+# a row of the census, and one of its objects
 _Found = Tuple["Holder", Any]
-# number of the largest tensors, and of the largest objects, whose references are searched
+# maximum number of tensors, and of objects, whose references are searched: the largest ones
 _LARGEST = 3
 
 
 @dataclass
 class TensorRow:
-    """Tensors with the same properties. A storage shared by several tensors is counted for only
-    one of them."""
+    """Tensors with the same properties. A storage shared by several tensors is counted only
+    once."""
 
     device: str
     dtype: str
@@ -56,8 +56,8 @@ class TypeRow:
 
 @dataclass
 class Holder:
-    """A large object, or one of COUNT objects that are large in total, and a chain of names that
-    leads to it."""
+    """A large object, or one of COUNT objects that are large together, and a chain of references
+    that keeps it alive."""
 
     what: str
     count: int
@@ -71,8 +71,8 @@ class Census:
     rank: Optional[int]
     time: float
     step: Optional[int]
-    # "step": taken between two steps; "thread": taken at any time; "call": the program called
-    # census()
+    # "step": taken between two steps; "thread": taken by a thread at any time; "call": taken by the
+    # program through census()
     at: str
     cost_s: float = 0.0
     has_torch: bool = False
@@ -133,8 +133,8 @@ def _text(c: Census, top: int) -> str:
 
 
 def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
-    # compares only types, because isinstance would read __class__ and could thereby run the job's
-    # code
+    # types are compared directly, because isinstance would read __class__, which may run code of
+    # the job
     is_tensor: dict[type, bool] = {}
     found = []
     for o in objects:
@@ -148,7 +148,7 @@ def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
 
 
 def _gradients(tensors: list[Any], seen: set[int]) -> list[Any]:
-    """Returns gradients that gc does not list, because no Python object refers to them."""
+    """Returns gradients that gc does not list, because only C++ refers to them."""
     found = []
     for t in tensors:
         if t.requires_grad and t.is_leaf and t.grad is not None and id(t.grad) not in seen:
@@ -162,7 +162,7 @@ def _storages(t: Any) -> list[Any]:
 
 
 def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
-    """Returns the bytes of T's storage, or 0 if the storage was counted before."""
+    """Returns the size of T's storage, or 0 if the storage was already counted."""
     if t.device.type == "meta" or type(t).__name__ == "FakeTensor":
         return 0
     total = 0
@@ -172,13 +172,14 @@ def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
             if key[1] and key not in seen:
                 seen.add(key)
                 total += s.nbytes()
-    except Exception:  # a tensor that only wraps others; the census finds those on their own
+    # a tensor that only wraps other tensors, which are listed separately
+    except Exception:
         return total
     return total
 
 
 def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> list[_Found]:
-    """Fills in the table of tensors; returns one tensor of each of its first rows."""
+    """Fills the table of tensors. Returns one tensor for each of its first rows."""
     quiet = getattr(torch._C, "DisableTorchFunctionSubclass", nullcontext)
     rows: dict[tuple[Any, ...], TensorRow] = {}
     one_of: dict[int, Any] = {}
@@ -186,11 +187,11 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
     with quiet():
         tensors = _tensors_among(objects, torch)
         ids = {id(t) for t in tensors}
-        # gradients are read only if no backward pass in another thread can be writing them
+        # gradients are read only if no other thread can be writing them in a backward pass
         grads = _gradients(tensors, ids) if is_safe else []
         leaves = [t for t in tensors if t.requires_grad and t.is_leaf] if is_safe else []
         grad_ids = {id(t.grad) for t in leaves}
-        # a base comes before its views, because the base owns the memory
+        # base tensors are counted before their views, because they own the memory
         tensors.sort(key=lambda t: t._is_view())
         for t in tensors + grads:
             try:
@@ -231,14 +232,14 @@ def _type_name(t: type) -> str:
 
 
 def sizeof(o: Any) -> int:
-    # a decoded image; sys.getsizeof does not include its pixels
+    # a decoded image, whose pixels sys.getsizeof does not include
     if type(o).__name__ == "ImagingCore":
         try:
             width, height = o.size
             return int(width * height) * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
         except Exception:
             return 0
-    # storages are counted with the tensors
+    # storages are counted with their tensors
     if type(o).__name__ in ("UntypedStorage", "TypedStorage"):
         return object.__sizeof__(o)
     try:
@@ -254,7 +255,7 @@ def _add(table: dict[type, list[float]], t: type, count: float, size: float) -> 
 
 
 class _Largest:
-    """Keeps only the largest of the objects that are added."""
+    """Keeps only the largest of the objects added to it."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[int, Any]] = []
@@ -271,8 +272,8 @@ class _Largest:
 
 
 class _Plain:
-    """Objects that gc does not track, because they refer to no other object (strings, bytes,
-    arrays, images). They are found through the objects that refer to them, and each is counted
+    """Counts objects that gc does not track because they contain no references: strings, bytes,
+    arrays, images. They are found through the objects that refer to them, and each is counted
     once."""
 
     def __init__(self, largest: _Largest) -> None:
@@ -291,7 +292,7 @@ class _Plain:
             size = sizeof(o)
             _add(self.table, type(o), weight, weight * size)
             self._largest.see(size, o)
-            # a view is counted as the array that owns its memory
+            # a view is counted as the array whose memory it uses
             if type(o).__name__ == "ndarray" and o.base is not None:
                 self._take([o.base], weight)
         self.seen.update(plain)
@@ -316,8 +317,8 @@ def _one_of_each_type(sized: list[tuple[int, Any]]) -> list[_Found]:
 def _sizes(
     objects: list[Any], largest: _Largest, until: float
 ) -> tuple[Counter[type], float, list[Any]]:
-    """Returns bytes by type, the factor to extrapolate them by, and the containers with many
-    entries."""
+    """Returns the bytes of each type, the factor by which to extrapolate them, and the containers
+    with many entries."""
     sizes: Counter[type] = Counter()
     big: list[Any] = []
     done = 0
@@ -340,7 +341,7 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
         plain.look_into(o)
     others.seen = plain.seen
     numbers = {id(o) for o in big}
-    # each slice is spread over the whole list, so slices visited before time runs out are
+    # each slice takes objects from the whole list, so the slices visited before time runs out are
     # representative
     while done < _SLICES and not plain.is_full and time.monotonic() < until:
         others.look([o for o in objects[done::_SLICES] if id(o) not in numbers])
@@ -362,8 +363,8 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
 
 
 def take(step: Optional[int] = None, at: str = "call", budget_s: float = 3.0) -> Census:
-    """Takes a census. When the time budget is used up, the remaining object sizes are estimated,
-    and references are omitted. Tensors are always counted completely."""
+    """Takes a census. Once the time budget is used up, the remaining object sizes are estimated and
+    references are not searched. Tensors are always counted completely."""
     begun = time.monotonic()
     c = Census(os.getpid(), rank_of_environment(), time.time(), step, at)
     torch = sys.modules.get("torch")
@@ -443,11 +444,11 @@ def _number(name: str, pid: int) -> int:
 
 
 def keep(c: Census) -> str:
-    """Writes the census atomically into the run folder, or into a private folder outside a run, and
-    returns its path. Raises OSError if that fails."""
+    """Writes the census atomically, into the run folder or, outside a run, into a private folder.
+    Returns its path. Raises OSError on failure."""
     global _kept
     folder = _folder()
-    if _kept == 0:  # an earlier segment of the run may have had a process with the same pid
+    if _kept == 0:  # a process of an earlier segment of the run may have had the same pid
         _kept = max((_number(name, c.pid) for name in os.listdir(folder)), default=0)
     step = "none" if c.step is None else str(c.step)
     path = os.path.join(folder, f"{_kept + 1:04d}-{c.pid}-{step}.json")

@@ -1,4 +1,4 @@
-"""Finds complete checkpoints of a trainer by their files alone, without torch."""
+"""Finds the complete checkpoints of a trainer. Checks only their files and does not need torch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Optional
 from . import _process
 
 _NAME = re.compile(r"^checkpoint-(\d+)$")
-# largest difference in seconds that the clocks of this machine and of the file server may have
+# maximum difference in seconds between the clocks of this machine and of a file server
 _CLOCKS_DIFFER_S = 2.0
 
 
 def run_began() -> Optional[float]:
-    """Returns the time when the first segment of this run began, as seconds since 1970, or None if
+    """Returns the start time of this run's first segment, in seconds since 1970, or None if
     unknown."""
     folder = _process.variable("EBB_RUN_DIR")
     if not folder:
         return None
-    # a run on several nodes has one folder for each segment
+    # a run on several nodes has one folder per segment
     job = _json(os.path.join(folder, os.pardir, "job.json"))
     if job is not None and isinstance(job.get("first_started_s"), (int, float)):
         return float(job["first_started_s"])
@@ -34,7 +34,8 @@ def run_began() -> Optional[float]:
 
 
 def is_of_this_run(path: str) -> bool:
-    """Returns True if PATH was written after this run began, or if that is unknown."""
+    """Returns True if PATH was written after this run began, or if the start of the run is
+    unknown."""
     began = run_began()
     try:
         return began is None or os.stat(path).st_mtime >= began - _CLOCKS_DIFFER_S
@@ -46,9 +47,9 @@ def is_of_this_run(path: str) -> bool:
 
 
 def is_whole_file(path: str) -> bool:
-    """Returns True if a file of weights or states is complete. A file that was cut off when the job
-    died is recognised, because safetensors store their length at the start, and torch's zip files
-    have their directory at the end."""
+    """Returns True if a file with weights or states is complete. Files truncated because the job
+    died are detected, because safetensors files store their length at the start, and torch's zip
+    files have their directory at the end."""
     try:
         size = os.stat(path).st_size
         with open(path, "rb") as f:
@@ -96,8 +97,8 @@ def _has_all_shards(index: str) -> bool:
 
 
 def _has_deepspeed(folder: str) -> bool:
-    """Returns True if the DeepSpeed checkpoint in FOLDER is complete. The last file that DeepSpeed
-    writes contains the name of the folder with its states."""
+    """Returns True if the DeepSpeed checkpoint in FOLDER is complete. DeepSpeed writes the file
+    with the name of the state folder last."""
     try:
         with open(os.path.join(folder, "latest"), encoding="utf-8") as f:
             return _is_whole_folder(os.path.join(folder, f.read().strip()))
@@ -144,8 +145,8 @@ def _has_states(folder: str, ranks: range, world_size: int) -> bool:
 def missing(
     folder: str, model_only: bool = False, world_size: int = 1, rank: Optional[int] = None
 ) -> Optional[str]:
-    """Describes what is missing in the checkpoint in FOLDER, or returns None if it is complete.
-    If RANK is set, the files of other ranks are not checked."""
+    """Describes what is missing from the checkpoint in FOLDER, or returns None if it is complete.
+    If RANK is set, only the files of that rank are checked, not those of other ranks."""
     state = _json(os.path.join(folder, "trainer_state.json"))
     if not os.path.isdir(folder):
         return "the folder"
@@ -162,7 +163,7 @@ def missing(
 
 
 def step_of(folder: str) -> Optional[int]:
-    """Returns N for a folder checkpoint-N, or None for any other name."""
+    """Returns N if the folder is named checkpoint-N, otherwise None."""
     found = _NAME.match(os.path.basename(os.path.normpath(folder)))
     return int(found.group(1)) if found else None
 
@@ -170,8 +171,8 @@ def step_of(folder: str) -> Optional[int]:
 def last_whole(
     output_dir: str, model_only: bool = False, world_size: int = 1
 ) -> tuple[Optional[str], list[str]]:
-    """Returns the newest complete checkpoint of this run in OUTPUT_DIR, or None, and for each
-    newer one the reason why it was rejected."""
+    """Returns the newest complete checkpoint of this run in OUTPUT_DIR, or None, and a list that
+    says for each newer checkpoint why it was rejected."""
     try:
         names = [n for n in os.listdir(output_dir) if _NAME.match(n)]
     except OSError:

@@ -1,4 +1,4 @@
-"""MemoryCleanup: common measures against growing memory, and a measurement of whether they help."""
+"""MemoryCleanup: applies common measures against memory growth, and measures whether they help."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from . import _memory
 from ._wire import wire
 
 _PARTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
-_NOISE_BYTES = 1 << 20  # changes of resident memory below this many bytes are noise
+_NOISE_BYTES = 1 << 20  # smaller changes of resident memory, in bytes, are treated as noise
 _NOISE_SHARE = 0.001
-# number of the newest cleanups kept for the summary, so that the list itself does not grow
+# number of recent cleanups kept for the summary; bounded so that the list does not grow
 _NEWEST = 256
 
 
@@ -30,8 +30,7 @@ def _size(count: float) -> str:
 
 
 def _clear_processor(processor: Any) -> None:
-    """Clears the caches of functions and of a fast tokenizer, but not the tables of its vocabulary.
-    """
+    """Clears function caches and the caches of a fast tokenizer, but not its vocabulary."""
     things = [processor] + [getattr(processor, p, None) for p in _PARTS]
     for thing in things:
         if thing is None:
@@ -49,7 +48,7 @@ def _clear_processor(processor: Any) -> None:
 
 
 class _Reading:
-    """The memory of the process and of its GPUs at one time."""
+    """The memory of the process and of its GPUs at one point in time."""
 
     __slots__ = ("rss", "cuda")
 
@@ -97,9 +96,9 @@ class MemoryCleanup(TrainerCallback):
         on_optimizer_step: bool = False,
     ) -> None:
         if every_n_steps < 0:
-            raise ValueError(f"every_n_steps is {every_n_steps}; it must be at least 0 (0: never)")
+            raise ValueError(f"every_n_steps must be at least 0 (0: never), not {every_n_steps}")
         if gc_passes < 1:
-            raise ValueError(f"gc_passes is {gc_passes}; it must be at least 1")
+            raise ValueError(f"gc_passes must be at least 1, not {gc_passes}")
         self.every_n_steps = every_n_steps
         self.gc_passes = gc_passes if gc else 0
         self.empty_cache = empty_cache
@@ -191,7 +190,7 @@ class MemoryCleanup(TrainerCallback):
     def _try(part: Callable[[], Any]) -> None:
         try:
             part()
-        # the library does not have this method, or the method does not work for this model
+        # the library lacks this method, or the method does not work for this model
         except Exception:
             pass
 
@@ -204,8 +203,8 @@ class MemoryCleanup(TrainerCallback):
     # ---- evaluation ----
 
     def summary(self) -> dict[str, Any]:
-        """Returns the memory freed by all cleanups, their cost, and one sentence on whether they
-        were worth it."""
+        """Returns the memory freed by all cleanups, their cost, and a sentence on whether they were
+        worth it."""
         whole = (self._ended or time.perf_counter()) - self._began if self._began else 0.0
         share = self._seconds / whole if whole > 0 else None
         return {

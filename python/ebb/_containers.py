@@ -1,13 +1,13 @@
-"""Finds containers that gain entries while memory grows: they keep allocated memory alive. An array
-or a text that a variable replaces by a longer one, as with torch.cat, counts as a container. So
-does a large array that is written to for the first time, part by part; its size is then its
-maximum.
+"""Finds containers that gain entries while memory grows, and thereby keep memory alive. An array or
+text that is replaced by a longer one in the same variable, as with torch.cat, is treated as a
+container. So is a large array that is written to for the first time, part by part; its maximum
+length is then its size.
 
-A stack shows the line that allocated memory, not the reference that keeps it alive. Therefore the
-lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps. If
-there are no steps, a thread reads the lengths of those containers that variables of the program
-refer to. The containers that gain the most entries are followed. Their entries and estimated bytes
-are sent as figures (container:NAME, container_bytes:NAME), with their maximum number of entries if
+A stack trace shows the line that allocated memory, not the reference that keeps it alive. Therefore
+the lengths of all lists, dictionaries, sets and queues are read repeatedly, at the end of steps.
+Without steps, a thread reads the lengths of those containers to which variables of the program
+refer. The containers that gain the most entries are followed. Their entries and estimated bytes are
+sent as metrics (container:NAME, container_bytes:NAME), and so is their maximum number of entries if
 they have one (container_limit:NAME). When memory has grown significantly, these containers are also
 reported in marks of kind kept. Scans keep no object alive, call no code of the job, and take a
 bounded time.
@@ -33,62 +33,67 @@ from typing import Any, Container, Iterable, NamedTuple, Optional, Union
 from . import _memory, _referrers
 from ._wire import clean, figures_wire
 
-# growing containers are reported from this growth of memory since the first step on, in bytes
+# minimum growth of memory since the first step, in bytes, from which growing containers are
+# reported
 _GROWN_BYTES = 24 << 20
-_GROWN_SHARE = 0.02  # least growth for a report, as a fraction of the process's memory
-# least growth for another report, as a multiple of the growth at the last report
+# minimum growth for a report, as a fraction of the process's memory at the first step
+_GROWN_SHARE = 0.02
+# minimum growth for another report, as a multiple of the growth at the last report
 _AGAIN = 2.0
-# containers are scanned from this growth of memory since the first step on, in bytes
+# minimum growth of memory since the first step, in bytes, from which containers are scanned
 _WORTH_BYTES = 1 << 20
 _INTERVAL_S = 1.0  # seconds between two scans
-# scans of the program's own variables take at most this fraction of the time
+# maximum fraction of the run time spent on scans of the program's own variables
 _VARIABLES_SHARE = 0.006
-_SHARE = 0.0025  # full scans take at most this fraction of the time since the first step
-_BUDGET_S = 0.3  # seconds that full scans may always take if a report is due
-# even within _BUDGET_S, full scans take at most this fraction of the time
+_SHARE = 0.0025  # maximum fraction of the run time since the first step spent on full scans
+_BUDGET_S = 0.3  # seconds that full scans may take in total, even above _SHARE, if a report is due
+# maximum fraction of the run time that full scans take within _BUDGET_S
 _YOUNG_SHARE = 0.05
-# estimated duration of the first full scan, in seconds per memory block of the interpreter
+# estimated duration of the first full scan, in seconds per allocated memory block
 _BLOCK_S = 1e-7
-_WALL_S = 2.0  # seconds within which the names for a report must be found, on a busy machine
-_NAMES_S = 0.1  # seconds within which the names for a full scan must be found
-# number of new names per full scan; each search for a name visits all objects several times
+_WALL_S = 2.0  # maximum seconds, in wall time, for finding the names of a report
+_NAMES_S = 0.1  # maximum seconds for finding the names of a full scan
+# maximum number of new names per full scan, because each search for a name visits all objects
+# several times
 _NAMES = 2
-# number of memory blocks of the interpreter above which a list of all objects would be too large
+# maximum number of allocated memory blocks for a full scan; above it, the list of all objects would
+# be too large
 _OBJECTS_MAX = 2_000_000
 _LENGTH_MIN = 2
-_ADDED_MIN = 2  # a container must gain at least this many entries to be reported
+_ADDED_MIN = 2  # minimum number of entries that a container must gain to be reported
 _GAINED_MAX = 1000
-# number of containers whose bytes are estimated: those that gained the most entries
+# maximum number of containers whose bytes are estimated: those that gained the most entries
 _WEIGHED_MAX = 96
-_NAMED_MAX = 3  # number of containers named in a report
+_NAMED_MAX = 3  # maximum number of containers named in a report
 _KEPT_BYTES = 1 << 20
-# a container is reported if it explains at least this fraction of the growth of memory
+# minimum fraction of the memory growth that a container must explain to be reported
 _KEPT_SHARE = 0.1
-_ENTRIES = 4  # number of newest entries whose mean size represents all new entries
+_ENTRIES = 4  # number of newest entries whose mean size is taken as the size of every new entry
 _FOLLOWED_MAX = 8
-_FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans to be followed
+# minimum bytes that a container must gain between two scans to be followed
+_FOLLOWED_BYTES = 16 << 10
 _NESTED_MAX = 100_000
 _GRAPH_NODES = 20_000  # maximum number of nodes visited in one autograd graph
 _FIRST_GRAPHS = 1000  # maximum number of variables whose first graph is remembered
-# maximum number of entries of a dictionary that are checked for tensors with a graph
+# maximum number of entries of a dictionary that are checked for tensors with an autograd graph
 _GRAPH_ENTRIES = 16
-_LARGE_BYTES = 16 << 20  # minimum size in bytes of an array that may be written to part by part
-_LARGE_MAX = 16  # maximum number of arrays in one scan whose written bytes are measured
-_NAME_MAX = 62  # maximum length of a figure's name
-_IDLE_STEPS_S = 5.0  # seconds without a step after which the thread scans
+_LARGE_BYTES = 16 << 20  # minimum size in bytes of an array whose written part is measured
+_LARGE_MAX = 16  # maximum number of such arrays per scan
+_NAME_MAX = 62  # maximum length of a metric's name
+_IDLE_STEPS_S = 5.0  # seconds without a step after which a thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
-# Types of values without references that a program may extend: module, and name of the type.
+# Types without references to other objects whose values a program may extend: module, type name.
 _VALUES = (
     ("torch", "Tensor"), ("numpy", "ndarray"), ("builtins", "bytearray"), ("builtins", "bytes"),
     ("builtins", "str"),
 )
 _DICT = frozenset((id(dict),))
 _CACHE = frozenset((id(_referrers.CACHE_TYPE),))
-_CACHE_LINK = "_lru_list_elem"  # the type of the values in the dictionary of a limited lru_cache
-# Classes that limit the entries of a container in one of their attributes: module, class, the
-# attributes with the container and the limit, and an attribute that exists only if the limit does
-# not count entries.
+_CACHE_LINK = "_lru_list_elem"  # type of the values in the dictionary of a limited lru_cache
+# Classes with a container of limited length: module, class, attribute that holds the container,
+# attribute that holds the limit, and an attribute whose presence means that the limit does not
+# count entries.
 _LIMITED = (
     ("queue", "Queue", "queue", "maxsize", ""),
     ("asyncio.queues", "Queue", "_queue", "_maxsize", ""),
@@ -97,8 +102,8 @@ _LIMITED = (
 
 
 def _plain_subclasses(base: type) -> Iterable[type]:
-    """Yields BASE and those of its subclasses that inherit BASE's __len__, so that len() calls
-    no code of the job."""
+    """Yields BASE and those of its subclasses that inherit its __len__, so that len() runs no code
+    of the job."""
     yield base
     for t in type.__subclasses__(base):
         if "__len__" not in type.__dict__["__dict__"].__get__(t):
@@ -120,7 +125,7 @@ def _of_types(objects: list[Any], numbers: frozenset[int]) -> list[Any]:
 
 
 def _variables() -> list[Any]:
-    """Returns the objects that variables of running functions refer to, in all threads."""
+    """Returns the objects to which the variables of running functions refer, in all threads."""
     found: list[Any] = []
     f: Optional[FrameType] = None
     frames = list(sys._current_frames().values())
@@ -134,8 +139,9 @@ def _variables() -> list[Any]:
 
 
 def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> list[Any]:
-    """Returns dictionaries that contain only arrays, bytes and numbers, which gc does not track.
-    They are found through the program's own variables and the attributes of its own objects."""
+    """Returns dictionaries that gc does not track, because they contain only arrays, bytes and
+    numbers. They are found through the program's own variables and the attributes of its
+    objects."""
     found = own + gc.get_referents(*instances)
     attributes = list(filter(gc.is_tracked, _of_types(found, _DICT)))
     found += gc.get_referents(*attributes) + variables
@@ -144,7 +150,8 @@ def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> li
 
 
 def _containers() -> list[Any]:
-    # Variables are read first, because the list of all objects below also contains copies of them.
+    # the variables are read first, because the list of all objects created below also contains
+    # copies of them
     variables = _variables()
     modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
     own = [v for d in modules for v in list(d.values())]
@@ -159,16 +166,16 @@ def _containers() -> list[Any]:
         own, _of_types(objects, classes - types) + own_classes, variables
     )
     for ours in (variables, modules, own, own_classes):
-        # the scan also found this list; the list is emptied, because another container may reuse
-        # its address
+        # the scan also found this list itself; it is emptied, because its memory may be reused by
+        # another container
         ours.clear()
     return found
 
 
 class _Scan:
-    """The lengths of all containers at one scan. The scan stores only numbers, so that it keeps no
-    container alive. It creates no object per container that gc tracks, because many new objects
-    would trigger another garbage collection."""
+    """The lengths of all containers at one scan. A scan stores only numbers, so that it keeps no
+    container alive. It creates no gc-tracked object per container, because many new objects would
+    trigger another garbage collection."""
 
     def __init__(
         self, step: Optional[int], rss: int, found: list[Any], lengths: array[int]
@@ -191,12 +198,12 @@ class _Scan:
 
 # ---- maximum numbers of entries ----
 
-_limits: dict[int, int] = {}  # maximum lengths of containers, by the id of the container
-_caches: dict[int, weakref.ref[Any]] = {}  # limited lru_caches by the id of their dictionary
+_limits: dict[int, int] = {}  # maximum length of each limited container, by id of the container
+_caches: dict[int, weakref.ref[Any]] = {}  # limited lru_caches, by id of their dictionary
 
 
 def _note_limits(objects: Iterable[Any]) -> None:
-    """Stores the maximum lengths that OBJECTS set for containers in their attributes."""
+    """Stores the maximum lengths of containers, which OBJECTS hold in their attributes."""
     classes = [
         (cls, keys)
         for module, name, *keys in _LIMITED
@@ -221,7 +228,7 @@ def _note_limits(objects: Iterable[Any]) -> None:
 
 
 def _limit_of(o: Any) -> int:
-    """Returns the maximum number of entries of the container O, or 0 if it has none."""
+    """Returns the maximum number of entries of container O, or 0 if it is unlimited."""
     if isinstance(o, deque):
         most = deque.__dict__["maxlen"].__get__(o)
         if most is not None:
@@ -233,15 +240,16 @@ def _limit_of(o: Any) -> int:
 
 
 def _newest_in_cache(d: dict[Any, Any]) -> list[Any]:
-    """Returns the newest (key, result) of the limited lru_cache that D belongs to. The cache keeps
-    them in links that Python does not show, but that gc visits in order, before D."""
+    """Returns the newest (key, result) of the limited lru_cache whose dictionary is D. The cache
+    keeps its entries in links that Python code cannot access, but gc visits them in order, before
+    D."""
     weak = _caches.get(id(d))
     cache = weak() if weak else None
     if cache is None:
         return []
     parts = gc.get_referents(cache)
     end = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] is d), 0)
-    # from Python 3.10 on, gc also visits the type of the cache and of each link
+    # from Python 3.10 on, gc also visits the types of the cache and its links
     parts = parts[max(0, end - 3 * _ENTRIES) : end]
     parts = [p for p in parts if not (type(p) is type and p.__name__ == _CACHE_LINK)]
     pairs = parts[-2 * min(_ENTRIES, len(d)) :]
@@ -262,8 +270,8 @@ def _newest(o: Any) -> list[Any]:
 
 
 def _entry_bytes(o: Any, modules: set[int]) -> tuple[int, int]:
-    """Returns the bytes that one more entry adds to the container O, and how many of them are in
-    its autograd graph; 0 if another thread changed O."""
+    """Returns the bytes that each new entry adds to container O, and how many of them belong to its
+    autograd graph. Returns 0 if another thread changed O."""
     from . import _weight
 
     try:
@@ -275,7 +283,8 @@ def _entry_bytes(o: Any, modules: set[int]) -> tuple[int, int]:
 def _heaviest(
     gained: list[tuple[int, Any]], least: float, until: float
 ) -> list[tuple[int, int, Any]]:
-    """Returns (bytes, entries, container) for the largest containers, with at least LEAST bytes."""
+    """Returns (bytes gained, entries gained, container) for containers that gained at least LEAST
+    bytes, largest first."""
     from . import _weight
 
     found, modules = [], _weight.module_numbers()
@@ -290,20 +299,20 @@ def _heaviest(
 
 # ---- autograd graphs ----
 
-_LINE = re.compile(r":\d+\)$")  # the line number at the end of the name of a variable
+_LINE = re.compile(r":\d+\)$")  # matches the line number at the end of a variable's name
 
 
 class _GraphSize(NamedTuple):
-    name: str  # Name of the tensor.
+    name: str  # name of the tensor
     nodes: int
     size: int  # bytes
-    is_whole: bool  # True if all nodes of the graph were visited.
+    is_whole: bool  # True if all nodes of the graph were visited
 
 
 def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
-    """Returns the autograd graphs of the tensors to which the program's own variables, their
-    attributes or the entries of their dictionaries refer, except the KNOWN ones. A graph grows if
-    each step adds to the tensor, and stays the same if each step replaces the tensor."""
+    """Returns the autograd graphs of tensors to which the program's own variables, their attributes
+    or the entries of their dictionaries refer, except those in KNOWN. A graph grows if each step
+    adds to its tensor, and keeps its size if each step replaces the tensor."""
     from . import _weight
 
     found: dict[str, _GraphSize] = {}
@@ -325,8 +334,8 @@ def _graphs(until: float, known: Container[str] = ()) -> dict[str, _GraphSize]:
 
 
 def _note_new_graphs(found: dict[str, _GraphSize]) -> None:
-    """Stores the size of each graph that is seen for the first time. Full scans are rare, and the
-    first one may come before the program has created the tensor."""
+    """Stores the initial size of graphs that are seen for the first time. Full scans are rare, and
+    the first one may come before the program creates the tensor."""
     for key, graph in found.items():
         if key not in _first_graphs and graph.is_whole and len(_first_graphs) < _FIRST_GRAPHS:
             _first_graphs[key] = graph
@@ -340,7 +349,7 @@ def _grown_graphs(
     for key, graph in now.items():
         old = before.get(key) or _first_graphs.get(key)
         added, size = (graph.nodes - old.nodes, graph.size - old.size) if old else (0, 0)
-        if not graph.is_whole:  # a graph that was not visited completely has an unknown growth
+        if not graph.is_whole:  # the growth of an incompletely visited graph is unknown
             added, size = _grown.get(key, (0, 0))
         if added >= _ADDED_MIN and size >= least:
             _grown[key] = added, size
@@ -351,9 +360,11 @@ def _grown_graphs(
 
 # ---- followed containers ----
 
-# the id of a container, or its complement for the containers inside it, or the name of a value
+# Key of a followed entry: the id of a container; the complement of the id for all containers inside
+# that container; or the name of an array or text.
 _Key = Union[int, str]
-# added entries, key, name, True if nested, length, object that gives the bytes of one entry
+# Entries gained, key, name, True if the key stands for the containers inside a container, current
+# length, and the object from which the bytes per entry are estimated.
 _Gained = tuple[int, _Key, str, bool, int, Any]
 
 
@@ -368,13 +379,13 @@ class _Followed:
     ) -> None:
         self.name = name
         self.limit = limit  # maximum number of entries, or 0
-        # True if entries of the containers inside this one are counted too
+        # True if this stands for the entries of all containers inside the container
         self.is_nested = is_nested
-        # True if a variable of the program leads to the container
+        # True if found through a variable of the program
         self.is_variable = False
         self.entry_bytes = entry_bytes
         self.first = self.length = self.highest = length
-        self.fall = 0  # largest decrease from a peak
+        self.fall = 0  # largest decrease from an earlier maximum
         self.is_fresh = True
 
     def read(self, length: int) -> None:
@@ -388,7 +399,7 @@ class _Followed:
 
 
 def _figure_name(name: str, is_nested: bool) -> str:
-    """Shortens NAME to the part that identifies the container."""
+    """Shortens the name of a container for use as the name of a metric."""
     variable, _, where = name.partition(" (a variable of ")
     if where:
         name = f"{variable} of {where.partition(' in ')[0]}"
@@ -397,7 +408,7 @@ def _figure_name(name: str, is_nested: bool) -> str:
 
 
 def _children(o: Any, types: frozenset[int]) -> list[Any]:
-    """Returns the containers inside a list or dictionary of containers."""
+    """Returns the containers inside O, if O is a list or dictionary of containers."""
     if isinstance(o, list):
         entries = list.__iter__(o)
     elif isinstance(o, dict):
@@ -411,17 +422,18 @@ def _children(o: Any, types: frozenset[int]) -> list[Any]:
 
 
 class _Follower:
-    """The containers that gain the most entries between scans."""
+    """Follows the containers that gain the most entries between scans."""
 
     def __init__(self) -> None:
         self._followed: dict[_Key, _Followed] = {}
-        # lengths of the program's variables at the last scan
+        # lengths of the containers, arrays and texts in the program's variables at the last scan
         self._lengths: dict[_Key, int] = {}
         self._inside: set[int] = set()  # ids of the containers inside the program's variables
-        # ids of containers that gained at the last full scan, or at the last scan of variables
+        # keys of containers that gained entries at the last scan of variables
         self._gained: set[_Key] = set()
         self._sizes: dict[str, int] = {}  # sizes of arrays and texts at the last scan, by name
-        self._changed: set[str] = set()  # names of arrays and texts whose size has changed
+        # names of arrays and texts whose size has changed since they were first seen
+        self._changed: set[str] = set()
         self._limited: set[str] = set()  # names of containers whose maximum length was sent
         self._nameless: set[int] = set()
         self._sent: set[str] = set()
@@ -431,8 +443,8 @@ class _Follower:
         return bool(self._followed)
 
     def keeps(self, added: int, o: Any) -> bool:
-        """Returns False if the container O has been seen to lose as many entries as the ADDED ones:
-        a log that is cleared again and again keeps nothing alive for long."""
+        """Returns False if container O was seen to lose at least as many entries as it has ADDED. A
+        log that is cleared again and again keeps nothing alive for long."""
         f = self._followed.get(id(o))
         return f is None or added > f.fall
 
@@ -453,7 +465,7 @@ class _Follower:
             self._inside.update(map(id, children))
             for is_nested in (False, True) if children else (False,):
                 length = sum(map(len, children)) if is_nested else len(o)
-                # a container has two keys: one for its own entries, and one for those of the
+                # a container has two keys: one for its own entries, one for the entries of the
                 # containers inside it
                 key = ~number if is_nested else number
                 self._lengths[key] = length
@@ -480,8 +492,8 @@ class _Follower:
         self._follow_gained(gained)
 
     def _take_value(self, name: str, o: Any, may_look: bool) -> bool:
-        """Adds the bytes of the array or text O to the total of its name. Returns True if the
-        written bytes of a large array were measured."""
+        """Adds the bytes of the array or text O to the total for its name. Returns True if O is a
+        large array whose written part was measured."""
         from . import _weight
 
         is_text, address = isinstance(o, (str, bytes, bytearray)), 0
@@ -489,7 +501,7 @@ class _Follower:
             size = len(o) if is_text else _weight.size_of(o)
             if may_look and size >= _LARGE_BYTES and not is_text:
                 address = _weight.address_of(o)
-        except Exception:  # the value has no memory of its own, as a sparse tensor
+        except Exception:  # a value without memory of its own, such as a sparse tensor
             return False
         if size < _FOLLOWED_BYTES:
             return False
@@ -502,9 +514,9 @@ class _Follower:
         return bool(address)
 
     def _limit_values(self, before: dict[str, int]) -> None:
-        """Finds arrays whose size has not changed since they were first seen: this size is also
-        their maximum. Other arrays may be replaced by longer ones. BEFORE has the sizes at
-        the previous scan."""
+        """Sets the maximum length of followed arrays: an array whose size has not changed since it
+        was first seen cannot grow beyond that size. Other arrays may be replaced by longer ones.
+        BEFORE holds the sizes at the previous scan."""
         for name, size in self._sizes.items():
             if before.get(name, size) != size:
                 self._changed.add(name)
@@ -520,7 +532,7 @@ class _Follower:
         for added, key, name, is_nested, length, of in gained:
             if key not in again:
                 continue
-            # the length of an array or text is counted in bytes
+            # the length of an array or text is in bytes
             entry_bytes = 1 if isinstance(key, str) else _entry_bytes(of, modules)[0]
             if added * entry_bytes >= _FOLLOWED_BYTES and self._make_room(added * entry_bytes):
                 if isinstance(key, str):
@@ -548,8 +560,8 @@ class _Follower:
         gained: list[tuple[int, Any]],
         ours: list[Any],
     ) -> None:
-        """Follows the containers that gained entries. OURS are references held by ebb itself, which
-        must not be used to name a container."""
+        """Follows the containers that gained entries. OURS are ebb's own lists, which must not be
+        used to name a container."""
         known, present = self._followed, set()
         for o, length in list(
             compress(zip(found, lengths), map(known.__contains__, map(id, found)))
@@ -557,8 +569,8 @@ class _Follower:
             known[id(o)].read(length)
             present.add(id(o))
         for number in [n for n, f in known.items() if not f.is_variable and n not in present]:
-            del known[number]  # freed
-        # Without this line, the list would appear among the referrers from which names are built.
+            del known[number]  # the container was freed
+        # Otherwise the list would appear among the referrers from which names are built.
         found.clear()
         known_ids = self._lengths.keys() | self._inside
         self._search([pair for pair in gained if id(pair[1]) not in known_ids], ours)
@@ -574,7 +586,7 @@ class _Follower:
                 continue
             searches += 1
             name = _referrers.owner(o, ours, time.monotonic() + _NAMES_S)
-            if name and not name.startswith("ebb."):  # ebb's own containers are skipped
+            if name and not name.startswith("ebb."):  # skips ebb's own containers
                 self._followed[id(o)] = _Followed(
                     _figure_name(name, False), False, size // added, len(o), _limit_of(o)
                 )
@@ -582,8 +594,8 @@ class _Follower:
                 self._nameless.add(id(o))
 
     def lines(self) -> str:
-        """Returns the figures read since the last call, which are 0 for a container that was
-        freed."""
+        """Returns the metrics read since the last call, as lines of a mark. They are 0 for freed
+        containers."""
         found: dict[str, list[_Followed]] = {}
         for f in self._followed.values():
             if f.is_fresh:
@@ -595,7 +607,7 @@ class _Follower:
         return "".join(self._figures(name, found.get(name, [])) for name in [*freed, *found])
 
     def _figures(self, name: str, same: list[_Followed]) -> str:
-        """Returns the figures of all containers called NAME together."""
+        """Returns the total metrics of all containers called NAME."""
         values = {
             "": sum(f.length for f in same),
             "_bytes": sum(f.length * f.entry_bytes for f in same),
@@ -615,11 +627,11 @@ class _Follower:
 _last: Optional[_Scan] = None
 _kept: Optional[_Scan] = None  # the last scan made after memory had grown
 _follower = _Follower()
-_names: dict[int, str] = {}  # names that were reported before
-_first_graphs: dict[str, _GraphSize] = {}  # sizes of graphs when they were first seen
+_names: dict[int, str] = {}  # names used in reports, by id of the container
+_first_graphs: dict[str, _GraphSize] = {}  # size of each graph when it was first seen
 _grown: dict[str, tuple[int, int]] = {}  # nodes and bytes gained by each reported graph
-_graphs_rss: Optional[int] = None  # resident memory at the last report that had only graphs
-_is_reported = False  # True once two full scans were compared
+_graphs_rss: Optional[int] = None  # resident memory at the last report that named only graphs
+_is_reported = False  # True once two full scans have been compared
 _base: Optional[int] = None  # resident memory at the end of the first step
 _base_step: Optional[int] = None
 _begun_s = _next_s = _spent_s = _scan_s = _variables_s = _step_s = 0.0
@@ -640,7 +652,7 @@ def reset() -> None:
 
 
 def _may_scan() -> bool:
-    """Returns True if containers can be scanned. Free-threaded Python does not allow scans."""
+    """Returns True if containers can be scanned, which requires CPython with the GIL enabled."""
     if os.environ.get("EBB_KEEPERS", "1") == "0" or sys.implementation.name != "cpython":
         return False
     gil = getattr(sys, "_is_gil_enabled", None)
@@ -648,7 +660,7 @@ def _may_scan() -> bool:
 
 
 class _Named(NamedTuple):
-    """Content of a mark of kind "kept", which names a container that keeps growing."""
+    """The values of a mark of kind "kept", which names a container that keeps growing."""
 
     is_library: bool
     name: str
@@ -682,7 +694,7 @@ def _send_kept(
 ) -> None:
     w = figures_wire()
     if step is not None or had_names:
-        # a mark without a name withdraws the previous report
+        # a mark without a name withdraws earlier reports
         w.mark("kept", True, step=step, since=since)
     for one in sorted(named, key=lambda one: one.is_library)[:_NAMED_MAX]:
         w.mark(
@@ -711,8 +723,9 @@ def _report_kept(
 
 
 def _report_graphs(step: Optional[int], rss: int, base: int) -> None:
-    """Reports graphs that have grown since they were first seen. No full scan is required, so short
-    runs are explained too. After two full scans, their comparison is reported instead."""
+    """Reports graphs that have grown since they were first seen. This requires no full scan, so it
+    also explains short runs. Once two full scans have been compared, that comparison is reported
+    instead."""
     global _graphs_rss
     found = _graphs(time.thread_time() + _NAMES_S)
     _note_new_graphs(found)
@@ -749,7 +762,7 @@ def _scan(step: Optional[int], rss: int, is_grown: bool) -> None:
 
 
 def _is_time(ran_s: float, is_grown: bool) -> bool:
-    """Returns True if there is time for a full scan."""
+    """Returns True if the time limits allow a full scan now."""
     spent_s = _spent_s + (_scan_s or sys.getallocatedblocks() * _BLOCK_S)
     if is_grown and spent_s <= _BUDGET_S and spent_s <= ran_s * _YOUNG_SHARE:
         return True
@@ -773,7 +786,7 @@ def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
     is_grown = rss >= _base + grown
     begun = time.thread_time()
     try:
-        # the first scan is always done, because growth is measured from that scan on
+        # the first scan always takes place, because growth is measured relative to it
         if rss >= _base + _WORTH_BYTES or _variables_s == 0 or _follower.is_following:
             _follower.scan_variables()
             if may_hold_all and is_grown and not _is_reported:
@@ -794,7 +807,7 @@ def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
 
 
 def at_step(step: Optional[int] = None) -> None:
-    """Scans if memory has grown and there is time. Called at the end of a step."""
+    """Scans if memory has grown and the time limits allow it. Called at the end of a step."""
     global _step_s
     _step_s = time.monotonic()
     if _step_s >= _next_s and _lock.acquire(False):
@@ -805,10 +818,10 @@ def at_step(step: Optional[int] = None) -> None:
 
 
 def without_steps() -> None:
-    """Like at_step, but called by a thread if no step has ended for some time. It scans only
-    variables of the program, not all objects. A list of all objects would refer to tuples that
-    other threads are still creating, and Python fails to resize a tuple that has other
-    references (SystemError in _PyTuple_Resize)."""
+    """Like at_step, but called by a thread if no step has ended for some time. Scans only variables
+    of the program, not all objects: a list of all objects would refer to tuples that other threads
+    are still creating, and Python cannot resize a tuple that has other references (SystemError in
+    _PyTuple_Resize)."""
     now = time.monotonic()
     if now >= _next_s and now - _step_s > _IDLE_STEPS_S and _lock.acquire(False):
         try:

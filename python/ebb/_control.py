@@ -1,4 +1,4 @@
-"""Does the work at the end of a step: sends the allocators' figures, and takes censuses that are
+"""Does the work at the end of a step: sends the allocators' metrics, and takes censuses that are
 due or requested. In a process without steps, a thread takes the censuses."""
 
 from __future__ import annotations
@@ -15,40 +15,39 @@ from typing import Optional
 from . import _containers, _truth
 from ._wire import Request, Wire, above_streams, wire
 
-_STEP_PATIENCE_S = 2.0  # seconds that a request waits for a step to end
+_STEP_PATIENCE_S = 2.0  # maximum seconds that a census request waits for the end of a step
 _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
-# after this many automatic censuses the interval between them doubles, so that they do not fill the
-# disk
+# number of automatic censuses after which their interval doubles, so that they do not fill the disk
 _DOUBLE_AFTER = 128
 
-_FORK_PATIENCE_S = 0.1  # seconds that a fork waits for the thread to end
+_FORK_PATIENCE_S = 0.1  # maximum seconds that a fork waits for the thread to end
 
-_CHECK_MS = 250  # milliseconds between two checks of the thread for unsent steps
-_CHECKS = 8  # the thread sleeps after this many checks that found no unsent step
+_CHECK_MS = 250  # milliseconds between the thread's checks for steps that are held back
+_CHECKS = 8  # the thread sleeps after this many checks in a row that found no step held back
 
 _lock = threading.Lock()
-_pending: list[Request] = []  # requests that were not answered yet
-_due = 0.0  # time at which the thread answers the pending requests, if no step has ended by then
+_pending: list[Request] = []  # requests that have not been answered yet
+_due = 0.0  # time at which the thread answers pending requests itself if no step has ended by then
 _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread; closing it ends the thread
-_must_end = False  # the thread
-_is_paused = False  # True while a fork is in progress, for which the thread was ended
+_must_end = False  # True if the thread must end
+_is_paused = False  # True during a fork, for which the thread was ended
 _pid = 0  # pid of the process that listens for requests
 _is_started = False
-# True if the job or a callback reports the steps; the hooks on torch then do not
+# True if the job or a callback reports the steps, so that the hooks on torch must not
 _is_claimed = False
-_is_polled = False  # True if no thread could be started; every step then checks for requests
+_is_polled = False  # True if no thread could be started, so that every step checks for requests
 _step: Optional[int] = None
-# number of steps between two censuses; None before the environment variable is read, 0 for never
+# number of steps between censuses; None before the environment variable is read, 0 for no censuses
 _every: Optional[int] = None
 _taken = 0
 _is_sent_at_exit = False
 
 
 def start() -> None:
-    """Starts to listen for requests. A second call, or a call in a forked child, does nothing."""
+    """Starts listening for requests. A second call, or a call in a forked child, does nothing."""
     global _pid, _is_polled, _is_started
     w = wire()
     if _pid == os.getpid() and _thread is not None and _thread.is_alive():
@@ -88,8 +87,8 @@ def _start_thread() -> bool:
 
 
 def _offer_help() -> None:
-    """Allows steps to be held back and sent together, if a thread runs that sends them later and no
-    census counts steps."""
+    """Lets steps be held back and sent together. This requires a thread that sends them later, and
+    that no census is taken every N steps."""
     global _is_sent_at_exit
     w = wire()
     can_help = _pid == os.getpid() and _bell is not None and not _every
@@ -111,7 +110,7 @@ def _at_exit() -> None:
 
 
 def stop() -> None:
-    """Ends the thread and forgets the run."""
+    """Ends the thread and resets all state of the run."""
     global _thread, _is_started, _is_claimed, _is_polled, _step, _every, _is_sent_at_exit
     _end_thread()
     _thread = None
@@ -125,7 +124,7 @@ def stop() -> None:
 
 
 def _end_thread() -> bool:
-    """Returns False if there is no thread to end."""
+    """Ends the thread. Returns False if there is none."""
     global _bell, _must_end
     t, bell = _thread, _bell
     if t is None or bell is None or t is threading.current_thread():
@@ -137,15 +136,15 @@ def _end_thread() -> bool:
     _answered.set()
     until = time.monotonic() + _FORK_PATIENCE_S
     t.join(_FORK_PATIENCE_S)
-    # the kernel may remove the thread a little later than Python does
+    # the kernel may remove the thread slightly later than Python does
     while os.path.exists(f"/proc/self/task/{t.native_id}") and time.monotonic() < until:
         time.sleep(0.0001)
     return True
 
 
 def _before_fork() -> None:
-    """Ends the thread during a fork. Python 3.12 and later warn if other threads run at a fork,
-    because a lock that such a thread holds stays locked in the child."""
+    """Ends the thread for the duration of a fork. Python 3.12 and later warn about threads during a
+    fork, because a lock held by another thread stays locked in the child."""
     global _is_paused
     _is_paused = _end_thread()
 
@@ -155,7 +154,7 @@ def _after_fork() -> None:
     if not _is_paused:
         return
     _is_paused = False
-    # the thread is taking a census and ends afterwards
+    # the thread is taking a census and will end afterwards
     if _thread is not None and _thread.is_alive():
         _is_started = False
     else:
@@ -180,21 +179,21 @@ def claim() -> None:
 
 
 def release() -> None:
-    """Declares that the caller will not call at_step any more."""
+    """Declares that the caller no longer calls at_step."""
     global _is_claimed
     _is_claimed = False
 
 
 def at_step(n: Optional[int] = None) -> None:
-    """Called by every source of steps after each step; calling it twice is harmless."""
+    """Called by every source of steps after each step. Calling it twice for a step is harmless."""
     global _is_claimed
     _is_claimed = True
     _at_step_end(n)
 
 
 def at_hooked_step(n: int) -> None:
-    """Like at_step, but called by the hooks on torch. Their steps count only if neither the job nor
-    a callback sends steps."""
+    """Like at_step, but called by the hooks on torch, whose steps are ignored if the job or a
+    callback sends steps."""
     if not _is_claimed:
         _at_step_end(n)
 
@@ -217,7 +216,7 @@ def _at_step_end(n: Optional[int]) -> None:
 
 
 def every(n: int) -> None:
-    """Takes a census at every N-th step; 0 means never."""
+    """Sets the number of steps between automatic censuses; 0 disables them."""
     global _every, _taken
     _every = max(0, int(n))
     _taken = 0
@@ -240,7 +239,7 @@ def _automatic(n: int) -> None:
 
 
 def _take(step: Optional[int], at: str, budget_s: float) -> Optional[str]:
-    """Takes a census and returns its path, or None."""
+    """Takes a census and returns the path of its file, or None if that failed."""
     try:
         from . import _census  # imported here, because few jobs take a census
 
@@ -252,7 +251,7 @@ def _take(step: Optional[int], at: str, budget_s: float) -> Optional[str]:
 
 
 def _answer(at: str) -> None:
-    if _pid != os.getpid():  # the process was forked, perhaps while the thread held the lock
+    if _pid != os.getpid():  # the process was forked, possibly while the thread held the lock
         return
     with _lock:
         requests = _pending[:]
@@ -269,8 +268,8 @@ def _answer(at: str) -> None:
 
 
 def _wait_for_step() -> None:
-    """Answers requests that no step has answered in time, and requests that an earlier thread
-    left."""
+    """Answers requests that no step has answered in time, and requests left over by an earlier
+    thread."""
     _answered.clear()
     if not _pending or _must_end:
         return
@@ -286,7 +285,7 @@ def _listen(w: Wire, s: socket.socket, bell: int) -> None:
         poller = select.poll()
         poller.register(s, select.POLLIN)
         poller.register(bell, select.POLLIN)
-        checks = 0  # number of checks for an unsent step before the thread sleeps
+        checks = 0  # remaining checks for steps that are held back; at 0 the thread sleeps
         while True:
             _wait_for_step()
             events = poller.poll(_CHECK_MS if checks else None)

@@ -1,4 +1,4 @@
-"""A thread that reads the memory of a process without steps, once per second."""
+"""A thread that reads the memory of a process once per second if the process reports no steps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Hooks for frameworks other than torch. A hook raises an exception, and changes nothing, if the
-package is not as expected."""
+"""Hooks for frameworks other than torch. If a package does not have the expected structure, its
+hook raises an exception and changes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _CODES_MAX = 256
 
 
 def caller(*skipped: str) -> Any:
-    """Returns the innermost frame outside of this package and of the SKIPPED packages, or None."""
+    """Returns the innermost stack frame outside of this package and of the SKIPPED packages, or
+    None."""
     packages = (__name__.partition(".")[0], *skipped)
     frame: Any = sys._getframe(1)
     while frame and str(frame.f_globals.get("__name__")).partition(".")[0] in packages:
@@ -42,8 +43,9 @@ def _leave() -> None:
 def _counted(
     method: Callable[..., Any], source: str, count_of: Optional[Callable[[Any], int]] = None
 ) -> Callable[..., Any]:
-    """Wraps METHOD so that each successful call counts as one step of its object. Nested calls do
-    not count. With COUNT_OF, a call counts only if it has increased COUNT_OF(object).
+    """Wraps METHOD so that each successful call is counted as one step of its object. Nested calls
+    are not counted. If COUNT_OF is given, a call is counted only if it has increased
+    COUNT_OF(object).
     """
     on_step = tracked(source, "on_step")
 
@@ -81,7 +83,7 @@ def hook_lightgbm(module: ModuleType) -> None:
 
 
 def hook_sklearn(module: ModuleType) -> None:
-    """Wraps the decorator that all fit methods of scikit-learn have."""
+    """Wraps the decorator that scikit-learn applies to all fit methods."""
     decorate = module._fit_context  # type: ignore[attr-defined]
 
     def around(method: Callable[..., Any], decorated: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +104,7 @@ def is_worker() -> bool:
 
 
 def _counted_here(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls in worker processes are not counted, because they fit parts of the same model."""
+    """Calls in worker processes are not counted, because workers fit parts of the same model."""
     home, counted = os.getpid(), _counted(method, "sklearn")
 
     @functools.wraps(method)
@@ -117,8 +119,8 @@ def _counted_here(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hook_deepspeed(module: ModuleType) -> None:
-    """Counts steps of the engine, because ZeRO steps an optimizer once for each group of
-    parameters."""
+    """Counts steps of the DeepSpeed engine, because ZeRO calls an optimizer's step once per group
+    of parameters."""
     engine: Any = module.DeepSpeedEngine  # type: ignore[attr-defined]
     counted = _counted(engine.step, "deepspeed", lambda e: int(getattr(e, "global_steps", 0)))
     _patches.put(engine, "step", counted)
@@ -128,7 +130,7 @@ def hook_deepspeed(module: ModuleType) -> None:
 
 
 class _Epoch:
-    """Represents a loader and its iterator to the tracker."""
+    """Stands for a Keras data loader and its iterator in calls of the tracker."""
 
     __slots__ = ("steps", "batches", "__weakref__")
 
@@ -141,7 +143,7 @@ class _Epoch:
 
 
 class _Keras:
-    """Receives the same calls as the callbacks of `fit`."""
+    """A Keras callback that sends training events to the tracker."""
 
     def __init__(self) -> None:
         self._epoch: Optional[_Epoch] = None
@@ -155,7 +157,7 @@ class _Keras:
         if e is None:
             return
         model = getattr(callbacks, "model", None) or callbacks
-        # with steps_per_execution, one call covers several batches; the last call may cover fewer
+        # with steps_per_execution, one call covers several batches, the last call possibly fewer
         batches = batch + 1 if e.steps is None else min(batch + 1, int(e.steps))
         while e.batches < batches:
             e.batches += 1
@@ -201,13 +203,13 @@ def hook_keras_model(module: ModuleType) -> None:
 
 
 class _Updates:
-    """Represents an optimizer to the tracker."""
+    """Stands for a JAX optimizer in calls of the tracker."""
 
     __slots__ = ("__weakref__",)
 
 
 def _code_of(function: Any) -> Optional[CodeType]:
-    """Returns the code of FUNCTION, unwrapped at most eight times."""
+    """Returns the code object of FUNCTION, removing at most eight wrappers."""
     for _ in range(8):
         for name in ("__wrapped__", "func", "__func__"):
             inner = getattr(function, name, None)
@@ -218,22 +220,22 @@ def _code_of(function: Any) -> Optional[CodeType]:
 
 
 class _Jax:
-    """Counts the steps of loops that call optax.apply_updates.
-
-    Most loops compile apply_updates into their step function. Python then calls apply_updates only
-    while JAX traces that function. JAX calls its post hook after each call of the compiled
-    function, except after the first call, which compiles."""
+    """Counts the steps of loops that call optax.apply_updates. Most loops call it inside a compiled
+    step function, so Python runs it only while JAX traces that function. Therefore steps are
+    counted in JAX's post hook, which JAX calls after each call of the compiled function, except the
+    first, which compiles it."""
 
     def __init__(self) -> None:
         self._post_hook: Any = None
-        self._before: Any = None  # the post hook that was installed before this one
-        # one entry per line that calls apply_updates
+        self._before: Any = None  # post hook that was installed before this one
+        # one entry for each source line that calls apply_updates
         self._eager: dict[tuple[CodeType, int], _Updates] = {}
-        self._traced: set[CodeType] = set()  # code of traced functions that call apply_updates
-        # compiled functions; the value is None for those that do not call apply_updates
+        # code objects of traced functions that call apply_updates
+        self._traced: set[CodeType] = set()
+        # compiled functions; the value is None for functions that do not call apply_updates
         self._compiled: "weakref.WeakKeyDictionary[Any, Optional[_Updates]]"
         self._compiled = weakref.WeakKeyDictionary()
-        self._install = quiet("compiled steps of jax", lambda: self._set_post_hook)
+        self._install = quiet("steps compiled by jax", lambda: self._set_post_hook)
 
     def on_apply(self, updates: Any) -> None:
         jax: Any = sys.modules["jax"]
@@ -260,7 +262,7 @@ class _Jax:
         api: Any = sys.modules["jax._src.api"]
         state = api._post_hook_state
         self._before = state.get_global()
-        on_call = quiet("compiled steps of jax", lambda: self._on_call)
+        on_call = quiet("steps compiled by jax", lambda: self._on_call)
 
         def post_hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
             on_call(function)
@@ -270,7 +272,7 @@ class _Jax:
         state.set_global(post_hook)
         self._post_hook = post_hook
         before = self._before
-        _patches.on_undo("the post hook of jax", lambda: state.set_global(before))
+        _patches.on_undo("jax's post hook", lambda: state.set_global(before))
 
     def _on_call(self, function: Any) -> None:
         known = self._compiled.get(function, self)
@@ -278,7 +280,7 @@ class _Jax:
             has_update = _code_of(function) in self._traced
             known = self._compiled[function] = _Updates() if has_update else None
             if known is not None:
-                # the first call, which compiled the function, is counted here
+                # counts the first call, which compiled the function
                 the_tracker().on_step(known, "jax")
         if known is not None:
             the_tracker().on_step(known, "jax")
@@ -293,7 +295,7 @@ def hook_optax(module: ModuleType) -> None:
         on_apply(updates)
         return apply_updates(params, updates)
 
-    # optax has a second reference to the function if the program imported it earlier
+    # if the program imported optax earlier, optax holds a second reference to the function
     for place in (module, sys.modules.get("optax")):
         if getattr(place, "apply_updates", None) is apply_updates:
             _patches.put(place, "apply_updates", wrapper)

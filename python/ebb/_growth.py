@@ -1,5 +1,5 @@
-"""Finds out whether a repeated block keeps memory: counts live memory exactly after each iteration,
-and judges the counts."""
+"""Finds out whether a repeated block of code leaks: measures the live memory after each iteration,
+and judges the measurements."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import tracemalloc
 from array import array
 from typing import Callable, NamedTuple, Optional, Sequence
 
-MIN_ITERATIONS = 24  # number of iterations that judge() needs at least to fill its blocks
-# growth in bytes per iteration that is ignored, such as a few numbers for a log
+MIN_ITERATIONS = 24  # minimum number of iterations for a verdict
+# growth in bytes per iteration that is ignored, such as a few numbers appended to a log
 _NEGLIGIBLE_BYTES = 256
-_BOUND_BYTES = 1024  # judged "sound" only if growth per iteration, noise included, is below this
-# In a leak, the later half grows by at least this fraction of the growth of the earlier half. A
-# list, which is enlarged by an eighth now and then, is above this fraction; a cache that is three
-# quarters full is below it.
+# upper bound on the growth per iteration, noise included, for the verdict "sound"
+_BOUND_BYTES = 1024
+# Lower bound on the growth in the second half, as a fraction of the growth in the first half, for
+# the verdict "leak". A growing list, which Python enlarges by an eighth now and then, exceeds it; a
+# cache that is three quarters full does not.
 _CONTINUES = 0.65
 
 
@@ -46,14 +47,15 @@ def _rises(minima: list[int]) -> bool:
 
 
 def judge(values: Sequence[int], n: int, final: bool = True) -> Verdict:
-    """Judges the live bytes after each of N iterations.
+    """Judges the live bytes measured after each of N iterations.
 
-    The minimum of a block of iterations is memory that none of them released. A leak raises this
+    The minimum over a block of iterations is memory that none of them released. A leak raises this
     minimum from block to block. For values in random order, the minima of 10 equal blocks rise with
-    a probability of 1/10!, and those of 8 blocks of growing length with a lower one. Blocks of
-    growing length detect a growing list, which allocates an eighth more each time; equal blocks
-    detect a leak in noise. A cache that fills also raises the minima, but less and less. If FINAL
-    is false, more values follow, and VALUES are sound only if flat."""
+    a probability of 1/10!, and those of 8 blocks of increasing length with an even lower one.
+    Blocks of increasing length detect a growing list, which Python enlarges by an eighth each time;
+    equal blocks detect a leak in noise. The minima also rise while a cache fills, but ever more
+    slowly. If FINAL is False, more values will follow, and VALUES are judged "sound" only if they
+    are flat."""
     if n < MIN_ITERATIONS:
         return Verdict("undecided", 0.0)
     rises = any(
@@ -83,8 +85,8 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _malloc_reader() -> Optional[Callable[[], int]]:
-    """Returns a function that reads the live bytes of malloc. Returns None if malloc is not
-    glibc's: the counters of glibc would then not change."""
+    """Returns a function that reads how many bytes allocated by malloc are live. Returns None if
+    malloc is not glibc's, because glibc's counters would then not change."""
     libc = ctypes.CDLL(None)
     info = getattr(libc, "mallinfo2", None)
     wide = info is not None
@@ -95,10 +97,10 @@ def _malloc_reader() -> Optional[Callable[[], int]]:
 
     def read() -> int:
         now = info()
-        # hblkhd counts blocks with a mapping of their own, uordblks the blocks in arenas
+        # hblkhd counts blocks mapped with mmap, uordblks counts blocks in arenas
         return int(now.field4 + now.field7)
 
-    def read_narrow() -> int:  # before glibc 2.33 the counters have 32 bits and wrap
+    def read_narrow() -> int:  # before glibc 2.33, the counters have 32 bits and overflow
         return read() & 0xFFFFFFFF
 
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -126,7 +128,8 @@ class Line(NamedTuple):
     number: int
     bytes_per_iteration: float
     objects_per_iteration: float
-    inside: Optional[tuple[str, int]]  # file and line of the allocation, if a library allocates
+    # file and line in a library that allocates the memory, if any
+    inside: Optional[tuple[str, int]]
 
 
 def _is_library(filename: str) -> bool:
@@ -150,13 +153,14 @@ def _line_of(stat: tracemalloc.StatisticDiff, iterations: int) -> Line:
 
 
 class Meter:
-    """Counts live memory after each iteration. Python's memory, with numpy's arrays, is counted by
-    tracemalloc; malloc's, with Python's large objects, by its own counters; GPU memory by torch's
-    allocator. All counts are exact. Cyclic garbage is collected first, because it is not a leak."""
+    """Measures the live memory after each iteration. tracemalloc counts Python's memory, including
+    numpy's arrays; malloc's own counters count native memory, including large Python objects;
+    torch's allocator counts GPU memory. All counts are exact. Cyclic garbage is collected first,
+    because it is not a leak."""
 
     def __init__(self, capacity: int):
-        # The arrays have their final size from the start, because lists would grow and thereby
-        # count as growth.
+        # The arrays have their final size from the start, because growing lists would be measured
+        # as growth.
         self.series = {
             name: array("q", bytes(8 * capacity)) for name in ("python", "native", "gpu")
         }
@@ -168,7 +172,7 @@ class Meter:
 
     def start(self) -> None:
         gc.collect()
-        gc.freeze()  # from now on, a collection only visits objects that the iterations created
+        gc.freeze()  # from now on, collections visit only objects created by the iterations
         self._was_tracing = tracemalloc.is_tracing()
         if not self._was_tracing:
             tracemalloc.start(16)
@@ -184,7 +188,7 @@ class Meter:
         python = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0
         native = 0
         if self._malloc is not None:
-            # tracemalloc reports half of the memory that its tables use
+            # get_tracemalloc_memory() reports half of the memory that the tables of tracemalloc use
             native = self._malloc() - 2 * tracemalloc.get_tracemalloc_memory()
         self.series["python"][self.n] = python
         self.series["native"][self.n] = native
@@ -198,16 +202,16 @@ class Meter:
         return {name: judge(s, self.n, final) for name, s in self.series.items()}
 
     def forget(self) -> None:
-        """Drops earlier allocations, so that the search for the line takes less time."""
+        """Drops traces of earlier allocations, to speed up the search for the growing line."""
         tracemalloc.clear_traces()
 
     def mark_lines(self) -> None:
-        """Starts the search for the lines that allocate memory which later iterations keep."""
+        """Starts the search for lines that allocate memory which the following iterations keep."""
         gc.collect()
         self._snapshot = tracemalloc.take_snapshot()
 
     def find_line(self, iterations: int) -> Optional[Line]:
-        """Returns the line with the largest growth in the ITERATIONS since mark_lines()."""
+        """Returns the line with the largest growth during the ITERATIONS since mark_lines()."""
         if self._snapshot is None:
             return None
         gc.collect()
@@ -218,8 +222,8 @@ class Meter:
         ]
         before, after = self._snapshot.filter_traces(own), after.filter_traces(own)
         stats = after.compare_to(before, "traceback")
-        # A leak adds objects in each iteration. A buffer that is enlarged, or an object that is
-        # replaced by a larger one, adds bytes but no object.
+        # A leak adds objects in each iteration, whereas enlarging a buffer or replacing an object
+        # by a larger one adds bytes but no objects.
         grown = [s for s in stats if s.count_diff * 2 >= iterations]
         grown = grown or [s for s in stats if s.size_diff >= _NEGLIGIBLE_BYTES * iterations]
         return _line_of(grown[0], iterations) if grown else None

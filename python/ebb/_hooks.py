@@ -1,10 +1,10 @@
-"""Hooks of the shim in frameworks, installed after these are imported: torch, tqdm and trainers
+"""Hooks that the shim installs in frameworks after they are imported: torch, tqdm and trainers
 here, the others in _frameworks.py.
 
-Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line on standard error
-for each hook that cannot be installed. Many programs import torch and never train, often without
-cached bytecode of this package. Therefore everything that only a training run needs is imported at
-its first step or batch.
+Nothing here may raise into the job or print. With EBB_VERBOSE=1, one line on standard error reports
+each hook that cannot be installed. Many programs import torch and never train, often without cached
+bytecode of this package. Therefore everything that only a training run needs is imported at its
+first step or batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._steps import Tracker
 
 _tracker: Optional[Tracker] = None
-# hooked modules by name; a module whose import failed may be imported again
+# hooked modules by name; a module may be imported again if its import failed
 _done: dict[str, ModuleType] = {}
 
 
@@ -34,12 +34,12 @@ def _say(sentence: str) -> None:
         try:
             print(f"ebb: {sentence}", file=sys.stderr)
         except Exception:
-            pass  # printing failed, because standard error is closed or missing
+            pass  # standard error is closed or missing
 
 
 def quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
-    """Wraps the function that FIND returns so that it never raises. After its first exception, that
-    function is not called any more. The wrapper calls FIND at its own first call."""
+    """Returns a wrapper that calls the function returned by FIND and never raises. After the first
+    exception, the wrapper does nothing. FIND is called at the wrapper's first call."""
     is_broken = False
     function: Optional[Callable[..., None]] = None
 
@@ -75,7 +75,7 @@ def _close_tracker() -> None:
 
 
 def reset() -> None:
-    """Forgets the training loops and the hooked modules, after the hooks were removed."""
+    """Forgets the training loops and the hooked modules. Called after the hooks were removed."""
     global _tracker
     _tracker = None
     _done.clear()
@@ -83,7 +83,8 @@ def reset() -> None:
 
 
 def tracked(what: str, name: str) -> Callable[..., None]:
-    """Returns a method of the tracker. The tracker is created at the first call of that method."""
+    """Returns a method of the tracker, wrapped by quiet(). The tracker is created at the method's
+    first call."""
     found = quiet(what, lambda: getattr(the_tracker(), name))
     found.__name__ = name
     return found
@@ -98,15 +99,16 @@ def _hook_optimizers(module: ModuleType) -> None:
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         on_step(optimizer)
 
-    # torch.compile would trace the hook and report its code as unsupported
+    # the hook is hidden from torch.compile, which would otherwise trace it and report unsupported
+    # code
     torch: Any = sys.modules.get("torch")
     keep_out = getattr(torch, "_disable_dynamo", None)
     kept_out = keep_out(hook) if keep_out else hook
     compiler = _compiler_callback()
 
     def choose(optimizer: Any, args: Any, kwargs: Any) -> None:
-        # is_compiling comes first, because disabling dynamo takes 3 µs and would slow down every
-        # step
+        # is_compiling is checked first, because disabling dynamo takes 3 µs and would slow down
+        # every step
         if torch.compiler.is_compiling() or compiler():
             kept_out(optimizer, args, kwargs)
         else:
@@ -118,7 +120,7 @@ def _hook_optimizers(module: ModuleType) -> None:
 
 def _compiler_callback() -> Callable[[], Any]:
     """Returns a function that returns True while code of a compiled region runs. In such a region
-    the compiler skips the hook, but it would compile the functions that the hook calls."""
+    the compiler skips the hook, but would compile the functions that the hook calls."""
     try:
         from torch._C._dynamo.eval_frame import get_eval_frame_callback as found
     except ImportError:  # torch before 2.5
@@ -127,18 +129,18 @@ def _compiler_callback() -> Callable[[], Any]:
 
 
 def _can_ask(torch: Any) -> bool:
-    """Returns True if torch has torch.compiler.is_compiling. The version number is used, because
-    torch is still being imported."""
+    """Returns True if torch has torch.compiler.is_compiling. This is decided by the version number,
+    because torch is still being imported."""
     found = re.match(r"(\d+)\.(\d+)", str(getattr(torch, "__version__", "")))
     return found is not None and (int(found[1]), int(found[2])) >= (2, 3)
 
 
 def _is_for_accelerate() -> bool:
-    """Returns True if the caller fetches the next batch before it returns the current one. The
-    module of the caller shows this."""
+    """Returns True if the caller, judging by its module, fetches the next batch before it returns
+    the current one."""
     try:
         name = sys._getframe(2).f_globals.get("__name__")
-    except ValueError:  # the iterator was not called by Python code
+    except ValueError:  # the iterator was not called from Python code
         return False
     return isinstance(name, str) and name.partition(".")[0] == "accelerate"
 
@@ -177,7 +179,8 @@ def _hook_loaders(module: ModuleType) -> None:
 
 
 def _hook_torchdata(module: ModuleType) -> None:
-    # torchdata has its own loader class, but its iterators call those of torch, which are hooked
+    # torchdata's loader class needs no hook, because its iterators call those of torch, which are
+    # hooked
     _hook_begins(module.StatefulDataLoader)
 
 
@@ -194,7 +197,7 @@ def _hook_tqdm(module: ModuleType) -> None:
         nonlocal bars
         from . import _frameworks
 
-        # bars in a forked child or a worker count only a part of the steps
+        # bars in a forked child or a worker count only some of the steps
         if os.getpid() != home or _frameworks.is_worker():
             return lambda bar: None
         if bars is None:
@@ -267,14 +270,13 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "sklearn.base": _framework("sklearn"),
     "tqdm.std": _hook_tqdm,
 }
-# Many programs import these frameworks but train nothing, or train only in processes that they
-# fork.
+# Many programs import these frameworks but do not train, or train only in processes that they fork.
 _WEAK = ("sklearn.base", "tqdm.std")
 
 
 def loaded(name: str, module: ModuleType) -> bool:
-    """Called by the shim when one of the modules that it waits for has been imported. Returns False
-    if the module is hooked already."""
+    """Called by the shim when a module that it waits for has been imported. Returns False if the
+    module is already hooked."""
     if _done.get(name) is module:
         return False
     _done[name] = module

@@ -1,5 +1,5 @@
-"""ebb.isolate: calls a function in a fresh process under `ebb run`, which releases all its
-memory when the function returns."""
+"""ebb.isolate: calls a function in a new process under `ebb run`, so that all its memory is
+released when the function returns."""
 
 from __future__ import annotations
 
@@ -28,24 +28,27 @@ from ._tap import Mark
 T = TypeVar("T")
 Progress = Callable[[Mark], Any]
 
-_GRACE_S = 10.0  # between SIGTERM and SIGKILL
-_GONE_S = 30.0  # seconds within which the supervisor of a killed `ebb run` ends the processes
-_LOOK_S = 1.0  # seconds until a cancellation by another thread is noticed
+_GRACE_S = 10.0  # seconds between SIGTERM and SIGKILL
+# maximum seconds for the supervisor of a killed `ebb run` to end the job's processes
+_GONE_S = 30.0
+_LOOK_S = 1.0  # maximum seconds until a cancellation by another thread is noticed
 _LOOK_WITHOUT_PIDFD_S = 0.05
 _CHANNEL_BYTES = 1 << 20
 _OF_A_RUN = ("EBB_SOCKET", "EBB_RUN_DIR", "EBB_SEGMENT", "EBB_RESUME", "EBB_LIMIT_BYTES")
 
 
 class IsolatedError(RuntimeError):
-    """The call has no result, because its process died or its exception cannot be pickled."""
+    """The call has no result, because its process died or because its exception cannot be
+    pickled."""
 
 
 class MemoryLimitExceeded(IsolatedError, MemoryError):
-    """The guard or the kernel killed the process because of its memory."""
+    """The guard or the kernel killed the process because it exceeded a memory limit."""
 
 
 class RemoteTraceback(Exception):
-    """Cause of an exception from the other process, with its traceback as text."""
+    """The __cause__ of an exception raised in the other process; its text is the traceback
+    there."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -60,7 +63,7 @@ def _is_off() -> bool:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    function = getattr(function, "func", function)  # the function that a functools.partial wraps
+    function = getattr(function, "func", function)  # unwraps a functools.partial
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
@@ -68,8 +71,8 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _main_module() -> "dict[str, str]":
-    """Describes how the other process can import the definitions of __main__; empty if it
-    cannot, as in a REPL."""
+    """Describes how the other process can import the definitions in __main__. Empty if it cannot,
+    for example in a REPL."""
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
@@ -91,9 +94,9 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
             "functions and classes must be at the top level of a module"
         ) from error
     call: "dict[str, Any]" = {"path": sys.path, "argv": sys.argv}
-    # the program is imported again only if the payload refers to something in it
+    # the other process imports the program only if the payload refers to something in it
     if b"__main__" in payload:
-        import multiprocessing.spawn  # noqa: F401  (makes __mp_main__ known here as well)
+        import multiprocessing.spawn  # noqa: F401  (creates __mp_main__ in this process too)
 
         main = _main_module()
         if not main and getattr(function, "__module__", None) == "__main__":
@@ -108,8 +111,8 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
 
 
 def _command(fds: "list[int]") -> "list[str]":
-    # Builds the command as multiprocessing does. With -m, the other Python would need ebb on its
-    # import path before any code runs.
+    # Uses -c, as multiprocessing does. With -m, ebb would have to be on the import path of the
+    # other Python before any code runs.
     home = str(pathlib.Path(__file__).resolve().parent.parent)
     code = (
         f"import sys; sys.path.append({home!r}); "
@@ -153,7 +156,7 @@ class IsolatedCall(Generic[T]):
     ) -> None:
         self.name = name or _name_of(function)
         self.facts: "Optional[dict[str, Any]]" = None
-        """the run.json of the call after its end: peak memory, verdict, cause of the end"""
+        """run.json of the call, once it has ended: peak memory, verdict, why it ended"""
         self._on_progress = on_progress
         self._until = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
@@ -174,7 +177,7 @@ class IsolatedCall(Generic[T]):
         self._in_process: Optional[Callable[[], T]] = None
         if _isolated.is_importing_main:
             raise RuntimeError(
-                "ebb.isolate was called while the isolated process imports the program; "
+                "ebb.isolate was called while the isolated process was importing the program; "
                 'move the call below `if __name__ == "__main__":`'
             )
         options = [] if limit is None else ["--limit", _size.limit(limit)]
@@ -216,8 +219,8 @@ class IsolatedCall(Generic[T]):
                     pass_fds=fds,
                     stdin=subprocess.DEVNULL,
                     env=_environment(env),
-                    # the caller handles Ctrl-C for both processes; it may be a server that shuts
-                    # down in an orderly way
+                    # the caller handles Ctrl-C for both processes, because it may be a server that
+                    # shuts down gracefully
                     start_new_session=True,
                 )
             except BaseException:
@@ -240,7 +243,8 @@ class IsolatedCall(Generic[T]):
     # ---- methods used while the call runs ----
 
     def _take_marks(self) -> bool:
-        """Passes received marks on. Returns False when all writers have closed the channel."""
+        """Passes received marks to on_progress. Returns False once all writers have closed the
+        channel."""
         assert self._channel is not None
         while True:
             try:
@@ -261,7 +265,7 @@ class IsolatedCall(Generic[T]):
             self._is_late = True
             self._end_softly()
         if self._kill_at is not None and now >= self._kill_at:
-            # `ebb run` is killed, and its supervisor then ends the job, by force if needed
+            # `ebb run` is killed; its supervisor then ends the job, with SIGKILL if necessary
             self._process.kill()
 
     def _patience_ms(self, look_s: float) -> float:
@@ -278,7 +282,7 @@ class IsolatedCall(Generic[T]):
         try:
             pidfd = os.pidfd_open(self._process.pid)
             poll.register(pidfd, select.POLLIN)
-        except OSError:  # the kernel is too old for pidfds
+        except OSError:  # the kernel does not support pidfds
             look_s = _LOOK_WITHOUT_PIDFD_S
         try:
             while self._process.poll() is None:
@@ -294,8 +298,8 @@ class IsolatedCall(Generic[T]):
         self._take_marks()
 
     def _wait_until_gone(self) -> None:
-        """Waits until all writers have closed the channel. If `ebb run` was killed, the channel
-        stays open until its supervisor has ended the job."""
+        """Waits until all writers have closed the channel. If `ebb run` was killed, this takes
+        until its supervisor has ended the job."""
         assert self._process is not None and self._channel is not None
         if self._process.returncode >= 0:
             return
@@ -306,7 +310,7 @@ class IsolatedCall(Generic[T]):
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
     def _run(self) -> None:
-        """Runs the call from start to end in the current thread."""
+        """Runs the call to its end in the current thread."""
         self._has_begun = True
         if self._in_process is not None:
             self._run_in_process()
@@ -315,7 +319,8 @@ class IsolatedCall(Generic[T]):
         try:
             self._pump()
             self._wait_until_gone()
-        except BaseException as error:  # on_progress raised, or Ctrl-C
+        # on_progress raised an exception, or the user pressed Ctrl-C
+        except BaseException as error:
             failure = error
             self._abandon()
         try:
@@ -378,7 +383,7 @@ class IsolatedCall(Generic[T]):
         elif _pickled.is_whole(self._outcome_file):
             self._take_outcome()
         elif self._is_late:
-            self._error = TimeoutError(f"{self.name} had no result after {self._timeout} s")
+            self._error = TimeoutError(f"{self.name} did not return within {self._timeout} s")
         elif self._is_cancelled:
             self._error = CancelledError(f"{self.name} was cancelled")
         else:
@@ -433,8 +438,8 @@ class IsolatedCall(Generic[T]):
             self._process.terminate()
 
     def cancel(self) -> bool:
-        """Requests the end of the call by SIGTERM, and by SIGKILL ten seconds later. Returns at
-        once. Returns False if the call has ended already, or cannot be stopped because it runs in
+        """Requests the end of the call: sends SIGTERM, and SIGKILL ten seconds later. Returns at
+        once. Returns False if the call has already ended, or cannot be stopped because it runs in
         this process."""
         with self._lock:
             if self._ended.is_set() or self._process is None:
@@ -444,12 +449,12 @@ class IsolatedCall(Generic[T]):
         return True
 
     def done(self) -> bool:
-        """Returns True if the call has ended and its memory is released."""
+        """Returns True if the call has ended, so that its memory is released."""
         return self._ended.is_set()
 
     def result(self, timeout: Optional[float] = None) -> T:
-        """Returns the function's result or raises its exception. TIMEOUT limits only this wait:
-        the call continues."""
+        """Waits for the end of the call. Returns the function's result or raises its exception.
+        TIMEOUT limits only the wait: the call continues after a TimeoutError."""
         if not self._ended.wait(timeout):
             raise TimeoutError(f"{self.name} is still running")
         try:
@@ -457,12 +462,13 @@ class IsolatedCall(Generic[T]):
                 raise self._error
             return self._value  # type: ignore[return-value]
         finally:
-            # breaks a cycle: the traceback refers to this frame, and this frame to the exception
+            # breaks a reference cycle: the traceback refers to this frame, which refers to the
+            # exception
             self = None  # type: ignore[assignment]
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """Calls CALLBACK() in the call's own thread when the call has ended, or at once if it has
-        ended already."""
+        """Calls CALLBACK() in the call's own thread when the call ends, or immediately if it has
+        already ended."""
         with self._lock:
             if not self._ended.is_set():
                 self._callbacks.append(callback)
@@ -481,7 +487,7 @@ class IsolatedCall(Generic[T]):
         def wake() -> None:
             try:
                 loop.call_soon_threadsafe(set_woken)
-            except RuntimeError:  # the event loop was closed meanwhile
+            except RuntimeError:  # the event loop was closed in the meantime
                 pass
 
         self.add_done_callback(wake)
@@ -491,20 +497,21 @@ class IsolatedCall(Generic[T]):
 
 @atexit.register
 def _cancel_all() -> None:
-    # Cancels all calls at exit. Otherwise their threads would die with the interpreter and leave
-    # folders behind.
+    # Cancels all calls at exit. Otherwise their threads would end with the interpreter and leave
+    # temporary folders behind.
     calls = list(_live)
     for call in calls:
         call.cancel()
     for call in calls:
         if call._has_begun:
             call._ended.wait(_GRACE_S + _GONE_S)
-        else:  # Ctrl-C arrived between the start of the call and its first check
+        else:  # the user pressed Ctrl-C between the start of the call and its first check
             call._run()
 
 
 def _forget_all() -> None:
-    # Forgets all calls in a forked child, which must not end its parent's calls or keep them alive.
+    # Forgets all calls in a forked child, which must neither cancel its parent's calls nor keep
+    # them alive.
     for call in list(_live):
         if call._channel is not None:
             call._channel.close()
@@ -529,18 +536,18 @@ def isolate(
     restart: bool = False,
     **kwargs: Any,
 ) -> T:
-    """Calls FN(*args, **kwargs) in a fresh process under `ebb run` and returns its result, or
-    raises its exception. When this returns, the process and all its children have exited.
+    """Calls FN(*args, **kwargs) in a new process under `ebb run`, and returns its result or raises
+    its exception. When this returns, the process and all its children have exited.
 
-    limit        memory limit, like "24G" or "80%"; beyond it MemoryLimitExceeded is raised
-    on_progress  called in this thread with each mark of the function; if it raises, the call ends
-    timeout      in seconds, after which the process is killed and TimeoutError raised
-    name         of the run (default: the function's name)
-    env          changes of its environment; None removes a variable
-    run_dir      keep the recording in this folder, which must not exist yet
-    restart      start FN again after the guard has stopped it (with EBB_RESUME=1)
+    limit        memory limit, such as "24G" or "80%"; if exceeded, MemoryLimitExceeded is raised
+    on_progress  called in this thread with each mark that FN sends; if it raises, the call ends
+    timeout      seconds after which the process is killed and TimeoutError is raised
+    name         name of the run (default: the function's name)
+    env          changes to the environment of the process; None removes a variable
+    run_dir      folder in which to keep the recording; it must not exist yet
+    restart      call FN again, with EBB_RESUME=1, after the guard has stopped it
 
-    With EBB_ISOLATE=0 in the environment the function is called here, without limit and timeout.
+    With EBB_ISOLATE=0 in the environment, FN is called in this process, without limit and timeout.
     """
     call = IsolatedCall(
         fn, args, kwargs, limit, on_progress, timeout, name, env, run_dir, restart
@@ -561,7 +568,7 @@ def isolate_start(
     restart: bool = False,
     **kwargs: Any,
 ) -> "IsolatedCall[T]":
-    """Like isolate(), but returns at once. on_progress is called in a thread of the call."""
+    """Like isolate(), but returns at once. on_progress is called in the call's own thread."""
     call = IsolatedCall(
         fn, args, kwargs, limit, on_progress, timeout, name, env, run_dir, restart
     )
@@ -575,8 +582,8 @@ async def isolate_async(
     on_progress: Optional[Progress] = None,
     **kwargs: Any,
 ) -> T:
-    """Like isolate(), for asyncio. on_progress is called in the event loop's thread. If the task is
-    cancelled, so is the call, and the task ends when the process has exited."""
+    """Like isolate(), for asyncio. on_progress is called in the event loop's thread. Cancelling the
+    task cancels the call; the task then ends once the process has exited."""
     loop = asyncio.get_running_loop()
     hand_on: Optional[Progress] = None
     if on_progress is not None:

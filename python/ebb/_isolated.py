@@ -1,4 +1,4 @@
-"""The fresh process started by ebb.isolate, which calls the function."""
+"""Runs in the process that ebb.isolate starts, and calls the function there."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-# seconds for which sending a mark that must arrive is retried if the caller does not read; after
-# that, the mark is dropped
+# maximum seconds for sending a mark that must arrive to a caller that is not reading; after that,
+# the mark is dropped
 _PATIENCE_S = 0.2
 _GRACE_S = 5.0
 
-# True while the program is imported again for its definitions; ebb.isolate is refused then
+# True while the program is imported for its definitions; calls of ebb.isolate are then refused
 is_importing_main = False
 
 
 class Outcome:
-    """The result of the call. An exception is pickled separately, because that may fail."""
+    """The result of the call. An exception is pickled separately, because pickling it may fail."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Outcome:
 
 def _pickled_error(error: BaseException) -> Optional[bytes]:
     """Returns the pickled exception, or None if it cannot be pickled."""
-    # A SystemExit or KeyboardInterrupt of this process must not become one of the caller, which may
+    # A SystemExit or KeyboardInterrupt in this process must not be raised in the caller, which may
     # be a server.
     if not isinstance(error, Exception):
         return None
@@ -54,7 +54,7 @@ def _pickled_error(error: BaseException) -> Optional[bytes]:
 
 def _failed(error: BaseException, skip: int) -> Outcome:
     trace = error.__traceback__
-    for _ in range(skip):  # skips ebb's own frames
+    for _ in range(skip):  # skips the frames of ebb itself
         trace = trace.tb_next if trace is not None else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
@@ -81,8 +81,7 @@ def _import_main(call: "dict[str, Any]") -> None:
 
 def _call(call: "dict[str, Any]") -> Outcome:
     try:
-        # the caller's import path comes first, then the entries that only this process's
-        # environment adds
+        # the caller's import path first, then the entries added by this process's own environment
         own = [place for place in sys.path if place and place not in call["path"]]
         sys.path[:] = call["path"] + own
         sys.argv[:] = call["argv"]
@@ -106,7 +105,8 @@ def _answer(file: BinaryIO, outcome: Outcome) -> None:
 
 
 def _forward(channel: socket.socket) -> None:
-    """Also sends each mark to the caller. The job never waits: a slow caller misses some marks.
+    """Also sends each mark to the caller. Does not block the function for long: a slow caller
+    misses some marks.
     """
 
     def sink(text: str, must_arrive: bool) -> None:
@@ -127,8 +127,8 @@ def _forward(channel: socket.socket) -> None:
 
 
 def _die_with_caller(channel: socket.socket) -> None:
-    """Ends this process when the caller has closed its end of the channel: nobody needs the result
-    any more."""
+    """Ends this process once the caller has closed its end of the channel, because nobody needs the
+    result any more."""
 
     def wait() -> None:
         try:
@@ -145,7 +145,7 @@ def _die_with_caller(channel: socket.socket) -> None:
 
 def main(call_fd: int, outcome_fd: int, channel_fd: int) -> None:
     for fd in (call_fd, outcome_fd, channel_fd):
-        # keeps children of the function from inheriting the descriptor
+        # keeps child processes of the function from inheriting the descriptor
         os.set_inheritable(fd, False)
     channel = socket.socket(fileno=channel_fd)
     _die_with_caller(channel)
@@ -153,7 +153,7 @@ def main(call_fd: int, outcome_fd: int, channel_fd: int) -> None:
     with open(call_fd, "rb") as file:
         call = _pickled.load(file)
     with open(outcome_fd, "r+b") as file:
-        file.truncate(0)  # removes the result of an earlier start of this call
+        file.truncate(0)  # deletes the result of an earlier attempt of this call
         outcome = _call(call)
         _answer(file, outcome)
     sys.exit(0 if outcome.error_repr is None else 1)

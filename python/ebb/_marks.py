@@ -1,4 +1,5 @@
-"""Marks sent by the job itself: steps, phases, other events, and requested checkpoints."""
+"""Marks that the job itself sends: steps, phases, other events, and answers to checkpoint
+requests."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Optional, Type
 from . import _control
 from ._wire import Request, Value, rank_of_environment, wire
 
-_pending: Optional[Request] = None  # a requested checkpoint that was not answered yet, or None
+_pending: Optional[Request] = None  # the checkpoint request that is still unanswered, or None
 _has_hello = False
 
 
@@ -26,7 +27,7 @@ def step(
     steps_per_epoch: Optional[int] = None,
     max_steps: Optional[int] = None,
 ) -> None:
-    """Reports that step N is done. N counts optimizer steps, from 1."""
+    """Reports that step N has ended. N counts optimizer steps, from 1."""
     w = wire()
     if not w.is_there:
         return
@@ -36,7 +37,7 @@ def step(
     try:
         n = int(n)
     except (TypeError, ValueError, OverflowError):
-        # outside a run, an invalid argument has no effect, so inside a run it must not end the job
+        # invalid arguments have no effect outside a run, so they must not end the job inside a run
         return
     if not _has_hello:
         _hello()
@@ -44,7 +45,7 @@ def step(
     try:
         tail = _tail(steps_per_epoch, max_steps)
         epoch = None if epoch is None else _finite(epoch)
-    except Exception:  # a value that cannot be converted is sent as it is
+    except Exception:  # a value that cannot be converted is sent unchanged
         w.mark(
             "step",
             step=n,
@@ -91,7 +92,7 @@ def mark(kind: str = "other", **values: Value) -> None:
 
 
 class phase:
-    """Marks the begin and end of a phase: with ebb.phase("eval"): …"""
+    """Marks the beginning and end of a phase: with ebb.phase("eval"): …"""
 
     __slots__ = ("name",)
 
@@ -112,7 +113,7 @@ class phase:
 
 
 def checkpoint_requested() -> bool:
-    """Returns True from the moment at which ebb requests a checkpoint until checkpoint_done or
+    """Returns True from the time when ebb requests a checkpoint until checkpoint_done or
     checkpoint_failed is called."""
     global _pending
     w = wire()

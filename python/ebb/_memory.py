@@ -1,4 +1,5 @@
-"""Reads the memory of this process from the kernel and from CUDA, cheaply enough for every step."""
+"""Reads the memory of this process from the kernel and from CUDA, at a cost low enough for every
+step."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ def rss_bytes() -> Optional[int]:
 
 
 def written_bytes(address: int, size: int) -> int:
-    """Returns how many of the SIZE bytes at ADDRESS have been written to, estimated from evenly
-    spaced pages. Before the first write, a large block of memory has no pages."""
+    """Returns an estimate, based on evenly spaced pages, of how many of the SIZE bytes at ADDRESS
+    have been written to. Pages of a large memory block do not exist before their first write."""
     pages = size // _PAGE
     if pages < _PAGES_READ:
         return size
@@ -32,17 +33,18 @@ def written_bytes(address: int, size: int) -> int:
             for i in range(_PAGES_READ):
                 f.seek((address // _PAGE + 1 + i * (pages - 1) // _PAGES_READ) * 8)
                 bits = f.read(8)[7]
-                if bits & 0x20:  # a page of a file or of shared memory, which others may write to
+                # a page of a file or of shared memory, which other processes may have written
+                if bits & 0x20:
                     return size
-                found += bits & 0xC0 != 0  # the page is in memory, or swapped out
+                found += bits & 0xC0 != 0  # the page is present, or swapped out
     except (OSError, IndexError):
         return size
     return size if found == _PAGES_READ else size * found // _PAGES_READ
 
 
 def peak_bytes() -> Optional[int]:
-    """Returns the peak of resident memory in bytes. ru_maxrss is not used, because exec does not
-    reset it."""
+    """Returns the peak resident memory in bytes. ru_maxrss is not used, because exec does not reset
+    it."""
     try:
         with open("/proc/self/status", "rb") as f:
             for line in f:
@@ -54,8 +56,8 @@ def peak_bytes() -> Optional[int]:
 
 
 def cuda_bytes() -> Optional[tuple[int, int]]:
-    """Returns the bytes allocated and reserved by torch over all devices, or None if CUDA is not
-    in use."""
+    """Returns the bytes that torch has allocated and reserved on all devices, or None if CUDA is
+    not in use."""
     torch = sys.modules.get("torch")
     try:
         if torch is None or not torch.cuda.is_initialized():
@@ -70,10 +72,10 @@ def cuda_bytes() -> Optional[tuple[int, int]]:
 
 
 def for_logs() -> dict[str, float]:
-    """Returns the memory in MiB, under the names for a trainer's logs."""
+    """Returns the memory in MiB, by the names used in a trainer's logs."""
     rss, peak = rss_bytes(), peak_bytes()
     if rss is not None and peak is not None:
-        # the kernel updates its counters late, and may report a peak below the current value
+        # the kernel updates its counters with a delay, so the peak may be below the current value
         peak = max(peak, rss)
     found: dict[str, Optional[int]] = {"rss": rss, "rss_peak": peak}
     cuda = cuda_bytes()

@@ -1,10 +1,10 @@
-"""%%ebb: runs a cell of a notebook, and shows its memory and the verdict on it.
+"""%%ebb: runs a notebook cell, and shows its memory and the verdict on it.
 
-A thread of the kernel samples resident memory and malloc's live heap while the cell runs. The
-samples stay in memory until the cell has ended, and `ebb verdict` judges them as a table. Meanwhile
-the profiler is attached to the kernel, and a child process collects its samples. The profiler and
-the child process are removed even if the kernel is killed. Steps are counted if the cell reports
-them with ebb.step, or if it runs a training loop.
+While the cell runs, a thread of the kernel samples resident memory and malloc's live heap. The
+samples stay in memory until the cell has ended, and are then passed to `ebb verdict` as a table.
+Meanwhile, the profiler is attached to the kernel, and a child process collects its samples. The
+profiler and the child process are removed even if the kernel is killed. Steps are counted if the
+cell reports them with ebb.step, or if it runs a training loop.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from typing import Any, Optional
 from . import _attach, _binary, _memory, _tap, _truth
 
 _INTERVAL_S = 0.1
-# when there are more samples, every second one is dropped, and the interval is doubled
+# if there are more samples, every second one is dropped and the interval is doubled
 _SAMPLES_MAX = 20_000
 _LINES = 5
-_LINE_BYTES = 1 << 18  # lines with fewer live bytes than this are not shown
-# mean number of bytes between two samples; a cell is short, so it is sampled more often than a job
+_LINE_BYTES = 1 << 18  # lines with fewer live bytes are not shown
+# mean number of allocated bytes between two samples; lower than for a job, because a cell is short
 _HEAP_BYTES = 1 << 16
 _LEAK = 1  # exit status of `ebb verdict` for a leak
 _PATIENCE_S = 60
@@ -89,7 +89,7 @@ class Sampler:
 
 
 def _judge(rows: list[tuple[float, int]], marks: list[dict[str, Any]]) -> tuple[int, str]:
-    """Returns exit status and headline of `ebb verdict`."""
+    """Returns the exit status and the headline of `ebb verdict`."""
     with tempfile.TemporaryDirectory(prefix="ebb-cell-") as folder:
         table, lines = os.path.join(folder, "cell.csv"), os.path.join(folder, "marks.jsonl")
         with open(table, "w") as f:
@@ -125,7 +125,7 @@ def judge(samples: list[Sample], marks: list[dict[str, Any]]) -> str:
 
 
 class Summary:
-    """The memory of a cell: text in a terminal, with a plot in a notebook."""
+    """The memory of a cell, shown as text in a terminal, and with a plot in a notebook."""
 
     def __init__(self, sampler: Sampler, lines: list[str]) -> None:
         self.samples, self.lines = sampler.samples, lines
@@ -143,7 +143,8 @@ class Summary:
         return "\n".join(out + self.lines)
 
     def _columns(self, n: int) -> list[int]:
-        """Returns the maximum of resident memory in each of up to N equal parts of the samples."""
+        """Divides the samples into at most N equal parts. Returns the maximum resident memory of
+        each."""
         rss = [rss for _, rss, _ in self.samples]
         n = min(n, len(rss))
         return [max(rss[i * len(rss) // n:(i + 1) * len(rss) // n]) for i in range(n)]
@@ -170,8 +171,8 @@ class Summary:
         return f"<pre>{html.escape(self.text())}</pre>{self.svg()}"
 
 
-# Collects the heap table of the kernel until standard input is closed, and prints its contents.
-# This shell outlives a kernel that is killed, and then removes the folder.
+# Collects the kernel's heap table until standard input is closed, and prints it. This shell
+# outlives a killed kernel, and finally removes the folder.
 _COLLECTOR = """
 "$0" run -q -d "$1/run" --no-shim -- sh -c 'echo "$EBB_SOCKET"; exec cat >/dev/null'
 "$0" heap "$1/run" --json --pid "$2"
@@ -180,8 +181,8 @@ rm -rf "$1"
 
 
 class Heap:
-    """The lines that allocated the memory that is still live after the cell. The profiler is
-    attached to the kernel while the cell runs."""
+    """The lines that allocated the memory that is still live after a cell. The profiler is attached
+    to the kernel while the cell runs."""
 
     def __init__(self, shell: Any) -> None:
         self.found: list[str] = []
@@ -205,12 +206,12 @@ class Heap:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # its own session, because a restart of the kernel ends the kernel's process group
+            # a separate session, because restarting the kernel kills the kernel's process group
             start_new_session=True,
         )
         socket = collector.stdout.readline().strip()  # type: ignore[union-attr]
         if not socket:
-            raise OSError("ebb run failed")
+            raise OSError("`ebb run` failed")
         kind, has_heap, reason = _attach.attach(socket, folder, None, _HEAP_BYTES)
         if not has_heap:
             raise OSError(reason)
@@ -242,9 +243,9 @@ class Heap:
                 self.found.append(found.rstrip())
 
     def _name_of(self, file: str) -> str:
-        """Returns the name of a file, or "cell" for the code of a cell. IPython names the file of a
-        cell by a hash. The number of the cell cannot be used, because IPython counts a cell that a
-        magic runs as the next cell."""
+        """Returns the name of a file, or "cell" for code of a cell, because IPython names a cell's
+        file by a hash. The number of the cell is not shown, because IPython gives a cell that is
+        run by a magic the number of the next cell."""
         name = getattr(self._shell.compile, "format_code_name", lambda _: None)(file)
         return "cell" if name else os.path.basename(file)
 
@@ -255,9 +256,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _as_in_notebook(cell: str) -> str:
-    """Puts a comment in place of %%ebb, so that the lines of the cell keep the numbers that the
-    notebook shows; IPython would skip an empty line. A cell that
-    begins with a magic or an indented line stays as it is, because that line must be the first."""
+    """Replaces %%ebb by a comment, so that the lines of the cell keep the numbers shown in the
+    notebook; IPython would skip an empty line. A cell that begins with a magic or an indented line
+    is not changed, because that line must come first."""
     return cell if cell[:1] in ("", "%", " ", "\t") else f"#\n{cell}"
 
 
@@ -279,8 +280,8 @@ def run(shell: Any, line: str, cell: Optional[str]) -> None:
 
 def load(shell: Any) -> None:
     def ebb(line: str, cell: Optional[str] = None) -> None:
-        """Run a cell, and show its memory, the verdict on it, and the lines that allocated memory
-        that is still live. --no-lines omits these lines."""
+        """Run a cell, and show its memory, the verdict on it, and the lines that allocated the
+        memory still live after the cell. --no-lines omits these lines."""
         run(shell, line, cell)
 
     shell.register_magic_function(ebb, magic_kind="cell", magic_name="ebb")

@@ -1,12 +1,13 @@
-"""Lets `ebb attach` reach this process without the rights of a debugger, if its user has set
-EBB_ATTACH=1. The import of this module starts the thread described below.
+"""Lets `ebb attach` attach to this process without a debugger's privileges, if the user has set
+EBB_ATTACH=1. Importing this module starts the thread described below.
 
-A thread listens at a socket (SOCK_SEQPACKET) in a folder that only the user can enter: attach.PID
-in $XDG_RUNTIME_DIR/ebb, else in /tmp/ebb-UID. A connection carries one request and its answer, both
-as KEY=VALUE lines. The request is REQUEST=start with SOCKET, RUN_DIR, LIBRARY and INTERVAL (see
-ebb._attach.start), or REQUEST=stop. The answer is KIND=attach with STATUS=done, or with
-STATUS=failed and REASON. Closing the connection withdraws a request that was not served yet. The
-process also permits its user's other processes to read its memory, which Yama forbids by default.
+A thread listens at a socket (SOCK_SEQPACKET) in a folder that only the user can access: attach.PID
+in $XDG_RUNTIME_DIR/ebb, or else in /tmp/ebb-UID. Each connection carries one request and its
+answer, both as KEY=VALUE lines. The request is either REQUEST=start with SOCKET, RUN_DIR, LIBRARY
+and INTERVAL (see ebb._attach.start), or REQUEST=stop. The answer is KIND=attach with STATUS=done,
+or with STATUS=failed and REASON. Closing the connection withdraws a request that has not been
+served yet. The process also lets other processes of the same user read its memory, which Yama
+forbids by default.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PTRACER = 0x59616D61  # PR_SET_PTRACER
 _PTRACER_ANY = (1 << 64) - 1
 _REQUEST_MAX = 8192
 _REASON_MAX = 300
-_REQUEST_S = 1.0  # maximum seconds for a client to send its request
+_REQUEST_S = 1.0  # maximum seconds that a client may take to send its request
 _WAITING = 8
 _JOIN_S = 0.1
 
@@ -33,7 +34,8 @@ _pid = 0
 
 
 def folder() -> str:
-    """Creates and returns the folder of the sockets. Raises OSError if other users may enter it."""
+    """Creates the folder of the sockets if necessary, and returns its path. Raises OSError if other
+    users can access it."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     path = os.path.join(base, "ebb") if base else f"/tmp/ebb-{os.getuid()}"
     try:
@@ -42,7 +44,7 @@ def folder() -> str:
         pass
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise OSError(f"{path} must be a folder that only this user can enter")
+        raise OSError(f"{path} must be a folder that only this user can access")
     return path
 
 
@@ -84,7 +86,7 @@ def _has_hung_up(client: socket.socket) -> bool:
 
 
 def _answer(client: socket.socket) -> bool:
-    """Serves one connection. Returns False for the request that ends the thread."""
+    """Serves one connection. Returns False if its request was to end this thread."""
     client.settimeout(_REQUEST_S)
     lines = client.recv(_REQUEST_MAX).decode("utf-8", "surrogateescape").split("\n")
     request = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -115,7 +117,7 @@ def _listen(s: socket.socket) -> None:
         with client:
             try:
                 is_over = not _answer(client)
-            except Exception:  # the client has disconnected or sent an invalid request
+            except Exception:  # the client disconnected or sent an invalid request
                 continue
 
 
@@ -131,7 +133,8 @@ def _start_thread() -> None:
 
 
 def _end_thread() -> None:
-    """Ends the thread before a fork: Python 3.12 and later warn if other threads run at a fork."""
+    """Ends the thread before a fork, because Python 3.12 and later warn about threads during a
+    fork."""
     global _thread
     thread, _thread = _thread, None
     if thread is None or _path is None or _pid != os.getpid():
@@ -172,7 +175,7 @@ def listen() -> None:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         try:
-            os.unlink(path)  # the file was left by an earlier process with the same pid
+            os.unlink(path)  # an earlier process with the same pid left the file behind
         except FileNotFoundError:
             pass
         s.bind(path)
@@ -191,5 +194,5 @@ def listen() -> None:
 if os.environ.get("EBB_ATTACH") == "1" and not os.environ.get("EBB_SOCKET"):
     try:
         listen()
-    except Exception:  # an error in this module must not keep the program from starting
+    except Exception:  # an error in this module must not prevent the program from starting
         pass

@@ -1,4 +1,4 @@
-"""Changes to classes, modules and objects of the job, which can be undone."""
+"""Undoable changes to classes, modules and objects of the job."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ def put(owner: Any, name: str, value: Any) -> None:
 
 
 def on_undo(what: str, restore: Callable[[], Any]) -> None:
-    """Adds a function that undoes another change."""
+    """Registers the function RESTORE, which undoes another kind of change. WHAT names the
+    change."""
     _undo.append((what, lambda: restore() is not False))
 
 
 def count() -> int:
-    """Returns the number of changes so far."""
+    """Returns the number of changes made so far."""
     return len(_undo)
 
 
 def undo(since: int = 0) -> list[str]:
-    """Undoes all changes except the first SINCE, newest first. Returns the names of changes that
-    stay, because another tool has changed the same attribute."""
+    """Undoes all changes except the first SINCE, newest first. Returns the names of those that
+    could not be undone, because another tool has changed the same attribute."""
     left = []
     while len(_undo) > since:
         try:

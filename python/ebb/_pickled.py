@@ -1,7 +1,6 @@
-"""Stores one object in a file: its pickle, then its large buffers unchanged, then an index of them.
-
-The magic number at the end is written last, so that an incomplete file is never taken for a
-complete one. """
+"""Stores one object in a file: its pickle, then its large buffers unchanged, then an index of the
+buffers. The magic number at the end is written last, so that an incomplete file is never mistaken
+for a complete one."""
 
 from __future__ import annotations
 
@@ -10,12 +9,12 @@ import struct
 from typing import Any, BinaryIO
 
 _MAGIC = b"ebb-obj1"
-_END = struct.Struct("<QQ8s")  # length of the pickle, number of buffers, magic
+_END = struct.Struct("<QQ8s")  # pickle length, number of buffers, magic number
 _LENGTH = struct.Struct("<Q")
 
 
 def dump(file: BinaryIO, value: Any) -> None:
-    """Writes VALUE into the empty FILE. If the value cannot be pickled, the file stays empty."""
+    """Writes VALUE to the empty FILE. If VALUE cannot be pickled, the file remains empty."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         file.seek(0)
@@ -55,15 +54,15 @@ def is_whole(file: BinaryIO) -> bool:
 
 
 def load(file: BinaryIO) -> Any:
-    """Reads the object back. Raises EOFError if the file has no object, or the exception that
-    unpickling raised."""
+    """Reads the object from the file. Raises EOFError if the file contains no object, or the
+    exception that unpickling raised."""
     length, count = _end(file)
     file.seek(-_END.size - count * _LENGTH.size, 2)
     lengths = [_LENGTH.unpack(file.read(_LENGTH.size))[0] for _ in range(count)]
     file.seek(length)
     buffers = []
     for number in lengths:
-        # each buffer has its own memory, so that an array in it is writable
+        # each buffer is allocated separately, so that arrays using it are writable
         buffer = bytearray(number)
         if file.readinto(buffer) != number:  # type: ignore[attr-defined]
             raise EOFError("the pickled object is incomplete")

@@ -1,4 +1,4 @@
-"""Finds the references to an object, as a short chain of names, through gc and in bounded time."""
+"""Finds the references to an object through gc, as a short chain of names and in bounded time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _DEPTH_MAX = 12
 _OWNER_DEPTH = 6
 _STDLIB = os.path.dirname(inspect.__file__) + os.sep
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_SCAN_MAX = 200_000  # number of entries of one container that are searched for a name
+_SCAN_MAX = 200_000  # maximum number of entries of a container that are searched for a name
 
 
-# ---- variables of running functions, which gc does not know ----
+# ---- variables of running functions, of which gc does not know ----
 
 
 def _read_locals(f: FrameType) -> dict[str, Any]:
     found = f.f_locals
     copy = dict(found)
     # Before Python 3.13, f_locals is a dict that the frame keeps alive, together with all values in
-    # it. locals() returns the same dict to the job, so it is only cleared if nothing else refers to
+    # it. locals() returns the same dict to the job, so it is cleared only if nothing else refers to
     # it.
     if type(found) is dict and sys.getrefcount(found) <= 3:
         found.clear()
@@ -39,12 +39,12 @@ def is_our_frame(f: FrameType) -> bool:
 
 
 def variables(f: FrameType) -> list[Any]:
-    """Returns the objects that the variables of a running function refer to."""
+    """Returns the objects to which the variables of a running function refer."""
     return list(_read_locals(f).values())
 
 
 def running(kind: type) -> list[Any]:
-    """Returns the objects of class KIND that variables of running functions refer to."""
+    """Returns the objects of class KIND to which variables of running functions refer."""
     found: dict[int, Any] = {}
     f: Optional[FrameType] = None
     frames = list(sys._current_frames().values())
@@ -76,7 +76,7 @@ def _in_frames(o: Any) -> Optional[tuple[str, str]]:
                 f = f.f_back
         return None
     finally:
-        # One of these frames is this function's own. A frame that refers to itself outlives its
+        # One of these frames belongs to this function. A frame that refers to itself outlives its
         # call and keeps the callers' variables alive until the next garbage collection.
         frames.clear()
         f = None
@@ -129,8 +129,8 @@ def _attribute(r: Any, o: Any) -> str:
 
 
 def _way(r: Any, o: Any) -> str:
-    """Returns the text by which R refers to O, for example "[3]". R is neither a dict nor the last
-    holder of the chain."""
+    """Returns how R refers to O, for example "[3]". R is neither a dict nor the end of the
+    chain."""
     if type(r) in (list, tuple, deque):
         return _index(list(r), o)
     if type(r) in (set, frozenset):
@@ -141,7 +141,7 @@ def _way(r: Any, o: Any) -> str:
 
 
 def _end(r: Any) -> Optional[str]:
-    """Returns the name of a holder such as a module, class or function, or None."""
+    """Returns the name of a module, class, function or similar holder, or None."""
     if type(r) is ModuleType:
         return r.__name__
     if isinstance(r, type):
@@ -154,7 +154,7 @@ def _end(r: Any) -> Optional[str]:
 
 
 def _rank(r: Any, modules: dict[int, str]) -> int:
-    """Ranks a holder by how well it identifies the object; the chain continues with the lowest
+    """Ranks holders by how well they identify the object. The chain continues with the lowest
     rank."""
     t = type(r)
     if t is dict:
@@ -168,8 +168,8 @@ def _rank(r: Any, modules: dict[int, str]) -> int:
 
 
 def _referrers_of(o: Any, skip: set[int]) -> list[Any]:
-    """Returns the referrers of O without the frames of running functions, because _in_frames finds
-    those with the names of their variables."""
+    """Returns the referrers of O except frames of running functions, because _in_frames finds those
+    together with the names of their variables."""
     return [r for r in gc.get_referrers(o) if id(r) not in skip and type(r) is not FrameType]
 
 
@@ -193,16 +193,15 @@ def _root(o: Any, names: str) -> str:
 
 
 def _module_names() -> dict[int, str]:
-    """Returns the names of all modules. The keys are the ids of the dictionaries of their
-    variables."""
+    """Returns the names of all modules, by id of the dictionary of the module's variables."""
     named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
-    # if a module has two names, the first one wins
+    # if a module has two names, the first one is used
     return {id(m.__dict__): n for n, m in reversed(named)}
 
 
 def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
-    """Returns the text by which R refers to O, and the holder, which is R or the object whose
-    attributes R holds."""
+    """Returns how R refers to O, and the holder: R itself, or the object whose attributes R
+    contains."""
     if type(r) is not dict:
         return "" if type(r) is CellType else _way(r, o), r
     key, whose = _key_in(r, o), _owner_of(r, skip)
@@ -213,7 +212,7 @@ def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
 
 
 def chain(o: Any, ours: list[Any], until: float) -> str:
-    """Returns a name like "__main__.cache['seen'][3]". OURS are the caller's own containers,
+    """Returns a name for O such as "__main__.cache['seen'][3]". OURS are containers of ebb itself,
     which are skipped."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()
@@ -239,7 +238,7 @@ def chain(o: Any, ours: list[Any], until: float) -> str:
 
 
 def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
-    """Returns the object whose attribute dictionary is D."""
+    """Returns the object whose attributes are in the dictionary D."""
     for r in _referrers_of(d, skip):
         if type(r) not in (dict, list, tuple):
             try:
@@ -252,7 +251,7 @@ def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
 
 # ---- owners of containers ----
 
-_CLASS_KEY = re.compile(r"^\['(\w+)'\]")  # gc shows the attributes of a class as a dictionary
+_CLASS_KEY = re.compile(r"^\['(\w+)'\]")  # gc reports the attributes of a class as a dictionary
 _LIBRARIES = ("site-packages", "dist-packages")
 
 
@@ -275,12 +274,12 @@ _OWNER = re.compile(r".* of ([\w.]+)[^ ]*$|(?:class |function )?([\w.]+)")
 
 
 def _class_name(t: type) -> str:
-    """Returns the name of a class as the program writes it."""
+    """Returns the name of a class as the program would write it."""
     return t.__qualname__ if t.__module__ == "__main__" else f"{t.__module__}.{t.__qualname__}"
 
 
 def is_library_name(name: str) -> bool:
-    """Returns True if NAME, as owner() returns it, belongs to an installed or standard module."""
+    """Returns True if NAME, a result of owner(), belongs to an installed or standard module."""
     variable = _VARIABLE_FILE.search(name)
     if variable:
         path = variable[1]
@@ -288,7 +287,8 @@ def is_library_name(name: str) -> bool:
     found = _OWNER.match(name)
     parts = (found[1] or found[2]).split(".") if found else []
     main = getattr(sys.modules.get("__main__"), parts[0], None) if parts else None
-    if main is not None and type(main) is not ModuleType:  # a name without its module __main__
+    # a name in __main__, which is written without the module
+    if main is not None and type(main) is not ModuleType:
         return False
     for count in range(len(parts), 0, -1):
         m = sys.modules.get(".".join(parts[:count]))
@@ -298,18 +298,19 @@ def is_library_name(name: str) -> bool:
 
 
 CACHE_TYPE = type(lru_cache(abs))
-_CACHE_MAX = 50_000  # a larger cache is skipped, because gc would list all its entries
+_CACHE_MAX = 50_000  # larger caches are skipped, because gc would list all their entries
 
 
 def cache_dict(cache: Any) -> Optional[dict[Any, Any]]:
-    """Returns the dictionary that holds the entries of an lru_cache, or None if it has too many."""
+    """Returns the dictionary that contains the entries of an lru_cache, or None if it has too
+    many."""
     if type(cache) is not CACHE_TYPE:
         return None
     info = CACHE_TYPE.cache_info(cache)
     if info.maxsize and info.currsize > _CACHE_MAX:
         return None
     own = object.__getattribute__(cache, "__dict__")
-    # gc visits the entries first, which may be dictionaries too
+    # gc visits the entries before the dictionary, and they may be dictionaries too
     found = [d for d in gc.get_referents(cache) if type(d) is dict and d is not own]
     return found[-1] if found else None
 
@@ -322,8 +323,8 @@ def _lru_cache_of(r: Any) -> Optional[str]:
 
 
 def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
-    """Returns the name of the closure variable of F that the index at the start of NAMES
-    selects. AT is F's closure.
+    """Returns the name of the closure variable of F whose index is at the start of NAMES. AT is F's
+    closure.
     """
     if type(f) is not FunctionType or at is not f.__closure__ or not names.startswith("["):
         return None
@@ -333,7 +334,7 @@ def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
     return f"{f.__code__.co_freevars[int(index)]}{rest} of {f.__module__}.{f.__qualname__}"
 
 
-_ATTRIBUTES_MAX = 4000  # maximum number of attributes that are visited, over all objects
+_ATTRIBUTES_MAX = 4000  # maximum number of attributes visited, in total over all objects
 _ATTRIBUTES_DEPTH = 3
 _NO_OBJECTS = (ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict)
 
@@ -347,8 +348,8 @@ def attributes(o: Any) -> dict[str, Any]:
 
 
 def _program_variables() -> list[tuple[str, Any]]:
-    """Returns the variables of running functions in all threads, of the program's modules, and
-    of its classes."""
+    """Returns the variables of running functions in all threads, of the program's modules, and of
+    its classes."""
     found: list[tuple[str, Any]] = []
     frames = list(sys._current_frames().values())
     f: Optional[FrameType] = None
@@ -372,9 +373,9 @@ def _program_variables() -> list[tuple[str, Any]]:
 
 
 def named_objects() -> dict[int, tuple[str, Any]]:
-    """Returns (name, object) by id for the objects that the program's own variables refer to, and
-    for their attributes. These objects keep most memory alive, and can be found without
-    visiting all objects.
+    """Returns (name, object) by id for the objects to which the program's own variables refer, and
+    for their attributes. They keep most memory alive, and can be found without visiting all
+    objects.
     """
     found: dict[int, tuple[str, Any]] = {}
     todo, left = _program_variables(), _ATTRIBUTES_MAX
@@ -395,7 +396,7 @@ def named_objects() -> dict[int, tuple[str, Any]]:
             left -= len(has)
             variable, space, where = name.partition(" ")
             module = t.__module__ if type(t.__module__) is str else ""
-            # names of the program's own classes are clear enough
+            # the names of the program's own classes are clear without their module
             if is_program_s(sys.modules.get(module)):
                 variable, space, where = _class_name(t), "", ""
             parts += [
@@ -408,7 +409,7 @@ def named_objects() -> dict[int, tuple[str, Any]]:
 
 
 def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
-    """Names the container O by the nearest object that refers to it and that the user knows:
+    """Names the container O after the nearest object that refers to it and that the user knows:
     "Features.cache", "__main__.seen", "losses (a variable of train() in …)". Returns None if there
     is none."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}

@@ -1,4 +1,4 @@
-"""Parses sizes as people write them, such as 512M or 24G."""
+"""Parses sizes such as 512M or 24G."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def size(value: Union[int, str], what: str) -> int:
-    """Converts a size to bytes. WHAT names the value in the error message."""
+    """Converts a size to bytes. WHAT is the name of the value in the error message."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -20,8 +20,8 @@ def size(value: Union[int, str], what: str) -> int:
 
 
 def limit(value: Union[int, str]) -> str:
-    """Checks a limit as `ebb run --limit` accepts it: a size, or a percentage of the effective
-    limit."""
+    """Checks a limit in the form that `ebb run --limit` accepts: a size, or a percentage of the
+    effective limit."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,2}%|100%", value.strip()):
         return value.strip()
     number = size(value, "limit")

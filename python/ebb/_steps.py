@@ -1,17 +1,18 @@
-"""Detects steps and passes of a training loop that does not report them.
+"""Detects the steps and passes of a training loop that does not report them.
 
-Sources of steps have priorities. An update of a model has the highest priority, then `partial_fit`
-of scikit-learn, which scalers have too, then a progress bar. When a source of a higher priority
-appears, counting begins anew with its steps, and the other sources are ignored.
+Sources of steps have priorities. Updates of a model have the highest priority, then `partial_fit`
+of scikit-learn (which scalers have too), then progress bars. When a source of higher priority
+appears, counting starts again with its steps, and the other sources are ignored.
 
-An iteration lies between two steps of the same optimizer: several optimizers that step once each
-count as one step. A step is sent when the first optimizer has stepped.
+An iteration lasts from one step of an optimizer to the next step of the same optimizer, so several
+optimizers that each step once are counted as one step. The step is sent after the first of them has
+stepped.
 
 A pass is one traversal of a DataLoader, from its first batch to its end. It is an evaluation if
-training has begun, gradients are off, and no optimizer stepped in it. It is an epoch if optimizers
-stepped in it, with two exceptions: a pass that ends while a larger pass with steps is unfinished,
-because it belongs to a small loader that is restarted beside a large one; and a pass that only
-contained other epochs.
+training has begun, gradients are disabled, and no optimizer stepped in it. It is an epoch if
+optimizers stepped in it, with two exceptions: a pass that ends while a larger pass with steps is
+unfinished, because it belongs to a small loader that is restarted alongside a large one; and a pass
+that contained other epochs.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from typing import Any, Callable, Optional
 from . import _process, _wire
 
 _CHECKS_APART_S = 0.1
-# the set of optimizers is complete after this many iterations without a new one
+# number of iterations without a new optimizer after which the set of optimizers is complete
 _STEPS_TO_SETTLE = 2
-# priorities of sources of steps; 0 is the highest, and applies to sources that report updates of a
-# model and are not in this list
+# priorities of step sources; all sources not listed here report updates of a model and have the
+# highest priority, 0
 _PRIORITIES = {"sklearn": 1, "tqdm": 2}
 
 
 class Pass:
-    """One iterator of a DataLoader, from its first batch to its end."""
+    """One iteration over a DataLoader, from its first batch to its end."""
 
     __slots__ = (
         "iterator",
@@ -53,16 +54,16 @@ class Pass:
         self, iterator: Any, length: Optional[int], looks_ahead: bool, epochs_before: int
     ) -> None:
         self.iterator = iterator  # weak reference to the loader's iterator
-        self.length = length  # in batches
+        self.length = length  # number of batches, if known
         # True if the next batch is fetched before the current one is used
         self.looks_ahead = looks_ahead
         self.fetched = 0
-        self.used = 0  # number of batches that were followed by an optimizer step
+        self.used = 0  # number of batches after which an optimizer has stepped
         self.steps = 0
         self.fetched_at_step = 0
         self.gap = 0  # number of batches between the last two steps
         self.epochs_before = epochs_before
-        self.missed = 0  # number of batches that were fetched before ebb attached
+        self.missed = 0  # number of batches fetched before ebb attached
 
     @property
     def size(self) -> int:
@@ -86,7 +87,7 @@ class Pass:
 def _length(loader: Any) -> Optional[int]:
     try:
         return int(len(loader))
-    # the loader has no length, or its __len__ raises an error
+    # the loader has no length, or its __len__ raises
     except Exception:
         return None
 
@@ -102,26 +103,26 @@ def _is_distributed() -> bool:
 
 
 def _is_worker() -> bool:
-    """Returns True if this process is a worker of a loader, spawned or forked."""
+    """Returns True if this process is a spawned or forked worker of a loader."""
     data = sys.modules.get("torch.utils.data")
     ask = getattr(data, "get_worker_info", None)
     return ask is not None and ask() is not None
 
 
 def _rank() -> Optional[int]:
-    """Returns the rank that torch.distributed reports, otherwise the launcher's."""
+    """Returns the rank reported by torch.distributed, or else the launcher's."""
     if _is_distributed():
         return int(sys.modules["torch.distributed"].get_rank())
     return _wire.rank_of_environment()
 
 
 def _nobody() -> None:
-    """Replaces a weak reference whose object no longer exists."""
+    """Stands in for a weak reference whose object no longer exists."""
 
 
 def _steps_before(optimizer: Any) -> int:
-    """Returns how many steps OPTIMIZER had made before its last step, according to its state, or 0.
-    An optimizer loaded from a checkpoint continues its count."""
+    """Returns how many steps OPTIMIZER had made before its last step, according to its state, or 0
+    if unknown. An optimizer loaded from a checkpoint continues its count."""
     states = getattr(optimizer, "state", None)
     for state in states.values() if isinstance(states, dict) else ():
         count = state.get("step") if isinstance(state, dict) else None
@@ -130,48 +131,48 @@ def _steps_before(optimizer: Any) -> int:
 
 
 class Tracker:
-    """Tracks the training loops of this process. The hooks call it; it sends marks on the wire."""
+    """Tracks the training loops of this process. The hooks call it, and it sends marks on the
+    wire."""
 
     def __init__(self, at_step: Optional[Callable[[int], None]] = None) -> None:
         self._at_step = at_step  # called at the end of every step
         # True if training may have begun before this tracker existed
         self._is_late = bool(_process.attached)
-        self.source = ""  # name of the source that counts the steps
+        self.source = ""  # name of the source whose steps are counted
         self._priority = max(_PRIORITIES.values()) + 1
-        # ids of threads that run a call that counts as one step
+        # ids of threads inside a call that is counted as one step
         self._inside: set[int] = set()
         self.step = 0
         self.epoch = 0
-        self._has_begun = False  # True once the first step was sent
+        self._has_begun = False  # True once the first step has been sent
         self._sent = 0  # number of the last step that the job or a callback sent
-        # optimizers that stepped in this iteration
+        # optimizers that have stepped in this iteration
         self._stepped: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        # the optimizer, if it was the only one to step in this iteration and in the one before
+        # the optimizer, if no other stepped in this iteration and the previous one
         self._only: Callable[[], Any] = _nobody
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        self._since_new = 0  # number of iterations since a new optimizer was last seen
-        # True if a batch was fetched after the first step of the iteration
+        self._since_new = 0  # number of iterations since a new optimizer appeared
+        # True if a batch was fetched after the first step of this iteration
         self._has_fetched = False
-        # unfinished passes, by the id of their iterator
+        # unfinished passes, by id of their iterator
         self._open: dict[int, Pass] = {}
-        # a pass over a loader: all its batches were fetched, but its last optimizer step may still
-        # come
+        # the pass whose batches have all been fetched, but whose last optimizer step may still come
         self._held: Optional[Pass] = None
-        # True if the newest epoch was sent and no batch was fetched since then
+        # True if an epoch was sent and no batch has been fetched since
         self._has_just_ended = False
-        self._looks_ahead = False  # True once a step has followed the end of its pass
-        self._sent_length = 0  # number of steps per epoch that was sent last
-        # maps the number of batches of a pass to its number of steps
+        self._looks_ahead = False  # True once a step was seen after the end of its pass
+        self._sent_length = 0  # the number of steps per epoch last sent
+        # number of steps of a pass, by its number of batches
         self._steps_of: dict[int, int] = {}
         self._suffix: Optional[str] = None
-        self._tail: Optional[str] = None  # lines at the end of most step marks
-        # the wire while the next event can only be a step, and not the end of a pass; otherwise
+        self._tail: Optional[str] = None  # lines that most step marks end with
+        # the wire, while the next event can only be a step and not the end of a pass; otherwise
         # None
         self._even: Optional[_wire.Wire] = None
-        # until this time, steps that the job sends itself are counted without further checks
+        # time until which steps that the job sends itself are counted without further checks
         self._check_due = 0.0
         self._pid, self._is_worker = 0, False  # _is_worker is the result for process _pid
-        # line added to marks, which says that steps are counted from the start of this process
+        # line added to marks if steps are counted from the start of this process
         self._counted = ""
 
     # ---- sending ----
@@ -182,7 +183,7 @@ class Tracker:
             if _is_worker():
                 return False
             if w.is_inherited and _is_distributed():
-                _wire.reset()  # the process was forked, but is itself a rank of the training
+                _wire.reset()  # the process was forked, but is a rank of the training itself
                 w = _wire.wire()
         return w.is_there and not w.has_source
 
@@ -198,8 +199,8 @@ class Tracker:
         _wire.wire().send(text + self._ending(), True)
 
     def _send_step(self, w: _wire.Wire, is_second: bool) -> bool:
-        """Sends a step. IS_SECOND marks the second step of a pass. Returns False if the step is
-        held back."""
+        """Sends a step. IS_SECOND is True for the second step of a pass. Returns False if the step
+        is held back."""
         if self._tail is None:
             self._tail = self._counted + self._ending()
         length = self._length_line() if is_second else ""
@@ -208,8 +209,8 @@ class Tracker:
         return w.step(self.step, None, self._counted + length + self._ending(), True)
 
     def _begin(self) -> None:
-        """Sends the first step. This is done only at the next event: by then, a job that sends its
-        own steps has sent one."""
+        """Sends the first step. This happens only at the event after it, because a job that sends
+        its own steps has sent one by then."""
         if self._has_begun or self.step <= self._sent or not self._may_send():
             return
         self._send_begin(self.step - 1)
@@ -223,7 +224,7 @@ class Tracker:
             _wire.wire().before_source = self.restart
 
     def restart(self) -> None:
-        """Ends the count, so that the next step is the first of another training."""
+        """Ends the count: the next step is the first of another training run."""
         w = _wire.wire()
         w.before_source = _wire.nothing
         if self._has_begun and w.is_there:
@@ -249,7 +250,7 @@ class Tracker:
             )
 
     def _flush(self) -> None:
-        """Sends everything that is held back. Called when another pass or training begins."""
+        """Sends everything held back. Called when another pass or another training run begins."""
         self._begin()
         self._send_epoch()
         self._has_just_ended = False
@@ -257,7 +258,7 @@ class Tracker:
     # ---- sources ----
 
     def _admits(self, source: str) -> bool:
-        """Returns True if a step of SOURCE counts."""
+        """Returns True if steps of SOURCE are counted."""
         if self._inside and threading.get_ident() in self._inside:
             return False
         priority = _PRIORITIES.get(source, 0)
@@ -268,7 +269,7 @@ class Tracker:
         return priority == self._priority
 
     def enter(self) -> bool:
-        """Begins a call that counts as one step, no matter how many optimizers step inside it.
+        """Begins a call that is counted as one step, no matter how many optimizers step inside it.
         Returns False if this thread is already inside such a call."""
         thread = threading.get_ident()
         if thread in self._inside:
@@ -280,8 +281,8 @@ class Tracker:
         self._inside.discard(threading.get_ident())
 
     def on_count(self, source: str, count: int, seconds: float) -> None:
-        """Counts COUNT steps that ended in the last SECONDS, for a source that is not read at every
-        step. Steps of the first call count as start-up."""
+        """Counts COUNT steps that ended within the last SECONDS, for a source that is not read at
+        every step. The steps of the first call are treated as start-up."""
         if not self._admits(source):
             return
         self.step += count
@@ -302,7 +303,7 @@ class Tracker:
     def _is_new_iteration(self, optimizer: Any) -> bool:
         if optimizer in self._stepped or not self._stepped:
             return True
-        # an optimizer that steps for the first time this late belongs to another model, not to this
+        # an optimizer that first steps this late belongs to another model, so its step begins a new
         # iteration
         return (
             optimizer not in self._seen
@@ -311,7 +312,7 @@ class Tracker:
         )
 
     def on_step(self, optimizer: Any, source: str = "torch") -> None:
-        # the usual case: with one optimizer, nothing has to be decided
+        # the usual case: with a single optimizer, every step is an iteration
         if self._only() is optimizer:
             w = self._even
             if w is not None:
@@ -360,7 +361,7 @@ class Tracker:
 
     def _count(self) -> bool:
         """Counts a step. Returns False if the step is held back because it followed another step
-        too soon; the caller then skips its work for the end of a step."""
+        too quickly; the caller then skips its work for the end of a step."""
         self.step += 1
         self._since_new += 1
         self._has_fetched = False
@@ -397,17 +398,17 @@ class Tracker:
             p.used = p.fetched_at_step = p.fetched
 
     def _find_even(self, w: _wire.Wire) -> None:
-        """Finds out whether the next event can only be a step. Called when a step was held back, or
-        was sent by the job itself."""
+        """Determines whether the next event can only be a step. Called after a step that was held
+        back or that the job sent itself."""
         is_even = self._held is None and not self._has_just_ended
         for p in list(self._open.values()):
-            # the length of a pass is unknown before its second step
+            # the number of steps per epoch is unknown before a pass's second step
             is_even = is_even and p.steps >= 2
         self._even = w if is_even else None
 
     def _length_line(self) -> str:
         """Returns a line with the number of steps per epoch, computed from the number of batches
-        between two steps of a pass."""
+        between two steps of a pass. Returns "" if it is unknown or already sent."""
         p = None
         for q in list(self._open.values()):
             if q.steps and (p is None or q.size > p.size):
@@ -442,7 +443,7 @@ class Tracker:
             p.fetched += 1
 
     def _adopt(self, iterator: Any) -> Optional[Pass]:
-        """Opens the pass of an iterator that was in use before ebb attached to the process."""
+        """Creates the pass of an iterator that was already in use when ebb attached."""
         before = getattr(iterator, "_num_yielded", 0) - 1
         if before < 1:
             return None
@@ -473,14 +474,14 @@ class Tracker:
             self._send(f"KIND=eval\nSTEP={self.step}")
 
     def _is_beside_larger(self, p: Pass) -> bool:
-        """Returns True if a larger pass is unfinished. For a pass without steps, returns True if
-        any other pass is in use."""
+        """Returns True if a larger pass is unfinished. If P has no steps, returns True if any other
+        pass is in use."""
         if p.steps == 0:
             return any(q.fetched for q in self._open.values())
         return any(q.steps and q.size > p.size for q in self._open.values())
 
     def close(self) -> None:
-        """Sends everything that is held back. Called when the process exits."""
+        """Sends everything held back. Called at process exit."""
         self._flush()
         if self._has_begun and self._may_send():
             self._send(f"KIND=end\nSTEP={self.step}")

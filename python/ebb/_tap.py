@@ -1,5 +1,5 @@
-"""Copies each mark that this process sends, as a dict, to a callback. The mark is still sent to
-ebb."""
+"""Passes a copy of each mark that this process sends to a callback, as a dict. The mark is still
+sent to ebb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._wire import Wire, wire
 Mark = dict[str, Union[str, int, float]]
 Sink = Callable[[str, bool], None]
 
-# kinds of marks between the process and ebb that are not progress
+# kinds of marks that do not report the job's progress
 _INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=census\n", "KIND=kept\n")
 
 _process_sink: Optional[Sink] = None
@@ -40,7 +40,7 @@ class _TappedWire(Wire):
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        # the listener must receive every step, so no step is held back
+        # no step is held back, because the listener must receive every step
         if _sink() is not None:
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)
@@ -61,22 +61,22 @@ class _TappedWire(Wire):
 
 
 def _tap() -> None:
-    # Modifies the existing wire instead of creating one, because other objects refer to it and its
-    # hello may have been sent.
+    # Modifies the existing wire instead of replacing it, because other objects refer to it and it
+    # may already have sent its hello.
     w = wire()
     if type(w) is Wire:
         w.__class__ = _TappedWire
 
 
 def tap_process(sink: Sink) -> None:
-    """Makes SINK(text, must_arrive) receive every mark of this process."""
+    """Passes every mark of this process to SINK(text, must_arrive)."""
     global _process_sink
     _process_sink = sink
     _tap()
 
 
 class tap_thread:
-    """Receives the marks of this thread: with tap_thread(sink): …"""
+    """Passes the marks of this thread to SINK: with tap_thread(sink): …"""
 
     def __init__(self, sink: Sink) -> None:
         self._mine = sink
@@ -91,7 +91,7 @@ class tap_thread:
 
 
 def _value(text: str) -> Union[str, int, float]:
-    """Converts TEXT to a number if TEXT is a number in Python's notation."""
+    """Converts TEXT to a number if it is one in Python's notation."""
     for kind in (int, float):
         try:
             number = kind(text)

@@ -1,8 +1,8 @@
-"""Figures of the allocators at the end of steps: the live heap, torch's CUDA memory, pinned memory,
-JAX's arrays and device memory, the garbage collector's counters. They are sent as marks of kind
-series.
+"""Metrics of the allocators, read at the end of steps: the live heap, torch's CUDA memory, pinned
+memory, JAX's arrays and device memory, the garbage collector's counters. They are sent as marks of
+kind series.
 
-RSS includes memory that an allocator retains; these figures separate it from memory in use."""
+RSS includes memory that an allocator retains. These metrics distinguish it from memory in use."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from typing import Any, Callable, Optional
 
 from ._wire import figures_wire
 
-_INTERVAL_S = 0.5  # ebb samples once per second, so readings at a higher rate would be useless
-_SHARE = 400  # a reading may take at most 1/400 of the time since the last reading
+_INTERVAL_S = 0.5  # minimum seconds between readings; ebb samples only once per second
+_SHARE = 400  # a reading may take at most 1/400 of the time since the previous one
 _SLOW_S = 0.002
-# pause in seconds after a slow reading; it doubles with each further slow reading
+# seconds to pause after a slow reading; doubled after each further slow reading
 _PAUSE_S = 1.0
-# longest pause in seconds: readings continue even if several were slow, because the machine may
-# only have been busy for a while
+# maximum pause in seconds; readings never stop completely, because the machine may have been busy
+# only for a while
 _PAUSE_MAX_S = 60.0
-# with more arrays than this, their total is omitted, because adding up the sizes takes milliseconds
+# maximum number of arrays whose total size is computed, because adding up more takes milliseconds
 _JAX_ARRAYS = 5000
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
 
 def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
-    """Returns the bytes in use and the bytes retained by malloc, from mallinfo2 of glibc 2.33
-    and later, if glibc's malloc is in use."""
+    """Returns a function that reads the bytes in use and the bytes retained by malloc, or None. It
+    requires glibc's malloc and mallinfo2, which exists since glibc 2.33."""
     try:
         import ctypes
 
-        # PyDLL keeps the GIL, because releasing and acquiring it would cost more than the call
+        # calls through PyDLL hold the GIL, because releasing it would cost more than the call
         libc = ctypes.PyDLL(None)
         if hasattr(libc, "mallctl") or hasattr(libc, "tc_malloc") or hasattr(libc, "mi_malloc"):
             return None
@@ -56,8 +56,8 @@ def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
 
 
 def _pool_readers() -> dict[str, Callable[[], int]]:
-    """Returns functions that read the live bytes of allocators that replace malloc, or that are
-    loaded beside it in the global scope."""
+    """Returns a function that reads the live bytes, for each allocator other than glibc's malloc
+    whose symbols are in the global scope."""
     import ctypes
 
     c, size = ctypes.PyDLL(None), ctypes.c_size_t
@@ -71,7 +71,7 @@ def _pool_readers() -> dict[str, Callable[[], int]]:
     def read_mimalloc() -> int:
         values = [size() for _ in range(8)]
         c.mi_process_info(*map(ctypes.byref, values))
-        return values[5].value  # committed now
+        return values[5].value  # memory committed now
 
     def read_tcmalloc() -> int:
         value = size()
@@ -109,8 +109,8 @@ def _read_heap(figures: dict[str, int]) -> None:
 
 
 def _read_pools(figures: dict[str, int]) -> None:
-    """Adds pool_arrow, pool_jemalloc and similar figures of libraries that allocate without
-    malloc, if they are loaded."""
+    """Adds pool_arrow, pool_jemalloc and similar metrics of loaded libraries that allocate memory
+    without malloc."""
     for name, read_pool in _pools.items():
         figures[f"pool_{name}"] = read_pool()
     arrow: Any = sys.modules.get("pyarrow")
@@ -135,11 +135,11 @@ def _read_cuda(figures: dict[str, int]) -> None:
 
 
 def _read_jax(figures: dict[str, int]) -> None:
-    """Adds jax_live_bytes. Adds jax_device_bytes if JAX's devices report their memory, which the
-    CPU does not."""
+    """Adds jax_live_bytes, and jax_device_bytes if JAX's devices report their memory, which the CPU
+    does not."""
     jax: Any = sys.modules.get("jax")
-    # JAX is only read once it has a backend: local_devices and live_arrays would start one, which
-    # takes the GPU's memory
+    # JAX is read only once it has a backend, because local_devices and live_arrays would start one,
+    # which reserves GPU memory
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     if jax is None or bridge is None or not bridge.backends_are_initialized():
         return
@@ -157,7 +157,8 @@ def _read_gc(figures: dict[str, int]) -> None:
 
 
 def read() -> dict[str, int]:
-    """Returns all figures that are available now. Never raises; unreadable figures are omitted."""
+    """Returns all metrics that are available now. Never raises; metrics that cannot be read are
+    omitted."""
     figures: dict[str, int] = {}
     _prepare()
     for read_some in (_read_heap, _read_pools, _read_cuda, _read_jax, _read_gc):
@@ -168,22 +169,22 @@ def read() -> dict[str, int]:
     return figures
 
 
-_next = 0.0  # time at which the next reading is due
-_step_s = 0.0  # time at which the last step ended
-_IDLE_STEPS_S = 5.0  # seconds without a step after which the thread reads the figures
-_pause_s = 0.0  # pause after a slow reading in seconds, or 0 if the last reading was fast
+_next = 0.0  # time when the next reading is due
+_step_s = 0.0  # time when the last step ended
+_IDLE_STEPS_S = 5.0  # seconds without a step after which a thread reads the metrics
+_pause_s = 0.0  # seconds to pause after the last reading because it was slow, or 0
 _is_off: Optional[bool] = None
 
 
 def reset() -> None:
-    """Resets all readings, so that another ebb can attach."""
+    """Resets all state, so that another ebb can attach."""
     global _next, _step_s, _pause_s, _is_off
     _next = _step_s = _pause_s = 0.0
     _is_off = None
 
 
 def at_step(n: Optional[int] = None) -> None:
-    """Reads and sends the figures if a reading is due. Called at the end of a step."""
+    """Reads and sends the metrics if a reading is due. Called at the end of a step."""
     global _step_s
     _step_s = time.monotonic()
     if _step_s >= _next:

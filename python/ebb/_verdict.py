@@ -1,4 +1,4 @@
-"""Requests the live verdict on this run from the ebb process that watches it."""
+"""Asks the ebb process that watches this run for its live verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Optional
 from . import _process
 from ._wire import datagram_socket, wire
 
-# a verdict is reused for this many seconds: ebb samples once per second, and judges less often
+# seconds for which a verdict is reused; ebb samples once per second, and updates verdicts less
+# often
 _FRESH_S = 1.0
 
 _last: Optional[dict[str, Any]] = None
@@ -18,9 +19,9 @@ _last_at = 0.0
 
 
 def verdict(timeout: float = 1.0) -> Optional[dict[str, Any]]:
-    """Returns the current verdict on the memory of the whole process tree, in the form of `ebb
-    verdict --json`. Returns None outside a run, or if no answer arrives within TIMEOUT seconds. A
-    call within one second of the previous answer returns that answer."""
+    """Returns the current verdict on the memory of the whole process tree, in the format of `ebb
+    verdict --json`. Returns None outside a run, or if no answer arrives within TIMEOUT seconds.
+    Calls within one second of an answer return that answer again."""
     global _last, _last_at
     w = wire()
     if not w.is_there:

@@ -1,7 +1,5 @@
-"""Calls the hooks for modules that the shim waits for, once they are loaded.
-
-The shim loads this file outside of any package, and the code here finds out which ebb package the
-user has.
+"""Calls the hooks for the modules that the shim waits for, once they are loaded. The shim loads
+this file outside of any package, so the code here has to find the ebb package that the user has.
 """
 
 from __future__ import annotations
@@ -23,19 +21,19 @@ def _say(sentence: str) -> None:
         try:
             print(f"ebb: {sentence}", file=sys.stderr)
         except Exception:
-            pass  # printing failed, because standard error is closed or missing
+            pass  # standard error is closed or missing
 
 
 def package_spec(name: str) -> Optional[ModuleSpec]:
-    """Returns an import spec of this package under NAME."""
+    """Returns an import spec that loads this package under NAME."""
     init = os.path.join(_FOLDER, "__init__.py")
     return spec_from_file_location(name, init, submodule_search_locations=[_FOLDER])
 
 
 def _hooks() -> ModuleType:
-    """Returns the module ebb._hooks. If `import ebb` finds any version of ebb, this is the module
-    of that package. If the user has an unrelated package named ebb, it is the module beside this
-    file, under a private name."""
+    """Returns the module ebb._hooks of the package that `import ebb` finds, in whatever version. If
+    that package is unrelated to this project or missing, returns the module next to this file,
+    loaded under a private name."""
     try:
         found = find_spec("ebb")
     except Exception:
@@ -52,13 +50,12 @@ def _hooks() -> ModuleType:
     return import_module(f"{_PRIVATE}._hooks")
 
 
-# a process with less resident memory than this is not followed, because its memory needs no
-# explanation
+# minimum resident memory of processes whose memory is followed; smaller ones need no explanation
 _WORTH_BYTES = 48 << 20
 
 
 def follow_memory(bell: Any) -> None:
-    """Follows the memory of this process in a separate thread until BELL is released."""
+    """Follows the memory of this process, in a separate thread, until BELL is released."""
     try:
         import signal
 
@@ -84,14 +81,14 @@ def _loaded(name: str, module: ModuleType) -> None:
 
 
 def _watch(spec: ModuleSpec, loaded: Callable[[str, ModuleType], Any]) -> None:
-    """Wraps the loader of the module for this import; calls LOADED when the import has finished."""
+    """Wraps the module's loader for this import; calls LOADED when the import has finished."""
     loader: Any = spec.loader
     load = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         try:
             del loader.exec_module
-        except AttributeError:  # another watcher has removed the wrapper already
+        except AttributeError:  # another watcher has already removed the wrapper
             pass
         load(module)
         loaded(spec.name, module)
@@ -106,7 +103,7 @@ def find_watched(
     target: Any,
     loaded: Callable[[str, ModuleType], Any] = _loaded,
 ) -> Optional[ModuleSpec]:
-    """Finds the module with all finders except WATCHER."""
+    """Finds the module using all finders except WATCHER."""
     for finder in list(sys.meta_path):
         find = None if finder is watcher else getattr(finder, "find_spec", None)
         spec: Optional[ModuleSpec] = find(name, path, target) if find else None

@@ -1,5 +1,5 @@
-"""Estimates the bytes of an object and of everything that only this object refers to, from a few of
-its parts. Also estimates the bytes of the autograd graph behind a tensor."""
+"""Estimates, from a few of its parts, the bytes of an object and of everything to which only this
+object refers. Also estimates the bytes of the autograd graph behind a tensor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _is_root(o: Any, modules: set[int]) -> bool:
 
 
 def size_of(o: Any) -> int:
-    """Returns the bytes of O without the objects that it refers to."""
+    """Returns the bytes of O, excluding the objects to which it refers."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "Tensor") and issubclass(type(o), torch.Tensor):
         return _tensor_size(o, torch)
@@ -35,7 +35,7 @@ def size_of(o: Any) -> int:
     if type(o).__name__ == "mmap" and type(o).__module__ == "mmap":
         try:
             return len(o)
-        except ValueError:  # closed
+        except ValueError:  # O is closed
             return 0
     from ._census import sizeof
 
@@ -43,15 +43,15 @@ def size_of(o: Any) -> int:
 
 
 def _without_job_code(torch: Any) -> Any:
-    """Returns a context in which torch calls no code of the job, such as torch modes and tensor
-    subclasses."""
+    """Returns a context in which torch does not call code of the job, such as torch modes and
+    tensor subclasses."""
     found = getattr(torch._C, "DisableTorchFunction", torch._C.DisableTorchFunctionSubclass)
     return found()
 
 
 def address_of(o: Any) -> int:
     """Returns the address of the elements of O, an array or a tensor on the host, or 0 if they are
-    not in one piece."""
+    not contiguous."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and type(o) is torch.Tensor:
         with _without_job_code(torch):
@@ -67,14 +67,15 @@ def _tensor_size(o: Any, torch: Any) -> int:
 
 
 class Graph:
-    """The autograd graph behind one or several tensors: its nodes, and the bytes of the tensors on
-    the host that the nodes saved for the backward pass. Parameters are not counted, and neither are
-    tensors that a backward pass has freed. Tensors saved through hooks are not counted because only
-    code of the job can read them."""
+    """The autograd graph behind one or several tensors: its nodes, and the bytes of host tensors
+    that the nodes have saved for the backward pass.
+
+    Excludes parameters, and tensors that a backward pass has freed. Also excludes tensors saved
+    through hooks, because only code of the job can read them."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.is_whole = True  # False if a limit was reached before all nodes were visited
+        self.is_whole = True  # False if visiting the nodes stopped at a limit
         self._nodes: set[Any] = set()
         self._storages: set[tuple[str, int]] = set()
 
@@ -84,7 +85,7 @@ class Graph:
 
     def add(self, o: Any, nodes_max: int, until: Optional[float] = None) -> int:
         """Adds at most NODES_MAX nodes of the graph of O, which may be any object. Stops when
-        time.thread_time() reaches UNTIL. Returns the bytes that were added."""
+        time.thread_time() reaches UNTIL. Returns the number of bytes added."""
         torch: Any = sys.modules.get("torch")
         if torch is None or not hasattr(torch, "Tensor") or not issubclass(type(o), torch.Tensor):
             return 0
@@ -131,7 +132,7 @@ def module_numbers() -> set[int]:
 
 def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
     """Returns the bytes of O and of the objects to which it refers. Visits a limited number of
-    objects, and none that is in SEEN or in GRAPH."""
+    objects, and none that are in SEEN or GRAPH."""
     seen.add(id(o))
     todo, total, left = deque([o]), 0, _PARTS_MAX
     while todo and left:
@@ -147,9 +148,9 @@ def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
 
 
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> tuple[int, int]:
-    """OBJECTS are entries of CONTAINER. Returns the mean number of bytes that each of them adds,
-    and how many of these bytes are in its autograd graph. The first object is left out of the
-    mean, because its bytes include memory that all objects share."""
+    """Returns the mean number of bytes that each of OBJECTS, which are entries of CONTAINER, adds,
+    and how many of them belong to its autograd graph. The first object is excluded from the mean,
+    because its bytes include memory shared by all of them."""
     seen, graph = {id(container)}, Graph()
     first, *others = objects or [None]
     _add(first, seen, graph, modules)

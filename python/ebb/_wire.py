@@ -1,8 +1,8 @@
-"""The wire between this process and ebb, over which it sends marks and receives requests.
+"""The wire between this process and ebb. It sends marks and receives requests.
 
 Each mark is one datagram to the socket in $EBB_SOCKET (docs/reference/marks.md). Nothing here
-raises into the job, prints, or blocks for longer than a moment; if there is no socket, everything
-is a no-op. A process forked from one that sends marks is a worker and sends nothing. A spawned
+raises into the job, prints, or blocks for longer than a moment. Without that socket, all functions
+do nothing. A process forked from one that sends marks is a worker and sends nothing. A spawned
 process sends marks if its code does.
 """
 
@@ -25,26 +25,25 @@ from . import _process
 Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
-# Times to wait if the receiver's queue is full (10 datagrams on many machines), as after a burst. A
-# mark that must arrive waits up to _PATIENCE_S. A step waits as long, but all steps together wait
-# at most _STEPS_WAIT_S, and at most _STEPS_WAIT_SHARE of the run time. Any other mark is dropped if
-# the queue is full.
+# Maximum times to wait if the receiver's queue is full (10 datagrams on many machines), as after a
+# burst. A mark that must arrive waits up to _PATIENCE_S. So does a step, but all steps together
+# wait at most _STEPS_WAIT_S, and at most _STEPS_WAIT_SHARE of the run time. Other marks are dropped
+# immediately.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
-# temporary errors, mostly on a machine that is short of memory; after any other error, nothing more
-# is sent
+# temporary errors, mostly due to a lack of memory; after any other error, nothing more is sent
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
-# Steps are sent at most this often (in seconds): ebb samples memory at most five times per second.
-# A step that is held back is sent when this time has passed without another step.
+# Minimum seconds between two steps sent; ebb samples memory at most five times per second. A step
+# that is held back is sent after this time if no other step follows.
 _STEPS_APART_S = 0.1
-STEPS_PER_MARK = 256  # maximum number of steps that one mark may represent (mark/row.h)
-# number of steps after the start of a process that are sent one by one even if they are fast
+STEPS_PER_MARK = 256  # maximum number of steps that one mark may stand for (mark/row.h)
+# number of step marks that a process sends before any step is held back
 _STEPS_AT_ONCE = 10
 
-# Packages whose versions are sent if the job has imported them, because reports of leaks name the
+# Packages whose versions are sent if the job has imported them, because known leaks depend on
 # versions.
 _VERSIONED = (
     "torch",
@@ -65,17 +64,16 @@ _VERSIONED = (
     "PIL",
 )
 
-_pid = os.getpid()  # The pid is cached, because a system call is expensive in a busy process.
+_pid = os.getpid()  # the pid is cached, because system calls are expensive in a busy process
 
 
 def _versions() -> dict[str, Value]:
-    """Returns the versions of modules that are already imported: python_version="3.11.2",
-    torch_version=…"""
+    """Returns the versions of imported modules: python_version="3.11.2", torch_version=…"""
     found: dict[str, Value] = {"python_version": sys.version.split()[0]}
     for name in _VERSIONED:
         try:
             version = getattr(sys.modules.get(name), "__version__", None)
-        except Exception:  # reading a module's version may raise anything
+        except Exception:  # reading a module's version can raise any exception
             continue
         if isinstance(version, str):
             found[f"{name}_version"] = str(version)[:64]
@@ -101,12 +99,12 @@ def pid() -> int:
 
 
 def clean(value: Value) -> str:
-    """Returns VALUE as printable text on one line, so that it cannot add lines to the mark."""
+    """Returns VALUE as printable text on one line, so that it cannot add lines to a mark."""
     if isinstance(value, bool):
         return "1" if value else "0"
     try:
         text = value if isinstance(value, str) else str(value)
-    except Exception:  # str() of the value failed, or the number is too long
+    except Exception:  # str() of the value raised, or the integer is too long
         text = ""
     if len(text) > 1024:
         text = text[:1024]
@@ -120,7 +118,7 @@ _keys: dict[str, str] = {}
 
 
 def _key(name: str) -> str:
-    """Converts NAME to a key, such as train/loss to TRAIN_LOSS."""
+    """Converts NAME to a key of a mark: train/loss becomes TRAIN_LOSS."""
     key = _keys.get(name)
     if key is None:
         key = _NOT_IN_KEYS.sub("_", name.upper())[:64]
@@ -131,7 +129,8 @@ def _key(name: str) -> str:
 
 
 def _fit(lines: list[str]) -> str:
-    """Returns as many of LINES as fit in one datagram: a shortened mark is better than none."""
+    """Returns as many of LINES as fit in one datagram, because a truncated mark is better than
+    none."""
     room, kept = _TEXT_MAX + 1, []
     for line in lines:
         room -= len(line.encode()) + 1
@@ -145,14 +144,14 @@ def nothing() -> None:
     pass
 
 
-# A step: its number, its epoch, further lines, the number of its row, and the time when it ended. A
-# row is a sequence of consecutive steps with equal lines.
+# A step: its number, its epoch, further lines of its mark, its row number, and the time when it
+# ended. A row is a sequence of consecutive steps whose further lines are equal.
 _Step = tuple[int, Optional[float], str, int, float]
 
 
 def above_streams(fd: int) -> int:
-    """Moves FD above the standard streams. If the job has closed a standard stream, FD may have the
-    number of that stream, and output of the job would go into FD."""
+    """Moves FD above the standard streams. If the job has closed a standard stream, FD may have its
+    number, and the job's output would be written to FD."""
     if fd > 2:
         return fd
     try:
@@ -167,8 +166,8 @@ def datagram_socket() -> socket.socket:
 
 
 class Request:
-    """A request of ebb (CHECKPOINT, CENSUS or STOP) with the id to use in the answer. REPLY is the
-    socket of the process that wants the answer, if that is not the one at $EBB_SOCKET."""
+    """A request from ebb (CHECKPOINT, CENSUS or STOP), with the id to use in the answer. REPLY is
+    the socket that receives the answer, if it is not the one in $EBB_SOCKET."""
 
     __slots__ = ("what", "id", "reply")
 
@@ -186,39 +185,41 @@ class Wire:
         self._path = _process.variable("EBB_SOCKET")
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
-        self._mail = select.poll()  # reports whether a datagram has arrived; used under the lock
+        self._mail = select.poll()  # tells whether a datagram has arrived; used with the lock held
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
-        self.waiting: list[Request] = []  # requests that were received but not handled yet
+        self.waiting: list[Request] = []  # requests that were received but not yet handled
         self._is_dead = self._path is None
-        # seconds that steps could still wait at _steps_waited_at
+        # seconds that steps could still wait as of _steps_waited_at
         self._steps_wait_s = _STEPS_WAIT_S
         self._steps_waited_at = time.monotonic()
-        self._step: Optional[_Step] = None  # the newest
+        self._step: Optional[_Step] = None  # the newest step
         self._sent: Optional[_Step] = None  # the newest step that was sent
-        self._steps_sent = 0  # marks
-        self._step_due = 0.0  # time before which the next step is held back
-        self._row_end = 0  # hold() accepts only steps with numbers below this
-        self._epoch_end = 0.0  # hold() accepts only steps of epochs below this
+        self._steps_sent = 0  # number of step marks sent
+        self._step_due = 0.0  # time before which steps are held back
+        self._row_end = 0  # hold() accepts only steps with lower numbers
+        self._epoch_end = 0.0  # hold() accepts only steps of lower epochs
         self._substep_due = 0.0
-        self._step_lock = threading.RLock()  # lock that keeps the steps in order
+        self._step_lock = threading.RLock()  # keeps the steps in order
         self._has_helper = False
-        self._is_helped = False  # True once the helper was woken because a step is held back
+        # True if the helper has been woken to send a step that is held back
+        self._is_helped = False
         self._wake: Callable[[], None] = nothing
-        # called by close(), to wake the thread that reads requests
+        # called by close(); wakes the thread that reads requests
         self.on_close: Callable[[], None] = nothing
         self.is_sent_by_job = False  # True if the job sends its steps itself
-        # called when a source of higher priority sends steps; stops counting tqdm or sklearn steps
+        # called when a source of higher priority sends steps, to stop counting tqdm's or sklearn's
+        # steps
         self.before_source: Callable[[], None] = nothing
-        # training runs in progress in which a callback sends the steps
+        # training runs in progress whose steps a callback sends
         self.trainings: dict[int, "weakref.ref[Any]"] = {}
 
     # ---- sending ----
 
     @property
     def has_source(self) -> bool:
-        """Returns True if the job, or a callback in its trainer, sends the steps itself. The hooks
-        then send none."""
+        """Returns True if the job, or a callback in its trainer, sends the steps itself, so that
+        the hooks must not send any."""
         return self.is_sent_by_job or bool(self.trainings)
 
     def claim_steps(self) -> None:
@@ -227,8 +228,8 @@ class Wire:
         self.before_source()
 
     def begin_training(self, training: Any) -> None:
-        """Records that the callback of a training sends the steps from now on, until the callback
-        is freed."""
+        """Records that the callback of a training run sends the steps from now on, until the object
+        TRAINING is freed."""
         self.before_source()
         key, trainings = id(training), self.trainings
         trainings[key] = weakref.ref(training, lambda _: trainings.pop(key, None))
@@ -238,12 +239,12 @@ class Wire:
 
     @property
     def is_there(self) -> bool:
-        """Returns True if this process has a socket of ebb to send marks to."""
+        """Returns True if this process has a socket to which it can send marks."""
         return not self._is_dead and self._pid == _pid
 
     @property
     def is_inherited(self) -> bool:
-        """Returns True if this process was forked from the one that the wire belongs to."""
+        """Returns True if this wire belongs to a process from which this process was forked."""
         return self._pid != _pid
 
     def _open(self) -> Optional[socket.socket]:
@@ -259,14 +260,14 @@ class Wire:
         return self._socket
 
     def send(self, text: str, must_arrive: bool = False) -> bool:
-        """Sends one datagram of KEY=VALUE lines. Returns False if it did not arrive."""
+        """Sends one datagram of KEY=VALUE lines. Returns False if it was not delivered."""
         if self._step is not self._sent:
             self._send_step(None)
         return self._deliver(text, _PATIENCE_S if must_arrive else 0.0)
 
     def send_step(self, text: str, is_last: bool = False) -> bool:
-        """Like send, but for a step: waits for a receiver that is only briefly behind, so that no
-        step is lost, but not for a receiver that hangs."""
+        """Like send, but for a step: waits for a receiver that is briefly behind, so that no step
+        is lost, but not for one that hangs."""
         if self._step is not self._sent:
             self._send_step(None)
         return self._deliver(text, _PATIENCE_S if is_last else None)
@@ -276,9 +277,10 @@ class Wire:
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        """Reports that step N has ended; TAIL has further lines. Returns True if the step was sent.
-        Returns False if it followed another step too soon: then the step is sent later, with the
-        next mark or after a moment, and the caller skips its other work for the end of a step."""
+        """Reports that step N has ended. TAIL contains further lines for its mark. Returns True if
+        the step was sent. Returns False if it followed another step too quickly: the step is then
+        sent later, with the next mark or after a short time, and the caller skips its other work
+        for the end of a step."""
         now, last = time.monotonic(), self._step
         if (
             last is not None
@@ -311,8 +313,8 @@ class Wire:
         return True
 
     def hold(self, n: int, tail: Optional[str], epoch: Optional[float] = None) -> bool:
-        """Holds step N back if it follows a step with an identical TAIL too soon. Returns False if
-        the step may not be held back or needs the full check of `step`, which the caller then
+        """Holds step N back if it quickly follows a step with the same TAIL. Returns False if the
+        step must not be held back or requires the full check in `step`, which the caller then
         calls. This path is as short as possible, because most short steps take it and every line of
         Python is expensive in a busy process."""
         last, now = self._step, time.monotonic()
@@ -331,7 +333,7 @@ class Wire:
             elif not before <= epoch < self._epoch_end:
                 return False
             self._step = (n, epoch, last[2], last[3], now)
-            # the helper sleeps, because it has just sent the previous step
+            # the helper is asleep, because it has just sent the previous step
             if not self._is_helped:
                 self._wake_helper()
             return True
@@ -343,8 +345,8 @@ class Wire:
             self._wake()
 
     def substep(self, n: int, tail: str = "") -> None:
-        """Reports the end of a part of step N. If several reports follow quickly, only the first is
-        sent."""
+        """Reports the end of a part of step N. If several reports follow each other quickly, only
+        the first is sent."""
         now = time.monotonic()
         if self._has_helper and now < self._substep_due:
             return
@@ -368,8 +370,8 @@ class Wire:
                 self._sent = step
 
     def send_held(self, is_exiting: bool = False) -> bool:
-        """Sends the step that is held back, if it is due or IS_EXITING. Returns False if no step
-        is held back."""
+        """Sends the step that is held back, if it is due or IS_EXITING is True. Returns False if no
+        step is held back."""
         if self._step is self._sent:
             return False
         if is_exiting or time.monotonic() >= self._step_due:
@@ -377,8 +379,9 @@ class Wire:
         return True
 
     def help(self, wake: Optional[Callable[[], None]]) -> None:
-        """Sets the helper, a thread that reads requests and, after WAKE was called, calls
-        send_held several times per second until rest returns True. None removes it."""
+        """Sets the function that wakes the helper. The helper is a thread that reads requests and,
+        once woken, calls send_held several times per second until rest returns True. None means
+        that there is no helper."""
         self._has_helper = wake is not None
         self._row_end = 0
         self._wake = wake or nothing
@@ -387,16 +390,16 @@ class Wire:
             self._send_step(None)
 
     def rest(self) -> bool:
-        """Returns True if the helper may sleep until it is woken."""
+        """Returns True if the helper may sleep until it is woken again."""
         self._is_helped = False
         if self._step is self._sent:
             return True
-        self._is_helped = True  # another thread has held back a step during this call
+        self._is_helped = True  # another thread has held back a step in the meantime
         return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
-        """Delivers a datagram. PATIENCE_S is how long to wait for the receiver, or None to wait as
-        long as steps may wait."""
+        """Sends a datagram. PATIENCE_S is the maximum time to wait for the receiver, or None for
+        the time that steps may wait."""
         if not self.is_there:
             return False
         s = self._socket or self._open()
@@ -412,16 +415,16 @@ class Wire:
             if patience_s is None:
                 return self._send_step_slowly(s, data)
             return patience_s > 0 and self._send_slowly(s, data)
-        except socket.timeout:  # another thread has set a time-out on the socket
+        except socket.timeout:  # another thread has set a timeout on the socket
             return False
         except OSError as error:
-            # any other error means that the receiver has exited
+            # other errors mean that the receiver has exited
             self._is_dead = error.errno not in _PASSING
             return False
 
     def send_figures(self, text: str) -> bool:
-        """Sends figures that ebb's own code has read. The job has not sent them, so they do not
-        show its progress."""
+        """Sends metrics that ebb's own code has read. They do not show progress of the job, because
+        the job did not send them."""
         return self._deliver(text, 0.0)
 
     def _send_slowly(self, s: socket.socket, data: bytes) -> bool:
@@ -447,8 +450,7 @@ class Wire:
         return has_arrived
 
     def mark(self, kind: str, must_arrive: bool = False, /, **values: Value) -> bool:
-        """Sends a mark of KIND with the values, whose names become keys. Values of None are
-        omitted."""
+        """Sends a mark of KIND with VALUES, whose names become keys. Values of None are omitted."""
         if not self.is_there:
             return False
         lines = ["KIND=" + clean(kind)]
@@ -465,7 +467,7 @@ class Wire:
     # ---- receiving ----
 
     def bind(self) -> bool:
-        """Creates the socket on which this process receives requests; its name contains the pid."""
+        """Creates the socket at which this process receives requests. Its name contains the pid."""
         if not self.is_there:
             return False
         if self._replies is None:
@@ -474,7 +476,7 @@ class Wire:
                 s = datagram_socket()
                 s.setblocking(False)
                 try:
-                    os.unlink(path)  # the socket was left by an earlier process with the same pid
+                    os.unlink(path)  # an earlier process with the same pid left the socket behind
                 except OSError:
                     pass
                 s.bind(path)
@@ -485,7 +487,7 @@ class Wire:
         return True
 
     def listen(self, rank: Optional[int] = None, role: str = "rank") -> bool:
-        """Sends a hello, so that ebb can request checkpoints from this process. Calling it again is
+        """Sends a hello, so that ebb can send requests to this process. Repeated calls are
         harmless."""
         if not self.bind():
             return False
@@ -494,7 +496,8 @@ class Wire:
         )
 
     def _take(self) -> None:
-        # poll comes first, because the exception of an empty queue costs more than a system call
+        # poll is checked first, because the exception for an empty queue costs more than a system
+        # call
         while self._replies is not None and self._pid == _pid and self._mail.poll(0):
             try:
                 data = self._replies.recv(_TEXT_MAX)
@@ -507,15 +510,16 @@ class Wire:
                 self.waiting.append(Request(what, number, reply))
 
     def requests(self, *what: str) -> list[Request]:
-        """Returns the requests of these kinds that have arrived. Cheap if there is none."""
-        if self.is_inherited:  # a thread of the parent may have held the lock at the fork
+        """Returns the received requests of these kinds. The call is cheap if there is none."""
+        # in a forked child the lock may be held for ever, by a thread of the parent
+        if self.is_inherited:
             return []
         if self._has_helper and not self.waiting:
             return []
         return self.take(*what)
 
     def take(self, *what: str) -> list[Request]:
-        """Like requests(), but called by the helper thread, which reads the socket."""
+        """Like requests(), but called by the helper thread and reads the socket."""
         with self._lock:
             self._take()
             if not self.waiting:
@@ -542,16 +546,16 @@ class Wire:
 
     @property
     def reply_socket(self) -> Optional[socket.socket]:
-        """Returns the socket on which a thread can wait for requests, or None if this process does
-        not listen."""
+        """Returns the socket at which requests arrive, for a thread to wait on, or None if this
+        process does not accept requests."""
         return self._replies
 
     def close(self) -> None:
         sockets, path = (self._socket, self._replies), self._reply_path
         self._socket = self._replies = self._reply_path = None
         self._mail = select.poll()
-        # wakes the thread that polls this socket: after the close, it would poll the next file that
-        # gets this number
+        # wakes the thread that polls this socket; after closing, it would poll the next file with
+        # the same number
         self.on_close()
         for s in sockets:
             if s is not None:
@@ -567,7 +571,7 @@ _wire: Optional[Wire] = None
 
 
 def wire() -> Wire:
-    """Returns the wire of this process. In a forked child it is the parent's wire, which sends
+    """Returns the wire of this process. In a forked child this is the parent's wire, which sends
     nothing there."""
     global _wire
     if _wire is None:
@@ -579,9 +583,9 @@ _figures: Optional[Wire] = None
 
 
 def figures_wire() -> Wire:
-    """Returns the wire for figures that ebb's own code reads. Until the process itself sends a
-    mark, this is a separate wire. If the figures were sent on the wire of the process, its
-    forked children would count as workers.
+    """Returns the wire for metrics that ebb's own code reads. It is a separate wire until the
+    process itself sends a mark. If the metrics were sent on the process's wire, its forked children
+    would be treated as workers.
     """
     global _figures
     if _wire is not None:
@@ -592,7 +596,7 @@ def figures_wire() -> Wire:
 
 
 def reset(make: Callable[[], Wire] = Wire) -> None:
-    """Forgets the wire. Used by a process that was forked to be a rank of its own, and by tests."""
+    """Forgets the wire. Used by tests, and by a process that was forked to be a rank."""
     global _wire, _figures
     for w in (_wire, _figures):
         if w is not None:

@@ -1,8 +1,9 @@
-"""Images that do not fill memory: decoded when they are used, and cached up to a budget.
+"""Lists of images that do not fill memory: images are decoded when accessed, and cached up to a
+budget.
 
 A list of opened PIL images looks small, because PIL reads the pixels of an image only when they are
-used. But the pixels then stay in the image object, so during the first epoch the list grows to the
-size of all its pixels.
+accessed. But the pixels then stay in the image object, so during the first epoch the list grows to
+the size of all its pixels.
 
     images = ebb.data.LazyImages(paths, budget="2G")  # instead of [Image.open(p) for p in paths]
     collate = ebb.data.keep_nothing(collate)          # if you cannot replace the list
@@ -32,11 +33,11 @@ Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview]
 
 
 class BadImage(OSError):
-    """An image that cannot be decoded; the message contains its name."""
+    """Raised if an image cannot be decoded. The message contains its name."""
 
 
 def _pixel_bytes(image: "Image") -> int:
-    """Returns the bytes per pixel as PIL stores it: three channels take as much memory as four."""
+    """Returns the bytes per pixel in PIL's memory, where three channels take as much as four."""
     if image.mode in ("1", "L", "P"):
         return 1
     return 2 if image.mode.startswith("I;16") else 4
@@ -50,7 +51,7 @@ def _bytes_of(image: "Image") -> int:
 
 
 class _Store:
-    """The sources of the images, and the decoded images in this process."""
+    """The sources of the images, and the images that this process has decoded."""
 
     def __init__(
         self, sources: "list[Union[str, bytes]]", budget: int, mode: Optional[str]
@@ -85,7 +86,7 @@ class _Store:
                 image = opened.convert(self.mode) if self.mode else opened.copy()
                 image.format = opened.format
                 return image
-        # these exceptions already have a clear message
+        # the messages of these exceptions are clear enough
         except (FileNotFoundError, PermissionError, MemoryError):
             raise
         except Exception as error:
@@ -99,7 +100,7 @@ class _Store:
             return image
 
     def keep(self, key: int, image: "Image") -> bool:
-        """Adds an image to the cache. Returns False if this image is larger than the budget."""
+        """Adds an image to the cache. Returns False if the image is larger than the budget."""
         need = _bytes_of(image)
         if need > self.budget:
             return False
@@ -113,15 +114,15 @@ class _Store:
 
     def get(self, key: int) -> "Image":
         if self.pid != os.getpid():
-            # The images and the lock of the parent are dropped after a fork, because a thread of
-            # the parent may have held the lock.
+            # After a fork, the parent's images and lock are dropped, because a thread of the parent
+            # may have held the lock.
             self.forget()
         image = self.take(key)
         if image is None:
             image = self.decode(key)
             if not self.keep(key, image):
                 return image
-        # The caller may change the image, so the cache gets a copy.
+        # The cache keeps a copy, because the caller may change the image.
         mine = image.copy()
         mine.format = image.format
         return mine
@@ -136,17 +137,17 @@ def _checked(source: Source, index: int) -> "Union[str, bytes]":
         path = None
     if not isinstance(path, str):
         raise TypeError(f"image {index} is a {type(source).__name__}, neither a path nor bytes")
-    # absolute, because a worker may run in another folder
+    # absolute, because workers may have another working directory
     return os.path.abspath(path)
 
 
 class LazyImages(Sequence):  # type: ignore[type-arg]
-    """Replaces a list of PIL images, with the same indexing, slicing, iteration and length. Each
-    image is decoded when it is accessed, and belongs to the caller. At most BUDGET bytes of
-    decoded pixels are cached; the least recently used images are dropped first. MODE converts
-    the images, for example to "RGB".
+    """Replaces a list of PIL images: supports indexing, slicing, iteration and len(). Each image is
+    decoded when it is accessed, and belongs to the caller. At most BUDGET bytes of decoded pixels
+    are cached; the least recently used images are dropped first. If MODE is set, images are
+    converted to it, for example to "RGB".
 
-    The budget applies to each process. A worker, forked or spawned, starts with an empty cache.
+    The budget applies to each process. A forked or spawned worker starts with an empty cache.
     Slices share the cache of the whole sequence. Thread-safe.
     """
 
@@ -157,7 +158,7 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
         mode: Optional[str] = None,
     ) -> None:
         if isinstance(paths_or_bytes, (str, bytes, os.PathLike)):
-            raise TypeError("LazyImages takes a list of images, not a single image")
+            raise TypeError("LazyImages requires a list of images, not a single image")
         sources = [_checked(source, index) for index, source in enumerate(paths_or_bytes)]
         self._store = _Store(sources, size(budget, "budget"), mode)
         self._keys: "Sequence[int]" = range(len(sources))
@@ -183,7 +184,7 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
         return self._store.get(key)
 
     def __repr__(self) -> str:
-        kept = f"{self.kept_bytes} of {self._store.budget} bytes kept in memory"
+        kept = f"{self.kept_bytes} of {self._store.budget} bytes cached"
         return f"<LazyImages: {len(self)} images, {kept}>"
 
     @property
@@ -201,7 +202,7 @@ def _is_decoded(image: "Image") -> bool:
 
 
 def _opened_again(image: Any) -> "Optional[Image]":
-    """Opens the same file in another object; None if it cannot be opened."""
+    """Opens the same file again in a new image. Returns None if it cannot be opened."""
     from PIL import Image
 
     name = getattr(image, "filename", None)
@@ -210,7 +211,7 @@ def _opened_again(image: Any) -> "Optional[Image]":
         again = Image.open(name)
     elif file is not None and not file.closed:
         # The bytes of the file are copied. The file position is restored, because a decoder
-        # continues there.
+        # continues from there.
         position = file.tell()
         file.seek(0)
         data = file.read()
@@ -237,7 +238,7 @@ _PLAIN = (int, float, complex, str, bytes, type(None))
 
 
 class _Hands:
-    """Copies of the examples for one call of the collate function."""
+    """The copies of examples that one call of the collate function receives."""
 
     def __init__(self) -> None:
         from PIL.Image import Image
@@ -246,7 +247,7 @@ class _Hands:
         self.given: "dict[int, Image]" = {}
 
     def copy(self, value: Any) -> Any:
-        """Rebuilds containers and copies images; returns all other values unchanged."""
+        """Copies images, and containers that contain images; returns all other values unchanged."""
         if isinstance(value, self.image_class):
             copied = _copy_of(value)
             self.given[id(copied)] = copied
@@ -269,7 +270,7 @@ class _Hands:
         return value
 
     def spare(self, value: Any, seen: "set[int]") -> None:
-        """Keeps images open that are part of the batch."""
+        """Excludes images that are part of the batch from being closed."""
         if not self.given or isinstance(value, _PLAIN) or id(value) in seen:
             return
         seen.add(id(value))
@@ -302,8 +303,8 @@ class keep_nothing:
     The function receives copies of the examples. Images that were opened but not decoded yet are
     opened again for the copy, so that the images of the data set stay undecoded. When the batch is
     complete, every copied image that is not in the batch is closed. If the function still refers to
-    such a copy, the copy holds no pixels. Objects that the function creates itself and keeps are
-    not covered.
+    such a copy, the copy holds no pixels. Objects that the function itself creates and keeps are
+    not closed.
     """
 
     def __init__(self, collate: Callable[..., Any]) -> None:
@@ -321,8 +322,8 @@ class keep_nothing:
 
     @property
     def hoarded(self) -> int:
-        """Number of images of the last call that are not in its batch but are still referenced.
-        If it is above 0, the collate function keeps its inputs."""
+        """Number of images of the last call that are not in its batch but still referenced. If it
+        is above 0, the collate function keeps its inputs in memory."""
         return sum(ref() is not None for ref in self._closed)
 
     def __getstate__(self) -> "dict[str, Any]":
@@ -332,7 +333,7 @@ class keep_nothing:
         self.__init__(state["collate"])  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
-        # trainers inspect the attributes of their collators
+        # trainers inspect attributes of their collate function
         if name == "collate" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.collate, name)

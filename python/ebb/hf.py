@@ -25,7 +25,7 @@ from ._wire import rank_of_environment, wire
 
 __all__ = ["EbbCallback", "MemoryCleanup", "install", "last_checkpoint"]
 
-# a child of the logger of transformers, so that the level set there applies
+# a child of the logger of transformers, so that its level also applies here
 _log = logging.getLogger("transformers.ebb")
 
 
@@ -63,24 +63,24 @@ def _steps_per_epoch(args: Any, state: Any, loader: Any) -> Optional[int]:
     if args.max_steps <= 0 and epochs >= 1 and epochs == int(epochs):
         whole, rest = divmod(state.max_steps, int(epochs))
         if rest == 0 and whole > 0:
-            return int(whole)  # number of steps as counted by the trainer itself
+            return int(whole)  # the trainer's own count of steps per epoch
     return max(1, -(-batches // int(args.gradient_accumulation_steps)))
 
 
 def _effective_batch(args: Any, trainer: Any) -> Optional[int]:
     try:
         return int(trainer.get_total_train_batch_size(args))
-    except Exception:  # there is no trainer, or it does not have this method
+    except Exception:  # there is no trainer, or it lacks this method
         per_rank = args.train_batch_size * args.gradient_accumulation_steps
         return int(per_rank * args.world_size) or None
 
 
 def _is_model_only(args: Any) -> bool:
-    return bool(getattr(args, "save_only_model", False))  # since 4.37
+    return bool(getattr(args, "save_only_model", False))  # exists since transformers 4.37
 
 
 class _Training:
-    """The state of one training run, from its begin to its end."""
+    """The state of one training run, from its beginning to its end."""
 
     def __init__(self, args: Any) -> None:
         self.asked = Asked()
@@ -88,7 +88,7 @@ class _Training:
             args.process_index if args.world_size > 1 else rank_of_environment()
         )
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
-        self.is_saving = False  # True between the marks for the begin and end of a save
+        self.is_saving = False  # True between the marks for the beginning and end of a save
         self.folder = args.output_dir  # folder of the checkpoints
         self.is_ours = False  # True if the trainer saves at this step only because ebb requested it
         self.is_evaluating = False
@@ -98,16 +98,16 @@ class _Training:
 
 
 class EbbCallback(TrainerCallback):
-    """Sends the steps of the training to ebb, and carries out its requests.
+    """Sends the steps of the training run to ebb, and carries out ebb's requests.
 
-    log_every: None adds memory to each of the trainer's own logs, N also logs memory every N steps,
-        and 0 logs no memory.
+    log_every: None adds memory to each of the trainer's own logs; N also logs memory every N steps;
+        0 logs no memory.
     resume: resume from the last complete checkpoint when ebb starts the job again (EBB_RESUME=1).
     """
 
     def __init__(self, log_every: Optional[int] = None, resume: bool = True) -> None:
         if log_every is not None and log_every < 0:
-            raise ValueError(f"log_every is {log_every}; it must be a number of steps, at least 0")
+            raise ValueError(f"log_every must be a number of steps (at least 0), not {log_every}")
         self.log_every = log_every
         self.resume = resume
         self._training: Optional[_Training] = None
@@ -115,7 +115,7 @@ class EbbCallback(TrainerCallback):
         install()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy of a trainer includes its callbacks, but not a training in progress
+        # a copied trainer includes its callbacks, but not a training in progress
         return {"log_every": self.log_every, "resume": self.resume}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -176,7 +176,7 @@ class EbbCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._training
         try:
-            if t is not None and t.is_even:  # the fast path of most short steps
+            if t is not None and t.is_even:  # the fast path, which most short steps take
                 w, step = wire(), state.global_step
                 if not w.waiting and step < state.max_steps and w.hold(step, t.tail, state.epoch):
                     return
@@ -211,7 +211,7 @@ class EbbCallback(TrainerCallback):
         epoch = state.epoch
         if epoch is None:
             return
-        # an epoch that max_steps or a stop request ended early is not complete
+        # an epoch ended early by max_steps or a stop request is not complete
         is_whole = abs(epoch - round(epoch)) < 1e-9 * max(1.0, epoch)
         if is_whole if t.has_length else not control.should_training_stop:
             wire().mark("epoch", True, step=state.global_step, epoch=epoch, rank=t.rank)
@@ -262,8 +262,8 @@ class EbbCallback(TrainerCallback):
         t.asked.started()
 
     def _save_failed(self) -> bool:
-        """Handles a failed save. Returns True if only ebb requested the save, which must not fail
-        the job."""
+        """Handles a failed save. Returns True if ebb alone requested the save; the failure must
+        then not end the job."""
         t = self._training
         if t is None:
             return False
@@ -282,7 +282,7 @@ class EbbCallback(TrainerCallback):
         t = self._now(args)
         path = os.path.abspath(os.path.join(t.folder, f"checkpoint-{state.global_step}"))
         lacks = None
-        # checks only the files of this process, because other ranks write only a small part
+        # checks only the files of this process, because those of other ranks are only a small part
         if args.should_save:
             rank = args.process_index if args.world_size > 1 else None
             lacks = _checkpoints.missing(path, _is_model_only(args), args.world_size, rank)
@@ -304,14 +304,14 @@ class EbbCallback(TrainerCallback):
 
     def _log_now(self, control: Any) -> None:
         if control.should_log:
-            return  # the trainer itself logs at this step, including memory
+            return  # the trainer itself logs at this step, and that log includes memory
         trainer = self._trainer()
         if trainer is not None:
             trainer.log(_memory.for_logs())
 
 
 class _DefaultCallback(EbbCallback):
-    """The callback that is added automatically; it adds nothing to the trainer's logs."""
+    """The callback that is added automatically. It adds nothing to the trainer's logs."""
 
     def __new__(cls) -> _DefaultCallback:
         made = super().__new__(cls)
@@ -323,7 +323,7 @@ class _DefaultCallback(EbbCallback):
 
 
 class _LateCallback(_DefaultCallback):
-    """The callback for a training that was already running when ebb attached."""
+    """The callback for training that was already running when ebb attached."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._training is None:
@@ -345,8 +345,8 @@ def last_checkpoint(args: Any) -> Optional[str]:
     return _checkpoints.last_whole(args.output_dir, _is_model_only(args), args.world_size)[0]
 
 
-_resumed: set[str] = set()  # folders from which this process has resumed
-_chosen: set[str] = set()  # checkpoints from which this process has resumed
+_resumed: set[str] = set()  # folders from which this process has already resumed
+_chosen: set[str] = set()  # checkpoints from which this process has already resumed
 
 
 def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
@@ -356,8 +356,8 @@ def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
 
 
 def _resume_from(args: Any) -> Optional[str]:
-    """Returns the checkpoint to resume from, once per folder: a second train() in a script
-    starts anew."""
+    """Returns the checkpoint to resume from, only once per folder, because a second train() in a
+    script starts from the beginning."""
     folder = os.path.abspath(args.output_dir)
     if folder in _resumed:
         return None
@@ -379,7 +379,7 @@ def _resume_from(args: Any) -> Optional[str]:
 def _with_resume(
     trainer: Any, train: Callable[..., Any], args: Any, kwargs: Any
 ) -> tuple[Any, Any]:
-    """Returns the arguments of train(), with the checkpoint to resume from if the caller passed
+    """Returns the arguments for train(), adding the checkpoint to resume from if the caller passed
     none."""
     bound = inspect.signature(train).bind(trainer, *args, **kwargs)
     given = bound.arguments.get("resume_from_checkpoint")
@@ -396,10 +396,11 @@ def _with_resume(
 
 
 def _mend(trainer: Any, path: str, result: Any) -> bool:
-    """Loads the weights of a checkpoint under either kind of parameter name. transformers 5 saves
-    some models under the parameter names of the Hub, but its Trainer loads them by the names in the
-    model. Parameters whose names differ keep their initial values, with only a warning
-    (huggingface/transformers#48805). from_pretrained knows both names."""
+    """Loads the weights of a checkpoint under either kind of parameter name.
+
+    transformers 5 saves some models under the Hub's parameter names, but its Trainer loads them
+    under the model's parameter names. Parameters whose names differ keep their initial values, with
+    only a warning (huggingface/transformers#48805). from_pretrained knows both names."""
     import torch
 
     if not result.unexpected_keys or not hasattr(trainer.model, "from_pretrained"):
@@ -428,7 +429,7 @@ _defaults: weakref.WeakSet[_DefaultCallback] = weakref.WeakSet()
 
 
 def _prepare(trainer: Any) -> list[EbbCallback]:
-    """Adds a callback, unless the user has added one."""
+    """Adds a callback unless the user has added one."""
     found = _callbacks(trainer)
     if not found and _is_default:
         trainer.add_callback(_DefaultCallback())
@@ -458,7 +459,7 @@ def _hook_train(train: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             for c in found:
                 try:
-                    # if an earlier training run of this callback did not finish, it is over now
+                    # an earlier training run of this callback that did not finish is over now
                     c._close(is_clean=False)
                 except Exception:
                     pass
@@ -482,7 +483,7 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return save(self, *args, **kwargs)
         except Exception:
-            # all ranks save together, so the save must fail on all of them
+            # all ranks save together, so a failed save must fail on all of them
             is_shared = getattr(self, "is_fsdp_enabled", False) or self.is_deepspeed_enabled
             if not all([c._save_failed() for c in found]) or not found or is_shared:
                 raise
@@ -511,7 +512,7 @@ def _hook_load(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
-    # on_log would come too late: callbacks that write the logs are called before this one
+    # on_log would be too late, because callbacks that write the logs are called before this one
     @functools.wraps(log)
     def hooked(self: Any, logs: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -533,8 +534,8 @@ _HOOKS = {
 
 
 def install(default: bool = False) -> None:
-    """Hooks the Trainer. If DEFAULT is true, every trainer gets the callback, even if its script
-    does not use ebb; this callback writes no logs. Calling this function again is harmless."""
+    """Installs hooks on the Trainer. If DEFAULT is True, every trainer gets a callback that writes
+    no logs, even if its script does not use ebb. Repeated calls are harmless."""
     global _is_default
     try:
         from transformers import trainer as module
@@ -562,8 +563,7 @@ def install(default: bool = False) -> None:
 
 
 def _end_default() -> None:
-    """Removes the callbacks that were added automatically, also from trainers that were created
-    after that."""
+    """Removes the automatically added callbacks, also from trainers that are created later."""
     global _is_default
     _is_default = False
     for added in list(_defaults):
@@ -575,8 +575,8 @@ def _end_default() -> None:
 
 
 def _join(trainer: Any) -> None:
-    """Adds a callback to a training in progress. The list of callbacks is replaced, because the
-    training may be iterating over it."""
+    """Adds a callback to training in progress. The list of callbacks is replaced rather than
+    changed, because the trainer may be iterating over it."""
     handler = trainer.callback_handler
     if any(isinstance(c, EbbCallback) for c in handler.callbacks):
         return
@@ -591,8 +591,9 @@ def _part(handler: Any, added: _DefaultCallback) -> None:
 
 
 def _disarm(added: Any) -> None:
-    """Turns a callback into one that does nothing. Needed for a trainer that has not begun to
-    train, because ebb has no reference to it."""
+    """Makes a callback do nothing. Used for trainers that have not begun to train, because ebb
+    holds no reference to them."""
     added.__class__ = TrainerCallback
-    for name in set(vars(added)) - {"_training"}:  # not picklable without our class
+    # the callback could not be pickled without ebb's class
+    for name in set(vars(added)) - {"_training"}:
         del vars(added)[name]

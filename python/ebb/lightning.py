@@ -37,7 +37,7 @@ _KEPT = 2  # number of requested checkpoints that are kept
 
 
 def _packages() -> list[Any]:
-    """Returns the packages in use or, if there is none yet, the first that is installed."""
+    """Returns the packages in use or, if none is in use yet, the first one installed."""
     found = [sys.modules[n] for n in _PACKAGES if hasattr(sys.modules.get(n), "Callback")]
     for name in _PACKAGES if not found else ():
         try:
@@ -45,7 +45,7 @@ def _packages() -> list[Any]:
         except ImportError:
             continue
     if not found:
-        raise ImportError("ebb.lightning needs lightning or pytorch_lightning")
+        raise ImportError("ebb.lightning requires lightning or pytorch_lightning")
     return found
 
 
@@ -74,7 +74,7 @@ def _batches(trainer: Any) -> Optional[int]:
 def _steps_per_epoch(trainer: Any, module: Any) -> Optional[int]:
     batches = _batches(trainer)
     if batches is None or not module.automatic_optimization:
-        return None  # with manual optimization the number of steps is unknown
+        return None  # the number of steps is unknown with manual optimization
     return -(-batches // int(trainer.accumulate_grad_batches))
 
 
@@ -86,11 +86,11 @@ def _max_steps(trainer: Any, steps_per_epoch: Optional[int]) -> Optional[int]:
 
 
 def _data(trainer: Any) -> tuple[Optional[int], Optional[int]]:
-    """Returns the length of the data set, and the examples per step over all ranks."""
+    """Returns the length of the data set, and the number of examples per step over all ranks."""
     loader = trainer.train_dataloader
     try:
         examples: Optional[int] = len(loader.dataset)
-    except Exception:  # there are several loaders, or one without a length
+    except Exception:  # several loaders, or a loader without a length
         examples = None
     size = getattr(loader, "batch_size", None)
     if not isinstance(size, int):
@@ -99,7 +99,7 @@ def _data(trainer: Any) -> tuple[Optional[int], Optional[int]]:
 
 
 class _Training:
-    """The state of one training run, from its begin to its end."""
+    """The state of one training run, from its beginning to its end."""
 
     def __init__(self, trainer: Any) -> None:
         self.asked = Asked()
@@ -108,7 +108,7 @@ class _Training:
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.step = int(trainer.global_step)
         self.is_even = False  # True if, after the last batch, the next event can only be a step
-        self.batch = 0  # index of the last batch in its epoch
+        self.batch = 0  # index of the last processed batch in its epoch
         self.batches: Optional[int] = None  # number of batches of the current epoch
         self.epoch = 0  # number of the current epoch
         self.last = math.inf  # number of the last step of the training
@@ -120,7 +120,7 @@ class _Hooks:
     def __init__(self, log_every: Optional[int] = None, resume: bool = True) -> None:
         super().__init__()
         if log_every is not None and log_every < 0:
-            raise ValueError(f"log_every is {log_every}; it must be a number of steps, at least 0")
+            raise ValueError(f"log_every must be a number of steps (at least 0), not {log_every}")
         self.log_every = log_every
         self.resume = resume
         self._training: Optional[_Training] = None
@@ -128,8 +128,8 @@ class _Hooks:
         install()
 
     def __reduce__(self) -> Any:
-        # a trainer is copied, or sent to its ranks, with its callbacks but not with a training in
-        # progress
+        # a trainer is copied, or sent to its ranks, together with its callbacks but not with
+        # training in progress
         return _again, (self.log_every, self.resume)
 
     def _now(self, trainer: Any) -> _Training:
@@ -187,7 +187,7 @@ class _Hooks:
                 self._begin(trainer, pl_module, is_late=True)
             step = trainer.global_step
             if t is not None and t.is_even and t.batch < batch_idx and step < t.last:
-                w = wire()  # the fast path of most short steps
+                w = wire()  # the fast path, which most short steps take
                 epoch = t.epoch + (batch_idx + 1) / t.batches if t.batches else None
                 if not w.waiting and w.hold(step, t.tail, epoch):
                     t.step = step
@@ -215,7 +215,7 @@ class _Hooks:
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         t = self._now(trainer)
-        if trainer.is_last_batch:  # the epoch ended early if this was not its last batch
+        if trainer.is_last_batch:  # an epoch without its last batch ended early
             epoch, step = trainer.current_epoch + 1, trainer.global_step
             wire().mark("epoch", True, step=step, epoch=epoch, rank=t.rank)
 
@@ -282,7 +282,7 @@ _made: dict[tuple[Any, ...], type] = {}
 
 def _class_for(bases: tuple[Any, ...]) -> type:
     if bases not in _made:
-        # both packages call hooks by name, but they sometimes check for their own base class
+        # both packages call hooks by name, but in some places check for their own base class
         _made[bases] = type("EbbCallback", (_Hooks, *bases), {"__module__": __name__})
     return _made[bases]
 
@@ -299,7 +299,7 @@ def _own_folder(trainer: Any) -> str:
 
 
 def _by_age(paths: list[str]) -> list[str]:
-    """Sorts paths, the newest first."""
+    """Sorts paths by time, newest first."""
     return sorted(paths, key=lambda p: os.stat(p).st_mtime_ns, reverse=True)
 
 
@@ -315,8 +315,8 @@ def _keep_newest(folder: str) -> None:
 
 
 def _lacks(path: str) -> Optional[str]:
-    """Describes what is missing in PATH for resuming from it, or returns None if it is complete."""
-    # if each rank writes its own part, the checkpoint is a folder
+    """Describes what PATH lacks for resuming from it, or returns None if it is complete."""
+    # the checkpoint is a folder if each rank writes its own part
     if os.path.isdir(path):
         return None if os.listdir(path) else "everything"
     if not _checkpoints.is_whole_file(path):
@@ -326,8 +326,8 @@ def _lacks(path: str) -> Optional[str]:
             name = next(n for n in z.namelist() if n.endswith("/data.pkl"))
             text = z.read(name)
     except (OSError, StopIteration, zipfile.BadZipFile):
-        return None  # the file has another format, which Lightning may be able to read
-    # a complete checkpoint contains these keys verbatim in its pickle
+        return None  # the file has another format, which Lightning may still be able to read
+    # these keys occur verbatim in the pickle of a complete checkpoint
     absent = [k for k in ("optimizer_states", "loops") if k.encode() not in text]
     return " and ".join(absent) or None
 
@@ -353,16 +353,16 @@ def _find(trainer: Any) -> tuple[Optional[str], list[str]]:
 
 
 def last_checkpoint(trainer: Any) -> Optional[str]:
-    """Returns the newest complete checkpoint of this run: one that ebb requested, or one of a
+    """Returns the newest complete checkpoint of this run, requested by ebb or written by a
     ModelCheckpoint."""
     return _find(trainer)[0]
 
 
-_resumed: set[str] = set()  # folders from which this process has resumed
+_resumed: set[str] = set()  # folders from which this process has already resumed
 
 
 def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Returns the arguments of fit(), with the checkpoint to resume from if the caller passed
+    """Returns the arguments for fit(), adding the checkpoint to resume from if the caller passed
     none."""
     signature = inspect.signature(fit)
     bound = signature.bind(trainer, *args, **kwargs)
@@ -381,7 +381,8 @@ def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) 
     wire().mark("resume", True, state="checkpoint", path=path, text=text, rank=rank)
     bound.arguments["ckpt_path"] = path
     if "weights_only" in signature.parameters and bound.arguments.get("weights_only") is None:
-        bound.arguments["weights_only"] = False  # safe: this run has written the file
+        # unpickling is safe, because this run wrote the file
+        bound.arguments["weights_only"] = False
     return bound.args[1:], bound.kwargs
 
 
@@ -399,16 +400,17 @@ def _is_resume_wanted(callbacks: list[Any]) -> bool:
 
 
 _is_default = False
-# trainers and their callbacks that were added automatically
+# trainers with automatically added callbacks, and these callbacks
 _added: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def _prepare(trainer: Any, package: Any) -> list[Any]:
-    """Adds a callback unless the trainer already has one or every trainer gets one."""
+    """Adds the default callback if it is enabled and the trainer has no callback of ebb. Keeps only
+    the first callback of a trainer that has several."""
     found = _callbacks(trainer)
     if not found and _is_default:
         found = [_class_for((package.Callback,))(log_every=0)]
-        # callbacks that save checkpoints must stay at the end of the list
+        # callbacks that save checkpoints must remain last
         trainer.callbacks.insert(0, found[0])
         _added[trainer] = found[0]
     for c in found[1:]:
@@ -457,9 +459,9 @@ _HOOKS = {"fit": _hook_fit, "save_checkpoint": _hook_save}
 
 
 def install(default: bool = False) -> None:
-    """Hooks the Trainer of each package in use. If DEFAULT is true, every trainer gets the
-    callback, even if its script does not use ebb; this callback writes no logs. Calling this
-    function again is harmless."""
+    """Installs hooks on the Trainer of each package in use. If DEFAULT is True, every trainer gets
+    a callback that writes no logs, even if its script does not use ebb. Repeated calls are
+    harmless."""
     global _is_default
     if default and not _is_default:
         _is_default = True
@@ -484,7 +486,7 @@ def install(default: bool = False) -> None:
 
 
 def _end_default() -> None:
-    """Removes the callbacks that were added automatically."""
+    """Removes the automatically added callbacks."""
     global _is_default
     _is_default = False
     for trainer, added in list(_added.items()):
@@ -494,8 +496,8 @@ def _end_default() -> None:
 
 
 def _join(trainer: Any, package: Any) -> None:
-    """Adds a callback to a training in progress. The list of callbacks is replaced, because the
-    training may be iterating over it."""
+    """Adds a callback to training in progress. The list of callbacks is replaced rather than
+    changed, because the trainer may be iterating over it."""
     if _callbacks(trainer):
         return
     added = _class_for((package.Callback,))(log_every=0)
@@ -504,5 +506,5 @@ def _join(trainer: Any, package: Any) -> None:
     _added[trainer] = added
 
 
-# This line must be the last: if it imports Lightning, the shim calls install() of this module.
+# This line must be last: when it imports Lightning, the shim calls install() of this module.
 EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))

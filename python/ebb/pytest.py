@@ -27,18 +27,17 @@ import pytest
 
 from ._growth import MIN_ITERATIONS, Line, Meter, Verdict
 
-# number of iterations before the first check; each later check comes after twice as many
+# number of iterations before the first check; every further check comes after twice as many
 _FIRST_CHECK = 64
-# number of iterations before a leak is reported; the standard library's caches are full by then
+# minimum number of iterations for reporting a leak; by then, the standard library's caches are full
 _LEAK_ITERATIONS = 1024
 _MAX_ITERATIONS = 8192
 _MAX_CPU_S = 4.0
-_MAX_S = 15.0  # limit in seconds of wall time, for blocks that wait and for busy machines
-# growth in bytes that is reported as a leak at once, before _LEAK_ITERATIONS
+_MAX_S = 15.0  # maximum seconds of wall time, for blocks that wait and for busy machines
+# growth in bytes that ends the loop, even before _LEAK_ITERATIONS
 _MAX_GROWTH_BYTES = 256 << 20
-_LINE_ITERATIONS = 16  # number of iterations in which the growing line is searched
-# number of iterations before the search for the line; objects of the first iterations may be
-# replaced later
+_LINE_ITERATIONS = 16  # number of iterations over which the growing line is searched
+# number of iterations before that search, because objects of the first iterations may be replaced
 _SETTLE_ITERATIONS = 2
 
 _failed = pytest.StashKey[bool]()
@@ -46,10 +45,10 @@ _failed = pytest.StashKey[bool]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ebb", "ebb: detect tests that leak memory")
-    group.addoption("--ebb", action="store_true", help="repeat and judge tests marked no_leak, "
-                    "and blocks in ebb_loop (default: run them once)")
+    group.addoption("--ebb", action="store_true", help="repeat tests marked no_leak and "
+                    "ebb_loop blocks, and fail those that leak (default: run once)")
     group.addoption("--ebb-undecided", choices=("skip", "fail"), default="skip",
-                    help="outcome of a test on which ebb could not decide (default: skip)")
+                    help="outcome of tests with an undecided verdict (default: skip)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,8 +66,8 @@ def _bytes_text(count: float) -> str:
 
 
 class _Captured:
-    """Log records, warnings and output that pytest itself keeps. Only those of the newest iteration
-    are kept, because they would otherwise grow with every iteration."""
+    """Log records, warnings and output that pytest collects. Only those of the newest iteration are
+    kept, because they would otherwise grow with every iteration."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.logs = [(h, len(h.records), h.stream.tell()) for h in logging.getLogger().handlers
@@ -94,7 +93,7 @@ class _Captured:
                 buffer.truncate()
 
     def trim_files(self) -> None:
-        """Drops output that pytest captured in files, so that it does not fill the disk."""
+        """Discards output that pytest has captured in files, so that it does not fill the disk."""
         if self.manager is not None and self.manager.is_globally_capturing():
             self.manager.read_global_capture()
 
@@ -132,7 +131,8 @@ def _leak_text(verdicts: dict[str, Verdict], n: int, line: Optional[Line]) -> st
 
 
 class Loop:
-    """The fixture `ebb_loop`, an iterable; ebb_loop(steps=N) sets the number of iterations."""
+    """The value of the fixture `ebb_loop`, an iterable. Calling it as ebb_loop(steps=N) sets the
+    number of iterations."""
 
     def __init__(self, item: pytest.Item, enabled: bool, undecided: str):
         self._item = item
@@ -204,7 +204,7 @@ class Loop:
         if word == "leak":
             pytest.fail(_leak_text(verdicts, n, line), pytrace=False)
         if word == "undecided":
-            enough = ("memory grows, but not evenly" if n >= MIN_ITERATIONS
+            enough = ("memory grows, but not steadily" if n >= MIN_ITERATIONS
                       else f"at least {MIN_ITERATIONS} iterations are required")
             self.leave(f"undecided after {n} iterations: {enough}; allow more steps, for example "
                        f"no_leak(steps={max(4 * n, 256)})")
@@ -223,11 +223,12 @@ def _loop_of(item: pytest.Item) -> Loop:
 
 @pytest.fixture
 def ebb_loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
-    """Repeats a block until ebb knows whether it leaks; without --ebb the block runs once."""
+    """Repeats a block of code until ebb knows whether it leaks. Without --ebb, the block runs
+    once."""
     loop = _loop_of(request.node)
     yield loop
     if not loop.judged and not request.node.stash.get(_failed, False):
-        loop.leave("undecided: the loop over ebb_loop stopped early")
+        loop.leave("undecided: the loop over ebb_loop ended early")
 
 
 def _repeated(test: Any, loop: Loop) -> Any:

@@ -5,7 +5,7 @@
     for row in ebb.torch.census_diff(a, ebb.torch.census()):
         print(row)
 
-Without torch it counts objects alone."""
+Without torch, only Python objects are counted."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ __all__ = [
 
 
 def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3.0) -> Census:
-    """Counts live tensors (a shared storage only once) and Python objects, and finds the
-    references to the largest. Inside a run, the census is written to the run folder, unless
-    KEEP is false."""
+    """Counts live tensors (each shared storage only once) and Python objects, and finds what refers
+    to the largest. Inside a run, the census is written to the run folder unless KEEP is False."""
     c = _census.take(step, "call", budget_s)
     if keep and wire().is_there:
         try:
@@ -43,12 +42,12 @@ def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3
 def census_diff(
     a: Union[Census, dict[str, Any]], b: Union[Census, dict[str, Any]], top: int = 20
 ) -> list[Growth]:
-    """Returns the changes from A to B, largest growth first. Either may be a census read from its
-    file."""
+    """Returns the changes from A to B, largest growth first. Both may also be censuses read from
+    files."""
     return _census.diff(a, b, top)
 
 
 def census_every(n: int) -> None:
-    """Takes a census at every N-th step from now on and writes it to the run folder; 0 stops it.
-    The environment variable EBB_CENSUS_EVERY does the same."""
+    """From now on, takes a census every N steps and writes it to the run folder; 0 stops this. The
+    environment variable EBB_CENSUS_EVERY has the same effect."""
     _control.every(n)

@@ -362,13 +362,14 @@ def test_slow_progress_listener_does_not_delay_the_isolated_call():
 def test_isolated_process_has_exited_when_timeout_is_raised():
     call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
     call._until = time.monotonic()  # The timeout expires only after the process has started.
-    with pytest.raises(TimeoutError, match=f"wait_for_ever had no result after {2 * PATIENCE_S} s"):
+    message = f"wait_for_ever did not return within {2 * PATIENCE_S} s"
+    with pytest.raises(TimeoutError, match=message):
         call.result(PATIENCE_S)
     assert not is_alive(pid)
 
 
 def test_isolate_timeout_may_expire_before_the_function_starts():
-    with pytest.raises(TimeoutError, match="add had no result after 0 s"):
+    with pytest.raises(TimeoutError, match="add did not return within 0 s"):
         ebb.isolate(functions.wait_for_ever, timeout=0, name="add")
 
 

@@ -157,7 +157,7 @@ def test_left(ebb_loop):
 def test_undecided_test_is_skipped_or_fails_depending_on_an_option(tested):
     status, output = tested(UNDECIDED, "--ebb")
     assert status == 0 and outcomes(output)["skipped"] == 1, output
-    assert "the loop over ebb_loop stopped early" in output
+    assert "the loop over ebb_loop ended early" in output
     status, output = tested(UNDECIDED, "--ebb", "--ebb-undecided=fail")
     assert status == 1, output
 

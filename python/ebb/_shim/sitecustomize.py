@@ -1,11 +1,11 @@
-"""`ebb run` puts the folder of this file in front of PYTHONPATH. This file waits for torch and
-other frameworks, and then runs the user's own sitecustomize.
+"""`ebb run` puts this file's folder at the front of PYTHONPATH. This file waits until torch or
+another framework is imported, and runs the user's own sitecustomize.
 
 Every Python interpreter of the job runs this file, even old versions, and often without cached
-bytecode. So nothing here may require a new Python, and code that is needed only after one of these
-modules is imported is in ebb/_watch.py.
+bytecode. Therefore nothing here may require a new Python version, and code that is needed only
+after a framework is imported is in ebb/_watch.py.
 """
-# Old Pythons do not support annotations, so there are none here for mypy to check.
+# Old Python versions do not support annotations, so mypy has nothing to check here.
 # mypy: ignore-errors
 
 import os
@@ -15,8 +15,8 @@ _folder = os.path.dirname(__file__)
 
 
 class _Watcher(object):
-    """An import finder at the first position. It finds no module itself, but sees which modules are
-    imported."""
+    """An import finder at the first position of sys.meta_path. It finds no modules, but sees which
+    modules are imported."""
 
     names = (
         "torch.optim.optimizer",
@@ -42,8 +42,8 @@ class _Watcher(object):
 
 
 class _Package(object):
-    """Makes `import ebb` work if the user has not installed ebb. It comes last among the import
-    finders, so that every other module named ebb has precedence."""
+    """Makes `import ebb` work if the user has not installed ebb. It is the last import finder, so
+    every other module named ebb takes precedence."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -61,7 +61,7 @@ def _watch():
         spec = spec_from_file_location("_ebb_watch", file)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-    except Exception:  # the installation of ebb was removed while the job was running
+    except Exception:  # ebb was uninstalled while the job was running
         return None
     sys.modules["_ebb_watch"] = module
     return module
@@ -77,10 +77,10 @@ def _resident_bytes():
 
 class _Memory(object):
     """A thread that follows the memory of this process: its allocators and growing containers. It
-    ends during a fork, because Python warns about threads at a fork."""
+    ends during a fork, because Python warns about threads during a fork."""
 
     bell = None  # a lock that ends the thread when it is released
-    task = None  # id of the thread in the kernel, once the thread runs
+    task = None  # the kernel's id of the thread, once it runs
 
     @classmethod
     def start(cls):
@@ -113,8 +113,9 @@ class _Memory(object):
 
     @classmethod
     def import_threading(cls):
-        """Lets the main thread import threading. Otherwise a thread of ebb might be the first to
-        import it, and Python would take that thread for the main thread and wait for it at exit."""
+        """Makes the main thread import threading. Otherwise a thread of ebb might be the first to
+        import it; Python would then treat that thread as the main thread and wait for it at
+        exit."""
         try:
             import ctypes
 
@@ -139,7 +140,7 @@ class _Memory(object):
 
     @classmethod
     def wait_for_end(cls):
-        """Waits briefly for the kernel to remove the thread."""
+        """Waits briefly until the kernel has removed the thread."""
         import time
 
         until = time.monotonic() + 0.1
@@ -158,8 +159,8 @@ if sys.version_info >= (3, 9) and os.environ.get("EBB_SHIM") != "0":
             _Memory.start()
             os.register_at_fork(before=_Memory.before_fork, after_in_parent=_Memory.start)
 
-# Removes this module, so that Python imports the next sitecustomize, or reports that there is none,
-# as if this file did not exist. The variable refers to the module, because Python 2 would otherwise
-# clear it while it runs.
+# Removes this module from sys.modules, so that Python imports the next sitecustomize, or reports
+# that there is none, as if this file did not exist. The variable keeps the module alive, because
+# Python 2 would otherwise clear it while it runs.
 _self = sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402,F401
